@@ -1,0 +1,53 @@
+# make run      the app, opened on http://127.0.0.1:8501 (PORT=8600 make run for another port)
+# make test     every test that needs no browser
+# make browser  the tests in a real browser (needs chromium: apt-get install chromium)
+# make bench    the speed and memory measurements quoted in the README
+# Both run and test make their own virtual environment in .venv first; nothing is installed outside this folder.
+
+PYTHON ?= python3
+PORT ?= 8501
+BIN := .venv/bin
+ARGS ?=
+
+.PHONY: run test browser bench lint format types clean
+.DEFAULT_GOAL := run
+
+run: .venv/run.stamp
+	$(BIN)/streamlit run app.py --server.port $(PORT) $(ARGS)
+
+test: .venv/dev.stamp
+	$(BIN)/python -m pytest $(ARGS)
+
+browser: .venv/dev.stamp
+	$(BIN)/python -m pytest -m browser $(ARGS)
+
+bench: .venv/dev.stamp
+	@for f in tests/benchmarks/bench_*.py; do echo "== $$f"; $(BIN)/python $$f || exit 1; done
+
+lint: .venv/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: .venv/dev.stamp
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: .venv/dev.stamp
+	$(BIN)/pyright
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Headroom needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": try make PYTHON=python3.12")'
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "No virtual environment could be made: on Debian or Ubuntu, apt-get install python3-venv first."; exit 1; }
+
+# The stamps are written last, so that an interrupted installation is taken up again.
+.venv/run.stamp: requirements.txt | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+.venv/dev.stamp: requirements-dev.txt .venv/run.stamp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@

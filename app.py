@@ -1,0 +1,25 @@
+"""The router: page config, navigation, sidebar. Pages are in pages/, what they share in pages/ui/."""
+
+import streamlit as st
+
+from pages.ui.sidebar import draw_sidebar
+
+st.set_page_config(page_title="Headroom", page_icon="✂️", layout="wide")
+st.session_state.framed = True
+page = st.navigation(
+    [
+        st.Page(
+            "pages/prune.py",
+            title="Prune",
+            icon=":material/content_cut:",
+            url_path="prune",
+            default=True,
+            help="Remove heads and FFNs and watch the accuracy",
+        ),
+    ]
+)
+# A page opened directly on a fresh server runs without this file; require_frame sends it here and says where to go on.
+if goto := st.session_state.pop("goto", None):
+    st.switch_page(goto, query_params=st.query_params.to_dict())
+draw_sidebar()
+page.run()

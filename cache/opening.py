@@ -1,0 +1,144 @@
+"""Opening a store's folder: what counts as broken, what as "not now", and which settings are passed.
+
+diskcache keeps its settings in the database and lets the stored ones override its defaults, runs some as PRAGMAs and
+sets all as attributes of the Cache. So they are inspected first, and every one is passed.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from diskcache import Cache
+from diskcache.core import DBNAME, DEFAULT_SETTINGS, METADATA
+
+from cache.disk import BytesDisk
+
+LOCK_WAIT_S = 5  # how long one statement waits for another process's write
+SETTINGS: dict[str, Any] = {
+    "statistics": 0,
+    "tag_index": 0,
+    "eviction_policy": "none",  # eviction would silently drop hours of work
+    "size_limit": 2**63 - 1,
+    "cull_limit": 0,
+    "sqlite_auto_vacuum": 1,
+    "sqlite_cache_size": 2**13,  # pages
+    "sqlite_journal_mode": "wal",
+    "sqlite_mmap_size": 0,  # a mapped database that somebody truncates kills the process with SIGBUS
+    "sqlite_synchronous": 1,
+    "disk_min_file_size": 2**15,  # bytes; larger values become files
+    "disk_pickle_protocol": 0,  # never used, but a stored one would override it
+}
+# of diskcache's table
+COLUMNS = "rowid, key, raw, store_time, expire_time, access_time, access_count, tag, size, mode, filename, value"
+NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "lustre", "fuse.sshfs"}
+MOUNTS = Path("/proc/self/mounts")
+
+
+class BrokenStore(Exception):
+    """The folder holds something that is not a store of ours, or no longer one."""
+
+
+class ResultCache(Cache):
+    """diskcache's Cache over BytesDisk that can tell whether its database is still the one in the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            super().__init__(str(folder), timeout=LOCK_WAIT_S, disk=BytesDisk, **SETTINGS)
+        except BaseException:
+            self.close()  # what it opened before it failed
+            raise
+        self.database = folder / DBNAME
+        self.inode = inode_of(self.database)
+
+    @property
+    def _con(self) -> sqlite3.Connection:
+        connection = super()._con
+        connection.text_factory = readable
+        return connection
+
+    def in_place(self) -> bool:
+        """False when the folder was deleted or replaced: on Linux an open database goes on in the unlinked file."""
+        return self.inode is not None and inode_of(self.database) == self.inode
+
+
+def open_cache(folder: Path) -> ResultCache:
+    """The cache in `folder`, made when missing.
+
+    BrokenStore means set it aside; OperationalError and OSError (locked, read-only, full, a file in the way) that
+    nothing is wrong with what is there.
+    """
+    if os.path.expandvars(folder) != str(folder):
+        raise OSError("the name of the folder holds a $, give another")  # diskcache would expand the variable
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        if (folder / DBNAME).exists():
+            _inspect(folder / DBNAME)
+        return ResultCache(folder)
+    except sqlite3.OperationalError:  # first, because it is a DatabaseError too
+        raise
+    except (sqlite3.DatabaseError, TypeError, ValueError, AttributeError) as error:
+        raise BrokenStore(str(error)) from error
+
+
+def _inspect(database: Path) -> None:
+    """Raises BrokenStore for stored settings or columns that are not diskcache's, OperationalError when locked."""
+    with connected(database) as connection:
+        try:
+            settings = connection.execute("SELECT key, value FROM Settings").fetchall()
+            connection.execute(f"SELECT {COLUMNS} FROM Cache LIMIT 0")
+        except sqlite3.OperationalError as error:
+            if "no such column" in str(error):
+                raise BrokenStore(str(error)) from error
+            if "no such table" not in str(error):
+                raise
+            settings = []  # another process is just making it
+        for name, value in settings:
+            if name not in SETTINGS and name not in METADATA:
+                raise BrokenStore("unknown setting")
+            if name.startswith("sqlite_") and type(value) is not type(DEFAULT_SETTINGS[name]):
+                raise BrokenStore("a setting of the wrong kind")  # it would become the text of a PRAGMA
+        # diskcache waits up to a minute for a locked database when it opens one; this waits LOCK_WAIT_S
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+
+
+@contextmanager
+def connected(database: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that is closed at the end and never makes the file."""
+    connection = sqlite3.connect(
+        f"{database.absolute().as_uri()}?mode=rw", uri=True, timeout=LOCK_WAIT_S, isolation_level=None
+    )
+    connection.text_factory = readable
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def readable(text: bytes) -> str:
+    """The text, with marks for bytes that are not UTF-8: one damaged row must not fail a whole query."""
+    return text.decode(errors="replace")
+
+
+def inode_of(file: Path) -> tuple[int, int] | None:
+    """Which file this is, whatever its name; None when there is none."""
+    try:
+        stat = file.stat()
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino
+
+
+def network_file_system(folder: Path) -> str | None:
+    """Name of the network file system `folder` lies on, where Linux says so; SQLite's WAL needs a local one."""
+    try:
+        mounts = [line.split() for line in MOUNTS.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError):
+        return None
+    around = [(len(point), kind) for _, point, kind, *_ in mounts if folder.resolve().is_relative_to(point)]
+    _, kind = max(reversed(around), key=lambda mount: mount[0], default=(0, ""))  # of two at one point, the later
+    return kind if kind in NETWORK_FILE_SYSTEMS else None

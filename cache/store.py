@@ -1,0 +1,249 @@
+"""`Store`: get, put, delete, keys, size_bytes, verify, clear, close; behind it diskcache with `BytesDisk`.
+
+The disk never stops the app: where it is full, locked or read-only, results stay in a bounded memory and `notice` says
+so in one line. A damaged store is set aside and a new one opened.
+"""
+
+import os
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from diskcache import Timeout
+from diskcache.core import DBNAME
+
+from cache.checking import Verified, folder_bytes, verify_folder
+from cache.disk import CorruptEntry, key_digest
+from cache.opening import BrokenStore, ResultCache, connected, inode_of, network_file_system, open_cache
+
+DEFAULT_DIRECTORY = Path(__file__).resolve().parent / "data"
+MEMORY_BYTES = 256_000_000  # of results that the disk refused; the oldest are dropped beyond it
+SET_ASIDE_PAUSE_S = 60  # a disk that damages each new store at once must not fill up with broken ones
+WRITE_ATTEMPTS = 3  # a folder deleted while a result was being written is written to again
+DISK_ERRORS = (Timeout, sqlite3.Error, OSError)
+
+
+def open_store(directory: str | Path | None = None) -> "Store":
+    """The store in `directory`, by default the environment's HEADROOM_CACHE, by default `cache/data`."""
+    return Store(directory or os.environ.get("HEADROOM_CACHE") or DEFAULT_DIRECTORY)
+
+
+class Store:
+    """Bytes under text keys, in `<directory>/results`. Safe to share between threads, and processes on a local disk."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self.directory = Path(directory).expanduser().absolute()
+        self._folder = self.directory / "results"
+        self._lock = threading.RLock()  # held to change what is below; a get that hits does without
+        self._cache: ResultCache | None = None
+        self._memory: dict[str, bytes] = {}  # what the disk refused, oldest first
+        self._reason: str | None = None  # why it did
+        self._aside: Path | None = None  # where a damaged store went
+        self._aside_s = float("-inf")
+        self._network: str | None = None
+        self._current()
+
+    @property
+    def notice(self) -> str | None:
+        """One plain line for the user; None when all is well."""
+        if self._reason is not None:
+            return f"results are kept in memory: {self._reason} ({self._folder})"
+        if self._aside is not None:
+            return f"the result store was damaged: it is now {self._aside}, and a new one was started"
+        if self._network is not None:
+            return f"{self._folder} is on a network file system ({self._network}): use it from one process at a time"
+        return None
+
+    def get(self, key: str) -> bytes | None:
+        """The bytes put under `key`, exactly, or None: a damaged entry is a miss like a missing one."""
+        held, cache = self._memory.get(key), self._for_reading()
+        if held is not None or cache is None:
+            return held
+        found = self._read(cache, key)
+        if found is None and not cache.in_place() and (cache := self._current()) is not None:
+            found = self._read(cache, key)
+        return found
+
+    def put(self, key: str, blob: bytes) -> bool:
+        """True when `blob` is on disk; False when it is kept in memory only, and `notice` says why."""
+        if type(key) is not str or type(blob) is not bytes:
+            raise TypeError(f"the store keeps bytes under str, not {type(blob).__name__} under {type(key).__name__}")
+        for _ in range(WRITE_ATTEMPTS):
+            if (cache := self._current()) is None:
+                break
+            if self._write(cache, key, blob):
+                if cache.in_place():
+                    self._saved(cache, key)
+                    return True
+            elif cache is self._cache and cache.in_place():
+                break
+        with self._lock:
+            self._reason = self._reason or "the folder is being deleted"
+            self._memory.pop(key, None)  # so that it becomes the newest
+            self._memory[key] = blob
+            n_bytes = sum(map(len, self._memory.values()))
+            while n_bytes > MEMORY_BYTES and len(self._memory) > 1:
+                n_bytes -= len(self._memory.pop(next(iter(self._memory))))
+        return False
+
+    def delete(self, key: str) -> None:
+        """Forgets `key`; no error where it is not there."""
+        with self._lock:
+            self._memory.pop(key, None)
+        cache = self._current()
+        if cache is not None:
+            try:
+                cache.delete(key, retry=False)
+            except CorruptEntry:
+                pass  # the row is gone; its file lies outside the store and stays
+            except DISK_ERRORS as error:
+                self._failed(cache, error)
+
+    def keys(self) -> Iterator[str]:
+        """Every key, in no order. What is not text (somebody planted it) is passed over, never unpickled."""
+        found, cache = dict.fromkeys(self._memory), self._for_reading()
+        if cache is not None and cache.in_place():
+            try:
+                # not diskcache's iteration: it ends at the first key that BytesDisk refuses
+                with connected(cache.database) as connection:
+                    rows = connection.execute("SELECT key FROM Cache WHERE raw AND typeof(key) = 'text'").fetchall()
+                found.update(dict.fromkeys(key for (key,) in rows))
+            except DISK_ERRORS as error:
+                self._failed(cache, error)
+        yield from found
+
+    def size_bytes(self) -> int:
+        """Bytes of all results, those in memory and in stores set aside included: what `clear` would free."""
+        return sum(map(folder_bytes, self._folders())) + sum(map(len, list(self._memory.values())))
+
+    def verify(self) -> Verified:
+        """Reads every entry on disk, deletes damaged ones, removes value files older than an hour without a row."""
+        cache = self._current()
+        if cache is not None:
+            try:
+                return verify_folder(self._folder)
+            except DISK_ERRORS as error:
+                self._failed(cache, error)
+        return Verified()
+
+    def clear(self) -> int:
+        """Deletes every result, stores set aside included, and returns the bytes freed."""
+        with self._lock:
+            n_before = self.size_bytes()
+            self._memory.clear()
+            self._close()
+            for folder in self._folders():
+                for _ in range(WRITE_ATTEMPTS):  # again when another process put something in meanwhile
+                    shutil.rmtree(folder, ignore_errors=True)
+            n_freed = n_before - self.size_bytes()
+            self._reason = self._aside = None
+            self._current()
+            return n_freed
+
+    def close(self) -> None:
+        """Tries once more to save what is held in memory, and closes the database; the next use opens it again."""
+        with self._lock:
+            if self._memory and (cache := self._current()) is not None:
+                self._saved(cache)
+            self._close()
+
+    def _for_reading(self) -> ResultCache | None:
+        """The cache as it is, opened only after `close`: a disk that failed is tried again by the next put."""
+        return self._current() if self._cache is None and self._reason is None else self._cache
+
+    def _read(self, cache: ResultCache, key: str) -> bytes | None:
+        try:
+            found: Any = cache.get(key, retry=False)  # what BytesDisk.fetch gives, or None
+        except DISK_ERRORS as error:
+            self._failed(cache, error)
+            return None
+        # a digest of another key: its entry was moved here
+        return found[1] if found is not None and found[0] == key_digest(key) else None
+
+    def _write(self, cache: ResultCache, key: str, blob: bytes) -> bool:
+        try:
+            cache.set(key, blob, retry=False)
+        except CorruptEntry:
+            pass  # raised after the commit, by the file name of the entry that was replaced: the value is stored
+        except DISK_ERRORS as error:
+            self._failed(cache, error)
+            return False
+        return True
+
+    def _saved(self, cache: ResultCache, *just_written: str) -> None:
+        """The disk works: what it refused before goes there too."""
+        with self._lock:
+            for key in just_written:
+                self._memory.pop(key, None)
+            for key in list(self._memory):
+                if not self._write(cache, key, self._memory[key]):
+                    return
+                del self._memory[key]
+            self._reason = None
+
+    def _current(self) -> ResultCache | None:
+        """The cache, opened again when its folder was deleted or replaced; None when it cannot be, see `notice`."""
+        with self._lock:
+            if self._cache is not None and self._cache.in_place():
+                return self._cache
+            self._close()
+            for _ in range(2):
+                seen = inode_of(self._folder / DBNAME)
+                try:
+                    self._cache = open_cache(self._folder)
+                    self._network = network_file_system(self._folder)
+                    break
+                except BrokenStore as error:
+                    # when it is another file by now, another process has already set the broken one aside
+                    if inode_of(self._folder / DBNAME) == seen and not self._set_aside(error):
+                        break
+                except DISK_ERRORS as error:
+                    self._reason = _plain(error)
+                    break
+            return self._cache
+
+    def _failed(self, cache: ResultCache, error: Exception) -> None:
+        """Says why the disk failed; where that is damage to the database, sets it aside and opens a new one."""
+        not_damage = (sqlite3.OperationalError, sqlite3.ProgrammingError)
+        with self._lock:
+            if cache is not self._cache:
+                return  # another thread has met the same and opened a new one
+            if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, not_damage):
+                self._close()
+                if self._set_aside(error):
+                    self._current()
+            else:
+                self._reason = _plain(error)
+                if "no such table" in str(error):
+                    self._close()  # emptied under us: opening it again makes the tables
+
+    def _set_aside(self, why: Exception) -> bool:
+        aside = self._folder.with_name(f"results.broken-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}")
+        try:
+            if time.monotonic() - self._aside_s < SET_ASIDE_PAUSE_S:
+                raise OSError(f"damaged again within a minute: {why}")
+            os.rename(self._folder, aside)
+        except OSError as error:
+            self._reason = _plain(error)
+            return False
+        self._aside, self._aside_s = aside, time.monotonic()
+        return True
+
+    def _folders(self) -> list[Path]:
+        return [self._folder, *self.directory.glob("results.broken-*")]
+
+    def _close(self) -> None:
+        if self._cache is not None:
+            self._cache.close()
+        self._cache = None
+
+
+def _plain(error: Exception) -> str:
+    # diskcache raises an empty Timeout for whatever SQLite said at BEGIN: locked, read-only, disk I/O error
+    said = error.__context__ if isinstance(error, Timeout) else error
+    return " ".join(str(getattr(said, "strerror", None) or said).split())

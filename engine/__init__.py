@@ -1,0 +1,1 @@
+"""Everything Headroom computes: usable from Python and from a shell, knows nothing of the screens."""

@@ -1,0 +1,78 @@
+"""Where heads and FFNs live in each supported family: a table of names, no model code.
+
+A head is reached at the *input* of the attention output projection (there the heads still lie side by side), an FFN at
+the output of the last module of its branch, before the residual sum. That is all that pruning and scoring need.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from engine.errors import HeadroomError
+from engine.shapes import ModelShape
+
+
+@dataclass(frozen=True)
+class Family:
+    """Attribute paths of one architecture: `layers` from the model, the other two from a layer."""
+
+    name: str
+    layers: str
+    attention_out: str
+    ffn_out: str
+
+    def layer_modules(self, model: Any) -> list[tuple[Any, Any]]:
+        """(attention output projection, FFN output module) of every layer, in layer order."""
+        at_attention, at_ffn = attrgetter(self.attention_out), attrgetter(self.ffn_out)
+        return [(at_attention(layer), at_ffn(layer)) for layer in attrgetter(self.layers)(model)]
+
+
+FAMILIES = {
+    "opt": Family("OPT", "model.decoder.layers", "self_attn.out_proj", "fc2"),
+    "llama": Family("Llama", "model.layers", "self_attn.o_proj", "mlp"),
+    "gpt2": Family("GPT-2", "transformer.h", "attn.c_proj", "mlp"),
+    "gpt_neox": Family("GPT-NeoX", "gpt_neox.layers", "attention.dense", "mlp"),
+}
+
+
+def family_of(config: Mapping[str, Any]) -> Family:
+    """The family of a model's config.json; HeadroomError when its architecture is not in the table."""
+    model_type = config.get("model_type")
+    if model_type not in FAMILIES:
+        known = ", ".join(sorted(FAMILIES))
+        raise HeadroomError(f"model architecture {model_type!r} is not supported; use a model of type {known}")
+    return FAMILIES[model_type]
+
+
+def shape_of(config: Mapping[str, Any]) -> ModelShape:
+    """ModelShape read from a config.json; HeadroomError names the first field that is missing or makes no sense."""
+    family_of(config)
+
+    def first(*names: str, default: int | None = None) -> int:
+        for name in names:
+            value = config.get(name)
+            if value is not None:
+                if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+                    raise HeadroomError(
+                        f"config.json: {name} is {value!r}, must be a positive whole number; repair the folder"
+                    )
+                return value
+        if default is None:
+            raise HeadroomError(f"config.json has no {' or '.join(names)}; it is not a complete model config")
+        return default
+
+    n_heads = first("num_attention_heads", "n_head")
+    d_model = first("hidden_size", "n_embd")
+    if d_model % n_heads and "head_dim" not in config:
+        raise HeadroomError(f"config.json: width {d_model} is not a multiple of {n_heads} heads; repair the folder")
+    return ModelShape(
+        n_layers=first("num_hidden_layers", "n_layer"),
+        n_heads=n_heads,
+        n_key_value_heads=first("num_key_value_heads", default=n_heads),
+        d_model=d_model,
+        d_head=first("head_dim", default=d_model // n_heads),
+        d_mlp=first("ffn_dim", "intermediate_size", "n_inner", default=4 * d_model),
+        n_vocab=first("vocab_size"),
+        n_ctx=first("max_position_embeddings", "n_positions"),
+    )

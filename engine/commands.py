@@ -1,0 +1,240 @@
+"""What each command of the command line does; `engine.__main__` parses and turns errors into exit codes."""
+
+import json
+import os
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.errors import HeadroomError, UsageError
+from engine.jobs import Progress
+
+Report = Callable[[int, int, str, float], None]
+
+
+def run(options: Namespace, report: Report) -> int:
+    """Exit code of the command that `options` names."""
+    threads = getattr(options, "threads", None)
+    if threads is not None:
+        if threads < 1:
+            raise UsageError(f"--threads is {threads}; give at least 1")
+        os.environ["OMP_NUM_THREADS"] = str(threads)  # read when torch is imported, which has not happened yet
+    from cache import open_store
+
+    store = open_store(options.cache)
+    try:
+        code = COMMANDS[options.command](options, store, report)
+    finally:
+        store.close()
+    if store.notice:
+        print(f"headroom: {store.notice}", file=sys.stderr)
+    return code
+
+
+def _evaluate(options: Namespace, store: Any, report: Report) -> int:
+    from engine.evaluation import accuracy, evaluate, numbers_key
+    from engine.loading import Models, identify
+    from engine.masks import parse_mask
+    from engine.pruning import Ranking, compute_orders
+    from engine.rankings import permille
+    from engine.requests import TaskSpec, get_requests, select
+
+    heads, ffns = permille(options.prune_heads), permille(options.prune_ffns)
+    ranking = Ranking(options.ranking, options.seed, options.ranking_questions)
+    spec, task = _spec(options), TaskSpec(options.task, options.shots, options.split)
+    identity = identify(spec, store)
+    mask = parse_mask(options.mask, identity.shape)
+    started = time.monotonic()
+    requests = get_requests(task, _data_dir(options), store)
+    selection = select(requests, options.limit, options.sample)
+    models = Models(store)
+    if heads or ffns:
+        steps = compute_orders(models, spec, task, ranking, options.bos, _data_dir(options), store, ffns_too=ffns > 0)
+        mask |= _last(steps, report).value.mask(identity, heads, ffns)
+    final = _last(evaluate(models, spec, requests, selection, mask, options.bos, store), report)
+    seconds = time.monotonic() - started
+    answers, result = final.value, accuracy(final.value)
+    if options.items:
+        _write(options.items, "".join(json.dumps(item) + "\n" for item in items(answers)).encode())
+    numbers = numbers_key(identity, spec, options.bos)
+    _print(options, {
+        "task": options.task, "shots": options.shots, "split": options.split, "n": result.n,
+        "acc": result.acc, "acc_norm": None if requests.greedy else result.acc_norm,
+        "acc_ci95": [result.ci_low, result.ci_high], "seconds": seconds, "items_per_second": result.n / seconds,
+        "cached": final.cached, "mask": mask.text(), "heads_pruned": mask.n_heads_pruned,
+        "ffns_pruned": mask.n_ffns_pruned, "model": identity.name, "precision": spec.precision, "bos": numbers["bos"],
+        "contexts_cut": int((answers.n_cut > 0).sum()), "saved": store.notice is None,
+    }, f"{options.task}, {options.shots} shots: acc {result.acc:.4f} (95 % {result.ci_low:.3f}-{result.ci_high:.3f}), "
+       f"acc_norm {result.acc_norm:.4f}, n {result.n}, {mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned"
+       f"{', from the store' if final.cached else f', {seconds:.1f} s'}")  # fmt: skip
+    return 0
+
+
+def items(answers: Any) -> Iterator[dict[str, Any]]:
+    """One mapping a question in dataset order: doc_id, gold, loglikelihoods (nats), pred, correct."""
+    predicted, correct = answers.predicted, answers.correct
+    for row in sorted(range(len(answers)), key=lambda row: answers.questions[row].doc_id):
+        question = answers.questions[row]
+        scores = answers.log_likelihood_nats[row, : len(question.contexts)]
+        gold = question.golds[0] if len(question.golds) == 1 else list(question.golds)
+        yield {"doc_id": question.doc_id, "gold": gold, "loglikelihoods": scores.tolist(),
+               "pred": int(predicted[row]), "correct": bool(correct[row])}  # fmt: skip
+
+
+def _importance(options: Namespace, store: Any, report: Report) -> int:
+    from engine.importance import WHAT, importance
+    from engine.loading import Models
+    from engine.requests import TaskSpec, get_requests, select
+
+    if options.what not in WHAT:
+        raise UsageError(f"--what {options.what!r} is unknown; choose one of {', '.join(WHAT)}")
+    if Path(options.out).suffix not in (".npz", ".csv", ".parquet"):
+        raise UsageError(f"--out {options.out!r} must end in .npz, .csv or .parquet")
+    started = time.monotonic()
+    requests = get_requests(TaskSpec(options.task, options.shots, options.split), _data_dir(options), store)
+    selection = select(requests, options.limit, options.sample)
+    steps = importance(Models(store), _spec(options), requests, selection, options.what, options.bos, store)
+    scores = _last(steps, report).value
+    seconds = time.monotonic() - started
+    _write(options.out, _scores_file(scores, Path(options.out).suffix))
+    _print(options, {
+        "task": options.task, "shots": options.shots, "what": options.what, "n": scores.n, "seconds": seconds,
+        "examples_per_second": scores.n / seconds, "cached": scores.cached, "out": options.out,
+        "shape": list(scores.scores.shape), "gradients_exactly_zero": scores.n_zero,
+    }, f"{options.what} importance of {options.task} from {scores.n} questions written to {options.out}"
+       f"{', from the store' if scores.cached else f', {seconds:.1f} s'}")  # fmt: skip
+    return 0
+
+
+def _scores_file(scores: Any, suffix: str) -> bytes:
+    import io
+
+    buffer = io.BytesIO()
+    if suffix == ".npz":
+        arrays = {"scores": scores.scores, "tie_break": scores.tie_break, "gate_heads": scores.gate_heads,
+                  "gate_ffns": scores.gate_ffns}  # fmt: skip
+        np.savez(buffer, **{name: array for name, array in arrays.items() if array is not None})
+        return buffer.getvalue()
+    import pandas as pd
+
+    index = np.indices(scores.scores.shape).reshape(scores.scores.ndim, -1)
+    columns = dict(zip(("layer", "head"), index, strict=False)) | {"score": scores.scores.ravel()}
+    if scores.tie_break is not None:
+        columns["gold_log_likelihood_drop_nats"] = scores.tie_break.ravel()
+    frame = pd.DataFrame(columns)
+    if suffix == ".csv":
+        return frame.to_csv(index=False).encode()
+    frame.to_parquet(buffer, index=False)
+    return buffer.getvalue()
+
+
+def _cache(options: Namespace, store: Any, report: Report) -> int:
+    from engine.results import SCHEMA
+
+    folder = str(store.directory)
+    if options.action == "list":
+        counts: dict[str, int] = {}
+        for key in store.keys():
+            kind = key.split("/")[1] if key.startswith(f"{SCHEMA}/") else key.split("/")[0]
+            name = kind if key.startswith((f"{SCHEMA}/", "file-digest/")) else "old results"
+            counts[name] = counts.get(name, 0) + 1
+        lines = "\n".join(f"{kind}: {count}" for kind, count in sorted(counts.items())) or "the store is empty"
+        _print(options, {"folder": folder, "entries": counts}, lines)
+    elif options.action == "size":
+        size = store.size_bytes()
+        _print(options, {"folder": folder, "bytes": size}, f"{size / 1e6:,.1f} MB in {folder}")
+    elif options.action == "verify":
+        found = store.verify()
+        text = (f"{found.n_checked} entries checked, {len(found.bad_keys)} damaged and deleted, "
+                f"{found.n_orphans_removed} orphan files removed")  # fmt: skip
+        _print(options, {"checked": found.n_checked, "damaged": list(found.bad_keys),
+                         "orphans_removed": found.n_orphans_removed}, text)  # fmt: skip
+    else:
+        freed = store.clear()
+        _print(options, {"folder": folder, "bytes_freed": freed}, f"{freed / 1e6:,.1f} MB deleted from {folder}")
+    return 0
+
+
+def _tasks(options: Namespace, store: Any, report: Report) -> int:
+    from engine.tasks import list_tasks
+
+    states = list_tasks(_data_dir(options))
+    entries = [{"name": state.info.name, "title": state.info.title, "asks": state.info.asks, "where": state.where,
+                "available": state.available, "note": state.note} for state in states]  # fmt: skip
+    lines = [f"{entry['name']:<18} {entry['where']:<9} {entry['title']}: {entry['asks']}"
+             + ("" if entry["available"] else f" ({entry['note']})") for entry in entries]  # fmt: skip
+    _print(options, {"tasks": entries}, "\n".join(lines))
+    return 0
+
+
+def _models(options: Namespace, store: Any, report: Report) -> int:
+    from engine.loading import OPT_PARAMETERS, PRECISIONS, LoadSpec, identify, memory_estimate
+
+    entries, lines = [], []
+    for name in ["demo", *_hub_models()]:
+        try:
+            identity = identify(LoadSpec(name), store)
+        except HeadroomError as error:
+            entries.append({"model": name, "available": False, "note": str(error)})
+            lines.append(f"{name}: {error}")
+            continue
+        sizes = {precision: identity.weight_bytes(precision) for precision in PRECISIONS}
+        fits = {precision: memory_estimate(identity, precision).fits for precision in PRECISIONS}
+        shape = identity.shape
+        entries.append({"model": name, "available": True, "parameters": identity.n_params, "n_layers": shape.n_layers,
+                        "n_heads": shape.n_heads, "bytes": sizes, "fits": fits})  # fmt: skip
+        each = [f"{p} {size / 1e6:,.0f} MB{'' if fits[p] else ' (too big)'}" for p, size in sizes.items()]
+        count = f"{identity.n_params / 1e6:,.0f} M parameters, {shape.n_layers} layers x {shape.n_heads} heads"
+        lines.append(f"{name}: {count}, {', '.join(each)}")
+    _print(options, {"models": entries, "hub": [f"facebook/opt-{name}" for name in OPT_PARAMETERS]}, "\n".join(lines))
+    return 0
+
+
+def _hub_models() -> list[str]:
+    """Ids of supported models that lie in the hub's own cache on this computer."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    folders = sorted(Path(HF_HUB_CACHE).glob("models--*/snapshots/*/config.json"))
+    return sorted({file.parts[-4].removeprefix("models--").replace("--", "/") for file in folders})
+
+
+COMMANDS: dict[str, Callable[[Namespace, Any, Report], int]] = {
+    "evaluate": _evaluate, "importance": _importance, "cache": _cache, "tasks": _tasks, "models": _models,
+}  # fmt: skip
+
+
+def _spec(options: Namespace) -> Any:
+    from engine.loading import LoadSpec
+
+    return LoadSpec(options.model, options.precision, options.int8_threshold, options.revision)
+
+
+def _data_dir(options: Namespace) -> str | None:
+    return options.task_data or os.environ.get("HEADROOM_TASK_DATA") or None
+
+
+def _last(steps: Iterator[Progress], report: Report) -> Progress:
+    """The final Progress of a measurement; the others go to `report`."""
+    started, final, message = time.monotonic(), None, ""
+    for final in steps:
+        message = final.message or message
+        if not final.cached:
+            report(final.done, final.total, message, started)
+    assert final is not None and final.value is not None
+    return final
+
+
+def _write(path: str, content: bytes) -> None:
+    try:
+        Path(path).write_bytes(content)
+    except OSError as error:
+        raise HeadroomError(f"cannot write {path} ({error.strerror}); choose another file") from error
+
+
+def _print(options: Namespace, fields: dict[str, Any], text: str) -> None:
+    print(json.dumps(fields, allow_nan=False) if options.json else text, flush=True)

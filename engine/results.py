@@ -1,0 +1,69 @@
+"""What is stored: a `Record` of arrays and a JSON receipt, its one codec, and the keys under which records lie."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+SCHEMA = "1"  # of keys, packing and scoring code: raise it whenever the same key could mean other numbers
+MAX_HEADER_BYTES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Record:
+    """Named arrays with the receipt that says what they are: key fields, versions, times, machine."""
+
+    arrays: Mapping[str, np.ndarray]
+    receipt: Mapping[str, Any]
+
+
+def canonical_key(kind: str, fields: Mapping[str, Any]) -> str:
+    """Store key of `fields`: same content in any order, same key. Floats and sets are refused (TypeError)."""
+    _refuse_floats(fields)
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return f"{SCHEMA}/{kind}/{hashlib.blake2b(text.encode(), digest_size=20).hexdigest()}"
+
+
+def encode(record: Record) -> bytes:
+    """The record as one safetensors blob; arrays keep dtype and shape, the receipt travels in the header."""
+    from safetensors.numpy import save
+
+    # safetensors writes a transposed view wrongly, without an error
+    arrays = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in record.arrays.items()}
+    text = json.dumps(record.receipt, sort_keys=True)
+    if len(text) > MAX_HEADER_BYTES // 2:
+        raise ValueError(f"receipt of {len(text):,} characters is too long; put big things into arrays")
+    return save(arrays, metadata={"record": text})
+
+
+def decode(blob: bytes | None) -> Record | None:
+    """The record of a blob that `encode` wrote; None for None and for anything malformed, which is then a miss."""
+    if blob is None:
+        return None
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        length = int.from_bytes(blob[:8], "little")
+        if length > MAX_HEADER_BYTES:
+            return None
+        receipt = json.loads(json.loads(blob[8 : 8 + length])["__metadata__"]["record"])
+        return Record(load(blob), receipt)
+    except (SafetensorError, KeyError, ValueError, TypeError, UnicodeDecodeError):
+        return None
+
+
+def _refuse_floats(value: Any) -> None:
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            if not isinstance(name, str):
+                raise TypeError(f"key field name {name!r} must be text")
+            _refuse_floats(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _refuse_floats(item)
+    elif not isinstance(value, str | int | None):
+        raise TypeError(f"a key holds text, whole numbers, booleans, lists and mappings only, got {value!r}")

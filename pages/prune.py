@@ -1,0 +1,132 @@
+"""The Prune screen: choose a task and how much to prune, and see what is left of the accuracy."""
+
+import time
+from functools import partial
+
+import streamlit as st
+
+from engine.masks import parse_mask
+from engine.tasks import task_info
+from pages.ui import charts, experiment, frames
+from pages.ui.controls import choose_level, choose_ranking, choose_task, type_mask
+from pages.ui.figures import accuracy_figure, component_tables, downloads
+from pages.ui.frame import errors_shown, jobs, models, require_frame, store
+from pages.ui.live import live, progress_line, wait_for
+from pages.ui.sidebar import chosen, identity, identity_slot
+
+require_frame("pages/prune.py")
+AT_ONCE_S = 0.2  # what is stored shows within the same run
+AXES = {"heads": "Attention heads pruned", "ffns": "FFNs pruned"}
+HELP = {"heads": "A pruned head gives 0 to its layer's output projection.", "ffns": "A pruned FFN adds nothing."}
+
+setup = chosen()
+task_at, ranking_at = st.columns([11, 3])
+levels = st.columns([4, 4, 3], gap="medium")
+with errors_shown():
+    task, limit = choose_task("prune", task_at, setup.data_dir)
+ranking = choose_ranking("prune", ranking_at)
+heads, ffns = (choose_level("prune", at, axis, AXES[axis], HELP[axis]) for axis, at in zip(AXES, levels, strict=False))
+typed_text = type_mask("prune", levels[2])
+
+identity(setup.spec)
+model = wait_for(identity_slot(setup.spec), "Reading the model's files", partial(identity, setup.spec, again=True))
+with errors_shown():
+    typed, info = parse_mask(typed_text, model.shape), task_info(task.name)
+prepare = partial(experiment.prepare, task, setup.data_dir, store())
+ask = partial(jobs().submit, "questions", f"{task} {setup.data_dir}", prepare)
+ask()
+jobs().join("questions", AT_ONCE_S)
+questions = wait_for("questions", "Preparing the questions", partial(ask, again=True))
+
+x = experiment.Experiment(
+    setup.spec, setup.bos, setup.data_dir, model, questions, limit, ranking, heads, ffns, typed
+)  # fmt: skip
+since_s = time.monotonic()
+known = experiment.recall_known(x, store())
+mask = x.mask(known)
+stored = experiment.recall_measured(x, mask, store())
+measure = partial(jobs().submit, "accuracy", x.key, partial(experiment.measure, x, models(), store()))
+if stored.complete(x.selection.n):
+    jobs().drop("accuracy")
+else:
+    measure()
+    jobs().join("accuracy", AT_ONCE_S)
+
+
+def draw_result() -> None:
+    """The figure and the curve, redrawn while anything is measured."""
+    job = jobs().snapshot("accuracy")
+    mine = job is not None and job.key == x.key
+    measured = job.value if mine and job.value is not None else stored
+    left, right = st.columns([4, 7], gap="large")
+    with left:
+        accuracy_figure(info.title, measured, x.selection.n, frames.mask_in_words(x, mask))
+        if mine:
+            progress_line("accuracy", job, "Accuracy", partial(measure, again=True))
+        elif not stored.complete(x.selection.n):
+            st.caption("Another tab has taken over the measuring. Change any control to go on here.")
+    with right:
+        draw_curve(measured)
+
+
+def draw_curve(measured: experiment.Measured) -> None:
+    """Accuracy over the levels of one axis, and the job that measures them all."""
+    axis = st.segmented_control(
+        "Curve over", list(AXES), format_func=AXES.get, default="heads", key="prune_axis", required=True,
+        help="Which of the two levels runs along the chart; the other stays where it is.",
+    )  # fmt: skip
+    points, now = frames.curve_points(x, axis, known, store()), frames.now_point(x, axis, measured, mask)
+    chart = charts.accuracy_curve(points, now, frames.full_accuracy(measured), questions.judged.chance, AXES[axis])
+    pictures["Accuracy curve"] = chart
+    st.altair_chart(chart, key="prune_curve", alt=frames.points_in_words(points, AXES[axis]))
+    key, job = x.curve_key(axis), jobs().snapshot("curve")
+    run = partial(experiment.measure_curve, x, axis, models(), store())
+    start = partial(jobs().submit, "curve", key, run, priority=1)
+    if job is not None and job.key == key and job.state != "done":
+        progress_line("curve", job, "Curve", partial(start, again=True))
+    elif len(points) < len(experiment.LEVELS_PERMILLE) and st.button(
+        "Measure the curve", icon=":material/timeline:", help="Every tenth of this level, in the background."
+    ):
+        start()
+        st.rerun()
+
+
+def draw_importance() -> None:
+    """The job that scores what is not scored yet."""
+    job = jobs().snapshot("importance")
+    run = partial(experiment.measure_importance, x, models(), store())
+    start = partial(jobs().submit, "importance", x.base_key, run, priority=1)
+    if job is not None and job.key == x.base_key and job.state != "done":
+        progress_line("importance", job, "Importance", partial(start, again=True))
+    elif (known.heads is None or known.ffns is None) and st.button(
+        "Measure importance", icon=":material/insights:", help="Heads by gradient, FFNs by leaving each out once."
+    ):
+        start()
+        st.rerun()
+
+
+pictures = {}
+live(["accuracy", "curve"], draw_result, since_s)
+heads_frame, ffns_frame = frames.head_frame(x, known, mask), frames.ffn_frame(x, known, mask)
+pictures["Heads"] = charts.head_map(heads_frame)
+pictures["FFNs"] = charts.ffn_bars(ffns_frame, "Accuracy lost without it")
+map_at, bars_at = st.columns([7, 4], gap="large")
+with map_at:
+    st.subheader(
+        "Attention heads",
+        help="Layer 0 is next to the tokens. A cross marks a pruned head.",
+    )
+    st.altair_chart(pictures["Heads"], key="prune_map", alt=frames.components_in_words(heads_frame, "heads"))
+    st.caption(frames.components_in_words(heads_frame, "heads"))
+with bars_at:
+    st.subheader("FFNs", help="Accuracy lost on the train questions without this FFN. A cross marks a pruned one.")
+    st.altair_chart(pictures["FFNs"], key="prune_bars", alt=frames.components_in_words(ffns_frame, "FFNs"))
+    st.caption(frames.components_in_words(ffns_frame, "FFNs"))
+live(["importance"], draw_importance, since_s)
+tables = st.expander("The same as tables", key="prune_tables", on_change="rerun")
+if tables.open:
+    component_tables(tables, heads_frame, ffns_frame)
+st.code(experiment.command(x), language="shell", wrap_lines=True)
+files = {"Questions and choices": partial(frames.answers_csv, stored)}
+files |= {"Heads": partial(frames.to_csv, heads_frame), "FFNs": partial(frames.to_csv, ffns_frame)}
+downloads(files, pictures)

@@ -1,0 +1,1 @@
+"""What several screens share: the frame around a page, the sidebar, charts, and the display of running jobs."""

@@ -1,0 +1,180 @@
+"""DataFrame in, Altair chart out: pure functions without streamlit, on fixed scales: a slider moves only the data.
+
+Accuracies and levels are shares (0-1) in the frames and percent on the axes. On screen Streamlit's theme supplies the
+colours; a saved file gets the same ones from `.streamlit/config.toml`, the only place where colours are set.
+"""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+CONFIG = Path(__file__).resolve().parents[2] / ".streamlit" / "config.toml"
+SERIES = ["measured", "now", "full model", "chance"]  # the order fixes each one's place in the palette
+COLOUR = alt.Color("series:N", scale=alt.Scale(domain=SERIES), legend=None)
+LEVELS = [level / 10 for level in range(11)]  # the axis goes on a little, to make room for the names of the lines
+AXIS_PX = 85  # an x axis with its title, which Streamlit counts as part of the height
+CROSS = "M-1,-1L1,1M-1,1L1,-1"
+FILE_WIDTH_PX = 900
+
+
+def accuracy_curve(
+    points: pd.DataFrame, now: pd.DataFrame, full: float | None, chance: float, x_title: str
+) -> alt.LayerChart:
+    """Accuracy against pruning level, with 95 % intervals; `points` and `now` have level, acc, low, high, n, pruned.
+
+    `now` is the current position: one row, or none while nothing is measured there.
+    """
+    x = alt.X("level:Q", title=x_title, scale=alt.Scale(domain=[0, 1.16]), axis=alt.Axis(format="%", values=LEVELS))
+    y = alt.Y("acc:Q", title="Questions right", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", tickCount=5))
+    tooltip = [
+        alt.Tooltip("level:Q", title="Pruned", format=".0%"),
+        alt.Tooltip("pruned:N", title="Components"),
+        alt.Tooltip("acc:Q", title="Questions right", format=".1%"),
+        alt.Tooltip("low:Q", title="95 % interval from", format=".1%"),
+        alt.Tooltip("high:Q", title="to", format=".1%"),
+        alt.Tooltip("n:Q", title="Questions"),
+    ]
+    measured = alt.Chart(points.assign(series="measured")).encode(x=x, color=COLOUR, tooltip=tooltip)
+    here = alt.Chart(now.assign(series="now")).encode(x=x, color=COLOUR, tooltip=tooltip)
+    layers = [
+        _level("chance", chance, [2, 4], above=full is not None and chance > full),
+        *([] if full is None else [_level("full model", full, [7, 4], above=chance <= full)]),
+        measured.mark_line(strokeWidth=2, opacity=0.55).encode(y=y),
+        measured.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q", title="Questions right"), y2="high:Q"),
+        measured.mark_point(filled=True, size=55, opacity=1).encode(y=y),
+        here.mark_rule(strokeWidth=2.5).encode(y=alt.Y("low:Q", title="Questions right"), y2="high:Q"),
+        here.mark_point(filled=True, size=190, opacity=1, shape="diamond").encode(y=y),
+    ]
+    return alt.layer(*layers).properties(height=300)
+
+
+def head_map(frame: pd.DataFrame, title: str = "Importance") -> alt.LayerChart:
+    """Layers x heads, a cross on each pruned one; `frame`: layer, head, name, score (or nan), rank, pruned, state."""
+    n_layers = int(frame["layer"].max()) + 1
+    row_px = _row_px(n_layers)
+    base = alt.Chart(frame).encode(
+        x=alt.X("head:O", title="Head", axis=alt.Axis(labelAngle=0, labelOverlap=True, ticks=False, domain=False)),
+        y=_layers(),
+        tooltip=[
+            alt.Tooltip("name:N", title="Head"),
+            alt.Tooltip("score:Q", title=title, format=".3~g"),
+            alt.Tooltip("rank:Q", title="Rank (1 = first to go)"),
+            alt.Tooltip("state:N", title="State"),
+        ],
+    )
+    known = frame["score"].notna().any()
+    colour = alt.Color(
+        "score:Q",
+        title=title,
+        # most heads score far below the best few; the root keeps them apart, and zero stays zero
+        scale=alt.Scale(type="sqrt", domain=[0, float(frame["score"].max()) or 1.0] if known else [0, 1]),
+        legend=alt.Legend(format=".2~g", tickCount=3, gradientLength=row_px * n_layers) if known else None,
+    )
+    cells = base.mark_rect(stroke="#8a949e", strokeOpacity=0.45, strokeWidth=0.5)
+    cells = cells.encode(color=colour) if known else cells.encode(color=alt.value("#8a949e33"))
+    return alt.layer(cells, *_crosses(base, row_px)).properties(height=row_px * n_layers + AXIS_PX)
+
+
+def ffn_bars(frame: pd.DataFrame, title: str = "Importance") -> alt.LayerChart:
+    """One bar a layer, pale and crossed where pruned; `frame`: layer, name, score (or nan), rank, pruned, state."""
+    n_layers = int(frame["layer"].max()) + 1
+    row_px = _row_px(n_layers)
+    known = frame["score"].notna().any()
+    shown = frame if known else frame.assign(score=1.0)
+    low, high = min(0.0, float(shown["score"].min())), max(0.0, float(shown["score"].max()))
+    x = alt.X(
+        "score:Q",
+        title=title if known else None,
+        scale=alt.Scale(domain=[low, high or 1.0], nice=True),
+        axis=alt.Axis(tickCount=4, format=".2~g") if known else None,
+    )
+    base = alt.Chart(shown).encode(
+        y=_layers(),
+        tooltip=[
+            alt.Tooltip("name:N", title="FFN"),
+            *([alt.Tooltip("score:Q", title=title, format=".3~g")] if known else []),
+            alt.Tooltip("rank:Q", title="Rank (1 = first to go)"),
+            alt.Tooltip("state:N", title="State"),
+        ],
+    )
+    fill = alt.condition("datum.pruned", alt.value(0.12), alt.value(0.9 if known else 0.25))
+    bars = base.mark_bar(strokeWidth=1, height={"band": 0.72}).encode(x=x, opacity=fill)
+    at_zero = base.encode(x=alt.datum(0.0 if known else 0.5))
+    return alt.layer(bars, *_crosses(at_zero, row_px)).properties(height=row_px * n_layers + AXIS_PX)
+
+
+def to_png(chart: alt.LayerChart, title: str) -> bytes:
+    """The chart as a PNG picture at twice the screen's resolution, made on this computer."""
+    import vl_convert
+
+    return vl_convert.vegalite_to_png(_file_spec(chart, title), scale=2)
+
+
+def to_svg(chart: alt.LayerChart, title: str) -> bytes:
+    """The chart as an SVG drawing."""
+    import vl_convert
+
+    return vl_convert.vegalite_to_svg(_file_spec(chart, title)).encode()
+
+
+def _level(series: str, acc: float, dash: list[int], above: bool) -> alt.LayerChart:
+    """A horizontal line across the curve with its name at the right end, above or below it."""
+    base = alt.Chart(pd.DataFrame({"series": [series], "acc": [acc], "end": [1.02]})).encode(color=COLOUR)
+    y = alt.Y("acc:Q", title="Questions right")
+    rule = base.mark_rule(strokeDash=dash, strokeWidth=1.5).encode(
+        y=y,
+        tooltip=[alt.Tooltip("series:N", title="Line"), alt.Tooltip("acc:Q", title="Questions right", format=".1%")],
+    )
+    text = base.mark_text(align="left", baseline="bottom" if above else "top", dy=-4 if above else 4).encode(
+        x=alt.X("end:Q"), y=y, text="series:N"
+    )
+    return alt.layer(rule, text)
+
+
+def _layers() -> alt.Y:
+    axis = alt.Axis(labelOverlap=True, ticks=False, domain=False)
+    return alt.Y("layer:O", title="Layer", axis=axis)
+
+
+def _crosses(base: alt.Chart, row_px: int) -> list[alt.Chart]:
+    """Dark crosses with a light edge: to be seen on any cell and in both themes."""
+    size = (0.5 * row_px) ** 2
+    pruned = base.transform_filter("datum.pruned")
+    return [
+        pruned.mark_point(shape=CROSS, size=size, stroke="#ffffff", strokeWidth=4, opacity=0.9),
+        pruned.mark_point(shape=CROSS, size=size, stroke="#1b2733", strokeWidth=1.8, opacity=1),
+    ]
+
+
+def _row_px(n_layers: int) -> int:
+    return max(9, min(30, 420 // n_layers))
+
+
+def _file_spec(chart: alt.LayerChart, title: str) -> dict[str, Any]:
+    spec = chart.properties(width=FILE_WIDTH_PX, title=title).to_dict()
+    spec["config"] = {**spec.get("config", {}), **_file_config()}
+    return spec
+
+
+@cache
+def _file_config() -> dict[str, Any]:
+    """Vega's config for a saved picture: the light theme's colours."""
+    theme = tomllib.loads(CONFIG.read_text(encoding="utf-8"))["theme"]["light"]
+    sequential = theme["chartSequentialColors"]
+    return {
+        "background": theme["backgroundColor"],
+        "font": "sans-serif",
+        "range": {
+            "category": theme["chartCategoricalColors"],
+            "ramp": sequential,
+            "heatmap": sequential,
+            "diverging": theme["chartDivergingColors"],
+        },
+        "mark": {"color": theme["chartCategoricalColors"][0]},
+        "axis": {"gridColor": theme["borderColor"], "labelColor": theme["textColor"], "titleColor": theme["textColor"]},
+        "view": {"stroke": None},
+    }

@@ -1,0 +1,222 @@
+"""What the Prune screen measures: an `Experiment`, its jobs (generators for the worker), and what is stored of it.
+
+No streamlit here: the generators run in the worker thread, and everything can be tested as plain functions.
+"""
+
+import shlex
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from engine.checkpoints import Identity
+from engine.evaluation import Answers, evaluate, recall
+from engine.importance import Scores, recall_scores
+from engine.jobs import Progress
+from engine.loading import LoadSpec, Models
+from engine.masks import Mask
+from engine.pruning import Orders, Ranking, compute_orders
+from engine.rankings import order, random_order
+from engine.requests import Requests, Selection, TaskSpec, get_requests, select
+
+Axis = Literal["heads", "ffns"]
+LEVELS_PERMILLE = range(0, 1001, 100)
+RANKING_QUESTIONS = 200  # train questions behind a ranking
+SAMPLE = "stratified"  # so that the figure over the first few questions is a fair preview
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What accuracy is judged on (validation), and what importance is measured on (train)."""
+
+    judged: Requests
+    ranking: Requests
+
+
+@dataclass(frozen=True)
+class Known:
+    """Importance as far as it is stored: Scores of heads and of FFNs, or None."""
+
+    heads: Scores | None
+    ffns: Scores | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Answers so far of the full and of the pruned model; None = not begun."""
+
+    full: Answers | None
+    pruned: Answers | None
+
+    def complete(self, n: int) -> bool:
+        return self.full is not None and self.pruned is not None and len(self.full) == len(self.pruned) == n
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One setting of all controls; `typed` is the mask of the text field, pruned on top of the two levels."""
+
+    spec: LoadSpec
+    bos: bool | None
+    data_dir: str | None
+    identity: Identity
+    questions: Questions
+    limit: int
+    ranking: str
+    heads_permille: int
+    ffns_permille: int
+    typed: Mask
+
+    @property
+    def task(self) -> TaskSpec:
+        return self.questions.judged.task
+
+    @property
+    def selection(self) -> Selection:
+        return select(self.questions.judged, self.limit, SAMPLE)
+
+    @property
+    def ranked(self) -> Ranking:
+        return Ranking(self.ranking, n_questions=RANKING_QUESTIONS)
+
+    @property
+    def base_key(self) -> str:
+        """Changes with the model, its precision and the task; not with what is pruned."""
+        judged = self.questions.judged
+        return f"{self.spec} {self.identity.digest} bos={self.bos} {judged.task} {judged.source}"
+
+    @property
+    def key(self) -> str:
+        """Changes with anything that changes what is measured."""
+        levels = f"{self.ranking} {self.heads_permille} {self.ffns_permille}"
+        return f"{self.base_key} {self.limit} {levels} {self.typed.key()}"
+
+    def curve_key(self, axis: Axis) -> str:
+        """Changes with anything that changes the curve over one axis: not with that axis's own level."""
+        return f"{axis} {self.at(axis, 0).key}"
+
+    def at(self, axis: Axis, permille: int) -> "Experiment":
+        """The same experiment with the level of one axis changed."""
+        return replace(self, **{f"{axis}_permille": permille})
+
+    def level(self, axis: Axis) -> int:
+        return self.heads_permille if axis == "heads" else self.ffns_permille
+
+    def mask(self, known: Known) -> Mask | None:
+        """The mask of the two levels and the typed one; None while a ranking it needs is not known."""
+        if self.ranking != "random":
+            lacks_heads, lacks_ffns = known.heads is None, known.ffns is None
+            if (self.heads_permille and lacks_heads) or (self.ffns_permille and lacks_ffns):
+                return None
+        return self.mask_by(self.orders(known))
+
+    def mask_by(self, orders: Orders) -> Mask:
+        return orders.mask(self.identity, self.heads_permille, self.ffns_permille) | self.typed
+
+    def orders(self, known: Known) -> Orders:
+        """Orders of heads and FFNs; meaningless for what is not known."""
+        shape = self.identity.shape
+        return Orders(self.order(known.heads, shape.n_heads_total), self.order(known.ffns, shape.n_layers))
+
+    def order(self, scores: Scores | None, n: int) -> np.ndarray:
+        """Flat indices, first to go first; without scores any order will do, since none are taken from it."""
+        if self.ranking == "random":
+            return random_order(n, self.ranked.seed)
+        if scores is None:
+            return np.arange(n)
+        first_to_go = order(scores.scores, scores.tie_break)
+        return first_to_go[::-1] if self.ranking == "reversed" else first_to_go
+
+
+def prepare(task: TaskSpec, data_dir: str | None, store: Any) -> Iterator[Progress]:
+    """Job: renders the questions; its value is a `Questions`."""
+    yield Progress(0, 2, message="Preparing the questions")
+    judged = get_requests(task, data_dir, store)
+    yield Progress(1, 2, message="Preparing the questions")
+    yield Progress(2, 2, Questions(judged, get_requests(replace(task, split="train"), data_dir, store)))
+
+
+def measure(x: Experiment, models: Models, store: Any) -> Iterator[Progress]:
+    """Job: the full model, then the ranking if it is needed, then the pruned model; its value is a `Measured`."""
+    full = pruned = None
+    for step in _evaluated(x, Mask.full(x.identity.shape), "Full model", models, store):
+        full = step.value if step.value is not None else full
+        yield replace(step, value=Measured(full, None))
+    mask = x.mask_by((yield from _ordered(x, models, store)))
+    if mask.is_full:
+        yield Progress(x.selection.n, x.selection.n, Measured(full, full))
+        return
+    for step in _evaluated(x, mask, "Pruned model", models, store):
+        pruned = step.value if step.value is not None else pruned
+        yield replace(step, value=Measured(full, pruned))
+
+
+def measure_importance(x: Experiment, models: Models, store: Any) -> Iterator[Progress]:
+    """Job: scores of all heads and FFNs; they are read from the store afterwards."""
+    ranking = replace(x.ranked, name="importance")
+    for step in compute_orders(models, x.spec, x.task, ranking, x.bos, x.data_dir, store):
+        yield replace(step, value=None)
+
+
+def measure_curve(x: Experiment, axis: Axis, models: Models, store: Any) -> Iterator[Progress]:
+    """Job: the accuracy at every level of one axis, the other as it is; read from the store afterwards."""
+    n = x.selection.n
+    orders = yield from _ordered(x.at(axis, 1000), models, store)
+    for number, permille in enumerate(LEVELS_PERMILLE):
+        mask = x.at(axis, permille).mask_by(orders)
+        for step in _evaluated(x, mask, f"Curve, {permille // 10} %", models, store):
+            yield Progress(number * n + step.done, len(LEVELS_PERMILLE) * n, message=step.message)
+
+
+def recall_known(x: Experiment, store: Any) -> Known:
+    """The importance scores that are stored; computes nothing."""
+    requests, ranking = x.questions.ranking, x.ranked
+    selection = select(requests, ranking.n_questions, "stratified")
+    heads, ffns = (
+        recall_scores(x.identity, x.spec, requests, selection, what, x.bos, store)
+        for what in (ranking.heads_by, ranking.ffns_by)
+    )
+    return Known(heads, ffns)
+
+
+def recall_measured(x: Experiment, mask: Mask | None, store: Any) -> Measured:
+    """What is stored of this experiment; computes nothing."""
+    full = recall_answers(x, Mask.full(x.identity.shape), store)
+    if mask is None:
+        return Measured(full, None)
+    return Measured(full, full if mask.is_full else recall_answers(x, mask, store))
+
+
+def recall_answers(x: Experiment, mask: Mask, store: Any) -> Answers:
+    """The answers under one mask that are stored, which may be some of all or none."""
+    return recall(x.identity, x.spec, x.questions.judged, x.selection, mask, x.bos, store)
+
+
+def command(x: Experiment) -> str:
+    """The shell command that measures the same and finds what is stored here."""
+    words = ["python", "-m", "engine", "evaluate", "--model", x.spec.model, "--precision", x.spec.precision]
+    words += [] if x.bos is None else ["--bos" if x.bos else "--no-bos"]
+    words += ["--task-data", x.data_dir] if x.data_dir else []
+    words += ["--task", x.task.name, "--shots", str(x.task.shots), "--limit", str(x.limit), "--sample", SAMPLE]
+    if x.heads_permille or x.ffns_permille:
+        words += ["--prune-heads", f"{x.heads_permille / 10:g}", "--prune-ffns", f"{x.ffns_permille / 10:g}"]
+        words += ["--ranking", x.ranking, "--ranking-questions", str(RANKING_QUESTIONS)]
+    words += [] if x.typed.is_full else ["--mask", x.typed.text()]
+    return shlex.join(words)
+
+
+def _evaluated(x: Experiment, mask: Mask, title: str, models: Models, store: Any) -> Iterator[Progress]:
+    for step in evaluate(models, x.spec, x.questions.judged, x.selection, mask, x.bos, store):
+        yield replace(step, message=step.message or title)
+
+
+def _ordered(x: Experiment, models: Models, store: Any) -> Generator[Progress, None, Orders]:
+    """Gives the orders that the experiment's levels need, measuring what importance is missing."""
+    orders = x.orders(Known(None, None))
+    if x.heads_permille or x.ffns_permille:
+        ffns_too = x.ffns_permille > 0
+        for step in compute_orders(models, x.spec, x.task, x.ranked, x.bos, x.data_dir, store, ffns_too=ffns_too):
+            orders = step.value if step.value is not None else orders
+            yield replace(step, value=None, message=step.message or "Ranking")
+    return orders

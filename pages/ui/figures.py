@@ -1,0 +1,95 @@
+"""An accuracy as one large figure with everything needed to judge it, and the downloads of what a screen shows."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import altair as alt
+import pandas as pd
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from engine.evaluation import Accuracy, Paired, accuracy, paired
+from pages.ui import charts
+from pages.ui.experiment import Measured
+
+HELP = (
+    "The interval is Wilson's. The length-normalised score divides each choice's log-likelihood by its characters. "
+    "Gained and lost count the same questions before and after; p is McNemar's exact test."
+)
+
+
+def accuracy_figure(title: str, measured: Measured, total: int, pruned_in_words: str) -> None:
+    """Draws the accuracy of the pruned model so far, its change against the full one, and how sure both are."""
+    full, pruned = measured.full, measured.pruned
+    shown = full if pruned is None else pruned
+    value, delta, clear = "…", "not measured yet", False
+    lines = [pruned_in_words]
+    if shown is not None and len(shown):
+        result = accuracy(shown)
+        value, delta = percent(result.acc), "the full model"
+        lines = [in_words(result, total), *lines]
+        if shown is not full and full is not None and len(full):
+            change = paired(full, shown)
+            share, clear = (change.gained - change.lost) / change.n, change.p_mcnemar < 0.05
+            delta = f"{100 * share:+.1f} points against the full model's {percent(result.acc - share)}"
+            lines.insert(1, change_in_words(change))
+    st.metric(
+        f"{title}: questions answered right",
+        value,
+        delta,
+        delta_color="normal" if clear else "off",
+        delta_arrow="auto" if clear else "off",
+    )
+    st.markdown("  \n".join(lines), help=HELP)
+
+
+def in_words(result: Accuracy, total: int) -> str:
+    """Such as "312 of 500 questions, 95 % interval 36.1 to 46.5 %, 40.1 % by length-normalised score", in lines."""
+    interval = f"95 % interval **{100 * result.ci_low:.1f} to {100 * result.ci_high:.1f} %**"
+    norm = f"{percent(result.acc_norm)} by length-normalised score"
+    return f"**{result.n:,}** of {total:,} questions  \n{interval}  \n{norm}"
+
+
+def change_in_words(change: Paired) -> str:
+    """Such as "Gained 12, lost 54 (p < 0.001)"."""
+    p = "p < 0.001" if change.p_mcnemar < 0.001 else f"p = {change.p_mcnemar:.3f}"
+    verdict = "" if change.p_mcnemar < 0.05 else ", may be chance"
+    return f"Gained **{change.gained:,}**, lost **{change.lost:,}** ({p}{verdict})"
+
+
+def percent(share: float) -> str:
+    """A share with one decimal, such as "41.2 %"."""
+    return f"{100 * share:.1f} %"
+
+
+def component_tables(where: DeltaGenerator, heads: pd.DataFrame, ffns: pd.DataFrame) -> None:
+    """Draws what the map and the bars show as two tables, the most important first."""
+    columns = {
+        "name": st.column_config.TextColumn("Name"),
+        "score": st.column_config.NumberColumn("Importance", format="%.4g"),
+        "rank": st.column_config.NumberColumn("Rank", help="1 = first to go"),
+        "state": st.column_config.TextColumn("State"),
+    }
+    for at, frame, noun in zip(where.columns(2), (heads, ffns), ("heads", "FFNs"), strict=True):
+        shown = frame.sort_values(["score", "rank"], ascending=False)[list(columns)]
+        at.dataframe(shown, column_config=columns, hide_index=True, height=300, alt=f"All {noun} with their importance")
+
+
+def downloads(tables: Mapping[str, Callable[[], bytes]], pictures: Mapping[str, alt.LayerChart]) -> None:
+    """One button a file, made only when clicked; each chart as PNG and as SVG."""
+    with st.popover("Download", icon=":material/download:", help="Everything on this screen, as files."):
+        for name, make in tables.items():
+            _button(f"{name} (CSV)", make, name, "csv", "text/csv")
+        for name, chart in pictures.items():
+            png, svg = st.columns(2)
+            with png:
+                _button(f"{name} (PNG)", partial(charts.to_png, chart, name), name, "png", "image/png")
+            with svg:
+                _button(f"{name} (SVG)", partial(charts.to_svg, chart, name), name, "svg", "image/svg+xml")
+
+
+def _button(label: str, make: Callable[[], bytes], name: str, ending: str, mime: str) -> None:
+    file = f"{name.lower().replace(' ', '-')}.{ending}"
+    st.download_button(
+        label, make, file, mime, key=f"download {file}", on_click="ignore", width="stretch", help=f"Saves {file}."
+    )

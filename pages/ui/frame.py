@@ -1,0 +1,54 @@
+"""The frame around every page: the app it must run in, what all tabs share, and the one place that shows errors."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import streamlit as st
+
+from cache import Store, open_store
+from engine.errors import HeadroomError
+from engine.jobs import Jobs
+from engine.loading import Models
+
+
+def require_frame(page: str) -> None:
+    """First statement of every page: goes through app.py when the page was opened directly, keeping the address.
+
+    On a fresh server the first visit to a page's own address runs the page alone, without sidebar and set-up.
+    """
+    if "framed" not in st.session_state:
+        st.session_state.goto = page
+        st.switch_page("app.py", query_params=st.query_params.to_dict())
+
+
+@st.cache_resource(show_spinner=False)
+def store() -> Store:
+    """The result store, one for all tabs."""
+    return open_store()
+
+
+@st.cache_resource(show_spinner=False)
+def jobs() -> Jobs:
+    """The one worker, for all tabs."""
+    return Jobs()
+
+
+@st.cache_resource(show_spinner=False)
+def models() -> Models:
+    """Holds the one loaded model; only the worker asks it to load."""
+    return Models(store())
+
+
+@contextmanager
+def errors_shown() -> Iterator[None]:
+    """Shows a HeadroomError as its own plain line and ends the run there; what was drawn before stays."""
+    try:
+        yield
+    except HeadroomError as error:
+        show_error(str(error))
+        st.stop()
+
+
+def show_error(line: str) -> None:
+    """What is wrong, the value got, what to do."""
+    st.error(line, icon=":material/error:")

@@ -1,0 +1,81 @@
+"""Running jobs on screen: progress in words, a cancel button, and a part of the page that redraws itself meanwhile."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import streamlit as st
+
+from engine.jobs import Snapshot
+from pages.ui.frame import jobs, show_error
+
+POLL_S = 0.5
+NO_FORECAST_S = 2.0  # before that the seconds left would jump about
+
+
+def live(slots: Sequence[str], draw: Callable[[], None], since_s: float) -> None:
+    """Runs `draw` now, and again twice a second for as long as a job in one of `slots` is under way.
+
+    When a job ends after `since_s` (`time.monotonic()` before the page read what it shows), the whole page runs once
+    more, so that everything shows the result and polling stops in time.
+    """
+    busy = any(snapshot is not None and not snapshot.finished for snapshot in map(jobs().snapshot, slots))
+
+    @st.fragment(run_every=POLL_S if busy else None)
+    def part() -> None:
+        draw()
+        ends = [snapshot.finished_s for snapshot in map(jobs().snapshot, slots) if snapshot is not None]
+        if any(end_s is not None and end_s > since_s for end_s in ends):
+            st.rerun()
+
+    part()
+
+
+def wait_for(slot: str, what: str, retry: Callable[[], object]) -> Any:
+    """The value of the slot's job; until it is there, its progress is shown in place of the rest of the page."""
+    since_s = time.monotonic()
+    snapshot = jobs().snapshot(slot)
+    if snapshot is not None and snapshot.state == "done":
+        return snapshot.value
+
+    def draw() -> None:
+        now = jobs().snapshot(slot)
+        if now is not None:
+            progress_line(slot, now, what, retry)
+
+    live([slot], draw, since_s)
+    st.stop()
+
+
+def progress_line(slot: str, snapshot: Snapshot, what: str, retry: Callable[[], object] | None = None) -> None:
+    """One line on how a job stands: progress and cancel while it runs, a retry when it ended early, else nothing."""
+    if snapshot.state in ("queued", "running"):
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            st.progress(min(1.0, snapshot.done / snapshot.total) if snapshot.total else 0.0, in_words(snapshot, what))
+            st.button(
+                "Cancel",
+                key=f"cancel {slot}",
+                on_click=jobs().cancel,
+                args=(slot,),
+                help="Stops after the chunk in hand; what is finished stays stored.",
+            )
+        return
+    if snapshot.error:
+        show_error(snapshot.error)
+    elif snapshot.state == "cancelled":
+        st.caption(f"{what}: stopped at {snapshot.done:,} of {snapshot.total:,}. What was finished is kept.")
+    if snapshot.state in ("failed", "cancelled") and retry is not None:
+        st.button(
+            "Go on", key=f"retry {slot}", icon=":material/play_arrow:", on_click=retry, help="Starts it once more."
+        )
+
+
+def in_words(snapshot: Snapshot, what: str) -> str:
+    """Such as "Full model: 312 of 500, about 12 s left"."""
+    if snapshot.state == "queued":
+        return f"{what}: {snapshot.message or 'waiting'}"
+    what = snapshot.message or what
+    words = f"{what}: {snapshot.done:,} of {snapshot.total:,}" if snapshot.done else f"{what} …"
+    if snapshot.done and snapshot.seconds > NO_FORECAST_S:
+        words += f", about {snapshot.seconds * (snapshot.total - snapshot.done) / snapshot.done:,.0f} s left"
+    return words

@@ -1,0 +1,121 @@
+"""What tests share: no network, few threads, a store that is thrown away, and a tiny random OPT folder."""
+
+import json
+import os
+import socket
+from pathlib import Path
+
+# before anything imports torch or a hub client
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import pytest  # noqa: E402
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+TEXT = """The river was low that summer, and the children could walk across it on the flat stones. Every morning the
+oldest of them counted the boats. There were seven boats, then six, then seven again. What is the answer? The answer is
+yes, or the answer is no. A question has a context and some choices; one of the choices is the best. Cold water, warm
+bread, a long road: these were the things that she wrote about in her letters, and these the things he remembered."""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_network():
+    """Fails any connection that would leave this computer."""
+    patch = pytest.MonkeyPatch()
+    for name in ("connect", "connect_ex"):
+        real = getattr(socket.socket, name)
+
+        def guarded(self, address, *rest, real=real):
+            if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in LOOPBACK:
+                raise AssertionError(f"a test tried to connect to {address}")
+            return real(self, address, *rest)
+
+        patch.setattr(socket.socket, name, guarded)
+    yield
+    patch.undo()
+
+
+@pytest.fixture
+def store(tmp_path):
+    """An empty result store of this test's own."""
+    from cache import open_store
+
+    store = open_store(tmp_path / "results")
+    yield store
+    store.close()
+
+
+@pytest.fixture(scope="session")
+def tiny_opt(tmp_path_factory):
+    """Folder of a random OPT: 2 layers x 4 heads, d_model 32, with a byte-level BPE tokenizer of 512 entries."""
+    return make_tiny_opt(tmp_path_factory.mktemp("tiny_opt"))
+
+
+def make_tiny_opt(folder: Path, n_layers: int = 2, n_heads: int = 4, d_model: int = 32, seed: int = 0) -> Path:
+    """The folder, filled as `save_pretrained` fills one."""
+    import torch
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import OPTConfig, OPTForCausalLM
+
+    torch.set_num_threads(1)
+    bpe = ByteLevelBPETokenizer()
+    bpe.train_from_iterator(
+        [TEXT], vocab_size=512, special_tokens=["<s>", "<pad>", "</s>", "<unk>"], show_progress=False
+    )
+    bpe.save(str(folder / "tokenizer.json"))
+    names = {"bos_token": "</s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 256, **names}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    torch.manual_seed(seed)
+    config = OPTConfig(
+        vocab_size=512,
+        hidden_size=d_model,
+        word_embed_proj_dim=d_model,
+        ffn_dim=2 * d_model,
+        num_hidden_layers=n_layers,
+        num_attention_heads=n_heads,
+        max_position_embeddings=256,
+        init_std=0.3,  # the default is so small that every choice would score alike
+        bos_token_id=2,
+        eos_token_id=2,
+        pad_token_id=1,
+    )
+    OPTForCausalLM(config).eval().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def app_server(tmp_path_factory, no_network):
+    """A function that starts the app as `make run` does, with an empty store, and gives (address, process)."""
+    import subprocess
+    import sys
+
+    running = []
+
+    def start(cache: Path | None = None):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "streamlit", "run", "app.py", f"--server.port={port}", "--server.headless=true"],
+            cwd=REPOSITORY,
+            env={**os.environ, "HEADROOM_CACHE": str(cache or tmp_path_factory.mktemp("cache") / "results")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        running.append(process)
+        assert process.stdout is not None
+        for line in process.stdout:
+            if f":{port}" in line:
+                break
+        else:
+            raise AssertionError(f"the app did not start; exit code {process.wait()}")
+        return f"http://127.0.0.1:{port}", process
+
+    yield start
+    for process in running:
+        process.terminate()
+        process.communicate(timeout=20)

@@ -1,0 +1,103 @@
+"""Charts: frames in, specs out; scales never move with the data; a pruned component is marked by more than colour."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pages.ui import charts
+
+
+def points(*accuracies):
+    return pd.DataFrame(
+        [
+            {"level": i / 10, "acc": acc, "low": acc - 0.05, "high": acc + 0.05, "n": 100, "pruned": f"{i} of 10"}
+            for i, acc in enumerate(accuracies)
+        ],
+        columns=["level", "acc", "low", "high", "n", "pruned"],
+    )
+
+
+def heads(scores, pruned=()):
+    n_layers, n_heads = np.shape(scores)
+    return pd.DataFrame(
+        [
+            {
+                "layer": layer,
+                "head": head,
+                "name": f"L{layer}H{head}",
+                "score": float(scores[layer][head]),
+                "rank": layer * n_heads + head + 1,
+                "pruned": (layer, head) in pruned,
+                "state": "pruned" if (layer, head) in pruned else "kept",
+            }
+            for layer in range(n_layers)
+            for head in range(n_heads)
+        ]
+    )
+
+
+def ffns(scores, pruned=()):
+    return heads([[score] for score in scores], {(layer, 0) for layer in pruned}).drop(columns="head")
+
+
+CHARTS = {
+    "curve": charts.accuracy_curve(points(0.6, 0.5), points(0.5)[:1], 0.6, 0.25, "Heads pruned"),
+    "curve without a point": charts.accuracy_curve(points(), points(), None, 0.25, "Heads pruned"),
+    "map": charts.head_map(heads(np.eye(2, 3), {(0, 0)})),
+    "map before any score": charts.head_map(heads(np.full((2, 3), np.nan), {(1, 2)})),
+    "map of nothing but zeros": charts.head_map(heads(np.zeros((2, 3)))),
+    "map of 4,608 heads": charts.head_map(heads(np.ones((64, 72)))),
+    "bars": charts.ffn_bars(ffns([0.1, -0.02, 0.0], {1})),
+    "bars before any score": charts.ffn_bars(ffns([np.nan, np.nan], {0})),
+}
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_every_chart_can_be_saved_offline(name):
+    assert charts.to_png(CHARTS[name], "A title")[:8] == b"\x89PNG\r\n\x1a\n"
+    assert b"A title" in charts.to_svg(CHARTS[name], "A title")
+
+
+def channels(spec, name):
+    """All encodings of one channel, in all layers."""
+    if name in spec.get("encoding", {}):
+        yield spec["encoding"][name]
+    for layer in spec.get("layer", []):
+        yield from channels(layer, name)
+
+
+def test_the_axes_of_the_curve_do_not_move():
+    low, high = (charts.accuracy_curve(points(*acc), points(), acc[0], 0.5, "x").to_dict() for acc in ([0.1], [0.9]))
+    for name, domain in (("x", [0, 1.16]), ("y", [0, 1])):
+        scales = [c["scale"] for spec in (low, high) for c in channels(spec, name) if "scale" in c]
+        assert scales and all(scale == {"domain": domain} for scale in scales)
+
+
+def test_a_moved_slider_leaves_the_colours_of_the_map_alone():
+    specs = [charts.head_map(heads([[1.0, 4.0]], pruned)).to_dict() for pruned in (set(), {(0, 0), (0, 1)})]
+    assert specs[0]["layer"][0]["encoding"]["color"] == specs[1]["layer"][0]["encoding"]["color"]
+
+
+@pytest.mark.parametrize("name, pruned", [("map", 1), ("map before any score", 1), ("bars", 1)])
+def test_pruned_is_a_cross_and_not_a_colour(name, pruned):
+    assert charts.to_svg(CHARTS[name], "t").count(b'aria-roledescription="point"') in (0, 2 * pruned)
+    crosses = [layer for layer in CHARTS[name].to_dict()["layer"] if layer["mark"].get("shape") == charts.CROSS]
+    assert len(crosses) == 2
+    assert all({"filter": "datum.pruned"} in layer["transform"] for layer in crosses)
+
+
+def test_colours_come_from_the_one_place():
+    import tomllib
+
+    theme = tomllib.loads(charts.CONFIG.read_text(encoding="utf-8"))["theme"]["light"]
+    svg = charts.to_svg(CHARTS["bars"], "t").decode().lower()
+    assert theme["chartCategoricalColors"][0].lower() in svg
+
+
+def test_no_streamlit():
+    code = "import pages.ui.charts, sys; print('streamlit' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=charts.CONFIG.parents[1])
+    assert done.stdout.strip() == "False", done.stderr

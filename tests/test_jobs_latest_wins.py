@@ -1,0 +1,291 @@
+"""Jobs: one worker, latest wins per slot, cancel leaves nothing behind, urgent work goes first. No test sleeps."""
+
+import logging
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from engine.errors import Cancelled, HeadroomError
+from engine.jobs import Jobs, Progress
+
+WAIT_S = 20
+
+
+class Work:
+    """A job of several chunks that goes on only when the test lets it, and records what happened to it."""
+
+    def __init__(self, chunks=1, error=None):
+        self.chunks, self.error = chunks, error
+        self.started = threading.Semaphore(0)
+        self.go_on = threading.Semaphore(0)
+        self.starts = self.closes = 0
+
+    def __call__(self):
+        self.starts += 1
+        try:
+            for i in range(self.chunks):
+                self.started.release()
+                assert self.go_on.acquire(timeout=WAIT_S)
+                yield Progress(i + 1, self.chunks, value=i)
+            if self.error:
+                raise self.error
+        finally:
+            self.closes += 1
+
+    def wait_started(self):
+        assert self.started.acquire(timeout=WAIT_S)
+
+    def release(self, n=1):
+        for _ in range(n):
+            self.go_on.release()
+
+
+@pytest.fixture
+def jobs():
+    jobs = Jobs()
+    yield jobs
+    jobs.close(WAIT_S)
+
+
+def test_a_job_runs_to_its_end_and_keeps_its_last_value(jobs):
+    work = Work(3)
+    assert jobs.snapshot("accuracy") is None
+    assert jobs.submit("accuracy", "a", work).state in ("queued", "running")
+    work.release(3)
+    end = jobs.join("accuracy", WAIT_S)
+    assert (end.state, end.done, end.total, end.value, end.error) == ("done", 3, 3, 2, None)
+    assert end.finished and end.finished_s >= end.started_s and end.seconds >= 0
+    assert work.closes == 1
+
+
+def test_a_step_without_a_value_keeps_the_one_before(jobs):
+    jobs.submit("accuracy", "a", lambda: iter([Progress(1, 3, "so far"), Progress(2, 3), Progress(3, 3)]))
+    assert jobs.join("accuracy", WAIT_S).value == "so far"
+
+
+def test_the_same_key_is_left_alone_while_running_and_when_done(jobs):
+    work = Work(1)
+    jobs.submit("accuracy", "a", work)
+    work.wait_started()
+    jobs.submit("accuracy", "a", work)
+    work.release()
+    assert jobs.join("accuracy", WAIT_S).state == "done"
+    assert jobs.submit("accuracy", "a", work).state == "done"
+    assert work.starts == 1
+
+
+def test_latest_wins(jobs):
+    first, second, third = Work(5), Work(1), Work(1)
+    jobs.submit("accuracy", "1", first)
+    first.wait_started()
+    jobs.submit("accuracy", "2", second)
+    assert jobs.submit("accuracy", "3", third).key == "3"
+    assert jobs.snapshot("accuracy").key == "3", "the old job must leave the screen at once"
+    third.release()
+    first.release()  # the chunk in hand ends; no other is begun
+    end = jobs.join("accuracy", WAIT_S)
+    assert (end.key, end.state) == ("3", "done")
+    assert (first.starts, first.closes) == (1, 1)
+    assert second.starts == 0
+
+
+def test_cancel_closes_the_generator_and_keeps_what_was_measured(jobs):
+    work = Work(5)
+    jobs.submit("curve", "a", work)
+    work.wait_started()
+    work.release()
+    work.wait_started()  # chunk 1 is published, chunk 2 is in hand
+    jobs.cancel("curve")
+    assert (jobs.snapshot("curve").state, jobs.snapshot("curve").message) == ("running", "stopping")
+    work.release()
+    end = jobs.join("curve", WAIT_S)
+    assert (end.state, end.done, end.value, end.message) == ("cancelled", 1, 0, "")
+    assert work.closes == 1
+    assert jobs.submit("curve", "a", work).state == "cancelled", "a cancelled job does not come back by itself"
+    assert jobs.submit("curve", "a", work, again=True).state in ("queued", "running")
+    work.release(5)
+    assert jobs.join("curve", WAIT_S).state == "done"
+
+
+def test_a_dropped_job_stops_and_may_come_back(jobs):
+    work = Work(2)
+    jobs.submit("accuracy", "a", work)
+    work.wait_started()
+    jobs.drop("accuracy")
+    jobs.drop("never used")
+    assert jobs.snapshot("accuracy") is None
+    assert jobs.submit("accuracy", "a", work).state == "queued"
+    work.release(3)  # the chunk in hand, then both chunks of the new start
+    assert jobs.join("accuracy", WAIT_S).state == "done"
+    assert (work.starts, work.closes) == (2, 2)
+
+
+def test_a_queued_job_is_cancelled_at_once(jobs):
+    busy, waiting = Work(1), Work(1)
+    jobs.submit("accuracy", "a", busy)
+    busy.wait_started()
+    jobs.submit("curve", "b", waiting)
+    jobs.cancel("curve")
+    assert jobs.snapshot("curve").state == "cancelled"
+    busy.release()
+    assert jobs.join("accuracy", WAIT_S).state == "done"
+    assert waiting.starts == 0
+
+
+def test_slots_run_one_at_a_time_in_order_of_submission(jobs):
+    order = []
+
+    def job(name):
+        def run():
+            order.append(name)
+            yield Progress(1, 1, name)
+
+        return run
+
+    gate = Work(1)
+    jobs.submit("gate", "g", gate)
+    gate.wait_started()
+    for name in ("accuracy", "importance", "curve"):
+        jobs.submit(name, name, job(name))
+    gate.release()
+    assert jobs.join("curve", WAIT_S).value == "curve"
+    assert order == ["accuracy", "importance", "curve"]
+
+
+def test_background_work_gives_way_and_comes_back(jobs):
+    background, urgent = Work(2), Work(1)
+    jobs.submit("curve", "c", background, priority=1)
+    background.wait_started()
+    jobs.submit("accuracy", "a", urgent, priority=0)
+    background.release()  # chunk 1 ends, and the urgent job takes over
+    urgent.wait_started()
+    paused = jobs.snapshot("curve")
+    assert (paused.state, paused.done, background.closes) == ("queued", 1, 1)
+    urgent.release()
+    assert jobs.join("accuracy", WAIT_S).state == "done"
+    background.release(2)
+    end = jobs.join("curve", WAIT_S)
+    assert (end.state, end.done, background.starts, background.closes) == ("done", 2, 2, 2)
+
+
+def test_equal_priority_does_not_give_way(jobs):
+    first, second = Work(2), Work(1)
+    jobs.submit("a", "a", first)
+    first.wait_started()
+    jobs.submit("b", "b", second)
+    second.release()
+    first.release(2)
+    assert jobs.join("b", WAIT_S).state == "done"
+    assert first.starts == 1
+
+
+def test_our_own_errors_are_shown_as_they_are(jobs):
+    work = Work(1, HeadroomError("no such folder: /x; give another"))
+    work.release()
+    jobs.submit("accuracy", "a", work)
+    end = jobs.join("accuracy", WAIT_S)
+    assert (end.state, end.error, end.value) == ("failed", "no such folder: /x; give another", 0)
+    assert jobs.submit("accuracy", "a", work).state == "failed", "a failing job is not repeated by a rerun of the page"
+    assert work.starts == 1
+
+
+def test_unexpected_errors_are_named_and_logged_and_the_worker_lives_on(jobs, caplog):
+    work = Work(0, ZeroDivisionError("by nothing"))
+    with caplog.at_level(logging.ERROR):
+        jobs.submit("accuracy", "a", work)
+        end = jobs.join("accuracy", WAIT_S)
+    assert (end.state, end.error) == ("failed", "unexpected: ZeroDivisionError: by nothing")
+    assert "Traceback" in caplog.text
+    after = Work(1)
+    after.release()
+    jobs.submit("accuracy", "b", after)
+    assert jobs.join("accuracy", WAIT_S).state == "done"
+
+
+class Panic(BaseException):
+    """What a panic in Rust code looks like from Python: not an Exception."""
+
+
+@pytest.mark.parametrize("error", [Panic("index out of bounds"), SystemExit(3)])
+def test_not_even_a_panic_ends_the_worker(jobs, error):
+    jobs.submit("accuracy", "a", Work(0, error))
+    assert jobs.join("accuracy", WAIT_S).state == "failed"
+    after = Work(1)
+    after.release()
+    jobs.submit("accuracy", "b", after)
+    assert jobs.join("accuracy", WAIT_S).state == "done"
+
+
+def test_cancelled_raised_inside_is_a_cancel_and_not_a_failure(jobs):
+    jobs.submit("accuracy", "a", Work(0, Cancelled("stopped")))
+    end = jobs.join("accuracy", WAIT_S)
+    assert (end.state, end.error) == ("cancelled", None)
+
+
+def test_a_start_that_raises_at_once_is_a_failure(jobs):
+    def start():
+        raise HeadroomError("level 120 %: give 0 to 100")
+
+    jobs.submit("accuracy", "a", start)
+    assert jobs.join("accuracy", WAIT_S).error == "level 120 %: give 0 to 100"
+
+
+def test_a_failing_clean_up_is_a_failure(jobs):
+    in_hand, go_on = threading.Event(), threading.Event()
+
+    def start():
+        try:
+            in_hand.set()
+            assert go_on.wait(WAIT_S)
+            yield Progress(1, 2)
+            yield Progress(2, 2)
+        finally:
+            raise OSError("disk gone")
+
+    jobs.submit("accuracy", "a", start)
+    assert in_hand.wait(WAIT_S)
+    jobs.cancel("accuracy")
+    go_on.set()
+    assert jobs.join("accuracy", WAIT_S).error == "unexpected: OSError: disk gone"
+
+
+def test_join_gives_up_after_its_timeout(jobs):
+    work = Work(1)
+    jobs.submit("accuracy", "a", work)
+    work.wait_started()
+    assert jobs.join("accuracy", 0.01).state == "running"
+    assert jobs.join("never used", 0.01) is None
+    work.release()
+
+
+def test_close_stops_everything_and_takes_no_more():
+    jobs = Jobs()
+    in_hand, closed, waiting = threading.Event(), threading.Event(), Work(1)
+
+    def run():
+        try:
+            in_hand.set()
+            with jobs._changed:  # the chunk in hand lasts until close() has been called
+                assert jobs._changed.wait_for(lambda: jobs._closed, WAIT_S)
+            yield Progress(1, 9)
+            yield Progress(2, 9)
+        finally:
+            closed.set()
+
+    jobs.submit("a", "a", run)
+    assert in_hand.wait(WAIT_S)
+    jobs.submit("b", "b", waiting)
+    jobs.close(WAIT_S)
+    assert closed.is_set() and waiting.starts == 0
+    assert jobs.snapshot("a").state == jobs.snapshot("b").state == "cancelled"
+    with pytest.raises(HeadroomError):
+        jobs.submit("a", "c", Work(1))
+
+
+def test_the_module_is_light():
+    code = "import engine.jobs, sys; print(sorted({'torch', 'streamlit', 'numpy'} & set(sys.modules)))"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )

@@ -1,0 +1,265 @@
+"""The Prune screen end to end in one process: real controls, real worker, real tiny model, a user's own questions."""
+
+import io
+import json
+import shlex
+import threading
+
+import pandas as pd
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from engine.jobs import Progress
+from pages.ui import frame
+from tests.conftest import REPOSITORY
+
+WAIT_S = 120
+N = 20
+
+
+@pytest.fixture
+def questions(tmp_path):
+    """A user's own task file."""
+    rows = [
+        {"context": f"He counted {i} boats. How many?", "choices": [f" {i + k} boats" for k in range(3)], "gold": i % 3}
+        for i in range(N)
+    ]  # fmt: skip
+    file = tmp_path / "boats.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+@pytest.fixture
+def open_app(tmp_path, monkeypatch, tiny_opt, questions):
+    """Opens the app in a new session at given query parameters; the store lives as long as the test."""
+    monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
+    st.cache_resource.clear()
+
+    def open_app(run=True, **parameters):
+        at = AppTest.from_file(str(REPOSITORY / "app.py"), default_timeout=60)
+        defaults = {"model": str(tiny_opt), "precision": "fp32", "prune_task": str(questions)}
+        for name, value in (defaults | parameters).items():
+            at.query_params[name] = value
+        return settled(at) if run else at
+
+    yield open_app
+    frame.jobs().close(WAIT_S)
+    frame.store().close()
+    st.cache_resource.clear()
+
+
+def settled(at):
+    """Runs the page until no job is under way any more, as the polling of a browser would."""
+    for _ in range(10):
+        at.run()
+        assert not at.exception, at.exception
+        busy = [slot for slot, job in list(frame.jobs()._slots.items()) if not job.snapshot.finished]
+        if not busy:
+            return at
+        for slot in busy:
+            frame.jobs().join(slot, WAIT_S)
+    raise AssertionError("the page does not settle")
+
+
+def figure(at):
+    assert len(at.metric) == 1, [error.value for error in at.error]
+    return at.metric[0].value, at.metric[0].delta
+
+
+def same_on_the_command_line(at, capsys):
+    from engine.__main__ import main
+
+    words = shlex.split(at.code[0].value)
+    assert words[:3] == ["python", "-m", "engine"]
+    assert main([*words[3:], "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def charts_of(at):
+    return [json.loads(chart.proto.spec) for chart in at.get("vega_lite_chart")]
+
+
+def test_the_full_model_is_measured_first_and_the_command_line_agrees(open_app, capsys):
+    at = open_app()
+    value, delta = figure(at)
+    assert delta == "the full model"
+    result = same_on_the_command_line(at, capsys)
+    assert result["n"] == N and result["cached"], "the page and the command line must share their results"
+    assert value == f"{100 * result['acc']:.1f} %"
+    assert f"**{N}** of {N} questions" in at.markdown[0].value
+    assert "0 of 8 heads, 0 of 2 FFNs pruned" in at.markdown[0].value
+    assert len(charts_of(at)) == 3
+
+
+def test_a_moved_slider_measures_the_pruned_model(open_app, capsys):
+    at = open_app()
+    at.slider(key="prune_heads").set_value(50)
+    at.slider(key="prune_ffns").set_value(50)
+    settled(at)
+    value, delta = figure(at)
+    assert "points against the full model's" in delta
+    assert "4 of 8 heads, 1 of 2 FFNs pruned" in at.markdown[0].value
+    result = same_on_the_command_line(at, capsys)
+    assert result["cached"] and value == f"{100 * result['acc']:.1f} %"
+    assert (result["heads_pruned"], result["ffns_pruned"]) == (4, 1)
+    assert "most important" in at.caption[-1].value, "importance was measured on the way and is shown"
+
+
+def test_a_typed_mask_comes_on_top(open_app, capsys):
+    at = open_app(prune_ranking="random", prune_heads="25", prune_mask="L0H* F1")
+    assert "1 of 2 FFNs pruned" in at.markdown[0].value
+    result = same_on_the_command_line(at, capsys)
+    assert result["cached"] and "L0H*" in result["mask"] and "F1" in result["mask"]
+    assert result["heads_pruned"] >= 4
+
+
+def test_a_repeated_question_needs_no_job_and_no_model(open_app):
+    first = figure(open_app(prune_ranking="random", prune_heads="50"))
+    frame.jobs().close(WAIT_S)
+    frame.store().close()
+    st.cache_resource.clear()  # as after a restart
+    again = open_app(prune_ranking="random", prune_heads="50")
+    assert figure(again) == first
+    assert frame.models().loaded is None
+    assert frame.jobs().snapshot("accuracy") is None
+
+
+def test_the_curve_is_measured_in_the_background(open_app):
+    at = open_app(prune_ranking="random")
+    button(at, "Measure the curve").click()
+    settled(at)
+    assert frame.jobs().snapshot("curve").state == "done"
+    assert "Measure the curve" not in [button.label for button in at.button]
+    assert "at 100%" in at.get("vega_lite_chart")[0].proto.alt
+
+
+def test_importance_on_demand_fills_the_map(open_app):
+    at = open_app()
+    button(at, "Measure importance").click()
+    settled(at)
+    assert "Measure importance" not in [button.label for button in at.button]
+    assert "most important: L" in at.caption[-2].value and "most important: F" in at.caption[-1].value
+
+
+@pytest.fixture
+def held(open_app):
+    """An app that shows the full model and whose worker is busy with something else, and the word to let it go on."""
+    at, in_hand, go_on = open_app(prune_ranking="random"), threading.Event(), threading.Event()
+
+    def gate():
+        in_hand.set()
+        assert go_on.wait(WAIT_S)
+        yield Progress(1, 1)
+
+    frame.jobs().submit("gate", "gate", gate)
+    assert in_hand.wait(WAIT_S)
+    yield at, go_on.set
+    go_on.set()
+
+
+def button(at, label):
+    [found] = [button for button in at.button if button.label == label]
+    return found
+
+
+def test_a_cancelled_run_waits_for_the_user(held):
+    at, go_on = held
+    at.slider(key="prune_heads").set_value(50).run()
+    assert "waiting" in at.progress[0].text
+    button(at, "Cancel").click()
+    go_on()
+    settled(at)
+    assert frame.jobs().snapshot("accuracy").state == "cancelled"
+    assert "stopped at 0" in " ".join(caption.value for caption in at.caption)
+    button(at, "Go on").click()
+    settled(at)
+    assert f"**{N}** of {N} questions" in at.markdown[0].value
+
+
+def test_a_moved_slider_abandons_the_run_before(held):
+    at, go_on = held
+    keys = []
+    for level in (20, 30, 50):
+        at.slider(key="prune_heads").set_value(level).run()
+        keys.append(frame.jobs().snapshot("accuracy").key)
+    assert len(set(keys)) == 3
+    go_on()
+    settled(at)
+    assert "4 of 8 heads" in at.markdown[0].value
+    assert button(at, "Measure the curve"), "levels 20 and 30 were never measured"
+
+
+def test_the_address_seeds_every_control(open_app):
+    at = open_app(
+        bos="off", prune_shots="1", prune_limit="7", prune_ranking="random", prune_heads="40", prune_ffns="100"
+    )
+    assert at.selectbox(key="bos").value == "off"
+    assert at.number_input(key="prune_limit").value == 7
+    assert at.slider(key="prune_heads").value == 40
+    command = at.code[0].value
+    assert "--no-bos" in command and "--shots 1 --limit 7" in command and "--prune-ffns 100" in command
+    assert "**7** of 7 questions" in at.markdown[0].value
+
+
+def test_nonsense_in_the_address_is_ignored(open_app):
+    at = open_app(precision="int3", prune_heads="4000", prune_shots="99", prune_ranking="best")
+    assert at.slider(key="prune_heads").value == 0
+    assert at.selectbox(key="prune_ranking").value == "importance"
+    assert "--shots 0" in at.code[0].value
+
+
+def test_a_page_opened_by_its_own_address_first(open_app):
+    at = open_app(run=False, prune_ranking="random", prune_heads="40")
+    at.switch_page("pages/prune.py")
+    settled(at)
+    assert at.slider(key="prune_heads").value == 40
+    assert at.sidebar.selectbox(key="model")
+
+
+@pytest.mark.parametrize(
+    "parameters, line",
+    [
+        ({"prune_mask": "L99H0"}, "'L99H0'"),
+        ({"prune_mask": "everything"}, "'everything'"),
+        ({"model": "/no/such/folder"}, "/no/such/folder"),
+        ({"prune_task": "/no/such/file.jsonl"}, "/no/such/file.jsonl"),
+        ({"prune_task": "no_such_task"}, "'no_such_task'"),
+        ({"data_dir": "/no/such/data"}, "/no/such/data"),
+    ],
+)
+def test_bad_input_is_one_plain_line(open_app, parameters, line):
+    at = open_app(**parameters)
+    assert at.error and all(line in error.value and "\n" not in error.value for error in at.error)
+    assert not any("Traceback" in error.value or "unexpected" in error.value for error in at.error)
+
+
+def test_the_table_of_answers(open_app):
+    from pages.ui.frames import answers_csv
+
+    at = open_app(prune_ranking="random", prune_heads="50")
+    measured = recalled(at)
+    table = pd.read_csv(io.BytesIO(answers_csv(measured)))
+    assert len(table) == N * 3 and table["question"].nunique() == N
+    right = table[table["pruned_chosen"] & table["gold"]]
+    assert f"{100 * len(right) / N:.1f} %" == figure(at)[0]
+    assert (table.groupby("question")["full_chosen"].sum() == 1).all()
+
+
+def recalled(at):
+    """What the page has just shown, read from the store once more."""
+    from engine.loading import LoadSpec, identify
+    from engine.masks import Mask
+    from engine.requests import TaskSpec, get_requests
+    from pages.ui.experiment import Experiment, Known, Questions, recall_measured
+
+    store = frame.store()
+    spec = LoadSpec(at.selectbox(key="model").value, "fp32")
+    identity = identify(spec, store)
+    task = TaskSpec(at.selectbox(key="prune_task").value)
+    requests = get_requests(task, None, store)
+    x = Experiment(
+        spec, None, None, identity, Questions(requests, requests), 100, "random",
+        at.slider(key="prune_heads").value * 10, 0, Mask.full(identity.shape),
+    )  # fmt: skip
+    return recall_measured(x, x.mask(Known(None, None)), store)

@@ -1,0 +1,125 @@
+"""P7: deleting the results is safe at any time: what is put after it is on disk, whichever thread puts it."""
+
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from cache import open_store
+
+
+@pytest.fixture
+def two_threads():
+    """Two executors of one thread each: diskcache keeps a connection per thread."""
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as two:
+        yield one, two
+
+
+def delete_all(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def delete_results(folder: Path) -> None:
+    shutil.rmtree(folder / "results")
+
+
+def delete_database_only(folder: Path) -> None:
+    for file in (folder / "results").glob("cache.db*"):
+        file.unlink()
+
+
+def put_another_there(folder: Path) -> None:
+    other = open_store(folder.parent / "other")
+    other.put("theirs", b"theirs")
+    other.close()
+    (folder / "results").rename(folder / "moved away")
+    (folder.parent / "other" / "results").rename(folder / "results")
+
+
+@pytest.mark.parametrize("delete", [delete_all, delete_results, delete_database_only, put_another_there])
+@pytest.mark.parametrize("blob_bytes", [100, 2**15])
+def test_what_is_put_after_deletion_is_on_disk(tmp_path, two_threads, delete, blob_bytes):
+    folder, blob = tmp_path / "cache", bytes(blob_bytes)
+    store = open_store(folder)
+    for n, thread in enumerate(two_threads):  # each has its connection to the old database
+        assert thread.submit(store.put, f"before {n}", blob).result() is True
+    delete(folder)
+    for n, thread in enumerate(two_threads):
+        assert thread.submit(store.put, f"after {n}", blob).result() is True
+    for thread in two_threads:
+        assert [thread.submit(store.get, f"after {n}").result() for n in range(2)] == [blob, blob]
+        assert [thread.submit(store.get, f"before {n}").result() for n in range(2)] == [None, None]
+    assert store.notice is None
+    again = open_store(folder)
+    assert set(again.keys()) - {"theirs"} == {"after 0", "after 1"} and again.get("after 1") == blob
+    again.close()
+    store.close()
+
+
+def test_a_miss_looks_into_the_folder_that_is_there_now(tmp_path):
+    store = open_store(tmp_path / "cache")
+    put_another_there(tmp_path / "cache")
+    assert store.get("theirs") == b"theirs"
+    store.close()
+
+
+def test_a_deleted_store_has_no_keys_and_no_size(tmp_path):
+    store = open_store(tmp_path)
+    store.put("k", b"blob")
+    delete_results(tmp_path)
+    assert list(store.keys()) == [] and store.size_bytes() == 0
+    store.delete("k")
+    assert store.verify().n_checked == 0 and store.notice is None
+    store.close()
+
+
+def test_a_put_that_the_deletion_overtakes_is_written_again(tmp_path, monkeypatch):
+    """The folder goes after the look at it and before the write ends."""
+    store = open_store(tmp_path)
+    assert store._cache is not None
+    real, calls = type(store._cache).set, []
+
+    def set_late(cache, *args, **settings):
+        calls.append(cache)
+        if len(calls) == 1:
+            delete_results(tmp_path)
+        return real(cache, *args, **settings)
+
+    monkeypatch.setattr(type(store._cache), "set", set_late)
+    assert store.put("k", b"blob") is True
+    assert len(calls) == 2 and store.notice is None
+    store.close()
+    again = open_store(tmp_path)
+    assert again.get("k") == b"blob"
+    again.close()
+
+
+def test_deleting_again_and_again_while_two_threads_work(tmp_path):
+    store, errors, stop = open_store(tmp_path), [], threading.Event()
+
+    def work(who: str) -> None:
+        i = 0
+        while not stop.is_set():
+            i += 1
+            blob = f"{who} {i} ".encode() * (10 if i % 4 else 5_000)
+            store.put(f"{who} {i}", blob)
+            if store.get(f"{who} {i}") not in (None, blob):
+                errors.append((who, i))
+
+    with ThreadPoolExecutor(2) as threads:
+        workers = [threads.submit(work, who) for who in ("one", "two")]
+        for _ in range(12):
+            stop.wait(0.05)
+            shutil.rmtree(tmp_path / "results", ignore_errors=True)
+        stop.set()
+        for worker in workers:
+            worker.result()
+    assert errors == []
+    assert store.put("last", b"blob") is True and store.notice is None
+    assert list(tmp_path.glob("results.broken-*")) == []
+    store.close()
+    again = open_store(tmp_path)
+    assert again.get("last") == b"blob" and again.verify().bad_keys == ()
+    again.close()
