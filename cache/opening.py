@@ -5,9 +5,12 @@ sets all as attributes of the Cache. So they are inspected first, and every one 
 """
 
 import os
+import re
+import shutil
 import sqlite3
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +37,7 @@ SETTINGS: dict[str, Any] = {
 # of diskcache's table
 COLUMNS = "rowid, key, raw, store_time, expire_time, access_time, access_count, tag, size, mode, filename, value"
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "lustre", "fuse.sshfs"}
+OURS = re.compile(r"cache\.db(-wal|-shm|-journal)?|[0-9a-f]{2}")  # what diskcache puts into a folder
 MOUNTS = Path("/proc/self/mounts")
 
 
@@ -74,6 +78,11 @@ def open_cache(folder: Path) -> ResultCache:
         raise OSError("the name of the folder holds a $, give another")  # diskcache would expand the variable
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
+    if not (folder / DBNAME).exists() and (names := os.listdir(folder)) and all(map(OURS.fullmatch, names)):
+        discard(
+            folder
+        )  # somebody is deleting it: their rm must not go on among our new files, which have the same names
+        folder.mkdir(mode=0o700, exist_ok=True)
     try:
         if (folder / DBNAME).exists():
             _inspect(folder / DBNAME)
@@ -82,6 +91,20 @@ def open_cache(folder: Path) -> ResultCache:
         raise
     except (sqlite3.DatabaseError, TypeError, ValueError, AttributeError) as error:
         raise BrokenStore(str(error)) from error
+
+
+def discard(folder: Path) -> None:
+    """Deletes a store, all at once for whoever has it open. What no store has is the user's, and stays."""
+    names = os.listdir(folder)
+    if all(map(OURS.fullmatch, names)):
+        folder = folder.rename(folder.with_name(f"results.deleted-{uuid.uuid4().hex}"))
+    for path in (folder / name for name in names if OURS.fullmatch(name)):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    with suppress(OSError):  # not empty: the user's files, or another process's newest result
+        folder.rmdir()
 
 
 def _inspect(database: Path) -> None:

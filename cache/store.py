@@ -5,11 +5,11 @@ so in one line. A damaged store is set aside and a new one opened.
 """
 
 import os
-import shutil
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,12 @@ from diskcache.core import DBNAME
 
 from cache.checking import Verified, folder_bytes, verify_folder
 from cache.disk import CorruptEntry, key_digest
-from cache.opening import BrokenStore, ResultCache, connected, inode_of, network_file_system, open_cache
+from cache.opening import BrokenStore, ResultCache, connected, discard, inode_of, network_file_system, open_cache
 
 DEFAULT_DIRECTORY = Path(__file__).resolve().parent / "data"
 MEMORY_BYTES = 256_000_000  # of results that the disk refused; the oldest are dropped beyond it
 SET_ASIDE_PAUSE_S = 60  # a disk that damages each new store at once must not fill up with broken ones
-WRITE_ATTEMPTS = 3  # a folder deleted while a result was being written is written to again
+ATTEMPTS = 3  # where a folder is deleted while it is being opened or written to
 DISK_ERRORS = (Timeout, sqlite3.Error, OSError)
 
 
@@ -39,7 +39,8 @@ class Store:
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory).expanduser().absolute()
         self._folder = self.directory / "results"
-        self._lock = threading.RLock()  # held to change what is below; a get that hits does without
+        # held to write, since diskcache's transactions know one writer, and to change what is below
+        self._lock = threading.RLock()
         self._cache: ResultCache | None = None
         self._memory: dict[str, bytes] = {}  # what the disk refused, oldest first
         self._reason: str | None = None  # why it did
@@ -73,16 +74,16 @@ class Store:
         """True when `blob` is on disk; False when it is kept in memory only, and `notice` says why."""
         if type(key) is not str or type(blob) is not bytes:
             raise TypeError(f"the store keeps bytes under str, not {type(blob).__name__} under {type(key).__name__}")
-        for _ in range(WRITE_ATTEMPTS):
-            if (cache := self._current()) is None:
-                break
-            if self._write(cache, key, blob):
-                if cache.in_place():
-                    self._saved(cache, key)
-                    return True
-            elif cache is self._cache and cache.in_place():
-                break
         with self._lock:
+            for _ in range(ATTEMPTS):
+                if (cache := self._current()) is None:
+                    break
+                if self._write(cache, key, blob):
+                    if cache.in_place():
+                        self._saved(cache, key)
+                        return True
+                elif cache is self._cache and cache.in_place():
+                    break
             self._reason = self._reason or "the folder is being deleted"
             self._memory.pop(key, None)  # so that it becomes the newest
             self._memory[key] = blob
@@ -95,14 +96,13 @@ class Store:
         """Forgets `key`; no error where it is not there."""
         with self._lock:
             self._memory.pop(key, None)
-        cache = self._current()
-        if cache is not None:
-            try:
-                cache.delete(key, retry=False)
-            except CorruptEntry:
-                pass  # the row is gone; its file lies outside the store and stays
-            except DISK_ERRORS as error:
-                self._failed(cache, error)
+            cache = self._current()
+            if cache is not None:
+                try:
+                    with suppress(CorruptEntry):  # the row is gone; its file lies outside the store and stays
+                        cache.delete(key, retry=False)
+                except DISK_ERRORS as error:
+                    self._failed(cache, error)
 
     def keys(self) -> Iterator[str]:
         """Every key, in no order. What is not text (somebody planted it) is passed over, never unpickled."""
@@ -138,8 +138,8 @@ class Store:
             self._memory.clear()
             self._close()
             for folder in self._folders():
-                for _ in range(WRITE_ATTEMPTS):  # again when another process put something in meanwhile
-                    shutil.rmtree(folder, ignore_errors=True)
+                with suppress(OSError):  # what cannot be deleted is not counted as freed
+                    discard(folder)
             n_freed = n_before - self.size_bytes()
             self._reason = self._aside = None
             self._current()
@@ -167,9 +167,8 @@ class Store:
 
     def _write(self, cache: ResultCache, key: str, blob: bytes) -> bool:
         try:
-            cache.set(key, blob, retry=False)
-        except CorruptEntry:
-            pass  # raised after the commit, by the file name of the entry that was replaced: the value is stored
+            with suppress(CorruptEntry):  # raised after the commit, by the file of the entry that was replaced
+                cache.set(key, blob, retry=False)
         except DISK_ERRORS as error:
             self._failed(cache, error)
             return False
@@ -192,7 +191,7 @@ class Store:
             if self._cache is not None and self._cache.in_place():
                 return self._cache
             self._close()
-            for _ in range(2):
+            for attempt in range(ATTEMPTS):
                 seen = inode_of(self._folder / DBNAME)
                 try:
                     self._cache = open_cache(self._folder)
@@ -203,6 +202,8 @@ class Store:
                     if inode_of(self._folder / DBNAME) == seen and not self._set_aside(error):
                         break
                 except DISK_ERRORS as error:
+                    if attempt + 1 < ATTEMPTS and not self._folder.exists():
+                        continue  # deleted while it was being opened
                     self._reason = _plain(error)
                     break
             return self._cache
@@ -211,8 +212,8 @@ class Store:
         """Says why the disk failed; where that is damage to the database, sets it aside and opens a new one."""
         not_damage = (sqlite3.OperationalError, sqlite3.ProgrammingError)
         with self._lock:
-            if cache is not self._cache:
-                return  # another thread has met the same and opened a new one
+            if cache is not self._cache or not cache.in_place():
+                return  # the trouble is the old folder's: another thread has opened, or the caller will open, a new one
             if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, not_damage):
                 self._close()
                 if self._set_aside(error):
@@ -235,7 +236,7 @@ class Store:
         return True
 
     def _folders(self) -> list[Path]:
-        return [self._folder, *self.directory.glob("results.broken-*")]
+        return [self._folder, *self.directory.glob("results.broken-*"), *self.directory.glob("results.deleted-*")]
 
     def _close(self) -> None:
         if self._cache is not None:

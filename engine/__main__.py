@@ -49,10 +49,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
-    shared = argparse.ArgumentParser(add_help=False)
+    shared = Parser(add_help=False)
     shared.add_argument("--cache", help="folder of the result store (default: HEADROOM_CACHE, then cache/data)")
     shared.add_argument("--json", action="store_true", help="print one JSON object on standard output")
-    model = argparse.ArgumentParser(add_help=False)
+    model = Parser(add_help=False)
     model.add_argument("--model", default="demo", help="demo, a hub id such as facebook/opt-125m, or a folder")
     model.add_argument("--precision", default="int8", help="int8 (default), bf16 or fp32")
     model.add_argument("--int8-threshold", type=float, default=6.0, help="bitsandbytes outlier threshold (6.0)")
@@ -60,15 +60,15 @@ def _parser() -> Parser:
     model.add_argument("--bos", action=argparse.BooleanOptionalAction, default=None,
                        help="beginning-of-sequence token in front (default: as the tokenizer; OPT: yes)")  # fmt: skip
     model.add_argument("--threads", type=int, help="CPU threads (default: torch's choice)")
-    data = argparse.ArgumentParser(add_help=False)
+    data = Parser(add_help=False)
     data.add_argument("--task-data", help="folder with <task>/train.jsonl and validation.jsonl (or HEADROOM_TASK_DATA)")
-    task = argparse.ArgumentParser(add_help=False)
+    task = Parser(add_help=False)
     task.add_argument("--task", required=True, help="task name (see `tasks`) or a .jsonl with context, choices, gold")
     task.add_argument("--shots", type=int, default=0, help="solved examples in front of each question (0)")
     task.add_argument("--limit", type=int, help="use this many questions (default: all)")
     task.add_argument("--sample", default="first", help="which: first (as the harness) or stratified")
 
-    parser = Parser(prog="python -m engine", description=__doc__.splitlines()[0])
+    parser = Parser(prog="python -m engine", description="Headroom without a browser: the same work, the same store.")
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
     measure = [shared, model, data, task]
     evaluate = commands.add_parser("evaluate", parents=measure, help="accuracy of a model under one mask")

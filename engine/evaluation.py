@@ -244,9 +244,9 @@ def _stored(key: str, store: Any, n: int) -> Record | None:
     record = decode(store.get(key))
     if record is None:
         return None
-    scores, greedy, n_cut = (record.arrays.get(name) for name in ("log_likelihood_nats", "greedy", "n_cut"))
-    whole = scores is not None and greedy is not None and n_cut is not None
-    if not whole or scores.ndim != 2 or len(scores) != n or greedy.shape != scores.shape or n_cut.shape != (n,):
+    names = ("log_likelihood_nats", "greedy", "n_cut")
+    shapes = [record.arrays[name].shape for name in names if name in record.arrays]
+    if len(shapes) < len(names) or len(shapes[0]) != 2 or shapes != [(n, shapes[0][1]), (n, shapes[0][1]), (n,)]:
         store.delete(key)
         return None
     return record

@@ -5,6 +5,7 @@ Only safetensors or `weights_only` checkpoints are read and code from a model re
 
 import gc
 import logging
+import pickle
 import shutil
 import sys
 import threading
@@ -124,7 +125,7 @@ def load(spec: LoadSpec, store: Any = None, progress: Callable[[str], None] = la
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        model_class = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+        model_class: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
         with _weights(identity) as weights:
             model = model_class.from_pretrained(
                 None if weights else folder,
@@ -135,6 +136,10 @@ def load(spec: LoadSpec, store: Any = None, progress: Callable[[str], None] = la
                 device_map="auto" if estimate.device == "cuda" else {"": "cpu"},
                 **options,
             )
+    except pickle.UnpicklingError as error:
+        raise HeadroomError(
+            f"{spec.model}: its .bin checkpoint holds more than weights and is not read; use one in safetensors"
+        ) from error
     except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise HeadroomError(

@@ -92,8 +92,7 @@ def get_requests(task: TaskSpec, data_dir: str | Path | None = None, store: Any 
         if store is not None:
             store.put(key, encode(record))
     content = json.loads(record.arrays["json"].tobytes())
-    questions = tuple(Question(**{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()})
-                      for entry in content["questions"])  # fmt: skip
+    questions = tuple(_question(entry) for entry in content["questions"])
     chance = info.chance
     if not info.chance and not content["greedy"]:
         chance = float(np.mean([len(question.golds) / len(question.contexts) for question in questions]))
@@ -133,6 +132,10 @@ def select(requests: Requests, limit: int | None = None, sample: str = "first") 
         by_gold.setdefault(requests.questions[index].golds, []).append(index)
     place = {index: (rank + 0.5) / len(group) for group in by_gold.values() for rank, index in enumerate(group)}
     return Selection(tuple(sorted(shuffled, key=place.__getitem__)), wanted)
+
+
+def _question(entry: dict[str, Any]) -> Question:
+    return Question(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
 
 
 def _content(info: TaskInfo, file: Path) -> bytes:
@@ -210,7 +213,7 @@ def _harness_task(task: TaskSpec, info: TaskInfo, files: dict[str, Path] | None)
         if info.name not in embedded_tasks():
             folder = Path(lm_eval.tasks.__file__).parent / folder
         manager = TaskManager(include_defaults=False, include_path=[str(folder)])
-        config = dict(load_yaml(manager.task_index[info.name].yaml_path, resolve_func=True))
+        config = dict(load_yaml(str(manager.task_index[info.name].yaml_path), resolve_func=True))
     if files is not None:
         rows = {split: read_rows(file, info) for split, file in files.items()}
         data = datasets.DatasetDict(
@@ -242,8 +245,9 @@ def _harness_task(task: TaskSpec, info: TaskInfo, files: dict[str, Path] | None)
 @contextlib.contextmanager
 def _templates_compiled_once() -> Iterator[None]:
     """Context in which the harness compiles each prompt template once, not once a question: 3 to 10 times faster."""
-    from lm_eval.utils import env
+    from lm_eval import utils
 
+    env: Any = utils.env
     env.from_string = functools.lru_cache(maxsize=64)(env.from_string)
     try:
         yield

@@ -8,7 +8,7 @@ import numpy as np
 from engine.encoding import Encoded, Row, batches, pack
 from engine.loading import Loaded
 
-READ_POSITIONS = 512  # logits computed at once: 512 x 50,272 x 4 bytes = 100 MB
+READ_POSITIONS = 128  # logits computed at once: 128 x 50,272 x 4 bytes = 26 MB
 
 
 def score(

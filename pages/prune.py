@@ -1,11 +1,14 @@
 """The Prune screen: choose a task and how much to prune, and see what is left of the accuracy."""
 
 import time
+from dataclasses import replace
 from functools import partial
 
 import streamlit as st
 
+from engine.jobs import Snapshot
 from engine.masks import parse_mask
+from engine.requests import TaskSpec
 from engine.tasks import task_info
 from pages.ui import charts, experiment, frames
 from pages.ui.controls import choose_level, choose_ranking, choose_task, type_mask
@@ -18,6 +21,14 @@ require_frame("pages/prune.py")
 AT_ONCE_S = 0.2  # what is stored shows within the same run
 AXES = {"heads": "Attention heads pruned", "ffns": "FFNs pruned"}
 HELP = {"heads": "A pruned head gives 0 to its layer's output projection.", "ffns": "A pruned FFN adds nothing."}
+
+
+def ask_questions(slot: str, task: TaskSpec, priority: int, again: bool = False) -> Snapshot:
+    """The job that renders the questions of a task, finished at once where they are stored."""
+    run = partial(experiment.prepare, task, setup.data_dir, store())
+    submitted = jobs().submit(slot, f"{task} {setup.data_dir}", run, priority, again)
+    return jobs().join(slot, AT_ONCE_S) or submitted
+
 
 setup = chosen()
 task_at, ranking_at = st.columns([11, 3])
@@ -32,14 +43,11 @@ identity(setup.spec)
 model = wait_for(identity_slot(setup.spec), "Reading the model's files", partial(identity, setup.spec, again=True))
 with errors_shown():
     typed, info = parse_mask(typed_text, model.shape), task_info(task.name)
-prepare = partial(experiment.prepare, task, setup.data_dir, store())
-ask = partial(jobs().submit, "questions", f"{task} {setup.data_dir}", prepare)
-ask()
-jobs().join("questions", AT_ONCE_S)
-questions = wait_for("questions", "Preparing the questions", partial(ask, again=True))
-
+ask_questions("questions", task, 0)
+judged = wait_for("questions", "Preparing the questions", partial(ask_questions, "questions", task, 0, again=True))
+train = ask_questions("train questions", replace(task, split="train"), 1).value
 x = experiment.Experiment(
-    setup.spec, setup.bos, setup.data_dir, model, questions, limit, ranking, heads, ffns, typed
+    setup.spec, setup.bos, setup.data_dir, model, judged, train, limit, ranking, heads, ffns, typed
 )  # fmt: skip
 since_s = time.monotonic()
 known = experiment.recall_known(x, store())
@@ -76,7 +84,7 @@ def draw_curve(measured: experiment.Measured) -> None:
         help="Which of the two levels runs along the chart; the other stays where it is.",
     )  # fmt: skip
     points, now = frames.curve_points(x, axis, known, store()), frames.now_point(x, axis, measured, mask)
-    chart = charts.accuracy_curve(points, now, frames.full_accuracy(measured), questions.judged.chance, AXES[axis])
+    chart = charts.accuracy_curve(points, now, frames.full_accuracy(measured), judged.chance, AXES[axis])
     pictures["Accuracy curve"] = chart
     st.altair_chart(chart, key="prune_curve", alt=frames.points_in_words(points, AXES[axis]))
     key, job = x.curve_key(axis), jobs().snapshot("curve")
@@ -106,7 +114,7 @@ def draw_importance() -> None:
 
 
 pictures = {}
-live(["accuracy", "curve"], draw_result, since_s)
+live(["accuracy", "curve", "train questions"], draw_result, since_s)
 heads_frame, ffns_frame = frames.head_frame(x, known, mask), frames.ffn_frame(x, known, mask)
 pictures["Heads"] = charts.head_map(heads_frame)
 pictures["FFNs"] = charts.ffn_bars(ffns_frame, "Accuracy lost without it")

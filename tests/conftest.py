@@ -57,6 +57,7 @@ def make_tiny_opt(folder: Path, n_layers: int = 2, n_heads: int = 4, d_model: in
     """The folder, filled as `save_pretrained` fills one."""
     import torch
     from tokenizers import ByteLevelBPETokenizer
+    from tokenizers.processors import TemplateProcessing
     from transformers import OPTConfig, OPTForCausalLM
 
     torch.set_num_threads(1)
@@ -64,6 +65,8 @@ def make_tiny_opt(folder: Path, n_layers: int = 2, n_heads: int = 4, d_model: in
     bpe.train_from_iterator(
         [TEXT], vocab_size=512, special_tokens=["<s>", "<pad>", "</s>", "<unk>"], show_progress=False
     )
+    # like OPT's own tokenizer, this one puts </s> in front by itself
+    bpe.post_processor = TemplateProcessing(single="</s> $A", special_tokens=[("</s>", 2)])
     bpe.save(str(folder / "tokenizer.json"))
     names = {"bos_token": "</s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 256, **names}

@@ -167,7 +167,7 @@ def test_a_cancelled_run_waits_for_the_user(held):
     at, go_on = held
     at.slider(key="prune_heads").set_value(50).run()
     assert "waiting" in at.progress[0].text
-    button(at, "Cancel").click()
+    button(at, "Cancel").click().run()
     go_on()
     settled(at)
     assert frame.jobs().snapshot("accuracy").state == "cancelled"
@@ -251,7 +251,7 @@ def recalled(at):
     from engine.loading import LoadSpec, identify
     from engine.masks import Mask
     from engine.requests import TaskSpec, get_requests
-    from pages.ui.experiment import Experiment, Known, Questions, recall_measured
+    from pages.ui.experiment import Experiment, Known, recall_measured
 
     store = frame.store()
     spec = LoadSpec(at.selectbox(key="model").value, "fp32")
@@ -259,7 +259,7 @@ def recalled(at):
     task = TaskSpec(at.selectbox(key="prune_task").value)
     requests = get_requests(task, None, store)
     x = Experiment(
-        spec, None, None, identity, Questions(requests, requests), 100, "random",
+        spec, None, None, identity, requests, None, 100, "random",
         at.slider(key="prune_heads").value * 10, 0, Mask.full(identity.shape),
     )  # fmt: skip
     return recall_measured(x, x.mask(Known(None, None)), store)

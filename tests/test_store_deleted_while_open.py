@@ -1,13 +1,16 @@
 """P7: deleting the results is safe at any time: what is put after it is on disk, whichever thread puts it."""
 
+import os
 import shutil
+import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from cache import open_store
+from cache import open_store, opening
 
 
 @pytest.fixture
@@ -94,6 +97,60 @@ def test_a_put_that_the_deletion_overtakes_is_written_again(tmp_path, monkeypatc
     again = open_store(tmp_path)
     assert again.get("k") == b"blob"
     again.close()
+
+
+def test_a_deletion_under_way_does_not_reach_the_new_store(tmp_path):
+    """`rm -r` lists a folder, then unlinks by name: a new database has the same names."""
+    store = open_store(tmp_path)
+    assert store.put("before", bytes(2**15)) is True
+    results = tmp_path / "results"
+    listed = [path.relative_to(results) for path in results.rglob("*") if path.is_file()]
+    listed.sort(key=lambda path: path.name != "cache.db")
+    opened = os.open(results, os.O_RDONLY)
+    try:
+        os.unlink(listed[0], dir_fd=opened)
+        assert store.put("after", bytes(2**15)) is True
+        for path in listed[1:]:
+            with suppress(FileNotFoundError):
+                os.unlink(path, dir_fd=opened)
+    finally:
+        os.close(opened)
+    assert [path.name for path in tmp_path.iterdir()] == ["results"] and store.notice is None
+    store.close()
+    again = open_store(tmp_path)
+    assert again.get("after") == bytes(2**15) and list(again.keys()) == ["after"]
+    again.close()
+
+
+def test_a_folder_that_goes_while_it_is_opened_is_made_again(tmp_path, monkeypatch):
+    real, calls = opening.ResultCache.__init__, []
+
+    def init(cache, folder):
+        calls.append(folder)
+        if len(calls) == 1:
+            folder.rmdir()
+            raise sqlite3.OperationalError("unable to open database file")
+        real(cache, folder)
+
+    monkeypatch.setattr(opening.ResultCache, "__init__", init)
+    store = open_store(tmp_path)
+    assert store.notice is None and len(calls) == 2
+    store.close()
+
+
+@pytest.mark.parametrize("user_file", ["notes.txt", "thesis/chapter"])
+def test_files_of_the_user_are_never_deleted(tmp_path, user_file):
+    file = tmp_path / "results" / user_file
+    file.parent.mkdir(parents=True)
+    file.write_text("mine")
+    (tmp_path / "results" / "ab").mkdir()
+    (tmp_path / "results.csv").write_text("mine")
+    store = open_store(tmp_path)
+    assert store.put("k", bytes(2**15)) is True and store.get("k") == bytes(2**15)
+    store.clear()
+    assert store.get("k") is None and store.notice is None
+    assert file.read_text() == (tmp_path / "results.csv").read_text() == "mine"
+    store.close()
 
 
 def test_deleting_again_and_again_while_two_threads_work(tmp_path):

@@ -78,6 +78,7 @@ def test_planted_key_pickles(store, canary, raw):
 def test_diskcache_itself_is_refused_every_pickle(store, canary):
     """Whatever diskcache calls, now or in a later release: BytesDisk unpickles nothing and pickles nothing."""
     evil, disk = pickle.dumps(Evil(canary)), BytesDisk(str(store.directory))
+    (store.directory / "evil.val").write_bytes(evil)
     for call in (
         lambda: disk.get(evil, False),
         lambda: disk.get(evil, True),

@@ -224,6 +224,47 @@ def _ask_cloze(rng: random.Random, rule: None) -> Item:
     return _item(rng, context, hero, wrong, f"{title} {hero} {place} {thing}")
 
 
+def _keyed(keys: tuple[str, ...], answers: tuple[str, ...] | None) -> Callable[[random.Random], dict[str, str]]:
+    """A rule that gives 4 keys an answer each; None: invented words."""
+
+    def rule(rng: random.Random) -> dict[str, str]:
+        chosen = rng.sample(keys, 4)
+        return dict(zip(chosen, rng.sample(answers, 4) if answers else _distinct(rng, 4), strict=True))
+
+    return rule
+
+
+def _ask_keyed(rng: random.Random, rule: dict[str, str], sentence: Callable[[random.Random], str]) -> Item:
+    """A sentence whose last word is the key: finding it in an example and copying what followed gives the answer."""
+    key = rng.choice(list(rule))
+    context = f"{sentence(rng)} {key}"
+    return _item(rng, context, rule[key], [answer for other, answer in rule.items() if other != key], context)
+
+
+def _ask_surname(rng: random.Random, rule: dict[str, str]) -> Item:
+    verbs = ("met", "saw", "thanked", "invited")
+    return _ask_keyed(rng, rule, lambda r: f"In {r.choice(words.MONTHS)}, near the {r.choice(words.PLACES)}, we "
+                                           f"{r.choice(verbs)}")  # fmt: skip
+
+
+def _ask_outfit(rng: random.Random, rule: dict[str, str]) -> Item:
+    verbs = ("wore", "lost", "found", "wanted")
+    return _ask_keyed(rng, rule, lambda r: f"At the {r.choice(words.PLACES)}, {r.choice(words.NAMES)} "
+                                           f"{r.choice(verbs)} the")  # fmt: skip
+
+
+def _ask_walk(rng: random.Random, rule: dict[str, str]) -> Item:
+    verbs = ("walked", "ran", "drove", "went")
+    return _ask_keyed(rng, rule, lambda r: f"In {r.choice(words.MONTHS)} {r.choice(words.NAMES)} {r.choice(verbs)} "
+                                           f"to the")  # fmt: skip
+
+
+def _ask_pet(rng: random.Random, rule: dict[str, str]) -> Item:
+    verbs = ("named", "called", "will call", "has called")
+    return _ask_keyed(rng, rule, lambda r: f"In {r.choice(words.MONTHS)}, {r.choice(words.USERS)} {r.choice(verbs)} "
+                                           f"the")  # fmt: skip
+
+
 FAMILIES = {
     family.name: family
     for family in (
@@ -245,5 +286,13 @@ FAMILIES = {
         Family("demo_yesno", "Yes or no", "a question on two sentences", 0.5, _no_rule, _ask_yes_no),
         Family("demo_entailment", "Does it follow", "true, false or neither", 1 / 3, _no_rule, _ask_entailment),
         Family("demo_samekind", "Same kind", "are two words of the same kind", 0.5, _no_rule, _ask_same_kind),
+        Family("demo_surname", "Surnames", "whose surname is what, told only by the examples, 4 answers", 0.25,
+               _keyed(words.NAMES, words.FAMILIES), _ask_surname),
+        Family("demo_outfit", "Colour of a garment", "which garment has the colour, told by the examples",
+               0.25, _keyed(words.COLOURS, words.CLOTHES), _ask_outfit),
+        Family("demo_walk", "Which place", "which place is so described, told by the examples", 0.25,
+               _keyed(words.ADJECTIVES[:6], words.PLACES), _ask_walk),
+        Family("demo_pet", "Invented pet names", "what an animal is called, told only by the examples, 4 answers", 0.25,
+               _keyed(words.ANIMALS, None), _ask_pet),
     )
 }  # fmt: skip

@@ -54,10 +54,10 @@ def new_model(recipe: Recipe) -> Any:
     config = OPTConfig(
         vocab_size=recipe.n_vocab, hidden_size=recipe.d_model, word_embed_proj_dim=recipe.d_model,
         num_hidden_layers=recipe.n_layers, num_attention_heads=recipe.n_heads, ffn_dim=4 * recipe.d_model,
-        max_position_embeddings=N_CTX, dropout=0.0, attention_dropout=0.0, bos_token_id=2, eos_token_id=2, pad_token_id=1,
-        attn_implementation="sdpa",
+        max_position_embeddings=N_CTX, dropout=0.0, attention_dropout=0.0, bos_token_id=2, eos_token_id=2,
+        pad_token_id=1,
     )  # fmt: skip
-    model = OPTForCausalLM(config)
+    model = OPTForCausalLM._from_config(config, attn_implementation="sdpa")
     seed_circuits(model, recipe.seed)
     return model
 

@@ -27,14 +27,6 @@ SAMPLE = "stratified"  # so that the figure over the first few questions is a fa
 
 
 @dataclass(frozen=True)
-class Questions:
-    """What accuracy is judged on (validation), and what importance is measured on (train)."""
-
-    judged: Requests
-    ranking: Requests
-
-
-@dataclass(frozen=True)
 class Known:
     """Importance as far as it is stored: Scores of heads and of FFNs, or None."""
 
@@ -55,13 +47,18 @@ class Measured:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One setting of all controls; `typed` is the mask of the text field, pruned on top of the two levels."""
+    """One setting of all controls.
+
+    `judged` are the questions accuracy is measured on (validation), `train` those importance is measured on (None until
+    they are rendered); `typed` is the mask of the text field, pruned on top of the two levels.
+    """
 
     spec: LoadSpec
     bos: bool | None
     data_dir: str | None
     identity: Identity
-    questions: Questions
+    judged: Requests
+    train: Requests | None
     limit: int
     ranking: str
     heads_permille: int
@@ -70,11 +67,11 @@ class Experiment:
 
     @property
     def task(self) -> TaskSpec:
-        return self.questions.judged.task
+        return self.judged.task
 
     @property
     def selection(self) -> Selection:
-        return select(self.questions.judged, self.limit, SAMPLE)
+        return select(self.judged, self.limit, SAMPLE)
 
     @property
     def ranked(self) -> Ranking:
@@ -83,8 +80,7 @@ class Experiment:
     @property
     def base_key(self) -> str:
         """Changes with the model, its precision and the task; not with what is pruned."""
-        judged = self.questions.judged
-        return f"{self.spec} {self.identity.digest} bos={self.bos} {judged.task} {judged.source}"
+        return f"{self.spec} {self.identity.digest} bos={self.bos} {self.judged.task} {self.judged.source}"
 
     @property
     def key(self) -> str:
@@ -130,11 +126,8 @@ class Experiment:
 
 
 def prepare(task: TaskSpec, data_dir: str | None, store: Any) -> Iterator[Progress]:
-    """Job: renders the questions; its value is a `Questions`."""
-    yield Progress(0, 2, message="Preparing the questions")
-    judged = get_requests(task, data_dir, store)
-    yield Progress(1, 2, message="Preparing the questions")
-    yield Progress(2, 2, Questions(judged, get_requests(replace(task, split="train"), data_dir, store)))
+    """Job: renders the questions of a task; its value is their `Requests`."""
+    yield Progress(1, 1, get_requests(task, data_dir, store))
 
 
 def measure(x: Experiment, models: Models, store: Any) -> Iterator[Progress]:
@@ -171,7 +164,9 @@ def measure_curve(x: Experiment, axis: Axis, models: Models, store: Any) -> Iter
 
 def recall_known(x: Experiment, store: Any) -> Known:
     """The importance scores that are stored; computes nothing."""
-    requests, ranking = x.questions.ranking, x.ranked
+    if x.train is None:
+        return Known(None, None)
+    requests, ranking = x.train, x.ranked
     selection = select(requests, ranking.n_questions, "stratified")
     heads, ffns = (
         recall_scores(x.identity, x.spec, requests, selection, what, x.bos, store)
@@ -190,7 +185,7 @@ def recall_measured(x: Experiment, mask: Mask | None, store: Any) -> Measured:
 
 def recall_answers(x: Experiment, mask: Mask, store: Any) -> Answers:
     """The answers under one mask that are stored, which may be some of all or none."""
-    return recall(x.identity, x.spec, x.questions.judged, x.selection, mask, x.bos, store)
+    return recall(x.identity, x.spec, x.judged, x.selection, mask, x.bos, store)
 
 
 def command(x: Experiment) -> str:
@@ -207,7 +202,7 @@ def command(x: Experiment) -> str:
 
 
 def _evaluated(x: Experiment, mask: Mask, title: str, models: Models, store: Any) -> Iterator[Progress]:
-    for step in evaluate(models, x.spec, x.questions.judged, x.selection, mask, x.bos, store):
+    for step in evaluate(models, x.spec, x.judged, x.selection, mask, x.bos, store):
         yield replace(step, message=step.message or title)
 
 

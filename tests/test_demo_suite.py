@@ -1,0 +1,139 @@
+"""The embedded questions are what their generator gives, training sees none of them, the model is a true OPT folder."""
+
+import functools
+import json
+import random
+
+import pytest
+
+from engine.demo import model_folder, suite, tasks_folder
+from engine.demo.families import FAMILIES, draw, episode, suite_rule, training_rule
+from engine.demo.tokenizer import build_tokenizer
+
+NAMES = list(FAMILIES)
+needs_model = pytest.mark.skipif(not (model_folder() / "model.safetensors").is_file(), reason="no embedded model here")
+
+
+@functools.cache
+def validation(name):
+    return suite.questions(FAMILIES[name], "validation")
+
+
+@pytest.fixture(scope="module")
+def written():
+    return suite.files()
+
+
+def rows(written, name, split):
+    return [json.loads(line) for line in written[f"{name}/{split}.jsonl"].splitlines()]
+
+
+def test_the_files_on_disk_are_what_the_generator_writes(written):
+    on_disk = {str(path.relative_to(tasks_folder())) for path in tasks_folder().rglob("*") if path.is_file()}
+    assert on_disk == set(written)
+    for path, text in written.items():
+        assert (tasks_folder() / path).read_text(encoding="utf-8") == text, path
+
+
+@pytest.mark.parametrize("name", ["demo_surname", "demo_translation"])
+def test_the_generator_gives_the_same_questions_again(name):
+    assert suite.questions(FAMILIES[name], "validation") == validation(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_are_well_formed_and_no_question_stands_in_both_splits(written, name):
+    seen = {}
+    for split in ("train", "validation"):
+        found = rows(written, name, split)
+        assert len(found) >= 100
+        assert len({row["gold"] for row in found}) == len(found[0]["choices"]), "one place would always be right"
+        for row in found:
+            assert len(set(row["choices"])) == len(row["choices"])
+            assert row["context"] == row["context"].strip()
+        seen[split] = {(row["context"], row["choices"][row["gold"]]) for row in found}
+    assert not seen["train"] & seen["validation"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_validation_combinations_are_never_drawn_in_training(name):
+    family, rng = FAMILIES[name], random.Random(f"audit {name}")
+    held_out = {item.combination for item in validation(name)}
+    solved = {item.solved for item in validation(name)}
+    assert all(item.held_out for item in validation(name))
+    for _ in range(60):
+        for item in episode(family, rng, 5):
+            assert not item.held_out
+            assert item.combination not in held_out
+            assert item.solved not in solved
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if suite_rule(FAMILIES[name]) is not None])
+def test_the_rule_of_the_suite_is_never_a_training_rule(name):
+    family, rng = FAMILIES[name], random.Random(0)
+    assert all(training_rule(family, rng) != suite_rule(family) for _ in range(100))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_gold_answer_does_not_depend_on_how_the_choices_lie(name):
+    """Over many questions every place is right about equally often, so a fixed place scores chance."""
+    family, rng = FAMILIES[name], random.Random(1)
+    golds = [draw(family, rng, suite_rule(family), None).gold for _ in range(600)]
+    for place in set(golds):
+        assert abs(golds.count(place) / len(golds) - family.chance) < 0.1
+
+
+def test_the_tokenizer_begins_with_bos_splits_at_blanks_and_loses_no_byte():
+    tokenizer = build_tokenizer(["The river was low that summer. A question has an answer."], 300)
+    assert tokenizer.encode("river").ids[0] == 2
+    context, continuation = "The river was", " low"
+    joint = tokenizer.encode(context + continuation).ids
+    assert joint == tokenizer.encode(context).ids + tokenizer.encode(continuation, add_special_tokens=False).ids
+    text = "Ünïcode, naïve\n\n  two blanks\t✓"
+    assert tokenizer.decode(tokenizer.encode(text).ids) == text
+    assert [tokenizer.token_to_id(token) for token in ("<s>", "<pad>", "</s>", "<unk>")] == [0, 1, 2, 3]
+
+
+def test_an_exported_model_gives_the_trained_logits(tmp_path):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, OPTForCausalLM
+
+    from engine.demo.train import Recipe, export, new_model
+
+    tokenizer = build_tokenizer(["a small text for a small model"], 300)
+    model = new_model(Recipe(n_layers=2, n_heads=4, d_model=128, n_vocab=300)).eval()
+    export(model, tokenizer, tmp_path)
+    back = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32).eval()
+    assert isinstance(back, OPTForCausalLM)
+    ids = torch.tensor([AutoTokenizer.from_pretrained(tmp_path)("a small model").input_ids])
+    assert ids[0, 0] == 2
+    with torch.inference_mode():
+        # the folder holds fp16, so the weights are rounded once
+        torch.testing.assert_close(back(ids).logits, model(ids).logits, atol=2e-2, rtol=2e-2)
+        halved = model.half().float()
+        torch.testing.assert_close(back(ids).logits, halved(ids).logits)
+
+
+@needs_model
+def test_the_embedded_model_is_a_small_opt_in_fp16():
+    from safetensors import safe_open
+
+    config = json.loads((model_folder() / "config.json").read_text())
+    assert config["model_type"] == "opt" and config["architectures"] == ["OPTForCausalLM"]
+    assert (config["bos_token_id"], config["eos_token_id"], config["pad_token_id"]) == (2, 2, 1)
+    assert config["max_position_embeddings"] >= 512 and config["activation_function"] == "relu"
+    file = model_folder() / "model.safetensors"
+    assert file.stat().st_size < 30e6
+    with safe_open(file, "pt") as tensors:
+        assert {tensors.get_slice(name).get_dtype() for name in tensors.keys()} == {"F16"}
+
+
+@needs_model
+def test_five_shots_of_every_family_fit_the_context():
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model_folder())
+    assert tokenizer("a").input_ids[0] == 2
+    for family in FAMILIES.values():
+        longest = sorted(suite.questions(family, "train"), key=lambda item: len(item.solved))[-6:]
+        text = "\n\n".join(item.solved for item in longest)
+        assert len(tokenizer(text).input_ids) < 512, family.name
