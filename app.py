@@ -12,7 +12,6 @@ page = st.navigation(
             "pages/prune.py",
             title="Prune",
             icon=":material/content_cut:",
-            url_path="prune",
             default=True,
             help="Remove heads and FFNs and watch the accuracy",
         ),

@@ -135,7 +135,8 @@ def select(requests: Requests, limit: int | None = None, sample: str = "first") 
 
 
 def _question(entry: dict[str, Any]) -> Question:
-    return Question(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+    return Question(**fields)
 
 
 def _content(info: TaskInfo, file: Path) -> bytes:

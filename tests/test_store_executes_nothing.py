@@ -77,14 +77,17 @@ def test_planted_key_pickles(store, canary, raw):
 
 def test_diskcache_itself_is_refused_every_pickle(store, canary):
     """Whatever diskcache calls, now or in a later release: BytesDisk unpickles nothing and pickles nothing."""
-    evil, disk = pickle.dumps(Evil(canary)), BytesDisk(str(store.directory))
+    evil, disk = pickle.dumps(Evil(canary)), BytesDisk(str(store.directory), min_file_size=2**15)
     (store.directory / "evil.val").write_bytes(evil)
+    _, mode, name, _ = disk.store(bytes(2**15), False, "k")
+    assert disk.fetch(mode, name, None, False)[1] == bytes(2**15)
     for call in (
         lambda: disk.get(evil, False),
         lambda: disk.get(evil, True),
         lambda: disk.fetch(4, None, evil, False),
         lambda: disk.fetch(3, "evil.val", None, False),
-        lambda: disk.fetch(2, "evil.val", None, True),
+        lambda: disk.fetch(2, "evil.val", None, False),
+        lambda: disk.fetch(mode, name, None, True),
     ):
         with pytest.raises(CorruptEntry):
             call()

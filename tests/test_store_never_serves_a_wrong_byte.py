@@ -74,7 +74,7 @@ def test_a_store_does_what_a_dict_does_through_reopening_verifying_and_clearing(
         def teardown(self):
             self.store.close()
 
-    run_state_machine_as_test(LikeADict, settings=settings(max_examples=20, stateful_step_count=15, deadline=None))
+    run_state_machine_as_test(LikeADict, settings=settings(max_examples=12, stateful_step_count=12, deadline=None))
 
 
 def database(store) -> Path:
@@ -153,7 +153,7 @@ def test_a_damaged_database_never_gives_a_wrong_result(tmp_path, monkeypatch):
     whole = database(store).read_bytes()
     assert len(whole) > 20_000
     rng, n_misses = random.Random(5), 0
-    for trial in range(60):
+    for trial in range(30):
         folder = tmp_path / str(trial) / "results"
         folder.mkdir(parents=True)
         damaged = bytearray(whole)
