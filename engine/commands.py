@@ -68,7 +68,7 @@ def _evaluate(options: Namespace, store: Any, report: Report) -> int:
         "acc_ci95": [result.ci_low, result.ci_high], "seconds": seconds, "items_per_second": result.n / seconds,
         "cached": final.cached, "mask": mask.text(), "heads_pruned": mask.n_heads_pruned,
         "ffns_pruned": mask.n_ffns_pruned, "model": identity.name, "precision": spec.precision, "bos": numbers["bos"],
-        "contexts_cut": int((answers.n_cut > 0).sum()), "saved": store.notice is None,
+        "contexts_cut": int((answers.n_cut > 0).sum()), "saved": "kept in memory" not in (store.notice or ""),
     }, f"{options.task}, {options.shots} shots: acc {result.acc:.4f} (95 % {result.ci_low:.3f}-{result.ci_high:.3f}), "
        f"acc_norm {result.acc_norm:.4f}, n {result.n}, {mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned"
        f"{', from the store' if final.cached else f', {seconds:.1f} s'}")  # fmt: skip

@@ -3,6 +3,9 @@
 import json
 import os
 import socket
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 # before anything imports torch or a hub client
@@ -92,9 +95,6 @@ def make_tiny_opt(folder: Path, n_layers: int = 2, n_heads: int = 4, d_model: in
 @pytest.fixture(scope="session")
 def app_server(tmp_path_factory, no_network):
     """A function that starts the app as `make run` does, with an empty store, and gives (address, process)."""
-    import subprocess
-    import sys
-
     running = []
 
     def start(cache: Path | None = None):
@@ -109,16 +109,20 @@ def app_server(tmp_path_factory, no_network):
             stderr=subprocess.STDOUT,
             text=True,
         )
-        running.append(process)
         assert process.stdout is not None
         for line in process.stdout:
             if f":{port}" in line:
                 break
         else:
             raise AssertionError(f"the app did not start; exit code {process.wait()}")
+        drain = threading.Thread(target=process.stdout.read, daemon=True)  # a full pipe would stop the server
+        drain.start()
+        running.append((process, drain))
         return f"http://127.0.0.1:{port}", process
 
     yield start
-    for process in running:
+    for process, drain in running:
         process.terminate()
-        process.communicate(timeout=20)
+        process.wait(timeout=20)
+        drain.join(timeout=20)
+        process.stdout.close()

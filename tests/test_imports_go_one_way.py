@@ -60,6 +60,12 @@ def test_heavy_libraries_are_imported_where_first_needed(path):
     assert not heavy, f"{dotted(path)} imports {heavy} at the top"
 
 
+@pytest.mark.parametrize("path", [p for p in sources() if place(dotted(p)) in ("pages", "pages.ui", "app")], ids=dotted)
+def test_screens_leave_the_heavy_work_to_the_worker(path):
+    """The first screen must not wait for torch; a function of a page would import it in the script's thread."""
+    assert not {name.split(".")[0] for name in imports(path)} & (HEAVY - {"streamlit"})
+
+
 def test_importing_the_whole_engine_leaves_torch_out():
     modules = [dotted(p) for p in (REPOSITORY / "engine").glob("*.py") if p.name != "__main__.py"]
     modules += ["cache", "engine.__main__"]

@@ -206,7 +206,7 @@ def test_nonsense_in_the_address_is_ignored(open_app):
     at = open_app(precision="int3", prune_heads="4000", prune_shots="99", prune_ranking="best")
     assert at.slider(key="prune_heads").value == 0
     assert at.selectbox(key="prune_ranking").value == "importance"
-    assert "--shots 0" in at.code[0].value
+    assert "--shots 5" in at.code[0].value
 
 
 def test_a_page_opened_by_its_own_address_first(open_app):

@@ -268,6 +268,14 @@ def _ask_pet(rng: random.Random, rule: dict[str, str]) -> Item:
 FAMILIES = {
     family.name: family
     for family in (
+        Family("demo_outfit", "Colour of a garment", "which garment has the colour, told by the examples",
+               0.25, _keyed(words.COLOURS, words.CLOTHES), _ask_outfit),
+        Family("demo_surname", "Surnames", "whose surname is what, told only by the examples, 4 answers", 0.25,
+               _keyed(words.NAMES, words.FAMILIES), _ask_surname),
+        Family("demo_walk", "Which place", "which place is so described, told by the examples", 0.25,
+               _keyed(words.ADJECTIVES[:6], words.PLACES), _ask_walk),
+        Family("demo_pet", "Invented pet names", "what an animal is called, told only by the examples, 4 answers", 0.25,
+               _keyed(words.ANIMALS, None), _ask_pet),
         Family("demo_sort", "Two invented labels", "which invented label a word gets, 2 labels", 0.5,
                _sort_rule, _ask_sort),
         Family("demo_label", "Pattern labels", "which label a pair of kinds gets, 4 labels", 0.25,
@@ -286,13 +294,5 @@ FAMILIES = {
         Family("demo_yesno", "Yes or no", "a question on two sentences", 0.5, _no_rule, _ask_yes_no),
         Family("demo_entailment", "Does it follow", "true, false or neither", 1 / 3, _no_rule, _ask_entailment),
         Family("demo_samekind", "Same kind", "are two words of the same kind", 0.5, _no_rule, _ask_same_kind),
-        Family("demo_surname", "Surnames", "whose surname is what, told only by the examples, 4 answers", 0.25,
-               _keyed(words.NAMES, words.FAMILIES), _ask_surname),
-        Family("demo_outfit", "Colour of a garment", "which garment has the colour, told by the examples",
-               0.25, _keyed(words.COLOURS, words.CLOTHES), _ask_outfit),
-        Family("demo_walk", "Which place", "which place is so described, told by the examples", 0.25,
-               _keyed(words.ADJECTIVES[:6], words.PLACES), _ask_walk),
-        Family("demo_pet", "Invented pet names", "what an animal is called, told only by the examples, 4 answers", 0.25,
-               _keyed(words.ANIMALS, None), _ask_pet),
     )
 }  # fmt: skip

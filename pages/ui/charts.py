@@ -4,6 +4,7 @@ Accuracies and levels are shares (0-1) in the frames and percent on the axes. On
 colours; a saved file gets the same ones from `.streamlit/config.toml`, the only place where colours are set.
 """
 
+import json
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ import pandas as pd
 
 CONFIG = Path(__file__).resolve().parents[2] / ".streamlit" / "config.toml"
 SERIES = ["measured", "now", "full model", "chance"]  # the order fixes each one's place in the palette
+DASHES = alt.StrokeDash("series:N", scale=alt.Scale(domain=SERIES, range=[[1, 0], [1, 0], [7, 4], [2, 4]]), legend=None)
 COLOUR = alt.Color("series:N", scale=alt.Scale(domain=SERIES), legend=None)
 LEVELS = [level / 10 for level in range(11)]  # the axis goes on a little, to make room for the names of the lines
 AXIS_PX = 85  # an x axis with its title, which Streamlit counts as part of the height
@@ -38,25 +40,31 @@ def accuracy_curve(
         alt.Tooltip("high:Q", title="to", format=".1%"),
         alt.Tooltip("n:Q", title="Questions"),
     ]
-    measured = alt.Chart(points.assign(series="measured")).encode(x=x, color=COLOUR, tooltip=tooltip)
-    here = alt.Chart(now.assign(series="now")).encode(x=x, color=COLOUR, tooltip=tooltip)
+    lines = [("chance", chance, full is not None and chance > full)]
+    lines += [] if full is None else [("full model", full, chance <= full)]
+    measured = _chart("points").encode(x=x, color=COLOUR, tooltip=tooltip)
+    here = _chart("now").encode(x=x, color=COLOUR, tooltip=tooltip)
     layers = [
-        _level("chance", chance, [2, 4], above=full is not None and chance > full),
-        *([] if full is None else [_level("full model", full, [7, 4], above=chance <= full)]),
+        *_lines(y),
         measured.mark_line(strokeWidth=2, opacity=0.55).encode(y=y),
         measured.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q", title="Questions right"), y2="high:Q"),
         measured.mark_point(filled=True, size=55, opacity=1).encode(y=y),
         here.mark_rule(strokeWidth=2.5).encode(y=alt.Y("low:Q", title="Questions right"), y2="high:Q"),
         here.mark_point(filled=True, size=190, opacity=1, shape="diamond").encode(y=y),
     ]
-    return alt.layer(*layers).properties(height=300)
+    return _with_data(
+        alt.layer(*layers).properties(height=300),
+        points=points.assign(series="measured"),
+        now=now.assign(series="now"),
+        lines=pd.DataFrame(lines, columns=["series", "acc", "above"]).assign(end=1.02),
+    )
 
 
 def head_map(frame: pd.DataFrame, title: str = "Importance") -> alt.LayerChart:
     """Layers x heads, a cross on each pruned one; `frame`: layer, head, name, score (or nan), rank, pruned, state."""
     n_layers = int(frame["layer"].max()) + 1
     row_px = _row_px(n_layers)
-    base = alt.Chart(frame).encode(
+    base = _chart("heads").encode(
         x=alt.X("head:O", title="Head", axis=alt.Axis(labelAngle=0, labelOverlap=True, ticks=False, domain=False)),
         y=_layers(),
         tooltip=[
@@ -76,7 +84,8 @@ def head_map(frame: pd.DataFrame, title: str = "Importance") -> alt.LayerChart:
     )
     cells = base.mark_rect(stroke="#8a949e", strokeOpacity=0.45, strokeWidth=0.5)
     cells = cells.encode(color=colour) if known else cells.encode(color=alt.value("#8a949e33"))
-    return alt.layer(cells, *_crosses(base, row_px)).properties(height=row_px * n_layers + AXIS_PX)
+    chart = alt.layer(cells, *_crosses(base, row_px)).properties(height=row_px * n_layers + AXIS_PX)
+    return _with_data(chart, heads=frame)
 
 
 def ffn_bars(frame: pd.DataFrame, title: str = "Importance") -> alt.LayerChart:
@@ -92,7 +101,7 @@ def ffn_bars(frame: pd.DataFrame, title: str = "Importance") -> alt.LayerChart:
         scale=alt.Scale(domain=[low, high or 1.0], nice=True),
         axis=alt.Axis(tickCount=4, format=".2~g") if known else None,
     )
-    base = alt.Chart(shown).encode(
+    base = _chart("ffns").encode(
         y=_layers(),
         tooltip=[
             alt.Tooltip("name:N", title="FFN"),
@@ -104,7 +113,9 @@ def ffn_bars(frame: pd.DataFrame, title: str = "Importance") -> alt.LayerChart:
     fill = alt.condition("datum.pruned", alt.value(0.12), alt.value(0.9 if known else 0.25))
     bars = base.mark_bar(strokeWidth=1, height={"band": 0.72}).encode(x=x, opacity=fill)
     at_zero = base.encode(x=alt.datum(0.0 if known else 0.5))
-    return alt.layer(bars, *_crosses(at_zero, row_px)).properties(height=row_px * n_layers + AXIS_PX)
+    height = row_px * n_layers + (AXIS_PX if known else 0)
+    chart = alt.layer(bars, *_crosses(at_zero, row_px)).properties(height=height)
+    return _with_data(chart, ffns=shown)
 
 
 def to_png(chart: alt.LayerChart, title: str) -> bytes:
@@ -121,18 +132,33 @@ def to_svg(chart: alt.LayerChart, title: str) -> bytes:
     return vl_convert.vegalite_to_svg(_file_spec(chart, title)).encode()
 
 
-def _level(series: str, acc: float, dash: list[int], above: bool) -> alt.LayerChart:
-    """A horizontal line across the curve with its name at the right end, above or below it."""
-    base = alt.Chart(pd.DataFrame({"series": [series], "acc": [acc], "end": [1.02]})).encode(color=COLOUR)
-    y = alt.Y("acc:Q", title="Questions right")
-    rule = base.mark_rule(strokeDash=dash, strokeWidth=1.5).encode(
-        y=y,
-        tooltip=[alt.Tooltip("series:N", title="Line"), alt.Tooltip("acc:Q", title="Questions right", format=".1%")],
-    )
-    text = base.mark_text(align="left", baseline="bottom" if above else "top", dy=-4 if above else 4).encode(
-        x=alt.X("end:Q"), y=y, text="series:N"
-    )
-    return alt.layer(rule, text)
+def _lines(y: alt.Y) -> list[alt.Chart]:
+    """Horizontal lines across the curve, each with its name at the right end, above or below it."""
+    base = _chart("lines").encode(y=y, color=COLOUR)
+    tooltip = [alt.Tooltip("series:N", title="Line"), alt.Tooltip("acc:Q", title="Questions right", format=".1%")]
+    name = base.encode(x=alt.X("end:Q"), text="series:N")
+    return [
+        base.mark_rule(strokeWidth=1.5).encode(strokeDash=DASHES, tooltip=tooltip),
+        name.transform_filter("datum.above").mark_text(align="left", baseline="bottom", dy=-4),
+        name.transform_filter("!datum.above").mark_text(align="left", baseline="top", dy=4),
+    ]
+
+
+def _chart(data: str) -> alt.Chart:
+    """A chart of the frame that `_with_data` puts under this name."""
+    return alt.Chart(alt.NamedData(data))
+
+
+def _with_data(chart: alt.LayerChart, **frames: pd.DataFrame) -> alt.LayerChart:
+    """The chart with its frames by name.
+
+    Names that stay the same let the browser put new numbers into the picture that is there. Altair's own names are
+    digests of the content: each change would draw the chart anew, and in quick succession lose track of its data.
+    """
+    chart.datasets = {
+        name: json.loads(frame.to_json(orient="records", double_precision=15)) for name, frame in frames.items()
+    }
+    return chart
 
 
 def _layers() -> alt.Y:

@@ -33,7 +33,7 @@ def choose_task(prefix: str, where: DeltaGenerator, data_dir: str | None) -> tup
     shots = shots_at.segmented_control(
         "Solved examples",
         [0, 1, 5],
-        default=0,
+        default=5,
         key=f"{prefix}_shots",
         bind="query-params",
         required=True,

@@ -31,16 +31,16 @@ def store_folder(tmp_path_factory):
     return tmp_path_factory.mktemp("browser") / "results"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def address(app_server, store_folder):
-    """A fresh server: the first visit to it is a cold one."""
     return app_server(store_folder)[0]
 
 
-@pytest.fixture(params=["light", "dark"])
+@pytest.fixture
 def page(chromium, request):
     """A tab that notes everything it should not do, and is asked about it at the end."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 800}, color_scheme=request.param)
+    theme = getattr(request, "param", "light")
+    context = chromium.new_context(viewport={"width": 1280, "height": 800}, color_scheme=theme)
     context.set_default_timeout(WAIT_MS)
     page, faults = context.new_page(), []
     page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
@@ -60,9 +60,11 @@ def settled_figure(page, *words):
     for word in words:
         page.get_by_text(word).first.wait_for()
     page.get_by_test_id("stProgress").first.wait_for(state="detached")
+    page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()
     return page.get_by_test_id("stMetricValue").inner_text()
 
 
+@pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
 def test_open_move_reload(page, address):
     page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random")
     full = settled_figure(page, "32 of 32 questions", "0 of 32 heads")
@@ -94,8 +96,9 @@ def test_every_control_is_reached_by_the_keyboard(page, address):
         assert name in text, f"{name} is not reached by Tab; reached: {sorted(seen)}"
 
 
-def test_a_cold_permalink(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_heads=50&prune_mask=F0")
+def test_a_cold_permalink(page, app_server, store_folder):
+    cold_address, _ = app_server(store_folder)
+    page.goto(f"{cold_address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_heads=50&prune_mask=F0")
     settled_figure(page, "16 of 32 heads, 1 of 4 FFNs pruned", "32 of 32 questions")
     page.get_by_role("combobox", name="Model").wait_for()
     assert page.get_by_role("textbox", name="Prune also").input_value() == "F0"
