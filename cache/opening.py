@@ -45,23 +45,45 @@ class BrokenStore(Exception):
     """The folder holds something that is not a store of ours, or no longer one."""
 
 
+class SelfClosing(sqlite3.Connection):
+    """A connection that is closed when its thread or its cache is gone; Python 3.13 warns of one that is not."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class ResultCache(Cache):
     """diskcache's Cache over BytesDisk that can tell whether its database is still the one in the folder."""
 
     def __init__(self, folder: Path) -> None:
+        self.database = folder / DBNAME
         try:
             super().__init__(str(folder), timeout=LOCK_WAIT_S, disk=BytesDisk, **SETTINGS)
         except BaseException:
             self.close()  # what it opened before it failed
             raise
-        self.database = folder / DBNAME
         self.inode = inode_of(self.database)
 
     @property
     def _con(self) -> sqlite3.Connection:
-        connection = super()._con
-        connection.text_factory = readable
-        return connection
+        """This thread's connection. Unlike diskcache's it runs our PRAGMAs, not those stored in the database by now."""
+        if getattr(self._local, "pid", None) != os.getpid():  # a connection must not be used across a fork
+            self._local.pid, self._local.con = os.getpid(), None
+        if self._local.con is None:
+            self._local.con = sqlite3.connect(
+                self.database, self._timeout, isolation_level=None, check_same_thread=False, factory=SelfClosing
+            )
+            self._local.con.text_factory = readable
+            for name in SETTINGS:
+                if name.startswith("sqlite_"):
+                    self.reset(name, SETTINGS[name], update=False)
+        return self._local.con
+
+    def close(self) -> None:
+        """Closes this thread's connection; those of other threads close when they end, or this cache does."""
+        if getattr(self._local, "con", None) is not None:
+            self._local.con.close()
+            self._local.con = None
 
     def in_place(self) -> bool:
         """False when the folder was deleted or replaced: on Linux an open database goes on in the unlinked file."""

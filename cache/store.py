@@ -107,7 +107,7 @@ class Store:
     def keys(self) -> Iterator[str]:
         """Every key, in no order. What is not text (somebody planted it) is passed over, never unpickled."""
         found, cache = dict.fromkeys(self._memory), self._for_reading()
-        if cache is not None and cache.in_place():
+        if cache is not None:
             try:
                 # not diskcache's iteration: it ends at the first key that BytesDisk refuses
                 with connected(cache.database) as connection:
@@ -212,8 +212,8 @@ class Store:
         """Says why the disk failed; where that is damage to the database, sets it aside and opens a new one."""
         not_damage = (sqlite3.OperationalError, sqlite3.ProgrammingError)
         with self._lock:
-            if cache is not self._cache or not cache.in_place():
-                return  # the trouble is the old folder's: another thread has opened, or the caller will open, a new one
+            if not cache.in_place():
+                return  # it was deleted, or another thread set it aside: the next use opens a new one
             if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, not_damage):
                 self._close()
                 if self._set_aside(error):

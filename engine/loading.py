@@ -5,6 +5,7 @@ Only safetensors or `weights_only` checkpoints are read and code from a model re
 
 import gc
 import logging
+import os
 import pickle
 import shutil
 import sys
@@ -22,6 +23,7 @@ from engine.checkpoints import Identity, identify_folder
 from engine.errors import HeadroomError, UsageError
 
 PRECISIONS = ("int8", "bf16", "fp32")
+SMALL_PARAMETERS = 20_000_000
 WORKSPACE_BYTES = 300_000_000  # activations, attention masks and logits of one batch of questions
 OPT_PARAMETERS = {"125m": 125e6, "350m": 331e6, "1.3b": 1.3e9, "2.7b": 2.7e9, "6.7b": 6.7e9, "13b": 13e9, "30b": 30e9,
                   "66b": 66e9}  # fmt: skip
@@ -113,6 +115,7 @@ def load(spec: LoadSpec, store: Any = None, progress: Callable[[str], None] = la
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
+    _set_threads(identity.n_params)
     progress(f"loading {identity.n_params / 1e6:,.0f} M parameters in {spec.precision}")
     options: dict[str, Any] = {"dtype": torch.float32 if spec.precision == "fp32" else torch.bfloat16}
     if spec.precision == "int8":
@@ -202,6 +205,23 @@ def _weights(identity: Identity) -> Iterator[dict[str, Any] | None]:
             handle = files.enter_context(safe_open(str(file), framework="pt", device="cpu", backend="pread"))
             weights |= {name: handle.get_slice(name) for name in handle.keys()}  # noqa: SIM118
         yield weights or None
+
+
+def _set_threads(n_params: int) -> None:
+    """One thread for a small model: its passes are too short to share, and two that wait for each other crawl as soon
+    as anything else runs. A user's own OMP_NUM_THREADS (or --threads) stands."""
+    import torch
+
+    everything = _all_threads()
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1 if n_params < SMALL_PARAMETERS else everything)
+
+
+@once
+def _all_threads() -> int:
+    import torch
+
+    return torch.get_num_threads()
 
 
 @once

@@ -61,24 +61,26 @@ else:
     jobs().join("accuracy", AT_ONCE_S)
 
 
-def draw_result() -> None:
-    """The figure and the curve, redrawn while anything is measured."""
+def result() -> tuple[Snapshot | None, experiment.Measured]:
+    """This experiment's job, if it has one, and the answers so far."""
     job = jobs().snapshot("accuracy")
-    mine = job is not None and job.key == x.key
-    measured = job.value if mine and job.value is not None else stored
-    left, right = st.columns([4, 7], gap="large")
-    with left:
-        accuracy_figure(info.title, measured, x.selection.n, frames.mask_in_words(x, mask))
-        if mine:
-            progress_line("accuracy", job, "Accuracy", partial(measure, again=True))
-        elif not stored.complete(x.selection.n):
-            st.caption("Another tab has taken over the measuring. Change any control to go on here.")
-    with right:
-        draw_curve(measured)
+    job = job if job is not None and job.key == x.key else None
+    return job, job.value if job is not None and job.value is not None else stored
 
 
-def draw_curve(measured: experiment.Measured) -> None:
+def draw_result() -> None:
+    """The figure, redrawn while it is measured."""
+    job, measured = result()
+    accuracy_figure(info.title, measured, x.selection.n, frames.mask_in_words(x, mask))
+    if job is not None:
+        progress_line("accuracy", job, "Accuracy", partial(measure, again=True))
+    elif not stored.complete(x.selection.n):
+        st.caption("Another tab has taken over the measuring. Change any control to go on here.")
+
+
+def draw_curve() -> None:
     """Accuracy over the levels of one axis, and the job that measures them all."""
+    _, measured = result()
     axis = st.segmented_control(
         "Curve over", list(AXES), format_func=AXES.get, default="heads", key="prune_axis", required=True,
         help="Which of the two levels runs along the chart; the other stays where it is.",
@@ -114,7 +116,11 @@ def draw_importance() -> None:
 
 
 pictures = {}
-live(["accuracy", "curve", "train questions"], draw_result, since_s)
+figure_at, curve_at = st.columns([4, 7], gap="large")
+with figure_at:
+    live(["accuracy", "train questions"], draw_result, since_s)
+with curve_at:  # apart from the figure: a chart takes long to build, and the worker would wait for it
+    live(["curve"], draw_curve, since_s)
 heads_frame, ffns_frame = frames.head_frame(x, known, mask), frames.ffn_frame(x, known, mask)
 pictures["Heads"] = charts.head_map(heads_frame)
 pictures["FFNs"] = charts.ffn_bars(ffns_frame, "Accuracy lost without it")

@@ -34,11 +34,20 @@ def questions(tmp_path):
 def open_app(tmp_path, monkeypatch, tiny_opt, questions):
     """Opens the app in a new session at given query parameters; the store lives as long as the test."""
     monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
+    monkeypatch.delenv("HEADROOM_TASK_DATA", raising=False)
+    real_run = AppTest._run
+
+    def run_from_the_start(at, *rest, **more):
+        # AppTest forgets between runs that app.py calls st.navigation, and would run the page without app.py
+        at._finished_page_script_hash = ""
+        return real_run(at, *rest, **more)
+
+    monkeypatch.setattr(AppTest, "_run", run_from_the_start)
     st.cache_resource.clear()
 
     def open_app(run=True, **parameters):
         at = AppTest.from_file(str(REPOSITORY / "app.py"), default_timeout=60)
-        defaults = {"model": str(tiny_opt), "precision": "fp32", "prune_task": str(questions)}
+        defaults = {"model": str(tiny_opt), "precision": "fp32", "prune_task": str(questions), "prune_shots": "0"}
         for name, value in (defaults | parameters).items():
             at.query_params[name] = value
         return settled(at) if run else at
@@ -103,7 +112,7 @@ def test_a_moved_slider_measures_the_pruned_model(open_app, capsys):
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and value == f"{100 * result['acc']:.1f} %"
     assert (result["heads_pruned"], result["ffns_pruned"]) == (4, 1)
-    assert "most important" in at.caption[-1].value, "importance was measured on the way and is shown"
+    assert "most important" in at.main.caption[-1].value, "importance was measured on the way and is shown"
 
 
 def test_a_typed_mask_comes_on_top(open_app, capsys):
@@ -139,7 +148,7 @@ def test_importance_on_demand_fills_the_map(open_app):
     button(at, "Measure importance").click()
     settled(at)
     assert "Measure importance" not in [button.label for button in at.button]
-    assert "most important: L" in at.caption[-2].value and "most important: F" in at.caption[-1].value
+    assert "most important: L" in at.main.caption[-2].value and "most important: F" in at.main.caption[-1].value
 
 
 @pytest.fixture

@@ -78,25 +78,49 @@ def test_a_deleted_store_has_no_keys_and_no_size(tmp_path):
     store.close()
 
 
-def test_a_put_that_the_deletion_overtakes_is_written_again(tmp_path, monkeypatch):
-    """The folder goes after the look at it and before the write ends."""
+def put_while_deleting(tmp_path, monkeypatch, n_times: int, error: Exception | None):
+    """(store, result of put, sets tried): the folder goes after the look at it and before the write ends."""
     store = open_store(tmp_path)
-    assert store._cache is not None
-    real, calls = type(store._cache).set, []
+    real, calls = opening.ResultCache.set, []
 
     def set_late(cache, *args, **settings):
         calls.append(cache)
-        if len(calls) == 1:
+        if len(calls) <= n_times:
             delete_results(tmp_path)
+            if error is not None:
+                raise error
         return real(cache, *args, **settings)
 
-    monkeypatch.setattr(type(store._cache), "set", set_late)
-    assert store.put("k", b"blob") is True
-    assert len(calls) == 2 and store.notice is None
+    monkeypatch.setattr(opening.ResultCache, "set", set_late)
+    return store, store.put("k", b"blob"), len(calls)
+
+
+@pytest.mark.parametrize(
+    "error", [None, sqlite3.OperationalError("disk I/O error"), sqlite3.DatabaseError("malformed")]
+)
+def test_a_put_that_the_deletion_overtakes_is_written_again(tmp_path, monkeypatch, error):
+    store, stored, n_sets = put_while_deleting(tmp_path, monkeypatch, 1, error)
+    assert (stored, n_sets, store.notice) == (True, 2, None)
     store.close()
     again = open_store(tmp_path)
     assert again.get("k") == b"blob"
     again.close()
+
+
+def test_a_folder_that_is_deleted_each_time_is_given_up(tmp_path, monkeypatch):
+    store, stored, n_sets = put_while_deleting(tmp_path, monkeypatch, 3, None)
+    assert (stored, n_sets) == (False, 3) and store.get("k") == b"blob"
+    assert store.notice == f"results are kept in memory: the folder is being deleted ({tmp_path / 'results'})"
+    assert store.put("after", b"blob") is True and store.notice is None
+    store.close()
+
+
+def test_a_cache_whose_database_went_while_it_was_opened_is_not_in_place(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(opening, "inode_of", lambda file: None)
+        cache = opening.ResultCache(tmp_path)
+        assert not cache.in_place()
+        cache.close()
 
 
 def test_a_deletion_under_way_does_not_reach_the_new_store(tmp_path):
@@ -116,10 +140,11 @@ def test_a_deletion_under_way_does_not_reach_the_new_store(tmp_path):
     finally:
         os.close(opened)
     assert [path.name for path in tmp_path.iterdir()] == ["results"] and store.notice is None
-    store.close()
-    again = open_store(tmp_path)
+    again = open_store(tmp_path)  # while the first is open: both must use the same journal
     assert again.get("after") == bytes(2**15) and list(again.keys()) == ["after"]
+    assert again.put("more", b"more") is True and store.get("more") == b"more"
     again.close()
+    store.close()
 
 
 def test_a_folder_that_goes_while_it_is_opened_is_made_again(tmp_path, monkeypatch):
@@ -135,6 +160,27 @@ def test_a_folder_that_goes_while_it_is_opened_is_made_again(tmp_path, monkeypat
     monkeypatch.setattr(opening.ResultCache, "__init__", init)
     store = open_store(tmp_path)
     assert store.notice is None and len(calls) == 2
+    store.close()
+
+
+def test_clearing_takes_the_database_away_at_once(tmp_path, monkeypatch):
+    """Name by name, another process would go on in a database whose journal is gone."""
+    store = open_store(tmp_path)
+    store.put("k", bytes(2**15))
+    (tmp_path / "results.deleted-before").mkdir()  # left by a clear that was killed
+    (tmp_path / "results.deleted-before" / "cache.db").write_bytes(bytes(1000))
+    real, still_there = Path.unlink, []
+
+    def unlink(path, **settings):
+        still_there.append((tmp_path / "results").exists())
+        real(path, **settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", unlink)
+        size = store.size_bytes()
+        assert store.clear() == size > 2**15 + 1000
+    assert still_there and not any(still_there)
+    assert [path.name for path in tmp_path.iterdir()] == ["results"]
     store.close()
 
 

@@ -227,6 +227,33 @@ def test_memory_is_bounded_and_drops_the_oldest(tmp_path, monkeypatch):
     store.close()
 
 
+def test_clearing_forgets_what_is_in_memory_and_spares_what_is_in_the_way(tmp_path):
+    trouble = file_in_the_way(tmp_path / "cache")
+    next(trouble)
+    store = open_store(tmp_path / "cache")
+    assert store.put("k", BLOB) is False
+    assert store.clear() == len(BLOB)
+    assert store.get("k") is None and list(store.keys()) == []
+    assert (tmp_path / "cache" / "results").read_bytes() == b"a file of the user's"
+    store.close()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are listed on Linux only")
+def test_a_failed_opening_leaves_no_file_open(tmp_path):
+    (tmp_path / "cache.db").write_bytes(b"no database " * 1000)
+    with pytest.raises(sqlite3.DatabaseError) as kept:
+        opening.ResultCache(tmp_path)
+    assert kept.value.__traceback__ is not None  # which keeps the half-made cache alive
+    still_open = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
+    assert str((tmp_path / "cache.db").resolve()) not in still_open
+
+
+def test_looking_never_makes_a_database(tmp_path):
+    with pytest.raises(sqlite3.OperationalError), opening.connected(tmp_path / "cache.db") as connection:
+        connection.execute("SELECT 1 FROM Cache")
+    assert list(tmp_path.iterdir()) == []
+
+
 def damage(store) -> None:
     """Overwrites the pages of an open database, as a dying disk would."""
     database = store.directory / "results" / "cache.db"
@@ -268,11 +295,13 @@ def test_a_put_that_meets_damage_is_on_disk_when_it_returns(tmp_path):
     again.close()
 
 
-def test_a_database_emptied_while_open_is_filled_again(tmp_path):
+@pytest.mark.parametrize("read_first", [False, True])
+def test_a_database_emptied_while_open_is_filled_again(tmp_path, read_first):
     store = open_store(tmp_path)
     with opening.connected(tmp_path / "results" / "cache.db") as connection:
         connection.execute("DROP TABLE Cache")
-    assert store.get("k") is None
+    if read_first:
+        assert store.get("k") is None
     assert store.put("k", BLOB) is True and store.get("k") == BLOB and store.notice is None
     store.close()
 

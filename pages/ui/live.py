@@ -9,12 +9,12 @@ import streamlit as st
 from engine.jobs import Snapshot
 from pages.ui.frame import jobs, show_error
 
-POLL_S = 0.5
+POLL_S = 1.0
 NO_FORECAST_S = 2.0  # before that the seconds left would jump about
 
 
 def live(slots: Sequence[str], draw: Callable[[], None], since_s: float) -> None:
-    """Runs `draw` now, and again twice a second for as long as a job in one of `slots` is under way.
+    """Runs `draw` now, and again every second for as long as a job in one of `slots` is under way.
 
     When a job ends after `since_s` (`time.monotonic()` before the page read what it shows), the whole page runs once
     more, so that everything shows the result and polling stops in time.
