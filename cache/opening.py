@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from diskcache import Cache
-from diskcache.core import DBNAME, DEFAULT_SETTINGS, METADATA
+from diskcache.core import DBNAME, METADATA
 
 from cache.disk import BytesDisk
 
@@ -49,7 +49,8 @@ class SelfClosing(sqlite3.Connection):
     """A connection that is closed when its thread or its cache is gone; Python 3.13 warns of one that is not."""
 
     def __del__(self) -> None:
-        self.close()
+        with suppress(sqlite3.ProgrammingError):  # it could never be opened
+            self.close()
 
 
 class ResultCache(Cache):
@@ -70,9 +71,8 @@ class ResultCache(Cache):
         if getattr(self._local, "pid", None) != os.getpid():  # a connection must not be used across a fork
             self._local.pid, self._local.con = os.getpid(), None
         if self._local.con is None:
-            self._local.con = sqlite3.connect(
-                self.database, self._timeout, isolation_level=None, check_same_thread=False, factory=SelfClosing
-            )
+            options = {"timeout": self._timeout, "isolation_level": None, "check_same_thread": False}
+            self._local.con = sqlite3.connect(self.database, factory=SelfClosing, **options)
             self._local.con.text_factory = readable
             for name in SETTINGS:
                 if name.startswith("sqlite_"):
@@ -133,19 +133,16 @@ def _inspect(database: Path) -> None:
     """Raises BrokenStore for stored settings or columns that are not diskcache's, OperationalError when locked."""
     with connected(database) as connection:
         try:
-            settings = connection.execute("SELECT key, value FROM Settings").fetchall()
+            names = {name for (name,) in connection.execute("SELECT key FROM Settings")}
             connection.execute(f"SELECT {COLUMNS} FROM Cache LIMIT 0")
         except sqlite3.OperationalError as error:
             if "no such column" in str(error):
                 raise BrokenStore(str(error)) from error
             if "no such table" not in str(error):
                 raise
-            settings = []  # another process is just making it
-        for name, value in settings:
-            if name not in SETTINGS and name not in METADATA:
-                raise BrokenStore("unknown setting")
-            if name.startswith("sqlite_") and type(value) is not type(DEFAULT_SETTINGS[name]):
-                raise BrokenStore("a setting of the wrong kind")  # it would become the text of a PRAGMA
+            names = set()  # another process is just making it
+        if names - SETTINGS.keys() - METADATA.keys():
+            raise BrokenStore("unknown settings")
         # diskcache waits up to a minute for a locked database when it opens one; this waits LOCK_WAIT_S
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("ROLLBACK")

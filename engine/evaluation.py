@@ -5,13 +5,14 @@ cancelled or killed run resumes at the chunk it had in hand.
 """
 
 import hashlib
+import importlib.metadata
 import math
 import platform
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from importlib.metadata import version
+from functools import cache as once
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from engine.results import Record, canonical_key, decode, encode
 from engine.scoring import score
 
 Z_95 = 1.959963984540054
+version = once(importlib.metadata.version)  # reads files, and every key asks
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def draw_curve() -> None:
     )  # fmt: skip
     points, now = frames.curve_points(x, axis, known, store()), frames.now_point(x, axis, measured, mask)
     chart = charts.accuracy_curve(points, now, frames.full_accuracy(measured), judged.chance, AXES[axis])
-    pictures["Accuracy curve"] = chart
+    pictures["Curve"] = chart
     st.altair_chart(chart, key="prune_curve", alt=frames.points_in_words(points, AXES[axis]))
     key, job = x.curve_key(axis), jobs().snapshot("curve")
     run = partial(experiment.measure_curve, x, axis, models(), store())
@@ -123,7 +123,7 @@ with curve_at:  # apart from the figure: a chart takes long to build, and the wo
     live(["curve"], draw_curve, since_s)
 heads_frame, ffns_frame = frames.head_frame(x, known, mask), frames.ffn_frame(x, known, mask)
 pictures["Heads"] = charts.head_map(heads_frame)
-pictures["FFNs"] = charts.ffn_bars(ffns_frame, "Accuracy lost without it")
+pictures["FFNs"] = charts.ffn_bars(ffns_frame)
 map_at, bars_at = st.columns([7, 4], gap="large")
 with map_at:
     st.subheader(

@@ -40,7 +40,10 @@ def open_app(tmp_path, monkeypatch, tiny_opt, questions):
     def run_from_the_start(at, *rest, **more):
         # AppTest forgets between runs that app.py calls st.navigation, and would run the page without app.py
         at._finished_page_script_hash = ""
-        return real_run(at, *rest, **more)
+        try:
+            return real_run(at, *rest, **more)
+        finally:
+            at._page_hash = ""
 
     monkeypatch.setattr(AppTest, "_run", run_from_the_start)
     st.cache_resource.clear()
@@ -59,16 +62,21 @@ def open_app(tmp_path, monkeypatch, tiny_opt, questions):
 
 
 def settled(at):
-    """Runs the page until no job is under way any more, as the polling of a browser would."""
-    for _ in range(10):
+    """Runs the page until nothing happens any more in the worker, as the polling of a browser would."""
+    for _ in range(20):
+        before = worker_state()
         at.run()
         assert not at.exception, at.exception
-        busy = [slot for slot, job in list(frame.jobs()._slots.items()) if not job.snapshot.finished]
-        if not busy:
+        if before == worker_state() and all(finished_s for _, _, finished_s in before):
             return at
-        for slot in busy:
+        for slot, _, _ in worker_state():
             frame.jobs().join(slot, WAIT_S)
     raise AssertionError("the page does not settle")
+
+
+def worker_state():
+    slots = list(frame.jobs()._slots.items())
+    return {(slot, job.snapshot.key, job.snapshot.finished_s) for slot, job in slots}
 
 
 def figure(at):

@@ -4,6 +4,7 @@ import errno
 import os
 import resource
 import sqlite3
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -129,10 +130,10 @@ def no_double_quotes(folder: Path):
     with pytest.MonkeyPatch.context() as patch:
 
         def init(self, *settings, **more):
+            self._local = threading.local()
             raise sqlite3.OperationalError("no such column: count")
 
         patch.setattr(opening.Cache, "__init__", init)
-        patch.setattr(opening.Cache, "close", lambda self: None)
         yield
 
 

@@ -99,12 +99,11 @@ def database(store) -> Path:
     return store.directory / "results" / "cache.db"
 
 
-def in_row(store, frame: bytes) -> None:
-    with opening.connected(database(store)) as connection:
-        connection.execute("UPDATE Cache SET value = ? WHERE key = 'k'", (frame,))
+def in_row(store, connection, frame: bytes) -> None:
+    connection.execute("UPDATE Cache SET value = ? WHERE key = 'k'", (frame,))
 
 
-def in_file(store, frame: bytes) -> None:
+def in_file(store, connection, frame: bytes) -> None:
     (file,) = database(store).parent.rglob("*.val")
     file.write_bytes(frame)
 
@@ -114,26 +113,23 @@ def test_any_changed_bit_and_any_other_length_is_a_miss(tmp_path, monkeypatch, p
     monkeypatch.setitem(opening.SETTINGS, "disk_min_file_size", 2**15 if place is in_row else 0)
     store = open_store(tmp_path)
     store.put("k", BLOB)
-    if place is in_row:
-        with opening.connected(database(store)) as connection:
-            frame = connection.execute("SELECT value FROM Cache").fetchone()[0]
-    else:
-        (file,) = database(store).parent.rglob("*.val")
-        frame = file.read_bytes()
-    assert len(frame) == len(BLOB) + 36 and frame.endswith(BLOB)
-    for bit in range(8 * len(frame)):
-        changed = bytearray(frame)
-        changed[bit // 8] ^= 1 << bit % 8
-        place(store, bytes(changed))
-        assert store.get("k") is None, f"bit {bit}"
-    for length in range(len(frame)):
-        place(store, frame[:length])
-        assert store.get("k") is None, f"cut to {length} bytes"
-    place(store, frame + b"\0")
-    assert store.get("k") is None
-    place(store, frame)
-    assert store.get("k") == BLOB  # the misses above were the damage's doing
-    place(store, frame[:-1])
+    with opening.connected(database(store)) as connection:
+        filename, frame = connection.execute("SELECT filename, value FROM Cache").fetchone()
+        frame = frame or (tmp_path / "results" / filename).read_bytes()
+        assert len(frame) == len(BLOB) + 36 and frame.endswith(BLOB)
+        for bit in range(8 * len(frame)):
+            changed = bytearray(frame)
+            changed[bit // 8] ^= 1 << bit % 8
+            place(store, connection, bytes(changed))
+            assert store.get("k") is None, f"bit {bit}"
+        for length in range(len(frame)):
+            place(store, connection, frame[:length])
+            assert store.get("k") is None, f"cut to {length} bytes"
+        place(store, connection, frame + b"\0")
+        assert store.get("k") is None
+        place(store, connection, frame)
+        assert store.get("k") == BLOB  # the misses above were the damage's doing
+        place(store, connection, frame[:-1])
     assert store.verify().bad_keys == ("k",) and list(store.keys()) == []
     assert list(database(store).parent.rglob("*.val")) == []
     assert store.put("k", BLOB) is True and store.get("k") == BLOB and store.notice is None

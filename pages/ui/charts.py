@@ -88,7 +88,7 @@ def head_map(frame: pd.DataFrame, title: str = "Importance") -> alt.LayerChart:
     return _with_data(chart, heads=frame)
 
 
-def ffn_bars(frame: pd.DataFrame, title: str = "Importance") -> alt.LayerChart:
+def ffn_bars(frame: pd.DataFrame, title: str = "Accuracy lost without it") -> alt.LayerChart:
     """One bar a layer, pale and crossed where pruned; `frame`: layer, name, score (or nan), rank, pruned, state."""
     n_layers = int(frame["layer"].max()) + 1
     row_px = _row_px(n_layers)
@@ -99,13 +99,13 @@ def ffn_bars(frame: pd.DataFrame, title: str = "Importance") -> alt.LayerChart:
         "score:Q",
         title=title if known else None,
         scale=alt.Scale(domain=[low, high or 1.0], nice=True),
-        axis=alt.Axis(tickCount=4, format=".2~g") if known else None,
+        axis=alt.Axis(tickCount=3, format=".2~%") if known else None,
     )
     base = _chart("ffns").encode(
         y=_layers(),
         tooltip=[
             alt.Tooltip("name:N", title="FFN"),
-            *([alt.Tooltip("score:Q", title=title, format=".3~g")] if known else []),
+            *([alt.Tooltip("score:Q", title=title, format=".2~%")] if known else []),
             alt.Tooltip("rank:Q", title="Rank (1 = first to go)"),
             alt.Tooltip("state:N", title="State"),
         ],

@@ -93,7 +93,7 @@ def components_in_words(frame: pd.DataFrame, noun: str) -> str:
     pruned = int(frame["pruned"].sum())
     sentence = f"{pruned} of {len(frame)} {noun} pruned"
     if frame["score"].notna().any():
-        best = frame.nlargest(3, "score")["name"]
+        best = frame.sort_values(["score", "rank"], ascending=False)["name"].head(3)
         sentence += f"; most important: {', '.join(best)}"
     return sentence + "."
 

@@ -108,7 +108,7 @@ def test_a_cold_permalink(page, app_server, store_folder):
 def test_a_picture_and_a_table_are_saved(page, address):
     page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_heads=50")
     settled_figure(page, "16 of 32 heads", "32 of 32 questions")
-    wanted = {"Heads (PNG)": b"\x89PNG", "Accuracy curve (SVG)": b"<svg", "Questions and choices (CSV)": b"ques"}
+    wanted = {"Heads (PNG)": b"\x89PNG", "Curve (SVG)": b"<svg", "Questions and choices (CSV)": b"ques"}
     for name, start in wanted.items():
         if not page.get_by_role("button", name=name).is_visible():
             page.get_by_test_id("stPopover").get_by_role("button").click()
