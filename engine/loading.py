@@ -149,6 +149,7 @@ def load(spec: LoadSpec, store: Any = None, progress: Callable[[str], None] = la
             f"{spec.model} cannot be loaded: {first_line}; check or download the folder again"
         ) from error
     model.eval().requires_grad_(False)
+    _return_freed_memory()
     return Loaded(
         spec, identity, model, tokenizer, family_of(identity.config), estimate.device, time.perf_counter() - started
     )
@@ -184,10 +185,7 @@ class Models:
 
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
-            if sys.platform == "linux":
-                import ctypes
-
-                ctypes.CDLL(None).malloc_trim(0)  # glibc keeps freed weights otherwise
+            _return_freed_memory()
 
 
 @contextmanager
@@ -205,6 +203,16 @@ def _weights(identity: Identity) -> Iterator[dict[str, Any] | None]:
             handle = files.enter_context(safe_open(str(file), framework="pt", device="cpu", backend="pread"))
             weights |= {name: handle.get_slice(name) for name in handle.keys()}  # noqa: SIM118
         yield weights or None
+
+
+def _return_freed_memory() -> None:
+    """Gives the system what glibc keeps of freed tensors: up to the size of the 16-bit weights after a load."""
+    if sys.platform == "linux":
+        import ctypes
+
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "malloc_trim"):  # not in musl
+            libc.malloc_trim(0)
 
 
 def _set_threads(n_params: int) -> None:

@@ -93,6 +93,13 @@ def test_threads_share_one_store(store):
     assert len(list(store.keys())) == 5 * 60
 
 
+def test_a_forked_process_makes_its_own_connection(store, monkeypatch):
+    ours = store._cache._con
+    monkeypatch.setattr("os.getpid", lambda: 0)
+    assert store._cache._con is not ours
+    assert store.put("k", b"blob") is True and store.get("k") == b"blob"
+
+
 def test_clearing_in_one_process_is_seen_in_another(tmp_path):
     ours, theirs = open_store(tmp_path), open_store(tmp_path)
     ours.put("k", b"blob")

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -280,3 +281,6 @@ def test_every_setting_is_passed_and_nothing_is_ever_evicted(store):
     connection.close()
     assert {name: stored[name] for name in opening.SETTINGS} == opening.SETTINGS
     assert stored["eviction_policy"] == "none" and stored["size_limit"] > 10**18
+    with ThreadPoolExecutor(1) as other:  # SQLite knows some of them per connection, and each thread has its own
+        cursor = other.submit(lambda: store._cache._con.execute("PRAGMA synchronous").fetchall())
+        assert cursor.result() == [(opening.SETTINGS["sqlite_synchronous"],)]
