@@ -101,9 +101,8 @@ def open_cache(folder: Path) -> ResultCache:
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
     if not (folder / DBNAME).exists() and (names := os.listdir(folder)) and all(map(OURS.fullmatch, names)):
-        discard(
-            folder
-        )  # somebody is deleting it: their rm must not go on among our new files, which have the same names
+        # somebody is deleting it: their rm must not go on among our new files, which have the same names
+        discard(folder)
         folder.mkdir(mode=0o700, exist_ok=True)
     try:
         if (folder / DBNAME).exists():
