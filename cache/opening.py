@@ -100,7 +100,8 @@ def open_cache(folder: Path) -> ResultCache:
         raise OSError("the name of the folder holds a $, give another")  # diskcache would expand the variable
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
-    if not (folder / DBNAME).exists() and (names := os.listdir(folder)) and all(map(OURS.fullmatch, names)):
+    names = os.listdir(folder)  # one look: between two, another process may make the database
+    if names and DBNAME not in names and all(map(OURS.fullmatch, names)):
         # somebody is deleting it: their rm must not go on among our new files, which have the same names
         discard(folder)
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -100,6 +100,24 @@ def test_a_forked_process_makes_its_own_connection(store, monkeypatch):
     assert store.put("k", b"blob") is True and store.get("k") == b"blob"
 
 
+def test_a_store_that_another_process_makes_meanwhile_is_shared_and_not_taken_for_remains(tmp_path, monkeypatch):
+    real, others = opening.os.listdir, []
+
+    def listdir(folder):
+        if not others:  # just before the look into the folder
+            others.append(None)
+            others[0] = open_store(tmp_path)
+            assert others[0].put("theirs", b"theirs") is True
+        return real(folder)
+
+    monkeypatch.setattr(opening.os, "listdir", listdir)
+    store = open_store(tmp_path)
+    assert store.get("theirs") == b"theirs"
+    assert others[0].put("more", b"more") is True and store.get("more") == b"more"
+    store.close()
+    others[0].close()
+
+
 def test_clearing_in_one_process_is_seen_in_another(tmp_path):
     ours, theirs = open_store(tmp_path), open_store(tmp_path)
     ours.put("k", b"blob")
