@@ -15,24 +15,38 @@ from engine.shapes import ModelShape
 
 @dataclass(frozen=True)
 class Family:
-    """Attribute paths of one architecture: `layers` from the model, the other two from a layer."""
+    """Attribute paths of one architecture: `layers` and the final `norm` from the model, the other two from a layer."""
 
     name: str
     layers: str
     attention_out: str
     ffn_out: str
+    norm: str
 
     def layer_modules(self, model: Any) -> list[tuple[Any, Any]]:
         """(attention output projection, FFN output module) of every layer, in layer order."""
         at_attention, at_ffn = attrgetter(self.attention_out), attrgetter(self.ffn_out)
         return [(at_attention(layer), at_ffn(layer)) for layer in attrgetter(self.layers)(model)]
 
+    def attention_modules(self, model: Any) -> list[Any]:
+        """The attention module of every layer: what holds the output projection and returns the pattern second."""
+        at_attention = attrgetter(self.attention_out.rpartition(".")[0])
+        return [at_attention(layer) for layer in attrgetter(self.layers)(model)]
+
+    def final_norm(self, model: Any) -> Any:
+        """The norm in front of the unembedding; None in OPT-350m, which has none."""
+        return attrgetter(self.norm)(model)
+
+    def project_out(self, model: Any) -> Any:
+        """The projection from d_model to the embeddings' width, in OPT-350m alone; else None."""
+        return getattr(attrgetter(self.layers.rpartition(".")[0])(model), "project_out", None)
+
 
 FAMILIES = {
-    "opt": Family("OPT", "model.decoder.layers", "self_attn.out_proj", "fc2"),
-    "llama": Family("Llama", "model.layers", "self_attn.o_proj", "mlp"),
-    "gpt2": Family("GPT-2", "transformer.h", "attn.c_proj", "mlp"),
-    "gpt_neox": Family("GPT-NeoX", "gpt_neox.layers", "attention.dense", "mlp"),
+    "opt": Family("OPT", "model.decoder.layers", "self_attn.out_proj", "fc2", "model.decoder.final_layer_norm"),
+    "llama": Family("Llama", "model.layers", "self_attn.o_proj", "mlp", "model.norm"),
+    "gpt2": Family("GPT-2", "transformer.h", "attn.c_proj", "mlp", "transformer.ln_f"),
+    "gpt_neox": Family("GPT-NeoX", "gpt_neox.layers", "attention.dense", "mlp", "gpt_neox.final_layer_norm"),
 }
 
 
