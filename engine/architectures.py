@@ -15,18 +15,27 @@ from engine.shapes import ModelShape
 
 @dataclass(frozen=True)
 class Family:
-    """Attribute paths of one architecture: `layers` and the final `norm` from the model, the other two from a layer."""
+    """Attribute paths of one architecture: `layers` and the final `norm` from the model, the others from a layer.
+
+    `qkv` are the projections inside the attention module: three of their own, or one that holds all three.
+    """
 
     name: str
     layers: str
     attention_out: str
     ffn_out: str
+    attention_norm: str
     norm: str
+    qkv: tuple[str, ...]
 
     def layer_modules(self, model: Any) -> list[tuple[Any, Any]]:
         """(attention output projection, FFN output module) of every layer, in layer order."""
         at_attention, at_ffn = attrgetter(self.attention_out), attrgetter(self.ffn_out)
         return [(at_attention(layer), at_ffn(layer)) for layer in attrgetter(self.layers)(model)]
+
+    def layer_list(self, model: Any) -> list[Any]:
+        """The transformer blocks, in order."""
+        return list(attrgetter(self.layers)(model))
 
     def attention_modules(self, model: Any) -> list[Any]:
         """The attention module of every layer: what holds the output projection and returns the pattern second."""
@@ -37,17 +46,20 @@ class Family:
         """The norm in front of the unembedding; None in OPT-350m, which has none."""
         return attrgetter(self.norm)(model)
 
-    def project_out(self, model: Any) -> Any:
-        """The projection from d_model to the embeddings' width, in OPT-350m alone; else None."""
-        return getattr(attrgetter(self.layers.rpartition(".")[0])(model), "project_out", None)
+    def projection(self, model: Any, name: str) -> Any:
+        """`project_in` or `project_out` between d_model and the embeddings' width, in OPT-350m alone; else None."""
+        return getattr(attrgetter(self.layers.rpartition(".")[0])(model), name, None)
 
 
 FAMILIES = {
-    "opt": Family("OPT", "model.decoder.layers", "self_attn.out_proj", "fc2", "model.decoder.final_layer_norm"),
-    "llama": Family("Llama", "model.layers", "self_attn.o_proj", "mlp", "model.norm"),
-    "gpt2": Family("GPT-2", "transformer.h", "attn.c_proj", "mlp", "transformer.ln_f"),
-    "gpt_neox": Family("GPT-NeoX", "gpt_neox.layers", "attention.dense", "mlp", "gpt_neox.final_layer_norm"),
-}
+    "opt": Family("OPT", "model.decoder.layers", "self_attn.out_proj", "fc2", "self_attn_layer_norm",
+                  "model.decoder.final_layer_norm", ("q_proj", "k_proj", "v_proj")),
+    "llama": Family("Llama", "model.layers", "self_attn.o_proj", "mlp", "input_layernorm", "model.norm",
+                    ("q_proj", "k_proj", "v_proj")),
+    "gpt2": Family("GPT-2", "transformer.h", "attn.c_proj", "mlp", "ln_1", "transformer.ln_f", ("c_attn",)),
+    "gpt_neox": Family("GPT-NeoX", "gpt_neox.layers", "attention.dense", "mlp", "input_layernorm",
+                       "gpt_neox.final_layer_norm", ("query_key_value",)),
+}  # fmt: skip
 
 
 def family_of(config: Mapping[str, Any]) -> Family:

@@ -93,15 +93,17 @@ def _importance(options: Namespace, store: Any, report: Report) -> int:
 
     if options.what not in WHAT:
         raise UsageError(f"--what {options.what!r} is unknown; choose one of {', '.join(WHAT)}")
-    if Path(options.out).suffix not in (".npz", ".csv", ".parquet"):
-        raise UsageError(f"--out {options.out!r} must end in .npz, .csv or .parquet")
+    _check_ending(options.out)
     started = time.monotonic()
     requests = get_requests(TaskSpec(options.task, options.shots, options.split), _data_dir(options), store)
     selection = select(requests, options.limit, options.sample)
     steps = importance(Models(store), _spec(options), requests, selection, options.what, options.bos, store)
     scores = _last(steps, report).value
     seconds = time.monotonic() - started
-    _write(options.out, _scores_file(scores, Path(options.out).suffix))
+    found = {"scores": scores.scores, "tie_break": scores.tie_break, "gate_heads": scores.gate_heads,
+             "gate_ffns": scores.gate_ffns}  # fmt: skip
+    columns = {"score": scores.scores, "gold_log_likelihood_drop_nats": scores.tie_break}
+    _write(options.out, _file(Path(options.out).suffix, found, columns))
     _print(options, {
         "task": options.task, "shots": options.shots, "what": options.what, "n": scores.n, "seconds": seconds,
         "examples_per_second": scores.n / seconds, "cached": scores.cached, "out": options.out,
@@ -111,22 +113,47 @@ def _importance(options: Namespace, store: Any, report: Report) -> int:
     return 0
 
 
-def _scores_file(scores: Any, suffix: str) -> bytes:
+def _induction(options: Namespace, store: Any, report: Report) -> int:
+    from engine.induction import SCORES, best_heads, induction
+    from engine.loading import Models
+
+    _check_ending(options.out)
+    if options.bos is not None:
+        raise UsageError("induction has sequences of its own, with and without a beginning; leave out --bos/--no-bos")
+    started = time.monotonic()
+    final = _last(induction(Models(store), _spec(options), options.variant, options.seed, store), report)
+    found, seconds = final.value, time.monotonic() - started
+    errors = {f"{name}_standard_error": found.standard_error[name] for name in SCORES if found.n[name] > 1}
+    _write(options.out, _file(Path(options.out).suffix, found.mean | errors, found.mean | errors))
+    best = {name: list(best_heads(found.mean[name], 5)) for name in SCORES}
+    lines = "\n".join(f"{name:<16} " + ", ".join(f"{head} {score:.3g}" for head, score in heads)
+                      for name, heads in best.items())  # fmt: skip
+    _print(options, {
+        "variant": options.variant, "seed": options.seed, "n": found.n, "seconds": seconds, "cached": final.cached,
+        "best": best, "note": found.note, "out": options.out, "shape": list(found.mean["copying"].shape),
+    }, f"{lines}\nwritten to {options.out}{'; ' if found.note else ''}{found.note}"
+       f"{', from the store' if final.cached else f', {seconds:.1f} s'}")  # fmt: skip
+    return 0
+
+
+def _check_ending(path: str) -> None:
+    if Path(path).suffix not in (".npz", ".csv", ".parquet"):
+        raise UsageError(f"--out {path!r} must end in .npz, .csv or .parquet")
+
+
+def _file(suffix: str, arrays: dict[str, Any], columns: dict[str, Any]) -> bytes:
+    """The arrays as .npz, or the columns with layer (and head) in front as a table; None is left out."""
     import io
 
     buffer = io.BytesIO()
     if suffix == ".npz":
-        arrays = {"scores": scores.scores, "tie_break": scores.tie_break, "gate_heads": scores.gate_heads,
-                  "gate_ffns": scores.gate_ffns}  # fmt: skip
         np.savez(buffer, **{name: array for name, array in arrays.items() if array is not None})
         return buffer.getvalue()
     import pandas as pd
 
-    index = np.indices(scores.scores.shape).reshape(scores.scores.ndim, -1)
-    columns = dict(zip(("layer", "head"), index, strict=False)) | {"score": scores.scores.ravel()}
-    if scores.tie_break is not None:
-        columns["gold_log_likelihood_drop_nats"] = scores.tie_break.ravel()
-    frame = pd.DataFrame(columns)
+    shape = next(iter(columns.values())).shape
+    index = dict(zip(("layer", "head"), np.indices(shape).reshape(len(shape), -1), strict=False))
+    frame = pd.DataFrame(index | {name: column.ravel() for name, column in columns.items() if column is not None})
     if suffix == ".csv":
         return frame.to_csv(index=False).encode()
     frame.to_parquet(buffer, index=False)
@@ -204,7 +231,8 @@ def _hub_models() -> list[str]:
 
 
 COMMANDS: dict[str, Callable[[Namespace, Any, Report], int]] = {
-    "evaluate": _evaluate, "importance": _importance, "cache": _cache, "tasks": _tasks, "models": _models,
+    "evaluate": _evaluate, "importance": _importance, "induction": _induction, "cache": _cache, "tasks": _tasks,
+    "models": _models,
 }  # fmt: skip
 
 

@@ -1,126 +1,177 @@
 """Induction scores of every head: does it look at what followed the same token before (prefix matching), and does it
-raise the logit of the token it looks at (copying)? Olsson et al. 2022, section "Mechanistic evidence".
+raise the logit of the token it looks at (copying)? With the scores that explain how: previous token, duplicate token,
+and what the weights alone say. Two variants: Olsson et al. 2022 and Bansal et al. 2212.09095.
 """
 
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from engine.errors import HeadroomError
-from engine.loading import Loaded
-from engine.patterns import output_weights, unembedding, visited
+from engine import probes
+from engine.checkpoints import Identity
+from engine.circuits import ov_copying_eigenvalues, qk_trace
+from engine.errors import HeadroomError, UsageError
+from engine.evaluation import numbers_key
+from engine.jobs import Progress
+from engine.loading import LoadSpec, Models, identify
+from engine.results import Record, canonical_key, decode, encode
 
-N_TOKENS, N_COPIES, N_EXAMPLES = 25, 4, 10
-LEAVE_OUT = 0.04  # share of the most and of the least common merges that random tokens are not drawn from
+VARIANTS = ("olsson", "bansal")
+SCORES = ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov_eigen", "qk_trace")
+N_TOKENS, N_EXAMPLES = 25, 10
+TEXT_TOKENS = 100  # tokens of one stretch of natural text
+BANSAL_LENGTHS = range(25, 224, 2)
+PART = 10  # examples stored together, so that a cancelled run resumes there
 
 
 @dataclass(frozen=True)
-class HeadScores:
-    """`mean` and its `standard_error` over `n` examples, both (layer, head)."""
+class InductionScores:
+    """`mean[name]` and `standard_error[name]`, both (layer, head), over `n[name]` examples, for each name of SCORES.
 
-    mean: np.ndarray
-    standard_error: np.ndarray
-    n: int
-
-
-def random_token_pool(tokenizer: Any) -> np.ndarray:
-    """Token ids that random tokens are drawn from, most common merges first, without the 4 % at either end.
-
-    A tokenizer without BPE merges gives its ids in their own order. Special tokens are never among them.
+    Scores of the weights have no examples: n is 1 and the standard error nan. `note` says what was left out.
     """
-    model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
-    special = set(tokenizer.all_special_ids)
-    if model.get("merges"):
-        pairs = [pair if isinstance(pair, list) else pair.split(" ") for pair in model["merges"]]
-        ids = [model["vocab"]["".join(pair)] for pair in pairs]
-    else:
-        ids = sorted(tokenizer.get_vocab().values())
-    pool = [token for token in dict.fromkeys(ids) if token not in special]
-    aside = int(LEAVE_OUT * len(pool))
-    return np.array(pool[aside : len(pool) - aside], np.int64)
+
+    mean: dict[str, np.ndarray]
+    standard_error: dict[str, np.ndarray]
+    n: dict[str, int]
+    note: str = ""
+    receipt: dict[str, Any] = field(default_factory=dict)
 
 
-def random_tokens(pool: np.ndarray, n_tokens: int, seed: int) -> np.ndarray:
-    """(n_tokens,) distinct ids of `pool` from the example's own generator. HeadroomError: the pool is too small."""
-    if n_tokens > len(pool):
-        raise HeadroomError(f"{n_tokens} random tokens asked for, the tokenizer has only {len(pool)} to draw from; "
-                            f"use shorter sequences")  # fmt: skip
-    return np.random.default_rng(seed).choice(pool, n_tokens, replace=False)
+@dataclass(frozen=True)
+class _Part:
+    """Examples that are measured and stored together; `lengths` in random tokens (weights: none)."""
+
+    what: str
+    first: int
+    lengths: tuple[int, ...]
 
 
-def prefix_matching(loaded: Loaded, n_examples: int = N_EXAMPLES, n_tokens: int = N_TOKENS) -> HeadScores:
-    """Prefix-matching score of every head, 0 to 1 (Olsson et al.).
+def induction(models: Models, spec: LoadSpec, variant: str, seed: int, store: Any) -> Iterator[Progress]:
+    """Yields Progress, the last one's value the InductionScores; what is stored is not computed again.
 
-    `n_tokens` random tokens, 4 times over, behind a BOS token: the attention that positions from the second copy on pay
-    to all positions that follow an earlier copy of their token, averaged over positions. Departs from llm-interpret,
-    which counts the first copy's first token as a repeat.
+    `olsson`: 10 examples of 25 random tokens. `bansal`: one example of each of the lengths 25, 27, ..., 223 that fit
+    the model's window. UsageError: no such variant.
     """
-    pool = random_token_pool(loaded.tokenizer)
-    examples = np.stack([np.tile(random_tokens(pool, n_tokens, seed), N_COPIES) for seed in range(n_examples)])
-    inputs = np.concatenate([np.full((n_examples, 1), loaded.tokenizer.bos_token_id or 0), examples], axis=1)
-    length = inputs.shape[1]
-    destination, source = np.indices((length, length))
-    # destination d holds the token of position d - n_tokens, d - 2 n_tokens, ...; what follows those is looked for
-    behind = destination - source + 1
-    wanted = (behind % n_tokens == 0) & (behind > 0) & (source > 1) & (destination > n_tokens)
-    scores = np.zeros((n_examples, loaded.identity.shape.n_layers, loaded.identity.shape.n_heads))
+    identity = identify(spec, store)
+    parts = _parts(identity, variant)
+    total = sum(max(1, len(part.lengths)) for part in parts)
+    records: list[Record] = []
+    done, all_cached = 0, True
+    for part in parts:
+        key = _key(identity, spec, variant, seed, part)
+        record = decode(store.get(key))
+        if record is None:
+            all_cached = False
+            if models.loaded is None or models.loaded.spec != spec:
+                yield Progress(done, total, message=f"loading {spec.model} in {spec.precision}")
+            loaded, started = models.get(spec), time.perf_counter()
+            found: list[dict[str, np.ndarray]] = []
+            if part.lengths:
+                for length, examples in groupby(enumerate(part.lengths, part.first), key=lambda pair: pair[1]):
+                    generators = [np.random.default_rng((seed, example)) for example, _ in examples]
+                    found.append(_measure(variant, part.what)(loaded, length, generators))
+                    yield Progress(done + sum(map(_n_examples, found)), total, message=part.what.replace("_", " "))
+            else:
+                before = _joined(records, "previous_token").mean(0)
+                found.append({"ov_eigen": ov_copying_eigenvalues(loaded)[None],
+                              "qk_trace": qk_trace(loaded, before)[None]})  # fmt: skip
+            arrays = {name: np.concatenate([scores[name] for scores in found]) for name in found[0]}
+            receipt = numbers_key(identity, spec, None) | {
+                "kind": "induction", "name": identity.name, "variant": variant, "seed": seed, "what": part.what,
+                "lengths": list(part.lengths), "merges": probes.has_merges(loaded.tokenizer),
+                "seconds": round(time.perf_counter() - started, 4),
+            }  # fmt: skip
+            record = Record(arrays, receipt)
+            store.put(key, encode(record))
+        records.append(record)
+        done += max(1, len(part.lengths))
+        yield Progress(done, total, cached=all_cached)
+    yield Progress(total, total, _scores(identity, variant, records), cached=all_cached)
 
-    def visit(layer: int, pattern: Any, z: Any) -> None:
-        weight = pattern.new_tensor(wanted)
-        scores[:, layer] = (pattern * weight).sum((2, 3)).cpu().numpy() / (length - 1 - n_tokens)
 
-    _run(loaded, inputs, visit)
-    return _summary(scores)
+def recall_induction(identity: Identity, spec: LoadSpec, variant: str, seed: int, store: Any) -> InductionScores | None:
+    """The finished scores if all are stored, else None; computes nothing."""
+    records = []
+    for part in _parts(identity, variant):
+        record = decode(store.get(_key(identity, spec, variant, seed, part)))
+        if record is None:
+            return None
+        records.append(record)
+    return _scores(identity, variant, records)
 
 
-def copying(loaded: Loaded, n_examples: int = N_EXAMPLES, n_tokens: int = N_TOKENS) -> HeadScores:
-    """Copying score of every head, -1 to 1 (Olsson et al.).
+def retained(scores: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """(heads + 1,): share of the total score that is left when the first k heads of `order` are pruned.
 
-    `n_tokens` random tokens, once, without BOS. A head's output alone, through W_O, the final norm's weights and the
-    unembedding, raises or lowers the sample's tokens against their mean; of all that it raises, the share that goes to
-    the tokens attended to (weighted by attention) is r, averaged over positions, and the score is 4 r - 1, at most 1.
-    The residual stream is the real one; llm-interpret feeds the embeddings to every layer.
+    Bansal et al., figures on prefix matching and copying. Scores below 0 count as 0 here: they are no capacity to lose.
     """
-    import torch
-
-    pool = random_token_pool(loaded.tokenizer)
-    inputs = np.stack([random_tokens(pool, n_tokens, seed) for seed in range(n_examples)])
-    readers = unembedding(loaded, torch.from_numpy(inputs))  # (example, token, d_model)
-    scores = np.zeros((n_examples, loaded.identity.shape.n_layers, loaded.identity.shape.n_heads))
-
-    def visit(layer: int, pattern: Any, z: Any) -> None:
-        weights = output_weights(loaded, layer)
-        for head in range(pattern.shape[1]):
-            written = z[:, :, head].float() @ weights[head]  # (example, position, d_model)
-            logits = written @ readers.to(written.device).transpose(1, 2)  # (example, position, token)
-            raised = (logits - logits.mean(-1, keepdim=True)).relu()
-            attended = (raised * pattern[:, head]).sum(-1)
-            share = attended / raised.sum(-1).clamp_min(1e-12)
-            scores[:, layer, head] = (4 * share.mean(-1) - 1).clamp(-1, 1).cpu().numpy()
-
-    _run(loaded, inputs, visit)
-    return _summary(scores)
-
-
-def _run(loaded: Loaded, inputs: np.ndarray, visit: Any) -> None:
-    import torch
-
-    device = loaded.model.get_input_embeddings().weight.device
-    with torch.inference_mode(), visited(loaded, visit):
-        loaded.model.base_model(input_ids=torch.from_numpy(inputs).to(device), use_cache=False)
-
-
-def _summary(scores: np.ndarray) -> HeadScores:
-    n = len(scores)
-    error = scores.std(0, ddof=1) / np.sqrt(n) if n > 1 else np.full(scores.shape[1:], np.nan)
-    return HeadScores(scores.mean(0), error, n)
+    capacity = np.maximum(scores.ravel(), 0)[order]
+    return 1 - np.concatenate([[0], np.cumsum(capacity)]) / max(float(capacity.sum()), 1e-30)
 
 
 def best_heads(scores: np.ndarray, count: int) -> Iterator[tuple[str, float]]:
-    """The `count` heads of highest score by name, `L3H5` style."""
-    n_heads = scores.shape[1]
-    for flat in np.argsort(-scores, axis=None)[:count]:
+    """The `count` heads of highest score by name, such as `L3H5`."""
+    n_heads, known = scores.shape[1], np.where(np.isnan(scores), -np.inf, scores)
+    for flat in np.argsort(-known, axis=None)[:count]:
         yield f"L{flat // n_heads}H{flat % n_heads}", float(scores.flat[flat])
+
+
+def _parts(identity: Identity, variant: str) -> list[_Part]:
+    window = identity.shape.n_ctx
+    if variant == "olsson":
+        lengths = [N_TOKENS] * N_EXAMPLES
+    elif variant == "bansal":
+        lengths = list(BANSAL_LENGTHS)
+    else:
+        raise UsageError(f"variant {variant!r} is unknown; choose one of {', '.join(VARIANTS)}")
+    lengths = [length for length in lengths if 1 + probes.N_COPIES * length <= window]
+    if not lengths:
+        raise HeadroomError(f"the window of {window} tokens is too short for {N_TOKENS} tokens four times over; "
+                            f"use a model with a longer window")  # fmt: skip
+    texts = [min(TEXT_TOKENS, window - 1)] * N_EXAMPLES
+    wanted = (("prefix_matching", lengths), ("copying", lengths), ("previous_token", texts))
+    cut = [_Part(what, first, tuple(all_of[first : first + PART]))
+           for what, all_of in wanted for first in range(0, len(all_of), PART)]  # fmt: skip
+    return [*cut, _Part("weights", 0, ())]
+
+
+def _measure(variant: str, what: str) -> Any:
+    return probes.copying_bansal if (variant, what) == ("bansal", "copying") else getattr(probes, what)
+
+
+def _n_examples(found: dict[str, np.ndarray]) -> int:
+    return len(next(iter(found.values())))
+
+
+def _joined(records: Sequence[Record], name: str) -> np.ndarray:
+    """(example, layer, head)."""
+    return np.concatenate([record.arrays[name] for record in records if name in record.arrays])
+
+
+def _scores(identity: Identity, variant: str, records: Sequence[Record]) -> InductionScores:
+    mean, error, counts = {}, {}, {}
+    for name in SCORES:
+        examples = _joined(records, name)
+        n = len(examples)
+        mean[name], counts[name] = examples.mean(0), n
+        error[name] = examples.std(0, ddof=1) / np.sqrt(n) if n > 1 else np.full(examples.shape[1:], np.nan)
+    notes = []
+    if variant == "bansal" and counts["copying"] < len(BANSAL_LENGTHS):
+        notes.append(f"only {counts['copying']} of {len(BANSAL_LENGTHS)} lengths fit the window of "
+                     f"{identity.shape.n_ctx} tokens")  # fmt: skip
+    if not all(record.receipt.get("merges", True) for record in records):
+        notes.append("the tokenizer has no merges, so random tokens are drawn in the order of their ids")
+    return InductionScores(mean, error, counts, "; ".join(notes), dict(records[0].receipt))
+
+
+def _key(identity: Identity, spec: LoadSpec, variant: str, seed: int, part: _Part) -> str:
+    fields = numbers_key(identity, spec, None) | {
+        "attention": "eager", "seed": seed, "what": part.what, "first": part.first, "lengths": list(part.lengths),
+        "form": "bansal" if (variant, part.what) == ("bansal", "copying") else "olsson",
+    }  # fmt: skip
+    return canonical_key("induction", fields)

@@ -1,0 +1,109 @@
+"""The weights of heads and of the unembedding as fp32 matrices, whatever the model keeps them in.
+
+A projection is read by feeding it unit vectors, which gives back int8 weights too, exactly as they are used. Norms
+multiply by their own weights and (LayerNorm) take the mean away; that is folded in. Their scale, one number a
+position, is not: nothing computed from these weights depends on it.
+"""
+
+from typing import Any
+
+from engine.loading import Loaded
+
+
+def output_weights(loaded: Loaded, layer: int) -> Any:
+    """W_O of a layer, (H, d_head, d_model)."""
+    shape = loaded.identity.shape
+    weight, _ = linear(loaded, loaded.family.layer_modules(loaded.model)[layer][0], shape.n_heads * shape.d_head)
+    return weight.view(shape.n_heads, shape.d_head, -1)
+
+
+def attention_weights(loaded: Loaded, layer: int) -> tuple[Any, Any, Any]:
+    """(W_Q, W_K, W_V) of a layer, each (H, d_model, d_head): what the normed residual stream is multiplied with.
+
+    Heads that share a key and value head (Llama's grouped queries) get that one's each. Biases are left out.
+    """
+    attention = loaded.family.attention_modules(loaded.model)[layer]
+    outputs = [linear(loaded, getattr(attention, name), loaded.identity.shape.d_model)[0] for name in loaded.family.qkv]
+    query, key, value = (heads.transpose(0, 1) for heads in _by_head(loaded, outputs))
+    return query, key, value
+
+
+def values(loaded: Loaded, layer: int, x: Any) -> Any:
+    """(B, T, H, d_head): the values, biases included, that a layer's heads find at each position of its input x."""
+    attention = loaded.family.attention_modules(loaded.model)[layer]
+    return _by_head(loaded, [getattr(attention, name)(x).float() for name in loaded.family.qkv])[2]
+
+
+def _by_head(loaded: Loaded, outputs: list[Any]) -> list[Any]:
+    """Queries, keys and values (..., H, d_head) from what the projections gave."""
+    shape = loaded.identity.shape
+    if len(outputs) == 1 and loaded.family.name == "GPT-NeoX":  # head by head, each with its three
+        heads = outputs[0].unflatten(-1, (shape.n_heads, 3, shape.d_head))
+        return list(heads.unbind(-2))
+    outputs = list(outputs[0].chunk(3, dim=-1)) if len(outputs) == 1 else outputs
+    heads = [output.unflatten(-1, (-1, shape.d_head)) for output in outputs]
+    return [head.repeat_interleave(shape.n_heads // head.shape[-2], dim=-2) for head in heads]
+
+
+def linear(loaded: Loaded, module: Any, n_inputs: int) -> tuple[Any, Any]:
+    """(weight (n_inputs, n_outputs), bias (n_outputs,)) of any linear module, fp32."""
+    import torch
+
+    parameter = next(module.parameters())
+    dtype = parameter.dtype if parameter.is_floating_point() else loaded.model.dtype
+    units = torch.eye(n_inputs, dtype=dtype, device=parameter.device)
+    with torch.inference_mode():
+        bias = module(torch.zeros_like(units[:1])).float()[0]
+        return module(units).float() - bias, bias
+
+
+def normed(norm: Any, rows: Any) -> Any:
+    """(..., d_model): the rows after a norm without its bias and scale; unchanged where `norm` is None."""
+    import torch
+
+    if norm is None:
+        return rows
+    if isinstance(norm, torch.nn.LayerNorm):
+        rows = rows - rows.mean(-1, keepdim=True)
+    return rows * norm.weight.float()
+
+
+def attention_norm(loaded: Loaded, layer: int) -> Any:
+    """The norm in front of a layer's attention; None in OPT-350m, where it comes after."""
+    if getattr(loaded.model.config, "do_layer_norm_before", True) is False:
+        return None
+    return getattr(loaded.family.layer_list(loaded.model)[layer], loaded.family.attention_norm)
+
+
+def embedding(loaded: Loaded, token_ids: Any = slice(None)) -> Any:
+    """(..., d_model): the residual stream's token part in front of layer 0, without positions."""
+    import torch
+
+    with torch.inference_mode():
+        rows = loaded.model.get_input_embeddings().weight[token_ids].float()
+        project_in = loaded.family.projection(loaded.model, "project_in")
+        return rows if project_in is None else rows @ project_in.weight.float().T
+
+
+def unembedding(loaded: Loaded, token_ids: Any = slice(None), final_norm: bool = True) -> Any:
+    """(..., d_model): whose inner product with the residual stream is a token's logit, up to one scale a position."""
+    import torch
+
+    with torch.inference_mode():
+        rows = loaded.model.get_output_embeddings().weight[token_ids].float()
+        project_out = loaded.family.projection(loaded.model, "project_out")
+        if project_out is not None:
+            rows = rows @ project_out.weight.float()
+        if not final_norm:
+            return rows
+        norm = loaded.family.final_norm(loaded.model)
+        if norm is None:
+            return rows
+        rows = rows * norm.weight.float()
+        return rows - rows.mean(-1, keepdim=True) if isinstance(norm, torch.nn.LayerNorm) else rows
+
+
+def output_bias(loaded: Loaded, layer: int) -> Any:
+    """(d_model,): what a layer's attention writes when all heads are silent."""
+    shape = loaded.identity.shape
+    return linear(loaded, loaded.family.layer_modules(loaded.model)[layer][0], shape.n_heads * shape.d_head)[1]
