@@ -15,6 +15,12 @@ page = st.navigation(
             default=True,
             help="Remove heads and FFNs and watch the accuracy",
         ),
+        st.Page(
+            "pages/induction.py",
+            title="Induction",
+            icon=":material/repeat:",
+            help="Which heads match prefixes and copy",
+        ),
     ]
 )
 # A page opened directly on a fresh server runs without this file; require_frame sends it here and says where to go on.

@@ -194,6 +194,15 @@ def test_importance_options(cli, tiny_opt, questions, tmp_path):
     assert code == 1 and re.search(r"cannot write .*x\.csv", lines[-1])
 
 
+def test_induction_options(cli, tiny_opt, tmp_path):
+    base = ["induction", "--model", tiny_opt, "--precision", "fp32"]
+    refused(cli(*base, "--out", tmp_path / "x.xlsx"), 2, "x.xlsx", ".npz, .csv or .parquet")
+    refused(cli(*base, "--out", tmp_path / "x.csv", "--variant", "magic"), 2, "'magic'", "olsson, bansal")
+    refused(cli(*base, "--out", tmp_path / "x.csv", "--no-bos"), 2, "leave out --bos/--no-bos")
+    code, _, lines = cli(*base, "--out", tmp_path / "gone" / "x.csv")
+    assert code == 1 and re.search(r"cannot write .*x\.csv", lines[-1])
+
+
 def test_a_corrupt_tokenizer(cli, questions, tiny_opt, tmp_path):
     folder = copied(tiny_opt, tmp_path / "model")
     (folder / "tokenizer.json").write_text("{}")

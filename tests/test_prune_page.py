@@ -40,6 +40,7 @@ def open_app(tmp_path, monkeypatch, tiny_opt, questions):
     def run_from_the_start(at, *rest, **more):
         # AppTest forgets between runs that app.py calls st.navigation, and would run the page without app.py
         at._finished_page_script_hash = ""
+        at._page_hash = vars(at).get("wanted_page_hash", "")
         try:
             return real_run(at, *rest, **more)
         finally:

@@ -42,8 +42,8 @@ def accuracy_curve(
     ]
     lines = [("chance", chance, full is not None and chance > full)]
     lines += [] if full is None else [("full model", full, chance <= full)]
-    measured = _chart("points").encode(x=x, color=COLOUR, tooltip=tooltip)
-    here = _chart("now").encode(x=x, color=COLOUR, tooltip=tooltip)
+    measured = named_chart("points").encode(x=x, color=COLOUR, tooltip=tooltip)
+    here = named_chart("now").encode(x=x, color=COLOUR, tooltip=tooltip)
     layers = [
         *_lines(y),
         measured.mark_line(strokeWidth=2, opacity=0.55).encode(y=y),
@@ -52,7 +52,7 @@ def accuracy_curve(
         here.mark_rule(strokeWidth=2.5).encode(y=alt.Y("low:Q", title="Questions right"), y2="high:Q"),
         here.mark_point(filled=True, size=190, opacity=1, shape="diamond").encode(y=y),
     ]
-    return _with_data(
+    return with_data(
         alt.layer(*layers).properties(height=300),
         points=points.assign(series="measured"),
         now=now.assign(series="now"),
@@ -63,8 +63,8 @@ def accuracy_curve(
 def head_map(frame: pd.DataFrame, title: str = "Importance") -> alt.LayerChart:
     """Layers x heads, a cross on each pruned one; `frame`: layer, head, name, score (or nan), rank, pruned, state."""
     n_layers = int(frame["layer"].max()) + 1
-    row_px = _row_px(n_layers)
-    base = _chart("heads").encode(
+    row_px = row_height(n_layers)
+    base = named_chart("heads").encode(
         x=alt.X("head:O", title="Head", axis=alt.Axis(labelAngle=0, labelOverlap=True, ticks=False, domain=False)),
         y=_layers(),
         tooltip=[
@@ -85,13 +85,13 @@ def head_map(frame: pd.DataFrame, title: str = "Importance") -> alt.LayerChart:
     cells = base.mark_rect(stroke="#8a949e", strokeOpacity=0.45, strokeWidth=0.5)
     cells = cells.encode(color=colour) if known else cells.encode(color=alt.value("#8a949e33"))
     chart = alt.layer(cells, *_crosses(base, row_px)).properties(height=row_px * n_layers + AXIS_PX)
-    return _with_data(chart, heads=frame)
+    return with_data(chart, heads=frame)
 
 
 def ffn_bars(frame: pd.DataFrame, title: str = "Accuracy lost without it") -> alt.LayerChart:
     """One bar a layer, pale and crossed where pruned; `frame`: layer, name, score (or nan), rank, pruned, state."""
     n_layers = int(frame["layer"].max()) + 1
-    row_px = _row_px(n_layers)
+    row_px = row_height(n_layers)
     known = frame["score"].notna().any()
     shown = frame if known else frame.assign(score=1.0)
     low, high = min(0.0, float(shown["score"].min())), max(0.0, float(shown["score"].max()))
@@ -101,7 +101,7 @@ def ffn_bars(frame: pd.DataFrame, title: str = "Accuracy lost without it") -> al
         scale=alt.Scale(domain=[low, high or 1.0], nice=True),
         axis=alt.Axis(tickCount=3, format=".2~%") if known else None,
     )
-    base = _chart("ffns").encode(
+    base = named_chart("ffns").encode(
         y=_layers(),
         tooltip=[
             alt.Tooltip("name:N", title="FFN"),
@@ -115,7 +115,7 @@ def ffn_bars(frame: pd.DataFrame, title: str = "Accuracy lost without it") -> al
     at_zero = base.encode(x=alt.datum(0.0 if known else 0.5))
     height = row_px * n_layers + (AXIS_PX if known else 0)
     chart = alt.layer(bars, *_crosses(at_zero, row_px)).properties(height=height)
-    return _with_data(chart, ffns=shown)
+    return with_data(chart, ffns=shown)
 
 
 def to_png(chart: alt.LayerChart, title: str) -> bytes:
@@ -134,7 +134,7 @@ def to_svg(chart: alt.LayerChart, title: str) -> bytes:
 
 def _lines(y: alt.Y) -> list[alt.Chart]:
     """Horizontal lines across the curve, each with its name at the right end, above or below it."""
-    base = _chart("lines").encode(y=y, color=COLOUR)
+    base = named_chart("lines").encode(y=y, color=COLOUR)
     tooltip = [alt.Tooltip("series:N", title="Line"), alt.Tooltip("acc:Q", title="Questions right", format=".1%")]
     name = base.encode(x=alt.X("end:Q"), text="series:N")
     return [
@@ -144,12 +144,12 @@ def _lines(y: alt.Y) -> list[alt.Chart]:
     ]
 
 
-def _chart(data: str) -> alt.Chart:
-    """A chart of the frame that `_with_data` puts under this name."""
+def named_chart(data: str) -> alt.Chart:
+    """A chart of the frame that `with_data` puts under this name."""
     return alt.Chart(alt.NamedData(data))
 
 
-def _with_data(chart: alt.LayerChart, **frames: pd.DataFrame) -> alt.LayerChart:
+def with_data(chart: alt.LayerChart, **frames: pd.DataFrame) -> alt.LayerChart:
     """The chart with its frames by name.
 
     Names that stay the same let the browser put new numbers into the picture that is there. Altair's own names are
@@ -176,7 +176,8 @@ def _crosses(base: alt.Chart, row_px: int) -> list[alt.Chart]:
     ]
 
 
-def _row_px(n_layers: int) -> int:
+def row_height(n_layers: int) -> int:
+    """Pixels of a layer's row in a map."""
     return max(9, min(30, 420 // n_layers))
 
 

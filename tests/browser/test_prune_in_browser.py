@@ -1,67 +1,10 @@
 """The Prune screen in a real Chromium: what only a browser shows."""
 
 import re
-import shutil
-from urllib.parse import urlsplit
 
 import pytest
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
-WAIT_MS = 180_000
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this computer")]
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, headless=True)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def store_folder(tmp_path_factory):
-    """One store for all tests here, so that only the first waits for measurements."""
-    return tmp_path_factory.mktemp("browser") / "results"
-
-
-@pytest.fixture(scope="module")
-def address(app_server, store_folder):
-    return app_server(store_folder)[0]
-
-
-@pytest.fixture
-def page(chromium, request):
-    """A tab that notes everything it should not do, and is asked about it at the end."""
-    theme = getattr(request, "param", "light")
-    context = chromium.new_context(viewport={"width": 1280, "height": 800}, color_scheme=theme)
-    context.set_default_timeout(WAIT_MS)
-    page, faults = context.new_page(), []
-    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("request", lambda sent: faults.append(f"left this computer: {sent.url}") if foreign(sent.url) else None)
-    yield page
-    context.close()
-    assert faults == []
-
-
-def foreign(url):
-    return urlsplit(url).scheme not in ("data", "blob") and urlsplit(url).hostname != "127.0.0.1"
-
-
-def settled_figure(page, *words):
-    """The large figure, once the lines under it say these words and nothing is under way."""
-    for word in words:
-        page.get_by_text(word).first.wait_for()
-    page.get_by_test_id("stProgress").first.wait_for(state="detached")
-    page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()
-    return page.get_by_test_id("stMetricValue").inner_text()
+from tests.browser.conftest import settled_figure
 
 
 @pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
