@@ -76,7 +76,11 @@ def _parser() -> Parser:
     evaluate.add_argument("--mask", default="", help='what to prune, such as "L3H5 L4H* F7 F2-5"')
     evaluate.add_argument("--prune-heads", default="0", help="percent of heads to prune by --ranking")
     evaluate.add_argument("--prune-ffns", default="0", help="percent of FFNs to prune by --ranking")
-    evaluate.add_argument("--ranking", default="importance", help="importance (this task's), random or reversed")
+    evaluate.add_argument(
+        "--ranking",
+        default="importance",
+        help="importance (this task's), reversed, random, induction-first or induction-protected",
+    )
     evaluate.add_argument("--ranking-questions", type=int, help="train questions behind the ranking (default: all)")
     evaluate.add_argument("--seed", type=int, default=0, help="seed of the random ranking")
     evaluate.add_argument("--items", help="write one JSON line a question to this file")

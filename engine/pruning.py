@@ -1,6 +1,6 @@
 """From "prune 40 % of the heads by this ranking" to a `Mask`; scores are looked up, or computed where needed."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,18 +10,31 @@ import numpy as np
 from engine.checkpoints import Identity
 from engine.errors import UsageError
 from engine.importance import Scores, importance, recall_scores
+from engine.induction import InductionScores, induction, recall_induction
 from engine.jobs import Progress
 from engine.loading import LoadSpec, Models, identify
 from engine.masks import Mask
 from engine.rankings import mask_at, order, random_order
-from engine.requests import Selection, TaskSpec, get_requests, select
+from engine.requests import Requests, TaskSpec, get_requests, select
+from engine.shapes import ModelShape
 
-RANKINGS = ("importance", "random", "reversed")
+# what each ranking needs to know of the heads and of the FFNs
+NEEDS = {
+    "importance": ("heads", "ffns"),
+    "reversed": ("heads", "ffns"),
+    "random": (),
+    "induction-first": ("prefix_matching", "ffns"),
+    "induction-protected": ("heads", "prefix_matching", "ffns"),
+}
+INDUCTION_FROM = 0.3  # prefix-matching score from which a head is protected as an induction head
+INDUCTION_SEED = 0
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """How components are ordered: `importance` = this task's own scores, least important first; `reversed`; `random`.
+    """How components are ordered: `importance` = this task's own scores, least important first; `reversed`; `random`;
+    `induction-first` = highest prefix matching (Olsson) first; `induction-protected` = importance, but heads that match
+    prefixes go last. FFNs go by importance in these two.
 
     Scores come from `n_questions` of the task's train split (None = all), so that a ranking is never judged on the
     questions that made it. `heads_by` and `ffns_by` name the score (engine.importance.WHAT).
@@ -35,22 +48,53 @@ class Ranking:
     ffns_by: str = "ffns"
 
     def __post_init__(self) -> None:
-        if self.name not in RANKINGS:
-            raise UsageError(f"ranking {self.name!r} is unknown; choose one of {', '.join(RANKINGS)}")
+        if self.name not in NEEDS:
+            raise UsageError(f"ranking {self.name!r} is unknown; choose one of {', '.join(NEEDS)}")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known so far of the components that are to be ordered: importance, prefix matching (L, H)."""
+
+    heads: Scores | None = None
+    ffns: Scores | None = None
+    prefix_matching: np.ndarray | None = None
+
+    def missing(self, ranking: str, heads_too: bool, ffns_too: bool) -> list[str]:
+        """What `ranking` would need besides, to order heads, FFNs or both."""
+        wanted = [name for name in NEEDS[ranking] if (ffns_too if name == "ffns" else heads_too)]
+        return [name for name in wanted if getattr(self, name) is None]
 
 
 @dataclass(frozen=True)
 class Orders:
-    """Flat head indices and FFN indices, first to be pruned first, with the scores behind them (None: not needed)."""
+    """Flat head indices and FFN indices, first to be pruned first, and what they were made of."""
 
     heads: np.ndarray
     ffns: np.ndarray
-    head_scores: Scores | None = None
-    ffn_scores: Scores | None = None
+    evidence: Evidence = Evidence()
 
     def mask(self, identity: Identity, heads_permille: int, ffns_permille: int) -> Mask:
         """The mask at two levels of these orders."""
         return mask_at(identity.shape, self.heads, self.ffns, heads_permille, ffns_permille)
+
+
+def orders_from(shape: ModelShape, ranking: Ranking, evidence: Evidence) -> Orders:
+    """The orders of `ranking`. Where the evidence it needs is missing, any order: none must be taken from it then."""
+    n = shape.n_heads_total
+    if ranking.name == "random":
+        return Orders(random_order(n, ranking.seed), random_order(shape.n_layers, ranking.seed), evidence)
+    heads, ffns = _by(evidence.heads, n), _by(evidence.ffns, shape.n_layers)
+    if ranking.name == "reversed":
+        heads, ffns = heads[::-1], ffns[::-1]
+    elif evidence.prefix_matching is not None:
+        score = evidence.prefix_matching.ravel()
+        if ranking.name == "induction-first":
+            heads = order(-score)
+        elif ranking.name == "induction-protected":
+            inductive = score[heads] >= INDUCTION_FROM
+            heads = np.concatenate([heads[~inductive], heads[inductive]])
+    return Orders(heads, ffns, evidence)
 
 
 def recall_orders(
@@ -58,12 +102,24 @@ def recall_orders(
     store: Any, ffns_too: bool = True,
 ) -> Orders | None:  # fmt: skip
     """The orders of `ranking` when everything they need is stored, else None; loads and computes nothing."""
-    if ranking.name == "random":
-        return _orders(identity, ranking, None, None)
-    requests, selection = _ranked_questions(task, ranking, data_dir, store)
-    heads = recall_scores(identity, spec, requests, selection, ranking.heads_by, bos, store)
-    ffns = recall_scores(identity, spec, requests, selection, ranking.ffns_by, bos, store) if ffns_too else None
-    return None if heads is None or (ffns_too and ffns is None) else _orders(identity, ranking, heads, ffns)
+    evidence = Evidence()
+    if NEEDS[ranking.name]:
+        requests = get_requests(replace(task, split=ranking.split), data_dir, store)
+        evidence = recall_evidence(identity, spec, requests, ranking, bos, store)
+    if evidence.missing(ranking.name, True, ffns_too):
+        return None
+    return orders_from(identity.shape, ranking, evidence)
+
+
+def recall_evidence(
+    identity: Identity, spec: LoadSpec, requests: Requests, ranking: Ranking, bos: bool | None, store: Any
+) -> Evidence:
+    """What is stored of all that any ranking needs; `requests` are the questions that importance is measured on."""
+    selection = select(requests, ranking.n_questions, "stratified")
+    heads, ffns = (recall_scores(identity, spec, requests, selection, what, bos, store)
+                   for what in (ranking.heads_by, ranking.ffns_by))  # fmt: skip
+    found = recall_induction(identity, spec, "olsson", INDUCTION_SEED, store)
+    return Evidence(heads, ffns, None if found is None else found.mean["prefix_matching"])
 
 
 def compute_orders(
@@ -72,39 +128,35 @@ def compute_orders(
 ) -> Iterator[Progress]:  # fmt: skip
     """Yields Progress; the last one's value is the Orders. What is stored is not computed again."""
     identity = identify(spec, store)
-    if ranking.name == "random":
-        yield Progress(1, 1, _orders(identity, ranking, None, None), cached=True)
-        return
-    requests, selection = _ranked_questions(task, ranking, data_dir, store)
-    n_runs = identity.shape.n_layers + 1 if ffns_too else 0
-    total = selection.n * (1 + n_runs)
+    needs = [name for name in NEEDS[ranking.name] if ffns_too or name != "ffns"]
+    evidence, done, all_cached = Evidence(), 0, True
+    requests = selection = None
+    if {"heads", "ffns"} & set(needs):
+        requests = get_requests(replace(task, split=ranking.split), data_dir, store)
+        selection = select(requests, ranking.n_questions, "stratified")
+    n = selection.n if selection else 1
+    sizes = {"heads": n, "ffns": n * (identity.shape.n_layers + 1), "prefix_matching": 1}
+    total = sum(sizes[name] for name in needs) or 1
+    for name in needs:
+        if name == "prefix_matching":
+            steps, label = induction(models, spec, "olsson", INDUCTION_SEED, store), "induction scores"
+        else:
+            assert requests is not None and selection is not None
+            what = ranking.heads_by if name == "heads" else ranking.ffns_by
+            steps = importance(models, spec, requests, selection, what, bos, store)
+            label = "head importance" if name == "heads" else "FFN importance"
+        value, cached = None, False
+        for step in steps:
+            value, cached = (step.value if step.value is not None else value), step.cached
+            at = done + min(sizes[name], step.done)
+            yield Progress(at, total, message=step.message if step.message.startswith("loading") else label,
+                           cached=step.cached)  # fmt: skip
+        assert value is not None
+        found = value.mean["prefix_matching"] if isinstance(value, InductionScores) else value
+        evidence, done = replace(evidence, **{name: found}), done + sizes[name]
+        all_cached &= cached
+    yield Progress(total, total, orders_from(identity.shape, ranking, evidence), cached=all_cached)
 
-    def scores(what: str, offset: int, label: str) -> Generator[Progress, None, Scores]:
-        value = None
-        for step in importance(models, spec, requests, selection, what, bos, store):
-            value = step.value if step.value is not None else value
-            message = step.message if step.message.startswith("loading") else label
-            yield Progress(offset + step.done, total, message=message, cached=step.cached)
-        assert isinstance(value, Scores)
-        return value
 
-    heads = yield from scores(ranking.heads_by, 0, "head importance")
-    ffns = (yield from scores(ranking.ffns_by, selection.n, "FFN importance")) if ffns_too else None
-    yield Progress(total, total, _orders(identity, ranking, heads, ffns),
-                   cached=heads.cached and (ffns is None or ffns.cached))  # fmt: skip
-
-
-def _ranked_questions(task: TaskSpec, ranking: Ranking, data_dir: Any, store: Any) -> tuple[Any, Selection]:
-    requests = get_requests(replace(task, split=ranking.split), data_dir, store)
-    return requests, select(requests, ranking.n_questions, "stratified")
-
-
-def _orders(identity: Identity, ranking: Ranking, heads: Scores | None, ffns: Scores | None) -> Orders:
-    shape = identity.shape
-    if ranking.name == "random":
-        return Orders(random_order(shape.n_heads_total, ranking.seed), random_order(shape.n_layers, ranking.seed))
-    head_order = np.arange(shape.n_heads_total) if heads is None else order(heads.scores, heads.tie_break)
-    ffn_order = np.arange(shape.n_layers) if ffns is None else order(ffns.scores, ffns.tie_break)
-    if ranking.name == "reversed":
-        head_order, ffn_order = head_order[::-1], ffn_order[::-1]
-    return Orders(head_order, ffn_order, heads, ffns)
+def _by(scores: Scores | None, n: int) -> np.ndarray:
+    return np.arange(n) if scores is None else order(scores.scores, scores.tie_break)

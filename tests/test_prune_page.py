@@ -268,8 +268,9 @@ def recalled(at):
     """What the page has just shown, read from the store once more."""
     from engine.loading import LoadSpec, identify
     from engine.masks import Mask
+    from engine.pruning import Evidence
     from engine.requests import TaskSpec, get_requests
-    from pages.ui.experiment import Experiment, Known, recall_measured
+    from pages.ui.experiment import Experiment, recall_measured
 
     store = frame.store()
     spec = LoadSpec(at.selectbox(key="model").value, "fp32")
@@ -280,4 +281,4 @@ def recalled(at):
         spec, None, None, identity, requests, None, 100, "random",
         at.slider(key="prune_heads").value * 10, 0, Mask.full(identity.shape),
     )  # fmt: skip
-    return recall_measured(x, x.mask(Known(None, None)), store)
+    return recall_measured(x, x.mask(Evidence()), store)

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from engine.pruning import NEEDS
 from engine.requests import TaskSpec
 from engine.tasks import list_tasks
-
-RANKINGS = ("importance", "reversed", "random")
 
 
 def with_own(options: Sequence[str], key: str) -> list[str]:
@@ -56,11 +55,12 @@ def choose_ranking(prefix: str, where: DeltaGenerator) -> str:
     """Draws the choice of an order in which components are pruned."""
     return where.selectbox(
         "Who goes first",
-        RANKINGS,
+        list(NEEDS),
         key=f"{prefix}_ranking",
         bind="query-params",
         help="`importance`: the least important, as measured on this task's train split. `reversed`: the most "
-        "important. `random`: a seeded random order, which every other order has to beat.",
+        "important. `random`: a seeded random order, which every other order has to beat. `induction-first`: the heads "
+        "that match prefixes best. `induction-protected`: by importance, but heads that match prefixes go last.",
     )
 
 

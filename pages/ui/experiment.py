@@ -12,26 +12,16 @@ import numpy as np
 
 from engine.checkpoints import Identity
 from engine.evaluation import Answers, evaluate, recall
-from engine.importance import Scores, recall_scores
 from engine.jobs import Progress
 from engine.loading import LoadSpec, Models
 from engine.masks import Mask
-from engine.pruning import Orders, Ranking, compute_orders
-from engine.rankings import order, random_order
+from engine.pruning import Evidence, Orders, Ranking, compute_orders, orders_from, recall_evidence
 from engine.requests import Requests, Selection, TaskSpec, get_requests, select
 
 Axis = Literal["heads", "ffns"]
 LEVELS_PERMILLE = range(0, 1001, 100)
 RANKING_QUESTIONS = 200  # train questions behind a ranking
 SAMPLE = "stratified"  # so that the figure over the first few questions is a fair preview
-
-
-@dataclass(frozen=True)
-class Known:
-    """Importance as far as it is stored: Scores of heads and of FFNs, or None."""
-
-    heads: Scores | None
-    ffns: Scores | None
 
 
 @dataclass(frozen=True)
@@ -99,30 +89,20 @@ class Experiment:
     def level(self, axis: Axis) -> int:
         return self.heads_permille if axis == "heads" else self.ffns_permille
 
-    def mask(self, known: Known) -> Mask | None:
+    def mask(self, known: Evidence) -> Mask | None:
         """The mask of the two levels and the typed one; None while a ranking it needs is not known."""
-        if self.ranking != "random":
-            lacks_heads, lacks_ffns = known.heads is None, known.ffns is None
-            if (self.heads_permille and lacks_heads) or (self.ffns_permille and lacks_ffns):
-                return None
-        return self.mask_by(self.orders(known))
+        if known.missing(self.ranking, self.heads_permille > 0, self.ffns_permille > 0):
+            return None
+        return self.mask_by(orders_from(self.identity.shape, self.ranked, known))
 
     def mask_by(self, orders: Orders) -> Mask:
         return orders.mask(self.identity, self.heads_permille, self.ffns_permille) | self.typed
 
-    def orders(self, known: Known) -> Orders:
-        """Orders of heads and FFNs; meaningless for what is not known."""
-        shape = self.identity.shape
-        return Orders(self.order(known.heads, shape.n_heads_total), self.order(known.ffns, shape.n_layers))
-
-    def order(self, scores: Scores | None, n: int) -> np.ndarray:
-        """Flat indices, first to go first; without scores any order will do, since none are taken from it."""
-        if self.ranking == "random":
-            return random_order(n, self.ranked.seed)
-        if scores is None:
-            return np.arange(n)
-        first_to_go = order(scores.scores, scores.tie_break)
-        return first_to_go[::-1] if self.ranking == "reversed" else first_to_go
+    def order(self, axis: Axis, known: Evidence) -> np.ndarray | None:
+        """Flat indices of heads or FFNs, first to go first; None while that is not known."""
+        if known.missing(self.ranking, axis == "heads", axis == "ffns"):
+            return None
+        return getattr(orders_from(self.identity.shape, self.ranked, known), axis)
 
 
 def prepare(task: TaskSpec, data_dir: str | None, store: Any) -> Iterator[Progress]:
@@ -162,17 +142,9 @@ def measure_curve(x: Experiment, axis: Axis, models: Models, store: Any) -> Iter
             yield Progress(number * n + step.done, len(LEVELS_PERMILLE) * n, message=step.message)
 
 
-def recall_known(x: Experiment, store: Any) -> Known:
-    """The importance scores that are stored; computes nothing."""
-    if x.train is None:
-        return Known(None, None)
-    requests, ranking = x.train, x.ranked
-    selection = select(requests, ranking.n_questions, "stratified")
-    heads, ffns = (
-        recall_scores(x.identity, x.spec, requests, selection, what, x.bos, store)
-        for what in (ranking.heads_by, ranking.ffns_by)
-    )
-    return Known(heads, ffns)
+def recall_known(x: Experiment, store: Any) -> Evidence:
+    """The scores that are stored; computes nothing."""
+    return Evidence() if x.train is None else recall_evidence(x.identity, x.spec, x.train, x.ranked, x.bos, store)
 
 
 def recall_measured(x: Experiment, mask: Mask | None, store: Any) -> Measured:
@@ -208,7 +180,7 @@ def _evaluated(x: Experiment, mask: Mask, title: str, models: Models, store: Any
 
 def _ordered(x: Experiment, models: Models, store: Any) -> Generator[Progress, None, Orders]:
     """Gives the orders that the experiment's levels need, measuring what importance is missing."""
-    orders = x.orders(Known(None, None))
+    orders = orders_from(x.identity.shape, x.ranked, Evidence())
     if x.heads_permille or x.ffns_permille:
         ffns_too = x.ffns_permille > 0
         for step in compute_orders(models, x.spec, x.task, x.ranked, x.bos, x.data_dir, store, ffns_too=ffns_too):

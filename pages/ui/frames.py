@@ -8,12 +8,13 @@ import pandas as pd
 from engine.evaluation import Answers, accuracy
 from engine.importance import Scores
 from engine.masks import Mask
-from pages.ui.experiment import LEVELS_PERMILLE, Axis, Experiment, Known, Measured, recall_answers
+from engine.pruning import Evidence
+from pages.ui.experiment import LEVELS_PERMILLE, Axis, Experiment, Measured, recall_answers
 
 POINT_COLUMNS = ["level", "acc", "low", "high", "n", "pruned"]
 
 
-def curve_points(x: Experiment, axis: Axis, known: Known, store: Any) -> pd.DataFrame:
+def curve_points(x: Experiment, axis: Axis, known: Evidence, store: Any) -> pd.DataFrame:
     """One row for each level of `axis` that is measured on all questions."""
     rows = []
     for permille in LEVELS_PERMILLE:
@@ -35,20 +36,21 @@ def full_accuracy(measured: Measured) -> float | None:
     return accuracy(measured.full).acc if measured.full is not None and len(measured.full) else None
 
 
-def head_frame(x: Experiment, known: Known, mask: Mask | None) -> pd.DataFrame:
+def head_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFrame:
     """One row a head."""
     shape = x.identity.shape
     layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
     names = [f"L{at}H{of}" for at, of in zip(layer, head, strict=True)]
     kept = np.array((mask or x.typed).heads)
-    return _components(x, known.heads, kept, names).assign(layer=layer, head=head)
+    return _components(known.heads, x.order("heads", known), kept, names).assign(layer=layer, head=head)
 
 
-def ffn_frame(x: Experiment, known: Known, mask: Mask | None) -> pd.DataFrame:
+def ffn_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFrame:
     """One row an FFN."""
     layer = np.arange(x.identity.shape.n_layers)
     kept = np.array((mask or x.typed).ffns)
-    return _components(x, known.ffns, kept, [f"F{at}" for at in layer]).assign(layer=layer)
+    names = [f"F{at}" for at in layer]
+    return _components(known.ffns, x.order("ffns", known), kept, names).assign(layer=layer)
 
 
 def answers_csv(measured: Measured) -> bytes:
@@ -105,10 +107,10 @@ def _point(answers: Answers, permille: int, mask: Mask) -> dict[str, Any]:
     return dict(zip(POINT_COLUMNS, values, strict=True))
 
 
-def _components(x: Experiment, scores: Scores | None, kept: np.ndarray, names: list[str]) -> pd.DataFrame:
+def _components(scores: Scores | None, order: np.ndarray | None, kept: np.ndarray, names: list[str]) -> pd.DataFrame:
     rank = np.full(len(names), np.nan)
-    if x.ranking == "random" or scores is not None:
-        rank[x.order(scores, len(names))] = np.arange(1, len(names) + 1)
+    if order is not None:
+        rank[order] = np.arange(1, len(names) + 1)
     pruned = ~kept.ravel()
     return pd.DataFrame(
         {

@@ -33,8 +33,8 @@ def recalled(setup: Setup, model: Identity, tasks: list[TaskSpec], results: Any)
     found: dict[str, Scores] = {}
     for number, task in enumerate(tasks, start=1):
         orders = recall_orders(model, setup.spec, task, RANKING, setup.bos, setup.data_dir, results, ffns_too=False)
-        if orders is not None and orders.head_scores is not None:
-            found[task.name] = orders.head_scores
+        if orders is not None and orders.evidence.heads is not None:
+            found[task.name] = orders.evidence.heads
         yield Progress(number, len(tasks), dict(found), message="looking for importance")
 
 
@@ -47,7 +47,7 @@ def measured(setup: Setup, tasks: list[TaskSpec], holder: Models, results: Any) 
         ):
             done = number + (step.done / step.total if step.total else 0)
             if step.value is not None:
-                found[task.name] = step.value.head_scores
+                found[task.name] = step.value.evidence.heads
             yield Progress(round(100 * done), 100 * len(tasks), dict(found), message=f"importance of {task.name}")
 
 
