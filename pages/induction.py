@@ -90,7 +90,7 @@ with depth_at:
 with many_at:
     st.subheader("How many there are", help="Heads by score.")
     st.altair_chart(pictures["Distribution"], key="induction_distribution", alt=head_frames.in_words(frame, score))
-overlap_pictures, overlap_tables = overlap.draw(setup, model, found, since_s)
+overlap_pictures, overlap_tables = overlap.draw(setup, model, found, frame, since_s)
 st.code(
     f"python -m engine induction --model {setup.spec.model} --precision {setup.spec.precision} --variant {variant} "
     f"--seed {seed} --out induction.csv",

@@ -81,6 +81,19 @@ def test_importance_of_all_tasks_brings_their_lines(open_screen, monkeypatch):
     assert any("2 of 2 tasks" in caption.value for caption in again.caption)
 
 
+def test_single_heads_are_ablated_and_the_table_agrees_with_their_masks(open_screen):
+    from pages.ui import effects
+
+    at = open_screen(induction_task="demo_copy", induction_shots="0")
+    next(button for button in at.button if button.label == "Ablate 8 heads, one at a time").click()
+    settled(at)
+    table = next(frame.value for frame in at.dataframe if "gained" in frame.value)
+    assert sorted(table["head"]) == sorted(f"L{layer}H{head}" for layer in range(2) for head in range(4))
+    assert (table["change"] * effects.N_QUESTIONS).round(6).tolist() == (table["gained"] - table["lost"]).tolist()
+    again = open_screen(induction_task="demo_copy", induction_shots="0")
+    assert not any(button.label.startswith("Ablate") for button in again.button), "what is stored shows at once"
+
+
 def test_frames_hold_scores_ranks_and_the_corner():
     frame = head_frames.head_scores(SHAPE, scores(), ["L1H2"])
     assert frame.loc[frame["selected"], "name"].tolist() == ["L1H2"]

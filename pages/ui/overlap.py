@@ -6,6 +6,7 @@ from typing import Any
 
 import altair as alt
 import numpy as np
+import pandas as pd
 import streamlit as st
 
 from engine.checkpoints import Identity
@@ -17,7 +18,7 @@ from engine.pruning import Ranking, compute_orders, recall_orders
 from engine.rankings import order
 from engine.requests import TaskSpec
 from engine.tasks import list_tasks
-from pages.ui import head_charts, head_frames
+from pages.ui import effects, head_charts, head_frames
 from pages.ui.experiment import RANKING_QUESTIONS
 from pages.ui.frame import errors_shown, jobs, models, store
 from pages.ui.frames import to_csv
@@ -58,7 +59,7 @@ def capacity(found: InductionScores, score: str) -> np.ndarray:
 
 
 def draw(
-    setup: Setup, model: Identity, found: InductionScores, since_s: float
+    setup: Setup, model: Identity, found: InductionScores, heads: pd.DataFrame, since_s: float
 ) -> tuple[dict[str, alt.LayerChart], dict[str, Callable[[], bytes]]]:
     """Draws the section; gives its charts and tables for the downloads."""
     st.header("What importance keeps of it", divider="gray")
@@ -108,13 +109,12 @@ def draw(
                          "counts as a share, from 0 to 1. The band holds 95 % of random orders.")  # fmt: skip
             st.altair_chart(pictures[title], key=f"left {score}", alt=f"{title} against heads pruned")
     if scores:
-        frame = head_frames.head_scores(model.shape, found, ())
         rankings = {task: one.scores for task, one in scores.items()} | ({} if mean is None else {"aggregate": mean})
-        rows = head_frames.overlap_rows(frame, rankings)
+        rows = head_frames.overlap_rows(heads, rankings)
         tables["Importance and induction"] = partial(to_csv, rows)
         st.dataframe(rows, hide_index=True, height=min(400, 40 + 35 * len(rows)), column_config=_columns(),
                      alt="Rank correlation of importance with induction, by task")  # fmt: skip
-    return pictures, tables
+    return pictures, tables | effects.draw(setup, model, TaskSpec(name, int(shots)), heads)
 
 
 def _columns() -> dict[str, Any]:
