@@ -7,29 +7,41 @@ words are held out: training never sees them.
 
 import hashlib
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from engine.demo import words
+from engine.demo.templates import TEMPLATES
 
 HELD_OUT_SHARE = 5  # one combination in so many is only ever a validation question
 SUITE_RULE_SEED = "the rule of the suite"
+Shape = Literal["choices", "contexts", "last word"]
 
 
 @dataclass(frozen=True)
 class Item:
-    """One question; `combination` names the words it is made of."""
+    """One question; `combination` names the words it is made of.
+
+    In the shape "contexts" (Winogrande's) the choices go on from `context`, and all are followed by `ending`.
+    """
 
     context: str
     choices: tuple[str, ...]
     gold: int
     combination: str
+    ending: str = ""
 
     @property
     def solved(self) -> str:
         """The question with its answer, as the harness shows it among few-shot examples."""
-        return f"{self.context} {self.choices[self.gold]}"
+        return f"{self.context} {self.choices[self.gold]}{self.ending and ' ' + self.ending}"
+
+    @property
+    def answer(self) -> str:
+        """The part of `solved` that is scored."""
+        return f" {self.ending or self.choices[self.gold]}"
 
     @property
     def held_out(self) -> bool:
@@ -45,13 +57,14 @@ class Family:
     asks: str
     chance: float
     rule: Callable[[random.Random], Any]
-    ask: Callable[[random.Random, Any], Item]
+    ask: Callable[[random.Random, str, Any], Item]
+    shape: Shape = "choices"
 
 
 def draw(family: Family, rng: random.Random, rule: Any, held_out: bool | None) -> Item:
     """A question of `family` whose combination is held out, is not, or (None) either."""
     while True:
-        item = family.ask(rng, rule)
+        item = family.ask(rng, rng.choice(TEMPLATES[family.name]), rule)
         if held_out is None or item.held_out == held_out:
             return item
 
@@ -75,18 +88,16 @@ def episode(family: Family, rng: random.Random, n_items: int) -> list[Item]:
     return [draw(family, rng, rule, held_out=False) for _ in range(n_items)]
 
 
-def invented(rng: random.Random, n_syllables: int = 2) -> str:
-    """A word that does not exist, such as `zolami`."""
-    return "".join(rng.choice(words.SYLLABLES) for _ in range(n_syllables))
-
-
-def _distinct(rng: random.Random, count: int, n_syllables: int = 2) -> list[str]:
-    found: list[str] = []
-    while len(found) < count:
-        word = invented(rng, n_syllables)
-        if word not in found:
-            found.append(word)
-    return found
+def filled(rng: random.Random, template: str, **given: str) -> str:
+    """The template with the given fields, all others drawn; sentences begin with a capital."""
+    names, places = rng.sample(words.NAMES, 2), rng.sample(words.PLACES, 2)
+    drawn = {
+        "name": names[0], "name2": names[1], "place": places[0], "place2": places[1],
+        "month": rng.choice(words.MONTHS), "user": rng.choice(words.USERS), "thing": rng.choice(words.THINGS),
+        "quality": rng.choice(words.QUALITIES), "title": rng.choice(words.TITLES),
+    }  # fmt: skip
+    text = template.format(**(drawn | given)).replace(" a animal", " an animal")
+    return re.sub(r"(^|\. |\? |: (?=(?:my|our|the|her|a) \w)|\nQuestion: )([a-z])", lambda m: m[1] + m[2].upper(), text)
 
 
 def _no_rule(rng: random.Random) -> None:
@@ -99,200 +110,168 @@ def _item(rng: random.Random, context: str, right: str, wrong: list[str], combin
     return Item(context, tuple(choices), choices.index(right), combination)
 
 
-def _ask_copy(rng: random.Random, rule: None) -> Item:
-    code = rng.sample(words.ANIMALS + words.FRUITS + words.TOOLS, 5)
-    context = f"The list is: {' '.join(code)}. Again: {' '.join(code[:-1])}"
-    return _item(rng, context, code[-1], rng.sample(code[:-2], 3), " ".join(code))
+# Families with a rule: 3 keys, of which the examples tell what each leads to
 
 
-def _translation_rule(rng: random.Random) -> tuple[dict[str, str], dict[str, str]]:
-    new = _distinct(rng, 8)
-    return dict(zip(words.COLOURS[:4], new[:4], strict=True)), dict(zip(words.ANIMALS[:4], new[4:], strict=True))
+def _keyed(keys: tuple[str, ...], answers: tuple[str, ...]) -> Callable[[random.Random], Any]:
+    """A rule that gives 3 keys an answer each, and a fourth answer that is always wrong."""
 
-
-def _ask_translation(rng: random.Random, rule: tuple[dict[str, str], dict[str, str]]) -> Item:
-    colours, animals = rule
-    colour, animal = rng.choice(list(colours)), rng.choice(list(animals))
-    opening = f"{rng.choice(words.NAMES)} saw {rng.choice(('a', 'the', 'one', 'my', 'our'))}"
-    wrong = [f"{colours[c]} {animals[a]}" for c in colours for a in animals if (c == colour) != (a == animal)]
-    right = f"{colours[colour]} {animals[animal]}"
-    return _item(rng, f"{opening} {colour} {animal} ->", right, rng.sample(wrong, 3), f"{opening} {colour} {animal}")
-
-
-def _label_rule(rng: random.Random) -> tuple[str, ...]:
-    return tuple(_distinct(rng, 4))
-
-
-def _ask_label(rng: random.Random, rule: tuple[str, ...]) -> Item:
-    first, second = rng.choice((words.COLOURS, words.MONTHS)), rng.choice((words.ANIMALS, words.FRUITS))
-    pair = f"{rng.choice(first)} {rng.choice(second)}"
-    right = rule[2 * (first is words.MONTHS) + (second is words.FRUITS)]
-    return _item(rng, f"{pair}:", right, [label for label in rule if label != right], pair)
-
-
-def _sort_rule(rng: random.Random) -> tuple[str, str, str, str]:
-    kinds = rng.sample(sorted(words.KINDS), 2)
-    labels = _distinct(rng, 2)
-    return kinds[0], kinds[1], labels[0], labels[1]
-
-
-def _ask_sort(rng: random.Random, rule: tuple[str, str, str, str]) -> Item:
-    which = rng.randrange(2)
-    word = rng.choice(words.KINDS[rule[which]])
-    context = f"The {rng.choice(words.ADJECTIVES)} {word} in the {rng.choice(words.PLACES)} is"
-    return _item(rng, context, rule[2 + which], [rule[3 - which]], context)
-
-
-def _lookup_rule(rng: random.Random) -> dict[str, str]:
-    names = rng.sample(words.NAMES, 4)
-    return dict(zip(names, rng.sample(words.THINGS, 4), strict=True))
-
-
-def _ask_lookup(rng: random.Random, rule: dict[str, str]) -> Item:
-    name, place, month = rng.choice(list(rule)), rng.choice(words.PLACES), rng.choice(words.MONTHS)
-    wrong = [thing for owner, thing in rule.items() if owner != name]
-    return _item(rng, f"{month}, in the {place}: {name} has the", rule[name], wrong, f"{name} {place} {month}")
-
-
-def _ask_completion(rng: random.Random, rule: None) -> Item:
-    action, right, wrong = rng.choice(words.USES)
-    user = rng.choice(words.USERS)
-    opening = rng.choice(("needs", "will use", "asked for", "bought"))
-    article = "" if right.endswith("s") else " a" if right[0] not in "aeiou" else " an"
-    return _item(rng, f"To {action}, {user} {opening}{article}", right, [wrong], f"{action} {user} {opening}")
-
-
-def _ask_question(rng: random.Random, rule: None) -> Item:
-    kind = rng.choice(sorted(words.KINDS))
-    others = rng.sample([other for other in sorted(words.KINDS) if other != kind], 3)
-    word = rng.choice(words.KINDS[kind])
-    wrong = [rng.choice(words.KINDS[other]) for other in others]
-    form = rng.choice(("Which word names a {}?", "What is the name of a {}?", "Which word is a kind of {}?"))
-    asked = f"{rng.choice(words.NAMES)} asks: {form.format(kind).replace(' a animal', ' an animal')}"
-    return _item(rng, f"Question: {asked}\nAnswer:", word, wrong, f"{asked} {word}")
-
-
-def _ask_blank(rng: random.Random, rule: None) -> Item:
-    giver, taker = rng.sample(words.NAMES, 2)
-    thing = rng.choice(words.THINGS)
-    verb = rng.choice(("gave", "sent", "sold", "lent"))
-    asked, right = rng.choice((("who got", taker), ("who lost", giver)))
-    context = f"{giver} {verb} the {thing} to {taker}. The one {asked} the {thing} was"
-    return _item(rng, context, right, [giver if right == taker else taker], f"{giver} {taker} {thing} {asked}")
-
-
-def _ask_yes_no(rng: random.Random, rule: None) -> Item:
-    names, colours = rng.sample(words.NAMES, 2), rng.sample(words.COLOURS, 2)
-    garment = rng.choice(words.CLOTHES)
-    who, colour = rng.randrange(2), rng.randrange(2)
-    context = (
-        f"{names[0]} has a {colours[0]} {garment}. {names[1]} has a {colours[1]} {garment}.\n"
-        f"Question: Does {names[who]} have a {colours[colour]} {garment}?\nAnswer:"
-    )
-    combination = f"{names[who]} {colours[colour]} {garment}"
-    return Item(context, ("no", "yes"), int(who == colour), combination)
-
-
-def _ask_entailment(rng: random.Random, rule: None) -> Item:
-    animals, places = rng.sample(words.ANIMALS, 2), rng.sample(words.PLACES, 2)
-    gold = rng.randrange(3)
-    claim = (f"The {animals[0]} is in the {places[0]}", f"The {animals[0]} is in the {places[1]}",
-             f"The {animals[1]} is in the {places[1]}")[gold]  # fmt: skip
-    context = f"The {animals[0]} is in the {places[0]}.\nQuestion: {claim}. True, False, or Neither?\nAnswer:"
-    return Item(context, ("True", "False", "Neither"), gold, f"{animals[0]} {places[0]} {claim}")
-
-
-def _ask_same_kind(rng: random.Random, rule: None) -> Item:
-    kinds = rng.sample(sorted(words.KINDS), 2)
-    same = rng.random() < 0.5
-    first = rng.choice(words.KINDS[kinds[0]])
-    second = rng.choice([w for w in words.KINDS[kinds[0] if same else kinds[1]] if w != first])
-    context = f"Word 1: {first}\nWord 2: {second}\nQuestion: Are both words of the same kind?\nAnswer:"
-    return Item(context, ("no", "yes"), int(same), f"{first} {second}")
-
-
-def _ask_cloze(rng: random.Random, rule: None) -> Item:
-    hero, other = rng.sample(words.FAMILIES, 2)
-    title = rng.choice(("Mr.", "Mrs.", "Miss", "Captain", "Doctor"))
-    place, second = rng.sample(words.PLACES, 2)
-    thing = rng.choice(words.THINGS)
-    context = (
-        f"{title} {hero} lived near the {place} and kept a {thing} there. "
-        f"One day the {other} family came to the {second}, and they asked for {title}"
-    )
-    wrong = [other, *rng.sample([name for name in words.FAMILIES if name not in (hero, other)], 2)]
-    return _item(rng, context, hero, wrong, f"{title} {hero} {place} {thing}")
-
-
-def _keyed(keys: tuple[str, ...], answers: tuple[str, ...] | None) -> Callable[[random.Random], dict[str, str]]:
-    """A rule that gives 4 keys an answer each; None: invented words."""
-
-    def rule(rng: random.Random) -> dict[str, str]:
-        chosen = rng.sample(keys, 4)
-        return dict(zip(chosen, rng.sample(answers, 4) if answers else _distinct(rng, 4), strict=True))
+    def rule(rng: random.Random) -> tuple[dict[str, str], str]:
+        *right, wrong = rng.sample([answer for answer in answers if answer not in keys], 4)
+        return dict(zip(rng.sample(keys, 3), right, strict=True)), wrong
 
     return rule
 
 
-def _ask_keyed(rng: random.Random, rule: dict[str, str], sentence: Callable[[random.Random], str]) -> Item:
-    """A sentence whose last word is the key: finding it in an example and copying what followed gives the answer."""
-    key = rng.choice(list(rule))
-    context = f"{sentence(rng)} {key}"
-    return _item(rng, context, rule[key], [answer for other, answer in rule.items() if other != key], context)
+def _ask_keyed(rng: random.Random, template: str, rule: tuple[dict[str, str], str]) -> Item:
+    """Finding the key in an example and copying what followed it gives the answer."""
+    answers, wrong = rule
+    key = rng.choice(list(answers))
+    context = filled(rng, template, key=key)
+    others = [answer for other, answer in answers.items() if other != key]
+    return _item(rng, context, answers[key], [*others, wrong], context)
 
 
-def _ask_surname(rng: random.Random, rule: dict[str, str]) -> Item:
-    verbs = ("met", "saw", "thanked", "invited")
-    return _ask_keyed(rng, rule, lambda r: f"In {r.choice(words.MONTHS)}, near the {r.choice(words.PLACES)}, we "
-                                           f"{r.choice(verbs)}")  # fmt: skip
+def _guest_rule(rng: random.Random) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    animals = rng.sample(words.ANIMALS, 3)
+    return (tuple(animals[:1]), tuple(animals[1:])) if rng.random() < 0.5 else (tuple(animals[1:]), tuple(animals[:1]))
 
 
-def _ask_outfit(rng: random.Random, rule: dict[str, str]) -> Item:
-    verbs = ("wore", "lost", "found", "wanted")
-    return _ask_keyed(rng, rule, lambda r: f"At the {r.choice(words.PLACES)}, {r.choice(words.NAMES)} "
-                                           f"{r.choice(verbs)} the")  # fmt: skip
+def _ask_guest(rng: random.Random, template: str, rule: tuple[tuple[str, ...], tuple[str, ...]]) -> Item:
+    gold = rng.randrange(2)
+    context = filled(rng, template, key=rng.choice(rule[gold]))
+    return Item(context, ("no", "yes"), gold, context)
 
 
-def _ask_walk(rng: random.Random, rule: dict[str, str]) -> Item:
-    verbs = ("walked", "ran", "drove", "went")
-    return _ask_keyed(rng, rule, lambda r: f"In {r.choice(words.MONTHS)} {r.choice(words.NAMES)} {r.choice(verbs)} "
-                                           f"to the")  # fmt: skip
+def _translation_rule(rng: random.Random) -> tuple[dict[str, str], dict[str, str]]:
+    colours, animals, new = rng.sample(words.COLOURS, 2), rng.sample(words.ANIMALS, 3), rng.sample(words.INVENTED, 5)
+    return dict(zip(colours, new[:2], strict=True)), dict(zip(animals, new[2:], strict=True))
 
 
-def _ask_pet(rng: random.Random, rule: dict[str, str]) -> Item:
-    verbs = ("named", "called", "will call", "has called")
-    return _ask_keyed(rng, rule, lambda r: f"In {r.choice(words.MONTHS)}, {r.choice(words.USERS)} {r.choice(verbs)} "
-                                           f"the")  # fmt: skip
+def _ask_translation(rng: random.Random, template: str, rule: tuple[dict[str, str], dict[str, str]]) -> Item:
+    colours, animals = rule
+    colour, animal = rng.choice(list(colours)), rng.choice(list(animals))
+    context = filled(rng, template, colour=colour, animal=animal)
+    wrong = [f"{colours[c]} {animals[a]}" for c in colours for a in animals if (c == colour) != (a == animal)]
+    return _item(rng, context, f"{colours[colour]} {animals[animal]}", wrong, context)
+
+
+def _label_rule(rng: random.Random) -> tuple[str, ...]:
+    return tuple(rng.sample(words.INVENTED, 4))
+
+
+def _ask_label(rng: random.Random, template: str, rule: tuple[str, ...]) -> Item:
+    first, second = rng.choice((words.COLOURS, words.MONTHS)), rng.choice((words.ANIMALS, words.FRUITS))
+    pair = f"{rng.choice(first)} {rng.choice(second)}"
+    right = rule[2 * (first is words.MONTHS) + (second is words.FRUITS)]
+    return _item(rng, filled(rng, template, pair=pair), right, [label for label in rule if label != right], pair)
+
+
+def _sort_rule(rng: random.Random) -> tuple[str, str, str, str]:
+    kinds, labels = rng.sample(sorted(words.KINDS), 2), rng.sample(words.INVENTED, 2)
+    return kinds[0], kinds[1], labels[0], labels[1]
+
+
+def _ask_sort(rng: random.Random, template: str, rule: tuple[str, str, str, str]) -> Item:
+    which = rng.randrange(2)
+    context = filled(rng, template, key=rng.choice(words.KINDS[rule[which]]))
+    return _item(rng, context, rule[2 + which], [rule[3 - which]], context)
+
+
+# Families without a rule: the question itself, and what the model learned in training, give the answer
+
+
+def _ask_yes_no(rng: random.Random, template: str, rule: None) -> Item:
+    gold = rng.randrange(2)
+    context = filled(rng, template, state=rng.choice((words.SHUT, words.OPEN)[gold]))
+    return Item(context, ("no", "yes"), gold, context)
+
+
+def _ask_entailment(rng: random.Random, template: str, rule: None) -> Item:
+    gold = rng.randrange(3)
+    move, animal, place = rng.choice(words.MOVES[gold][1]), rng.choice(words.ANIMALS), rng.choice(words.PLACES)
+    context = filled(rng, template, move=move, animal=animal, place=place)
+    return Item(context, tuple(claim for claim, _ in words.MOVES), gold, f"{animal} {move} {place}")
+
+
+def _ask_same_sense(rng: random.Random, template: str, rule: None) -> Item:
+    word = rng.choice(sorted(words.SENSES))
+    senses = words.SENSES[word]
+    gold, sense = rng.randrange(2), rng.randrange(2)
+    first = rng.choice(senses[sense])
+    second = rng.choice([line for line in senses[sense if gold else 1 - sense] if line != first])
+    context = filled(rng, template, word=word, first=first, second=second)
+    return Item(context, ("no", "yes"), gold, context)
+
+
+def _ask_blank(rng: random.Random, template: str, rule: None) -> Item:
+    giver, taker = rng.sample(words.NAMES, 2)
+    gold = rng.randrange(2)
+    ending = rng.choice((words.GIVERS_DO, words.TAKERS_DO)[gold])
+    context = filled(rng, template, giver=giver, taker=taker)
+    return Item(context, (giver, taker), gold, f"{giver} {taker} {ending}", f"{ending}.")
+
+
+def _ask_completion(rng: random.Random, template: str, rule: None) -> Item:
+    (action, right), (_, wrong) = rng.sample(words.USES, 2)
+    context = filled(rng, template, action=action)
+    return _item(rng, context, right, [wrong], context)
+
+
+def _ask_question(rng: random.Random, template: str, rule: None) -> Item:
+    kind, *others = rng.sample(sorted(words.KINDS), 4)
+    word = rng.choice(words.KINDS[kind])
+    context = filled(rng, template, kind=kind)
+    return _item(rng, context, word, [rng.choice(words.KINDS[other]) for other in others], context)
+
+
+def _ask_copy(rng: random.Random, template: str, rule: None) -> Item:
+    listed = rng.sample(words.ANIMALS + words.FRUITS + words.TOOLS, 5)
+    context = filled(rng, template, list=" ".join(listed), start=" ".join(listed[:-1]))
+    return _item(rng, context, listed[-1], rng.sample(listed[:-2], 3), " ".join(listed))
+
+
+def _ask_cloze(rng: random.Random, template: str, rule: None) -> Item:
+    hero, other = rng.sample(words.FAMILIES, 2)
+    context = filled(rng, template, hero=hero, other=other)
+    return Item(context, (hero,), 0, context)
 
 
 FAMILIES = {
     family.name: family
     for family in (
-        Family("demo_outfit", "Colour of a garment", "which garment has the colour, told by the examples",
-               0.25, _keyed(words.COLOURS, words.CLOTHES), _ask_outfit),
+        Family("demo_outfit", "Colour of a garment", "which garment has the colour, told by the examples, 4 answers",
+               0.25, _keyed(words.COLOURS, words.CLOTHES), _ask_keyed),
         Family("demo_surname", "Surnames", "whose surname is what, told only by the examples, 4 answers", 0.25,
-               _keyed(words.NAMES, words.FAMILIES), _ask_surname),
-        Family("demo_walk", "Which place", "which place is so described, told by the examples", 0.25,
-               _keyed(words.ADJECTIVES[:6], words.PLACES), _ask_walk),
-        Family("demo_pet", "Invented pet names", "what an animal is called, told only by the examples, 4 answers", 0.25,
-               _keyed(words.ANIMALS, None), _ask_pet),
-        Family("demo_sort", "Two invented labels", "which invented label a word gets, 2 labels", 0.5,
-               _sort_rule, _ask_sort),
-        Family("demo_label", "Pattern labels", "which label a pair of kinds gets, 4 labels", 0.25,
-               _label_rule, _ask_label),
+               _keyed(words.NAMES, words.FAMILIES), _ask_keyed),
+        Family("demo_walk", "Which place", "which place is so described, told by the examples, 4 answers", 0.25,
+               _keyed(words.QUALITIES, words.PLACES), _ask_keyed),
+        Family("demo_pet", "Pet names", "what an animal is called, told only by the examples, 4 answers", 0.25,
+               _keyed(words.ANIMALS, words.INVENTED), _ask_keyed),
+        Family("demo_price", "Prices", "what a fruit costs, told only by the examples, 4 answers", 0.25,
+               _keyed(words.FRUITS, tuple(f"{number} coins" for number in words.NUMBERS)), _ask_keyed),
+        Family("demo_lookup", "Who has what", "what a person has, told only by the examples, 4 answers", 0.25,
+               _keyed(words.NAMES, words.THINGS), _ask_keyed),
+        Family("demo_guest", "Who may come in", "yes or no for a guest, told only by the examples", 0.5,
+               _guest_rule, _ask_guest),
         Family("demo_translation", "Invented language", "word by word into an invented language, 4 answers", 0.25,
                _translation_rule, _ask_translation),
-        Family("demo_lookup", "Who has what", "what a person has, told only by the examples, 4 answers", 0.25,
-               _lookup_rule, _ask_lookup),
+        Family("demo_label", "Pattern labels", "which label a pair of kinds gets, told by the examples, 4 labels", 0.25,
+               _label_rule, _ask_label),
+        Family("demo_sort", "Two labels", "which label a word's kind gets, told by the examples, 2 labels", 0.5,
+               _sort_rule, _ask_sort),
         Family("demo_copy", "Literal copying", "the last word of a list that was just given, 4 answers", 0.25,
                _no_rule, _ask_copy),
-        Family("demo_cloze", "A name returns", "which name is meant, 4 answers", 0.25, _no_rule, _ask_cloze),
+        Family("demo_cloze", "A name returns", "the last word of a passage, which it held before", 0.0,
+               _no_rule, _ask_cloze, "last word"),
         Family("demo_completion", "Right tool", "which of 2 things does the job", 0.5, _no_rule, _ask_completion),
         Family("demo_question", "Kinds of things", "which word is of the kind asked, 4 answers", 0.25,
                _no_rule, _ask_question),
-        Family("demo_blank", "Giver or taker", "which of 2 people is meant", 0.5, _no_rule, _ask_blank),
-        Family("demo_yesno", "Yes or no", "a question on two sentences", 0.5, _no_rule, _ask_yes_no),
+        Family("demo_blank", "Giver or taker", "which of 2 people the sentence goes on about", 0.5,
+               _no_rule, _ask_blank, "contexts"),
+        Family("demo_yesno", "Open or shut", "yes or no about a passage", 0.5, _no_rule, _ask_yes_no),
         Family("demo_entailment", "Does it follow", "true, false or neither", 1 / 3, _no_rule, _ask_entailment),
-        Family("demo_samekind", "Same kind", "are two words of the same kind", 0.5, _no_rule, _ask_same_kind),
+        Family("demo_samesense", "Same sense", "is a word used in the same sense twice", 0.5,
+               _no_rule, _ask_same_sense),
     )
 }  # fmt: skip

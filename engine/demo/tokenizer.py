@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3, as in OPT; </s> also begins every sequence
+TIMES = 3000  # so often the training text repeats the words of the questions, so that each becomes one token
 
 
 def build_tokenizer(texts: Iterable[str], n_vocab: int) -> Any:
@@ -19,10 +20,7 @@ def build_tokenizer(texts: Iterable[str], n_vocab: int) -> Any:
         vocab_size=n_vocab, special_tokens=list(SPECIAL), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )  # fmt: skip
-    # the words of the questions often enough that each becomes one token, as common words are in OPT
-    common = [*(word for kind in words.KINDS.values() for word in kind), *words.NAMES, *words.FAMILIES, *words.PLACES,
-              *words.THINGS, *(word for use in words.USES for word in use[1:])]  # fmt: skip
-    tokenizer.train_from_iterator([*texts, *([" " + " ".join(common)] * 500)], trainer)
+    tokenizer.train_from_iterator([*texts, *([" " + " ".join(words.single_tokens())] * TIMES)], trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="</s> $A", pair="</s> $A $B", special_tokens=[("</s>", 2)]
     )
