@@ -41,6 +41,8 @@ variant = variant_at.segmented_control(
 seed = seed_at.number_input("Seed", 0, 9999, 0, key="induction_seed", bind="query-params", help="Of the random tokens.")
 with about_at.popover("What am I looking at?", icon=":material/help:", help="What the scores mean."):
     st.markdown(ABOUT)
+    words = "From each second copy of four tokens, an ideal induction head looks at what followed the first copy"
+    st.altair_chart(head_charts.example_pattern(), key="induction_example", alt=words)
 
 identity(setup.spec)
 model = wait_for(identity_slot(setup.spec), "Reading the model's files", partial(identity, setup.spec, again=True))

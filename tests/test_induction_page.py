@@ -44,8 +44,10 @@ def open_screen(open_app, tiny_opt):  # noqa: F811
 def test_every_score_is_drawn_with_its_numbers(open_screen):
     at = open_screen()
     tables = frames_of(at)
-    assert len(tables) == 6 + 1 + 2 + 2  # maps, scatter, depth and distribution, what is left of two scores
-    frame = tables[0]["heads"]
+    assert (
+        len(tables) == 1 + 6 + 1 + 2 + 2
+    )  # the example, maps, scatter, depth and distribution, what is left of two scores
+    frame = tables[1]["heads"]
     assert len(frame) == 8 and set(SCORES) <= set(frame)
     assert [heading.value for heading in at.subheader][:6] == [head_charts.TITLES[name] for name in SCORES]
     assert "--variant olsson --seed 0" in at.code[0].value
@@ -55,7 +57,7 @@ def test_a_selected_head_is_selected_everywhere_and_can_be_pruned(open_screen):
     at = open_screen()
     at.session_state["heads_selected"], at.session_state["heads_selected_in"] = ("L0H1", "L1H3"), "scatter"
     settled(at)
-    for tables in frames_of(at)[:7]:
+    for tables in frames_of(at)[1:8]:
         heads = tables["heads"]
         assert heads.loc[heads["selected"], "name"].tolist() == ["L0H1", "L1H3"]
     assert any("L0H1, L1H3" in caption.value for caption in at.caption)
@@ -137,7 +139,7 @@ def test_charts_are_valid_and_become_files(signed):
     frame = head_frames.head_scores(SHAPE, scores(signed), ["L0H0"])
     charts = [head_charts.score_map(frame, name) for name in SCORES]
     charts += [head_charts.induction_scatter(frame), head_charts.depth_strip(frame, "copying"),
-               head_charts.distribution(frame, "copying")]  # fmt: skip
+               head_charts.distribution(frame, "copying"), head_charts.example_pattern()]  # fmt: skip
     for chart in charts:
         assert json.loads(chart.to_json())["datasets"]
         assert to_svg(chart, "title").startswith(b"<svg")

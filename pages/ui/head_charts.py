@@ -124,6 +124,25 @@ def distribution(frame: pd.DataFrame, score: str) -> alt.LayerChart:
     return with_data(alt.layer(bars).properties(height=250), heads=frame)
 
 
+def example_pattern() -> alt.LayerChart:
+    """What an ideal induction head looks at, on four tokens that come twice."""
+    words = ["the", "red", "fox", "ran"] * 2
+    names = [f"{position} {word}" for position, word in enumerate(words, start=1)]
+    cells = []
+    for d, destination in enumerate(names):
+        for s, source in enumerate(names[: d + 1]):
+            strong = s > 0 and d >= 4 and words[s - 1] == words[d] and s <= d - 3
+            cells.append({"looks": destination, "at": source, "attention": 1.0 if strong else 0.0,
+                          "what": f"at {destination}: looks at {source}" if strong else ""})  # fmt: skip
+    base = named_chart("cells").encode(
+        x=alt.X("at:N", sort=names, title="looks at", axis=alt.Axis(labelAngle=-40)),
+        y=alt.Y("looks:N", sort=names, title="token"),
+    )
+    colour = alt.Color("attention:Q", scale=alt.Scale(domain=[0, 1]), legend=None)
+    rect = base.mark_rect(stroke="#8a949e", strokeOpacity=0.45).encode(color=colour, tooltip="what:N")
+    return with_data(alt.layer(rect).properties(height=230), cells=pd.DataFrame(cells))
+
+
 def retained_chart(frame: pd.DataFrame, score: str) -> alt.LayerChart:
     """Share of a score's total left against heads pruned; `frame`: line, level, left, low, high, kind.
 
