@@ -160,11 +160,12 @@ def _attention_to(
     loaded: Loaded, inputs: np.ndarray, wanted: Mapping[str, np.ndarray], n_destinations: int
 ) -> dict[str, np.ndarray]:
     scores = {name: _zeros(loaded, len(inputs)) for name in wanted}
+    where = np.stack([each.ravel() for each in wanted.values()], axis=1) / n_destinations  # (T * T, names)
 
     def visit(layer: int, pattern: Any, z: Any, x: Any) -> None:
-        for name, where in wanted.items():
-            chosen = pattern * pattern.new_tensor(where)
-            scores[name][:, layer] = chosen.sum((2, 3)).cpu().numpy() / n_destinations
+        found = pattern.flatten(2) @ pattern.new_tensor(where)  # (example, head, names), without a second pattern
+        for number, name in enumerate(wanted):
+            scores[name][:, layer] = found[..., number].cpu().numpy()
 
     _run(loaded, inputs, visit)
     return scores
