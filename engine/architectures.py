@@ -31,7 +31,7 @@ class Family:
     def layer_modules(self, model: Any) -> list[tuple[Any, Any]]:
         """(attention output projection, FFN output module) of every layer, in layer order."""
         at_attention, at_ffn = attrgetter(self.attention_out), attrgetter(self.ffn_out)
-        return [(at_attention(layer), at_ffn(layer)) for layer in attrgetter(self.layers)(model)]
+        return [(at_attention(layer), at_ffn(layer)) for layer in self.layer_list(model)]
 
     def layer_list(self, model: Any) -> list[Any]:
         """The transformer blocks, in order."""
@@ -40,7 +40,7 @@ class Family:
     def attention_modules(self, model: Any) -> list[Any]:
         """The attention module of every layer: what holds the output projection and returns the pattern second."""
         at_attention = attrgetter(self.attention_out.rpartition(".")[0])
-        return [at_attention(layer) for layer in attrgetter(self.layers)(model)]
+        return [at_attention(layer) for layer in self.layer_list(model)]
 
     def final_norm(self, model: Any) -> Any:
         """The norm in front of the unembedding; None in OPT-350m, which has none."""

@@ -3,12 +3,10 @@
 Both are traces or eigenvalues of (n_vocab, n_vocab) matrices of rank d_head, so they are taken on the d_head side.
 """
 
-from typing import Any
-
 import numpy as np
 
 from engine.loading import Loaded
-from engine.weights import attention_norm, attention_weights, embedding, normed, output_weights, unembedding
+from engine.weights import attention_norm, attention_weights, embedding, folded, normed, output_weights, unembedding
 
 
 def ov_copying_eigenvalues(loaded: Loaded) -> np.ndarray:
@@ -49,7 +47,7 @@ def qk_trace(loaded: Loaded, previous_token: np.ndarray) -> np.ndarray:
         written = torch.zeros_like(tokens)
         for layer in range(shape.n_layers):
             norm = attention_norm(loaded, layer)
-            query, key, value = (_after(norm, weight) for weight in attention_weights(loaded, layer))
+            query, key, value = (folded(norm, weight.mT).mT for weight in attention_weights(loaded, layer))
             if layer:
                 from_tokens = written.T @ tokens @ query.to(tokens.device)  # (H, d_model, d_head)
                 scores[layer] = (from_tokens * key.to(tokens.device)).sum((1, 2)).cpu().numpy()
@@ -57,13 +55,3 @@ def qk_trace(loaded: Loaded, previous_token: np.ndarray) -> np.ndarray:
             through = value @ output_weights(loaded, layer).to(value.device)  # (H, d_model, d_model)
             written += (weight[:, None, None] * through).sum(0).to(written.device)
     return scores
-
-
-def _after(norm: Any, weight: Any) -> Any:
-    """(H, d_model, d_head) weights with the norm in front of them folded in."""
-    import torch
-
-    if norm is None:
-        return weight
-    weight = weight * norm.weight.float()[:, None]
-    return weight - weight.mean(1, keepdim=True) if isinstance(norm, torch.nn.LayerNorm) else weight

@@ -20,7 +20,7 @@ import numpy as np
 from engine.checkpoints import Identity
 from engine.encoding import encode_questions
 from engine.jobs import Progress
-from engine.loading import LoadSpec, Models, device_class, identify
+from engine.loading import Loaded, LoadSpec, Models, device_class, identify
 from engine.masks import Mask, pruned
 from engine.requests import Question, Requests, Selection
 from engine.results import Record, canonical_key, decode, encode
@@ -209,14 +209,19 @@ def make_receipt(
     }  # fmt: skip
 
 
+def loaded_model(models: Models, spec: LoadSpec, done: int, total: int) -> Generator[Progress, None, Loaded]:
+    """The model, after a Progress that says so where it has to be loaded first."""
+    if models.loaded is None or models.loaded.spec != spec:
+        yield Progress(done, total, message=f"loading {spec.model} in {spec.precision}")
+    return models.get(spec)
+
+
 def _scored(
     models: Models, spec: LoadSpec, requests: Requests, chunk: tuple[int, ...], mask: Mask, bos: bool | None,
     store: Any, so_far: tuple[int, int, list[Record]],
 ) -> Generator[Progress, None, Record]:  # fmt: skip
     done, total, _ = so_far
-    if models.loaded is None or models.loaded.spec != spec:
-        yield Progress(done, total, message=f"loading {spec.model} in {spec.precision}")
-    loaded = models.get(spec)
+    loaded = yield from loaded_model(models, spec, done, total)
     started = time.perf_counter()
     identity = loaded.identity
     questions = [requests.questions[index] for index in chunk]

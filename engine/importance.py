@@ -16,7 +16,7 @@ import numpy as np
 from engine.checkpoints import Identity
 from engine.encoding import Encoded, encode_questions, pack
 from engine.errors import UsageError
-from engine.evaluation import Answers, evaluate, make_receipt, numbers_key, recall, texts_digest
+from engine.evaluation import Answers, evaluate, loaded_model, make_receipt, numbers_key, recall, texts_digest
 from engine.jobs import Progress
 from engine.loading import Loaded, LoadSpec, Models, identify
 from engine.masks import Mask
@@ -176,9 +176,7 @@ def _by_gradient(
         if record is None:
             all_cached = False
             done = min(selection.n, len(parts) * len(chunk))
-            if models.loaded is None or models.loaded.spec != spec:
-                yield Progress(done, selection.n, message=f"loading {spec.model} in {spec.precision}")
-            loaded = models.get(spec)
+            loaded = yield from loaded_model(models, spec, done, selection.n)
             record = yield from _measured(loaded, spec, requests, chunk, what, bos, (done, selection.n))
             store.put(key, encode(record))
         parts.append(record)

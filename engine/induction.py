@@ -5,7 +5,7 @@ and what the weights alone say. Two variants: Olsson et al. 2022 and Bansal et a
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -15,7 +15,7 @@ from engine import probes
 from engine.checkpoints import Identity
 from engine.circuits import ov_copying_eigenvalues, qk_trace
 from engine.errors import HeadroomError, UsageError
-from engine.evaluation import numbers_key
+from engine.evaluation import loaded_model, numbers_key
 from engine.jobs import Progress
 from engine.loading import LoadSpec, Models, identify
 from engine.results import Record, canonical_key, decode, encode
@@ -39,7 +39,6 @@ class InductionScores:
     standard_error: dict[str, np.ndarray]
     n: dict[str, int]
     note: str = ""
-    receipt: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,8 @@ def induction(models: Models, spec: LoadSpec, variant: str, seed: int, store: An
         record = decode(store.get(key))
         if record is None:
             all_cached = False
-            if models.loaded is None or models.loaded.spec != spec:
-                yield Progress(done, total, message=f"loading {spec.model} in {spec.precision}")
-            loaded, started = models.get(spec), time.perf_counter()
+            loaded = yield from loaded_model(models, spec, done, total)
+            started = time.perf_counter()
             found: list[dict[str, np.ndarray]] = []
             if part.lengths:
                 for length, examples in groupby(enumerate(part.lengths, part.first), key=lambda pair: pair[1]):
@@ -166,7 +164,7 @@ def _scores(identity: Identity, variant: str, records: Sequence[Record]) -> Indu
                      f"{identity.shape.n_ctx} tokens")  # fmt: skip
     if not all(record.receipt.get("merges", True) for record in records):
         notes.append("the tokenizer has no merges, so random tokens are drawn in the order of their ids")
-    return InductionScores(mean, error, counts, "; ".join(notes), dict(records[0].receipt))
+    return InductionScores(mean, error, counts, "; ".join(notes))
 
 
 def _key(identity: Identity, spec: LoadSpec, variant: str, seed: int, part: _Part) -> str:

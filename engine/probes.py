@@ -5,6 +5,7 @@ Every probe takes one random generator an example and gives arrays (example, lay
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ def random_token_pool(tokenizer: Any) -> np.ndarray:
 
     A tokenizer without BPE merges gives its ids in their own order. Special tokens are never among them.
     """
-    model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
+    model = _tokenizer_model(tokenizer)
     special = set(tokenizer.all_special_ids)
     if model.get("merges"):
         pairs = [pair if isinstance(pair, list) else pair.split(" ") for pair in model["merges"]]
@@ -38,7 +39,12 @@ def random_token_pool(tokenizer: Any) -> np.ndarray:
 
 def has_merges(tokenizer: Any) -> bool:
     """Whether the tokenizer says which tokens are common."""
-    return bool(json.loads(tokenizer.backend_tokenizer.to_str())["model"].get("merges"))
+    return bool(_tokenizer_model(tokenizer).get("merges"))
+
+
+@lru_cache(maxsize=1)  # tens of thousands of entries, asked for with every batch
+def _tokenizer_model(tokenizer: Any) -> dict[str, Any]:
+    return json.loads(tokenizer.backend_tokenizer.to_str())["model"]
 
 
 def random_tokens(loaded: Loaded, n_tokens: int, generators: Generators) -> np.ndarray:

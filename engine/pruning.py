@@ -1,6 +1,6 @@
 """From "prune 40 % of the heads by this ranking" to a `Mask`; scores are looked up, or computed where needed."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -105,21 +105,26 @@ def recall_orders(
     evidence = Evidence()
     if NEEDS[ranking.name]:
         requests = get_requests(replace(task, split=ranking.split), data_dir, store)
-        evidence = recall_evidence(identity, spec, requests, ranking, bos, store)
+        wanted = [name for name in NEEDS[ranking.name] if ffns_too or name != "ffns"]
+        evidence = recall_evidence(identity, spec, requests, ranking, wanted, bos, store)
     if evidence.missing(ranking.name, True, ffns_too):
         return None
     return orders_from(identity.shape, ranking, evidence)
 
 
 def recall_evidence(
-    identity: Identity, spec: LoadSpec, requests: Requests, ranking: Ranking, bos: bool | None, store: Any
-) -> Evidence:
-    """What is stored of all that any ranking needs; `requests` are the questions that importance is measured on."""
-    selection = select(requests, ranking.n_questions, "stratified")
-    heads, ffns = (recall_scores(identity, spec, requests, selection, what, bos, store)
-                   for what in (ranking.heads_by, ranking.ffns_by))  # fmt: skip
-    found = recall_induction(identity, spec, "olsson", INDUCTION_SEED, store)
-    return Evidence(heads, ffns, None if found is None else found.mean["prefix_matching"])
+    identity: Identity, spec: LoadSpec, requests: Requests, ranking: Ranking, wanted: Collection[str],
+    bos: bool | None, store: Any,
+) -> Evidence:  # fmt: skip
+    """What is stored of the `wanted` (names as in NEEDS); `requests` are those that importance is measured on."""
+    selection, found = select(requests, ranking.n_questions, "stratified"), {}
+    for name, what in (("heads", ranking.heads_by), ("ffns", ranking.ffns_by)):
+        if name in wanted:
+            found[name] = recall_scores(identity, spec, requests, selection, what, bos, store)
+    if "prefix_matching" in wanted:
+        scores = recall_induction(identity, spec, "olsson", INDUCTION_SEED, store)
+        found["prefix_matching"] = None if scores is None else scores.mean["prefix_matching"]
+    return Evidence(**found)
 
 
 def compute_orders(

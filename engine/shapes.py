@@ -30,3 +30,8 @@ class ModelShape:
     @property
     def n_heads_total(self) -> int:
         return self.n_layers * self.n_heads
+
+    @property
+    def head_names(self) -> list[str]:
+        """`L0H0`, `L0H1`, ... by flat head index."""
+        return [f"L{layer}H{head}" for layer in range(self.n_layers) for head in range(self.n_heads)]

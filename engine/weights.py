@@ -68,6 +68,16 @@ def normed(norm: Any, rows: Any) -> Any:
     return rows * norm.weight.float()
 
 
+def folded(norm: Any, readers: Any) -> Any:
+    """(..., d_model): vectors whose inner product with the unnormed stream is that of `readers` with the normed one."""
+    import torch
+
+    if norm is None:
+        return readers
+    readers = readers * norm.weight.float()
+    return readers - readers.mean(-1, keepdim=True) if isinstance(norm, torch.nn.LayerNorm) else readers
+
+
 def attention_norm(loaded: Loaded, layer: int) -> Any:
     """The norm in front of a layer's attention; None in OPT-350m, where it comes after."""
     if getattr(loaded.model.config, "do_layer_norm_before", True) is False:
@@ -94,13 +104,7 @@ def unembedding(loaded: Loaded, token_ids: Any = slice(None), final_norm: bool =
         project_out = loaded.family.projection(loaded.model, "project_out")
         if project_out is not None:
             rows = rows @ project_out.weight.float()
-        if not final_norm:
-            return rows
-        norm = loaded.family.final_norm(loaded.model)
-        if norm is None:
-            return rows
-        rows = rows * norm.weight.float()
-        return rows - rows.mean(-1, keepdim=True) if isinstance(norm, torch.nn.LayerNorm) else rows
+        return folded(loaded.family.final_norm(loaded.model), rows) if final_norm else rows
 
 
 def output_bias(loaded: Loaded, layer: int) -> Any:

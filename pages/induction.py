@@ -10,12 +10,11 @@ from pages.ui import head_charts, head_frames, overlap
 from pages.ui.figures import downloads
 from pages.ui.frame import jobs, models, require_frame, store
 from pages.ui.frames import to_csv
-from pages.ui.live import wait_for
+from pages.ui.live import AT_ONCE_S, wait_for
 from pages.ui.selection import chart_with_heads, head_table, selected_heads, send_to_prune
 from pages.ui.sidebar import chosen, identity, identity_slot
 
 require_frame("pages/induction.py")
-AT_ONCE_S = 0.3
 ABOUT = """
 An **induction head** completes patterns. When a token comes up again, it looks at what followed it the last time
 (*prefix matching*) and raises the probability of just that (*copying*):
@@ -51,7 +50,7 @@ key = f"{setup.spec} {model.digest} {variant} {seed}"
 found = recall_induction(model, setup.spec, variant, seed, store())
 if found is None:
     measure = partial(jobs().submit, "induction", key, partial(induction, models(), setup.spec, variant, seed, store()))
-    submitted = measure()
+    measure()
     jobs().join("induction", AT_ONCE_S)
     found = wait_for("induction", "Induction scores", partial(measure, again=True))
 if found.note:
@@ -63,9 +62,10 @@ pictures = {}
 for row in (SCORES[:3], SCORES[3:]):
     for score, at in zip(row, st.columns(3, gap="medium"), strict=True):
         with at:
-            st.subheader(head_charts.TITLES[score], help=head_charts.HELP[score])
-            pictures[head_charts.TITLES[score]] = head_charts.score_map(frame, score)
-            chart_with_heads(f"map {score}", pictures[head_charts.TITLES[score]], head_frames.in_words(frame, score))
+            title = head_charts.TITLES[score]
+            st.subheader(title, help=head_charts.HELP[score])
+            pictures[title] = head_charts.score_map(frame, score)
+            chart_with_heads(f"map {score}", pictures[title], head_frames.in_words(frame, score))
 
 scatter_at, table_at = st.columns([5, 6], gap="large")
 with scatter_at:

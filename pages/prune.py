@@ -14,7 +14,7 @@ from pages.ui import charts, experiment, frames
 from pages.ui.controls import choose_level, choose_ranking, choose_task, type_mask
 from pages.ui.figures import accuracy_figure, component_tables, downloads
 from pages.ui.frame import errors_shown, jobs, models, require_frame, store
-from pages.ui.live import live, progress_line, wait_for
+from pages.ui.live import live, progress_line, unfinished_line, wait_for
 from pages.ui.sidebar import chosen, identity, identity_slot
 
 require_frame("pages/prune.py")
@@ -89,12 +89,12 @@ def draw_curve() -> None:
     chart = charts.accuracy_curve(points, now, frames.full_accuracy(measured), judged.chance, AXES[axis])
     pictures["Curve"] = chart
     st.altair_chart(chart, key="prune_curve", alt=frames.points_in_words(points, AXES[axis]))
-    key, job = x.curve_key(axis), jobs().snapshot("curve")
+    key = x.curve_key(axis)
     run = partial(experiment.measure_curve, x, axis, models(), store())
     start = partial(jobs().submit, "curve", key, run, priority=1)
-    if job is not None and job.key == key and job.state != "done":
-        progress_line("curve", job, "Curve", partial(start, again=True))
-    elif len(points) < len(experiment.LEVELS_PERMILLE) and st.button(
+    if unfinished_line("curve", key, "Curve", start):
+        return
+    if len(points) < len(experiment.LEVELS_PERMILLE) and st.button(
         "Measure the curve", icon=":material/timeline:", help="Every tenth of this level, in the background."
     ):
         start()
@@ -103,12 +103,11 @@ def draw_curve() -> None:
 
 def draw_importance() -> None:
     """The job that scores what is not scored yet."""
-    job = jobs().snapshot("importance")
     run = partial(experiment.measure_importance, x, models(), store())
     start = partial(jobs().submit, "importance", x.base_key, run, priority=1)
-    if job is not None and job.key == x.base_key and job.state != "done":
-        progress_line("importance", job, "Importance", partial(start, again=True))
-    elif (known.heads is None or known.ffns is None) and st.button(
+    if unfinished_line("importance", x.base_key, "Importance", start):
+        return
+    if (known.heads is None or known.ffns is None) and st.button(
         "Measure importance", icon=":material/insights:", help="Heads by gradient, FFNs by leaving each out once."
     ):
         start()

@@ -58,13 +58,17 @@ class Measured:
             compute_orders(self.models, spec, task, Ranking(ranking, seed, 64), None, None, self.store, False)
         )
 
-    def pruned_mean(self, ranking: str, permille: int, n: int, seed: int = 0) -> float:
-        """Mean accuracy over the suite at 5 shots with that share of the heads pruned."""
+    def pruned_means(self, ranking: str, n: int, seed: int = 0) -> list[float]:
+        """Mean accuracy over the suite at 5 shots, at each of LEVELS of heads pruned."""
         from engine.loading import identify
 
         identity = identify(self.specs["fp32"], self.store)
-        masks = {family: self.orders(family, ranking, seed).mask(identity, permille, 0) for family in FAMILIES}
-        return float(np.mean([self.accuracy(family, 5, mask=mask, n=n) for family, mask in masks.items()]))
+        orders = {family: self.orders(family, ranking, seed) for family in FAMILIES}
+        return [
+            float(np.mean([self.accuracy(family, 5, mask=order.mask(identity, level, 0), n=n)
+                           for family, order in orders.items()]))
+            for level in LEVELS
+        ]  # fmt: skip
 
     def repeats(self) -> tuple[float, float]:
         """Mean loss in nats over the first and the second copy of random tokens."""
@@ -135,15 +139,14 @@ def _bar(text: str, reached: bool) -> None:
 def suite_part(measured: Measured) -> None:
     """Accuracy of every family at 0, 1 and 5 shots, and in int8."""
     table: dict[str, list[float]] = {}
-    seconds = {shots: 0.0 for shots in SHOTS}
-    int8, int8_seconds = [], 0.0
+    int8, fp32_seconds, int8_seconds = [], 0.0, 0.0
     print(f"{'family':<18} chance " + " ".join(f"{shots:>6}" for shots in SHOTS) + "   int8 at 5 (questions shots)")
     for name, family in FAMILIES.items():
         table[name] = []
         for shots in SHOTS:
             started = time.monotonic()
             table[name].append(measured.accuracy(name, shots))
-            seconds[shots] += time.monotonic() - started
+            fp32_seconds += time.monotonic() - started if shots == 5 else 0.0
         print(f"{name:<18} {family.chance:>6.2f} " + " ".join(f"{acc:>6.3f}" for acc in table[name]), flush=True)
     for name in FAMILIES:
         started = time.monotonic()
@@ -160,9 +163,8 @@ def suite_part(measured: Measured) -> None:
     worst = float(np.abs(np.array(int8) - found[:, 2]).max())
     _bar(f"int8 differs by {abs(np.mean(int8) - found[:, 2].mean()):.3f} in the mean (at most 0.02), {worst:.3f} in "
          f"the worst family", abs(np.mean(int8) - found[:, 2].mean()) <= 0.02)  # fmt: skip
-    slowest = max(seconds[5], int8_seconds)
-    _bar(f"the suite at 5 shots took {seconds[5]:.0f} s in fp32, {int8_seconds:.0f} s in int8 (under 60; 0 if stored)",
-         slowest < 60)  # fmt: skip
+    took = f"{fp32_seconds:.0f} s in fp32, {int8_seconds:.0f} s in int8"
+    _bar(f"the suite at 5 shots took {took} (under 60; 0 if stored)", max(fp32_seconds, int8_seconds) < 60)
 
 
 def heads_part(measured: Measured) -> None:
@@ -181,9 +183,8 @@ def heads_part(measured: Measured) -> None:
 
 def pruning_part(measured: Measured, n: int) -> None:
     """Mean accuracy over the suite at 5 shots while heads go, by importance and at random."""
-    means = {"importance": [measured.pruned_mean("importance", level, n) for level in LEVELS]}
-    for seed in SEEDS:
-        means[f"random {seed}"] = [measured.pruned_mean("random", level, n, seed) for level in LEVELS]
+    means = {"importance": measured.pruned_means("importance", n)}
+    means |= {f"random {seed}": measured.pruned_means("random", n, seed) for seed in SEEDS}
     print(f"\nheads pruned, mean of {n} questions of each family at 5 shots")
     print(f"{'%':<12}" + " ".join(f"{level // 10:>5}" for level in LEVELS))
     for name, values in means.items():

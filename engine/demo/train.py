@@ -24,13 +24,12 @@ from engine.demo.tokenizer import build_tokenizer
 
 N_CTX = 512
 LENGTHS = (168, 168, 168, 504)  # tokens of a row, by step: most steps short, every fourth over the whole context
-STAGES = (  # from which step on, shares of the rows
-    (0, {"text": 0.75, "repeats": 0.25}),
-    (300, {"text": 0.40, "repeats": 0.08, "episodes": 0.52}),
-    (2400, {"text": 0.62, "repeats": 0.06, "episodes": 0.32}),
-    (3100, {"text": 0.60, "repeats": 0.10, "episodes": 0.30}),
+STAGES = (  # from which step on, shares of the rows, share of the repeats without a beginning token
+    (0, {"text": 0.75, "repeats": 0.25}, 0.0),
+    (300, {"text": 0.40, "repeats": 0.08, "episodes": 0.52}, 0.0),
+    (2400, {"text": 0.62, "repeats": 0.06, "episodes": 0.32}, 0.0),
+    (3100, {"text": 0.60, "repeats": 0.10, "episodes": 0.30}, 0.5),
 )
-BARE_FROM, BARE_SHARE = 3100, 0.5  # from this step on, so many repeated sequences have no beginning token
 SAVE_EVERY_S, REPORT_EVERY_S = 240, 30
 
 
@@ -72,7 +71,7 @@ def batch(recipe: Recipe, tokenizer: Any, text: np.ndarray, step: int) -> tuple[
     rng = random.Random(f"{recipe.seed} {step}")
     length = LENGTHS[step % len(LENGTHS)]
     rows = recipe.batch_tokens // length
-    shares = next(shares for first, shares in reversed(STAGES) if step >= first)
+    _, shares, bare_share = next(stage for stage in reversed(STAGES) if step >= stage[0])
     tokens = np.zeros((rows, length + 1), np.int64)
     weights = np.ones((rows, length + 1), np.float32)
     kinds = rng.choices(list(shares), list(shares.values()), k=rows)
@@ -81,17 +80,17 @@ def batch(recipe: Recipe, tokenizer: Any, text: np.ndarray, step: int) -> tuple[
             start = rng.randrange(len(text) - length - 1)
             tokens[row] = text[start : start + length + 1]
         elif kind == "repeats":
-            tokens[row], weights[row] = _repeats(rng, text, recipe.n_vocab, length + 1, step >= BARE_FROM)
+            tokens[row], weights[row] = _repeats(rng, text, recipe.n_vocab, length + 1, bare_share)
         else:
             tokens[row], weights[row] = _episodes(recipe, tokenizer, rng, length + 1)
     return tokens, weights, kinds, 0 if rng.random() < 0.6 else rng.randrange(N_CTX - length)
 
 
 def _repeats(
-    rng: random.Random, text: np.ndarray, n_vocab: int, length: int, bare: bool
+    rng: random.Random, text: np.ndarray, n_vocab: int, length: int, bare_share: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """A beginning token and one sequence again and again: single tokens in natural frequency, evenly drawn ones, or a
-    stretch of text; `bare`: some without the beginning. The first copy carries no weight."""
+    stretch of text; some without the beginning. The first copy carries no weight."""
     period = rng.randint(3, length // 2)
     how = rng.random()
     if how < 0.3:
@@ -103,7 +102,7 @@ def _repeats(
         unit = np.array([rng.randrange(4, n_vocab) for _ in range(period)])
     weights = np.ones(length, np.float32)
     weights[: period + 2] = 0
-    beginning = [] if bare and rng.random() < BARE_SHARE else [2]
+    beginning = [] if bare_share and rng.random() < bare_share else [2]
     return np.concatenate([beginning, np.tile(unit, length // period + 1)])[:length].astype(np.int64), weights
 
 

@@ -19,6 +19,7 @@ DASHES = alt.StrokeDash("series:N", scale=alt.Scale(domain=SERIES, range=[[1, 0]
 COLOUR = alt.Color("series:N", scale=alt.Scale(domain=SERIES), legend=None)
 LEVELS = [level / 10 for level in range(11)]  # the axis goes on a little, to make room for the names of the lines
 AXIS_PX = 85  # an x axis with its title, which Streamlit counts as part of the height
+CELL = {"stroke": "#8a949e", "strokeOpacity": 0.45, "strokeWidth": 0.5}
 CROSS = "M-1,-1L1,1M-1,1L1,-1"
 FILE_WIDTH_PX = 900
 
@@ -64,15 +65,10 @@ def head_map(frame: pd.DataFrame, title: str = "Importance") -> alt.LayerChart:
     """Layers x heads, a cross on each pruned one; `frame`: layer, head, name, score (or nan), rank, pruned, state."""
     n_layers = int(frame["layer"].max()) + 1
     row_px = row_height(n_layers)
-    base = named_chart("heads").encode(
-        x=alt.X("head:O", title="Head", axis=alt.Axis(labelAngle=0, labelOverlap=True, ticks=False, domain=False)),
-        y=_layers(),
-        tooltip=[
-            alt.Tooltip("name:N", title="Head"),
-            alt.Tooltip("score:Q", title=title, format=".3~g"),
-            alt.Tooltip("rank:Q", title="Rank (1 = first to go)"),
-            alt.Tooltip("state:N", title="State"),
-        ],
+    base = head_grid(
+        alt.Tooltip("score:Q", title=title, format=".3~g"),
+        alt.Tooltip("rank:Q", title="Rank (1 = first to go)"),
+        alt.Tooltip("state:N", title="State"),
     )
     known = frame["score"].notna().any()
     colour = alt.Color(
@@ -82,7 +78,7 @@ def head_map(frame: pd.DataFrame, title: str = "Importance") -> alt.LayerChart:
         scale=alt.Scale(type="sqrt", domain=[0, float(frame["score"].max()) or 1.0] if known else [0, 1]),
         legend=alt.Legend(format=".2~g", tickCount=3, gradientLength=row_px * n_layers) if known else None,
     )
-    cells = base.mark_rect(stroke="#8a949e", strokeOpacity=0.45, strokeWidth=0.5)
+    cells = base.mark_rect(**CELL)
     cells = cells.encode(color=colour) if known else cells.encode(color=alt.value("#8a949e33"))
     chart = alt.layer(cells, *_crosses(base, row_px)).properties(height=row_px * n_layers + AXIS_PX)
     return with_data(chart, heads=frame)
@@ -142,6 +138,14 @@ def _lines(y: alt.Y) -> list[alt.Chart]:
         name.transform_filter("datum.above").mark_text(align="left", baseline="bottom", dy=-4),
         name.transform_filter("!datum.above").mark_text(align="left", baseline="top", dy=4),
     ]
+
+
+def head_grid(*tooltip: alt.Tooltip) -> alt.Chart:
+    """Layers x heads of the frame `heads`, no marks yet; a tooltip begins with the head's name."""
+    axis = alt.Axis(labelAngle=0, labelOverlap=True, ticks=False, domain=False)
+    return named_chart("heads").encode(
+        x=alt.X("head:O", title="Head", axis=axis), y=_layers(), tooltip=[alt.Tooltip("name:N", title="Head"), *tooltip]
+    )
 
 
 def named_chart(data: str) -> alt.Chart:

@@ -15,9 +15,9 @@ from engine.loading import Models
 from engine.masks import Mask, parse_mask
 from engine.requests import TaskSpec, get_requests, select
 from pages.ui.experiment import SAMPLE
-from pages.ui.frame import jobs, models, store
+from pages.ui.frame import models, store
 from pages.ui.frames import to_csv
-from pages.ui.live import live, progress_line
+from pages.ui.live import known_or_measured, live, unfinished_line
 from pages.ui.sidebar import Setup
 
 N_HEADS = 8  # the strongest by prefix matching, besides those that are selected
@@ -63,21 +63,13 @@ def draw(setup: Setup, model: Identity, task: TaskSpec, frame: pd.DataFrame) -> 
     names = tuple(dict.fromkeys([*strongest, *frame.loc[frame["selected"], "name"]]))
     key = f"{setup} {model.digest} {task} {names}"
     run = partial(measured, setup, model, task, names, holder=models(), results=store())
-    jobs().submit("effects known", key, partial(run, compute=False), priority=1)
-    start = partial(jobs().submit, "effects", key, partial(run, compute=True), priority=2)
-    found = [jobs().join("effects known", 0.3), jobs().snapshot("effects")]
-    tables = [job.value for job in found if job is not None and job.key == key and job.value is not None]
+    tables, start = known_or_measured("effects", key, run)
     table = max(tables, key=len) if tables else pd.DataFrame()
-
-    def progress() -> None:
-        job = jobs().snapshot("effects")
-        if job is not None and job.key == key and job.state != "done":
-            progress_line("effects", job, "Single heads", partial(start, again=True))
-
     if len(table) < len(names):
         st.button(f"Ablate {len(names)} heads, one at a time", icon=":material/science:", on_click=start,
                   help="The strongest by prefix matching and the selected ones, in the background.")  # fmt: skip
-    live(["effects known", "effects"], progress, since_s)
+    line = partial(unfinished_line, "effects", key, "Single heads", start)
+    live(["effects, stored", "effects"], line, since_s)
     if table.empty:
         return {}
     shown = frame.set_index("name")[["prefix_matching", "copying"]]

@@ -15,7 +15,7 @@ from engine.evaluation import Answers, evaluate, recall
 from engine.jobs import Progress
 from engine.loading import LoadSpec, Models
 from engine.masks import Mask
-from engine.pruning import Evidence, Orders, Ranking, compute_orders, orders_from, recall_evidence
+from engine.pruning import NEEDS, Evidence, Orders, Ranking, compute_orders, orders_from, recall_evidence
 from engine.requests import Requests, Selection, TaskSpec, get_requests, select
 
 Axis = Literal["heads", "ffns"]
@@ -143,8 +143,11 @@ def measure_curve(x: Experiment, axis: Axis, models: Models, store: Any) -> Iter
 
 
 def recall_known(x: Experiment, store: Any) -> Evidence:
-    """The scores that are stored; computes nothing."""
-    return Evidence() if x.train is None else recall_evidence(x.identity, x.spec, x.train, x.ranked, x.bos, store)
+    """The scores that are stored, importance in any case, as the screen shows it; computes nothing."""
+    if x.train is None:
+        return Evidence()
+    wanted = {"heads", "ffns", *NEEDS[x.ranking]}
+    return recall_evidence(x.identity, x.spec, x.train, x.ranked, wanted, x.bos, store)
 
 
 def recall_measured(x: Experiment, mask: Mask | None, store: Any) -> Measured:

@@ -40,9 +40,8 @@ def head_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFram
     """One row a head."""
     shape = x.identity.shape
     layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
-    names = [f"L{at}H{of}" for at, of in zip(layer, head, strict=True)]
     kept = np.array((mask or x.typed).heads)
-    return _components(known.heads, x.order("heads", known), kept, names).assign(layer=layer, head=head)
+    return _components(known.heads, x.order("heads", known), kept, shape.head_names).assign(layer=layer, head=head)
 
 
 def ffn_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFrame:

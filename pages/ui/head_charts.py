@@ -7,7 +7,7 @@ import altair as alt
 import pandas as pd
 
 from engine.errors import UsageError
-from pages.ui.charts import AXIS_PX, named_chart, row_height, with_data
+from pages.ui.charts import AXIS_PX, CELL, head_grid, named_chart, row_height, with_data
 
 TITLES = {
     "prefix_matching": "Prefix matching", "copying": "Copying", "previous_token": "Previous token",
@@ -32,15 +32,10 @@ def score_map(frame: pd.DataFrame, score: str) -> alt.LayerChart:
     """Layers x heads, coloured by one score on a scale of its own."""
     title, n_layers = TITLES[score], int(frame["layer"].max()) + 1
     height = row_height(n_layers)
-    base = named_chart("heads").encode(
-        x=alt.X("head:O", title="Head", axis=alt.Axis(labelAngle=0, labelOverlap=True, ticks=False, domain=False)),
-        y=alt.Y("layer:O", title="Layer", axis=alt.Axis(labelOverlap=True, ticks=False, domain=False)),
-        tooltip=[
-            alt.Tooltip("name:N", title="Head"),
-            alt.Tooltip(f"{score}:Q", title=title, format=".3~g"),
-            alt.Tooltip(f"{score}_se:Q", title="standard error", format=".2~g"),
-            alt.Tooltip(f"{score}_rank:Q", title="Rank (1 = highest)"),
-        ],
+    base = head_grid(
+        alt.Tooltip(f"{score}:Q", title=title, format=".3~g"),
+        alt.Tooltip(f"{score}_se:Q", title="standard error", format=".2~g"),
+        alt.Tooltip(f"{score}_rank:Q", title="Rank (1 = highest)"),
     )
     largest = float(frame[score].abs().max()) or 1.0
     if score == "qk_trace":
@@ -50,9 +45,7 @@ def score_map(frame: pd.DataFrame, score: str) -> alt.LayerChart:
     else:
         scale = alt.Scale(domain=[0, 1])
     legend = alt.Legend(title=None, format=".2~g", tickCount=3, gradientLength=max(60, height * n_layers))
-    cells = base.mark_rect(
-        stroke="#8a949e", strokeOpacity=0.45, strokeWidth=0.5, cursor="pointer", invalid="show"
-    ).encode(
+    cells = base.mark_rect(**CELL, cursor="pointer", invalid="show").encode(
         color=alt.condition(
             f"isValid(datum['{score}'])", alt.Color(f"{score}:Q", scale=scale, legend=legend), alt.value("#8a949e22")
         )

@@ -17,7 +17,7 @@ LEVELS = np.linspace(0, 1, 51)
 def head_scores(shape: ModelShape, found: InductionScores, selected: Collection[str]) -> pd.DataFrame:
     """layer, head, name, depth (0-1), selected, in_corner and for each score its mean, standard error and rank."""
     layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
-    names = [f"L{at}H{of}" for at, of in zip(layer, head, strict=True)]
+    names = shape.head_names
     columns = {"layer": layer, "head": head, "name": names, "depth": layer / max(1, shape.n_layers - 1)}
     frame = pd.DataFrame(columns).assign(selected=[name in selected for name in names])
     for name in SCORES:

@@ -1,15 +1,17 @@
 """Running jobs on screen: progress in words, a cancel button, and a part of the page that redraws itself meanwhile."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import streamlit as st
 
-from engine.jobs import Snapshot
+from engine.jobs import Progress, Snapshot
 from pages.ui.frame import jobs, show_error
 
 POLL_S = 1.0
+AT_ONCE_S = 0.3  # what is stored shows within the same run
 NO_FORECAST_S = 2.0  # before that the seconds left would jump about
 
 
@@ -45,6 +47,29 @@ def wait_for(slot: str, what: str, retry: Callable[[], object]) -> Any:
 
     live([slot], draw, since_s)
     st.stop()
+
+
+def known_or_measured(
+    slot: str, key: str, run: Callable[..., Iterator[Progress]]
+) -> tuple[list[Any], Callable[[], object]]:
+    """(values there are so far, what starts the measuring) of a job that runs twice.
+
+    `run(compute=False)` reads what is stored, at once and whenever the key changes; `run(compute=True)` measures the
+    rest in the slot itself, when it is started.
+    """
+    jobs().submit(f"{slot}, stored", key, partial(run, compute=False), priority=1)
+    found = [jobs().join(f"{slot}, stored", AT_ONCE_S), jobs().snapshot(slot)]
+    values = [job.value for job in found if job is not None and job.key == key and job.value is not None]
+    return values, partial(jobs().submit, slot, key, partial(run, compute=True), priority=2)
+
+
+def unfinished_line(slot: str, key: str, what: str, start: Callable[..., object]) -> bool:
+    """Draws `progress_line` while the slot's job of this key is not done; whether there is one."""
+    job = jobs().snapshot(slot)
+    unfinished = job is not None and job.key == key and job.state != "done"
+    if unfinished:
+        progress_line(slot, job, what, partial(start, again=True))
+    return unfinished
 
 
 def progress_line(slot: str, snapshot: Snapshot, what: str, retry: Callable[[], object] | None = None) -> None:

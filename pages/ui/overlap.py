@@ -20,36 +20,30 @@ from engine.requests import TaskSpec
 from engine.tasks import list_tasks
 from pages.ui import effects, head_charts, head_frames
 from pages.ui.experiment import RANKING_QUESTIONS
-from pages.ui.frame import errors_shown, jobs, models, store
+from pages.ui.frame import errors_shown, models, store
 from pages.ui.frames import to_csv
-from pages.ui.live import live, progress_line
+from pages.ui.live import known_or_measured, live, unfinished_line
 from pages.ui.sidebar import Setup
 
 BOTH = ("prefix_matching", "copying")
 RANKING = Ranking(n_questions=RANKING_QUESTIONS)
 
 
-def recalled(setup: Setup, model: Identity, tasks: list[TaskSpec], results: Any) -> Iterator[Progress]:
-    """Job: the head importance of each task that is stored; its value maps task names to Scores."""
-    found: dict[str, Scores] = {}
-    for number, task in enumerate(tasks, start=1):
-        orders = recall_orders(model, setup.spec, task, RANKING, setup.bos, setup.data_dir, results, ffns_too=False)
-        if orders is not None and orders.evidence.heads is not None:
-            found[task.name] = orders.evidence.heads
-        yield Progress(number, len(tasks), dict(found), message="looking for importance")
-
-
-def measured(setup: Setup, tasks: list[TaskSpec], holder: Models, results: Any) -> Iterator[Progress]:
-    """Job: the head importance of every task, as `recalled`."""
+def importance_of(
+    setup: Setup, model: Identity, tasks: list[TaskSpec], compute: bool, holder: Models, results: Any
+) -> Iterator[Progress]:
+    """Job: head importance by task name, Scores; of what is stored alone where `compute` is False."""
     found: dict[str, Scores] = {}
     for number, task in enumerate(tasks):
-        for step in compute_orders(
-            holder, setup.spec, task, RANKING, setup.bos, setup.data_dir, results, ffns_too=False
-        ):
+        about = (setup.spec, task, RANKING, setup.bos, setup.data_dir, results)
+        orders = None if compute else recall_orders(model, *about, ffns_too=False)
+        for step in compute_orders(holder, *about, ffns_too=False) if compute else ():
+            orders = step.value
             done = number + (step.done / step.total if step.total else 0)
-            if step.value is not None:
-                found[task.name] = step.value.evidence.heads
-            yield Progress(round(100 * done), 100 * len(tasks), dict(found), message=f"importance of {task.name}")
+            yield Progress(round(100 * done), 100 * len(tasks), message=f"importance of {task.name}")
+        if orders is not None and orders.evidence.heads is not None:
+            found[task.name] = orders.evidence.heads
+        yield Progress(100 * (number + 1), 100 * len(tasks), dict(found))
 
 
 def capacity(found: InductionScores, score: str) -> np.ndarray:
@@ -74,25 +68,16 @@ def draw(
                                        bind="query-params", help="In the questions behind the importance.")  # fmt: skip
     tasks = [TaskSpec(task, int(shots)) for task in available]
     key = f"{setup} {model.digest} {shots}"
-    jobs().submit("overlap", f"recall {key}", partial(recalled, setup, model, tasks, store()), priority=1)
-    every = partial(
-        jobs().submit, "importance of all", key, partial(measured, setup, tasks, models(), store()), priority=2
-    )
+    run = partial(importance_of, setup, model, tasks, holder=models(), results=store())
+    found_so_far, every = known_or_measured("importance of all", key, run)
     scores: dict[str, Scores] = {}
-    for slot in ("overlap", "importance of all"):
-        job = jobs().join(slot, 0.3) if slot == "overlap" else jobs().snapshot(slot)
-        if job is not None and key in job.key and job.value:
-            scores |= job.value
-
-    def progress() -> None:
-        job = jobs().snapshot("importance of all")
-        if job is not None and job.key == key and job.state != "done":
-            progress_line("importance of all", job, "Importance of every task", partial(every, again=True))
-
+    for value in found_so_far:
+        scores |= value
     if len(scores) < len(tasks):
         button_at.button(f"Measure importance of all {len(tasks)} tasks", icon=":material/insights:", on_click=every,
                          help="Head importance by gradient, in the background; what is stored is kept.")  # fmt: skip
-    live(["overlap", "importance of all"], progress, since_s)
+    line = partial(unfinished_line, "importance of all", key, "Importance of every task", every)
+    live(["importance of all, stored", "importance of all"], line, since_s)
     st.caption(f"Importance is there for {len(scores)} of {len(tasks)} tasks.")
     orders = {task: order(found_scores.scores) for task, found_scores in scores.items()}
     mean = None

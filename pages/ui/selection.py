@@ -21,8 +21,7 @@ TABLE = "table"
 
 def selected_heads(shape: ModelShape) -> tuple[str, ...]:
     """Names of the selected heads that this model has."""
-    names = {f"L{layer}H{head}" for layer in range(shape.n_layers) for head in range(shape.n_heads)}
-    return tuple(name for name in st.session_state.get(SELECTED, ()) if name in names)
+    return tuple(name for name in st.session_state.get(SELECTED, ()) if name in shape.head_names)
 
 
 def chart_with_heads(view: str, chart: alt.LayerChart, words: str) -> None:
