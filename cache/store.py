@@ -39,6 +39,7 @@ class Store:
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory).expanduser().absolute()
         self._folder = self.directory / "results"
+        self.n_puts = 0  # by this process; whoever read the store before knows by it whether to read again
         # held to write, since diskcache's transactions know one writer, and to change what is below
         self._lock = threading.RLock()
         self._cache: ResultCache | None = None
@@ -75,6 +76,7 @@ class Store:
         if type(key) is not str or type(blob) is not bytes:
             raise TypeError(f"the store keeps bytes under str, not {type(blob).__name__} under {type(key).__name__}")
         with self._lock:
+            self.n_puts += 1
             for _ in range(ATTEMPTS):
                 if (cache := self._current()) is None:
                     break

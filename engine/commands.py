@@ -248,11 +248,10 @@ def _data_dir(options: Namespace) -> str | None:
 
 def _last(steps: Iterator[Progress], report: Report) -> Progress:
     """The final Progress of a measurement; the others go to `report`."""
-    started, final, message = time.monotonic(), None, ""
+    started, final = time.monotonic(), None
     for final in steps:
-        message = final.message or message
         if not final.cached:
-            report(final.done, final.total, message, started)
+            report(final.done, final.total, final.message, started)
     assert final is not None and final.value is not None
     return final
 

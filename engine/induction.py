@@ -169,7 +169,7 @@ def _scores(identity: Identity, variant: str, records: Sequence[Record]) -> Indu
 
 def _key(identity: Identity, spec: LoadSpec, variant: str, seed: int, part: _Part) -> str:
     fields = numbers_key(identity, spec, None) | {
-        "attention": "eager", "seed": seed, "what": part.what, "first": part.first, "lengths": list(part.lengths),
+        "attention": "own", "seed": seed, "what": part.what, "first": part.first, "lengths": list(part.lengths),
         "form": "bansal" if (variant, part.what) == ("bansal", "copying") else "olsson",
     }  # fmt: skip
     return canonical_key("induction", fields)

@@ -4,7 +4,8 @@ Every probe takes one random generator an example and gives arrays (example, lay
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -12,8 +13,8 @@ import numpy as np
 
 from engine.errors import HeadroomError
 from engine.loading import Loaded
-from engine.patterns import visited
-from engine.weights import output_bias, output_weights, unembedding, values
+from engine.patterns import Visit, visited
+from engine.weights import output_bias, output_weights, unembedding
 
 N_COPIES = 4
 LEAVE_OUT = 0.04  # share of the most and of the least common merges that random tokens are not drawn from
@@ -119,10 +120,10 @@ def copying(loaded: Loaded, n_tokens: int, generators: Generators) -> dict[str, 
     readers = unembedding(loaded, torch.from_numpy(inputs))  # (example, token, d_model)
     scores = _zeros(loaded, len(inputs))
 
-    def visit(layer: int, pattern: Any, z: Any, x: Any) -> None:
+    def visit(layer: int, pattern: Any, z: Any, values: Any) -> None:
         weights = output_weights(loaded, layer)
         for head in range(pattern.shape[1]):
-            logits = (z[:, :, head].float() @ weights[head]) @ readers.to(z.device).transpose(1, 2)
+            logits = (z[:, head].float() @ weights[head]) @ readers.to(z.device).transpose(1, 2)
             raised = (logits - logits.mean(-1, keepdim=True)).relu()  # (example, position, token)
             share = (raised * pattern[:, head]).sum(-1) / raised.sum(-1).clamp_min(1e-12)
             scores[:, layer, head] = (4 * share.mean(-1) - 1).clamp(-1, 1).cpu().numpy()
@@ -146,11 +147,11 @@ def copying_bansal(loaded: Loaded, n_tokens: int, generators: Generators) -> dic
     scores = _zeros(loaded, len(inputs))
     seen = torch.ones(inputs.shape[1], inputs.shape[1], dtype=torch.bool).tril()
 
-    def visit(layer: int, pattern: Any, z: Any, x: Any) -> None:
+    def visit(layer: int, pattern: Any, z: Any, values: Any) -> None:
         weights, bias = output_weights(loaded, layer), output_bias(loaded, layer)
-        at_itself, far = values(loaded, layer, x), ~seen.to(x.device)
+        far = ~seen.to(z.device)
         for head in range(pattern.shape[1]):
-            logits = (at_itself[:, :, head] @ weights[head] + bias) @ readers.to(x.device).transpose(1, 2)
+            logits = (values[:, head].float() @ weights[head] + bias) @ readers.to(z.device).transpose(1, 2)
             probability = logits.masked_fill_(far, -torch.inf).softmax(-1)
             mean = 1 / (~far).sum(-1, keepdim=True)
             raised = (probability - mean).relu()
@@ -168,7 +169,7 @@ def _attention_to(
     scores = {name: _zeros(loaded, len(inputs)) for name in wanted}
     where = np.stack([each.ravel() for each in wanted.values()], axis=1) / n_destinations  # (T * T, names)
 
-    def visit(layer: int, pattern: Any, z: Any, x: Any) -> None:
+    def visit(layer: int, pattern: Any, z: Any, values: Any) -> None:
         found = pattern.flatten(2) @ pattern.new_tensor(where)  # (example, head, names), without a second pattern
         for number, name in enumerate(wanted):
             scores[name][:, layer] = found[..., number].cpu().numpy()
@@ -181,9 +182,18 @@ def _zeros(loaded: Loaded, n_examples: int) -> np.ndarray:
     return np.zeros((n_examples, loaded.identity.shape.n_layers, loaded.identity.shape.n_heads))
 
 
-def _run(loaded: Loaded, inputs: np.ndarray, visit: Callable[..., None], embeddings_everywhere: bool = False) -> None:
+class _SeenAll(Exception):
+    """Every layer's heads have been visited: what the last layer makes of them is not needed."""
+
+
+def _run(loaded: Loaded, inputs: np.ndarray, visit: Visit, embeddings_everywhere: bool = False) -> None:
     import torch
 
+    def visit_until_last(layer: int, pattern: Any, z: Any, values: Any) -> None:
+        visit(layer, pattern, z, values)
+        if layer == loaded.identity.shape.n_layers - 1:
+            raise _SeenAll
+
     device = loaded.model.get_input_embeddings().weight.device
-    with torch.inference_mode(), visited(loaded, visit, embeddings_everywhere):
+    with suppress(_SeenAll), torch.inference_mode(), visited(loaded, visit_until_last, embeddings_everywhere):
         loaded.model.base_model(input_ids=torch.from_numpy(inputs).to(device), use_cache=False)

@@ -1,8 +1,8 @@
 """The weights of heads and of the unembedding as fp32 matrices, whatever the model keeps them in.
 
-A projection is read by feeding it unit vectors, which gives back int8 weights too, exactly as they are used. Norms
-multiply by their own weights and (LayerNorm) take the mean away; that is folded in. Their scale, one number a
-position, is not: nothing computed from these weights depends on it.
+Where a projection is no plain matrix (int8 weights, GPT-2's turned ones) it is read by feeding it unit vectors, which
+gives its weights back exactly as they are used. Norms multiply by their own weights and (LayerNorm) take the mean away;
+that is folded in. Their scale, one number a position, is not: nothing computed from these weights depends on it.
 """
 
 from typing import Any
@@ -28,12 +28,6 @@ def attention_weights(loaded: Loaded, layer: int) -> tuple[Any, Any, Any]:
     return query, key, value
 
 
-def values(loaded: Loaded, layer: int, x: Any) -> Any:
-    """(B, T, H, d_head): the values, biases included, that a layer's heads find at each position of its input x."""
-    attention = loaded.family.attention_modules(loaded.model)[layer]
-    return _by_head(loaded, [getattr(attention, name)(x).float() for name in loaded.family.qkv])[2]
-
-
 def _by_head(loaded: Loaded, outputs: list[Any]) -> list[Any]:
     """Queries, keys and values (..., H, d_head) from what the projections gave."""
     shape = loaded.identity.shape
@@ -49,6 +43,9 @@ def linear(loaded: Loaded, module: Any, n_inputs: int) -> tuple[Any, Any]:
     """(weight (n_inputs, n_outputs), bias (n_outputs,)) of any linear module, fp32."""
     import torch
 
+    if isinstance(module, torch.nn.Linear) and module.weight.is_floating_point():
+        bias = module.weight.new_zeros(len(module.weight)) if module.bias is None else module.bias
+        return module.weight.detach().T.float(), bias.detach().float()
     parameter = next(module.parameters())
     dtype = parameter.dtype if parameter.is_floating_point() else loaded.model.dtype
     units = torch.eye(n_inputs, dtype=dtype, device=parameter.device)

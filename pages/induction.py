@@ -77,7 +77,7 @@ with scatter_at:
 with table_at:
     st.subheader("Heads", help="Select rows, points or cells: they are the same heads everywhere on this screen.")
     head_table(frame)
-    send_to_prune(frame, names)
+    send_to_prune(model.shape, names)
 
 score = st.segmented_control(
     "One score, closely", SCORES, format_func=head_charts.TITLES.get, default="prefix_matching", key="induction_score",

@@ -9,7 +9,7 @@ from streamlit.util import calc_hash
 from engine.induction import SCORES, InductionScores
 from engine.rankings import random_order
 from engine.shapes import ModelShape
-from pages.ui import head_charts, head_frames
+from pages.ui import head_charts, head_frames, selection
 from tests.test_prune_page import open_app, questions, settled  # noqa: F401 (fixtures)
 
 SHAPE = ModelShape(2, 4, 4, 32, 8, 64, 512, 256)
@@ -83,6 +83,22 @@ def test_importance_of_all_tasks_brings_their_lines(open_screen, monkeypatch):
     assert any("2 of 2 tasks" in caption.value for caption in again.caption)
 
 
+def test_what_another_screen_has_measured_meanwhile_is_shown(open_screen, monkeypatch):
+    from pages.ui import overlap
+
+    real = overlap.list_tasks
+    monkeypatch.setattr(overlap, "list_tasks", lambda folder: [s for s in real(folder) if s.where == "embedded"][:2])
+    at = open_screen(induction_shots="0", prune_task="demo_outfit")
+    assert any("0 of 2 tasks" in caption.value for caption in at.caption)
+    at.wanted_page_hash = ""
+    settled(at)
+    next(button for button in at.button if button.label == "Measure importance").click()
+    settled(at)
+    at.wanted_page_hash = calc_hash("induction")
+    settled(at)
+    assert any("1 of 2 tasks" in caption.value for caption in at.caption)
+
+
 def test_single_heads_are_ablated_and_the_table_agrees_with_their_masks(open_screen):
     from pages.ui import effects
 
@@ -106,9 +122,8 @@ def test_frames_hold_scores_ranks_and_the_corner():
 
 
 def test_masks_of_a_selection():
-    frame = head_frames.head_scores(SHAPE, scores(), [])
-    assert head_frames.mask_text(["L1H2", "L0H0"], frame, keep_only=False) == "L0H0 L1H2"
-    assert head_frames.mask_text(["L1H2"], frame, keep_only=True) == "L0H* L1H0 L1H1 L1H3"
+    assert selection.mask_text(SHAPE, ["L1H2", "L0H0"], keep_only=False) == "L0H0 L1H2"
+    assert selection.mask_text(SHAPE, ["L1H2"], keep_only=True) == "L0H* L1H0-1 L1H3"
 
 
 def test_lines_of_what_is_left_start_at_all_and_end_at_nothing():

@@ -27,16 +27,6 @@ def head_scores(shape: ModelShape, found: InductionScores, selected: Collection[
     return frame.assign(in_corner=in_corner(frame))
 
 
-def mask_text(names: Collection[str], frame: pd.DataFrame, keep_only: bool) -> str:
-    """The mask that prunes the named heads, or all but them, in the text form; whole layers as `L4H*`."""
-    pruned = frame[frame["name"].isin(list(names)) != keep_only]
-    parts = []
-    for layer, heads in pruned.groupby("layer")["head"]:
-        whole = len(heads) == (frame["layer"] == layer).sum()
-        parts += [f"L{layer}H*"] if whole else [f"L{layer}H{head}" for head in heads]
-    return " ".join(parts)
-
-
 def retained_lines(
     scores: np.ndarray, orders: Mapping[str, np.ndarray], chosen: str, aggregate: np.ndarray | None
 ) -> pd.DataFrame:

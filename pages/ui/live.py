@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from engine.jobs import Progress, Snapshot
-from pages.ui.frame import jobs, show_error
+from pages.ui.frame import jobs, show_error, store
 
 POLL_S = 1.0
 AT_ONCE_S = 0.3  # what is stored shows within the same run
@@ -54,12 +54,13 @@ def known_or_measured(
 ) -> tuple[list[Any], Callable[[], object]]:
     """(values there are so far, what starts the measuring) of a job that runs twice.
 
-    `run(compute=False)` reads what is stored, at once and whenever the key changes; `run(compute=True)` measures the
-    rest in the slot itself, when it is started.
+    `run(compute=False)` reads what is stored, at once, and again when the key changes or something was stored since;
+    `run(compute=True)` measures the rest in the slot itself, when it is started.
     """
-    jobs().submit(f"{slot}, stored", key, partial(run, compute=False), priority=1)
-    found = [jobs().join(f"{slot}, stored", AT_ONCE_S), jobs().snapshot(slot)]
-    values = [job.value for job in found if job is not None and job.key == key and job.value is not None]
+    stored_key = f"{key}, {store().n_puts} stored"
+    jobs().submit(f"{slot}, stored", stored_key, partial(run, compute=False), priority=1)
+    found = [(jobs().join(f"{slot}, stored", AT_ONCE_S), stored_key), (jobs().snapshot(slot), key)]
+    values = [job.value for job, own in found if job is not None and job.key == own and job.value is not None]
     return values, partial(jobs().submit, slot, key, partial(run, compute=True), priority=2)
 
 

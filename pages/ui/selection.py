@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from functools import partial
 
 import altair as alt
+import numpy as np
 import pandas as pd
 import streamlit as st
 
+from engine.masks import Mask, parse_mask
 from engine.shapes import ModelShape
 from pages.ui.head_charts import TITLES
-from pages.ui.head_frames import mask_text
 
 SELECTED, OWNER, TURN = "heads_selected", "heads_selected_in", "heads_selected_turn"
 TABLE = "table"
@@ -45,7 +46,7 @@ def head_table(frame: pd.DataFrame) -> None:
     )  # fmt: skip
 
 
-def send_to_prune(frame: pd.DataFrame, names: Sequence[str]) -> None:
+def send_to_prune(shape: ModelShape, names: Sequence[str]) -> None:
     """Draws what can be done with the selected heads."""
     if not names:
         st.caption("Click a cell, a point or a row; with Shift, more than one.")
@@ -56,8 +57,14 @@ def send_to_prune(frame: pd.DataFrame, names: Sequence[str]) -> None:
         keep = st.button("Keep only these", icon=":material/filter_alt:", help="Opens the Prune screen with only them.")
         st.button("Select none", icon=":material/clear:", on_click=_select, args=("none", ()), help="Forgets them.")
     if prune or keep:
-        st.session_state.prune_mask = mask_text(names, frame, keep_only=keep)
+        st.session_state.prune_mask = mask_text(shape, names, keep_only=keep)
         st.switch_page("pages/prune.py", query_params={"prune_mask": st.session_state.prune_mask})
+
+
+def mask_text(shape: ModelShape, names: Sequence[str], keep_only: bool) -> str:
+    """The mask that prunes the named heads, or all but them, in the text form."""
+    mask = parse_mask(" ".join(names), shape)
+    return (Mask.from_arrays(~np.array(mask.heads), np.array(mask.ffns)) if keep_only else mask).text()
 
 
 def _key(view: str) -> str:

@@ -25,8 +25,8 @@ from engine.loading import LoadSpec, load
 N_EXAMPLES, N_TOKENS, N_ROUNDS = 10, 25, 3
 
 
-def opt_125m(folder):
-    """An OPT-125m-shaped model with the embedded model's tokenizer, loaded in fp32."""
+def make_opt_125m(folder):
+    """Fills the folder with an OPT-125m-shaped model and the embedded model's tokenizer."""
     import shutil
 
     import torch
@@ -38,7 +38,6 @@ def opt_125m(folder):
     OPTForCausalLM(OPTConfig(max_position_embeddings=2048)).save_pretrained(folder)  # the defaults are OPT-125m's
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(model_folder() / name, folder)
-    return load(LoadSpec(str(folder), "fp32"))
 
 
 def generators():
@@ -103,7 +102,10 @@ def seconds(function, *arguments):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        model = opt_125m(folder)
+        # before this process grows: on Linux a child's peak begins at its parent's size
+        alone("--make", folder)
+        print(alone("--memory", folder), end="")
+        model = load(LoadSpec(folder, "fp32"))
         ours(model)
         ratios, best = [], np.inf
         for _ in range(N_ROUNDS):
@@ -112,8 +114,11 @@ def main():
             best = min(best, mine)
         spread = f"{min(ratios):.1f} to {max(ratios):.1f} times faster (median {statistics.median(ratios):.1f})"
         print(f"Olsson's activation scores of {N_EXAMPLES} examples: {spread}, {best:.2f} s")
-        words = [sys.executable, __file__, "--memory", folder]
-        print(subprocess.run(words, check=True, capture_output=True, text=True).stdout, end="")
+
+
+def alone(*arguments):
+    """What a process of its own prints when it is called with these arguments."""
+    return subprocess.run([sys.executable, __file__, *arguments], check=True, capture_output=True, text=True).stdout
 
 
 def memory(folder):
@@ -132,4 +137,5 @@ def memory(folder):
 
 
 if __name__ == "__main__":
-    memory(sys.argv[2]) if sys.argv[1:2] == ["--memory"] else main()
+    parts = {"--make": make_opt_125m, "--memory": memory}
+    parts[sys.argv[1]](sys.argv[2]) if sys.argv[1:] else main()
