@@ -16,10 +16,28 @@ page = st.navigation(
             help="Remove heads and FFNs and watch the accuracy",
         ),
         st.Page(
+            "pages/importance.py",
+            title="Importance",
+            icon=":material/insights:",
+            help="Which heads and FFNs matter, for every task",
+        ),
+        st.Page(
             "pages/induction.py",
             title="Induction",
             icon=":material/repeat:",
             help="Which heads match prefixes and copy",
+        ),
+        st.Page(
+            "pages/correlations.py",
+            title="Correlations",
+            icon=":material/grid_on:",
+            help="How much the rankings of tasks and shot counts agree",
+        ),
+        st.Page(
+            "pages/sweeps.py",
+            title="Sweeps",
+            icon=":material/timeline:",
+            help="Accuracy over many tasks, levels and rankings",
         ),
     ]
 )

@@ -30,7 +30,13 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         from engine import commands
 
-        return commands.run(options, _report if sys.stderr.isatty() else _report_sparsely())
+        code = commands.run(options, _report if sys.stderr.isatty() else _report_sparsely())
+        if getattr(options, "study", None) is not None:
+            # the command line is a front end as app.py is; what it calls in the engine knows no charts
+            from pages.ui.report import write_report
+
+            write_report(options.study, options.out)
+        return code
     except UsageError as error:
         print(f"headroom: {error}", file=sys.stderr)
         return 2
@@ -92,6 +98,26 @@ def _parser() -> Parser:
     induction.add_argument("--variant", default="olsson", help="olsson (default) or bansal: llm-interpret's, slower")
     induction.add_argument("--seed", type=int, default=0, help="seed of the random tokens")
     induction.add_argument("--out", required=True, help="file to write: .npz, .csv or .parquet")
+    study = Parser(add_help=False)
+    study.add_argument("--tasks", help="names separated by commas (default: all embedded ones, or all of --task-data)")
+    study.add_argument("--shots", default="0,1,5", help="shot counts separated by commas (0,1,5)")
+    study.add_argument("--ranking-questions", type=int, default=64, help="train questions behind each ranking (64)")
+    study.add_argument("--aggregate", default="scores", choices=("scores", "ranks"),
+                       help="how tasks are put together: mean of scores (default) or of ranks")  # fmt: skip
+    over_tasks = [shared, model, data, study]
+    correlate = commands.add_parser("correlate", parents=over_tasks, help="how much the rankings of tasks agree")
+    correlate.add_argument("--what", default="heads", help="heads (default), gate, heads-oracle or ffns")
+    correlate.add_argument("--out", required=True, help="file to write: .csv or .parquet")
+    sweep = commands.add_parser("sweep", parents=over_tasks, help="accuracy over tasks, shot counts and pruning levels")
+    sweep.add_argument("--heads", default="0,10,20,30,40,50,60,70,80,90,100", help="levels in percent (0,10,..,100)")
+    sweep.add_argument("--ffns", default="0", help="levels in percent (0)")
+    sweep.add_argument("--by", default="own", help="own (default), reversed, random, within-layers, task, aggregate "
+                       "or others: whose importance says what goes first")  # fmt: skip
+    sweep.add_argument("--of", default="", help="the other task, with --by task")
+    sweep.add_argument("--seed", type=int, default=0, help="seed of the random rankings")
+    sweep.add_argument("--limit", type=int, default=48, help="questions a task (48)")
+    sweep.add_argument("--preset", choices=("paper",), help="the whole study: tables, figures and a report in --out")
+    sweep.add_argument("--out", required=True, help="file to write: .csv or .parquet; with --preset a folder")
     store = commands.add_parser("cache", parents=[shared], help="look after the result store")
     store.add_argument("action", choices=("list", "size", "verify", "clear"))
     commands.add_parser("tasks", parents=[shared, data], help="the tasks that can be used here and now")

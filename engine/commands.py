@@ -9,12 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from engine.errors import HeadroomError, UsageError
-from engine.jobs import Progress
-
-Report = Callable[[int, int, str, float], None]
+from engine.study_commands import correlate, sweep
+from engine.terminal import Report, check_ending, data_dir, last, print_result, scores_file, spec_of, write
 
 
 def run(options: Namespace, report: Report) -> int:
@@ -46,23 +43,23 @@ def _evaluate(options: Namespace, store: Any, report: Report) -> int:
 
     heads, ffns = permille(options.prune_heads), permille(options.prune_ffns)
     ranking = Ranking(options.ranking, options.seed, options.ranking_questions)
-    spec, task = _spec(options), TaskSpec(options.task, options.shots, options.split)
+    spec, task = spec_of(options), TaskSpec(options.task, options.shots, options.split)
     identity = identify(spec, store)
     mask = parse_mask(options.mask, identity.shape)
     started = time.monotonic()
-    requests = get_requests(task, _data_dir(options), store)
+    requests = get_requests(task, data_dir(options), store)
     selection = select(requests, options.limit, options.sample)
     models = Models(store)
     if heads or ffns:
-        steps = compute_orders(models, spec, task, ranking, options.bos, _data_dir(options), store, ffns_too=ffns > 0)
-        mask |= _last(steps, report).value.mask(identity, heads, ffns)
-    final = _last(evaluate(models, spec, requests, selection, mask, options.bos, store), report)
+        steps = compute_orders(models, spec, task, ranking, options.bos, data_dir(options), store, ffns_too=ffns > 0)
+        mask |= last(steps, report).value.mask(identity, heads, ffns)
+    final = last(evaluate(models, spec, requests, selection, mask, options.bos, store), report)
     seconds = time.monotonic() - started
     answers, result = final.value, accuracy(final.value)
     if options.items:
-        _write(options.items, "".join(json.dumps(item) + "\n" for item in items(answers)).encode())
+        write(options.items, "".join(json.dumps(item) + "\n" for item in items(answers)).encode())
     numbers = numbers_key(identity, spec, options.bos)
-    _print(options, {
+    print_result(options, {
         "task": options.task, "shots": options.shots, "split": options.split, "n": result.n,
         "acc": result.acc, "acc_norm": None if requests.greedy else result.acc_norm,
         "acc_ci95": [result.ci_low, result.ci_high], "seconds": seconds, "items_per_second": result.n / seconds,
@@ -93,18 +90,18 @@ def _importance(options: Namespace, store: Any, report: Report) -> int:
 
     if options.what not in WHAT:
         raise UsageError(f"--what {options.what!r} is unknown; choose one of {', '.join(WHAT)}")
-    _check_ending(options.out)
+    check_ending(options.out)
     started = time.monotonic()
-    requests = get_requests(TaskSpec(options.task, options.shots, options.split), _data_dir(options), store)
+    requests = get_requests(TaskSpec(options.task, options.shots, options.split), data_dir(options), store)
     selection = select(requests, options.limit, options.sample)
-    steps = importance(Models(store), _spec(options), requests, selection, options.what, options.bos, store)
-    scores = _last(steps, report).value
+    steps = importance(Models(store), spec_of(options), requests, selection, options.what, options.bos, store)
+    scores = last(steps, report).value
     seconds = time.monotonic() - started
     found = {"scores": scores.scores, "tie_break": scores.tie_break, "gate_heads": scores.gate_heads,
              "gate_ffns": scores.gate_ffns}  # fmt: skip
     columns = {"score": scores.scores, "gold_log_likelihood_drop_nats": scores.tie_break}
-    _write(options.out, _file(Path(options.out).suffix, found, columns))
-    _print(options, {
+    write(options.out, scores_file(Path(options.out).suffix, found, columns))
+    print_result(options, {
         "task": options.task, "shots": options.shots, "what": options.what, "n": scores.n, "seconds": seconds,
         "examples_per_second": scores.n / seconds, "cached": scores.cached, "out": options.out,
         "shape": list(scores.scores.shape), "gradients_exactly_zero": scores.n_zero,
@@ -117,47 +114,23 @@ def _induction(options: Namespace, store: Any, report: Report) -> int:
     from engine.induction import SCORES, best_heads, induction
     from engine.loading import Models
 
-    _check_ending(options.out)
+    check_ending(options.out)
     if options.bos is not None:
         raise UsageError("induction has sequences of its own, with and without a beginning; leave out --bos/--no-bos")
     started = time.monotonic()
-    final = _last(induction(Models(store), _spec(options), options.variant, options.seed, store), report)
+    final = last(induction(Models(store), spec_of(options), options.variant, options.seed, store), report)
     found, seconds = final.value, time.monotonic() - started
     errors = {f"{name}_standard_error": found.standard_error[name] for name in SCORES if found.n[name] > 1}
-    _write(options.out, _file(Path(options.out).suffix, found.mean | errors, found.mean | errors))
+    write(options.out, scores_file(Path(options.out).suffix, found.mean | errors, found.mean | errors))
     best = {name: list(best_heads(found.mean[name], 5)) for name in SCORES}
     lines = "\n".join(f"{name:<16} " + ", ".join(f"{head} {score:.3g}" for head, score in heads)
                       for name, heads in best.items())  # fmt: skip
-    _print(options, {
+    print_result(options, {
         "variant": options.variant, "seed": options.seed, "n": found.n, "seconds": seconds, "cached": final.cached,
         "best": best, "note": found.note, "out": options.out, "shape": list(found.mean["copying"].shape),
     }, f"{lines}\nwritten to {options.out}{'; ' if found.note else ''}{found.note}"
        f"{', from the store' if final.cached else f', {seconds:.1f} s'}")  # fmt: skip
     return 0
-
-
-def _check_ending(path: str) -> None:
-    if Path(path).suffix not in (".npz", ".csv", ".parquet"):
-        raise UsageError(f"--out {path!r} must end in .npz, .csv or .parquet")
-
-
-def _file(suffix: str, arrays: dict[str, Any], columns: dict[str, Any]) -> bytes:
-    """The arrays as .npz, or the columns with layer (and head) in front as a table; None is left out."""
-    import io
-
-    buffer = io.BytesIO()
-    if suffix == ".npz":
-        np.savez(buffer, **{name: array for name, array in arrays.items() if array is not None})
-        return buffer.getvalue()
-    import pandas as pd
-
-    shape = next(iter(columns.values())).shape
-    index = dict(zip(("layer", "head"), np.indices(shape).reshape(len(shape), -1), strict=False))
-    frame = pd.DataFrame(index | {name: column.ravel() for name, column in columns.items() if column is not None})
-    if suffix == ".csv":
-        return frame.to_csv(index=False).encode()
-    frame.to_parquet(buffer, index=False)
-    return buffer.getvalue()
 
 
 def _cache(options: Namespace, store: Any, report: Report) -> int:
@@ -171,31 +144,31 @@ def _cache(options: Namespace, store: Any, report: Report) -> int:
             name = kind if key.startswith((f"{SCHEMA}/", "file-digest/")) else "old results"
             counts[name] = counts.get(name, 0) + 1
         lines = "\n".join(f"{kind}: {count}" for kind, count in sorted(counts.items())) or "the store is empty"
-        _print(options, {"folder": folder, "entries": counts}, lines)
+        print_result(options, {"folder": folder, "entries": counts}, lines)
     elif options.action == "size":
         size = store.size_bytes()
-        _print(options, {"folder": folder, "bytes": size}, f"{size / 1e6:,.1f} MB in {folder}")
+        print_result(options, {"folder": folder, "bytes": size}, f"{size / 1e6:,.1f} MB in {folder}")
     elif options.action == "verify":
         found = store.verify()
         text = (f"{found.n_checked} entries checked, {len(found.bad_keys)} damaged and deleted, "
                 f"{found.n_orphans_removed} orphan files removed")  # fmt: skip
-        _print(options, {"checked": found.n_checked, "damaged": list(found.bad_keys),
+        print_result(options, {"checked": found.n_checked, "damaged": list(found.bad_keys),
                          "orphans_removed": found.n_orphans_removed}, text)  # fmt: skip
     else:
         freed = store.clear()
-        _print(options, {"folder": folder, "bytes_freed": freed}, f"{freed / 1e6:,.1f} MB deleted from {folder}")
+        print_result(options, {"folder": folder, "bytes_freed": freed}, f"{freed / 1e6:,.1f} MB deleted from {folder}")
     return 0
 
 
 def _tasks(options: Namespace, store: Any, report: Report) -> int:
     from engine.tasks import list_tasks
 
-    states = list_tasks(_data_dir(options))
+    states = list_tasks(data_dir(options))
     entries = [{"name": state.info.name, "title": state.info.title, "asks": state.info.asks, "where": state.where,
                 "available": state.available, "note": state.note} for state in states]  # fmt: skip
     lines = [f"{entry['name']:<18} {entry['where']:<9} {entry['title']}: {entry['asks']}"
              + ("" if entry["available"] else f" ({entry['note']})") for entry in entries]  # fmt: skip
-    _print(options, {"tasks": entries}, "\n".join(lines))
+    print_result(options, {"tasks": entries}, "\n".join(lines))
     return 0
 
 
@@ -218,7 +191,9 @@ def _models(options: Namespace, store: Any, report: Report) -> int:
         each = [f"{p} {size / 1e6:,.0f} MB{'' if fits[p] else ' (too big)'}" for p, size in sizes.items()]
         count = f"{identity.n_params / 1e6:,.0f} M parameters, {shape.n_layers} layers x {shape.n_heads} heads"
         lines.append(f"{name}: {count}, {', '.join(each)}")
-    _print(options, {"models": entries, "hub": [f"facebook/opt-{name}" for name in OPT_PARAMETERS]}, "\n".join(lines))
+    print_result(
+        options, {"models": entries, "hub": [f"facebook/opt-{name}" for name in OPT_PARAMETERS]}, "\n".join(lines)
+    )
     return 0
 
 
@@ -231,37 +206,6 @@ def _hub_models() -> list[str]:
 
 
 COMMANDS: dict[str, Callable[[Namespace, Any, Report], int]] = {
-    "evaluate": _evaluate, "importance": _importance, "induction": _induction, "cache": _cache, "tasks": _tasks,
-    "models": _models,
+    "evaluate": _evaluate, "importance": _importance, "induction": _induction, "correlate": correlate,
+    "sweep": sweep, "cache": _cache, "tasks": _tasks, "models": _models,
 }  # fmt: skip
-
-
-def _spec(options: Namespace) -> Any:
-    from engine.loading import LoadSpec
-
-    return LoadSpec(options.model, options.precision, options.int8_threshold, options.revision)
-
-
-def _data_dir(options: Namespace) -> str | None:
-    return options.task_data or os.environ.get("HEADROOM_TASK_DATA") or None
-
-
-def _last(steps: Iterator[Progress], report: Report) -> Progress:
-    """The final Progress of a measurement; the others go to `report`."""
-    started, final = time.monotonic(), None
-    for final in steps:
-        if not final.cached:
-            report(final.done, final.total, final.message, started)
-    assert final is not None and final.value is not None
-    return final
-
-
-def _write(path: str, content: bytes) -> None:
-    try:
-        Path(path).write_bytes(content)
-    except OSError as error:
-        raise HeadroomError(f"cannot write {path} ({error.strerror}); choose another file") from error
-
-
-def _print(options: Namespace, fields: dict[str, Any], text: str) -> None:
-    print(json.dumps(fields, allow_nan=False) if options.json else text, flush=True)

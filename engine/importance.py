@@ -19,7 +19,7 @@ from engine.errors import UsageError
 from engine.evaluation import Answers, evaluate, loaded_model, make_receipt, numbers_key, recall, texts_digest
 from engine.jobs import Progress
 from engine.loading import Loaded, LoadSpec, Models, identify
-from engine.masks import Mask
+from engine.masks import Mask, pruned
 from engine.requests import Requests, Selection
 from engine.results import Record, canonical_key, decode, encode
 from engine.scoring import batch_inputs
@@ -48,31 +48,30 @@ class Scores:
 
 
 def importance(
-    models: Models, spec: LoadSpec, requests: Requests, selection: Selection, what: str, bos: bool | None, store: Any
-) -> Iterator[Progress]:
+    models: Models, spec: LoadSpec, requests: Requests, selection: Selection, what: str, bos: bool | None, store: Any,
+    mask: Mask | None = None,
+) -> Iterator[Progress]:  # fmt: skip
     """Yields Progress, its value the Scores so far (oracles: only when finished).
 
     `heads`: Bansal et al.'s I_h from the gold choice. `gate`: mean |dLoss/dgate| of the gold choice (Michel et al.
     2019), with every choice's signed gradients kept. `heads-oracle`, `ffns`: accuracy lost when that one is pruned.
+    Under a `mask`, of the model that it leaves (gradient scores only): what is pruned scores 0.
     """
+    _check_mask(what, mask)
     if what == "ffns" or what == "heads-oracle":
         yield from _oracle(models, spec, requests, selection, what, bos, store)
     elif what in WHAT:
-        yield from _by_gradient(models, spec, requests, selection, what, bos, store)
+        yield from _by_gradient(models, spec, requests, selection, what, bos, store, mask)
     else:
         raise UsageError(f"importance {what!r} is unknown; choose one of {', '.join(WHAT)}")
 
 
 def recall_scores(
-    identity: Identity,
-    spec: LoadSpec,
-    requests: Requests,
-    selection: Selection,
-    what: str,
-    bos: bool | None,
-    store: Any,
-) -> Scores | None:
+    identity: Identity, spec: LoadSpec, requests: Requests, selection: Selection, what: str, bos: bool | None,
+    store: Any, mask: Mask | None = None,
+) -> Scores | None:  # fmt: skip
     """The finished Scores if all of it is stored, else None; loads and computes nothing."""
+    _check_mask(what, mask)
     if what in ("ffns", "heads-oracle"):
         full = recall(identity, spec, requests, selection, Mask.full(identity.shape), bos, store)
         ablated = []
@@ -83,7 +82,7 @@ def recall_scores(
         return _drops(what, identity, full, ablated) if len(full) == selection.n else None
     parts = []
     for chunk in selection.chunks():
-        record = decode(store.get(_key(identity, spec, requests, chunk, what, bos)))
+        record = decode(store.get(_key(identity, spec, requests, chunk, what, bos, mask or Mask.full(identity.shape))))
         if record is None:
             return None
         parts.append(record)
@@ -102,6 +101,11 @@ def single_ablations(shape: Any, what: str) -> list[Mask]:
             row = tuple(at != head for at in range(shape.n_heads))
             masks.append(replace(full, heads=(*full.heads[:layer], row, *full.heads[layer + 1 :])))
     return masks
+
+
+def _check_mask(what: str, mask: Mask | None) -> None:
+    if mask is not None and not mask.is_full and what in ("ffns", "heads-oracle"):
+        raise UsageError(f"importance {what!r} cannot be measured anew under a mask; choose heads or gate")
 
 
 def gate_gradients(loaded: Loaded, choices: Sequence[Encoded]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -167,17 +171,19 @@ def _gates(loaded: Loaded, n_rows: int, length: int) -> Iterator[tuple[list[Any]
 
 
 def _by_gradient(
-    models: Models, spec: LoadSpec, requests: Requests, selection: Selection, what: str, bos: bool | None, store: Any
-) -> Iterator[Progress]:
+    models: Models, spec: LoadSpec, requests: Requests, selection: Selection, what: str, bos: bool | None, store: Any,
+    mask: Mask | None,
+) -> Iterator[Progress]:  # fmt: skip
     identity, parts, all_cached = identify(spec, store), [], True
+    mask = mask or Mask.full(identity.shape)
     for chunk in selection.chunks():
-        key = _key(identity, spec, requests, chunk, what, bos)
+        key = _key(identity, spec, requests, chunk, what, bos, mask)
         record = decode(store.get(key))
         if record is None:
             all_cached = False
             done = min(selection.n, len(parts) * len(chunk))
             loaded = yield from loaded_model(models, spec, done, selection.n)
-            record = yield from _measured(loaded, spec, requests, chunk, what, bos, (done, selection.n))
+            record = yield from _measured(loaded, spec, requests, chunk, what, bos, mask, (done, selection.n))
             store.put(key, encode(record))
         parts.append(record)
         scores = replace(_scores(what, parts, selection.n), cached=all_cached)
@@ -186,7 +192,7 @@ def _by_gradient(
 
 def _measured(
     loaded: Loaded, spec: LoadSpec, requests: Requests, chunk: Sequence[int], what: str, bos: bool | None,
-    so_far: tuple[int, int],
+    mask: Mask, so_far: tuple[int, int],
 ) -> Generator[Progress, None, Record]:  # fmt: skip
     started, identity, shape = time.perf_counter(), loaded.identity, loaded.identity.shape
     questions = [requests.questions[index] for index in chunk]
@@ -200,7 +206,8 @@ def _measured(
     ffns = np.full((len(chunk), n_choices, shape.n_layers), np.nan, np.float16)
     lengths = np.zeros((len(chunk), 2), np.int64)  # positions that carry gradient; continuation tokens
     for group in _groups(flat):
-        by_position, by_head, by_ffn = gate_gradients(loaded, group)
+        with pruned(loaded, mask):
+            by_position, by_head, by_ffn = gate_gradients(loaded, group)
         for row, choice in enumerate(group):
             column = choice.choice if what == "gate" else 0
             heads[choice.question, column], ffns[choice.question, column] = by_head[row], by_ffn[row]
@@ -208,7 +215,10 @@ def _measured(
                 absolute[choice.question] = by_position[row]
                 lengths[choice.question] = len(choice.inputs), len(choice.targets)
         yield Progress(*so_far)
-    receipt = make_receipt(identity, spec, requests, bos, time.perf_counter() - started) | {"kind": what}
+    receipt = make_receipt(identity, spec, requests, bos, time.perf_counter() - started) | {
+        "kind": what,
+        "mask": mask.text(),
+    }
     arrays = {"absolute": absolute, "heads": heads, "ffns": ffns, "lengths": lengths,
               "gold": np.array(golds if what == "gate" else [0] * len(chunk), np.int64)}  # fmt: skip
     return Record(arrays, receipt)
@@ -278,8 +288,9 @@ def _drops(what: str, identity: Identity, full: Answers, ablated: Sequence[Answe
 
 
 def _key(
-    identity: Identity, spec: LoadSpec, requests: Requests, chunk: Sequence[int], what: str, bos: bool | None
-) -> str:
+    identity: Identity, spec: LoadSpec, requests: Requests, chunk: Sequence[int], what: str, bos: bool | None,
+    mask: Mask,
+) -> str:  # fmt: skip
     fields = numbers_key(identity, spec, bos) | {"questions": texts_digest(requests, chunk), "what": what,
                                                  "golds": [requests.questions[i].golds[0] for i in chunk]}  # fmt: skip
-    return canonical_key("importance", fields)
+    return canonical_key("importance", fields if mask.is_full else fields | {"mask": mask.key()})

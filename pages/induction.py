@@ -7,6 +7,7 @@ import streamlit as st
 
 from engine.induction import SCORES, VARIANTS, induction, recall_induction
 from pages.ui import head_charts, head_frames, overlap
+from pages.ui.commands import command_line
 from pages.ui.figures import downloads
 from pages.ui.frame import jobs, models, require_frame, store
 from pages.ui.frames import to_csv
@@ -93,9 +94,6 @@ with many_at:
     st.subheader("How many there are", help="Heads by score.")
     st.altair_chart(pictures["Distribution"], key="induction_distribution", alt=head_frames.in_words(frame, score))
 overlap_pictures, overlap_tables = overlap.draw(setup, model, found, frame, since_s)
-st.code(
-    f"python -m engine induction --model {setup.spec.model} --precision {setup.spec.precision} --variant {variant} "
-    f"--seed {seed} --out induction.csv",
-    language="shell", wrap_lines=True,
-)  # fmt: skip
+words = ["--variant", variant, "--seed", seed, "--out", "induction.csv"]
+st.code(command_line("induction", setup.spec, None, None, words), language="shell", wrap_lines=True)
 downloads({"Induction scores": partial(to_csv, frame)} | overlap_tables, pictures | overlap_pictures)

@@ -203,6 +203,37 @@ def test_induction_options(cli, tiny_opt, tmp_path):
     assert code == 1 and re.search(r"cannot write .*x\.csv", lines[-1])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("correlate", "--what", "toes"), "'toes'"),
+        (("correlate", "--shots", "0,many"), "'0,many'"),
+        (("correlate", "--shots", ","), "no tasks or shot counts"),
+        (("correlate", "--shots", "-1"), "shots is -1"),
+        (("correlate", "--ranking-questions", "0"), "--ranking-questions is 0"),
+        (("sweep", "--heads", "0,120"), "120"),
+        (("sweep", "--ffns", "few"), "'few'"),
+        (("sweep", "--by", "taste"), "'taste'"),
+        (("sweep", "--limit", "0"), "--limit is 0"),
+        (("sweep", "--preset", "novel"), "novel"),
+    ],
+)
+def test_options_of_studies(arguments, part, cli, tiny_opt, questions, tmp_path):
+    rest = ("--model", tiny_opt, "--precision", "fp32", "--tasks", questions, "--out", tmp_path / "x.csv")
+    refused(cli(*arguments, *rest), 2, part)
+
+
+def test_a_study_of_nothing_says_why(cli, tiny_opt, tmp_path):
+    command = ("sweep", "--model", tiny_opt, "--precision", "fp32", "--tasks", "nothing", "--shots", "0")
+    code, out, lines = cli(*command, "--out", tmp_path / "x.csv")
+    assert code == 1 and lines[-1] == "headroom: nothing could be measured; the lines above say why"
+    assert "not measured: nothing, 0 shots: task 'nothing' is unknown" in out
+    refused(cli(*command, "--out", tmp_path / "x.xlsx"), 2, "x.xlsx", ".csv or .parquet")
+    file = tmp_path / "file"
+    file.write_text("")
+    refused(cli(*command, "--preset", "paper", "--out", file), 1, "cannot make the folder")
+
+
 def test_a_corrupt_tokenizer(cli, questions, tiny_opt, tmp_path):
     folder = copied(tiny_opt, tmp_path / "model")
     (folder / "tokenizer.json").write_text("{}")

@@ -41,7 +41,8 @@ def imports(path: Path, top_level_only: bool = False):
 
 @pytest.mark.parametrize("path", list(sources()), ids=dotted)
 def test_imports_go_one_way(path):
-    here = place(dotted(path))
+    # the command line is a front end as app.py is: it has the report of a study drawn
+    here = "app" if dotted(path) == "engine.__main__" else place(dotted(path))
     for name in imports(path):
         there = place(name)
         if there is not None:

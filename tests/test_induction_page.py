@@ -68,10 +68,10 @@ def test_a_selected_head_is_selected_everywhere_and_can_be_pruned(open_screen):
 
 
 def test_importance_of_all_tasks_brings_their_lines(open_screen, monkeypatch):
-    from pages.ui import overlap
+    from pages.ui import study
 
-    real = overlap.list_tasks
-    monkeypatch.setattr(overlap, "list_tasks", lambda folder: [s for s in real(folder) if s.where == "embedded"][:2])
+    real = study.list_tasks
+    monkeypatch.setattr(study, "list_tasks", lambda folder: [s for s in real(folder) if s.where == "embedded"][:2])
     at = open_screen(induction_shots="0")
     assert any("0 of 2 tasks" in caption.value for caption in at.caption)
     next(button for button in at.button if button.label.startswith("Measure importance")).click()
@@ -84,10 +84,10 @@ def test_importance_of_all_tasks_brings_their_lines(open_screen, monkeypatch):
 
 
 def test_what_another_screen_has_measured_meanwhile_is_shown(open_screen, monkeypatch):
-    from pages.ui import overlap
+    from pages.ui import study
 
-    real = overlap.list_tasks
-    monkeypatch.setattr(overlap, "list_tasks", lambda folder: [s for s in real(folder) if s.where == "embedded"][:2])
+    real = study.list_tasks
+    monkeypatch.setattr(study, "list_tasks", lambda folder: [s for s in real(folder) if s.where == "embedded"][:2])
     at = open_screen(induction_shots="0", prune_task="demo_outfit")
     assert any("0 of 2 tasks" in caption.value for caption in at.caption)
     at.wanted_page_hash = ""

@@ -22,6 +22,9 @@ AXIS_PX = 85  # an x axis with its title, which Streamlit counts as part of the 
 CELL = {"stroke": "#8a949e", "strokeOpacity": 0.45, "strokeWidth": 0.5}
 CROSS = "M-1,-1L1,1M-1,1L1,-1"
 FILE_WIDTH_PX = 900
+# text marks are black in either theme; the last of the palette's eight colours is the theme's own text colour, nearly
+INK = alt.Fill("ink:N", legend=None, scale=alt.Scale(domain=[*"1234567", "ink"]))
+PALE = 0.45  # opacity of cells on which text is to be read
 
 
 def accuracy_curve(
@@ -146,6 +149,11 @@ def head_grid(*tooltip: alt.Tooltip) -> alt.Chart:
     return named_chart("heads").encode(
         x=alt.X("head:O", title="Head", axis=axis), y=_layers(), tooltip=[alt.Tooltip("name:N", title="Head"), *tooltip]
     )
+
+
+def written(base: alt.Chart, size_px: int, **mark: Any) -> alt.Chart:
+    """Text in the theme's own colour; give it `text`."""
+    return base.transform_calculate(ink="'ink'").mark_text(fontSize=size_px, **mark).encode(fill=INK)
 
 
 def named_chart(data: str) -> alt.Chart:

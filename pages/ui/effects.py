@@ -17,7 +17,7 @@ from engine.requests import TaskSpec, get_requests, select
 from pages.ui.experiment import SAMPLE
 from pages.ui.frame import models, store
 from pages.ui.frames import to_csv
-from pages.ui.live import known_or_measured, live, unfinished_line
+from pages.ui.live import known_or_measured, live, unfinished_line, watched
 from pages.ui.sidebar import Setup
 
 N_HEADS = 8  # the strongest by prefix matching, besides those that are selected
@@ -69,7 +69,7 @@ def draw(setup: Setup, model: Identity, task: TaskSpec, frame: pd.DataFrame) -> 
         st.button(f"Ablate {len(names)} heads, one at a time", icon=":material/science:", on_click=start,
                   help="The strongest by prefix matching and the selected ones, in the background.")  # fmt: skip
     line = partial(unfinished_line, "effects", key, "Single heads", start)
-    live(["effects, stored", "effects"], line, since_s)
+    live(watched("effects"), line, since_s)
     if table.empty:
         return {}
     shown = frame.set_index("name")[["prefix_matching", "copying"]]

@@ -3,7 +3,6 @@
 No streamlit here: the generators run in the worker thread, and everything can be tested as plain functions.
 """
 
-import shlex
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -17,6 +16,7 @@ from engine.loading import LoadSpec, Models
 from engine.masks import Mask
 from engine.pruning import NEEDS, Evidence, Orders, Ranking, compute_orders, orders_from, recall_evidence
 from engine.requests import Requests, Selection, TaskSpec, get_requests, select
+from pages.ui.commands import command_line
 
 Axis = Literal["heads", "ffns"]
 LEVELS_PERMILLE = range(0, 1001, 100)
@@ -165,15 +165,12 @@ def recall_answers(x: Experiment, mask: Mask, store: Any) -> Answers:
 
 def command(x: Experiment) -> str:
     """The shell command that measures the same and finds what is stored here."""
-    words = ["python", "-m", "engine", "evaluate", "--model", x.spec.model, "--precision", x.spec.precision]
-    words += [] if x.bos is None else ["--bos" if x.bos else "--no-bos"]
-    words += ["--task-data", x.data_dir] if x.data_dir else []
-    words += ["--task", x.task.name, "--shots", str(x.task.shots), "--limit", str(x.limit), "--sample", SAMPLE]
+    words = ["--task", x.task.name, "--shots", x.task.shots, "--limit", x.limit, "--sample", SAMPLE]
     if x.heads_permille or x.ffns_permille:
         words += ["--prune-heads", f"{x.heads_permille / 10:g}", "--prune-ffns", f"{x.ffns_permille / 10:g}"]
-        words += ["--ranking", x.ranking, "--ranking-questions", str(RANKING_QUESTIONS)]
+        words += ["--ranking", x.ranking, "--ranking-questions", RANKING_QUESTIONS]
     words += [] if x.typed.is_full else ["--mask", x.typed.text()]
-    return shlex.join(words)
+    return command_line("evaluate", x.spec, x.bos, x.data_dir, words)
 
 
 def _evaluated(x: Experiment, mask: Mask, title: str, models: Models, store: Any) -> Iterator[Progress]:

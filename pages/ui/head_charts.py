@@ -46,8 +46,9 @@ def score_map(frame: pd.DataFrame, score: str) -> alt.LayerChart:
         scale = alt.Scale(domain=[0, 1])
     legend = alt.Legend(title=None, format=".2~g", tickCount=3, gradientLength=max(60, height * n_layers))
     cells = base.mark_rect(**CELL, cursor="pointer", invalid="show").encode(
+        # not the other way round: Vega-Lite would then paint what is undefined as 0
         color=alt.condition(
-            f"isValid(datum['{score}'])", alt.Color(f"{score}:Q", scale=scale, legend=legend), alt.value("#8a949e22")
+            f"!isValid(datum['{score}'])", alt.value("#8a949e22"), alt.Color(f"{score}:Q", scale=scale, legend=legend)
         )
     )
     ring = base.transform_filter("datum.selected").mark_rect(filled=False, stroke=RING, strokeWidth=2.5)

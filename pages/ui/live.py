@@ -55,13 +55,29 @@ def known_or_measured(
     """(values there are so far, what starts the measuring) of a job that runs twice.
 
     `run(compute=False)` reads what is stored, at once, and again when the key changes or something was stored since;
-    `run(compute=True)` measures the rest in the slot itself, when it is started.
+    `run(compute=True)` measures the rest in the slot itself, when it is started. While it measures nothing is read: the
+    measuring would have to give way each time.
     """
-    stored_key = f"{key}, {store().n_puts} stored"
-    jobs().submit(f"{slot}, stored", stored_key, partial(run, compute=False), priority=1)
-    found = [(jobs().join(f"{slot}, stored", AT_ONCE_S), stored_key), (jobs().snapshot(slot), key)]
-    values = [job.value for job, own in found if job is not None and job.key == own and job.value is not None]
+    reading, own, now = f"{slot}, stored", jobs().snapshot(slot), f"{key}, {store().n_puts} stored"
+    read = jobs().snapshot(reading)
+    measuring = own is not None and own.key == key and not own.finished
+    if not (measuring and read is not None and read.key.startswith(f"{key}, ")):
+        jobs().submit(reading, now, partial(run, compute=False), priority=1)
+    read = jobs().join(reading, AT_ONCE_S)
+    stored = [read.value] if read is not None and read.key.startswith(f"{key}, ") else []
+    here = [own.value] if (own := jobs().snapshot(slot)) is not None and own.key == key else []
+    values = [value for value in (*stored, *here) if value is not None]
     return values, partial(jobs().submit, slot, key, partial(run, compute=True), priority=2)
+
+
+def watched(*slots: str) -> list[str]:
+    """The slots of `known_or_measured` whose end changes the page.
+
+    A read that has ended is drawn already; to draw it once more would find what was stored meanwhile, read again, and
+    so on for as long as anything is measured.
+    """
+    reads = [f"{slot}, stored" for slot in slots]
+    return [*slots, *(read for read in reads if (job := jobs().snapshot(read)) is not None and not job.finished)]
 
 
 def unfinished_line(slot: str, key: str, what: str, start: Callable[..., object]) -> bool:

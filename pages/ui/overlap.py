@@ -1,6 +1,6 @@
 """Induction against importance: how much of the heads' induction capacity is left as a task's ranking prunes them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,40 +10,17 @@ import pandas as pd
 import streamlit as st
 
 from engine.checkpoints import Identity
-from engine.importance import Scores
 from engine.induction import InductionScores
-from engine.jobs import Progress
-from engine.loading import Models
-from engine.pruning import Ranking, compute_orders, recall_orders
-from engine.rankings import order
+from engine.rankings import aggregate, order
 from engine.requests import TaskSpec
-from engine.tasks import list_tasks
+from engine.surveys import grid
 from pages.ui import effects, head_charts, head_frames
-from pages.ui.experiment import RANKING_QUESTIONS
-from pages.ui.frame import errors_shown, models, store
 from pages.ui.frames import to_csv
-from pages.ui.live import known_or_measured, live, unfinished_line
+from pages.ui.live import live, unfinished_line, watched
 from pages.ui.sidebar import Setup
+from pages.ui.study import importance_so_far, local_tasks, setting_of, show_failed
 
 BOTH = ("prefix_matching", "copying")
-RANKING = Ranking(n_questions=RANKING_QUESTIONS)
-
-
-def importance_of(
-    setup: Setup, model: Identity, tasks: list[TaskSpec], compute: bool, holder: Models, results: Any
-) -> Iterator[Progress]:
-    """Job: head importance by task name, Scores; of what is stored alone where `compute` is False."""
-    found: dict[str, Scores] = {}
-    for number, task in enumerate(tasks):
-        about = (setup.spec, task, RANKING, setup.bos, setup.data_dir, results)
-        orders = None if compute else recall_orders(model, *about, ffns_too=False)
-        for step in compute_orders(holder, *about, ffns_too=False) if compute else ():
-            orders = step.value
-            done = number + (step.done / step.total if step.total else 0)
-            yield Progress(round(100 * done), 100 * len(tasks), message=f"importance of {task.name}")
-        if orders is not None and orders.evidence.heads is not None:
-            found[task.name] = orders.evidence.heads
-        yield Progress(100 * (number + 1), 100 * len(tasks), dict(found))
 
 
 def capacity(found: InductionScores, score: str) -> np.ndarray:
@@ -57,32 +34,25 @@ def draw(
 ) -> tuple[dict[str, alt.LayerChart], dict[str, Callable[[], bytes]]]:
     """Draws the section; gives its charts and tables for the downloads."""
     st.header("What importance keeps of it", divider="gray")
-    with errors_shown():
-        available = [
-            status.info.name for status in list_tasks(setup.data_dir) if status.available and status.where != "hub"
-        ]
+    available = local_tasks(setup.data_dir)
     task_at, shots_at, button_at = st.columns([5, 3, 4], vertical_alignment="bottom")
     name = task_at.selectbox("Task in front", available, key="induction_task", bind="query-params",
                              help="Its line is drawn thick; all others thin.")  # fmt: skip
     shots = shots_at.segmented_control("Solved examples", [0, 1, 5], default=5, key="induction_shots", required=True,
                                        bind="query-params", help="In the questions behind the importance.")  # fmt: skip
-    tasks = [TaskSpec(task, int(shots)) for task in available]
-    key = f"{setup} {model.digest} {shots}"
-    run = partial(importance_of, setup, model, tasks, holder=models(), results=store())
-    found_so_far, every = known_or_measured("importance of all", key, run)
-    scores: dict[str, Scores] = {}
-    for value in found_so_far:
-        scores |= value
+    tasks = grid(available, [int(shots)])
+    setting = setting_of(setup, aggregate="ranks")  # the sizes of the tasks' scores differ
+    measured, key, every = importance_so_far(setting, model.digest, tasks, "heads", "importance of all")
+    scores = measured.at(int(shots))
     if len(scores) < len(tasks):
         button_at.button(f"Measure importance of all {len(tasks)} tasks", icon=":material/insights:", on_click=every,
                          help="Head importance by gradient, in the background; what is stored is kept.")  # fmt: skip
     line = partial(unfinished_line, "importance of all", key, "Importance of every task", every)
-    live(["importance of all, stored", "importance of all"], line, since_s)
+    live(watched("importance of all"), line, since_s)
     st.caption(f"Importance is there for {len(scores)} of {len(tasks)} tasks.")
-    orders = {task: order(found_scores.scores) for task, found_scores in scores.items()}
-    mean = None
-    if len(scores) > 1:  # each task's scores on one scale, as their sizes differ
-        mean = np.mean([one.scores / max(float(one.scores.sum()), 1e-30) for one in scores.values()], axis=0)
+    show_failed(measured.failed)
+    orders = {task: order(one) for task, one in scores.items()}
+    mean = aggregate(scores, setting.aggregate) if len(scores) > 1 else None
     pictures, tables = {}, {}
     for score, at in zip(BOTH, st.columns(2, gap="large"), strict=True):
         lines = head_frames.retained_lines(capacity(found, score), orders, name, None if mean is None else order(mean))
@@ -94,7 +64,7 @@ def draw(
                          "counts as a share, from 0 to 1. The band holds 95 % of random orders.")  # fmt: skip
             st.altair_chart(pictures[title], key=f"left {score}", alt=f"{title} against heads pruned")
     if scores:
-        rankings = {task: one.scores for task, one in scores.items()} | ({} if mean is None else {"aggregate": mean})
+        rankings = scores | ({} if mean is None else {"aggregate": mean})
         rows = head_frames.overlap_rows(heads, rankings)
         tables["Importance and induction"] = partial(to_csv, rows)
         st.dataframe(rows, hide_index=True, height=min(400, 40 + 35 * len(rows)), column_config=_columns(),

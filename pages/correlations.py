@@ -1,0 +1,96 @@
+"""The Correlations screen: how much the importance rankings of tasks and shot counts agree."""
+
+import time
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+
+from engine.importance import WHAT
+from engine.rankings import AGGREGATES
+from engine.surveys import Survey, shots_in_words
+from pages.ui import agreement
+from pages.ui import agreement_frames as frames
+from pages.ui.commands import command_line
+from pages.ui.figures import downloads
+from pages.ui.frame import require_frame
+from pages.ui.frames import to_csv
+from pages.ui.live import live, wait_for, watched
+from pages.ui.sidebar import chosen, identity, identity_slot
+from pages.ui.study import choose_tasks, importance_so_far, setting_of, show_failed, survey_line
+
+require_frame("pages/correlations.py")
+TITLES = {"heads": "Heads by gradient", "gate": "Heads by gate", "ffns": "FFNs", "heads-oracle": "Heads by oracle"}
+METHODS, ORDERS = {"srcc": "Spearman", "as_published": "as published"}, ("similarity", "name")
+SLOT = "correlations"
+BESIDE = 9  # labels: matrices of so many stand side by side
+CONTROLS = {
+    "what": ("Importance", list(WHAT), TITLES.get, "Gradient: Bansal et al.'s, |z · dLoss/dz| summed over positions. "
+             "Gate: mean |dLoss/dgate|, Michel et al. Oracle and FFNs: accuracy lost when just that one is pruned."),
+    "method": ("Coefficient", list(METHODS), METHODS.get, "Spearman: rank correlation of the scores. As published: "
+               "what llm-interpret prints, for comparison only."),
+    "mean": ("Aggregate", list(AGGREGATES), "mean of {}".format, "Over the tasks at one shot count. By scores (Bansal "
+             "et al.), large gradients decide; by ranks, every task counts alike."),
+    "order": ("Order", list(ORDERS), "by {}".format, "Similarity: tasks that agree stand side by side (average linkage "
+              "on 1 − SRCC)."),
+}  # fmt: skip
+
+
+@st.cache_data(max_entries=8, show_spinner="Comparing the rankings")
+def compared(digest: str, how: str, _found: Survey) -> pd.DataFrame:
+    """Every pair of rankings; permutations of thousands of heads take seconds, so once for the same scores."""
+    return frames.pair_rows(_found, how)
+
+
+def control(name, at):
+    """One of CONTROLS; its first option is the default."""
+    label, options, words, about = CONTROLS[name]
+    return at.segmented_control(label, options, default=options[0], format_func=words, help=about, required=True,
+                                key=f"correlations_{name}", bind="query-params")  # fmt: skip
+
+
+setup = chosen()
+tasks = choose_tasks("correlations", st.container(), setup.data_dir)
+counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
+what_at, shown_at = st.columns([9, 4])
+what = control("what", what_at)
+shown = agreement.choice(
+    "correlations_shown", counts, partial(shown_at.segmented_control, "Matrix at"), default=counts[-1], required=True,
+    format_func=shots_in_words, help="Solved examples in front of each question, in the matrices of tasks.",
+)  # fmt: skip
+method, how, ordered = (control(name, at) for name, at in zip(("method", "mean", "order"), st.columns(3), strict=True))
+
+identity(setup.spec)
+model = wait_for(identity_slot(setup.spec), "Reading the model's files", partial(identity, setup.spec, again=True))
+since_s, setting = time.monotonic(), setting_of(setup)
+found, key, start = importance_so_far(setting, model.digest, tasks, what, SLOT)
+live(watched(SLOT), partial(survey_line, SLOT, TITLES[what], tasks, found, key, start, since_s), since_s)
+show_failed(found.failed)
+places = [st.container() for _ in range(4)]
+words = ["--tasks", ",".join(task_names), "--shots", ",".join(map(str, counts)), "--what", what, "--aggregate", how]
+words += ["--out", "correlations.csv"]
+st.code(command_line("correlate", setup.spec, setup.bos, setup.data_dir, words), language="shell", wrap_lines=True)
+if not found.scores:
+    st.stop()
+
+found = frames.in_order(found, tasks)
+pairs, scores = compared(frames.digest(found), how, found), frames.rankings(found, how)
+rows, n = frames.csv_rows(pairs), scores[frames.RANDOM].size
+of_tasks, of_counts = pairs[pairs["kind"].eq("tasks") & pairs["at"].eq(str(shown))], pairs[pairs["kind"].eq("shots")]
+names = frames.names_in_order(of_tasks, ordered)
+if method != "srcc":
+    places[0].warning(frames.PUBLISHED, icon=":material/history_edu:")
+places[0].markdown(says := frames.takeaway(of_tasks, method, n))
+tasks_at, pair_at, overlap_at, counts_at = places
+if len(names) <= BESIDE:
+    tasks_at, overlap_at = tasks_at.columns(2, gap="large")
+noun = "FFN" if what == "ffns" else "Head"
+pair, pictures = agreement.draw_pair(pair_at, frames.labels(task_names, counts), pairs, scores, noun)
+if names:
+    pictures |= agreement.draw_tasks(tasks_at, overlap_at, of_tasks, names, pair, method, shown, n, says)
+if not of_counts.empty:
+    pictures |= agreement.draw_counts(counts_at, of_counts, counts, pair, method)
+with counts_at:
+    if (table := st.expander("All pairs as a table", key="correlations_table", on_change="rerun")).open:
+        table.dataframe(rows, hide_index=True, height=330, alt="Every two rankings with SRCC, interval, p and overlap")
+    downloads({"Pairs of rankings": partial(to_csv, rows)}, pictures)

@@ -1,0 +1,161 @@
+"""Swept rows as tables for charts and as sentences: curves with their mean, the grid with its border, transfer."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from engine.break_points import BreakPoint
+from engine.sweeps import Row
+
+CURVE_COLUMNS = ["line", "kind", "shots", "level", "acc", "low", "high", "n"]
+NAMED_LEVELS = (0.0, 0.5, 0.7, 1.0)
+NAMES = {
+    "own": "own ranking", "aggregate": "ranking of other tasks", "rescored": "scored anew at each step",
+    "random": "random rankings (mean)",
+}  # fmt: skip
+
+
+def table(rows: Sequence[Row]) -> pd.DataFrame:
+    """One row an accuracy, as it goes to a file."""
+    return pd.DataFrame([row.cells() for row in rows])
+
+
+def curves(own: Sequence[Row], random: Sequence[Row], axis: str, front: str = "") -> pd.DataFrame:
+    """Rows for `sweep_charts.curves`: each task's line (of kind `front` where it is that one), their mean, chance, and
+    the mean of random rankings with the range of their seeds' means. A mean is given where every task of a shot count
+    is measured."""
+    frame, parts = table(own), []
+    if frame.empty:
+        return pd.DataFrame(columns=CURVE_COLUMNS)
+    frame = frame.rename(columns={axis: "level"})
+    parts.append(frame.assign(line=frame["task"], kind=np.where(frame["task"] == front, "front", "task")))
+    n_tasks = frame.groupby("shots")["task"].nunique()
+    means = frame.groupby(["shots", "level"]).agg(acc=("acc", "mean"), chance=("chance", "mean"), n=("task", "size"))
+    means = means.reset_index()
+    means = means[means["n"] == means["shots"].map(n_tasks)]
+    parts.append(means.assign(line="mean of tasks", kind="mean"))
+    parts.append(means.assign(acc=means["chance"], line="chance", kind="chance"))
+    if random:
+        drawn = table(random).rename(columns={axis: "level"}).groupby(["shots", "level", "seed"])["acc"]
+        by_seed = drawn.agg(["mean", "size"]).reset_index()
+        by_seed = by_seed[by_seed["size"] == by_seed["shots"].map(n_tasks)]
+        ends = [means[means["level"] == end].assign(mean=lambda part: part["acc"]) for end in (0.0, 1.0)]
+        band = pd.concat([by_seed, *ends]).groupby(["shots", "level"])["mean"].agg(["mean", "min", "max"]).reset_index()
+        band = band.rename(columns={"mean": "acc", "min": "low", "max": "high"})
+        parts.append(band.assign(line="random rankings", kind="random"))
+    return pd.concat(parts, ignore_index=True).reindex(columns=CURVE_COLUMNS)
+
+
+def lines(rows: Sequence[Row]) -> pd.DataFrame:
+    """Rows for `sweep_charts.lines`: one line a task and kind of ranking, by heads; of random ones the seeds' mean."""
+    frame = table(rows)
+    frame = frame.assign(ranking=frame["by"].map(NAMES), level=frame["heads"])
+    by = ["task", "shots", "level", "ranking"]
+    return (
+        frame.groupby(by, sort=False).agg(acc=("acc", "mean"), low=("low", "mean"), high=("high", "mean")).reset_index()
+    )
+
+
+def grid(rows: Sequence[Row]) -> pd.DataFrame:
+    """Mean over tasks at every pair of levels measured for all: shots, heads, ffns, acc, lost (points against nothing
+    pruned), n (tasks)."""
+    frame = table(rows)
+    if frame.empty:
+        return pd.DataFrame(columns=["shots", "heads", "ffns", "acc", "n", "lost"])
+    found = frame.groupby(["shots", "heads", "ffns"]).agg(acc=("acc", "mean"), n=("task", "size")).reset_index()
+    found = found[found["n"] == found["shots"].map(frame.groupby("shots")["task"].nunique())]
+    full = found[(found["heads"] == 0) & (found["ffns"] == 0)].set_index("shots")["acc"]
+    return found.assign(lost=100 * (found["shots"].map(full) - found["acc"]))
+
+
+def border(cells: pd.DataFrame, points: float) -> pd.DataFrame:
+    """The edges (x, y to x2, y2, in levels) between cells that lose less than `points` and cells that lose more."""
+    found = []
+    for shots, frame in cells.groupby("shots"):
+        lost = frame.set_index(["heads", "ffns"])["lost"]
+        xs, ys = sorted(frame["heads"].unique()), sorted(frame["ffns"].unique())
+        dx, dy = _step(xs), _step(ys)
+        for i, x in enumerate(xs):
+            for j, y in enumerate(ys):
+                here = lost.get((x, y), math.nan) < points
+                if i + 1 < len(xs) and here != (lost.get((xs[i + 1], y), math.nan) < points):
+                    found.append((shots, x + dx / 2, y - dy / 2, x + dx / 2, y + dy / 2))
+                if j + 1 < len(ys) and here != (lost.get((x, ys[j + 1]), math.nan) < points):
+                    found.append((shots, x - dx / 2, y + dy / 2, x + dx / 2, y + dy / 2))
+    return pd.DataFrame(found, columns=["shots", "x", "y", "x2", "y2"])
+
+
+def spread(cells: pd.DataFrame) -> pd.DataFrame:
+    """The cells with the edges of their rectangles."""
+    dx, dy = _step(sorted(cells["heads"].unique())), _step(sorted(cells["ffns"].unique()))
+    return cells.assign(x=cells["heads"] - dx / 2, x2=cells["heads"] + dx / 2, y=cells["ffns"] - dy / 2,
+                        y2=cells["ffns"] + dy / 2)  # fmt: skip
+
+
+def transfer(rows: Sequence[Row], own: Sequence[Row]) -> pd.DataFrame:
+    """One row for a judged task and whose ranking pruned it: task, source, acc, lost (points against its own ranking's
+    accuracy at the same level)."""
+    by_own = {(row.point.task, row.point.heads_permille): row.acc for row in own}
+    found = []
+    for row in rows:
+        source = row.point.of or {"aggregate": "all tasks", "others": "all others"}.get(row.point.by, row.point.by)
+        own_acc = by_own.get((row.point.task, row.point.heads_permille), math.nan)
+        found.append({"task": row.point.task.name, "shots": row.point.task.shots, "source": source, "acc": row.acc,
+                      "lost": 100 * (own_acc - row.acc), "own": source == row.point.task.name})  # fmt: skip
+    return pd.DataFrame(found, columns=["task", "shots", "source", "acc", "lost", "own"])
+
+
+def break_table(found: Sequence[BreakPoint]) -> pd.DataFrame:
+    """One row a task and shot count."""
+    columns = ["task", "shots", "full_acc", "chance", "level", "first_loss", "inflection"]
+    return pd.DataFrame([each.cells() for each in found], columns=columns)
+
+
+def curves_in_words(frame: pd.DataFrame, what: str) -> str:
+    """The means of a curve as a sentence, for those who cannot see it."""
+    means = frame[(frame["kind"] == "mean") & frame["level"].isin(NAMED_LEVELS)]
+    parts = [f"{shots} shots " + " → ".join(f"{acc:.0%}" for acc in line.sort_values("level")["acc"])
+             for shots, line in means.groupby("shots") if len(line) == len(NAMED_LEVELS)]  # fmt: skip
+    levels = ", ".join(f"{level:.0%}" for level in NAMED_LEVELS)
+    return (
+        f"Mean of tasks at {levels} of {what} pruned: {'; '.join(parts)}." if parts else "Not every task is there yet."
+    )
+
+
+def grid_in_words(cells: pd.DataFrame, points: float) -> str:
+    """The furthest corners that lose less than `points`."""
+    parts = []
+    for shots, frame in cells.groupby("shots"):
+        kept = frame[(frame["lost"] < points)]
+        if len(kept):
+            best = kept.assign(sum=kept["heads"] + kept["ffns"]).sort_values(["sum", "heads"]).iloc[-1]
+            parts.append(f"{shots} shots: {best['heads']:.0%} of heads with {best['ffns']:.0%} of FFNs")
+    return f"Furthest that loses less than {points:g} points, {'; '.join(parts)}." if parts else "Not measured yet."
+
+
+def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
+    """How much it costs to be pruned by another task's ranking."""
+    others = frame[~frame["own"] & frame["lost"].notna()]
+    if others.empty:
+        return "Not measured yet."
+    together = others[others["source"] == "all tasks"]["lost"]
+    others = others[others["source"] != "all tasks"]
+    words = (
+        f"At {level:.0%} of heads pruned, another task's ranking costs {others['lost'].mean():.1f} points on average"
+    )
+    worst = others.loc[others["lost"].idxmax()] if len(others) else None
+    if worst is not None:
+        words += f", at most {worst['lost']:.0f} ({worst['task']} by {worst['source']})"
+    return words + (f"; the aggregate of all tasks {together.mean():.1f}." if len(together) else ".")
+
+
+def lines_in_words(frame: pd.DataFrame) -> str:
+    """Mean accuracy over levels by kind of ranking."""
+    means = frame.groupby("ranking", sort=False)["acc"].mean()
+    return "Mean over levels: " + ", ".join(f"{name} {acc:.0%}" for name, acc in means.items()) + "."
+
+
+def _step(levels: Sequence[float]) -> float:
+    return min((b - a for a, b in zip(levels, levels[1:], strict=False)), default=0.1)

@@ -1,0 +1,129 @@
+"""The paper's study of a model: which of its statements hold, and a folder that needs no network and no app."""
+
+import json
+import math
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from engine.importance import Scores
+from engine.loading import LoadSpec
+from engine.requests import TaskSpec
+from engine.study import Study, mean_accuracy, statements, tables
+from engine.surveys import Setting, Survey
+from engine.sweeps import Point, Row, Swept
+from pages.ui.report import figures, write_report
+from tests.conftest import REPOSITORY
+
+TASKS = tuple(TaskSpec(name, shots) for name in ("piqa", "copa") for shots in (0, 1, 5))
+LEVELS = range(0, 1001, 100)
+
+
+def rows(acc, heads=LEVELS, ffns=(0,)):
+    """`acc(heads, ffns)` at every pair of levels, for every task."""
+    return tuple(Row(Point(task, h, f), 100, acc(h, f), 0.0, 1.0, 0.5, h // 10, f // 10, 0, 0, 1.0)
+                 for task in TASKS for h in heads for f in ffns)  # fmt: skip
+
+
+def study(acc=lambda h, f: 0.9, n_layers=10, scores=None):
+    found = {task: Scores("heads", 64, np.random.default_rng(0).random((10, 4)) if scores is None else scores(task))
+             for task in TASKS}  # fmt: skip
+    curves = {
+        "heads": Swept(rows(acc)),
+        "ffns": Swept(rows(acc, [0], LEVELS)),
+        "combined": Swept(rows(acc, LEVELS, LEVELS)),
+    }
+    receipt = {"name": "m", "precision": "fp32", "made_at": "now"}
+    return Study(TASKS, Setting(LoadSpec("m"), n_ranking=64), Survey(found), Survey(), curves, receipt, n_layers)
+
+
+def verdicts(found):
+    return [each.verdict for each in statements(found)]
+
+
+def test_a_model_that_loses_nothing_holds_to_every_loss():
+    assert verdicts(study())[:5] == ["holds"] * 5
+
+
+def test_losses_beyond_what_the_paper_allows_do_not_hold():
+    found = study(lambda h, f: 0.9 - 0.06 * (h >= 700) - 0.06 * (f >= 200))
+    assert verdicts(found)[:2] == ["does not hold"] * 2, "6 points at 70 % of heads, 6 at 20 % of FFNs"
+    assert verdicts(found)[2:5] == ["does not hold", "holds", "does not hold"], "12, 6 and 6 points"
+    assert "5 shots -6.0 points (mean 90.0% to 84.0%)" in statements(found)[0].ours
+
+
+def test_what_a_model_cannot_show_is_not_measured():
+    assert verdicts(study(n_layers=4))[1:5] == ["not measured"] * 4, "20 % of 4 FFNs is none"
+    empty = Study(TASKS, Setting(LoadSpec("m")), n_layers=10)
+    assert verdicts(empty) == ["not measured"] * 7
+    assert math.isnan(mean_accuracy((), 0, 0, 0))
+
+
+def test_correlations_decide_their_statements():
+    generator = np.random.default_rng(0)
+    base, noise = generator.random((10, 4)), {task: generator.random((10, 4)) for task in TASKS}
+    near = study(scores=lambda task: base + (0.5 if task.shots == 0 else 0.1) * noise[task])
+    assert verdicts(near)[5:] == ["holds", "holds"]
+    turned = study(scores=lambda task: (base if task.name == "piqa" else -base) + 0.01 * noise[task] * (task.shots > 0))
+    assert verdicts(turned)[5] == "does not hold"
+    alike = study(scores=lambda task: np.ones((10, 4)))
+    assert verdicts(alike)[5:] == ["not measured"] * 2, "equal scores have no order, so no correlation"
+
+
+def test_tables_hold_every_accuracy():
+    found = tables(study())
+    assert len(found["combined"]) == len(TASKS) * 121
+    assert found["head-importance"].columns.tolist() == ["task", "shots", "layer", "head", "score"]
+    assert set(found["correlations"]["kind"]) == {"tasks", "shots"}
+    assert found["break-points-heads"]["level"].tolist() == [1.0] * len(TASKS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, tiny_opt):
+    """What the command writes for two embedded tasks of a tiny model."""
+    out, cache = tmp_path_factory.mktemp("study"), tmp_path_factory.mktemp("cache")
+    words = [sys.executable, "-m", "engine", "sweep", "--preset", "paper", "--model", str(tiny_opt)]
+    words += ["--precision", "fp32", "--tasks", "demo_copy,demo_cloze,no_such_task", "--shots", "0,1", "--limit", "16"]
+    words += ["--ranking-questions", "16", "--cache", str(cache), "--out", str(out), "--json"]
+    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    again = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
+    return out, json.loads(done.stdout), json.loads(again.stdout)
+
+
+def test_the_command_writes_tables_figures_and_a_report(folder):
+    out, answer, again = folder
+    assert len(answer["statements"]) == 7 and answer["cached"] is False and again["cached"] is True
+    assert again["statements"] == answer["statements"]
+    assert set(answer["not_measured"]) == {"no_such_task, 0 shots", "no_such_task, 1 shot"}
+    for file in out.glob("*.csv"):
+        if file.stat().st_size > 1:
+            assert len(pd.read_csv(file)) == len(pd.read_parquet(file.with_suffix(".parquet"))), file
+    drawings = {file.stem for file in (out / "figures").glob("*.svg")}
+    assert drawings == {file.stem for file in (out / "figures").glob("*.png")}
+    assert {
+        "head-importance",
+        "ffn-importance",
+        "pruned-heads-0-shots",
+        "heads-and-ffns-1-shot",
+        "transfer",
+    } <= drawings
+
+
+def test_the_report_asks_nothing_of_the_network(folder):
+    text = (folder[0] / "report.html").read_text(encoding="utf-8")
+    assert not re.findall(r"""(?:src|href)=["'](?!data:)""", text) and "<script" not in text and "@import" not in text
+    assert text.count("<img") == len(list((folder[0] / "figures").glob("*.svg")))
+    assert "no_such_task" in text and "does not hold" in text or "holds" in text
+
+
+def test_names_are_text_in_the_report_never_markup(tmp_path):
+    wild = study()
+    wild.receipt["name"] = "<script>alert(1)</script>"
+    write_report(wild, tmp_path)
+    assert "<script" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert len(list(figures(wild))) >= 3 + 3 + 3 + 1

@@ -1,0 +1,280 @@
+"""How much rankings agree: Spearman's rho against scipy, its p and interval against their promises, and what it is not.
+
+Spearman's rho of the scores does not care how heads are numbered; what llm-interpret's script prints does.
+"""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from engine.errors import UsageError
+from engine.importance import Scores
+from engine.rankings import PERMUTATIONS, aggregate, agreement, as_published, top_overlap
+from engine.requests import TaskSpec
+from engine.surveys import Survey, agreement_rows
+
+NAMES = "abcde"
+matrices = st.tuples(st.integers(2, 5), st.integers(3, 24)).flatmap(
+    lambda shape: hnp.arrays(float, shape, elements=st.integers(-4, 4).map(float))
+)
+quick = settings(deadline=None, max_examples=60)  # other work on this computer is not the code's fault
+
+
+def named(rows):
+    return dict(zip(NAMES, rows, strict=False))
+
+
+def rho(scores):
+    return agreement(scores, permutations=0).srcc
+
+
+def correlated(n, k=2, r=0.7, seed=0):
+    """k rows of n normal scores, every two correlated by r."""
+    rng = np.random.default_rng(seed)
+    return math.sqrt(r) * rng.normal(size=n) + math.sqrt(1 - r) * rng.normal(size=(k, n))
+
+
+def distinct(n):
+    return st.permutations(range(n)).map(lambda values: np.array(values, float))
+
+
+@quick
+@given(matrices)
+def test_srcc_is_scipys_of_the_scores_and_undefined_for_constant_rows(rows):
+    found = rho(named(rows))
+    for (i, a), (j, b) in itertools.product(enumerate(rows), repeat=2):
+        if len(set(a)) == 1 or len(set(b)) == 1:
+            assert math.isnan(found[i, j])
+        else:
+            assert found[i, j] == pytest.approx(stats.spearmanr(a, b).statistic, abs=1e-12)
+    np.testing.assert_array_equal(found, found.T)
+    np.testing.assert_allclose(np.diag(found)[np.ptp(rows, axis=1) > 0], 1, atol=1e-12)
+    assert np.nanmax(np.abs(found), initial=0) <= 1
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_any_number_of_tasks_gives_a_matrix(k):
+    """spearmanr gives a number for two columns and a matrix from three on."""
+    scores = {name: row.reshape(4, 6) for name, row in named(correlated(24, k)).items()}
+    found = agreement(scores, permutations=19)
+    assert found.labels == tuple(NAMES[:k])
+    for matrix in (found.srcc, found.low, found.high, found.p, found.overlap, as_published(scores)):
+        assert matrix.shape == (k, k)
+    if k == 2:
+        assert found.srcc[0, 1] == pytest.approx(stats.spearmanr(*correlated(24, k)).statistic, abs=1e-12)
+    if k == 3:
+        np.testing.assert_allclose(found.srcc, stats.spearmanr(correlated(24, k), axis=1).statistic, atol=1e-12)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 1e-30, 0.1, -3e8])
+def test_a_constant_row_is_undefined_everywhere_without_a_warning(value):
+    found = agreement({"even": np.full((2, 9), value), "own": np.arange(18.0).reshape(2, 9)}, permutations=19)
+    for matrix in (found.srcc, found.low, found.high, found.p):
+        assert np.isnan(matrix[0]).all() and np.isnan(matrix[:, 0]).all() and np.isfinite(matrix[1, 1])
+    assert math.isnan(found.mean)
+    assert np.isnan(as_published({"even": np.full(3, value), "own": np.arange(3.0)})).sum() == 0, "it cannot see it"
+
+
+def test_scores_that_differ_by_little_are_not_constant():
+    assert rho({"a": 1 + 1e-15 * np.arange(5.0), "b": np.arange(5.0)})[0, 1] == pytest.approx(1)
+    assert rho({"a": 1e-40 * np.arange(5.0), "b": -np.arange(5.0)})[0, 1] == pytest.approx(-1)
+
+
+def test_undefined_scores_give_no_coefficient():
+    found = agreement({"a": np.array([1.0, np.nan, 3, 4]), "b": np.arange(4.0)}, permutations=9)
+    assert np.isnan(found.srcc[0]).all() and found.srcc[1, 1] == pytest.approx(1)
+
+
+@quick
+@given(matrices.flatmap(lambda rows: st.tuples(st.just(rows), st.permutations(range(rows.shape[1])))))
+def test_srcc_does_not_change_when_heads_are_relabelled(drawn):
+    rows, relabelling = drawn
+    np.testing.assert_allclose(rho(named(rows[:, relabelling])), rho(named(rows)), atol=1e-12)
+
+
+@quick
+@given(matrices, st.data())
+def test_srcc_does_not_change_under_any_rising_transformation(rows, data):
+    """Of one row alone too: the values of a task are replaced by any others in the same order."""
+    values = np.unique(rows)
+    any_size = st.floats(-1e12, 1e12, allow_subnormal=False)
+    others = np.sort(data.draw(st.lists(any_size, min_size=len(values), max_size=len(values), unique=True)))
+    changed = rows.copy()
+    changed[0] = others[np.searchsorted(values, rows[0])]
+    np.testing.assert_allclose(rho(named(changed)), rho(named(rows)), atol=1e-12)
+    np.testing.assert_allclose(rho(named(np.exp(rows))), rho(named(rows)), atol=1e-12)
+
+
+def literal(scores):
+    """llm-interpret's way, transcribed: the index vectors of torch.sort go into spearmanr."""
+    numbers = [torch.sort(torch.tensor(array).flatten())[1].numpy() for array in scores.values()]
+    return np.array([[stats.spearmanr(a, b).statistic for b in numbers] for a in numbers])
+
+
+@quick
+@given(st.integers(3, 30).flatmap(lambda n: st.lists(distinct(n), min_size=1, max_size=4)))
+def test_as_published_is_llm_interprets_script(rows):
+    np.testing.assert_allclose(as_published(named(rows)), literal(named(rows)), atol=1e-12)
+
+
+def test_as_published_measures_head_numbers_and_not_agreement():
+    """Two tasks that rank 4608 heads (96 a layer, 48 layers) nearly alike."""
+    rows = correlated(4608, r=0.96)
+    scores = {name: row.reshape(48, 96) for name, row in named(rows).items()}
+    truth, published = rho(scores)[0, 1], as_published(scores)[0, 1]
+    assert truth > 0.9 and abs(published) < 0.1
+    assert published == pytest.approx(literal(scores)[0, 1], abs=1e-12)
+    # it changes with the heads' numbers: numbered by task a's order, the same scores agree more by far
+    sorted_by_a = named(rows[:, np.argsort(rows[0])])
+    assert rho(sorted_by_a)[0, 1] == pytest.approx(truth, abs=1e-12)
+    assert as_published(sorted_by_a)[0, 1] > published + 0.5
+
+
+def test_p_of_independent_scores_is_uniform():
+    rows = np.random.default_rng(5).normal(size=(30, 40))
+    found = agreement(dict(enumerate(rows)), permutations=199)
+    p = found.p[np.triu_indices(30, 1)]
+    assert stats.kstest(p, "uniform").statistic < 0.1
+    assert 0.02 < (p < 0.05).mean() < 0.09 and 0.45 < p.mean() < 0.55
+    np.testing.assert_array_equal(found.p, found.p.T)
+
+
+def test_p_of_equal_and_of_opposite_scores_is_the_smallest_there_is():
+    a = np.random.default_rng(1).normal(size=30)
+    np.testing.assert_allclose(agreement({"a": a, "b": 2 * a + 1, "c": -a}).p, 1 / (PERMUTATIONS + 1))
+
+
+@pytest.mark.parametrize(
+    "rows", [[[1.0, 2, 3, 4, 5, 6], [2.0, 1, 3, 6, 4, 5]], [[0.0, 0, 1, 2, 3, 3], [1.0, 2, 2, 0, 5, 1]]]
+)
+def test_p_is_the_share_of_all_relabellings_that_agree_as_much(rows):
+    """Two-sided and exact, all 720 of them, also with ties."""
+    ranks = [stats.rankdata(row) for row in rows]
+    observed = abs(np.corrcoef(*ranks)[0, 1])
+    others = [abs(np.corrcoef(ranks[0], shuffled)[0, 1]) for shuffled in itertools.permutations(ranks[1])]
+    exact = np.mean(np.array(others) >= observed - 1e-9)
+    assert 0.01 < exact < 0.99
+    # the mean of two estimates from 1999 relabellings each: 4 standard deviations are at most 0.032
+    assert agreement(named(np.array(rows))).p[0, 1] == pytest.approx(exact, abs=0.032)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_p_agrees_with_scipy(seed):
+    a, b = correlated(60, r=0.2, seed=seed)
+    p = agreement({"a": a, "b": b}).p[0, 1]
+    assert p == pytest.approx(stats.spearmanr(a, b).pvalue, abs=0.04)
+    ranks = stats.rankdata(b)
+    shuffled = stats.permutation_test((stats.rankdata(a),), lambda x, axis: -((x - ranks) ** 2).sum(axis),
+                                      permutation_type="pairings", n_resamples=1999, vectorized=True,
+                                      rng=np.random.default_rng(seed))  # fmt: skip
+    assert p == pytest.approx(shuffled.pvalue, abs=0.05)
+
+
+@pytest.mark.parametrize("n, r", [(24, 0.3), (60, 0.6), (144, 0.0)])
+def test_the_interval_contains_the_truth_in_95_of_100_cases(n, r):
+    truth, inside, cases = 6 / math.pi * math.asin(r / 2), 0, 600  # Spearman's rho of correlated normals
+    for seed in range(cases):
+        found = agreement(named(correlated(n, r=r, seed=seed)), permutations=0)
+        assert found.low[0, 1] < found.srcc[0, 1] < found.high[0, 1]
+        inside += found.low[0, 1] <= truth <= found.high[0, 1]
+    assert 0.92 < inside / cases < 0.98  # standard deviation of the share: 0.009
+
+
+def test_the_interval_stays_within_the_range_and_shrinks():
+    widths = []
+    for n in (12, 40, 500):
+        found = agreement(named(correlated(n, r=0.9, seed=3)), permutations=0)
+        assert (found.low >= -1).all() and (found.high <= 1).all()
+        widths.append(found.high[0, 1] - found.low[0, 1])
+    assert widths[0] > widths[1] > widths[2]
+
+
+def test_the_mean_is_that_of_different_labels_that_are_defined():
+    a = np.arange(6.0)
+    assert agreement({"a": a, "b": a, "c": -a}, 0).mean == pytest.approx(-1 / 3)
+    assert agreement({"a": a, "b": a, "even": np.zeros(6)}, 0).mean == pytest.approx(1)
+    assert math.isnan(agreement({"a": a}, 0).mean)
+
+
+@quick
+@given(st.integers(1, 40).flatmap(lambda n: st.tuples(distinct(n), distinct(n), st.permutations(range(n)))))
+def test_overlap_is_a_symmetric_share_of_the_top_30_percent(drawn):
+    a, b, relabelling = drawn
+    count = max(1, 3 * a.size // 10)
+    top_a, top_b = ({head for head in range(a.size) if x[head] >= a.size - count} for x in (a, b))
+    assert top_overlap(a, b) == top_overlap(b, a) == len(top_a & top_b) / count
+    assert top_overlap(a, a) == 1
+    assert top_overlap(a[list(relabelling)], b[list(relabelling)]) == top_overlap(a, b)
+
+
+def test_overlap_of_other_shares_and_of_random_and_opposite_rankings():
+    a, rng = np.arange(100.0).reshape(10, 10), np.random.default_rng(0)
+    assert top_overlap(a, -a) == 0 and top_overlap(a, -a, 0.6) == pytest.approx(1 / 3)
+    assert top_overlap(a, a.T, 0.01) == 1, "at least one counts, and both have the same best"
+    assert top_overlap(a, -a, 0.0) == 0
+    by_chance = [top_overlap(a, rng.permutation(100)) for _ in range(400)]
+    assert np.mean(by_chance) == pytest.approx(0.3, abs=0.02)
+    found = agreement({"a": a, "b": -a, "c": a + 5}, 0).overlap
+    np.testing.assert_array_equal(found, [[1, 0, 1], [0, 1, 0], [1, 0, 1]])
+
+
+def test_by_ranks_no_task_dominates_and_by_scores_one_does():
+    rows = [row.reshape(2, 10) for row in correlated(20, 3, r=0.1, seed=4)]
+    loud = [1e6 * rows[0], *rows[1:]]
+    np.testing.assert_array_equal(aggregate(named(loud), "ranks"), aggregate(named(rows), "ranks"))
+    assert np.abs(aggregate(named(loud)) - aggregate(named(rows))).max() > 1e5
+    assert rho({"all": aggregate(named(loud)), "loud": rows[0]})[0, 1] > 0.99
+    assert rho({"all": aggregate(named(loud), "ranks"), "loud": rows[0]})[0, 1] < 0.9
+
+
+@quick
+@given(matrices)
+def test_aggregates_are_plain_means_of_scores_or_of_ranks_as_a_share(rows):
+    scores = named(rows.reshape(len(rows), 1, -1))
+    assert aggregate(scores).shape == aggregate(scores, "ranks").shape == (1, rows.shape[1])
+    np.testing.assert_allclose(aggregate(scores)[0], rows.mean(0), atol=1e-12)
+    ranks = [[(np.sum(row < value) + (np.sum(row == value) + 1) / 2) / row.size for value in row] for row in rows]
+    np.testing.assert_allclose(aggregate(scores, "ranks")[0], np.mean(ranks, axis=0), atol=1e-12)
+
+
+@pytest.mark.parametrize("function", [agreement, as_published, aggregate])
+@pytest.mark.parametrize("scores, words", [
+    ({}, "no scores"),
+    ({"a": np.zeros((2, 4)), "b": np.zeros((4, 2))}, r"\(2, 4\).*\(4, 2\)"),
+    ({"heads": np.zeros((2, 4)), "ffns": np.zeros(2)}, "different shapes"),
+])  # fmt: skip
+def test_nothing_and_different_shapes_are_refused_in_one_line(function, scores, words):
+    with pytest.raises(UsageError, match=words) as refusal:
+        function(scores)
+    assert "\n" not in str(refusal.value)
+
+
+def test_an_unknown_aggregate_is_named():
+    with pytest.raises(UsageError, match="'median' is unknown; choose scores or ranks"):
+        aggregate({"a": np.zeros(3)}, "median")
+
+
+def test_rows_compare_every_two_tasks_the_aggregate_and_chance_and_every_two_shot_counts():
+    rows = iter(correlated(20, 5, seed=9).reshape(5, 4, 5))
+    wanted = [("x", 0), ("x", 5), ("y", 0), ("y", 5), ("z", 5)]
+    scores = {TaskSpec(name, shots): Scores("heads", 9, next(rows)) for name, shots in wanted}
+    table = agreement_rows(Survey(scores), "scores")
+    pairs = {(row["kind"], row["at"], row["a"], row["b"]): row for row in table}
+    assert len(pairs) == len(table) == 6 + 10 + 1 + 1  # 4 labels at 0 shots, 5 at 5; x and y at two shot counts
+    flat = {spec: found.scores.ravel() for spec, found in scores.items()}
+    x, y, z = (flat[TaskSpec(name, 5)] for name in "xyz")
+    assert pairs["tasks", "5", "x", "z"]["srcc"] == pytest.approx(stats.spearmanr(x, z).statistic)
+    assert pairs["tasks", "5", "y", "aggregate"]["srcc"] == pytest.approx(stats.spearmanr(y, x + y + z).statistic)
+    assert pairs["shots", "x", "0 shots", "5 shots"]["srcc"] == pytest.approx(
+        stats.spearmanr(flat[TaskSpec("x", 0)], x).statistic)  # fmt: skip
+    assert pairs["tasks", "5", "x", "z"]["as_published"] == pytest.approx(
+        stats.spearmanr(np.argsort(x), np.argsort(z)).statistic)  # fmt: skip
+    assert all(row["low"] <= row["srcc"] <= row["high"] and 0 < row["p"] <= 1 for row in table)
+    assert agreement_rows(Survey(), "scores") == []
