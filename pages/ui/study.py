@@ -101,9 +101,9 @@ def _several(key: str, options: Sequence[str], default: Sequence[str], draw: par
     if key not in st.session_state:
         asked = (st.query_params.get(key) or "").split(",")
         st.session_state[key] = [option for option in options if option in asked] or list(default)
-    else:  # the options change with the task data folder
-        kept = [option for option in st.session_state[key] if option in options]
-        st.session_state[key] = kept if kept or not st.session_state[key] else list(default)
+    elif gone := set(st.session_state[key]) - set(options):  # they change with the task data folder
+        # only then: what is set here goes back to the browser, over what was clicked there meanwhile
+        st.session_state[key] = [option for option in st.session_state[key] if option not in gone] or list(default)
     chosen = list(draw(key=key))
     if set(chosen) == set(default):
         st.query_params.pop(key, None)

@@ -70,3 +70,22 @@ def settled_figure(page, *words):
     page.get_by_test_id("stProgress").first.wait_for(state="detached")
     page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()
     return page.get_by_test_id("stMetricValue").inner_text()
+
+
+def open_study(page, address, screen, *names):
+    """Opens a screen about many tasks by its link and chooses these tasks alone, at 0 solved examples."""
+    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_ranking=random")
+    settled_figure(page, "16 of 16 questions")
+    page.get_by_role("link", name=screen).click()
+    for count in ("5", "1"):
+        page.get_by_role("button", name=count, exact=True).click()
+        page.get_by_role("button", name=count, exact=True).and_(page.locator('[aria-pressed="false"]')).wait_for()
+    tasks = page.get_by_test_id("stMultiSelect")
+    tasks.get_by_label("Clear all").click()
+    page.get_by_text("Choose at least one task").wait_for()
+    for name in names:
+        tasks.get_by_role("combobox").fill(name)
+        page.get_by_role("option", name=name, exact=True).click()
+        tasks.get_by_text(name, exact=True).wait_for()
+    page.keyboard.press("Escape")
+    page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()

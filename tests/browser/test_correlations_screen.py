@@ -2,23 +2,12 @@
 
 import re
 
-from tests.browser.conftest import settled_figure
+from tests.browser.conftest import open_study
 
 
 def test_measure_then_click_a_cell_then_choose_by_name(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_ranking=random")
-    settled_figure(page, "16 of 16 questions")
-    page.get_by_role("link", name="Correlations").click()
-    for count in ("5", "1"):
-        page.get_by_role("button", name=count, exact=True).click()
-    page.get_by_text("importance is there for 0 of 18.").wait_for()
-    page.get_by_test_id("stMultiSelect").get_by_label("Clear all").click()
-    page.get_by_text("Choose at least one task").wait_for()
-    for count, name in enumerate(("demo_copy", "demo_lookup"), start=1):
-        page.get_by_test_id("stMultiSelect").get_by_role("combobox").fill(name)
-        page.get_by_role("option", name=name, exact=True).click()
-        page.get_by_text(f"importance is there for 0 of {count}.").wait_for()
-    page.keyboard.press("Escape")
+    open_study(page, address, "Correlations", "demo_copy", "demo_lookup")
+    page.get_by_text("importance is there for 0 of 2.").wait_for()
     page.get_by_role("button", name="Measure the 2 that are missing").click()
     page.get_by_text("importance is there for 2 of 2.").wait_for()
     page.get_by_text("The two tasks have SRCC").wait_for()

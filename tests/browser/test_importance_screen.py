@@ -1,22 +1,11 @@
 """The Importance screen in a real Chromium: choose tasks, measure, and see the maps grow complete."""
 
+from tests.browser.conftest import open_study
+
 
 def test_two_tasks_are_chosen_measured_and_seen(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_ranking=random")
-    page.get_by_role("link", name="Importance").click()
-    page.get_by_text("Heads: importance is there for 0 of 54.").wait_for()
-    for count in ("5", "1"):
-        page.get_by_role("button", name=count, exact=True).click()
-    page.get_by_text("Heads: importance is there for 0 of 18.").wait_for()
-    tasks = page.get_by_test_id("stMultiSelect")
-    tasks.get_by_role("combobox").press("Escape")
-    tasks.get_by_label("Clear all").click()
-    page.get_by_text("Choose at least one task").wait_for()
-    for count, name in enumerate(("demo_copy", "demo_lookup"), start=1):
-        tasks.get_by_role("combobox").fill(name)
-        page.get_by_role("option", name=name, exact=True).click()
-        page.get_by_text(f"Heads: importance is there for 0 of {count}.").wait_for()
-    page.keyboard.press("Escape")
+    open_study(page, address, "Importance", "demo_copy", "demo_lookup")
+    page.get_by_text("Heads: importance is there for 0 of 2.").wait_for()
     for noun in ("Heads", "FFNs"):
         page.get_by_role("button", name="Measure the 2 that are missing").first.click()
         page.get_by_text(f"{noun}: importance is there for 2 of 2.").wait_for()
