@@ -5,14 +5,12 @@ cancelled or killed run resumes at the chunk it had in hand.
 """
 
 import hashlib
-import importlib.metadata
 import math
 import platform
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from functools import cache as once
 from typing import Any
 
 import numpy as np
@@ -23,11 +21,10 @@ from engine.jobs import Progress
 from engine.loading import Loaded, LoadSpec, Models, device_class, identify
 from engine.masks import Mask, pruned
 from engine.requests import Question, Requests, Selection
-from engine.results import Record, canonical_key, decode, encode
+from engine.results import Record, canonical_key, decode, encode, version
 from engine.scoring import score
 
 Z_95 = 1.959963984540054
-version = once(importlib.metadata.version)  # reads files, and every key asks
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,13 @@ import sys
 import types
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from engine.errors import HeadroomError, UsageError
-from engine.results import Record, canonical_key, decode, encode
+from engine.results import Record, canonical_key, decode, encode, version
 from engine.tasks import SPLITS, TaskInfo, embedded_tasks, local_files, read_rows, task_info
 
 HARNESS_SEED = 1234  # what lm-eval's own command line passes to set_fewshot_seed
@@ -91,12 +90,11 @@ def get_requests(task: TaskSpec, data_dir: str | Path | None = None, store: Any 
         record = Record({"json": np.frombuffer(text.encode(), np.uint8)}, {"kind": "requests", "task": asdict(task)})
         if store is not None:
             store.put(key, encode(record))
-    content = json.loads(record.arrays["json"].tobytes())
-    questions = tuple(_question(entry) for entry in content["questions"])
+    questions, greedy = _parsed(record.arrays["json"].tobytes())
     chance = info.chance
-    if not info.chance and not content["greedy"]:
+    if not info.chance and not greedy:
         chance = float(np.mean([len(question.golds) / len(question.contexts) for question in questions]))
-    return Requests(task, questions, content["greedy"], source, chance)
+    return Requests(task, questions, greedy, source, chance)
 
 
 @dataclass(frozen=True)
@@ -132,6 +130,13 @@ def select(requests: Requests, limit: int | None = None, sample: str = "first") 
         by_gold.setdefault(requests.questions[index].golds, []).append(index)
     place = {index: (rank + 0.5) / len(group) for group in by_gold.values() for rank, index in enumerate(group)}
     return Selection(tuple(sorted(shuffled, key=place.__getitem__)), wanted)
+
+
+@functools.lru_cache(maxsize=128)  # a study asks for the same ones again and again
+def _parsed(content: bytes) -> tuple[tuple[Question, ...], bool]:
+    """(questions, greedy) of what is stored."""
+    found = json.loads(content)
+    return tuple(_question(entry) for entry in found["questions"]), found["greedy"]
 
 
 def _question(entry: dict[str, Any]) -> Question:

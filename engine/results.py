@@ -1,13 +1,16 @@
 """What is stored: a `Record` of arrays and a JSON receipt, its one codec, and the keys under which records lie."""
 
 import hashlib
+import importlib.metadata
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache as once
 from typing import Any
 
 import numpy as np
 
+version = once(importlib.metadata.version)  # reads files, and every key asks
 SCHEMA = "1"  # of keys, packing and scoring code: raise it whenever the same key could mean other numbers
 MAX_HEADER_BYTES = 1_000_000
 

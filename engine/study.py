@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -62,22 +63,27 @@ class Study:
             found |= swept.failed
         return found
 
-    @property
+    @cached_property
     def statements(self) -> list[Statement]:
         return statements(self)
 
+    @cached_property
+    def correlations(self) -> list[dict[str, Any]]:
+        """Rows of every two rankings of heads (engine.surveys.agreement_rows)."""
+        return agreement_rows(self.heads, self.setting.aggregate)
+
     def cross_task(self, shots: int) -> Agreement | None:
-        """SRCC of every two tasks' head importance; None with fewer than two."""
+        """SRCC of every two tasks' head importance, without p; None with fewer than two."""
         scores = self.heads.at(shots)
-        return agreement(scores) if len(scores) > 1 else None
+        return agreement(scores, permutations=0) if len(scores) > 1 else None
 
     def cross_shot(self) -> dict[str, Agreement]:
-        """SRCC of every two shot counts' head importance, by task."""
+        """SRCC of every two shot counts' head importance, without p, by task."""
         found = {}
         for name in dict.fromkeys(task.name for task in self.tasks):
             mine = {str(task.shots): each.scores for task, each in self.heads.scores.items() if task.name == name}
             if len(mine) > 1:
-                found[name] = agreement(mine)
+                found[name] = agreement(mine, permutations=0)
         return found
 
 
@@ -225,7 +231,7 @@ def tables(study: Study) -> dict[str, Any]:
             rows.append(pd.DataFrame({"task": task.name, "shots": task.shots, **at, "score": scores.scores.ravel()}))
         if rows:
             found[name] = pd.concat(rows, ignore_index=True)
-    found["correlations"] = pd.DataFrame(agreement_rows(study.heads, study.setting.aggregate))
+    found["correlations"] = pd.DataFrame(study.correlations)
     for name, swept in study.curves.items():
         found[name] = pd.DataFrame([row.cells() for row in swept.rows])
     for axis in ("heads", "ffns"):

@@ -58,14 +58,19 @@ def labels(names: Sequence[str], counts: Sequence[int]) -> list[str]:
 
 
 def pair_rows(found: Survey, how: str) -> pd.DataFrame:
-    """The rows of `engine.surveys.agreement_rows` with the labels of both rankings as `first` and `second`."""
+    """Every two rankings: `labelled` rows of `engine.surveys.agreement_rows`."""
+    return labelled(agreement_rows(found, how))
+
+
+def labelled(found: Sequence[Mapping]) -> pd.DataFrame:
+    """The rows with the labels of both rankings as `first` and `second`."""
     rows = []
-    for row in agreement_rows(found, how):
+    for row in found:
         if row["kind"] == "tasks":
             both = [label(row[side], int(row["at"])) for side in ("a", "b")]
         else:  # the sides are "0 shots" and "5 shots"
             both = [label(row["at"], int(row[side].split()[0])) for side in ("a", "b")]
-        rows.append(row | {"first": both[0], "second": both[1]})
+        rows.append({**row, "first": both[0], "second": both[1]})
     return pd.DataFrame(rows)
 
 

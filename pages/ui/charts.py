@@ -119,9 +119,14 @@ def ffn_bars(frame: pd.DataFrame, title: str = "Accuracy lost without it") -> al
 
 def to_png(chart: alt.LayerChart, title: str) -> bytes:
     """The chart as a PNG picture at twice the screen's resolution, made on this computer."""
+    return rasterised(to_svg(chart, title))
+
+
+def rasterised(drawing: bytes) -> bytes:
+    """An SVG drawing as a PNG picture at twice its size."""
     import vl_convert
 
-    return vl_convert.vegalite_to_png(_file_spec(chart, title), scale=2)
+    return vl_convert.svg_to_png(drawing.decode(), scale=2)
 
 
 def to_svg(chart: alt.LayerChart, title: str) -> bytes:

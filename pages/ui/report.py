@@ -36,7 +36,7 @@ def write_report(study: Study, folder: str | Path) -> None:
             name = title.lower().replace(",", "").replace(" ", "-")
             drawing = charts.to_svg(chart, title)
             (Path(folder) / "figures" / f"{name}.svg").write_bytes(drawing)
-            (Path(folder) / "figures" / f"{name}.png").write_bytes(charts.to_png(chart, title))
+            (Path(folder) / "figures" / f"{name}.png").write_bytes(charts.rasterised(drawing))
             # an image, not inline: drawings on one page would share the names of their clip paths
             source = f"data:image/svg+xml;base64,{base64.b64encode(drawing).decode()}"
             words = html.escape(caption.replace("**", ""))
@@ -59,7 +59,7 @@ def figures(study: Study) -> Iterator[tuple[str, str, alt.LayerChart]]:
     if study.ffns.scores:
         rows = importance_charts.ffn_rows(study.ffns.scores)
         yield "FFN importance", importance_charts.ffns_in_words(rows), importance_charts.ffn_map(rows)
-    pairs = agreement_frames.pair_rows(study.heads, study.setting.aggregate)
+    pairs = agreement_frames.labelled(study.correlations)
     for shots in study.shots if len(pairs) else ():
         of_tasks = pairs[(pairs["kind"] == "tasks") & (pairs["at"] == str(shots))]
         names = agreement_frames.names_in_order(of_tasks, "similarity")
