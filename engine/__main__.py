@@ -107,6 +107,7 @@ def _parser() -> Parser:
     over_tasks = [shared, model, data, study]
     correlate = commands.add_parser("correlate", parents=over_tasks, help="how much the rankings of tasks agree")
     correlate.add_argument("--what", default="heads", help="heads (default), gate, heads-oracle or ffns")
+    correlate.add_argument("--induction", action="store_true", help="with prefix matching and copying beside the tasks")
     correlate.add_argument("--out", required=True, help="file to write: .csv or .parquet")
     sweep = commands.add_parser("sweep", parents=over_tasks, help="accuracy over tasks, shot counts and pruning levels")
     sweep.add_argument("--heads", default="0,10,20,30,40,50,60,70,80,90,100", help="levels in percent (0,10,..,100)")

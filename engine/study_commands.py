@@ -32,18 +32,27 @@ def correlate(options: Namespace, store: Any, report: Report) -> int:
     import pandas as pd
 
     from engine.importance import WHAT
+    from engine.induction import induction
     from engine.loading import Models
+    from engine.pruning import INDUCTION_SEED
 
     if options.what not in WHAT:
         raise UsageError(f"--what {options.what!r} is unknown; choose one of {', '.join(WHAT)}")
+    if options.induction and options.what == "ffns":
+        raise UsageError("--induction compares heads, and --what is ffns; leave one of them out")
     check_ending(options.out, TABLES)
     tasks, setting = _tasks(options), _setting(options)
     started = time.monotonic()
-    final = last(survey(Models(store), setting, tasks, options.what, store), report)
-    rows = agreement_rows(final.value, options.aggregate)
+    models = Models(store)
+    final = last(survey(models, setting, tasks, options.what, store), report)
+    others: dict[str, Any] = {}
+    if options.induction:
+        mean = last(induction(models, setting.spec, "olsson", INDUCTION_SEED, store), report).value.mean
+        others = {name: mean[name] for name in ("prefix_matching", "copying")}
+    rows = agreement_rows(final.value, options.aggregate, others)
     write(options.out, table_file(Path(options.out).suffix, pd.DataFrame(rows)))
     means = {str(shots): _mean(row["srcc"] for row in rows if row["kind"] == "tasks" and row["at"] == str(shots)
-                               and not {row["a"], row["b"]} & {"aggregate", "random"})
+                               and not {row["a"], row["b"]} & {"aggregate", "random", *others})
              for shots in sorted({task.shots for task in tasks})}  # fmt: skip
     lines = [f"{shots} shots: mean SRCC of two tasks {'undefined' if mean is None else f'{mean:.3f}'}"
              for shots, mean in means.items()]  # fmt: skip

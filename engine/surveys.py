@@ -5,6 +5,7 @@ A task that cannot be measured (its rows are missing or wrong) is set aside with
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -109,9 +110,11 @@ def together(setting: Setting, scores: Mapping[TaskSpec, Scores]) -> Scores:
     return Scores(first.what, sum(found.n for found in named.values()), combined, tie_break, cached=True)
 
 
-def agreement_rows(found: Survey, how: str) -> list[dict[str, Any]]:
-    """One row for every two rankings: of two tasks at one shot count (`kind` tasks), with their aggregate and a random
-    one; of two shot counts of one task (`kind` shots)."""
+def agreement_rows(
+    found: Survey, how: str, others: Mapping[str, np.ndarray] = MappingProxyType({})
+) -> list[dict[str, Any]]:
+    """One row for every two rankings: of two tasks at one shot count (`kind` tasks), with their aggregate, a random one
+    and `others` by name, such as induction scores; of two shot counts of one task (`kind` shots)."""
     rows: list[dict[str, Any]] = []
 
     def add(kind: str, at: str, scores: dict[str, np.ndarray]) -> None:
@@ -127,7 +130,7 @@ def agreement_rows(found: Survey, how: str) -> list[dict[str, Any]]:
         scores = found.at(shots)
         first = next(iter(scores.values()))
         random = random_order(first.size).reshape(first.shape).astype(float)
-        add("tasks", str(shots), scores | {"aggregate": aggregate(scores, how), "random": random})
+        add("tasks", str(shots), scores | dict(others) | {"aggregate": aggregate(scores, how), "random": random})
     for name in dict.fromkeys(task.name for task in found.scores):
         mine = {shots_in_words(task.shots): each.scores for task, each in found.scores.items() if task.name == name}
         add("shots", name, mine)

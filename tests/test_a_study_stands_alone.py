@@ -127,3 +127,23 @@ def test_names_are_text_in_the_report_never_markup(tmp_path):
     write_report(wild, tmp_path)
     assert "<script" not in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert len(list(figures(wild))) >= 3 + 3 + 3 + 1
+
+
+def test_induction_scores_stand_beside_the_tasks(tiny_opt, tmp_path, monkeypatch, capsys):
+    from scipy.stats import spearmanr
+
+    from engine.__main__ import main
+
+    monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
+    model = ["--model", str(tiny_opt), "--precision", "fp32"]
+    tasks = ["--tasks", "demo_copy,demo_lookup", "--shots", "0", "--ranking-questions", "8"]
+    assert main(["correlate", *model, *tasks, "--induction", "--out", str(tmp_path / "pairs.csv")]) == 0
+    one = ["--task", "demo_copy", "--shots", "0", "--limit", "8", "--sample", "stratified"]
+    assert main(["importance", *model, *one, "--out", str(tmp_path / "heads.csv")]) == 0
+    assert main(["induction", *model, "--out", str(tmp_path / "induction.csv")]) == 0
+    rows = pd.read_csv(tmp_path / "pairs.csv").set_index(["a", "b"])["srcc"]
+    heads, scores = pd.read_csv(tmp_path / "heads.csv"), pd.read_csv(tmp_path / "induction.csv")
+    for name in ("prefix_matching", "copying"):
+        expected = spearmanr(heads["score"], scores[name]).statistic
+        assert rows["demo_copy", name] == pytest.approx(expected, abs=1e-9)
+    assert "mean SRCC of two tasks" in capsys.readouterr().out

@@ -211,6 +211,7 @@ def test_induction_options(cli, tiny_opt, tmp_path):
         (("correlate", "--shots", ","), "no tasks or shot counts"),
         (("correlate", "--shots", "-1"), "shots is -1"),
         (("correlate", "--ranking-questions", "0"), "--ranking-questions is 0"),
+        (("correlate", "--what", "ffns", "--induction"), "--induction compares heads"),
         (("sweep", "--heads", "0,120"), "120"),
         (("sweep", "--ffns", "few"), "'few'"),
         (("sweep", "--by", "taste"), "'taste'"),
