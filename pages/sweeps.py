@@ -61,9 +61,12 @@ def draw() -> None:
     missing = len(
         {point for point in plan.points if point.task not in found.failed} - {row.point for row in found.rows}
     )
-    if not unfinished_line(slot, key, SECTIONS[section], start) and missing:
-        st.button(f"Measure {missing:,} accuracies", icon=":material/timeline:", on_click=start, type="primary",
-                  help="In the background; what is finished is stored, whatever becomes of this page.")  # fmt: skip
+    if not unfinished_line(slot, key, SECTIONS[section], start) and missing and st.button(
+        f"Measure {missing:,} accuracies", icon=":material/timeline:", type="primary",
+        help="In the background; what is finished is stored, whatever becomes of this page.",
+    ):  # fmt: skip
+        start(again=True)
+        st.rerun()  # the whole page: only then is this part drawn again and again
     if found.rows and missing:
         st.caption(f"{len(found.rows):,} of {len(plan.points):,} accuracies are there.")
     show_failed(found.failed)
