@@ -33,8 +33,11 @@ def break_points(rows: Sequence[Row], axis: str) -> list[BreakPoint]:
     """One for each task of `rows`, which are of one ranking with the other axis at 0; `axis` is heads or ffns."""
     found = []
     for task in dict.fromkeys(row.point.task for row in rows):
-        mine = sorted((row for row in rows if row.point.task == task), key=lambda row: _level(row, axis))
-        levels, right = [_level(row, axis) for row in mine], np.array([round(row.acc * row.n) for row in mine])
+        mine = sorted((row for row in rows if row.point.task == task), key=lambda row: row.point.permille(axis))
+        levels, right = (
+            [row.point.permille(axis) / 1000 for row in mine],
+            np.array([round(row.acc * row.n) for row in mine]),
+        )
         losses = [level for level, row in zip(levels, mine, strict=True) if row.is_loss]
         kept = [level for level, row in zip(levels, mine, strict=True) if not row.is_loss]
         bend = np.diff(right, 2)  # of whole numbers, so that ties are ties
@@ -43,7 +46,3 @@ def break_points(rows: Sequence[Row], axis: str) -> list[BreakPoint]:
         found.append(BreakPoint(task, max(kept, default=0.0), min(losses, default=math.nan), inflection,
                                 full_acc, mine[0].chance))  # fmt: skip
     return found
-
-
-def _level(row: Row, axis: str) -> float:
-    return (row.point.heads_permille if axis == "heads" else row.point.ffns_permille) / 1000

@@ -131,9 +131,14 @@ def as_published(scores: Mapping[str, np.ndarray]) -> np.ndarray:
     return _products(ranked, ranked)
 
 
+def n_top(n: int, share: float = TOP_SHARE) -> int:
+    """How many of n components the highest `share` are; at least one."""
+    return max(1, math.floor(share * n))
+
+
 def top_overlap(a: np.ndarray, b: np.ndarray, share: float = TOP_SHARE) -> float:
     """Share of the `share` highest-scored components of `a` that are among those of `b`, 0-1; at least one counts."""
-    count = max(1, math.floor(share * a.size))
+    count = n_top(a.size, share)
     best = [set(np.argsort(-scores.ravel(), kind="stable")[:count].tolist()) for scores in (a, b)]
     return len(best[0] & best[1]) / count
 

@@ -18,7 +18,7 @@ from engine.loading import Models, identify
 from engine.rankings import Agreement, agreement, n_pruned
 from engine.requests import TaskSpec
 from engine.surveys import Setting, Survey, agreement_rows, survey
-from engine.sweeps import Row, Swept, points, sweep
+from engine.sweeps import Point, Row, Swept, points, sweep
 
 TENTHS = range(0, 1001, 100)
 GRID_FFNS = range(0, 501, 100)
@@ -87,6 +87,23 @@ class Study:
         return found
 
 
+def pool_of(names: Sequence[str]) -> list[str]:
+    """The tasks that aggregates are made of: those that are not kept out of distribution, or all where no other is."""
+    return [name for name in names if name not in OUT_OF_DISTRIBUTION] or list(names)
+
+
+def random_points(tasks: Sequence[TaskSpec], heads: Sequence[int], ffns: Sequence[int]) -> list[Point]:
+    """The points behind a band of random rankings."""
+    return [point for seed in RANDOM_SEEDS for point in points(tasks, heads, ffns, "random", seed=seed)]
+
+
+def transfer_points(tasks: Sequence[TaskSpec], permille: int) -> list[Point]:
+    """Each task pruned by each one's ranking, and by the aggregate."""
+    names = dict.fromkeys(task.name for task in tasks)
+    by_each = [point for name in names for point in points(tasks, [permille], [0], "task", name)]
+    return [*by_each, *points(tasks, [permille], [0], "aggregate")]
+
+
 def paper_study(
     models: Models, setting: Setting, tasks: Sequence[TaskSpec], store: Any, compute: bool = True
 ) -> Iterator[Progress]:
@@ -94,16 +111,15 @@ def paper_study(
     identity = identify(setting.spec, store)
     names = list(dict.fromkeys(task.name for task in tasks))
     outside = [name for name in names if name in OUT_OF_DISTRIBUTION]
-    pool = [name for name in names if name not in outside] or names
+    pool = pool_of(names)
     few = max(task.shots for task in tasks)
     in_front = [task for task in tasks if task.shots == few]
     plans = {
         "heads": points(tasks, TENTHS, [0]),
         "ffns": points(tasks, [0], TENTHS),
-        "random": [point for seed in RANDOM_SEEDS for point in points(tasks, RANDOM_LEVELS, [0], "random", seed=seed)],
+        "random": random_points(tasks, RANDOM_LEVELS, [0]),
         "combined": points(tasks, TENTHS, GRID_FFNS),
-        "transfer": [point for name in names for point in points(in_front, [TRANSFER_PERMILLE], [0], "task", name)]
-        + points(in_front, [TRANSFER_PERMILLE], [0], "aggregate"),
+        "transfer": transfer_points(in_front, TRANSFER_PERMILLE),
         "rescored": points(in_front[:N_RESCORED], TENTHS, [0], "rescored"),
         "others": points([task for task in tasks if task.name in outside], TENTHS, [0], "aggregate"),
     }

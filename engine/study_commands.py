@@ -82,8 +82,9 @@ def sweep(options: Namespace, store: Any, report: Report) -> int:
     final = last(sweeps.sweep(Models(store), setting, wanted, names, store), report)
     swept = final.value
     write(options.out, table_file(Path(options.out).suffix, pd.DataFrame([row.cells() for row in swept.rows])))
-    found = {axis: break_points([row for row in swept.rows if not _other(row.point, axis)], axis)
-             for axis, levels in (("heads", heads), ("ffns", ffns)) if len(levels) > 1}  # fmt: skip
+    swept_over = [("heads", "ffns", heads), ("ffns", "heads", ffns)]
+    found = {axis: break_points([row for row in swept.rows if not row.point.permille(other)], axis)
+             for axis, other, levels in swept_over if len(levels) > 1}  # fmt: skip
     lines = [f"{in_words(each.task)}: full {each.full_acc:.3f}, {axis} can go up to {each.level:.0%}"
              + ("" if math.isnan(each.first_loss) else f", first clear loss at {each.first_loss:.0%}")
              for axis, points in found.items() for each in points]  # fmt: skip
@@ -152,10 +153,6 @@ def _end(options: Namespace, failed: Any, lines: list[str], fields: dict[str, An
 def _mean(values: Any) -> float | None:
     kept = [value for value in values if not math.isnan(value)]
     return sum(kept) / len(kept) if kept else None
-
-
-def _other(point: Any, axis: str) -> int:
-    return point.ffns_permille if axis == "heads" else point.heads_permille
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

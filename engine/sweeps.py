@@ -45,6 +45,10 @@ class Point:
         if self.by not in RANKED_BY:
             raise UsageError(f"ranking {self.by!r} is unknown; choose one of {', '.join(RANKED_BY)}")
 
+    def permille(self, axis: str) -> int:
+        """The level of `heads` or `ffns`."""
+        return self.heads_permille if axis == "heads" else self.ffns_permille
+
 
 @dataclass(frozen=True)
 class Row:
@@ -134,16 +138,12 @@ def sweep(
         yield Progress(total, total, Swept((), dict(failed)), cached=all_cached)
 
 
-def _level_of(point: Point, kind: str) -> int:
-    return point.heads_permille if kind == "heads" else point.ffns_permille
-
-
 def _sources(identity: Identity, wanted: Sequence[Point], pool: Sequence[str], kind: str) -> list[TaskSpec]:
     """The tasks whose importance the points need; at no or full pruning nobody's."""
     n = identity.shape.n_heads_total if kind == "heads" else identity.shape.n_layers
     needed: dict[TaskSpec, None] = {}
     for point in wanted:
-        if 0 < n_pruned(_level_of(point, kind), n) < n:
+        if 0 < n_pruned(point.permille(kind), n) < n:
             needed |= dict.fromkeys(_ranked_by(point, pool, kind))
     return list(needed)
 
@@ -165,7 +165,7 @@ def _order(
     """Flat indices, first to go first; None where the importance it needs is not known."""
     shape = identity.shape
     n = shape.n_heads_total if kind == "heads" else shape.n_layers
-    if not 0 < n_pruned(_level_of(point, kind), n) < n:
+    if not 0 < n_pruned(point.permille(kind), n) < n:
         return np.arange(n)
     if point.by == "random":
         return random_order(n, point.seed)

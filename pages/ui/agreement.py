@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from engine.rankings import n_top
 from pages.ui import agreement_charts as charts
 from pages.ui import agreement_frames as frames
 
@@ -55,7 +56,7 @@ def draw_tasks(
     matrix = charts.matrix(frames.cells(of_tasks, method), names, pair, measure)
     _clickable("tasks", tasks_at, matrix, words)
     overlap_at.subheader(frames.label("Top-30 % overlap", shots), help="Of the most important 30 % of one ranking, the "
-                         f"share that is among those of the other. By chance {frames.n_top(n) / n:.2f}.")  # fmt: skip
+                         f"share that is among those of the other. By chance {n_top(n) / n:.2f}.")  # fmt: skip
     overlap = charts.matrix(frames.cells(of_tasks, "overlap"), names, pair, charts.MEASURES["overlap"])
     _clickable("overlap", overlap_at, overlap, frames.takeaway(of_tasks, "overlap", n))
     return {"Tasks": matrix, "Overlap": overlap}

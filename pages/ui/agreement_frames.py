@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from engine.evaluation import Z_95
-from engine.rankings import TOP_SHARE, aggregate, agreement, random_order
+from engine.rankings import aggregate, agreement, n_top, random_order
 from engine.requests import TaskSpec
 from engine.surveys import Survey, agreement_rows, in_words
+from pages.ui.frames import p_in_words
 
 AGGREGATE, RANDOM = "aggregate", "random"
 CONTROLS = (AGGREGATE, RANDOM)
@@ -142,11 +143,6 @@ def rank_rows(a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
     return frame.assign(rank_a=frame["rank_a"].rank(), rank_b=frame["rank_b"].rank())
 
 
-def n_top(n: int) -> int:
-    """How many components the top 30 % are; at least one."""
-    return max(1, math.floor(TOP_SHARE * n))
-
-
 def takeaway(pairs: pd.DataFrame, column: str, n: int) -> str:
     """What the matrix of tasks shows: the mean coefficient, the extremes, and how a random ranking does."""
     if pairs.empty:
@@ -201,7 +197,7 @@ def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: 
     if math.isnan(row["srcc"]):
         return f"SRCC {UNDEFINED}."
     n, count = scores[first].size, n_top(scores[first].size)
-    words = f"SRCC **{number(row['srcc'])}**, {_interval(row)}, {_p(row['p'])}"
+    words = f"SRCC **{number(row['srcc'])}**, {_interval(row)}, {p_in_words(row['p'])}"
     words += f"; of the {count:,} in each top 30 % they share **{round(row['overlap'] * count):,}**"
     return f"{words} ({row['overlap']:.0%}; chance {count / n:.0%})."
 
@@ -222,15 +218,12 @@ def _tooltip(row: dict) -> dict[str, str]:
         return {"pair": pair, "srcc": UNDEFINED, "interval": "–", "p": "–", "shared": number(row["overlap"])}
     same = row["first"] == row["second"]
     interval = "–" if same else f"{number(row['low'])} to {number(row['high'])}"
-    return {"pair": row["first"] if same else pair, "srcc": number(row["srcc"]), "interval": interval,
-            "p": "–" if same else _p(row["p"]).removeprefix("p = "), "shared": number(row["overlap"])}  # fmt: skip
+    p = "–" if same else p_in_words(row["p"]).removeprefix("p = ")
+    return {"pair": row["first"] if same else pair, "srcc": number(row["srcc"]), "interval": interval, "p": p,
+            "shared": number(row["overlap"])}  # fmt: skip
 
 
 def _interval(row: dict) -> str:
     if math.isnan(row["low"]):
         return "no interval, as the orders are equal or opposite"
     return f"95 % interval {number(row['low'])} to {number(row['high'])}"
-
-
-def _p(p: float) -> str:
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"

@@ -158,7 +158,12 @@ def head_grid(*tooltip: alt.Tooltip) -> alt.Chart:
 
 def written(base: alt.Chart, size_px: int, **mark: Any) -> alt.Chart:
     """Text in the theme's own colour; give it `text`."""
-    return base.transform_calculate(ink="'ink'").mark_text(fontSize=size_px, **mark).encode(fill=INK)
+    return inked(base.mark_text(fontSize=size_px, **mark))
+
+
+def inked(base: alt.Chart) -> alt.Chart:
+    """The chart in the theme's own text colour, for marks of text."""
+    return base.transform_calculate(ink="'ink'").encode(fill=INK)
 
 
 def named_chart(data: str) -> alt.Chart:

@@ -11,6 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from engine.evaluation import Accuracy, Paired, accuracy, paired
 from pages.ui import charts
 from pages.ui.experiment import Measured
+from pages.ui.frames import p_in_words
 
 HELP = (
     "The interval is Wilson's. The length-normalised score divides each choice's log-likelihood by its characters. "
@@ -52,9 +53,8 @@ def in_words(result: Accuracy, total: int) -> str:
 
 def change_in_words(change: Paired) -> str:
     """Such as "Gained 12, lost 54 (p < 0.001)"."""
-    p = "p < 0.001" if change.p_mcnemar < 0.001 else f"p = {change.p_mcnemar:.3f}"
     verdict = "" if change.p_mcnemar < 0.05 else ", may be chance"
-    return f"Gained **{change.gained:,}**, lost **{change.lost:,}** ({p}{verdict})"
+    return f"Gained **{change.gained:,}**, lost **{change.lost:,}** ({p_in_words(change.p_mcnemar)}{verdict})"
 
 
 def percent(share: float) -> str:

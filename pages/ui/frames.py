@@ -72,6 +72,11 @@ def to_csv(frame: pd.DataFrame) -> bytes:
     return frame.to_csv(index=False).encode()
 
 
+def p_in_words(p: float) -> str:
+    """Such as "p = 0.012"."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
 def points_in_words(points: pd.DataFrame, label: str) -> str:
     """The curve as a sentence, for those who cannot see it."""
     if points.empty:

@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 
 from engine.importance import Scores
-from engine.rankings import TOP_SHARE, Agreement, order
+from engine.rankings import Agreement, n_top, order
 from engine.requests import TaskSpec
-from engine.surveys import in_words
-from pages.ui.charts import AXIS_PX, CELL, head_grid, named_chart, row_height, with_data
+from engine.surveys import in_words, shots_in_words
+from pages.ui.charts import AXIS_PX, CELL, head_grid, inked, named_chart, row_height, with_data, written
+from pages.ui.frames import p_in_words
 
 TITLES = {"heads": "Gradient", "gate": "Gate gradient", "heads-oracle": "Accuracy lost without it"}
 MAX_MARKS = 15_000  # cells of one chart: with more the page takes seconds to make it and the browser to draw it
@@ -103,7 +104,7 @@ def score_maps(rows: pd.DataFrame, title: str, common: bool) -> alt.LayerChart:
     frame = named_chart("maps").mark_rect(filled=False, stroke="#8a949e", strokeWidth=1).encode(
         x=x, x2="x2:Q", y=y, y2="bottom:Q", tooltip=alt.value(None)
     )  # fmt: skip
-    words = _inked(named_chart("maps").encode(x=x, y=y))
+    words = inked(named_chart("maps").encode(x=x, y=y))
     names = words.transform_filter("datum.first").mark_text(align="left", baseline="bottom", dy=-SHOTS_PX, fontSize=12,
                                                             fontWeight=600).encode(text="task:N")  # fmt: skip
     counts = words.mark_text(align="left", baseline="bottom", dy=-3, fontSize=11, opacity=0.8).encode(text="count:N")
@@ -151,7 +152,7 @@ def ffn_map(rows: pd.DataFrame) -> alt.LayerChart:
                        scale=_around_zero(reach), legend=_legend("+.0f"))  # fmt: skip
     # pale, so that the theme's text can be read on every cell
     rect = base.mark_rect(**CELL, fillOpacity=0.6).encode(color=colour)
-    text = _inked(base.mark_text(fontSize=10).encode(text="number:N"))
+    text = written(base, 10).encode(text="number:N")
     height = ROW_PX * cells["row"].nunique() + LEGEND_PX + AXIS_PX
     return with_data(alt.layer(rect, text).resolve_scale(color="independent").properties(height=height), ffns=cells)
 
@@ -198,9 +199,8 @@ def agreement_in_words(found: Agreement, a: str, b: str) -> str:
     i, j = found.labels.index(a), found.labels.index(b)
     if np.isnan(found.srcc[i, j]):
         return "SRCC undefined: one of the two scores is the same for all heads."
-    p = "p < 0.001" if found.p[i, j] < 0.001 else f"p = {found.p[i, j]:.3f}"
     interval = f"95 % interval {found.low[i, j]:+.2f} to {found.high[i, j]:+.2f}"
-    return f"SRCC **{found.srcc[i, j]:+.2f}**, {interval}, {p}"
+    return f"SRCC **{found.srcc[i, j]:+.2f}**, {interval}, {p_in_words(found.p[i, j])}"
 
 
 def _ranked(scores: np.ndarray, tie_break: np.ndarray | None, task: TaskSpec | None = None) -> pd.DataFrame:
@@ -214,7 +214,7 @@ def _ranked(scores: np.ndarray, tie_break: np.ndarray | None, task: TaskSpec | N
 
 
 def _top(least_first: np.ndarray) -> np.ndarray:
-    return least_first[-max(1, int(TOP_SHARE * len(least_first))) :]
+    return least_first[-n_top(len(least_first)) :]
 
 
 def _places(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
@@ -233,7 +233,7 @@ def _places(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     down, across = np.divmod(maps["task"].map(names.index), beside)
     x = across * task_width + maps["shots"].map(shots.index) * (n_heads + gap)
     y = down * (TASK_PX + SHOTS_PX + row_px * n_layers + GAP_PX) + TASK_PX + SHOTS_PX
-    count = [f"{shots} shot{'' if shots == 1 else 's'}" for shots in maps["shots"]]
+    count = [shots_in_words(shots) for shots in maps["shots"]]
     maps = maps.assign(x=x, x2=x + n_heads, y=y, bottom=y + row_px * n_layers, count=count)
     return maps.assign(first=~maps["task"].duplicated(), end=beside * task_width - wide), row_px
 
@@ -248,12 +248,6 @@ def _scale(scores: pd.Series, largest: float) -> alt.Scale:
 def _around_zero(reach: float) -> alt.Scale:
     """Vega would go from blue to orange through green."""
     return alt.Scale(domain=[-reach, reach], domainMid=0, interpolate="rgb")
-
-
-def _inked(words: alt.Chart) -> alt.Chart:
-    """In the theme's last colour, close to its text's: without a colour, words are black in the dark theme too."""
-    scale = alt.Scale(domain=[*map(str, range(1, 8)), "text"])
-    return words.transform_calculate(ink="'text'").encode(color=alt.Color("ink:N", scale=scale, legend=None))
 
 
 def _signed(points: float) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.requests import TaskSpec
-from engine.study import OUT_OF_DISTRIBUTION, RANDOM_LEVELS, RANDOM_SEEDS, TENTHS
+from engine.study import OUT_OF_DISTRIBUTION, RANDOM_LEVELS, TENTHS, pool_of, random_points, transfer_points
 from engine.sweeps import Point, points
 
 SECTIONS = {
@@ -36,21 +36,18 @@ def arguments(section: str, front: str, permille: int) -> list[str]:
 
 def plan_of(section: str, tasks: Sequence[TaskSpec], front: TaskSpec, permille: int) -> Plan:
     """The plan of a section for the chosen tasks; `front` is the task in front, `permille` the level of transfer."""
-    names = tuple(dict.fromkeys(task.name for task in tasks))
-    pool = tuple(name for name in names if name not in OUT_OF_DISTRIBUTION) or names
+    pool = tuple(pool_of(list(dict.fromkeys(task.name for task in tasks))))
     here = [task for task in tasks if task.shots == front.shots]
     if section in ("heads", "ffns"):
         at = {"heads": (TENTHS, [0]), "ffns": ([0], TENTHS)}[section]
         random = {"heads": (RANDOM_LEVELS, [0]), "ffns": ([0], RANDOM_LEVELS)}[section]
-        drawn = [point for seed in RANDOM_SEEDS for point in points(tasks, *random, "random", seed=seed)]
-        return Plan((*points(tasks, *at), *drawn), pool)
+        return Plan((*points(tasks, *at), *random_points(tasks, *random)), pool)
     if section == "both":
         return Plan(tuple(points(tasks, TENTHS, TENTHS)), pool)
     if section == "transfer":
-        others = [point for name in names for point in points(here, [permille], [0], "task", name)]
-        return Plan((*points(here, [permille], [0]), *others, *points(here, [permille], [0], "aggregate")), pool)
+        return Plan((*points(here, [permille], [0]), *transfer_points(here, permille)), pool)
     if section == "outside":
         outside = [task for task in tasks if task.name in OUT_OF_DISTRIBUTION]
         return Plan((*points(outside, TENTHS, [0]), *points(outside, TENTHS, [0], "aggregate")), pool)
-    random = [point for seed in RANDOM_SEEDS for point in points([front], RANDOM_LEVELS, [0], "random", seed=seed)]
+    random = random_points([front], RANDOM_LEVELS, [0])
     return Plan((*points([front], TENTHS, [0]), *random, *points([front], TENTHS, [0], "rescored")), pool)

@@ -8,11 +8,11 @@ import streamlit as st
 
 from engine.break_points import break_points
 from engine.requests import TaskSpec
+from engine.study import SMALL_LOSS
 from engine.surveys import in_words
 from engine.sweeps import Row
 from pages.ui import sweep_charts, sweep_frames
 
-SMALL_LOSS = 5.0  # points; the border drawn on the grid
 NOTHING = "Nothing is measured here yet."
 
 
