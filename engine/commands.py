@@ -12,6 +12,7 @@ from typing import Any
 from engine.errors import HeadroomError, UsageError
 from engine.study_commands import correlate, sweep
 from engine.terminal import Report, check_ending, data_dir, last, print_result, scores_file, spec_of, write
+from engine.text_commands import attention, attribute, losses
 
 
 def run(options: Namespace, report: Report) -> int:
@@ -141,7 +142,7 @@ def _cache(options: Namespace, store: Any, report: Report) -> int:
         counts: dict[str, int] = {}
         for key in store.keys():
             kind = key.split("/")[1] if key.startswith(f"{SCHEMA}/") else key.split("/")[0]
-            name = kind if key.startswith((f"{SCHEMA}/", "file-digest/")) else "old results"
+            name = kind if key.startswith((f"{SCHEMA}/", "file-digest/", "passage")) else "old results"
             counts[name] = counts.get(name, 0) + 1
         lines = "\n".join(f"{kind}: {count}" for kind, count in sorted(counts.items())) or "the store is empty"
         print_result(options, {"folder": folder, "entries": counts}, lines)
@@ -206,6 +207,7 @@ def _hub_models() -> list[str]:
 
 
 COMMANDS: dict[str, Callable[[Namespace, Any, Report], int]] = {
-    "evaluate": _evaluate, "importance": _importance, "induction": _induction, "correlate": correlate,
-    "sweep": sweep, "cache": _cache, "tasks": _tasks, "models": _models,
+    "evaluate": _evaluate, "importance": _importance, "induction": _induction, "losses": losses,
+    "attribute": attribute, "attention": attention, "correlate": correlate, "sweep": sweep, "cache": _cache,
+    "tasks": _tasks, "models": _models,
 }  # fmt: skip

@@ -175,9 +175,14 @@ def numbers_key(identity: Identity, spec: LoadSpec, bos: bool | None) -> dict[st
         "int8_threshold_milli": round(spec.int8_threshold * 1000) if spec.precision == "int8" else None,
         "device": device_class(),
         "attention": "sdpa",
-        "bos": identity.default_bos if bos is None else bos,
+        "bos": with_bos(identity, bos),
         "versions": versions,
     }
+
+
+def with_bos(identity: Identity, bos: bool | None) -> bool:
+    """Whether the beginning-of-sequence token stands in front; None = as the model's own tokenizer does."""
+    return identity.default_bos if bos is None else bos
 
 
 def texts_digest(requests: Requests, chunk: Sequence[int]) -> str:
@@ -222,8 +227,7 @@ def _scored(
     started = time.perf_counter()
     identity = loaded.identity
     questions = [requests.questions[index] for index in chunk]
-    encoded = encode_questions(questions, loaded.tokenizer, identity.default_bos if bos is None else bos,
-                               identity.shape.n_ctx)  # fmt: skip
+    encoded = encode_questions(questions, loaded.tokenizer, with_bos(identity, bos), identity.shape.n_ctx)
     steps = score(loaded, encoded)
     while True:
         try:

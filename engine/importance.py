@@ -16,7 +16,16 @@ import numpy as np
 from engine.checkpoints import Identity
 from engine.encoding import Encoded, encode_questions, pack
 from engine.errors import UsageError
-from engine.evaluation import Answers, evaluate, loaded_model, make_receipt, numbers_key, recall, texts_digest
+from engine.evaluation import (
+    Answers,
+    evaluate,
+    loaded_model,
+    make_receipt,
+    numbers_key,
+    recall,
+    texts_digest,
+    with_bos,
+)
 from engine.jobs import Progress
 from engine.loading import Loaded, LoadSpec, Models, identify
 from engine.masks import Mask, pruned
@@ -196,7 +205,7 @@ def _measured(
 ) -> Generator[Progress, None, Record]:  # fmt: skip
     started, identity, shape = time.perf_counter(), loaded.identity, loaded.identity.shape
     questions = [requests.questions[index] for index in chunk]
-    encoded = encode_questions(questions, loaded.tokenizer, identity.default_bos if bos is None else bos, shape.n_ctx)
+    encoded = encode_questions(questions, loaded.tokenizer, with_bos(identity, bos), shape.n_ctx)
     golds = [question.golds[0] for question in questions]
     flat = [choice for choices, gold in zip(encoded, golds, strict=True) for choice in choices
             if what == "gate" or choice.choice == gold]  # fmt: skip

@@ -87,13 +87,22 @@ def parse_mask(text: str, shape: ModelShape) -> Mask:
     return Mask.from_arrays(heads, ffns)
 
 
+@dataclass(frozen=True)
+class Means:
+    """What components give on average, to stand in for them: heads' z (L, H, d_head) and FFNs' outputs (L, d_model)."""
+
+    heads: np.ndarray
+    ffns: np.ndarray
+
+
 @contextmanager
-def pruned(loaded: "Loaded", mask: Mask) -> Iterator[None]:
+def pruned(loaded: "Loaded", mask: Mask, means: Means | None = None) -> Iterator[None]:
     """Context in which `loaded.model` runs pruned by `mask`; the hooks are gone afterwards, also after an exception.
 
     A pruned head's z is set to 0 at the input of the attention output projection (its bias stays); a pruned FFN adds
     exactly 0 to the residual stream. A layer that keeps everything gets no hook, so the full mask is the plain model
-    bit for bit. Departs from llm-interpret, whose FFN mask is a truth test that skips layer 0.
+    bit for bit. With `means` (mean ablation) a pruned component gives its mean in place of 0. Departs from
+    llm-interpret, whose FFN mask is a truth test that skips layer 0.
     """
     shape = loaded.identity.shape
     if (len(mask.heads), len(mask.ffns)) != (shape.n_layers, shape.n_layers) or len(mask.heads[0]) != shape.n_heads:
@@ -103,9 +112,12 @@ def pruned(loaded: "Loaded", mask: Mask) -> Iterator[None]:
     try:
         for layer, (attention_out, ffn_out) in enumerate(loaded.family.layer_modules(loaded.model)):
             if not all(mask.heads[layer]):
-                hooks.append(attention_out.register_forward_pre_hook(_zero_heads(mask.heads[layer], shape.d_head)))
+                hook = _zero_heads(mask.heads[layer], shape.d_head) if means is None else _put_means(
+                    np.array(mask.heads[layer]), means.heads[layer])  # fmt: skip
+                hooks.append(attention_out.register_forward_pre_hook(hook))
             if not mask.ffns[layer]:
-                hooks.append(ffn_out.register_forward_hook(_zero_output))
+                hooks.append(ffn_out.register_forward_hook(
+                    _zero_output if means is None else _mean_output(means.ffns[layer])))  # fmt: skip
         yield
     finally:
         for hook in hooks:
@@ -122,6 +134,30 @@ def _zero_heads(kept: tuple[bool, ...], d_head: int) -> Any:
         z = args[0]  # (..., n_heads * d_head)
         where = on_device.setdefault(z.device, dropped.to(z.device))
         return (z.masked_fill(where, 0.0), *args[1:])
+
+    return hook
+
+
+def _put_means(kept: np.ndarray, means: np.ndarray) -> Any:
+    import torch
+
+    dropped = torch.from_numpy(np.repeat(~kept, means.shape[1]))  # (n_heads * d_head,)
+    instead = torch.from_numpy(means.astype(np.float32)).flatten()
+
+    def hook(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        z = args[0]
+        return (torch.where(dropped.to(z.device), instead.to(z.device, z.dtype), z), *args[1:])
+
+    return hook
+
+
+def _mean_output(mean: np.ndarray) -> Any:
+    import torch
+
+    instead = torch.from_numpy(mean.astype(np.float32))
+
+    def hook(module: Any, args: tuple[Any, ...], output: Any) -> Any:
+        return instead.to(output.device, output.dtype).expand_as(output)
 
     return hook
 

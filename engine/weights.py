@@ -92,12 +92,35 @@ def embedding(loaded: Loaded, token_ids: Any = slice(None)) -> Any:
         return rows if project_in is None else rows @ project_in.weight.float().T
 
 
-def unembedding(loaded: Loaded, token_ids: Any = slice(None), final_norm: bool = True) -> Any:
-    """(..., d_model): whose inner product with the residual stream is a token's logit, up to one scale a position."""
+def norms_behind(loaded: Loaded, layer: int) -> tuple[Any, Any]:
+    """The norms that the residual stream itself goes through behind a layer's attention and behind its FFN: None, but
+    in OPT-350m."""
+    if attention_norm(loaded, layer) is not None:
+        return None, None
+    module = loaded.family.layer_list(loaded.model)[layer]
+    return module.self_attn_layer_norm, module.final_layer_norm
+
+
+def norm_scale(norm: Any, rows: Any) -> Any:
+    """(..., 1): what the norm divides these rows by."""
+    import torch
+
+    rows = rows.float()
+    if isinstance(norm, torch.nn.LayerNorm):
+        return (rows.var(-1, correction=0, keepdim=True) + norm.eps).sqrt()
+    return (rows.square().mean(-1, keepdim=True) + norm.variance_epsilon).sqrt()
+
+
+def unembedding(loaded: Loaded, token_ids: Any = slice(None), final_norm: bool = True, zero_mean: bool = False) -> Any:
+    """(..., d_model): whose inner product with the residual stream is a token's logit, up to one scale a position; with
+    `zero_mean` the logit's distance from the mean over the vocabulary."""
     import torch
 
     with torch.inference_mode():
-        rows = loaded.model.get_output_embeddings().weight[token_ids].float()
+        weight = loaded.model.get_output_embeddings().weight
+        rows = weight[token_ids].float()
+        if zero_mean:
+            rows = rows - weight.mean(0, dtype=torch.float32)
         project_out = loaded.family.projection(loaded.model, "project_out")
         if project_out is not None:
             rows = rows @ project_out.weight.float()

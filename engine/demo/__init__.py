@@ -8,6 +8,22 @@ FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
+class Landmark:
+    """A place in a passage that is worth a look: the `occurrence`-th `text` (1 = the first), and what is seen there."""
+
+    text: str
+    occurrence: int
+    about: str
+
+    def start(self, passage: str) -> int:
+        """Where it begins in the passage, in characters; ValueError when it is not there."""
+        at = -1
+        for _ in range(self.occurrence):
+            at = passage.index(self.text, at + 1)
+        return at
+
+
+@dataclass(frozen=True)
 class Passage:
     """One built-in text; `source` says where it is from."""
 
@@ -15,6 +31,7 @@ class Passage:
     about: str
     source: str
     text: str
+    landmarks: tuple[Landmark, ...] = ()
 
 
 def model_folder() -> Path:
@@ -32,6 +49,9 @@ def passages() -> list[Passage]:
     folder = FOLDER / "passages"
     entries = json.loads((folder / "catalogue.json").read_text(encoding="utf-8"))
     return [
-        Passage(entry["title"], entry["about"], entry["source"], (folder / entry["file"]).read_text("utf-8").strip())
+        Passage(
+            entry["title"], entry["about"], entry["source"], (folder / entry["file"]).read_text("utf-8").strip(),
+            tuple(Landmark(**landmark) for landmark in entry.get("landmarks", ())),
+        )
         for entry in entries
-    ]
+    ]  # fmt: skip

@@ -1,0 +1,290 @@
+"""Forced patterns change nothing by themselves; ablations are what theory and plain loops say they are."""
+
+import functools
+from contextlib import ExitStack, contextmanager, nullcontext
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from cache import Store
+from engine import ablation
+from engine.ablation import Attribution, attribute, mean_outputs, patterns_of, recall_attribution, single
+from engine.errors import HeadroomError, UsageError
+from engine.loading import LoadSpec, Models, identify
+from engine.masks import Mask, parse_mask, pruned
+from engine.patterns import visited
+from engine.tokenloss import token_losses
+from tests.conftest import TEXT
+from tests.engine_fixtures import family_folder, loaded
+
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+IDS = torch.tensor([[2, *range(40, 90), *range(40, 90)]])
+
+
+@pytest.fixture(scope="module")
+def folder_of(tiny_opt, tmp_path_factory):
+    return functools.cache(lambda family: family_folder(family, tiny_opt, tmp_path_factory.mktemp(family)))
+
+
+@pytest.fixture(scope="module")
+def model_of(folder_of):
+    return functools.cache(lambda family: loaded(folder_of(family)))
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path / "results")
+    yield store
+    store.close()
+
+
+def logits(model, mask, forced=None):
+    attending = nullcontext() if forced is None else visited(model, forced=forced)
+    with torch.inference_mode(), pruned(model, mask), attending:
+        return model.model(input_ids=IDS).logits[0].double()
+
+
+@contextmanager
+def frozen(model, norms, mask):
+    """While open, these norms divide by what they divide by under `mask`."""
+    scales, hooks = {}, []
+    for norm in norms:
+        hooks.append(norm.register_forward_pre_hook(
+            lambda module, args: scales.__setitem__(module, ablation_scale(module, args[0]))))  # fmt: skip
+    logits(model, mask)
+    for hook in hooks:
+        hook.remove()
+
+    def apply(module, args, output):
+        x = args[0]
+        if isinstance(module, torch.nn.LayerNorm):
+            return (x - x.mean(-1, keepdim=True)) / scales[module] * module.weight + module.bias
+        return x / scales[module] * module.weight
+
+    with ExitStack() as stack:
+        for norm in norms:
+            stack.callback(norm.register_forward_hook(apply).remove)
+        yield
+
+
+def ablation_scale(norm, x):
+    if isinstance(norm, torch.nn.LayerNorm):
+        return (x.var(-1, correction=0, keepdim=True) + norm.eps).sqrt()
+    return (x.square().mean(-1, keepdim=True) + norm.variance_epsilon).sqrt()
+
+
+def keeping(shape, heads):
+    """The mask of an attention-only model with these heads alone."""
+    keep = np.zeros((shape.n_layers, shape.n_heads), bool)
+    for layer, head in heads:
+        keep[layer, head] = True
+    return Mask.from_arrays(keep, np.zeros(shape.n_layers, bool))
+
+
+@pytest.mark.parametrize("text", ["", "L0H1 L2H0 F1"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_recorded_patterns_reproduce_the_logits(family, text, model_of):
+    model = model_of(family)
+    mask = parse_mask(text, model.identity.shape)
+    forced, plain = patterns_of(model, IDS, mask), logits(model, mask)
+    assert torch.equal(logits(model, mask, forced), logits(model, mask, {}))  # the same function without forcing
+    # transformers' own attention; its rounding grows with the logits
+    torch.testing.assert_close(logits(model, mask, forced), plain, atol=1e-5 * plain.abs().max().item(), rtol=0)
+
+
+@pytest.mark.parametrize("family", ["opt", "llama"])
+def test_heads_of_the_last_layer_add_up_behind_a_frozen_final_norm(family, model_of):
+    """f(all) - f(no head of the last layer) is the sum of what each of them adds: nothing but the final norm is behind
+    them, and frozen it is linear. In an attention-only model, patterns forced."""
+    model = model_of(family)
+    shape = model.identity.shape
+    whole = keeping(shape, np.ndindex(shape.n_layers, shape.n_heads))
+    last, forced = shape.n_layers - 1, patterns_of(model, IDS, whole)
+    with frozen(model, [model.family.final_norm(model.model)], whole):
+        full = logits(model, whole, forced)
+        none = logits(model, whole | parse_mask(f"L{last}H*", shape), forced)
+        each = [full - logits(model, whole | single(shape, last, head), forced) for head in range(shape.n_heads)]
+    torch.testing.assert_close(sum(each), full - none, atol=1e-4, rtol=1e-4)
+    assert (full - none).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("family", ["opt", "llama"])
+def test_paths_of_an_attention_only_model_add_up(family, model_of):
+    """Patterns and norms frozen, an attention-only model is a sum over paths: the direct one, one through each head,
+    one through each pair of heads in different layers, ... (Elhage et al. 2021). With two layers of heads there are no
+    longer paths, and none through two heads of one layer:
+    f(all) = f(none) + sum_h [f(h) - f(none)] + sum_{a before b} [f(a, b) - f(a) - f(b) + f(none)].
+    """
+    model = model_of(family)
+    shape = model.identity.shape
+    heads = [(layer, head) for layer in (0, 1) for head in range(shape.n_heads)]  # layer 2 stays silent
+    whole = keeping(shape, heads)
+    forced = patterns_of(model, IDS, whole)
+    norms = [getattr(layer, model.family.attention_norm) for layer in model.family.layer_list(model.model)]
+
+    def f(*kept):
+        return logits(model, keeping(shape, kept), forced)
+
+    with frozen(model, [*norms, model.family.final_norm(model.model)], whole):
+        none, one = f(), {head: f(head) for head in heads}
+        single_terms = sum(one[head] - none for head in heads)
+        pairs = [(a, b) for a in heads for b in heads if a[0] < b[0]]
+        pair_terms = sum(f(a, b) - one[a] - one[b] + none for a, b in pairs)
+        full, same_layer = f(*heads), f((1, 0), (1, 1)) - one[1, 0] - one[1, 1] + none
+    torch.testing.assert_close(none + single_terms + pair_terms, full, atol=1e-4, rtol=1e-4)
+    assert same_layer.abs().max() < 1e-5 and pair_terms.abs().max() > 0.1
+
+
+@pytest.mark.parametrize("bos", [True, False])
+def test_full_ablation_is_the_mask(bos, folder_of, store):
+    spec, models = LoadSpec(str(folder_of("llama")), "fp32"), Models(store)
+    shape = identify(spec).shape
+    base = parse_mask("L0H0 F2", shape)
+    found = list(attribute(models, spec, [TEXT], base, "full", "zero", bos, store))[-1].value
+    for layer, head in ((0, 1), (1, 3), (2, 0)):
+        mask = base | single(shape, layer, head)
+        expected = list(token_losses(models, spec, TEXT, mask, bos, store))[-1].value.loss_nats
+        n = min(len(expected), found.base[0].size)
+        np.testing.assert_allclose(found.ablated[0][layer, head, :n], expected[:n], atol=1e-5)
+    np.testing.assert_array_equal(found.ablated[0][0, 0], found.base[0])  # pruned already
+
+
+@pytest.mark.parametrize("fill", ["zero", "mean"])
+@pytest.mark.parametrize("family", ["opt", "llama"])
+def test_pattern_preserving_ablation_equals_a_plain_rerun(family, fill, folder_of, model_of, store):
+    """By hand: the patterns of one run put in place of the softmax, z replaced behind them."""
+    model, spec = model_of(family), LoadSpec(str(folder_of(family)), "fp32")
+    shape, full = model.identity.shape, Mask.full(model.identity.shape)
+    found = list(attribute(Models(store), spec, [TEXT], full, "pattern-preserving", fill, True, store))[-1].value
+    ids = [2, *model.tokenizer(TEXT, add_special_tokens=False).input_ids][:256]
+    model.model.set_attn_implementation("eager")
+    with torch.no_grad():
+        patterns = model.model(input_ids=torch.tensor([ids]), output_attentions=True).attentions
+    story = [2, *model.tokenizer(ablation.story(), add_special_tokens=False).input_ids][:256]
+    for layer, head in ((0, 2), (1, 0)):
+        z_mean = torch.zeros(shape.d_head)
+        out = model.family.layer_modules(model.model)[layer][0]
+        where = slice(head * shape.d_head, (head + 1) * shape.d_head)
+        if fill == "mean":
+            seen = []
+            hook = out.register_forward_pre_hook(lambda module, args, seen=seen: seen.append(args[0]))
+            with torch.no_grad():
+                model.model(input_ids=torch.tensor([story]))
+            hook.remove()
+            z_mean = seen[0].reshape(-1, out.in_features).mean(0)[where]
+
+        def replace(module, args, where=where, z_mean=z_mean):
+            z = args[0].clone()
+            z[..., where] = z_mean
+            return (z,)
+
+        softmax, turn = torch.nn.functional.softmax, iter(patterns)
+        hook = out.register_forward_pre_hook(replace)
+        torch.nn.functional.softmax = lambda *args, turn=turn, **kwargs: next(turn)
+        try:
+            with torch.no_grad():
+                expected = model.model(input_ids=torch.tensor([ids])).logits[0, :-1].log_softmax(-1)
+        finally:
+            torch.nn.functional.softmax = softmax
+            hook.remove()
+        losses = -expected[torch.arange(len(ids) - 1), torch.tensor(ids[1:])].numpy()
+        np.testing.assert_allclose(found.ablated[0][layer, head, : len(losses)], losses, atol=1e-4)
+    model.model.set_attn_implementation("sdpa")
+
+
+@pytest.mark.parametrize("family", ["opt", "opt-350m", "llama"])
+def test_means_are_the_means(family, model_of):
+    model = model_of(family)
+    shape, mask = model.identity.shape, parse_mask("L0H1", model.identity.shape)
+    means = mean_outputs(model, IDS, mask)
+    whole = IDS.shape[1]
+    for layer, (out, ffn) in enumerate(model.family.layer_modules(model.model)):
+        seen = {}
+        with torch.inference_mode(), pruned(model, mask):
+            hooks = [out.register_forward_hook(lambda m, a, o, seen=seen: seen.update(z=a[0])),
+                     ffn.register_forward_hook(lambda m, a, o, seen=seen: seen.update(m=o))]  # fmt: skip
+            model.model(input_ids=IDS)
+        for hook in hooks:
+            hook.remove()
+        z = seen["z"].reshape(whole, shape.n_heads, shape.d_head)
+        np.testing.assert_allclose(means.heads[layer], sum(z) / whole, atol=1e-5)
+        np.testing.assert_allclose(means.ffns[layer], sum(seen["m"].reshape(whole, -1)) / whole, atol=1e-5)
+    assert not means.heads[0, 1].any() and means.heads[0, 0].any()
+
+
+@pytest.mark.parametrize("family", ["opt", "llama"])
+def test_components_give_their_means_in_place_of_zero(family, model_of):
+    """With everything replaced by its mean, the residual stream is embeddings plus one constant vector."""
+    model = model_of(family)
+    shape = model.identity.shape
+    nothing = Mask.from_arrays(np.zeros((shape.n_layers, shape.n_heads), bool), np.zeros(shape.n_layers, bool))
+    means, seen = mean_outputs(model, IDS, Mask.full(shape)), {}
+    first, final = model.family.layer_list(model.model)[0], model.family.final_norm(model.model)
+    hooks = [first.register_forward_pre_hook(lambda m, a, k: seen.update(first=a[0] if a else k["hidden_states"]),
+                                             with_kwargs=True),
+             final.register_forward_pre_hook(lambda m, a: seen.update(final=a[0]))]  # fmt: skip
+    with torch.inference_mode(), pruned(model, nothing, means):
+        model.model(input_ids=IDS)
+    for hook in hooks:
+        hook.remove()
+    added = (seen["final"] - seen["first"]).reshape(IDS.shape[1], -1)
+    torch.testing.assert_close(added, added[:1].expand_as(added), atol=1e-4, rtol=1e-4)
+    assert added.abs().max() > 0.1
+
+
+def attribution(n_texts=3, seed=0, n=520):
+    rng = np.random.default_rng(seed)
+    base = [rng.random(n).astype(np.float32) for _ in range(n_texts)]
+    return Attribution(tuple(base), tuple(rng.random((2, 3, n)).astype(np.float32) for _ in base))
+
+
+def test_attribution_to_the_score_by_hand():
+    found = attribution()
+    mean, low, high = found.icl()
+    for layer, head in np.ndindex(2, 3):
+        moved = [(ablated[layer, head, 499] - ablated[layer, head, 49]) - (base[499] - base[49])
+                 for base, ablated in zip(found.base, found.ablated, strict=True)]  # fmt: skip
+        assert mean[layer, head] == pytest.approx(np.mean(moved), abs=1e-6)
+        ends = stats.t.interval(0.95, 2, np.mean(moved), stats.sem(moved))
+        assert (low[layer, head], high[layer, head]) == pytest.approx(ends, abs=1e-5)
+    with pytest.raises(HeadroomError, match="512 tokens"):
+        attribution(n=511).icl()
+
+
+def test_attribution_to_a_before_and_after_vector_by_hand():
+    found, rng = attribution(), np.random.default_rng(5)
+    difference = [rng.normal(size=len(base)) for base in found.base]
+    difference[0][:] = np.nan  # a text without a known difference has no token
+    given, chosen = found.before_and_after(difference, seed=3), np.random.default_rng(3)
+    tokens = [chosen.choice(len(base)) for base in found.base[1:]]
+    vector = np.array([change[token] for change, token in zip(difference[1:], tokens, strict=True)])
+    vector /= np.linalg.norm(vector)
+    for layer, head in np.ndindex(2, 3):
+        moved = [ablated[layer, head, token] - base[token]
+                 for base, ablated, token in zip(found.base[1:], found.ablated[1:], tokens, strict=True)]  # fmt: skip
+        assert given[layer, head] == pytest.approx(vector @ moved, abs=1e-6)
+
+
+def test_finished_texts_are_kept(folder_of, store, monkeypatch):
+    spec, models, texts = LoadSpec(str(folder_of("opt")), "fp32"), Models(store), [TEXT, TEXT.upper()]
+    full, identity = Mask.full(identify(spec).shape), identify(spec)
+    steps = attribute(models, spec, texts, full, "full", "zero", None, store)
+    next(step for step in steps if step.value is not None)
+    steps.close()
+    assert recall_attribution(identity, spec, texts[:1], full, "full", "zero", None, store) is not None
+    assert recall_attribution(identity, spec, texts, full, "full", "zero", None, store) is None
+    for other in (("pattern-preserving", "zero"), ("full", "mean")):
+        assert recall_attribution(identity, spec, texts[:1], full, *other, None, store) is None
+    list(attribute(models, spec, texts, full, "full", "zero", None, store))
+    monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
+    last = list(attribute(models, spec, texts, full, "full", "zero", None, store))[-1]
+    assert last.cached and len(last.value.base) == 2
+
+
+@pytest.mark.parametrize(("kind", "fill"), [("half", "zero"), ("full", "median")])
+def test_unknown_ablations(kind, fill, folder_of, store):
+    spec = LoadSpec(str(folder_of("opt")), "fp32")
+    with pytest.raises(UsageError, match="choose one of"):
+        next(attribute(Models(store), spec, [TEXT], Mask.full(identify(spec).shape), kind, fill, None, store))

@@ -1,0 +1,162 @@
+"""Logit attributions add up to the true logits, and patterns are the model's own."""
+
+import functools
+
+import numpy as np
+import pytest
+import torch
+
+from cache import Store
+from engine import attributions
+from engine.attributions import head_views, overview, recall_head_views, recall_overview
+from engine.direct_paths import decomposition
+from engine.errors import HeadroomError, UsageError
+from engine.loading import LoadSpec, Models, identify
+from engine.masks import Mask, parse_mask, pruned
+from tests.conftest import TEXT
+from tests.engine_fixtures import family_folder, loaded
+
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+IDS = np.array([2, *range(40, 90), *range(40, 90)])
+
+
+@pytest.fixture(scope="module")
+def folder_of(tiny_opt, tmp_path_factory):
+    return functools.cache(lambda family: family_folder(family, tiny_opt, tmp_path_factory.mktemp(family)))
+
+
+@pytest.fixture(scope="module")
+def model_of(folder_of):
+    return functools.cache(lambda family: loaded(folder_of(family)))
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path / "results")
+    yield store
+    store.close()
+
+
+def run(steps):
+    return list(steps)[-1].value
+
+
+@pytest.mark.parametrize("text", ["", "L0H1 L2H* F1"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_parts_add_up_to_the_true_logit(family, text, model_of):
+    model = model_of(family)
+    mask = parse_mask(text, model.identity.shape)
+    found = decomposition(model, IDS, mask)
+    with torch.inference_mode(), pruned(model, mask):
+        logits = model.model(input_ids=torch.tensor(IDS)[None]).logits[0, :-1].double()
+    true = (logits - logits.mean(-1, keepdim=True))[torch.arange(len(IDS) - 1), torch.tensor(IDS[1:])].numpy()
+    total = found["heads"].sum((0, 1)) + found["ffns"].sum(0) + found["direct"] + found["rest"]
+    np.testing.assert_allclose(total, true, atol=1e-3)
+    np.testing.assert_allclose(found["logit"], true, atol=1e-4)
+    assert np.abs(found["heads"]).max() > 0.1
+    pruned_ffns = [layer for layer, kept in enumerate(mask.ffns) if not kept]
+    assert not found["heads"][~np.array(mask.heads)].any() and not found["ffns"][pruned_ffns].any()
+
+
+@pytest.mark.parametrize("family", ["opt", "llama"])
+def test_a_heads_part_is_what_its_output_alone_adds(family, model_of):
+    """By hand: the head's z through W_O, divided by the final norm's scale, through its weights and the unembedding."""
+    model = model_of(family)
+    shape = model.identity.shape
+    found = decomposition(model, IDS, Mask.full(shape))
+    norm, out = model.family.final_norm(model.model), model.family.layer_modules(model.model)[1][0]
+    seen = {}
+    hooks = [norm.register_forward_pre_hook(lambda m, a: seen.update(x=a[0][0])),
+             out.register_forward_pre_hook(lambda m, a: seen.update(z=a[0][0]))]  # fmt: skip
+    with torch.inference_mode():
+        model.model(input_ids=torch.tensor(IDS)[None])
+        for hook in hooks:
+            hook.remove()
+        z = torch.zeros_like(seen["z"])
+        where = slice(2 * shape.d_head, 3 * shape.d_head)
+        z[:, where] = seen["z"][:, where]
+        written, x = z @ out.weight.T, seen["x"]
+        if family == "opt":
+            written, x = written - written.mean(-1, keepdim=True), x - x.mean(-1, keepdim=True)
+        eps = norm.eps if family == "opt" else norm.variance_epsilon
+        logits = written / (x.square().mean(-1, keepdim=True) + eps).sqrt() * norm.weight
+        logits = logits @ model.model.get_output_embeddings().weight.T
+    logits = logits - logits.mean(-1, keepdim=True)
+    expected = logits[torch.arange(len(IDS) - 1), torch.tensor(IDS[1:])]
+    np.testing.assert_allclose(found["heads"][1, 2], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("bos", [True, False])
+@pytest.mark.parametrize("family", ["opt", "llama", "gpt_neox"])
+def test_views_are_the_models_own_patterns(family, bos, folder_of, model_of, store):
+    model, spec, models = model_of(family), LoadSpec(str(folder_of(family)), "fp32"), Models(store)
+    mask = parse_mask("L0H3", model.identity.shape)
+    seen = run(overview(models, spec, TEXT[:200], mask, bos, store))
+    views = run(head_views(models, spec, TEXT[:200], mask, [(1, 2), (2, 0), (0, 3)], bos, store))
+    assert seen.first_text == bos and "".join(seen.pieces[seen.first_text :]) == TEXT[:200]
+    model.model.set_attn_implementation("eager")
+    with torch.no_grad(), pruned(model, mask):
+        ids = torch.from_numpy(seen.token_ids.astype(np.int64))[None]
+        attentions = model.model(input_ids=ids, output_attentions=True).attentions
+    model.model.set_attn_implementation("sdpa")
+    for (layer, head), view in views.items():
+        np.testing.assert_allclose(view.pattern, attentions[layer][0, head], atol=1e-3)  # kept in half precision
+        # what its sources add is, source by source, what the head adds to the next token
+        np.testing.assert_allclose(view.raised_nats.sum(1)[:-1], seen.raised_nats[layer, head][1:], atol=2e-2)
+        assert not view.raised_nats[-1].any() and not np.triu(view.raised_nats, 1).any()
+    assert not views[0, 3].raised_nats.any() and views[1, 2].raised_nats.any()
+    total = seen.raised_nats.astype(float).sum((0, 1)) + seen.ffns.sum(0) + seen.direct + seen.rest
+    np.testing.assert_allclose(total, seen.logit, atol=2e-2)
+    assert seen.logit[0] == 0
+
+
+def test_a_long_text_keeps_the_largest_of_each_row(folder_of, model_of, store, monkeypatch):
+    spec, models = LoadSpec(str(folder_of("opt")), "fp32"), Models(store)
+    full = Mask.full(model_of("opt").identity.shape)
+    dense = run(head_views(models, spec, TEXT, full, [(1, 1)], None, store))[1, 1]
+    monkeypatch.setattr(attributions, "WHOLE_ROWS", 64)
+    monkeypatch.setattr(attributions, "N_LARGEST", 16)
+    sparse = run(head_views(models, spec, TEXT, full, [(1, 1)], None, Store(store.directory / "other")))[1, 1]
+    for whole, kept in ((dense.pattern, sparse.pattern), (dense.raised_nats, sparse.raised_nats)):
+        assert len(whole) > 64
+        for row_whole, row_kept in zip(whole, kept, strict=True):
+            largest = np.sort(np.abs(row_whole))[-16:]
+            np.testing.assert_allclose(np.sort(np.abs(row_kept))[-16:], largest, atol=1e-6)
+            assert np.count_nonzero(row_kept) <= 16
+
+
+def test_text_beyond_the_window_is_left_out_and_counted(folder_of, model_of, store):
+    spec, full = LoadSpec(str(folder_of("opt")), "fp32"), Mask.full(model_of("opt").identity.shape)
+    text = " ".join([TEXT, TEXT.upper()])
+    seen = run(overview(Models(store), spec, text, full, True, store))
+    n = len(model_of("opt").tokenizer(text, add_special_tokens=False).input_ids)
+    assert len(seen.token_ids) == 256 and seen.n_left_out == n - 255 > 0
+    assert text.startswith("".join(seen.pieces[1:]))
+    assert seen.thumbnails.shape == (3, 4, 32, 32) and seen.thumbnails.max() == 255
+
+
+def test_what_is_stored_costs_no_forward_pass(folder_of, store, monkeypatch):
+    spec, models = LoadSpec(str(folder_of("opt")), "fp32"), Models(store)
+    identity = identify(spec)
+    full = Mask.full(identity.shape)
+    assert recall_overview(identity, spec, TEXT, full, None, store) is None
+    assert recall_head_views(identity, spec, TEXT, full, [(1, 0)], None, store) is None
+    first = run(overview(models, spec, TEXT, full, None, store))
+    run(head_views(models, spec, TEXT, full, [(1, 0)], None, store))
+    monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
+    again = recall_overview(identity, spec, TEXT, full, None, store)
+    assert again is not None and again.pieces == first.pieces
+    np.testing.assert_array_equal(again.raised_nats, first.raised_nats)
+    # the pass for one head gave all of its layer
+    assert set(run(head_views(models, spec, TEXT, full, [(1, 0), (1, 3)], None, store))) == {(1, 0), (1, 3)}
+    assert recall_head_views(identity, spec, TEXT, full, [(1, 0), (0, 0)], None, store) is None
+    assert recall_overview(identity, spec, TEXT, parse_mask("F0", identity.shape), None, store) is None
+
+
+def test_what_cannot_be_shown_says_so(folder_of, store):
+    spec = LoadSpec(str(folder_of("opt")), "fp32")
+    full = Mask.full(identify(spec).shape)
+    with pytest.raises(UsageError, match="L9H0"):
+        run(head_views(Models(store), spec, TEXT, full, [(9, 0)], None, store))
+    with pytest.raises(HeadroomError, match="single token"):
+        run(overview(Models(store), spec, "a", full, False, store))

@@ -1,0 +1,80 @@
+"""A user's text is checked in one plain line, and what is remembered comes back as it was."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cache import Store
+from engine.errors import HeadroomError
+from engine.passages import MAX_BYTES, checked, decoded, forget, names, recall, remember, remembered
+
+HOSTILE = ["<script>alert(1)</script>", "שלום\u202eabc", "😀\u200d👩", "x" * 200_000, "</s><s>\x1b[31m", "'\"&amp;"]
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path / "results")
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("raw", "part"),
+    [(b"", "empty"), (b" \n\t\r\n", "only blanks"), ("\u00e9".encode("latin-1"), "byte 1"), (b"ok\xff", "byte 3"),
+     (b"a\0b", "NUL"), (b"a" * (MAX_BYTES + 1), "1,000,001 bytes"), (b"\xff" * (3 * MAX_BYTES), "3,000,000 bytes"),
+     ("\ufeff".encode(), "empty")],
+)  # fmt: skip
+def test_what_is_no_text_is_refused_in_one_line(raw, part):
+    with pytest.raises(HeadroomError, match=part) as refused:
+        decoded(raw, "own.txt")
+    assert "own.txt" in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_half_a_character_is_refused():
+    with pytest.raises(HeadroomError, match="half a character at 3"):
+        checked("ab\ud83d")
+
+
+def test_line_ends_and_marks_are_made_plain():
+    assert decoded("\ufeffone\r\ntwo\rthree".encode(), "x") == "one\ntwo\nthree"
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_comes_back_as_it_was(text, store):
+    remember("mine", text, store)
+    assert remembered(store) == {"mine": text}
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    texts=st.dictionaries(
+        st.text("abcß <>/.", min_size=1).filter(lambda name: name == name.strip()),
+        st.text(min_size=1).filter(lambda text: text.strip() and "\0" not in text),
+        max_size=4,
+    )
+)
+def test_names_and_texts_round_trip(texts, tmp_path_factory):
+    store = Store(tmp_path_factory.mktemp("texts"))
+    for name, text in texts.items():
+        remember(name, text, store)
+    assert remembered(store) == {name: checked(text) for name, text in texts.items()}
+    for name in texts:
+        forget(name, store)
+    assert remembered(store) == {} and names(store) == []
+    store.close()
+
+
+@pytest.mark.parametrize("name", ["", "  ", "x" * 81, "a\nb"])
+def test_a_name_that_cannot_be_kept(name, store):
+    with pytest.raises(HeadroomError, match="cannot be kept"):
+        remember(name, "text", store)
+
+
+def test_a_damaged_entry_is_no_text(store):
+    remember("mine", "text", store)
+    for blob in (b"", b"{}", b"[1]", b'["other", "x"]', b"\xff"):
+        for key in [key for key in store.keys() if key.startswith("passage/")]:
+            store.put(key, blob)
+        assert recall("mine", store) is None and remembered(store) == {}
+    store.put("passages", b"5")
+    assert names(store) == []
