@@ -71,6 +71,9 @@ def _parser() -> Parser:
     task = Parser(add_help=False)
     task.add_argument("--task", required=True, help="task name (see `tasks`) or a .jsonl with context, choices, gold")
     task.add_argument("--shots", type=int, default=0, help="solved examples in front of each question (0)")
+    task.add_argument(
+        "--same-examples", action="store_true", help="the same solved examples for every question: faster"
+    )
     task.add_argument("--limit", type=int, help="use this many questions (default: all)")
     task.add_argument("--sample", default="first", help="which: first (as the harness) or stratified")
 

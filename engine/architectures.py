@@ -17,7 +17,8 @@ from engine.shapes import ModelShape
 class Family:
     """Attribute paths of one architecture: `layers` and the final `norm` from the model, the others from a layer.
 
-    `qkv` are the projections inside the attention module: three of their own, or one that holds all three.
+    `qkv` are the projections inside the attention module: three of their own, or one that holds all three. `ffn_in` is
+    where an FFN begins, when it is no module of its own.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Family:
     attention_norm: str
     norm: str
     qkv: tuple[str, ...]
+    ffn_in: str = ""
 
     def layer_modules(self, model: Any) -> list[tuple[Any, Any]]:
         """(attention output projection, FFN output module) of every layer, in layer order."""
@@ -53,7 +55,7 @@ class Family:
 
 FAMILIES = {
     "opt": Family("OPT", "model.decoder.layers", "self_attn.out_proj", "fc2", "self_attn_layer_norm",
-                  "model.decoder.final_layer_norm", ("q_proj", "k_proj", "v_proj")),
+                  "model.decoder.final_layer_norm", ("q_proj", "k_proj", "v_proj"), "fc1"),
     "llama": Family("Llama", "model.layers", "self_attn.o_proj", "mlp", "input_layernorm", "model.norm",
                     ("q_proj", "k_proj", "v_proj")),
     "gpt2": Family("GPT-2", "transformer.h", "attn.c_proj", "mlp", "ln_1", "transformer.ln_f", ("c_attn",)),

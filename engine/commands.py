@@ -40,11 +40,11 @@ def _evaluate(options: Namespace, store: Any, report: Report) -> int:
     from engine.masks import parse_mask
     from engine.pruning import Ranking, compute_orders
     from engine.rankings import permille
-    from engine.requests import TaskSpec, get_requests, select
+    from engine.requests import get_requests, select
 
     heads, ffns = permille(options.prune_heads), permille(options.prune_ffns)
     ranking = Ranking(options.ranking, options.seed, options.ranking_questions)
-    spec, task = spec_of(options), TaskSpec(options.task, options.shots, options.split)
+    spec, task = spec_of(options), task_of(options)
     identity = identify(spec, store)
     mask = parse_mask(options.mask, identity.shape)
     started = time.monotonic()
@@ -61,7 +61,8 @@ def _evaluate(options: Namespace, store: Any, report: Report) -> int:
         write(options.items, "".join(json.dumps(item) + "\n" for item in items(answers)).encode())
     numbers = numbers_key(identity, spec, options.bos)
     print_result(options, {
-        "task": options.task, "shots": options.shots, "split": options.split, "n": result.n,
+        "task": options.task, "shots": options.shots, "same_examples": options.same_examples, "split": options.split,
+        "n": result.n,
         "acc": result.acc, "acc_norm": None if requests.greedy else result.acc_norm,
         "acc_ci95": [result.ci_low, result.ci_high], "seconds": seconds, "items_per_second": result.n / seconds,
         "cached": final.cached, "mask": mask.text(), "heads_pruned": mask.n_heads_pruned,
@@ -71,6 +72,13 @@ def _evaluate(options: Namespace, store: Any, report: Report) -> int:
        f"acc_norm {result.acc_norm:.4f}, n {result.n}, {mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned"
        f"{', from the store' if final.cached else f', {seconds:.1f} s'}")  # fmt: skip
     return 0
+
+
+def task_of(options: Namespace) -> Any:
+    """Which questions, as the options name them."""
+    from engine.requests import TaskSpec
+
+    return TaskSpec(options.task, options.shots, options.split, same_examples=options.same_examples)
 
 
 def items(answers: Any) -> Iterator[dict[str, Any]]:
@@ -87,13 +95,13 @@ def items(answers: Any) -> Iterator[dict[str, Any]]:
 def _importance(options: Namespace, store: Any, report: Report) -> int:
     from engine.importance import WHAT, importance
     from engine.loading import Models
-    from engine.requests import TaskSpec, get_requests, select
+    from engine.requests import get_requests, select
 
     if options.what not in WHAT:
         raise UsageError(f"--what {options.what!r} is unknown; choose one of {', '.join(WHAT)}")
     check_ending(options.out)
     started = time.monotonic()
-    requests = get_requests(TaskSpec(options.task, options.shots, options.split), data_dir(options), store)
+    requests = get_requests(task_of(options), data_dir(options), store)
     selection = select(requests, options.limit, options.sample)
     steps = importance(Models(store), spec_of(options), requests, selection, options.what, options.bos, store)
     scores = last(steps, report).value

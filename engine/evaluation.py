@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from engine.checkpoints import Identity
-from engine.encoding import encode_questions
+from engine.encoding import Encoded, encode_questions
 from engine.jobs import Progress
 from engine.loading import Loaded, LoadSpec, Models, device_class, identify
-from engine.masks import Mask, pruned
+from engine.masks import Mask
 from engine.requests import Question, Requests, Selection
 from engine.results import Record, canonical_key, decode, encode, version
-from engine.scoring import score
+from engine.scoring import Scored, score
+from engine.slicing import applied, sliced
 
 Z_95 = 1.959963984540054
 
@@ -134,7 +135,7 @@ def evaluate(
     identity = identify(spec, store)
     done, parts, all_cached = 0, [], True
     for chunk in selection.chunks():
-        part = _stored(chunk_key(identity, spec, requests, chunk, mask, bos), store, len(chunk))
+        part = stored_answers(chunk_key(identity, spec, requests, chunk, mask, bos), store, len(chunk))
         if part is None:
             all_cached = False
             part = yield from _scored(models, spec, requests, chunk, mask, bos, store, (done, selection.n, parts))
@@ -156,7 +157,7 @@ def recall(
     """The Answers that are stored already, up to the first missing chunk; loads and computes nothing."""
     parts = []
     for chunk in selection.chunks():
-        part = _stored(chunk_key(identity, spec, requests, chunk, mask, bos), store, len(chunk))
+        part = stored_answers(chunk_key(identity, spec, requests, chunk, mask, bos), store, len(chunk))
         if part is None:
             break
         parts.append(part)
@@ -225,30 +226,44 @@ def _scored(
     done, total, _ = so_far
     loaded = yield from loaded_model(models, spec, done, total)
     started = time.perf_counter()
-    identity = loaded.identity
-    questions = [requests.questions[index] for index in chunk]
-    encoded = encode_questions(questions, loaded.tokenizer, with_bos(identity, bos), identity.shape.n_ctx)
-    steps = score(loaded, encoded)
+    encoded = encoded_chunk(loaded, requests, chunk, bos)
+    steps, parts = score(loaded, encoded), sliced(loaded, mask)
     while True:
         try:
             # the mask is on only while a forward pass runs: whoever is served between two steps sees the plain model
-            with pruned(loaded, mask):
+            with applied(loaded, parts):
                 next(steps)
         except StopIteration as finished:
-            log_likelihood_nats, greedy = finished.value
+            scored = finished.value
             break
         yield Progress(done, total)
-    n_cut = np.array([max(choice.n_cut for choice in choices) for choices in encoded], np.int32)
-    receipt = make_receipt(identity, spec, requests, bos, time.perf_counter() - started) | {
-        "kind": "answers", "mask": mask.text(), "contexts_cut": int((n_cut > 0).sum()),
-    }  # fmt: skip
-    arrays = {"log_likelihood_nats": log_likelihood_nats, "greedy": greedy.astype(np.uint8), "n_cut": n_cut}
-    record = Record(arrays, receipt)
-    store.put(chunk_key(identity, spec, requests, chunk, mask, bos), encode(record))
+    record = answers_record(loaded, spec, requests, mask, bos, encoded, scored, time.perf_counter() - started)
+    store.put(chunk_key(loaded.identity, spec, requests, chunk, mask, bos), encode(record))
     return record
 
 
-def _stored(key: str, store: Any, n: int) -> Record | None:
+def encoded_chunk(loaded: Loaded, requests: Requests, chunk: Sequence[int], bos: bool | None) -> list[list[Encoded]]:
+    """The questions of a chunk as tokens."""
+    identity, questions = loaded.identity, [requests.questions[index] for index in chunk]
+    return encode_questions(questions, loaded.tokenizer, with_bos(identity, bos), identity.shape.n_ctx)
+
+
+def answers_record(
+    loaded: Loaded, spec: LoadSpec, requests: Requests, mask: Mask, bos: bool | None,
+    encoded: Sequence[Sequence[Encoded]], scored: Scored, seconds: float,
+) -> Record:  # fmt: skip
+    """What is stored of a chunk under one mask."""
+    n_cut = np.array([max(choice.n_cut for choice in choices) for choices in encoded], np.int32)
+    receipt = make_receipt(loaded.identity, spec, requests, bos, seconds) | {
+        "kind": "answers", "mask": mask.text(), "contexts_cut": int((n_cut > 0).sum()),
+    }  # fmt: skip
+    log_likelihood_nats, greedy = scored
+    arrays = {"log_likelihood_nats": log_likelihood_nats, "greedy": greedy.astype(np.uint8), "n_cut": n_cut}
+    return Record(arrays, receipt)
+
+
+def stored_answers(key: str, store: Any, n: int) -> Record | None:
+    """The stored record of a chunk of n questions, None where there is none or it is no such thing."""
     record = decode(store.get(key))
     if record is None:
         return None

@@ -7,9 +7,10 @@ import torch
 from engine.encoding import encode_questions
 from engine.errors import UsageError
 from engine.evaluation import accuracy, evaluate
-from engine.importance import importance, recall_scores, single_ablations
+from engine.importance import importance, recall_scores
 from engine.loading import LoadSpec, Models
 from engine.masks import Mask
+from engine.oracle import single_ablations
 from engine.requests import TaskSpec, get_requests, select
 from tests.engine_fixtures import family_folder, write_questions
 

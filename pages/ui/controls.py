@@ -39,6 +39,13 @@ def choose_task(prefix: str, where: DeltaGenerator, data_dir: str | None) -> tup
         width="stretch",
         help="How many solved questions stand in front of each question: 0-shot, 1-shot, 5-shot.",
     )
+    same = shots_at.checkbox(
+        "Same for every question",
+        key=f"{prefix}_same",
+        bind="query-params",
+        help="The harness draws other examples for each question. The same ones for all are several times as fast to "
+        "score, but give other numbers than the harness.",
+    )
     limit = limit_at.number_input(
         "Questions",
         min_value=1,
@@ -48,7 +55,7 @@ def choose_task(prefix: str, where: DeltaGenerator, data_dir: str | None) -> tup
         bind="query-params",
         help="The first so many of the validation split. More questions, narrower interval.",
     )
-    return TaskSpec(name, int(shots)), int(limit)
+    return TaskSpec(name, int(shots), same_examples=bool(same and shots)), int(limit)
 
 
 def choose_ranking(prefix: str, where: DeltaGenerator) -> str:

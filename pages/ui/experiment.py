@@ -166,6 +166,7 @@ def recall_answers(x: Experiment, mask: Mask, store: Any) -> Answers:
 def command(x: Experiment) -> str:
     """The shell command that measures the same and finds what is stored here."""
     words = ["--task", x.task.name, "--shots", x.task.shots, "--limit", x.limit, "--sample", SAMPLE]
+    words += ["--same-examples"] if x.task.same_examples else []
     if x.heads_permille or x.ffns_permille:
         words += ["--prune-heads", f"{x.heads_permille / 10:g}", "--prune-ffns", f"{x.ffns_permille / 10:g}"]
         words += ["--ranking", x.ranking, "--ranking-questions", RANKING_QUESTIONS]
