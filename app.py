@@ -28,6 +28,24 @@ page = st.navigation(
             help="Which heads match prefixes and copy",
         ),
         st.Page(
+            "pages/passage.py",
+            title="Passage",
+            icon=":material/format_ink_highlighter:",
+            help="A text, token by token, before and after pruning",
+        ),
+        st.Page(
+            "pages/attention.py",
+            title="Attention",
+            icon=":material/visibility:",
+            help="Where heads look in a text, and which token's logit that raises",
+        ),
+        st.Page(
+            "pages/in_context.py",
+            title="In context",
+            icon=":material/trending_down:",
+            help="How much better later tokens are predicted, and which heads make it",
+        ),
+        st.Page(
             "pages/correlations.py",
             title="Correlations",
             icon=":material/grid_on:",

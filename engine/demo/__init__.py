@@ -7,7 +7,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Landmark:
     """A place in a passage that is worth a look: the `occurrence`-th `text` (1 = the first), and what is seen there."""
 

@@ -26,6 +26,9 @@ def live(slots: Sequence[str], draw: Callable[[], None], since_s: float) -> None
     @st.fragment(run_every=POLL_S if busy else None)
     def part() -> None:
         draw()
+        now = [snapshot is not None and not snapshot.finished for snapshot in map(jobs().snapshot, slots)]
+        if any(now) and not busy:
+            st.rerun()  # started from in here ("Go on"): only a run of the whole page starts the polling
         ends = [snapshot.finished_s for snapshot in map(jobs().snapshot, slots) if snapshot is not None]
         if any(end_s is not None and end_s > since_s for end_s in ends):
             st.rerun()

@@ -1,4 +1,4 @@
-"""Heads selected on a screen: one set, whatever it was clicked in, shown everywhere and sent to the Prune screen.
+"""Heads selected on a screen: one set, whatever it was clicked in, shown everywhere and sent to other screens.
 
 Each chart and the table keep a selection of their own in the browser. The last one that was used decides; the others
 get a new key, so that what they remember is forgotten.
@@ -55,7 +55,11 @@ def send_to_prune(shape: ModelShape, names: Sequence[str]) -> None:
     with st.container(horizontal=True):
         prune = st.button("Prune these", icon=":material/content_cut:", help="Opens the Prune screen without them.")
         keep = st.button("Keep only these", icon=":material/filter_alt:", help="Opens the Prune screen with only them.")
+        attend = st.button("See where they attend", icon=":material/visibility:", help="Opens the Attention screen.")
         st.button("Select none", icon=":material/clear:", on_click=_select, args=("none", ()), help="Forgets them.")
+    if attend:
+        st.session_state.attention_heads = ",".join(names)
+        st.switch_page("pages/attention.py", query_params={"attention_heads": st.session_state.attention_heads})
     if prune or keep:
         st.session_state.prune_mask = mask_text(shape, names, keep_only=keep)
         st.switch_page("pages/prune.py", query_params={"prune_mask": st.session_state.prune_mask})

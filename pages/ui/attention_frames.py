@@ -1,0 +1,98 @@
+"""Heads by name, several heads as one, and their pattern as tables: one row a destination and source."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from engine.attributions import Head, HeadView, Overview
+from engine.errors import UsageError
+from engine.masks import HEAD_TERM, parse_mask
+from engine.shapes import ModelShape
+
+MAP_CELLS = 64  # along a side of the map; of a longer text several tokens share a cell
+
+
+def parse_heads(text: str, shape: ModelShape) -> list[Head]:
+    """(layer, head) of what `text` names, such as "L1H0,L1H3" or "L1H*", each once; UsageError: what is no head."""
+    found: list[Head] = []
+    for term in text.replace(",", " ").split():
+        if not HEAD_TERM.fullmatch(term):
+            raise UsageError(f"head {term[:40]!r} cannot be read; write heads like L1H0,L1H3 or L1H*")
+        try:
+            named = ~np.array(parse_mask(term, shape).heads)
+        except UsageError as error:
+            raise UsageError(str(error).replace("mask term", "head", 1)) from error
+        found += [(int(layer), int(head)) for layer, head in np.argwhere(named)]
+    return list(dict.fromkeys(found))
+
+
+def names_of(heads: Iterable[Sequence[int]]) -> list[str]:
+    """Such as `L1H0`."""
+    return [f"L{layer}H{head}" for layer, head in heads]
+
+
+def default_heads(seen: Overview, scores: np.ndarray | None, rows: str) -> list[Head]:
+    """The head of the highest prefix matching; before that is known, and where only some tokens (`rows`) are looked at,
+    the head that raised the logits most: of all tokens, or of those that follow `rows`."""
+    if scores is not None and not rows:
+        values = scores
+    else:
+        follows = np.array([False] + [not rows or piece.strip() == rows for piece in seen.pieces[:-1]])
+        values = seen.raised_nats.astype(np.float32)[..., follows].sum(-1)
+    layer, head = np.unravel_index(np.nanargmax(values), values.shape)
+    return [(int(layer), int(head))]
+
+
+def combined(views: Sequence[HeadView]) -> HeadView:
+    """Several heads as one: the mean of their patterns, the sum of what they raised."""
+    return HeadView(
+        np.mean([view.pattern for view in views], axis=0, dtype=np.float32),
+        np.sum([view.raised_nats for view in views], axis=0, dtype=np.float32),
+    )
+
+
+def pattern_rows(seen: Overview, view: HeadView) -> pd.DataFrame:
+    """destination, source (1 = the text's first token, 0 = BOS), their texts, the token that came after the
+    destination, attention and raised_nats (of that next token's logit); only where one of the two is not 0."""
+    destination, source = np.nonzero((view.pattern != 0) | (view.raised_nats != 0))
+    pieces = np.array([*seen.pieces, ""], object)
+    return pd.DataFrame({
+        "destination": destination + 1 - seen.first_text, "source": source + 1 - seen.first_text,
+        "destination_token": pieces[destination], "source_token": pieces[source], "next_token": pieces[destination + 1],
+        "attention": view.pattern[destination, source], "raised_nats": view.raised_nats[destination, source],
+    })  # fmt: skip
+
+
+def map_cells(seen: Overview, view: HeadView) -> pd.DataFrame:
+    """Rows for `attention_charts.pattern_map`: destination, source (first token of the cell), until, tokens, attention.
+
+    Of a text of more than 64 tokens each cell is the largest attention of a square of tokens.
+    """
+    n = len(view.pattern)
+    width = -(-n // MAP_CELLS)
+    side = -(-n // width)
+    padded = np.zeros((side * width, side * width), np.float32)
+    padded[:n, :n] = view.pattern
+    largest = padded.reshape(side, width, side, width).max((1, 3))
+    pieces, first = seen.pieces, 1 - seen.first_text
+    names = ["".join(pieces[cell * width : (cell + 1) * width]) for cell in range(side)]
+    destination, source = np.tril_indices(side)
+    return pd.DataFrame({
+        "destination": destination * width + first, "destination_until": (destination + 1) * width + first,
+        "source": source * width + first, "source_until": (source + 1) * width + first,
+        "from": [names[cell] for cell in destination], "to": [names[cell] for cell in source],
+        "attention": largest[destination, source],
+    })  # fmt: skip
+
+
+def in_words(seen: Overview, view: HeadView, names: Sequence[str]) -> str:
+    """The pattern as a sentence, for those who cannot see it."""
+    n = len(view.pattern)
+    to_first = float(view.pattern[1:, 0].mean())
+    before = float(view.pattern[np.arange(1, n), np.arange(n - 1)].mean())
+    total = float(view.raised_nats.sum()) / (n - 1)
+    return (
+        f"{', '.join(names)} on {n:,} tokens: {to_first:.0%} of the attention goes to the first of them, {before:.0%} "
+        f"to the token just before; a token's logit is raised by {total:+.2f} nats on average."
+    )

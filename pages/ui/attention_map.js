@@ -1,0 +1,96 @@
+// The map of all heads: thumbnails, tint, and which ones are chosen. One module with attention_view.js.
+
+function setHeads(view) {
+  const { layers, heads, pruned } = view.seen, size = Math.max(14, Math.min(38, Math.floor(288 / heads) - 2))
+  view.map.style.setProperty("--cell", size + "px")
+  view.map.style.gridTemplateColumns = `max-content repeat(${heads}, ${size}px)`
+  const shown = [make("i", "")]
+  for (let h = 0; h < heads; h++) shown.push(make("i", size < 20 && h % 4 ? "" : `${h}`))
+  view.cells = []
+  for (let l = 0; l < layers; l++) {
+    shown.push(make("i", `L${l}`))
+    for (let h = 0; h < heads; h++) {
+      const cell = make("button", ""), head = `L${l}H${h}`
+      cell.type = "button"
+      cell.dataset.head = head
+      if (pruned.includes(head)) cell.classList.add("pruned")
+      cell.append(document.createElement("canvas"))
+      view.cells.push(cell)
+      shown.push(cell)
+    }
+  }
+  const focused = view.root.activeElement?.dataset?.head // drawn anew under a hand that is walking on it
+  view.map.replaceChildren(...shown)
+  view.cells.find(cell => cell.dataset.head === focused)?.focus()
+}
+
+function drawHeads(view) {
+  const side = view.seen.side, ink = getComputedStyle(view.screen).color.match(/\d+/g).map(Number)
+  view.cells.forEach((cell, c) => {
+    const canvas = cell.firstChild
+    canvas.width = canvas.height = side
+    const image = new ImageData(side, side)
+    for (let p = 0; p < side * side; p++) image.data.set([ink[0], ink[1], ink[2], view.seen.thumbnails[c * side * side + p]], 4 * p)
+    canvas.getContext("2d").putImageData(image, 0, 0)
+  })
+  tintHeads(view)
+}
+
+// The token that the tint, the blue and the sum are about: the one pointed at, or the one after it.
+function asked(view) {
+  if (view.at === null) return null
+  const t = view.mode === "destination" && view.about === "next" ? view.at + 1 : view.at
+  return t < view.spans.length ? t : null
+}
+
+const raised = ({ seen }, c, t) => seen.raised[c * seen.pieces.length + t] * seen.unit
+
+function tintHeads(view) {
+  const { seen } = view, t = asked(view)
+  const byToken = view.tint === "raised" || seen.scores === undefined
+  const values = view.cells.map((_, c) => (byToken ? (t === null ? 0 : raised(view, c, t)) : seen.scores[c]))
+  const full = byToken ? Math.max(0.01, ...values.map(Math.abs)) : 1
+  view.cells.forEach((cell, c) => {
+    cell.style.setProperty("--tint", Math.min(100, (100 * Math.abs(values[c])) / full).toFixed(0) + "%")
+    cell.classList.toggle("lowered", values[c] < 0)
+    const what = byToken ? `${nats(values[c], true)} nats` : `induction score ${values[c].toFixed(2)}`
+    cell.title = `${cell.dataset.head}: ${what}${cell.classList.contains("pruned") ? ", pruned" : ""}`
+    cell.ariaLabel = cell.title
+  })
+  const about = byToken ? (t === null ? "" : `full colour: ${full.toFixed(2)} nats on ${quoted(seen.pieces[t])}; orange lowers`) : ""
+  view.screen.querySelector(".scale").textContent = about
+}
+
+function markHeads(view) {
+  for (const cell of view.cells) {
+    cell.ariaPressed = String(view.heads.includes(cell.dataset.head))
+    cell.tabIndex = cell.dataset.head === (view.heads.at(-1) ?? "L0H0") ? 0 : -1
+  }
+}
+
+function choose(view, head, more) {
+  const others = view.heads.filter(name => name !== head)
+  const heads = more ? (others.length < view.heads.length && others.length ? others : [...others, head]) : [head]
+  if (heads.join() === view.heads.join()) return
+  view.heads = heads
+  view.number++
+  markHeads(view)
+  paint(view)
+  clearTimeout(view.timer) // a key held down asks a few times a second, for the head it has come to
+  view.timer = setTimeout(() => { view.askedAt = Date.now(); view.ask(heads) }, Math.max(0, 200 - (Date.now() - view.askedAt)))
+}
+
+function step(view, by) {
+  const c = view.cells.findIndex(cell => cell.dataset.head === view.heads.at(-1))
+  const to = view.cells[(c + by + view.cells.length) % view.cells.length]
+  if (view.map.contains(view.root.activeElement)) to.focus()
+  choose(view, to.dataset.head, false)
+}
+
+function walk(view, event, cell) {
+  const c = view.cells.indexOf(cell), n = view.seen.heads
+  const to = { ArrowRight: c + 1, ArrowLeft: c - 1, ArrowDown: c + n, ArrowUp: c - n, Home: 0, End: view.cells.length - 1 }[event.key]
+  if (to === undefined || !view.cells[to]) return false
+  view.cells[to].focus()
+  return true
+}

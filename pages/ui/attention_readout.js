@@ -1,0 +1,98 @@
+// What the readout and the legend say of a token, and how numbers and pieces are written. One module with attention_view.js.
+
+const redness = share => (share < 0.002 ? "0%" : (72 * Math.sqrt(share)).toFixed(0) + "%")
+const thickness = (value, largest) => (value < 0.01 * largest || value <= 0 ? "0px" : (1 + 5.5 * Math.sqrt(value / largest)).toFixed(1) + "px")
+
+function drawLegend(view, largest) {
+  const swatch = (name, value, text) => {
+    const token = make("span", text, "swatch")
+    token.style.setProperty(name, value)
+    return token
+  }
+  view.legend.replaceChildren(
+    make("b", "attention"), ...[0.05, 0.25, 1].map(share => swatch("--red", redness(share), String(share))),
+    make("b", "nats"), ...[0.05, 0.25, 1].map(share => swatch("--blue", thickness(share * largest, largest), "+" + (share * largest).toFixed(2))),
+  )
+}
+
+function tell(view, red, blue, waiting) {
+  const { seen, at, readout, pattern } = view, { pieces } = seen
+  const destination = view.mode === "destination", t = asked(view)
+  const next = destination && view.about === "next"
+  const top = make("div", "", "top")
+  const heads = view.heads.length > 1 ? `${view.heads.join(", ")}: mean attention, sum of nats` : view.heads.join()
+  top.append(make("b", quoted(pieces[at]), "word"), place(view, at), make("b", heads), make("span", view.locked === null ? "click or Enter locks it" : "locked: Escape unlocks", "quiet"))
+  if (waiting) top.append(make("span", "reading it …", "quiet"))
+  if (pattern.k) top.append(make("span", `the ${pattern.k} largest of each row are shown`, "quiet"))
+  const looks = list(view, red, destination ? "It looks at" : "Looked at from", "red", share => share.toFixed(3), 1)
+  const title = next ? `Raised the next token, ${t === null ? "none" : quoted(pieces[t])}` : destination ? "Raised its logit" : "It raised the logit of"
+  const raisers = list(view, blue, title, "blue", value => nats(value, true), pattern.largest)
+  const sum = blue.reduce((a, b) => a + b, 0)
+  const lowest = sorted(blue.map(value => -value)).slice(0, 2).map(i => `${quoted(pieces[i])} ${nats(blue[i], true)}`)
+  const lowered = lowest.length ? `; lowered most ${destination ? "by" : "that of"} ${lowest.join(", ")}` : ""
+  raisers.append(make("p", `in all ${nats(sum, true)} nats${lowered}`, "quiet"))
+  readout.replaceChildren(top, looks, raisers, parts(view, t))
+}
+
+// Indices of what is above 0, the largest first.
+const sorted = values => [...values.keys()].filter(i => values[i] >= 0.005).sort((a, b) => values[b] - values[a])
+
+function list(view, values, title, colour, text, full) {
+  const box = make("section", "", colour)
+  box.append(make("h4", title))
+  for (const i of sorted(values).slice(0, N_LISTED)) box.append(row(visible(view.seen.pieces[i]), place(view, i), text(values[i]), values[i] / full))
+  if (box.childElementCount === 1) box.append(make("p", "nothing", "quiet"))
+  return box
+}
+
+function parts(view, t) {
+  const { seen } = view, n = seen.pieces.length, box = make("section", "", "parts")
+  if (t === null || t < 1) {
+    box.append(make("h4", "Where its logit comes from"), make("p", "Nothing stands before it that it could be predicted from.", "quiet"))
+    return box
+  }
+  const heads = view.cells.map((_, c) => raised(view, c, t))
+  const ffns = Array.from({ length: seen.layers }, (_, l) => seen.ffns[l * n + t]).reduce((a, b) => a + b, 0)
+  const logit = seen.logit[t]
+  const sums = [["all heads", heads.reduce((a, b) => a + b, 0)], ["FFNs", ffns], ["direct path", seen.direct[t]], ["biases, rest", seen.rest[t]]]
+  const best = [...heads.keys()].sort((a, b) => heads[b] - heads[a]).slice(0, N_LISTED)
+  const full = Math.max(...sums.map(([, value]) => Math.abs(value)), 1e-6)
+  box.append(make("h4", `Logit of ${quoted(seen.pieces[t])}: ${nats(logit, true)}`))
+  const columns = make("div", "", "two")
+  const left = make("div", ""), right = make("div", "")
+  for (const [name, value] of sums) left.append(row(name, null, nats(value, true), value / full))
+  left.append(make("p", "above the mean of all tokens, nats", "quiet"))
+  for (const c of best) right.append(row(view.cells[c].dataset.head, null, nats(heads[c], true), heads[c] / full))
+  columns.append(left, right)
+  box.append(columns)
+  return box
+}
+
+function row(name, where, number, share) {
+  const line = make("div", "", share < 0 ? "row lowered" : "row")
+  line.style.setProperty("--share", (100 * Math.min(1, Math.abs(share))).toFixed(1) + "%")
+  line.append(make("span", name, "piece"), ...(where ? [where] : []), make("b", number))
+  return line
+}
+
+const place = ({ seen }, i) => make("span", i < seen.first ? "begin" : `${i + 1 - seen.first}`, "quiet")
+const quoted = piece => `“${visible(piece)}”`
+const nats = (value, signed) => (value < -0.005 ? "−" : signed && value > 0.005 ? "+" : "") + Math.abs(value).toFixed(2)
+
+// Blanks, and characters that show nothing or would turn the line around, as signs.
+const visible = text => (text === "" ? "⋯" : tame(text.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥")))
+const tame = text => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
+  found => `⟨${found.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`)
+
+function sign(text, className) {
+  const element = make("i", text, className)
+  element.ariaHidden = "true"
+  return element
+}
+
+function make(tag, text, className) {
+  const element = document.createElement(tag)
+  element.textContent = text
+  if (className) element.className = className
+  return element
+}

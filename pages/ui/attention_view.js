@@ -1,0 +1,228 @@
+// Tokens as text, painted with what the chosen heads look at (red) and which token's logit that raised (blue), and a map
+// of all heads. Everything from Python goes in as textContent: what a text says is never markup.
+const VIEWS = new WeakMap() // what one mount remembers: the browser keeps it while Python sends new numbers
+const TYPES = { u1: Uint8Array, u2: Uint16Array, i2: Int16Array, f4: Float32Array }
+const N_LISTED = 5
+const ARRIVED = "headroom-attention" // the event with which the other component hands over a pattern
+
+export default function ({ data, parentElement, setStateValue }) {
+  let view = VIEWS.get(parentElement)
+  if (!view) VIEWS.set(parentElement, (view = begin(parentElement)))
+  view.ask = heads => setStateValue("heads", { names: heads, number: view.number })
+  if (view.bytes !== data) load(view, data)
+  drawHeads(view) // again in any case: the ink of the thumbnails follows the theme
+  take(view)
+  return () => view.stop()
+}
+
+function unpack(bytes) {
+  const { buffer } = bytes.slice() // a copy of its own begins at 0, as typed arrays want it
+  const head = new DataView(buffer).getUint32(0, true)
+  const found = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, head)))
+  for (const [name, [type, at, count]] of Object.entries(found.arrays)) found[name] = new TYPES[type](buffer, 4 + head + at, count)
+  return found
+}
+
+function begin(root) {
+  const part = name => root.querySelector("." + name)
+  const view = { root, page: root.ownerDocument, number: 0, heads: [], over: null, locked: null, at: null, spans: [], cells: [],
+                 mode: "destination", about: "itself", tint: "score", inside: false, askedAt: 0 }
+  for (const name of ["text", "map", "readout", "legend", "screen"]) view[name] = part(name)
+  const index = event => view.spans.indexOf(event.target.closest?.("span[role]"))
+  view.text.onmouseover = event => {
+    const i = index(event)
+    view.over = i >= 0 && open(view, i) ? i : null
+    if (view.over !== null && view.locked === null) go(view, i)
+  }
+  view.text.onmouseleave = () => { view.over = null }
+  view.text.onclick = event => { const i = index(event); if (i >= 0 && open(view, i)) lock(view, i === view.locked ? null : i, i) }
+  view.text.addEventListener("focusin", event => { const i = index(event); if (i >= 0 && view.locked === null) go(view, i) })
+  view.screen.onmouseenter = () => { view.inside = true }
+  view.screen.onmouseleave = () => { view.inside = false }
+  view.screen.onchange = event => { view[event.target.name] = event.target.value; tintHeads(view); paint(view) }
+  view.map.onclick = event => {
+    const cell = event.target.closest("button")
+    if (cell) choose(view, cell.dataset.head, event.shiftKey || event.ctrlKey || event.metaKey)
+  }
+  const keys = event => key(view, event)
+  const arrived = () => take(view)
+  view.page.addEventListener("keydown", keys) // [ and ] work while the mouse points at a token and nothing has the focus
+  view.page.addEventListener(ARRIVED, arrived)
+  view.stop = () => { view.page.removeEventListener("keydown", keys); view.page.removeEventListener(ARRIVED, arrived) }
+  return view
+}
+
+// ---- what comes from Python ----
+
+function load(view, bytes) {
+  const old = view.seen, seen = unpack(bytes)
+  Object.assign(view, { bytes, seen })
+  if (old?.of !== seen.of || old?.rows !== seen.rows) {
+    Object.assign(view, { locked: null, at: null, over: null, pattern: null })
+    setText(view)
+    if (old?.rows !== seen.rows) view.about = seen.rows ? "next" : "itself" // of a label what follows it is of interest
+    for (const input of view.screen.querySelectorAll("input")) input.checked = view[input.name] === input.value
+  }
+  const known = seen.scores !== undefined
+  view.screen.querySelector("[value=score]").disabled = !known
+  setHeads(view)
+}
+
+// A pattern that belongs to this text; one that was asked for before the last choice is left alone.
+function take(view) {
+  const bytes = view.page.headroomAttention
+  if (bytes && bytes !== view.patternBytes) {
+    const pattern = unpack(bytes)
+    if (pattern.of === view.seen.of && pattern.number >= view.number) {
+      const n = view.seen.pieces.length
+      Object.assign(view, { patternBytes: bytes, number: pattern.number, heads: pattern.heads, pattern })
+      pattern.attention = whole(pattern, "attention", n, 1 / 65535)
+      pattern.nats = whole(pattern, "nats", n, pattern.unit)
+      pattern.largest = pattern.nats.reduce((a, b) => Math.max(a, b), 0)
+      if (view.at === null) startAt(view, mostRaised(view))
+    }
+  }
+  markHeads(view)
+  paint(view)
+}
+
+// (n, n) numbers, row = destination, of a triangle or of the largest few of each row.
+function whole(pattern, name, n, unit) {
+  const rows = new Float32Array(n * n), values = pattern[name], sources = pattern[name + "_at"]
+  const k = values.length / n
+  let next = 0
+  for (let d = 0; d < n; d++)
+    if (sources) for (let i = 0; i < k; i++, next++) rows[d * n + sources[next]] = values[next] * unit
+    else for (let s = 0; s <= d; s++) rows[d * n + s] = values[next++] * unit
+  return rows
+}
+
+function startAt(view, i) {
+  go(view, i)
+  view.text.scrollTop = view.spans[i].offsetTop - view.text.clientHeight / 2
+}
+
+// Where the view begins: at the token whose logit these heads raised most.
+function mostRaised(view) {
+  const n = view.spans.length, { nats } = view.pattern
+  let best = Math.min(1, n - 1), most = -Infinity
+  for (let t = 1; t < n; t++) {
+    let sum = 0
+    const d = view.about === "next" ? t : t - 1
+    for (let s = 0; s <= d; s++) sum += nats[d * n + s]
+    if (open(view, t) && view.seen.pieces[d + 1]?.trim() && sum > most) { most = sum; best = t }
+  }
+  return best
+}
+
+// ---- the text ----
+
+function setText(view) {
+  const { seen, text } = view
+  view.spans = seen.pieces.map((piece, i) => {
+    const span = make("span", "", i < seen.first ? "begin" : "")
+    span.setAttribute("role", "option")
+    span.tabIndex = -1
+    if (piece === "") span.append(sign("∙", "more"))
+    piece.split("\n").forEach((line, l) => {
+      if (l) span.append(sign("↵"), "\n")
+      span.append(tame(line))
+    })
+    if (!open(view, i)) span.classList.add("closed")
+    span.ariaLabel = `${visible(piece)}, token ${i + 1 - seen.first}`
+    return span
+  })
+  text.replaceChildren(...view.spans)
+  text.classList.toggle("some", seen.rows !== "")
+  text.ariaLabel = `${seen.name}, ${view.spans.length} tokens. Arrow keys move, Enter locks, Escape unlocks, [ and ] change the head.`
+  text.scrollTop = 0
+  const first = view.spans.findIndex((_, i) => open(view, i))
+  if (first >= 0) view.spans[first].tabIndex = 0
+}
+
+// Whether a token can be hovered: of a text of labels only those that are asked about.
+const open = ({ seen }, i) => !seen.rows || seen.pieces[i].trim() === seen.rows
+
+function go(view, i) {
+  if (view.spans[view.at]) view.spans[view.at].tabIndex = -1
+  for (const span of view.spans) if (span.tabIndex === 0) span.tabIndex = -1
+  view.at = i
+  view.spans[i].tabIndex = 0
+  paint(view)
+}
+
+function lock(view, locked, i) {
+  view.locked = locked
+  go(view, i)
+}
+
+function key(view, event) {
+  const target = event.composedPath()[0]
+  const ours = view.screen.contains(target), inText = view.text.contains(target)
+  if (!ours && /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) || target.isContentEditable) return
+  const onMap = view.map.contains(target)
+  const free = inText || (!ours && view.inside) // nothing has the focus, the mouse points at the view
+  if (event.key === "[" || event.key === "]") step(view, event.key === "]" ? 1 : -1)
+  else if (onMap) { if (!walk(view, event, target)) return }
+  else if (event.key === "Escape" && (ours || free) && view.locked !== null) lock(view, null, view.over ?? view.locked)
+  else if (!free || view.at === null || event.ctrlKey || event.metaKey || event.altKey) return
+  else if (event.key === "Enter") lock(view, view.locked === view.at ? null : view.at, view.at)
+  else {
+    const to = neighbour(view, event.key)
+    if (to === undefined) return
+    view.over = null // the hand is on the keys now
+    if (view.locked !== null) view.locked = to
+    go(view, to)
+    if (inText) view.spans[to].focus()
+    else view.spans[to].scrollIntoView({ block: "nearest" })
+  }
+  event.preventDefault()
+  event.stopPropagation()
+}
+
+function neighbour(view, name) {
+  const places = view.spans.map((_, i) => i).filter(i => open(view, i)), here = places.indexOf(view.at)
+  const along = { ArrowRight: here + 1, ArrowLeft: here - 1, Home: 0, End: places.length - 1 }[name]
+  if (along !== undefined) return places[Math.max(0, Math.min(places.length - 1, along))]
+  if (name !== "ArrowDown" && name !== "ArrowUp") return undefined
+  const turn = name === "ArrowDown" ? 1 : -1, box = i => view.spans[i].getBoundingClientRect()
+  const from = box(view.at)
+  let best = view.at, nearest = Infinity, line = null
+  for (let p = here + turn; p >= 0 && p < places.length; p += turn) {
+    const rect = box(places[p])
+    if (Math.abs(rect.top - from.top) < from.height / 2) continue
+    line ??= rect.top
+    if (Math.abs(rect.top - line) > from.height / 2) break
+    if (Math.abs(rect.left - from.left) < nearest) { nearest = Math.abs(rect.left - from.left); best = places[p] }
+  }
+  return best
+}
+
+// ---- red, blue and the numbers ----
+
+function paint(view) {
+  const { at, spans, pattern } = view
+  const waiting = !pattern || pattern.heads.join() !== view.heads.join()
+  view.screen.classList.toggle("waiting", waiting)
+  if (!pattern || at === null || !spans[at]) return
+  const n = spans.length, red = new Float32Array(n), blue = new Float32Array(n)
+  const shift = view.mode === "destination" && view.about === "next" ? 0 : 1 // blue is read at the position before
+  for (let i = 0; i < n; i++)
+    if (view.mode === "destination") {
+      red[i] = pattern.attention[at * n + i]
+      blue[i] = at >= shift ? pattern.nats[(at - shift) * n + i] : 0
+    } else if (open(view, i)) {
+      red[i] = pattern.attention[i * n + at]
+      blue[i] = i ? pattern.nats[(i - 1) * n + at] : 0
+    }
+  spans.forEach((span, i) => {
+    span.style.setProperty("--red", redness(red[i]))
+    span.style.setProperty("--blue", thickness(blue[i], pattern.largest))
+    span.classList.toggle("at", i === at)
+    span.classList.toggle("locked", i === view.locked)
+    span.ariaSelected = String(i === view.locked)
+  })
+  if (view.tint === "raised" || view.seen.scores === undefined) tintHeads(view)
+  drawLegend(view, pattern.largest)
+  tell(view, red, blue, waiting)
+}

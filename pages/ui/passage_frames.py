@@ -1,0 +1,182 @@
+"""Two readings of a text as tables, sentences and the data of the component that sets it: nats, one row a token."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from engine.demo import Landmark
+from engine.masks import Mask
+from engine.tokenloss import TokenLosses, same_tokens
+
+PART_TOKENS = 1500  # more spans at once make a browser slow
+CONTEXT_CHARACTERS = 48
+N_LARGEST = 10
+VISIBLE = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})
+VIEWS = ("B − A", "A", "B")
+
+
+def token_frame(a: TokenLosses, b: TokenLosses) -> pd.DataFrame:
+    """One row a token that both have read so far; `token` shows blanks, `difference_nats` is B - A."""
+    n = min(len(a), len(b))
+    return pd.DataFrame(
+        {
+            "index": np.arange(1, n + 1),
+            "token": [visible(piece) for piece in a.pieces[:n]],
+            "token_id": a.token_ids[:n],
+            "end_character": a.ends[:n],
+            "loss_a_nats": a.loss_nats[:n],
+            "loss_b_nats": b.loss_nats[:n],
+            "difference_nats": b.loss_nats[:n] - a.loss_nats[:n],
+            "rank_a": a.rank[:n],
+            "rank_b": b.rank[:n],
+        }
+    )
+
+
+def visible(piece: str) -> str:
+    """The piece with its blanks to be seen."""
+    return piece.translate(VISIBLE)
+
+
+def largest(frame: pd.DataFrame, text: str, gains: bool) -> pd.DataFrame:
+    """The ten tokens whose loss fell (gains) or rose most, with the text just before them."""
+    found = frame.query("difference_nats < 0" if gains else "difference_nats > 0")
+    found = found.sort_values(by="difference_nats", ascending=gains, kind="stable").head(N_LARGEST)
+    starts = frame["end_character"].shift(fill_value=0)[found.index]
+    context = [visible(text[max(0, start - CONTEXT_CHARACTERS) : start]).replace("␣", " ") for start in starts]
+    return found.assign(context=context)
+
+
+def extended(b: TokenLosses, a: TokenLosses) -> TokenLosses:
+    """B with as many tokens as A, nan where B has not come so far; HeadroomError where their tokens differ."""
+    if b is a:
+        return a
+    same_tokens(a, b)
+    n, more = len(a), len(a) - len(b)
+    if more <= 0:
+        return b
+    top = ((0, more), (0, 0))
+    return replace(
+        b, token_ids=a.token_ids, ends=a.ends, rank=np.pad(b.rank, (0, more)), top_ids=np.pad(b.top_ids, top),
+        loss_nats=np.pad(b.loss_nats, (0, more), constant_values=np.nan)[:n],
+        top_log_p=np.pad(b.top_log_p, top, constant_values=np.nan),
+    )  # fmt: skip
+
+
+def n_parts(n_total: int) -> int:
+    """In how many parts a text of so many tokens is shown."""
+    return max(1, -(-n_total // PART_TOKENS))
+
+
+def part_range(part: int, n_total: int) -> range:
+    """The tokens of part 1, 2, …"""
+    return range((part - 1) * PART_TOKENS, min(n_total, part * PART_TOKENS))
+
+
+def means(a: TokenLosses, b: TokenLosses) -> tuple[float, float, int]:
+    """(mean loss of A, of B, over how many tokens): those that both have read and that have a loss."""
+    n = min(len(a), len(b))
+    has = np.isfinite(a.loss_nats[:n]) & np.isfinite(b.loss_nats[:n])
+    if not has.any():
+        return float("nan"), float("nan"), 0
+    return float(a.loss_nats[:n][has].mean()), float(b.loss_nats[:n][has].mean()), int(has.sum())
+
+
+def landmarks_of(a: TokenLosses, b: TokenLosses, landmarks: Sequence[Landmark]) -> list[dict[str, Any]]:
+    """Each landmark that both have read: its tokens `first` to `last`, and its summed losses in nats."""
+    n = min(len(a), len(b))
+    ends = a.ends[:n]
+    starts = np.concatenate([[0], ends[:-1]])
+    found = []
+    places = sorted((landmark.start(a.text), landmark) for landmark in landmarks)
+    for number, (begin, landmark) in enumerate(places, 1):
+        inside = np.flatnonzero((starts < begin + len(landmark.text)) & (ends > begin))
+        if not len(inside) or ends[-1] < begin + len(landmark.text):
+            continue
+        losses = [float(np.nansum(side.loss_nats[inside])) for side in (a, b)]
+        found.append(
+            {
+                "mark": number, "first": int(inside[0]), "last": int(inside[-1]), "text": landmark.text.strip(),
+                "about": landmark.about, "loss_a": losses[0], "loss_b": losses[1],
+            }
+        )  # fmt: skip
+    return found
+
+
+def component_data(
+    a: TokenLosses, b: TokenLosses, tokens: range, landmarks: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What the component needs of these tokens: text, losses, ranks, likeliest tokens, and what lies before the part.
+
+    `same_before` and `pair_before`: how often the token, and the two tokens in front of it, stand in earlier parts.
+    """
+    start, stop = tokens.start, min(tokens.stop, len(a), len(b))
+    shown = slice(start, stop)
+    losses = {"a": a, "b": b}
+    pieces = a.pieces[shown]
+    strings = {**a.strings, **b.strings}
+    likely = {name: side.top_ids[shown] for name, side in losses.items()}
+    seen = {int(token) for ids in likely.values() for token in np.unique(ids)}
+    return {
+        "start": start,
+        "pieces": pieces,
+        "ids": a.token_ids[shown].tolist(),
+        "strings": {str(token): strings[token] for token in seen if token in strings},
+        "same_before": _counts(a.token_ids, start, stop, 1),
+        "pair_before": _counts(a.token_ids, start, stop, 2),
+        "loss": {name: _numbers(side.loss_nats[shown], 4) for name, side in losses.items()},
+        "rank": {name: side.rank[shown].tolist() for name, side in losses.items()},
+        "likely": {name: ids.tolist() for name, ids in likely.items()},
+        "p": {name: _numbers(np.exp(side.top_log_p[shown]), 4) for name, side in losses.items()},
+        "landmarks": [dict(mark) for mark in landmarks],
+    }
+
+
+def summary(mean_a: float, mean_b: float, n: int, b: Mask | None) -> str:
+    """Such as "Mean loss: A 5.090, B 6.312 nats, change +1.222 over 304 tokens; in B 4 of 32 heads …"."""
+    words = f"Mean loss of A **{mean_a:.3f}**"
+    words += f", of B **{mean_b:.3f}** nats, change **{signed(mean_b - mean_a)}**" if b is not None else " nats"
+    words += f", over {n:,} tokens"
+    if b is None:
+        return words
+    shape = len(b.ffns) * len(b.heads[0]), len(b.ffns)
+    return f"{words}. B lacks {b.n_heads_pruned} of {shape[0]:,} heads, {b.n_ffns_pruned} of {shape[1]} FFNs."
+
+
+def signed(nats: float) -> str:
+    """With its sign, a real minus: such as "+1.222"."""
+    return f"{nats:+.3f}".replace("-", "−")
+
+
+def in_words(frame: pd.DataFrame) -> str:
+    """The differences along a text as a sentence, for those who cannot see the chart."""
+    difference = frame["difference_nats"].to_numpy()
+    if not np.isfinite(difference).any():
+        return "No token has two losses yet."
+    most = []
+    for at in (int(np.nanargmax(difference)), int(np.nanargmin(difference))):
+        most.append(f"token {at + 1}, {frame['token'].iat[at]}, by {signed(difference[at])} nats")
+    n_worse, n = int((difference > 0).sum()), int(np.isfinite(difference).sum())
+    return f"B is worse on {n_worse} of {n} tokens; most on {most[0]}; least on {most[1]}."
+
+
+def _counts(ids: np.ndarray, start: int, stop: int, width: int) -> list[int]:
+    """For each token in [start, stop): how often the `width` tokens ending at it (1) or just before it (2) stand in
+    front of `start`."""
+    if start < width:
+        return [0] * (stop - start)
+    key = ids.astype(np.int64)
+    if width == 2:  # the pair that ends just before each token
+        key = np.concatenate([[-1, -1], key[:-2] << 32 | key[1:-1]])
+    earlier = dict(zip(*(column.tolist() for column in np.unique(key[:start], return_counts=True)), strict=True))
+    return [earlier.get(each, 0) for each in key[start:stop].tolist()]
+
+
+def _numbers(values: np.ndarray, decimals: int) -> list[Any]:
+    """Rounded, with None where there is no number: JSON has no nan."""
+    rounded = np.round(values.astype(np.float64), decimals).astype(object)
+    rounded[~np.isfinite(values)] = None
+    return rounded.tolist()

@@ -1,0 +1,267 @@
+// A text set as text, token by token. Everything from `data` goes in as textContent: what a text says is never markup.
+const VIEWS = new WeakMap() // what one mount remembers: the browser keeps it while Python sends new numbers
+
+export default function ({ data, parentElement }) {
+  let view = VIEWS.get(parentElement)
+  if (!view) VIEWS.set(parentElement, (view = begin(parentElement)))
+  view.data = data
+  if (view.textKey !== data.text_key) setText(view)
+  drawLegend(view)
+  tint(view)
+  drawLandmarks(view)
+  show(view)
+}
+
+function begin(root) {
+  const part = name => root.querySelector("." + name)
+  const view = { legend: part("legend"), text: part("text"), readout: part("readout"), landmarks: part("landmarks"),
+                 said: part("said"), spans: [], lit: [], over: null, at: 0, focused: false, locked: null, back: null, column: null }
+  const index = event => {
+    const span = event.target.closest?.("span")
+    return span && view.text.contains(span) ? view.spans.indexOf(span) : -1
+  }
+  view.text.onmouseover = event => { const i = index(event); view.over = i < 0 ? null : i; show(view) }
+  view.text.onmouseleave = () => { view.over = null; show(view) }
+  view.text.onclick = event => { const i = index(event); if (i >= 0) { move(view, i, true); lock(view, i) } }
+  view.text.addEventListener("focusin", event => { const i = index(event); if (i >= 0) move(view, i, true); show(view) })
+  view.text.addEventListener("focusout", () => { view.focused = false; show(view) })
+  view.text.onkeydown = event => {
+    const vertical = { ArrowDown: 1, ArrowUp: -1 }[event.key]
+    if (!vertical) view.column = null
+    const to = vertical ? nextLine(view, vertical)
+      : { ArrowRight: view.at + 1, ArrowLeft: view.at - 1, Home: 0, End: view.spans.length - 1 }[event.key]
+    if (event.key === "Enter" || event.key === " ") lock(view, view.at)
+    else if (event.key === "Escape") lock(view, null)
+    else if (to !== undefined) { view.over = null; move(view, Math.max(0, Math.min(view.spans.length - 1, to))) }
+    else return
+    event.preventDefault()
+    event.stopPropagation()
+  }
+  return view
+}
+
+function setText(view) {
+  const { data, text } = view
+  Object.assign(view, { textKey: data.text_key, lit: [], over: null, at: 0, focused: false, locked: null, back: null })
+  view.spans = data.pieces.map(piece => {
+    const span = document.createElement("span"), ink = document.createElement("b")
+    const gap = /^ \S/.test(piece) ? 1 : 0 // the blank in front of a word stays white: it may end the line before
+    span.tabIndex = -1
+    span.append(" ".repeat(gap), ink)
+    piece.slice(gap).split("\n").forEach((line, i) => {
+      if (i) ink.append(make("i", "↵"), "\n")
+      ink.append(tame(line))
+    })
+    for (const sign of ink.querySelectorAll("i")) sign.ariaHidden = "true"
+    return span
+  })
+  text.replaceChildren(...view.spans)
+  text.ariaLabel = `${data.name}: arrow keys move from token to token, Enter locks one, Escape lets go`
+  text.classList.toggle("long", data.pieces.length > 500)
+  text.scrollTop = 0
+  if (view.spans.length) view.spans[0].tabIndex = 0
+  for (const mark of data.landmarks) {
+    const span = view.spans[mark.first - data.start]
+    if (!span) continue
+    const sup = make("sup", String(mark.mark))
+    sup.ariaHidden = "true"
+    span.lastChild.before(sup)
+  }
+}
+
+function tint(view) {
+  const { data } = view
+  view.spans.forEach((span, i) => {
+    const value = tinted(data, i)
+    const kind = value === null || value === 0 ? "unlit" : data.view !== "B − A" ? "loss" : value > 0 ? "worse" : "better"
+    const strength = value === null ? 0 : Math.min(1, Math.abs(value) / data.full) * 62
+    span.style.setProperty("--tint", strength.toFixed(1))
+    view.kinds ??= new WeakMap()
+    if (view.kinds.get(span) !== kind) {
+      span.classList.remove(view.kinds.get(span) ?? "unlit")
+      span.classList.add(kind)
+      view.kinds.set(span, kind)
+    }
+  })
+}
+
+function tinted(data, i) {
+  const a = data.loss.a[i], b = data.loss.b[i]
+  if (data.view === "A") return a
+  if (data.view === "B") return b
+  return a === null || b === null ? null : b - a
+}
+
+function drawLegend({ legend, data }) {
+  const bar = make("div", "")
+  const difference = data.view === "B − A"
+  bar.className = difference ? "bar difference" : "bar loss"
+  const full = data.full
+  legend.replaceChildren(
+    ...(difference
+      ? [make("b", "B better"), make("span", `−${full}`), bar, make("span", `+${full} nats`), make("b", "B worse")]
+      : [make("span", `Loss of ${data.view}: 0`), bar, make("span", `${full} nats and more`)]),
+    ...(data.note ? [make("span", data.note, "note")] : []),
+  )
+}
+
+function drawLandmarks(view) {
+  const { data, landmarks } = view
+  landmarks.replaceChildren(...data.landmarks.map(mark => {
+    const button = make("button", "")
+    const change = nats(mark.loss_b - mark.loss_a, true)
+    button.type = "button"
+    button.append(make("b", `${mark.mark}  ${mark.text}`), ` ${mark.about} `,
+                  make("span", `A ${nats(mark.loss_a)}, B ${nats(mark.loss_b)}, change ${change} nats`, "quiet"))
+    button.onclick = () => {
+      const i = mark.first - data.start
+      if (i >= 0 && i < view.spans.length) { move(view, i); lock(view, i, true) }
+    }
+    return button
+  }))
+}
+
+function move(view, i, quietly) {
+  if (view.spans[view.at]) view.spans[view.at].tabIndex = -1
+  view.at = i
+  view.focused = true
+  view.spans[i].tabIndex = 0
+  if (!quietly || view.text.getRootNode().activeElement !== view.spans[i]) view.spans[i].focus()
+  show(view)
+}
+
+function lock(view, i, stay) {
+  light(view, i === view.locked && !stay ? null : i)
+  show(view)
+}
+
+function nextLine(view, step) {
+  const box = i => view.spans[i].getClientRects()[0]
+  const from = view.spans.length ? box(view.at) : null
+  if (!from) return view.at + step
+  view.column ??= from.left // several lines on, still the column where it began
+  let best = view.at, nearest = Infinity, line = null
+  for (let i = view.at + step; i >= 0 && i < view.spans.length; i += step) {
+    const here = box(i)
+    if (!here || Math.abs(here.top - from.top) < from.height / 2) continue
+    line ??= here.top
+    if (Math.abs(here.top - line) > from.height / 2) break
+    const away = Math.abs(here.left - view.column)
+    if (away < nearest) { nearest = away; best = i }
+  }
+  return best
+}
+
+// What the locked token's past holds in this part: places of the same token, and of the two tokens in front of it.
+function lookBack(data, i) {
+  const same = [], places = []
+  for (let j = 0; j < i; j++) {
+    if (data.ids[j] === data.ids[i]) same.push(j)
+    if (i > 1 && j > 1 && data.ids[j - 1] === data.ids[i - 1] && data.ids[j - 2] === data.ids[i - 2]) places.push(j)
+  }
+  return { same, places }
+}
+
+function light(view, i) {
+  view.locked = i
+  view.back = i === null ? null : lookBack(view.data, i)
+  for (const span of view.lit) span.classList.remove("pair", "followed", "same", "locked")
+  view.lit = []
+  const add = (j, name) => { view.spans[j].classList.add(name); view.lit.push(view.spans[j]) }
+  for (const j of view.back?.places ?? []) { add(j - 2, "pair"); add(j - 1, "pair"); add(j, "followed") }
+  for (const j of view.back?.same ?? []) add(j, "same")
+  if (i !== null) add(i, "locked")
+}
+
+function show(view) {
+  const { data, spans, readout } = view
+  const i = view.over ?? (view.focused ? view.at : view.locked)
+  if (i === null || !spans[i]) {
+    readout.replaceChildren(make("p", "Point at a token, or reach it with the arrow keys.", "quiet"),
+                            make("p", "Click it, or press Enter, to see where it and what stands before it came up earlier: what an induction head would look at.", "quiet"))
+    view.said.textContent = ""
+    return
+  }
+  const number = data.start + i + 1
+  const a = data.loss.a[i], b = data.loss.b[i]
+  const token = data.pieces[i] === "" ? "(more of the character before)" : visible(data.pieces[i])
+  readout.replaceChildren(make("h4", token), make("p", `Token ${number.toLocaleString("en")} of ${data.n_total.toLocaleString("en")}`, "quiet"))
+  if (a === null || b === null) {
+    readout.append(make("p", a === null ? "No loss: nothing stands before it that it could be predicted from." : `A ${nats(a)} nats. B has not come so far.`))
+    view.said.textContent = `${token}, no loss`
+  } else {
+    readout.append(numbers(data, i), likely(data, i))
+    view.said.textContent = `${token}, A ${nats(a)}, B ${nats(b)}, B − A ${nats(b - a, true)} nats, ranks ${data.rank.a[i]} and ${data.rank.b[i]}`
+  }
+  if (i === view.locked) readout.append(...past(data, i, view.back))
+  else readout.append(make("p", view.locked === null ? "Click or Enter: look back from here." : "Another token is locked; Escape lets go.", "quiet"))
+}
+
+function numbers(data, i) {
+  const a = data.loss.a[i], b = data.loss.b[i]
+  const table = document.createElement("table")
+  const rows = [["", "A", "B", "B − A"], ["Loss, nats", nats(a), nats(b), nats(b - a, true)],
+                ["Rank", data.rank.a[i].toLocaleString("en"), data.rank.b[i].toLocaleString("en"), ""]]
+  rows.forEach((cells, r) => {
+    const row = (r ? table.tBodies[0] ?? table.createTBody() : table.createTHead()).insertRow()
+    cells.forEach((cell, c) => row.append(make(r && c ? "td" : "th", cell)))
+  })
+  return table
+}
+
+function likely(data, i) {
+  const grid = make("div", "", "likely")
+  for (const side of ["a", "b"]) {
+    const column = make("div", "")
+    column.append(make("div", `Likeliest under ${side.toUpperCase()}`, "quiet"))
+    data.likely[side][i].forEach((token, k) => {
+      const p = data.p[side][i][k]
+      const row = make("div", "", token === data.ids[i] ? "row right" : "row")
+      row.style.setProperty("--p", p)
+      row.append(make("b", visible(data.strings[token] ?? "")), make("span", percent(p)))
+      column.append(row)
+    })
+    grid.append(column)
+  }
+  return grid
+}
+
+function past(data, i, { same, places }) {
+  const before = data.same_before[i], pairs = data.pair_before[i]
+  const lines = [make("p", `Locked. The same token stood ${times(same.length + before)} before${elsewhere(before)} (dotted).`)]
+  if (data.start + i > 1 && i > 1) {
+    const pair = visible(data.pieces[i - 2] + data.pieces[i - 1])
+    const counts = new Map()
+    for (const j of places) counts.set(data.pieces[j], (counts.get(data.pieces[j]) ?? 0) + 1)
+    const followers = [...counts].sort((x, y) => y[1] - x[1]).slice(0, 6).map(([piece, n]) => `${visible(piece)} × ${n}`)
+    lines.push(make("p", `“${pair}” in front of it stood ${times(places.length + pairs)} before${elsewhere(pairs)} (underlined)` +
+                         (followers.length ? `, followed by ${followers.join(", ")} (framed).` : ".")))
+  }
+  return lines
+}
+
+const elsewhere = n => n ? `, ${n.toLocaleString("en")} of them in earlier parts` : ""
+const times = n => n === 0 ? "never" : n === 1 ? "once" : `${n.toLocaleString("en")} times`
+const percent = p => p < 0.001 ? "< 0.1 %" : `${(100 * p).toFixed(1)} %`
+
+function nats(value, sign) {
+  const text = Math.abs(value).toFixed(2)
+  return (value < 0 && +text ? "−" : sign && +text ? "+" : "") + text
+}
+
+// Blanks, and characters that show nothing or would turn the line around, as signs.
+function visible(text) {
+  return tame(text.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥"))
+}
+
+function tame(text) {
+  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u2028\u2029\u202a-\u202e\u2060\u2066-\u2069\ufeff]/g,
+                      sign => `⟨${sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`)
+}
+
+function make(tag, text, className) {
+  const element = document.createElement(tag)
+  element.textContent = text
+  if (className) element.className = className
+  return element
+}

@@ -1,0 +1,222 @@
+"""The Passage screen in a real Chromium: hover, keyboard, a slider that moves the tint, the address, hostile text."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import WAIT_MS, settled_figure
+
+TITLE = "Privet Drive, twice"
+HARM = "document.title='broken'"
+HOSTILE = {
+    "markup": f'<script>{HARM}</script><img src=x onerror="{HARM}"> <b>bold</b> &amp;',
+    "markdown": "**bold** $x^2$ :red[red] [link](javascript:alert(1)) # heading `code` | a | b |",
+    "right to left": "\u202eright to left\u202c مرحبا بالعالم and שלום, then English \u200b\u2066again\u2069.",
+    "emoji": "A family 👩‍👩‍👧‍👦, a flag 🏴‍☠️, and e\u0301 with an accent.",
+}
+
+
+def open_passage(page, address):
+    """The screen as it opens, by its link: by its address two of Streamlit's files are not found."""
+    page.goto(f"{address}/?precision=fp32&prune_limit=1&prune_ranking=random")
+    settled_figure(page, "1 of 1 question")
+    page.get_by_role("link", name="Passage").click()
+    return ready(page)
+
+
+@pytest.fixture
+def another_tab(chromium):
+    """Opens an address anew, without anything that the first tab holds."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(WAIT_MS)
+
+    def open_address(url):
+        tab = context.new_page()
+        tab.goto(url)
+        return tab
+
+    yield open_address
+    context.close()
+
+
+def choose(page, name, option):
+    page.get_by_role("combobox", name=name, exact=True).click()
+    page.get_by_role("option", name=option, exact=True).click()
+
+
+def fill(page, name, value):
+    page.get_by_role("textbox", name=name, exact=True).fill(value)
+    page.get_by_role("textbox", name=name, exact=True).press("Enter")
+
+
+def ready(page):
+    """The text, once nothing is under way."""
+    page.locator(".text span").first.wait_for()
+    page.get_by_test_id("stProgress").first.wait_for(state="detached")
+    page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()
+    return page.locator(".text")
+
+
+def token(page, text, nth=0):
+    return page.locator(".text span").filter(has_text=re.compile(f"^{re.escape(text)}$")).nth(nth)
+
+
+def paste(page, text):
+    page.get_by_role("button", name="Your own text").click()
+    page.get_by_role("textbox", name="Paste a text").fill(text)
+    page.get_by_role("button", name="Use the pasted text").click()
+    page.keyboard.press("Escape")
+
+
+def tints(page):
+    """The strength of each token's colour, in one text."""
+    return page.locator(".text").evaluate(
+        "text => [...text.querySelectorAll('span')].map(span => span.style.getPropertyValue('--tint')).join()"
+    )
+
+
+def other_tints(page, before):
+    """The tints once they are no longer as before."""
+    for _ in range(200):
+        if (now := tints(page)) != before:
+            return now
+        page.wait_for_timeout(50)
+    raise AssertionError("the text keeps its colours")
+
+
+@pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
+def test_hover_click_and_keys(page, address):
+    open_passage(page, address)
+    choose(page, "Text", TITLE)
+    fill(page, "Prune also", "L1H0-1 L1H3-4")
+    page.get_by_text("4 of 32 heads").wait_for()
+    ready(page)
+    readout = page.locator(".readout")
+    token(page, " perfectly", 1).hover()
+    expect(readout.get_by_role("heading")).to_have_text("␣perfectly")
+    loss = readout.get_by_role("row").filter(has_text="Loss, nats").inner_text().split()
+    a, b, change = (float(cell.replace("−", "-")) for cell in loss[-3:])
+    assert b - a == pytest.approx(change, abs=0.011) and b > a, "without these heads it cannot copy"
+    assert readout.locator(".row").count() == 10 and "%" in readout.inner_text()
+    assert "worse" in token(page, " perfectly", 1).get_attribute("class")
+    expect(page.locator(".said")).to_contain_text("␣perfectly, A ")
+
+    token(page, " perfectly", 1).click()
+    page.mouse.move(0, 0)
+    expect(page.locator(".text .locked")).to_have_text(" perfectly")
+    assert page.locator(".text .same").all_inner_texts() == page.locator(".text .followed").all_inner_texts() != []
+    assert page.locator(".text .pair").all_inner_texts() == [" they", " were"]
+    expect(readout).to_contain_text(
+        "“␣they␣were” in front of it stood once before (underlined), followed by ␣perfectly × 1"
+    )
+    page.keyboard.press("ArrowRight")
+    expect(readout.get_by_role("heading")).not_to_have_text("␣perfectly")
+    page.keyboard.press("Escape")
+    expect(page.locator(".text .locked")).to_have_count(0)
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    expect(page.locator(".text .locked")).to_have_text(" perfectly")
+    page.keyboard.press("Home")
+    expect(readout).to_contain_text("Token 1 of ")
+    page.keyboard.press("ArrowDown")
+    expect(readout).not_to_contain_text("Token 1 of ")
+    page.keyboard.press("ArrowUp")
+    expect(readout).to_contain_text("Token 1 of ")
+
+
+def test_a_slider_moves_the_tint_of_the_text_that_is_there(page, address):
+    open_passage(page, address)
+    expect(page.get_by_text("Nothing differs between A and B")).to_be_visible()
+    choose(page, "Who goes first", "random")
+    page.wait_for_url(re.compile("passage_ranking=random"))
+    page.locator(".text span").first.evaluate("span => { span.mark = 'the same element' }")
+    slider, seen = page.get_by_role("slider", name="heads pruned"), [tints(page)]
+    slider.focus()
+    for key in ("ArrowRight", "End"):
+        slider.press(key)
+        seen.append(other_tints(page, seen[-1]))
+        ready(page)
+    assert page.locator(".text span").first.evaluate("span => span.mark") == "the same element"
+    assert page.locator(".text .better").count() and page.locator(".text .worse").count()
+    expect(page.get_by_text("32 of 32 heads")).to_be_visible()
+    expect(page.locator(".legend")).to_have_text(re.compile("B better.*−4.*\\+4 nats.*B worse"))
+
+
+def test_the_address_brings_everything_back(page, address, another_tab):
+    open_passage(page, address)
+    choose(page, "Text", TITLE)
+    choose(page, "Who goes first", "random")
+    choose(page, "A", "another mask")
+    fill(page, "A lacks", "L0H3")
+    fill(page, "Prune also", "F1")
+    slider = page.get_by_role("slider", name="heads pruned")
+    slider.focus()
+    slider.press("End")
+    page.get_by_text("32 of 32 heads, 1 of 4 FFNs").wait_for()
+    page.get_by_text("--mask-a L0H3").wait_for()
+    ready(page)
+    before, text = tints(page), page.locator(".text").inner_text()
+    for part in ("text=Privet", "heads=100", "mask=F1", "a=another", "a_mask=L0H3", "ranking=random"):
+        assert f"passage_{part}" in page.url
+    tab = another_tab(page.url)
+    tab.get_by_text("32 of 32 heads, 1 of 4 FFNs").wait_for()
+    ready(tab)
+    assert tab.locator(".text").inner_text() == text and "Dursley" in text
+    expect(tab.get_by_role("textbox", name="A lacks")).to_have_value("L0H3")
+    expect(tab.get_by_role("slider", name="heads pruned")).to_have_value("100")
+    assert tints(tab) == before
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_is_only_text(page, address, name):
+    open_passage(page, address)
+    title = page.title()
+    paste(page, HOSTILE[name])
+    expect(page.locator(".text")).to_have_attribute("aria-label", re.compile("^Pasted text"))
+    ready(page)
+    inside = page.locator(".text")
+    tags = inside.evaluate("text => [...new Set([...text.querySelectorAll('*')].map(e => e.tagName))].sort()")
+    assert set(tags) <= {"SPAN", "B", "I", "SUP"}
+    assert page.title() == title
+    shown = re.sub("⟨([0-9A-F]{4})⟩", lambda code: chr(int(code[1], 16)), inside.evaluate("text => text.textContent"))
+    assert shown == HOSTILE[name]
+    for nth in range(0, page.locator(".text span").count(), 7):
+        page.locator(".text span").nth(nth).dispatch_event("mouseover")
+    page.get_by_text("largest gains and losses").click()
+    page.get_by_text("B worse", exact=True).first.wait_for()
+    assert page.title() == title
+
+
+def test_200_kb_without_a_space_is_shown_in_parts_and_can_be_left(page, address):
+    open_passage(page, address)
+    paste(page, "abcdefghij" * 20_000)
+    page.get_by_text(re.compile("Part 1 of [0-9]+: tokens 1 to 1,500")).wait_for()
+    page.locator(".text span").first.wait_for()
+    assert page.locator(".text span").count() <= 1500
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth <= innerWidth"), "it wraps"
+    choose(page, "Text", TITLE)
+    expect(page.locator(".text")).to_contain_text("Dursley")
+
+
+@pytest.mark.parametrize("text", ["", "  \n\t  "])
+def test_nothing_to_measure_is_said_in_one_line(page, address, text):
+    open_passage(page, address)
+    paste(page, text)
+    page.get_by_text("is empty or has only blanks").wait_for()
+    assert page.get_by_test_id("stAlert").count() == 1 and page.locator(".text span").count() > 50
+
+
+def test_a_text_loaded_and_remembered_is_in_the_address(page, address, another_tab, tmp_path):
+    file = tmp_path / "harbour.txt"
+    file.write_text("The harbour was full. The harbour was <i>full</i> again.")
+    open_passage(page, address)
+    page.get_by_role("button", name="Your own text").click()
+    page.locator('input[type="file"]').set_input_files(file)
+    page.locator(".text").get_by_text("harbour").first.wait_for()
+    fill(page, "Remember it under a name", "My harbour")
+    page.get_by_role("button", name="Remember", exact=True).click()
+    page.wait_for_url(re.compile("passage_text=My"))
+    tab = another_tab(page.url)
+    expect(tab.locator(".text")).to_have_attribute("aria-label", re.compile("^My harbour"), timeout=WAIT_MS)
+    expect(tab.locator(".text")).to_have_text("The harbour was full. The harbour was <i>full</i> again.")
