@@ -80,10 +80,8 @@ def test_a_moved_slider_gives_b_and_the_command_line_agrees(open_screen, tiny_op
     found = measured(tiny_opt, text, result["mask"])
     np.testing.assert_allclose(data["loss"]["b"][1:], found.loss_nats[1:], atol=1e-4)
     assert data["rank"]["b"] == found.rank.tolist()
-    key = data["text_key"]
-    at.segmented_control(key="precision").set_value("bf16")
-    settled(at)
-    assert shown(at)["loss"]["a"] != data["loss"]["a"] and shown(at)["text_key"] == key, "other numbers, the same text"
+    other = shown(open_screen(passage_heads="50", precision="bf16"))
+    assert other["loss"] != data["loss"] and other["text_key"] == data["text_key"], "other numbers, the same text"
 
 
 def test_a_repeated_question_needs_no_model(open_screen):
@@ -275,6 +273,11 @@ def test_b_that_has_not_come_so_far_has_no_losses_there():
     assert len(whole) == 4 and np.isnan(whole.loss_nats[2:]).all() and whole.loss_nats[1] == 1
     assert passage_frames.component_data(a, whole, range(4), [])["loss"]["b"] == [None, 1.0, None, None]
     assert passage_frames.means(a, b) == (1.0, 1.0, 1)
+
+
+def test_a_text_of_one_token_has_no_mean():
+    a = losses("a", [1], [np.nan])
+    assert "no token has one" in passage_frames.summary(a, a, None)[0]
 
 
 def test_the_table_has_the_largest_with_what_stands_before():

@@ -135,15 +135,21 @@ def component_data(
     }
 
 
-def summary(mean_a: float, mean_b: float, n: int, b: Mask | None) -> str:
-    """Such as "Mean loss: A 5.090, B 6.312 nats, change +1.222 over 304 tokens; in B 4 of 32 heads …"."""
-    words = f"Mean loss of A **{mean_a:.3f}**"
-    words += f", of B **{mean_b:.3f}** nats, change **{signed(mean_b - mean_a)}**" if b is not None else " nats"
-    words += f", over {n:,} tokens"
-    if b is None:
-        return words
-    shape = len(b.ffns) * len(b.heads[0]), len(b.ffns)
-    return f"{words}. B lacks {b.n_heads_pruned} of {shape[0]:,} heads, {b.n_ffns_pruned} of {shape[1]} FFNs."
+def summary(a: TokenLosses, b: TokenLosses, mask: Mask | None) -> tuple[str, str]:
+    """Such as "Mean loss of A 5.090, of B 6.312 nats, change +1.222, over 304 tokens. B lacks 4 of 32 heads …", and the
+    perplexities; `mask` is B's, None where B is A."""
+    mean_a, mean_b, n = means(a, b)
+    if not n:
+        return "Mean loss: no token has one, as nothing stands before it", "Take a longer text, or put BOS in front."
+    words, help = f"Mean loss of A **{mean_a:.3f}**", f"A {np.exp(mean_a):,.1f}"
+    if mask is not None:
+        words += f", of B **{mean_b:.3f}** nats, change **{signed(mean_b - mean_a)}**, over {n:,} tokens. B lacks "
+        words += f"{mask.n_heads_pruned} of {len(mask.ffns) * len(mask.heads[0]):,} heads, "
+        words += f"{mask.n_ffns_pruned} of {len(mask.ffns)} FFNs."
+        help += f", B {np.exp(mean_b):,.1f}"
+    else:
+        words += f" nats, over {n:,} tokens"
+    return words, f"Of all tokens that have a loss. Perplexity, the exponential of the mean: {help}."
 
 
 def signed(nats: float) -> str:
