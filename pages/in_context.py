@@ -4,7 +4,6 @@ heads make it."""
 import time
 from dataclasses import replace
 from functools import partial
-from hashlib import blake2b
 
 import streamlit as st
 
@@ -12,6 +11,7 @@ from engine.ablation import KINDS
 from engine.incontext import MIN_TOKENS, texts_of
 from engine.induction import recall_induction
 from engine.masks import parse_mask
+from engine.passages import text_digest
 from pages.ui import incontext, incontext_frames, incontext_sections
 from pages.ui.figures import downloads
 from pages.ui.frame import errors_shown, jobs, models, require_frame, store
@@ -31,7 +31,7 @@ identity(setup.spec)
 model = wait_for(identity_slot(setup.spec), "Reading the model's files", partial(identity, setup.spec, again=True))
 with errors_shown():
     typed = parse_mask(controls.typed, model.shape)
-digest = blake2b(source.text.encode(), digest_size=16).hexdigest()
+digest = text_digest(source.text)
 texts_key = f"{setup.spec} {model.digest} {setup.data_dir} {replace(source, text='')} {digest}"
 making = partial(texts_of, models(), setup.spec, source, setup.data_dir, store())
 make_texts = partial(jobs().submit, "incontext texts", texts_key, making)

@@ -148,7 +148,9 @@ def summary(a: TokenLosses, b: TokenLosses, mask: Mask | None) -> tuple[str, str
         words += f"{mask.n_ffns_pruned} of {len(mask.ffns)} FFNs."
         help += f", B {np.exp(mean_b):,.1f}"
     else:
-        words += f" nats, over {n:,} tokens"
+        words += f" nats, over {n:,} tokens."
+    if a.n_total > a.window:
+        words += f" Read in windows of {a.window:,} tokens, a new one every {a.stride:,}."
     return words, f"Of all tokens that have a loss. Perplexity, the exponential of the mean: {help}."
 
 

@@ -3,7 +3,6 @@
 No streamlit here: the generators run in the worker thread, and everything can be tested as plain functions.
 """
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +12,7 @@ from engine.demo import Landmark
 from engine.jobs import Progress
 from engine.loading import LoadSpec, Models
 from engine.masks import Mask
+from engine.passages import text_digest
 from engine.pruning import NEEDS, Evidence, Orders, Ranking, compute_orders, orders_from
 from engine.requests import TaskSpec
 from engine.tokenloss import TokenLosses, recall_token_losses, token_losses
@@ -32,8 +32,7 @@ class Side:
 
     def key(self, text: str, bos: bool | None) -> str:
         """Changes with anything that changes a loss."""
-        digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-        return f"{self.spec} {self.identity.digest} bos={bos} {self.mask.key()} {digest}"
+        return f"{self.spec} {self.identity.digest} bos={bos} {self.mask.key()} {text_digest(text)}"
 
 
 @dataclass(frozen=True)
