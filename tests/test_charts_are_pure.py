@@ -76,6 +76,49 @@ def test_the_axes_of_the_curve_do_not_move():
         assert scales and all(scale == {"domain": domain} for scale in scales)
 
 
+def guesses(*estimated):
+    return pd.DataFrame([{"level": i / 10, "estimated": each, "low": each - 0.1, "high": each + 0.1, "trusted": "no"}
+                         for i, each in enumerate(estimated)])  # fmt: skip
+
+
+def layers_of(spec, **encoding):
+    """The layers that encode these channels so."""
+    return [layer for layer in spec["layer"]
+            if all(layer["encoding"].get(name, {}).get("field") == of for name, of in encoding.items())]  # fmt: skip
+
+
+def test_an_estimate_is_never_drawn_as_measured():
+    chart = charts.accuracy_curve(
+        points(0.6, 0.5), points(0.5)[:1], 0.6, 0.25, "x", guesses(0.6, 0.4, 0.3), guesses(0.4)
+    )  # fmt: skip
+    spec = charts.screen_spec(chart)
+    assert spec["datasets"] == chart.to_dict()["datasets"] and len(spec["datasets"]["points"]) == 2
+    for name, rows in spec["datasets"].items():
+        a_guess = name in ("estimates", "hand")
+        assert all(
+            (row["series"] == "estimate") == a_guess == ("estimated" in row) == ("acc" not in row) for row in rows
+        )
+    drawn = {layer["data"]["name"] for layer in layers_of(spec, y="acc")}
+    assert drawn == {"points", "now", "lines"}, "what is called accuracy was measured"
+    drawn = {layer["data"]["name"] for layer in layers_of(spec, y="estimated")}
+    assert drawn == {"estimates", "hand"}
+    [line] = [layer for layer in layers_of(spec, y="estimated") if layer["mark"]["type"] == "line"]
+    dashes = line["encoding"]["strokeDash"]["scale"]
+    assert dict(zip(dashes["domain"], dashes["range"], strict=True))["estimate"] != [1, 0]
+    [hollow] = [layer for layer in layers_of(spec, y="estimated") if layer["mark"]["type"] == "point"]
+    assert hollow["mark"]["filled"] is False
+
+
+def test_a_chart_from_a_template_has_its_own_data():
+    one, other = (charts.accuracy_curve(points(acc), points(), acc, 0.25, "x") for acc in (0.6, 0.3))
+    assert one.to_dict() == {**charts.screen_spec(one), "config": one.to_dict()["config"]}
+    assert charts.screen_spec(one)["datasets"]["points"][0]["acc"] == 0.6
+    assert charts.screen_spec(other)["datasets"]["points"][0]["acc"] == 0.3
+    wide, narrow = charts.head_map(heads(np.eye(2, 3))), charts.head_map(heads(5 * np.eye(3, 2)))
+    assert charts.screen_spec(wide) != charts.screen_spec(narrow)
+    assert charts.screen_spec(narrow)["layer"][0]["encoding"]["color"]["scale"]["domain"] == [0, 5]
+
+
 def test_a_moved_slider_leaves_the_colours_of_the_map_alone():
     specs = [charts.head_map(heads([[1.0, 4.0]], pruned)).to_dict() for pruned in (set(), {(0, 0), (0, 1)})]
     assert specs[0]["layer"][0]["encoding"]["color"] == specs[1]["layer"][0]["encoding"]["color"]

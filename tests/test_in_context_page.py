@@ -19,6 +19,7 @@ from engine.tokenloss import recall_token_losses
 from pages.ui import frame, incontext_charts, incontext_frames
 from pages.ui.incontext import Measured
 from tests.engine_fixtures import write_questions
+from tests.level_helpers import slide
 from tests.test_induction_page import frames_of
 from tests.test_prune_page import open_app, questions, settled  # noqa: F401 (fixtures)
 
@@ -85,7 +86,7 @@ def test_the_score_is_the_command_lines(open_screen, tmp_path, capsys):
 
 def test_a_moved_slider_measures_the_pruned_model_on_the_same_texts(open_screen, tmp_path, capsys):
     at = open_screen()
-    at.slider(key="incontext_heads").set_value(50)
+    slide(at, "incontext_heads", 50)
     at.text_input(key="incontext_mask").set_value("F1")
     settled(at)
     found, _ = on_the_command_line(at, 0, tmp_path, capsys)

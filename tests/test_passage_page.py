@@ -16,6 +16,7 @@ from engine.masks import parse_mask
 from engine.tokenloss import TokenLosses, token_losses
 from pages.ui import frame, passage_charts, passage_frames
 from tests.conftest import make_tiny_opt
+from tests.level_helpers import components, slide
 from tests.test_prune_page import WAIT_S, open_app, questions, same_on_the_command_line, settled  # noqa: F401 (fixtures)
 
 TITLE = "Privet Drive, twice"
@@ -36,8 +37,8 @@ def open_screen(open_app, tiny_opt):  # noqa: F811
 
 def shown(at):
     """What the component was sent."""
-    [component] = at.get("bidi_component")
-    return json.loads(component.proto.json)
+    [data] = [data for data in components(at) if "pieces" in data]
+    return data
 
 
 def summary(at):
@@ -68,7 +69,7 @@ def test_the_whole_text_is_shown_with_the_losses_of_the_full_model(open_screen, 
 
 def test_a_moved_slider_gives_b_and_the_command_line_agrees(open_screen, tiny_opt, capsys, monkeypatch, tmp_path):
     at = open_screen()
-    at.slider(key="passage_heads").set_value(50)
+    slide(at, "passage_heads", 50)
     settled(at)
     data = shown(at)
     assert data["view"] == "B − A" and data["full"] == 4 and data["note"] == ""
@@ -120,7 +121,7 @@ def test_another_model_with_the_same_tokenizer_and_one_with_another(open_screen,
     assert data["view"] == "B − A" and data["loss"]["a"] != data["loss"]["b"]
     other = open_screen(passage_a="another model", passage_a_model="demo")
     assert any("cut this text into different tokens" in error.value for error in other.error)
-    assert not other.get("bidi_component")
+    assert not any("pieces" in data for data in components(other))
 
 
 def test_the_colours_before_stay_while_b_is_measured(open_screen):
@@ -135,7 +136,7 @@ def test_the_colours_before_stay_while_b_is_measured(open_screen):
     try:
         frame.jobs().submit("gate", "gate", gate)
         assert in_hand.wait(WAIT_S)
-        at.slider(key="passage_heads").set_value(75).run()
+        slide(at, "passage_heads", 75).run()
         data = shown(at)
         assert data["loss"] == old["loss"] and "levels before" in data["note"]
         assert data["text_key"] == old["text_key"], "the text must not be set anew"

@@ -5,6 +5,7 @@ import json
 import shlex
 import threading
 
+import numpy as np
 import pandas as pd
 import pytest
 import streamlit as st
@@ -13,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 from engine.jobs import Progress
 from pages.ui import frame
 from tests.conftest import REPOSITORY
+from tests.level_helpers import level, sent, slide
 
 WAIT_S = 120
 N = 20
@@ -112,8 +114,8 @@ def test_the_full_model_is_measured_first_and_the_command_line_agrees(open_app, 
 
 def test_a_moved_slider_measures_the_pruned_model(open_app, capsys):
     at = open_app()
-    at.slider(key="prune_heads").set_value(50)
-    at.slider(key="prune_ffns").set_value(50)
+    slide(at, "prune_heads", 50)
+    slide(at, "prune_ffns", 50)
     settled(at)
     value, delta = figure(at)
     assert "points against the full model's" in delta
@@ -183,7 +185,7 @@ def button(at, label):
 
 def test_a_cancelled_run_waits_for_the_user(held):
     at, go_on = held
-    at.slider(key="prune_heads").set_value(50).run()
+    slide(at, "prune_heads", 50).run()
     assert "waiting" in at.progress[0].text
     button(at, "Cancel").click().run()
     go_on()
@@ -198,8 +200,8 @@ def test_a_cancelled_run_waits_for_the_user(held):
 def test_a_moved_slider_abandons_the_run_before(held):
     at, go_on = held
     keys = []
-    for level in (20, 30, 50):
-        at.slider(key="prune_heads").set_value(level).run()
+    for percent in (20, 30, 50):
+        slide(at, "prune_heads", percent).run()
         keys.append(frame.jobs().snapshot("accuracy").key)
     assert len(set(keys)) == 3
     go_on()
@@ -208,13 +210,113 @@ def test_a_moved_slider_abandons_the_run_before(held):
     assert button(at, "Measure the curve"), "levels 20 and 30 were never measured"
 
 
+def rows_of(at, number):
+    """The named tables of a chart as they go to the browser, each a list of rows."""
+    from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df as to_frame
+
+    chart = at.get("vega_lite_chart")[number]
+    return {table.name: to_frame(table.data.data).to_dict("records") for table in chart.proto.datasets}
+
+
+def curve(at):
+    return rows_of(at, 0)
+
+
+def test_a_moving_hand_shows_an_estimate_and_measures_nothing(open_app):
+    at = open_app(prune_ranking="random")
+    before, puts = worker_state(), frame.store().n_puts
+    slide(at, "prune_heads", 45, moving=True).run()
+    assert not at.exception and worker_state() == before and frame.store().n_puts == puts
+    assert figure(at)[1] == "estimate, not measured" and "≈" in figure(at)[0]
+    assert "3 of 8 heads, 0 of 2 FFNs pruned" in at.markdown[0].value and "of 20 questions" not in at.markdown[0].value
+    assert sum(row["pruned"] for row in rows_of(at, 1)["heads"]) == 3
+    assert level(at, "prune_heads") == 0 and "--prune-heads" not in at.code[0].value
+    [hand] = curve(at)["hand"]
+    assert hand["level"] == 0.45 and figure(at)[0] == f"≈ {100 * hand['estimated']:.0f} %"
+    assert not curve(at)["now"], "nothing is measured there"
+    slide(at, "prune_heads", 0, moving=True).run()
+    assert figure(at)[1] == "measured before" and not curve(at)["hand"] and len(curve(at)["now"]) == 1
+    settled(slide(at, "prune_heads", 50))
+    assert "4 of 8 heads, 0 of 2 FFNs pruned" in at.markdown[0].value and not curve(at)["hand"]
+    assert f"**{N}** of {N} questions" in at.markdown[0].value
+
+
+def test_estimates_are_the_engines(open_app):
+    from engine.calibration import recall_calibration
+    from engine.preview import estimate, recall_gradients
+    from engine.rankings import mask_at, random_order
+
+    at = open_app(prune_ranking="random", prune_mask="L1H0")
+    for percent in (20, 40, 60, 80):
+        settled(slide(at, "prune_heads", percent))
+    x = experiment_of(at)
+    store, shape = frame.store(), x.identity.shape
+    found = recall_gradients(x.identity, x.spec, x.judged, x.selection, None, store)
+    order = random_order(shape.n_heads_total, 0)
+    masks = {permille: mask_at(shape, order, np.arange(shape.n_layers), permille, 0) | x.typed
+             for permille in range(0, 1001, 50)}  # fmt: skip
+    bare = [float(estimate(found, mask).estimated) for mask in masks.values()]
+    shares = {(mask.n_heads_pruned * 125, 0): mask for mask in masks.values()}
+    calibration = recall_calibration(x.identity, x.spec, x.judged, x.selection, found, shares, "acc", None, store)
+    rows = curve(at)["estimates"]
+    assert [row["level"] for row in rows] == [permille / 1000 for permille in masks]
+    for row, value, mask in zip(rows, bare, masks.values(), strict=True):
+        at_share = (round(1000 * mask.n_heads_pruned / 8), 0)
+        assert row["estimated"] == pytest.approx(float(calibration.corrected(value, *at_share)), abs=1e-9)
+    texts = sent(at, "prune_heads")["texts"]
+    assert "measured" in texts["60"] and "estimate" in texts["100"]
+    assert "corrected by" in " ".join(caption.value for caption in at.caption)
+
+
+def test_gradients_can_be_cancelled_and_taken_up_again(open_app, monkeypatch):
+    from pages.ui import estimates
+
+    begun, go_on, real = threading.Event(), threading.Event(), estimates.gradients
+
+    def held(*given):
+        yield Progress(0, 2 * N)
+        begun.set()
+        assert go_on.wait(WAIT_S)
+        yield from real(*given)
+
+    monkeypatch.setattr(estimates, "gradients", held)
+    at = open_app(run=False, prune_ranking="random")
+    for _ in range(10):
+        at.run()
+        if frame.jobs().snapshot("gradients"):
+            break
+        frame.jobs().join("accuracy", WAIT_S)
+    assert begun.wait(WAIT_S)
+    at.run()
+    assert f"**{N}** of {N} questions" in at.markdown[0].value, "the accuracy comes first"
+    button(at, "Cancel").click().run()
+    go_on.set()
+    settled(at)
+    assert frame.jobs().snapshot("gradients").state == "cancelled" and not curve(at)["estimates"]
+    assert "come once" in " ".join(caption.value for caption in at.caption)
+    button(at, "Go on").click()
+    settled(at)
+    assert len(curve(at)["estimates"]) == 21
+
+
+def test_a_moving_hand_abandons_what_is_being_measured(held):
+    at, go_on = held
+    slide(at, "prune_heads", 50).run()
+    assert not frame.jobs().snapshot("accuracy").finished
+    slide(at, "prune_heads", 60, moving=True).run()
+    assert frame.jobs().snapshot("accuracy") is None
+    go_on()
+    settled(slide(at, "prune_heads", 50))
+    assert "4 of 8 heads" in at.markdown[0].value and f"**{N}** of {N} questions" in at.markdown[0].value
+
+
 def test_the_address_seeds_every_control(open_app):
     at = open_app(
         bos="off", prune_shots="1", prune_limit="7", prune_ranking="random", prune_heads="40", prune_ffns="100"
     )
     assert at.selectbox(key="bos").value == "off"
     assert at.number_input(key="prune_limit").value == 7
-    assert at.slider(key="prune_heads").value == 40
+    assert level(at, "prune_heads") == 40
     command = at.code[0].value
     assert "--no-bos" in command and "--shots 1 --limit 7" in command and "--prune-ffns 100" in command
     assert "**7** of 7 questions" in at.markdown[0].value
@@ -222,7 +324,7 @@ def test_the_address_seeds_every_control(open_app):
 
 def test_nonsense_in_the_address_is_ignored(open_app):
     at = open_app(precision="int3", prune_heads="4000", prune_shots="99", prune_ranking="best")
-    assert at.slider(key="prune_heads").value == 0
+    assert level(at, "prune_heads") == 0
     assert at.selectbox(key="prune_ranking").value == "importance"
     assert "--shots 5" in at.code[0].value
 
@@ -231,7 +333,7 @@ def test_a_page_opened_by_its_own_address_first(open_app):
     at = open_app(run=False, prune_ranking="random", prune_heads="40")
     at.switch_page("pages/prune.py")
     settled(at)
-    assert at.slider(key="prune_heads").value == 40
+    assert level(at, "prune_heads") == 40
     assert at.sidebar.selectbox(key="model")
 
 
@@ -266,19 +368,24 @@ def test_the_table_of_answers(open_app):
 
 def recalled(at):
     """What the page has just shown, read from the store once more."""
-    from engine.loading import LoadSpec, identify
-    from engine.masks import Mask
     from engine.pruning import Evidence
-    from engine.requests import TaskSpec, get_requests
-    from pages.ui.experiment import Experiment, recall_measured
+    from pages.ui.experiment import recall_measured
 
-    store = frame.store()
+    x = experiment_of(at)
+    return recall_measured(x, x.mask(Evidence()), frame.store())
+
+
+def experiment_of(at):
+    """What the page shows, under a random ranking."""
+    from engine.loading import LoadSpec, identify
+    from engine.masks import parse_mask
+    from engine.requests import TaskSpec, get_requests
+    from pages.ui.experiment import Experiment
+
     spec = LoadSpec(at.selectbox(key="model").value, "fp32")
-    identity = identify(spec, store)
-    task = TaskSpec(at.selectbox(key="prune_task").value)
-    requests = get_requests(task, None, store)
-    x = Experiment(
-        spec, None, None, identity, requests, None, 100, "random",
-        at.slider(key="prune_heads").value * 10, 0, Mask.full(identity.shape),
+    identity = identify(spec, frame.store())
+    requests = get_requests(TaskSpec(at.selectbox(key="prune_task").value), None, frame.store())
+    typed = parse_mask(at.text_input(key="prune_mask").value or "", identity.shape)
+    return Experiment(
+        spec, None, None, identity, requests, None, 100, "random", level(at, "prune_heads") * 10, 0, typed
     )  # fmt: skip
-    return recall_measured(x, x.mask(Evidence()), store)

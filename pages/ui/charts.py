@@ -6,7 +6,8 @@ colours; a saved file gets the same ones from `.streamlit/config.toml`, the only
 
 import json
 import tomllib
-from functools import cache
+from copy import copy
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import altair as alt
 import pandas as pd
 
 CONFIG = Path(__file__).resolve().parents[2] / ".streamlit" / "config.toml"
-SERIES = ["measured", "now", "full model", "chance"]  # the order fixes each one's place in the palette
-DASHES = alt.StrokeDash("series:N", scale=alt.Scale(domain=SERIES, range=[[1, 0], [1, 0], [7, 4], [2, 4]]), legend=None)
+# the order fixes each one's place in the palette
+SERIES = ["measured", "now", "full model", "chance", "estimate"]
+PATTERNS = [[1, 0], [1, 0], [7, 4], [2, 4], [5, 4]]
+DASHES = alt.StrokeDash("series:N", scale=alt.Scale(domain=SERIES, range=PATTERNS), legend=None)
 COLOUR = alt.Color("series:N", scale=alt.Scale(domain=SERIES), legend=None)
 LEVELS = [level / 10 for level in range(11)]  # the axis goes on a little, to make room for the names of the lines
 AXIS_PX = 85  # an x axis with its title, which Streamlit counts as part of the height
@@ -25,17 +28,39 @@ FILE_WIDTH_PX = 900
 # text marks are black in either theme; the last of the palette's eight colours is the theme's own text colour, nearly
 INK = alt.Fill("ink:N", legend=None, scale=alt.Scale(domain=[*"1234567", "ink"]))
 PALE = 0.45  # opacity of cells on which text is to be read
+TEMPLATES = 64
+_SPECS: dict[int, tuple[Any, dict[str, Any]]] = {}  # by the identity of a chart's layers, which stand beside it
 
 
 def accuracy_curve(
-    points: pd.DataFrame, now: pd.DataFrame, full: float | None, chance: float, x_title: str
-) -> alt.LayerChart:
+    points: pd.DataFrame, now: pd.DataFrame, full: float | None, chance: float, x_title: str,
+    estimates: pd.DataFrame | None = None, hand: pd.DataFrame | None = None,
+) -> alt.LayerChart:  # fmt: skip
     """Accuracy against pruning level, with 95 % intervals; `points` and `now` have level, acc, low, high, n, pruned.
 
-    `now` is the current position: one row, or none while nothing is measured there.
+    `now` is the current position: one row, or none while nothing is measured there. `estimates` and `hand` (where the
+    slider moves) have level, estimated, low, high, trusted: drawn dashed and hollow, in a series of their own.
     """
+    lines = [("chance", chance, full is not None and chance > full)]
+    lines += [] if full is None else [("full model", full, chance <= full)]
+    nothing = pd.DataFrame(columns=["level", "estimated", "low", "high", "trusted"])
+    return filled(
+        _curve(x_title),
+        points=points.assign(series="measured"),
+        now=now.assign(series="now"),
+        lines=pd.DataFrame(lines, columns=["series", "acc", "above"]).assign(end=1.02),
+        estimates=(nothing if estimates is None else estimates).assign(series="estimate"),
+        hand=(nothing if hand is None else hand).assign(series="estimate"),
+    )
+
+
+@lru_cache(TEMPLATES)
+def _curve(x_title: str) -> alt.LayerChart:
     x = alt.X("level:Q", title=x_title, scale=alt.Scale(domain=[0, 1.16]), axis=alt.Axis(format="%", values=LEVELS))
-    y = alt.Y("acc:Q", title="Questions right", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", tickCount=5))
+    scale, axis = alt.Scale(domain=[0, 1]), alt.Axis(format="%", tickCount=5)
+    y, y_estimated = (alt.Y(f"{name}:Q", title="Questions right", scale=scale, axis=axis)
+                      for name in ("acc", "estimated"))  # fmt: skip
+    y_low = alt.Y("low:Q", title="Questions right")
     tooltip = [
         alt.Tooltip("level:Q", title="Pruned", format=".0%"),
         alt.Tooltip("pruned:N", title="Components"),
@@ -44,60 +69,73 @@ def accuracy_curve(
         alt.Tooltip("high:Q", title="to", format=".1%"),
         alt.Tooltip("n:Q", title="Questions"),
     ]
-    lines = [("chance", chance, full is not None and chance > full)]
-    lines += [] if full is None else [("full model", full, chance <= full)]
+    about = [
+        alt.Tooltip("level:Q", title="Pruned", format=".0%"),
+        alt.Tooltip("estimated:Q", title="Estimate, not measured", format=".0%"),
+        alt.Tooltip("low:Q", title="With the error to expect, from", format=".0%"),
+        alt.Tooltip("high:Q", title="to", format=".0%"),
+        alt.Tooltip("trusted:N", title="To be trusted"),
+    ]
     measured = named_chart("points").encode(x=x, color=COLOUR, tooltip=tooltip)
     here = named_chart("now").encode(x=x, color=COLOUR, tooltip=tooltip)
+    estimated = named_chart("estimates").encode(x=x, color=COLOUR, tooltip=about)
+    hand = named_chart("hand").encode(x=x, color=COLOUR, tooltip=about)
     layers = [
         *_lines(y),
+        estimated.mark_area(opacity=0.15).encode(y=y_low, y2="high:Q"),
+        estimated.mark_line(strokeWidth=1.5, opacity=0.8).encode(y=y_estimated, strokeDash=DASHES),
         measured.mark_line(strokeWidth=2, opacity=0.55).encode(y=y),
-        measured.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q", title="Questions right"), y2="high:Q"),
+        measured.mark_rule(strokeWidth=1.5).encode(y=y_low, y2="high:Q"),
         measured.mark_point(filled=True, size=55, opacity=1).encode(y=y),
-        here.mark_rule(strokeWidth=2.5).encode(y=alt.Y("low:Q", title="Questions right"), y2="high:Q"),
+        here.mark_rule(strokeWidth=2.5).encode(y=y_low, y2="high:Q"),
         here.mark_point(filled=True, size=190, opacity=1, shape="diamond").encode(y=y),
+        hand.mark_point(filled=False, size=190, opacity=1, strokeWidth=2.5, shape="diamond").encode(y=y_estimated),
     ]
-    return with_data(
-        alt.layer(*layers).properties(height=300),
-        points=points.assign(series="measured"),
-        now=now.assign(series="now"),
-        lines=pd.DataFrame(lines, columns=["series", "acc", "above"]).assign(end=1.02),
-    )
+    return alt.layer(*layers).properties(height=300)
 
 
 def head_map(frame: pd.DataFrame, title: str = "Importance") -> alt.LayerChart:
     """Layers x heads, a cross on each pruned one; `frame`: layer, head, name, score (or nan), rank, pruned, state."""
-    n_layers = int(frame["layer"].max()) + 1
+    known = bool(frame["score"].notna().any())
+    top = (float(frame["score"].max()) or 1.0) if known else 1.0
+    return filled(_head_map(title, int(frame["layer"].max()) + 1, known, top), heads=frame)
+
+
+@lru_cache(TEMPLATES)
+def _head_map(title: str, n_layers: int, known: bool, top: float) -> alt.LayerChart:
     row_px = row_height(n_layers)
     base = head_grid(
         alt.Tooltip("score:Q", title=title, format=".3~g"),
         alt.Tooltip("rank:Q", title="Rank (1 = first to go)"),
         alt.Tooltip("state:N", title="State"),
     )
-    known = frame["score"].notna().any()
     colour = alt.Color(
         "score:Q",
         title=title,
         # most heads score far below the best few; the root keeps them apart, and zero stays zero
-        scale=alt.Scale(type="sqrt", domain=[0, float(frame["score"].max()) or 1.0] if known else [0, 1]),
+        scale=alt.Scale(type="sqrt", domain=[0, top]),
         legend=alt.Legend(format=".2~g", tickCount=3, gradientLength=row_px * n_layers) if known else None,
     )
     cells = base.mark_rect(**CELL)
     cells = cells.encode(color=colour) if known else cells.encode(color=alt.value("#8a949e33"))
-    chart = alt.layer(cells, *_crosses(base, row_px)).properties(height=row_px * n_layers + AXIS_PX)
-    return with_data(chart, heads=frame)
+    return alt.layer(cells, *_crosses(base, row_px)).properties(height=row_px * n_layers + AXIS_PX)
 
 
 def ffn_bars(frame: pd.DataFrame, title: str = "Accuracy lost without it") -> alt.LayerChart:
     """One bar a layer, pale and crossed where pruned; `frame`: layer, name, score (or nan), rank, pruned, state."""
-    n_layers = int(frame["layer"].max()) + 1
-    row_px = row_height(n_layers)
-    known = frame["score"].notna().any()
+    known = bool(frame["score"].notna().any())
     shown = frame if known else frame.assign(score=1.0)
     low, high = min(0.0, float(shown["score"].min())), max(0.0, float(shown["score"].max()))
+    return filled(_ffn_bars(title, int(frame["layer"].max()) + 1, known, low, high or 1.0), ffns=shown)
+
+
+@lru_cache(TEMPLATES)
+def _ffn_bars(title: str, n_layers: int, known: bool, low: float, high: float) -> alt.LayerChart:
+    row_px = row_height(n_layers)
     x = alt.X(
         "score:Q",
         title=title if known else None,
-        scale=alt.Scale(domain=[low, high or 1.0], nice=True),
+        scale=alt.Scale(domain=[low, high], nice=True),
         axis=alt.Axis(tickCount=3, format=".2~%") if known else None,
     )
     base = named_chart("ffns").encode(
@@ -113,8 +151,7 @@ def ffn_bars(frame: pd.DataFrame, title: str = "Accuracy lost without it") -> al
     bars = base.mark_bar(strokeWidth=1, height={"band": 0.72}).encode(x=x, opacity=fill)
     at_zero = base.encode(x=alt.datum(0.0 if known else 0.5))
     height = row_px * n_layers + (AXIS_PX if known else 0)
-    chart = alt.layer(bars, *_crosses(at_zero, row_px)).properties(height=height)
-    return with_data(chart, ffns=shown)
+    return alt.layer(bars, *_crosses(at_zero, row_px)).properties(height=height)
 
 
 def to_png(chart: alt.LayerChart, title: str) -> bytes:
@@ -181,6 +218,23 @@ def with_data(chart: alt.LayerChart, **frames: pd.DataFrame) -> alt.LayerChart:
         name: json.loads(frame.to_json(orient="records", double_precision=15)) for name, frame in frames.items()
     }
     return chart
+
+
+def filled(template: alt.LayerChart, **frames: pd.DataFrame) -> alt.LayerChart:
+    """A copy of the template with these frames; building a chart takes a hundred times as long."""
+    chart = copy(template)
+    object.__setattr__(chart, "_kwds", dict(template._kwds))  # Altair's own copy builds every layer anew
+    return with_data(chart, **frames)
+
+
+def screen_spec(chart: alt.LayerChart) -> dict[str, Any]:
+    """What Vega-Lite draws; of charts from one template all but the data is made once."""
+    layers = chart.layer
+    if _SPECS.get(id(layers), (None,))[0] is not layers:
+        if len(_SPECS) >= TEMPLATES:
+            _SPECS.clear()
+        _SPECS[id(layers)] = layers, {key: value for key, value in chart.to_dict().items() if key != "config"}
+    return {**_SPECS[id(layers)][1], "datasets": chart.datasets}
 
 
 def _layers() -> alt.Y:

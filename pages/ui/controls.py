@@ -8,6 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 from engine.pruning import NEEDS
 from engine.requests import TaskSpec
 from engine.tasks import list_tasks
+from pages.ui.drag_slider import Hand, drag_slider, hand
 
 
 def with_own(options: Sequence[str], key: str) -> list[str]:
@@ -72,10 +73,13 @@ def choose_ranking(prefix: str, where: DeltaGenerator) -> str:
 
 
 def choose_level(prefix: str, where: DeltaGenerator, axis: str, label: str, help: str) -> int:
-    """Draws a slider for a pruning level; gives permille."""
-    return 10 * where.slider(
-        label, 0, 100, 0, 5, format="%d %%", key=f"{prefix}_{axis}", bind="query-params", help=help
-    )
+    """Draws a slider for a pruning level; the permille that are set."""
+    return 10 * drag_slider(where, f"{prefix}_{axis}", label, help)
+
+
+def hand_level(prefix: str, axis: str) -> Hand:
+    """Where the hand has the slider of a level now: a page that shows this shows a preview while it moves."""
+    return hand(f"{prefix}_{axis}")
 
 
 def type_mask(prefix: str, where: DeltaGenerator) -> str:

@@ -1,0 +1,74 @@
+// A slider that tells Python of the hand: now and then while it moves, and once when it lets go or rests.
+const VIEWS = new WeakMap() // what one mount remembers: the browser keeps it while Python sends new numbers
+const REPORT_MS = 80, REST_MS = 150, LATE_MS = 30, ANSWER_MS = 5000
+
+export default function ({ data, parentElement, setStateValue }) {
+  let view = VIEWS.get(parentElement)
+  if (!view) VIEWS.set(parentElement, (view = begin(parentElement, data)))
+  Object.assign(view, { data, tell: setStateValue })
+  const { part, input } = view
+  part("label").textContent = data.label
+  part(".tip").textContent = data.help
+  part(".help").ariaLabel = `About: ${data.label}`
+  part(".note").hidden = data.texts === null
+  const behind = data.seen !== view.number && performance.now() < view.toldAt + ANSWER_MS // it answers an older report
+  if (!view.down && !view.moving && !behind) set(view, data.value)
+  show(view)
+  return () => { clearTimeout(view.report); clearTimeout(view.rest) }
+}
+
+function begin(root, data) {
+  const part = name => root.querySelector(name)
+  const view = { part, input: part("input"), number: data.seen, toldAt: -ANSWER_MS, lastReport: 0, movedAt: 0,
+                 down: false, moving: false, told: false, report: null, rest: null }
+  view.input.onpointerdown = () => { view.down = true }
+  view.input.onpointerup = view.input.onpointercancel = () => { view.down = false; if (view.moving) letGo(view) }
+  view.input.onpointermove = () => { view.movedAt = performance.now() } // a slow hand is between two steps for long
+  view.input.oninput = () => {
+    Object.assign(view, { moving: true, movedAt: performance.now() })
+    show(view)
+    if (view.rest === null) rest(view)
+    if (view.data.live) view.report ??= setTimeout(() => report(view), Math.max(0, view.lastReport + REPORT_MS - performance.now()))
+  }
+  return view
+}
+
+function report(view) {
+  view.report = null
+  view.lastReport = performance.now()
+  view.told = true
+  view.tell("hand", { percent: +view.input.value, moving: true, number: view.number + 1 })
+}
+
+// A timer that comes late says that charts were being drawn: movements wait behind it, so the rest begins anew.
+function rest(view, due = view.movedAt + REST_MS) {
+  view.rest = setTimeout(() => {
+    const now = performance.now(), left = view.movedAt + REST_MS - now
+    if (now > due + LATE_MS) rest(view, now + REST_MS)
+    else if (left > 0) rest(view)
+    else letGo(view)
+  }, due - performance.now())
+}
+
+function letGo(view) {
+  clearTimeout(view.report)
+  clearTimeout(view.rest)
+  Object.assign(view, { report: null, rest: null, moving: false })
+  if (!view.told && +view.input.value === view.data.value) return // back where it was, and nobody has heard of it
+  Object.assign(view, { told: false, number: view.number + 1, toldAt: performance.now() })
+  view.tell("hand", { percent: +view.input.value, moving: false, number: view.number })
+}
+
+function set(view, value) {
+  view.input.step = value % view.data.step ? 1 : view.data.step // a number typed in between stays what it is
+  if (+view.input.value !== value) view.input.value = value
+  view.number = view.data.seen
+}
+
+function show({ part, input, data }) {
+  const text = data.texts?.[input.value] ?? ""
+  part("output").textContent = `${input.value} %`
+  part(".note").textContent = text
+  part(".track").style.setProperty("--at", input.value / 100)
+  input.ariaValueText = `${input.value} %${text ? ", " + text : ""}`
+}

@@ -1,0 +1,105 @@
+"""A slider that reports while it moves, beside a number field; the field is what the address holds.
+
+The field says which level is set. The slider tells of the hand: where it is, and whether it still moves. When the hand
+lets go, or rests, its level is written into the field, once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+from streamlit.components.v2 import component
+from streamlit.delta_generator import DeltaGenerator
+
+HERE = Path(__file__).parent
+HTML = """
+<div class="level">
+  <div class="words"><label for="range"></label><button class="help" type="button">?</button></div>
+  <div class="tip" id="tip" role="tooltip"></div>
+  <div class="track">
+    <output for="range"></output>
+    <input id="range" type="range" min="0" max="100" aria-describedby="tip">
+  </div>
+  <div class="note"></div>
+</div>
+"""
+_COMPONENT = component(
+    "headroom_drag_slider", html=HTML, css=(HERE / "drag_slider.css").read_text(encoding="utf-8"),
+    js=(HERE / "drag_slider.js").read_text(encoding="utf-8"),
+)  # fmt: skip
+STEP = 5
+FIELD_PX = 52
+
+
+@dataclass(frozen=True)
+class Hand:
+    """Where a slider is, in permille, and whether it still moves: until it lets go, what is set is another level."""
+
+    permille: int
+    moving: bool
+
+
+@dataclass(frozen=True)
+class Field:
+    """A level that is set, in percent, and where its slider belongs."""
+
+    key: str
+    label: str
+    percent: int
+    place: DeltaGenerator
+
+
+def drag_slider(where: DeltaGenerator, key: str, label: str, help: str) -> int:
+    """Draws slider and field for 0 to 100 %; the level that is set, in percent."""
+    field = draw_field(where, key, label)
+    draw_slider(field, help)
+    return field.percent
+
+
+def draw_field(where: DeltaGenerator, key: str, label: str, with_texts: bool = False) -> Field:
+    """Draws the field alone: what is set is known before the slider can say what that means."""
+    reported = _reported(key)
+    if reported and reported["number"] != st.session_state.get(f"{key} seen", 0) and not reported["moving"]:
+        st.session_state[key] = reported["percent"]
+        st.session_state[f"{key} seen"] = reported["number"]
+    beside_track = "center" if with_texts else "bottom"
+    with where.container(horizontal=True, vertical_alignment=beside_track, gap="xsmall"):
+        place = st.container()
+        value = st.number_input(
+            label, 0, 100, 0, STEP, key=key, bind="query-params", width=FIELD_PX, label_visibility="collapsed",
+            help=f"{label}, in percent: type any whole number.",
+        )  # fmt: skip
+    return Field(key, label, int(value), place)
+
+
+def draw_slider(field: Field, help: str, live: bool = False, texts: Mapping[int, str] | None = None) -> None:
+    """Draws the slider of a field.
+
+    `live`: the page runs while the slider moves, and `hand` says where it is. `texts` say something of each level, at
+    once and without a run; None leaves no room for them.
+    """
+    seen = st.session_state.get(f"{field.key} seen", 0)
+    data = {"label": field.label, "help": help, "value": field.percent, "step": STEP, "live": live, "seen": seen}
+    data["texts"] = None if texts is None else {str(percent): text for percent, text in texts.items()}
+    with field.place:
+        _COMPONENT(key=f"{field.key} drag", data=data, on_hand_change=lambda: None)
+
+
+def hand(key: str) -> Hand:
+    """Where the slider is now; while it moves, that is not what is set."""
+    reported = _reported(key)
+    if reported and reported["moving"] and reported["number"] != st.session_state.get(f"{key} seen", 0):
+        return Hand(10 * reported["percent"], True)
+    return Hand(10 * int(st.session_state.get(key) or 0), False)
+
+
+def _reported(key: str) -> dict[str, Any] | None:
+    """What the browser said last, made safe: percent, moving, number (one more each time the hand lets go)."""
+    said: Any = (st.session_state.get(f"{key} drag") or {}).get("hand")
+    try:
+        percent, number, moving = round(float(said["percent"])), int(said["number"]), said["moving"] is True
+    except (TypeError, KeyError, ValueError, OverflowError):
+        return None
+    return {"percent": min(100, max(0, percent)), "moving": moving, "number": number}
