@@ -41,11 +41,11 @@ def choose_task(prefix: str, where: DeltaGenerator, data_dir: str | None) -> tup
         help="How many solved questions stand in front of each question: 0-shot, 1-shot, 5-shot.",
     )
     same = shots_at.checkbox(
-        "Same for every question",
+        "Same for all",
         key=f"{prefix}_same",
         bind="query-params",
-        help="The harness draws other examples for each question. The same ones for all are several times as fast to "
-        "score, but give other numbers than the harness.",
+        help="The same solved examples for all questions. The harness draws others for each: the same ones are several "
+        "times as fast to score, but give other numbers than the harness.",
     )
     limit = limit_at.number_input(
         "Questions",

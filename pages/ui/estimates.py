@@ -151,7 +151,7 @@ def in_words(x: Experiment, found: Estimates, line: Line, permille: int) -> str:
     if permille not in line.estimated:
         return "Estimates without a forward pass, a dashed line, come once the gradients are measured."
     level = line.estimated[permille]
-    here = f"here {short(level)}. {trust(level)}"
+    here = "here it was measured." if permille in line.measured else f"here {short(level)}. {trust(level)}"
     behind = (
         f", corrected by {found.n_levels} measured levels"
         if found.n_levels
