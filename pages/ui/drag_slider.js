@@ -1,6 +1,7 @@
 // A slider that tells Python of the hand: now and then while it moves, and once when it lets go or rests.
 const VIEWS = new WeakMap() // what one mount remembers: the browser keeps it while Python sends new numbers
 const REPORT_MS = 80, REST_MS = 150, LATE_MS = 30, ANSWER_MS = 5000
+const KEY_REST_MS = 60 // a held key repeats about every 30 ms
 
 export default function ({ data, parentElement, setStateValue }) {
   let view = VIEWS.get(parentElement)
@@ -41,13 +42,17 @@ function report(view) {
 }
 
 // A timer that comes late says that charts were being drawn: movements wait behind it, so the rest begins anew.
-function rest(view, due = view.movedAt + REST_MS) {
+function rest(view, due = view.movedAt + still(view)) {
   view.rest = setTimeout(() => {
-    const now = performance.now(), left = view.movedAt + REST_MS - now
-    if (now > due + LATE_MS) rest(view, now + REST_MS)
+    const now = performance.now(), left = view.movedAt + still(view) - now
+    if (now > due + LATE_MS) rest(view, now + still(view))
     else if (left > 0) rest(view)
     else letGo(view)
   }, due - performance.now())
+}
+
+function still(view) {
+  return view.down ? REST_MS : KEY_REST_MS
 }
 
 function letGo(view) {

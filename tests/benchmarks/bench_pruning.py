@@ -28,7 +28,7 @@ from engine.scoring import score
 from engine.slicing import applied, sliced
 
 TASKS = (("demo_sort", 0), ("demo_outfit", 5), ("demo_question", 5))
-N_QUESTIONS, N_ROUNDS = 16, 5
+N_QUESTIONS, N_ROUNDS = 8, 3
 
 
 def opt_125m(folder):
@@ -53,7 +53,7 @@ def finished(steps, context=None):
 
 
 def compared(title, slow, fast):
-    ratios, difference = [], 0.0
+    ratios, difference = [], None
     for _ in range(N_ROUNDS):
         times = []
         for run in (slow, fast):
@@ -62,9 +62,10 @@ def compared(title, slow, fast):
             times.append((time.perf_counter() - started, found))
         ratios.append(times[0][0] / times[1][0])
         if times[0][1] is not None:
-            difference = max(difference, float(np.nanmax(np.abs(np.subtract(times[0][1], times[1][1])))))
+            difference = max(difference or 0.0, float(np.nanmax(np.abs(np.subtract(times[0][1], times[1][1])))))
     spread = f"{min(ratios):.2f} / {statistics.median(ratios):.2f} / {max(ratios):.2f}"
-    print(f"{title}: {spread} times as fast, differs by {difference:.0e} nats", flush=True)
+    same = "" if difference is None else f", differs by {difference:.0e} nats"
+    print(f"{title}: {spread} times as fast{same}", flush=True)
 
 
 def main():
