@@ -22,8 +22,7 @@ from engine.loading import Loaded, LoadSpec, Models, device_class, identify
 from engine.masks import Mask
 from engine.requests import Question, Requests, Selection
 from engine.results import Record, canonical_key, decode, encode, version
-from engine.scoring import Scored, score
-from engine.slicing import applied, sliced
+from engine.scoring import Scored, score_under
 
 Z_95 = 1.959963984540054
 
@@ -227,12 +226,10 @@ def _scored(
     loaded = yield from loaded_model(models, spec, done, total)
     started = time.perf_counter()
     encoded = encoded_chunk(loaded, requests, chunk, bos)
-    steps, parts = score(loaded, encoded), sliced(loaded, mask)
+    steps = score_under(loaded, encoded, mask)
     while True:
         try:
-            # the mask is on only while a forward pass runs: whoever is served between two steps sees the plain model
-            with applied(loaded, parts):
-                next(steps)
+            next(steps)
         except StopIteration as finished:
             scored = finished.value
             break

@@ -12,7 +12,7 @@ from typing import Any
 from engine.encoding import Encoded, batches, pack
 from engine.loading import Loaded
 from engine.masks import Mask
-from engine.scoring import Scored, gathered, hidden_states, read_rows, score, shared_prefix
+from engine.scoring import Scored, gathered, hidden_states, read_rows, score_under, shared_prefix
 from engine.slicing import Sliced, applied, sliced
 
 
@@ -59,11 +59,10 @@ def _one_by_one(
 ) -> Generator[int, None, list[Scored]]:
     found = []
     for mask in masks:
-        steps, parts = score(loaded, questions), sliced(loaded, mask)
+        steps = score_under(loaded, questions, mask)
         while True:
             try:
-                with applied(loaded, parts):
-                    next(steps)
+                next(steps)
             except StopIteration as finished:
                 found.append(finished.value)
                 break

@@ -9,6 +9,8 @@ import numpy as np
 
 from engine.encoding import Encoded, Row, batches, pack
 from engine.loading import Loaded
+from engine.masks import Mask
+from engine.slicing import applied, sliced
 
 READ_POSITIONS = 128  # logits computed at once: 128 x 50,272 x 4 bytes = 26 MB
 MIN_PREFIX, MIN_PREFIX_SHARE = 32, 0.25  # tokens, and share of all rows' tokens, from which a prefix is computed apart
@@ -35,6 +37,21 @@ def score(loaded: Loaded, questions: Sequence[Sequence[Encoded]]) -> Generator[N
         results.append(read_rows(loaded, group, hidden_states(loaded, group, prefix)))
         yield
     return gathered(questions, groups, results)
+
+
+def score_under(loaded: Loaded, questions: Sequence[Sequence[Encoded]], mask: Mask) -> Generator[None, None, Scored]:
+    """As `score`, of the model that the mask leaves.
+
+    The mask is on only while a forward pass runs: whoever is served between two steps sees the plain model.
+    """
+    steps, parts = score(loaded, questions), sliced(loaded, mask)
+    while True:
+        try:
+            with applied(loaded, parts):
+                next(steps)
+        except StopIteration as finished:
+            return finished.value
+        yield
 
 
 def shared_prefix(rows: Sequence[Row]) -> int:

@@ -126,3 +126,23 @@ def app_server(tmp_path_factory, no_network):
         process.wait(timeout=20)
         drain.join(timeout=20)
         process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def folder_of(tiny_opt, tmp_path_factory):
+    """A function that gives the folder of a random tiny model of a family."""
+    import functools
+
+    from tests.engine_fixtures import family_folder
+
+    return functools.cache(lambda family: family_folder(family, tiny_opt, tmp_path_factory.mktemp(family)))
+
+
+@pytest.fixture(scope="module")
+def model_of(folder_of):
+    """A function that gives such a model, loaded."""
+    import functools
+
+    from tests.engine_fixtures import loaded
+
+    return functools.cache(lambda family, precision="fp32": loaded(folder_of(family), precision))

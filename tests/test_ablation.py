@@ -1,6 +1,5 @@
 """Forced patterns change nothing by themselves; ablations are what theory and plain loops say they are."""
 
-import functools
 from contextlib import ExitStack, contextmanager, nullcontext
 
 import numpy as np
@@ -17,20 +16,9 @@ from engine.masks import Mask, parse_mask, pruned
 from engine.patterns import visited
 from engine.tokenloss import token_losses
 from tests.conftest import TEXT
-from tests.engine_fixtures import family_folder, loaded
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
 IDS = torch.tensor([[2, *range(40, 90), *range(40, 90)]])
-
-
-@pytest.fixture(scope="module")
-def folder_of(tiny_opt, tmp_path_factory):
-    return functools.cache(lambda family: family_folder(family, tiny_opt, tmp_path_factory.mktemp(family)))
-
-
-@pytest.fixture(scope="module")
-def model_of(folder_of):
-    return functools.cache(lambda family: loaded(folder_of(family)))
 
 
 @pytest.fixture

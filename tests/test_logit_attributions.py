@@ -1,7 +1,5 @@
 """Logit attributions add up to the true logits, and patterns are the model's own."""
 
-import functools
-
 import numpy as np
 import pytest
 import torch
@@ -14,20 +12,9 @@ from engine.errors import HeadroomError, UsageError
 from engine.loading import LoadSpec, Models, identify
 from engine.masks import Mask, parse_mask, pruned
 from tests.conftest import TEXT
-from tests.engine_fixtures import family_folder, loaded
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
 IDS = np.array([2, *range(40, 90), *range(40, 90)])
-
-
-@pytest.fixture(scope="module")
-def folder_of(tiny_opt, tmp_path_factory):
-    return functools.cache(lambda family: family_folder(family, tiny_opt, tmp_path_factory.mktemp(family)))
-
-
-@pytest.fixture(scope="module")
-def model_of(folder_of):
-    return functools.cache(lambda family: loaded(folder_of(family)))
 
 
 @pytest.fixture

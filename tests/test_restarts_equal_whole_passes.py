@@ -1,7 +1,5 @@
 """Starting in the middle of the model gives, bit for bit, what a whole pass gives, with fewer layers computed."""
 
-import functools
-
 import numpy as np
 import pytest
 
@@ -16,15 +14,10 @@ from engine.requests import TaskSpec, get_requests, select
 from engine.restarts import first_changed, score_each
 from engine.scoring import score
 from engine.slicing import applied, sliced
-from tests.engine_fixtures import family_folder, loaded, write_questions
+from tests.engine_fixtures import loaded, write_questions
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
 TEXTS = ["", "F0", "F1", "F2", "L1H2", "L0H* F2", "L2H0-2", "L2H* F1"]
-
-
-@pytest.fixture(scope="module")
-def folder_of(tiny_opt, tmp_path_factory):
-    return functools.cache(lambda family: family_folder(family, tiny_opt, tmp_path_factory.mktemp(family)))
 
 
 @pytest.fixture(scope="module")

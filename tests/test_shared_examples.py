@@ -1,7 +1,5 @@
 """The same examples for every question: computed once, the same numbers, and what the harness draws for the first."""
 
-import functools
-
 import numpy as np
 import pytest
 
@@ -12,16 +10,11 @@ from engine.requests import TaskSpec, get_requests
 from engine.restarts import score_each
 from engine.scoring import MIN_PREFIX, score, shared_prefix
 from engine.slicing import applied, sliced
-from tests.engine_fixtures import family_folder, loaded, write_questions
+from tests.engine_fixtures import loaded, write_questions
 from tests.test_restarts_equal_whole_passes import finished
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
 MASKS = ["", "L0H1 F1", "L0H*", "L2H* F2", "L1H0-2 F0"]
-
-
-@pytest.fixture(scope="module")
-def folder_of(tiny_opt, tmp_path_factory):
-    return functools.cache(lambda family: family_folder(family, tiny_opt, tmp_path_factory.mktemp(family)))
 
 
 @pytest.fixture(scope="module")

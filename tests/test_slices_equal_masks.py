@@ -1,7 +1,5 @@
 """A model without its pruned parts gives the mask's numbers, is smaller, and is whole again afterwards."""
 
-import functools
-
 import pytest
 import torch
 
@@ -13,15 +11,6 @@ FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
 IDS = torch.tensor([[2, *range(40, 70)], [2, *range(90, 120)]])
 # none to all of a layer's heads, whole and broken key-value groups of Llama (heads 0-1 and 2-3 share)
 MASKS = ["", "L0H1", "L0H0-1", "L1H1-3", "L2H0 L2H2", "L0H* F0", "L*H0-2 F1", "L1H* L2H3 F0-2", "L*H* F*"]
-
-
-@pytest.fixture(scope="module")
-def model_of(tiny_opt, tmp_path_factory):
-    @functools.cache
-    def model(family, precision="fp32"):
-        return loaded(family_folder(family, tiny_opt, tmp_path_factory.mktemp(family)), precision)
-
-    return model
 
 
 def logits(model):

@@ -1,6 +1,5 @@
 """Per-token losses are a plain log-softmax of the same model, across windows, under masks, with and without BOS."""
 
-import functools
 import json
 
 import numpy as np
@@ -19,11 +18,6 @@ from tests.engine_fixtures import family_folder, loaded
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
 WHOLE = Cutting()
 LONG = " ".join([TEXT, TEXT.upper(), TEXT])
-
-
-@pytest.fixture(scope="module")
-def folder_of(tiny_opt, tmp_path_factory):
-    return functools.cache(lambda family: family_folder(family, tiny_opt, tmp_path_factory.mktemp(family)))
 
 
 @pytest.fixture

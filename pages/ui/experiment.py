@@ -5,7 +5,7 @@ No streamlit here: the generators run in the worker thread, and everything can b
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -22,6 +22,27 @@ Axis = Literal["heads", "ffns"]
 LEVELS_PERMILLE = range(0, 1001, 100)
 RANKING_QUESTIONS = 64  # train questions behind a ranking: in int8 on a CPU their gradients take half a second each
 SAMPLE = "stratified"  # so that the figure over the first few questions is a fair preview
+
+
+class Levelled(Protocol):
+    """What two levels of a ranking take to be set."""
+
+    @property
+    def spec(self) -> LoadSpec: ...
+    @property
+    def bos(self) -> bool | None: ...
+    @property
+    def data_dir(self) -> str | None: ...
+    @property
+    def identity(self) -> Identity: ...
+    @property
+    def task(self) -> TaskSpec: ...
+    @property
+    def ranked(self) -> Ranking: ...
+    @property
+    def heads_permille(self) -> int: ...
+    @property
+    def ffns_permille(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -116,7 +137,7 @@ def measure(x: Experiment, models: Models, store: Any) -> Iterator[Progress]:
     for step in _evaluated(x, Mask.full(x.identity.shape), "Full model", models, store):
         full = step.value if step.value is not None else full
         yield replace(step, value=Measured(full, None))
-    mask = x.mask_by((yield from _ordered(x, models, store)))
+    mask = x.mask_by((yield from ordered(x, models, store)))
     if mask.is_full:
         yield Progress(x.selection.n, x.selection.n, Measured(full, full))
         return
@@ -135,7 +156,7 @@ def measure_importance(x: Experiment, models: Models, store: Any) -> Iterator[Pr
 def measure_curve(x: Experiment, axis: Axis, models: Models, store: Any) -> Iterator[Progress]:
     """Job: the accuracy at every level of one axis, the other as it is; read from the store afterwards."""
     n = x.selection.n
-    orders = yield from _ordered(x.at(axis, 1000), models, store)
+    orders = yield from ordered(x.at(axis, 1000), models, store)
     for number, permille in enumerate(LEVELS_PERMILLE):
         mask = x.at(axis, permille).mask_by(orders)
         for step in _evaluated(x, mask, f"Curve, {permille // 10} %", models, store):
@@ -179,8 +200,8 @@ def _evaluated(x: Experiment, mask: Mask, title: str, models: Models, store: Any
         yield replace(step, message=step.message or title)
 
 
-def _ordered(x: Experiment, models: Models, store: Any) -> Generator[Progress, None, Orders]:
-    """Gives the orders that the experiment's levels need, measuring what importance is missing."""
+def ordered(x: Levelled, models: Models, store: Any) -> Generator[Progress, None, Orders]:
+    """Gives the orders that the two levels need, measuring what importance is missing."""
     orders = orders_from(x.identity.shape, x.ranked, Evidence())
     if x.heads_permille or x.ffns_permille:
         ffns_too = x.ffns_permille > 0

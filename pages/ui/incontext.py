@@ -17,11 +17,11 @@ from engine.incontext import Source
 from engine.jobs import Progress
 from engine.loading import LoadSpec, Models
 from engine.masks import Mask
-from engine.pruning import Evidence, Orders, Ranking, compute_orders, orders_from
+from engine.pruning import Ranking
 from engine.requests import TaskSpec
 from engine.tokenloss import token_losses
 from pages.ui.commands import command_line
-from pages.ui.experiment import RANKING_QUESTIONS
+from pages.ui.experiment import RANKING_QUESTIONS, ordered
 
 SHOTS = 5  # solved examples in front of the questions that importance is measured on: as the Prune screen begins
 Losses = tuple[np.ndarray, ...]  # per-token losses (n,) in nats, one array a text
@@ -86,7 +86,7 @@ def measure(x: Setting, models: Models, store: Any) -> Iterator[Progress]:
         losses = yield from _losses(x, text, Mask.full(x.identity.shape), number, "Full model", models, store)
         found = replace(found, full=(*found.full, losses))
         yield Progress(number + 1, len(x.texts), found, "Full model, texts")
-    orders = yield from _ordered(x, models, store)
+    orders = yield from ordered(x, models, store)
     mask = orders.mask(x.identity, x.heads_permille, x.ffns_permille) | x.typed
     found = replace(found, mask=mask)
     if mask.is_full:
@@ -145,14 +145,3 @@ def _losses(
         yield Progress(number, len(x.texts), message=step.message or f"{title}, texts")
     assert found is not None
     return found.loss_nats
-
-
-def _ordered(x: Setting, models: Models, store: Any) -> Generator[Progress, None, Orders]:
-    """Gives the orders that the two levels need, measuring what importance is missing."""
-    orders = orders_from(x.identity.shape, x.ranked, Evidence())
-    if x.heads_permille or x.ffns_permille:
-        ffns_too = x.ffns_permille > 0
-        for step in compute_orders(models, x.spec, x.task, x.ranked, x.bos, x.data_dir, store, ffns_too=ffns_too):
-            orders = step.value if step.value is not None else orders
-            yield replace(step, value=None, message=step.message or "Ranking")
-    return orders
