@@ -5,7 +5,6 @@ Only safetensors or `weights_only` checkpoints are read and code from a model re
 
 import gc
 import logging
-import os
 import pickle
 import shutil
 import sys
@@ -18,12 +17,13 @@ from functools import cache as once
 from pathlib import Path
 from typing import Any
 
+from engine import linear
 from engine.architectures import Family, family_of
 from engine.checkpoints import Identity, identify_folder
 from engine.errors import HeadroomError, UsageError
+from engine.tuning import set_threads, tuning
 
 PRECISIONS = ("int8", "bf16", "fp32")
-SMALL_PARAMETERS = 20_000_000
 WORKSPACE_BYTES = 300_000_000  # activations, attention masks and logits of one batch of questions
 OPT_PARAMETERS = {"125m": 125e6, "350m": 331e6, "1.3b": 1.3e9, "2.7b": 2.7e9, "6.7b": 6.7e9, "13b": 13e9, "30b": 30e9,
                   "66b": 66e9}  # fmt: skip
@@ -115,7 +115,8 @@ def load(spec: LoadSpec, store: Any = None, progress: Callable[[str], None] = la
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    _set_threads(identity.n_params)
+    found = tuning(store)
+    set_threads(identity.n_params, found)
     progress(f"loading {identity.n_params / 1e6:,.0f} M parameters in {spec.precision}")
     options: dict[str, Any] = {"dtype": torch.float32 if spec.precision == "fp32" else torch.bfloat16}
     if spec.precision == "int8":
@@ -149,6 +150,8 @@ def load(spec: LoadSpec, store: Any = None, progress: Callable[[str], None] = la
             f"{spec.model} cannot be loaded: {first_line}; check or download the folder again"
         ) from error
     model.eval().requires_grad_(False)
+    if found.fp32_products and estimate.device == "cpu" and spec.precision != "fp32":
+        linear.put_in_place(model)
     _return_freed_memory()
     return Loaded(
         spec, identity, model, tokenizer, family_of(identity.config), estimate.device, time.perf_counter() - started
@@ -213,23 +216,6 @@ def _return_freed_memory() -> None:
         libc = ctypes.CDLL(None)
         if hasattr(libc, "malloc_trim"):  # not in musl
             libc.malloc_trim(0)
-
-
-def _set_threads(n_params: int) -> None:
-    """One thread for a small model: its passes are too short to share, and two that wait for each other crawl as soon
-    as anything else runs. A user's own OMP_NUM_THREADS (or --threads) stands."""
-    import torch
-
-    everything = _all_threads()
-    if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(1 if n_params < SMALL_PARAMETERS else everything)
-
-
-@once
-def _all_threads() -> int:
-    import torch
-
-    return torch.get_num_threads()
 
 
 @once

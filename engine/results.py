@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 version = once(importlib.metadata.version)  # reads files, and every key asks
-SCHEMA = "2"  # of keys, packing and scoring code: raise it whenever the same key could mean other numbers
+SCHEMA = "3"  # of keys, packing and scoring code: raise it whenever the same key could mean other numbers
 MAX_HEADER_BYTES = 1_000_000
 
 

@@ -113,17 +113,13 @@ def _slice(linear: Any, rows: np.ndarray | None = None, columns: np.ndarray | No
     small: Any
     weight, bias = linear.weight, linear.bias
     if weight.is_floating_point():
-        small = torch.nn.Linear(1, 1, bias=False, device="meta")
+        small = type(linear)(1, 1, bias=False, device="meta")
         small.weight = torch.nn.Parameter(cut(weight), requires_grad=False)
     else:
-        import bitsandbytes
-
-        quantised: Any = bitsandbytes.nn
         held = weight if weight.CB is not None else linear.state  # before or after its first use
         data, scales = cut(held.CB), held.SCB if rows is None else cut(held.SCB)
-        small = quantised.Linear8bitLt(1, 1, bias=False, has_fp16_weights=False, threshold=linear.state.threshold,
-                                       device="meta")  # fmt: skip
-        small.weight = quantised.Int8Params(data, requires_grad=False, has_fp16_weights=False, CB=data, SCB=scales)
+        small = type(linear)(1, 1, bias=False, has_fp16_weights=False, threshold=linear.state.threshold, device="meta")
+        small.weight = type(weight)(data, requires_grad=False, has_fp16_weights=False, CB=data, SCB=scales)
     if bias is not None:
         bias = torch.nn.Parameter(bias.detach() if rows is None else cut(bias), requires_grad=False)
     small.bias = bias

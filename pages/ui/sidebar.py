@@ -68,8 +68,8 @@ def draw_sidebar() -> None:
             bind="query-params",
             required=True,
             width="stretch",
-            help="`int8` halves the memory of bf16 (bitsandbytes, outlier threshold 6.0). Without a GPU, "
-            "`bf16` is faster: there int8 saves memory, not time. `fp32` is the reference.",
+            help="`int8` halves the memory of bf16 (bitsandbytes, outlier threshold 6.0). Without a GPU "
+            "it saves memory, not time. `fp32` is the reference.",
         )
         _about(chosen().spec)
         st.selectbox(
