@@ -1,11 +1,17 @@
-"""A model without its pruned parts gives the mask's numbers, is smaller, and is whole again afterwards."""
+"""A model without what is pruned, and a last layer computed only where it is read, give the same numbers; the model is
+whole again afterwards."""
+
+from operator import attrgetter
 
 import pytest
 import torch
 
+from engine.encoding import encode_questions, pack
 from engine.masks import parse_mask, pruned
+from engine.requests import TaskSpec, get_requests
+from engine.scoring import hidden_states, read_rows
 from engine.slicing import applied, sliced
-from tests.engine_fixtures import family_folder, loaded
+from tests.engine_fixtures import family_folder, loaded, write_questions
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
 IDS = torch.tensor([[2, *range(40, 70)], [2, *range(90, 120)]])
@@ -71,3 +77,28 @@ def test_the_model_is_whole_after_an_exception(model_of):
     ):
         raise RuntimeError("stop")
     assert torch.equal(logits(model), before)
+
+
+@pytest.mark.parametrize("text", ["", "L2H0-2 F2", "L2H*", "L*H* F*"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_last_layer_is_computed_only_where_it_is_read(family, text, model_of, tmp_path, monkeypatch):
+    model = model_of(family)
+    questions = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 5)))).questions
+    rows = [row for each in encode_questions(questions, model.tokenizer, True, 128) for row in pack(each)]
+    parts, sizes = sliced(model, parse_mask(text, model.identity.shape)), []
+
+    def scored(share):
+        monkeypatch.setattr("engine.scoring.READ_SHARE", share)
+        with applied(model, parts):
+            ffn_out = attrgetter(model.family.ffn_out)(model.family.layer_list(model.model)[-1])
+            hook = ffn_out.register_forward_hook(lambda module, args, output: sizes.append(output.numel()))
+            try:
+                return read_rows(model, rows, hidden_states(model, rows))
+            finally:
+                hook.remove()
+
+    for (whole, best), (there, best_there) in zip(scored(0.0), scored(1.0), strict=True):
+        torch.testing.assert_close(torch.tensor(there), torch.tensor(whole), atol=1e-4, rtol=1e-4)
+        assert (best == best_there).all()
+    assert sizes[1] < 0.5 * sizes[0]
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.model.modules())

@@ -1,66 +1,135 @@
-"""Prints how many times faster the packed scoring is than lm-eval's HFLM (its best batch size), on the same questions.
+"""Questions a second: packed scoring against lm-eval's HFLM at the best of its batch sizes, on the same questions.
 
-Both run in this process on the embedded model in fp32, in turn, several times; printed are the ratios' minimum, median
-and maximum, and the largest difference between their log-likelihoods.
+Sixteen real tasks (the embedded model's own where there are none) at 0, 1 and 5 shots, in fp32, bf16 and int8, each side
+with its own copy of the model and all threads: ours as `engine.loading` loads it, HFLM's as transformers does. HFLM's
+batch size is the fastest on a third of the questions. A cell has 40 questions, or as many as keep it under
+`TOKENS` tokens of HFLM's (the large models take a night otherwise; `HEADROOM_BENCH_ALL=1` in the environment lifts that).
+One comparison is one model, precision and number of shots, over the tasks: milliseconds a question.
 """
 
-import statistics
-import sys
+import gc
+import os
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+import numpy as np
 
 from engine.encoding import encode_questions
+from engine.evaluation import with_bos
 from engine.loading import LoadSpec, load
-from engine.requests import TaskSpec, get_requests
+from engine.requests import Question, TaskSpec, get_requests
 from engine.scoring import score
+from engine.tasks import embedded_tasks
+from tests.benchmarks.measure import Comparison, finished, opt_125m, task_data
 
-TASKS = (("demo_sort", 0), ("demo_sort", 5), ("demo_translation", 5), ("demo_question", 5))
-N_QUESTIONS, N_ROUNDS, BATCH_SIZES = 48, 3, (1, 8, 16, 32)
-
-
-def ours(model, questions):
-    steps = score(model, encode_questions(questions, model.tokenizer, True, model.identity.shape.n_ctx))
-    while True:
-        try:
-            next(steps)
-        except StopIteration as finished:
-            return finished.value[0]
+FAMILY = "Questions a second, against lm-eval's HFLM"
+N_QUESTIONS, BATCH_SIZES, SHOTS = 40, (1, 8, 16, 32), (0, 1, 5)
+TOKENS = {"demo": {"fp32": 200_000, "bf16": 30_000, "int8": 100_000}, "": {"fp32": 4_000, "bf16": 700, "int8": 1_500}}
+BARS = {"fp32": 6.0, "bf16": 6.0, "int8": 4.0}
+SMOL = os.environ.get("HEADROOM_BENCH_LLAMA", "/models/SmolLM2-135M")  # any folder; left out where there is none
 
 
-def theirs(lm, questions):
-    from lm_eval.api.instance import Instance
-
-    pairs = [(c, d) for q in questions for c, d in zip(q.contexts, q.continuations, strict=True)]
-    return [value for value, _ in lm.loglikelihood([Instance("loglikelihood", {}, p, 0) for p in pairs], True)]
-
-
-def seconds(function, *arguments):
-    started = time.perf_counter()
-    result = function(*arguments)
-    return time.perf_counter() - started, result
+def compare(quick: bool) -> Iterator[Comparison]:
+    """One comparison for each model, precision and number of shots."""
+    with tempfile.TemporaryDirectory() as folder:
+        models = {"embedded model": "demo"} if quick else {
+            "embedded model": "demo", "OPT-125m shape": opt_125m(folder),
+            **({"SmolLM2-135M": SMOL} if Path(SMOL).is_dir() else {})}  # fmt: skip
+        for title, model in models.items():
+            for precision in ("fp32", "bf16", "int8"):
+                yield from _compared(title, LoadSpec(model, precision), (0, 5) if quick else SHOTS, quick)
 
 
-def main():
+def _compared(title: str, spec: LoadSpec, shots: tuple[int, ...], quick: bool) -> Iterator[Comparison]:
+    import torch
+
+    ours, threads = load(spec), os.cpu_count() or 1
+    plain = _as_transformers_loads(ours, spec)
+    torch.set_num_threads(threads)
+    for k in shots:
+        costs, differences, cells = ([], []), [], _tasks()[:: 4 if quick else 1]
+        for name in cells:
+            questions = _questions(ours, name, k, spec)
+            mine, usual, difference = _cell(ours, plain, questions)
+            costs[0].append(1000 * mine / len(questions))
+            costs[1].append(1000 * usual / len(questions))
+            differences.append(difference)
+            print(f"  {title} {spec.precision} {name} {k} shots, {len(questions)} questions: {usual / mine:.2f}", flush=True)
+        yield Comparison(
+            FAMILY, f"{title}, {spec.precision}, {k} shots", "ms a question", tuple(costs[0]), tuple(costs[1]),
+            f"{len(cells)} tasks", BARS[spec.precision],
+            f"log-likelihoods differ by at most {max(differences):.1e} nats",
+        )  # fmt: skip
+    del ours, plain
+    gc.collect()
+
+
+def _tasks() -> list[str]:
+    folder = task_data()
+    return sorted(each.name for each in Path(folder).iterdir() if each.is_dir()) if folder else list(embedded_tasks())
+
+
+def _questions(loaded: Any, name: str, shots: int, spec: LoadSpec) -> list[Question]:
+    """The first questions, as many as the tokens allow."""
+    questions = list(get_requests(TaskSpec(name, shots), task_data()).questions[:N_QUESTIONS])
+    budget = TOKENS.get(spec.model, TOKENS[""])[spec.precision]
+    encoded = _encoded(loaded, questions)
+    n_tokens = np.cumsum([sum(len(choice.inputs) for choice in choices) for choices in encoded])
+    few = N_QUESTIONS if "HEADROOM_BENCH_ALL" in os.environ else max(2, int((n_tokens <= budget).sum()))
+    return questions[:few]
+
+
+def _encoded(loaded: Any, questions: list[Question]) -> Any:
+    bos = with_bos(loaded.identity, None)
+    return encode_questions(questions, loaded.tokenizer, bos, loaded.identity.shape.n_ctx)
+
+
+def _cell(ours: Any, plain: Any, questions: list[Question]) -> tuple[float, float, float]:
+    """(seconds of ours, of HFLM, largest difference in nats)."""
     from lm_eval.models.huggingface import HFLM
 
-    model = load(LoadSpec("demo", "fp32"))
-    harness = [HFLM(pretrained=model.model, tokenizer=model.tokenizer, add_bos_token=True, batch_size=size)
-               for size in BATCH_SIZES]  # fmt: skip
-    for name, shots in TASKS:
-        questions = get_requests(TaskSpec(name, shots)).questions[:N_QUESTIONS]
-        ratios, difference = [], 0.0
-        for _ in range(N_ROUNDS):
-            mine, scores = seconds(ours, model, questions)
-            rounds = [seconds(theirs, lm, questions) for lm in harness]
-            best, reference = min(rounds, key=lambda pair: pair[0])
-            flat = [v for q, row in zip(questions, scores, strict=True) for v in row[: len(q.contexts)]]
-            difference = max(difference, *(abs(a - b) for a, b in zip(flat, reference, strict=True)))
-            ratios.append(best / mine)
-        spread = f"{min(ratios):.1f} / {statistics.median(ratios):.1f} / {max(ratios):.1f}"
-        print(f"{name}, {shots} shots: {spread} times as fast (min / median / max), differs by {difference:.0e} nats")
+    bos = with_bos(ours.identity, None)
+    harness = {size: HFLM(pretrained=plain, tokenizer=ours.tokenizer, add_bos_token=bos, batch_size=size)
+               for size in BATCH_SIZES}  # fmt: skip
+    some = questions[: max(2, len(questions) // 3)]
+    tried = {size: _timed(_theirs, lm, some)[0] for size, lm in harness.items()}
+    usual, expected = _timed(_theirs, harness[min(tried, key=tried.__getitem__)], questions)
+    _ours(ours, some)  # both have run before
+    mine, found = _timed(_ours, ours, questions)
+    flat = [value for question, row in zip(questions, found, strict=True) for value in row[: len(question.contexts)]]
+    return mine, usual, max(abs(a - b) for a, b in zip(flat, expected, strict=True))
 
 
-if __name__ == "__main__":
-    main()
+def _ours(loaded: Any, questions: list[Question]) -> Any:
+    return finished(score(loaded, _encoded(loaded, questions)))[0]
+
+
+def _theirs(lm: Any, questions: list[Question]) -> list[float]:
+    from lm_eval.api.instance import Instance
+
+    pairs = [pair for each in questions for pair in zip(each.contexts, each.continuations, strict=True)]
+    return [value for value, _ in lm.loglikelihood([Instance("loglikelihood", {}, pair, 0) for pair in pairs], True)]
+
+
+def _timed(run: Any, *arguments: Any) -> tuple[float, Any]:
+    started = time.perf_counter()
+    found = run(*arguments)
+    return time.perf_counter() - started, found
+
+
+def _as_transformers_loads(loaded: Any, spec: LoadSpec) -> Any:
+    """The same checkpoint as its users load it."""
+    import torch
+    import transformers
+
+    options: dict[str, Any] = {"dtype": torch.float32 if spec.precision == "fp32" else torch.bfloat16}
+    if spec.precision == "int8":
+        options["quantization_config"] = transformers.BitsAndBytesConfig(
+            load_in_8bit=True, llm_int8_threshold=spec.int8_threshold
+        )
+    return transformers.AutoModelForCausalLM.from_pretrained(
+        loaded.identity.folder, local_files_only=True, device_map={"": "cpu"}, **options
+    ).eval()
