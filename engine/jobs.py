@@ -137,10 +137,17 @@ class Jobs:
                 self._abandon(job)
             self._changed.notify_all()
 
-    def join(self, slot: str, timeout: float | None = None) -> Snapshot | None:
-        """The slot's snapshot once its job is finished, or as it stands after `timeout` seconds."""
+    def join(
+        self, slot: str, timeout: float | None = None, until: Callable[[Snapshot], bool] | None = None
+    ) -> Snapshot | None:
+        """The slot's snapshot once its job is finished or `until` holds of it, or as it is after `timeout` seconds."""
+
+        def arrived() -> bool:
+            job = self._slots.get(slot)
+            return job is None or job.snapshot.finished or (until is not None and until(job.snapshot))
+
         with self._changed:
-            self._changed.wait_for(lambda: slot not in self._slots or self._slots[slot].snapshot.finished, timeout)
+            self._changed.wait_for(arrived, timeout)
         return self.snapshot(slot)
 
     def close(self, timeout: float | None = 10.0) -> None:

@@ -10,8 +10,8 @@ from engine.jobs import Snapshot
 from engine.masks import parse_mask
 from engine.requests import TaskSpec
 from engine.tasks import task_info
-from pages.ui import dragging, experiment, frames, prune_parts
-from pages.ui.controls import choose_ranking, choose_task, type_mask
+from pages.ui import costs, dragging, experiment, frames, neighbours, prune_parts
+from pages.ui.controls import choose_idle, choose_ranking, choose_task, type_mask
 from pages.ui.drag_slider import draw_field, draw_slider
 from pages.ui.figures import component_tables, downloads
 from pages.ui.frame import errors_shown, jobs, require_frame, store
@@ -39,17 +39,19 @@ def look(heads: int, ffns: int, typed_text: str) -> dragging.Shown:
     judged = wait_for("questions", "Preparing the questions", partial(ask_questions, "questions", task, 0, again=True))
     train = ask_questions("train questions", replace(task, split="train"), 1).value
     x = experiment.Experiment(
-        setup.spec, setup.bos, setup.data_dir, model, judged, train, limit, ranking, 10 * heads, 10 * ffns, typed
+        setup.spec, setup.bos, setup.data_dir, model, judged, train, limit, ranking, 10 * heads, 10 * ffns, typed, width
     )  # fmt: skip
+    if st.session_state.get("prune all of") == replace(x, width=0).key:
+        x = replace(x, width=0)
     known = experiment.recall_known(x, store())
     mask = x.mask(known)
     stored = experiment.recall_measured(x, mask, store())
-    if stored.complete(x.selection.n):
+    if x.settled(stored):
         jobs().drop("accuracy")
     elif not dragging.moving():
-        dragging.measure(x)
-        jobs().join("accuracy", dragging.AT_ONCE_S)
-    return dragging.Shown(x, info.title, known, mask, stored, dragging.look_ahead(x, known))
+        dragging.measure(x, mask)
+        dragging.await_first_figure()
+    return dragging.Shown(x, info.title, known, mask, stored, *dragging.latest_estimates())
 
 
 @st.fragment
@@ -62,26 +64,34 @@ def draw_levels() -> None:
     typed_text = type_mask("prune", places[2])
     if not whole and (shown is None or not dragging.moving()):
         st.rerun()  # something is set: the whole page has to know
+    figure_at, curve_at = st.columns([4, 7], gap="large")
     try:
         if whole:
             shown = look(*(field.percent for field in fields), typed_text)
+        if dragging.moving():
+            dragging.let_go_of(shown.x)
+        with figure_at:  # before all else: whatever the browser draws, the figure would wait behind it
+            live(["accuracy", "train questions"], partial(prune_parts.draw_result, shown), since_s, dragging.FIGURE_S)
+        if whole:
+            shown.estimates, shown.waits = dragging.look_ahead(shown.x, shown.known)
     finally:  # the sliders are there while the rest is waited for
         for axis, field in zip(dragging.AXES, fields, strict=True):
             draw_slider(field, HELP[axis], True, {} if shown is None else shown.texts(axis))
-    if dragging.moving():
-        dragging.let_go_of(shown.x)
-    figure_at, curve_at = st.columns([4, 7], gap="large")
-    with figure_at:
-        live(["accuracy", "train questions"], partial(prune_parts.draw_result, shown), since_s)
     with curve_at:  # apart from the figure: a chart takes long to build, and the worker would wait for it
-        live(["curve", "gradients", *dragging.waited_for()], partial(prune_parts.draw_curve, shown, pictures), since_s)
+        chart_at, idle = st.container(), choose_idle("prune")
+        if whole:
+            shown.idle = dragging.idle_work(shown, since_s) if idle else neighbours.stop()
+        slots, goes_on = ["curve", "gradients", neighbours.SLOT], shown.idle is not None and shown.idle.wanted
+        with chart_at:
+            draw_curve = partial(prune_parts.draw_curve, shown, pictures)
+            live([*slots, *shown.waits], draw_curve, since_s, always=goes_on)
     tables.update(prune_parts.draw_components(shown, pictures))
 
 
 setup = chosen()
-task_at, ranking_at = st.columns([11, 3])
+task_at, ranking_at = st.columns([57, 15])
 with errors_shown():
-    task, limit = choose_task("prune", task_at, setup.data_dir)
+    task, limit, width = choose_task("prune", task_at, setup.data_dir)
 ranking = choose_ranking("prune", ranking_at)
 since_s, pictures, tables = time.monotonic(), {}, {}
 shown: dragging.Shown = None  # type: ignore[assignment]
@@ -89,9 +99,13 @@ whole = True
 draw_levels()
 whole = False  # the next time, it is the sliders' fragment that runs
 live(["importance"], partial(prune_parts.draw_importance, shown), since_s)
+cost_at = st.expander("What pruning saves", key="prune_cost", on_change="rerun", bind="query-params")
+if cost_at.open:
+    with cost_at:
+        live([costs.SLOT], partial(costs.draw_costs, shown), since_s)
 table_at = st.expander("The same as tables", key="prune_tables", on_change="rerun")
 if table_at.open:
     component_tables(table_at, tables["Heads"], tables["FFNs"])
-st.code(experiment.command(shown.x), language="shell", wrap_lines=True)
+st.code(experiment.command(shown.x, shown.job()[1]), language="shell", wrap_lines=True)
 files = {"Questions and choices": partial(frames.answers_csv, shown.stored)}
 downloads(files | {name: partial(frames.to_csv, frame) for name, frame in tables.items()}, pictures)

@@ -7,6 +7,7 @@ import streamlit as st
 
 from engine.sweeps import Swept, sweep
 from pages.ui.commands import command_line
+from pages.ui.controls import choose_level
 from pages.ui.figures import downloads
 from pages.ui.frame import jobs, models, require_frame, store
 from pages.ui.frames import to_csv
@@ -35,8 +36,10 @@ judges = judges_at.number_input("Questions", 1, value=JUDGES, step=16, key="swee
                                 help="Of each task's validation split. More of them, narrower intervals.")  # fmt: skip
 permille = 500
 if section == "transfer":
-    permille = 10 * st.slider("Attention heads pruned", 10, 90, 50, 10, format="%d %%", key="sweeps_level",
-                              bind="query-params", help="By each task's ranking in turn.")  # fmt: skip
+    level_at, _ = st.columns([1, 1])
+    permille = choose_level(
+        "sweeps", level_at, "level", "Attention heads pruned", "By each task's ranking in turn.", 50
+    )
 front = max((task for task in tasks if task.name == front_name), key=lambda task: task.shots)
 
 identity(setup.spec)

@@ -1,5 +1,4 @@
-"""Promise: a bf16 or int8 layer computed by fp32 products gives what torch's and bitsandbytes' own layers give; which way
-is taken is measured once and kept."""
+"""A bf16 or int8 layer by fp32 products gives what torch's and bitsandbytes' own layers give; the way is measured once."""
 
 import copy
 

@@ -310,6 +310,76 @@ def test_a_moving_hand_abandons_what_is_being_measured(held):
     assert "4 of 8 heads" in at.markdown[0].value and f"**{N}** of {N} questions" in at.markdown[0].value
 
 
+def many_questions(tmp_path, n=256):
+    rows = [{"context": f"He counted {i} boats. How many?", "choices": [f" {i + k}" for k in range(3)], "gold": i % 3}
+            for i in range(n)]  # fmt: skip
+    file = tmp_path / "many.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(file)
+
+
+def test_measuring_stops_at_the_chosen_width_and_can_go_on(open_app, tmp_path, capsys):
+    from engine.evaluation import wilson
+
+    at = open_app(prune_ranking="random", prune_heads="50", prune_task=many_questions(tmp_path),
+                  prune_limit="256", prune_stop="10 points")  # fmt: skip
+    measured = frame.jobs().snapshot("accuracy")
+    measured = measured.value if measured is not None else recalled(at)
+    n = len(measured.pruned)
+    assert 32 <= n < 256 and n % 16 == 0 and len(measured.full) >= n
+    halves = {k: np.diff(wilson(int(measured.pruned.correct[:k].sum()), k))[0] / 2 for k in range(32, n + 1, 16)}
+    assert [k for k, half in halves.items() if half <= 0.10] == [n], "at the first chunk that is enough"
+    said = " ".join(caption.value for caption in at.caption)
+    assert f"Stopped after {n} of 256 questions: the interval is within ± 10 points" in said
+    assert f"**{n}** of 256 questions" in at.markdown[0].value and f"--limit {n} " in at.code[0].value
+    before = figure(at)
+    result = same_on_the_command_line(at, capsys)
+    assert result["cached"] and result["n"] == n and before[0] == f"{100 * result['acc']:.1f} %"
+    button(at, "Measure all 256").click()
+    settled(at)
+    assert "**256** of 256 questions" in at.markdown[0].value and "--limit 256 " in at.code[0].value
+    assert "Measure all 256" not in [each.label for each in at.button]
+    slide(at, "prune_heads", 75)
+    settled(at)
+    assert "Stopped after" in " ".join(caption.value for caption in at.caption), "the next level stops again"
+
+
+def test_full_and_pruned_answer_the_same_questions_when_one_takes_more(open_app, tmp_path):
+    from pages.ui import experiment
+
+    at = open_app(prune_ranking="random", prune_heads="50", prune_task=many_questions(tmp_path, 96), prune_limit="16")
+
+    class Eager(experiment.Experiment):
+        takes_of = [32, 48]  # of the full model, then of the pruned one
+
+        def enough(self, answers):
+            return len(answers or ()) >= self.takes_of[0] and bool(self.takes_of.pop(0))
+
+    x = Eager(**vars(experiment_of(at)))
+    values = [step.value for step in experiment.measure(x, None, frame.models(), frame.store()) if step.value]
+    assert max(len(value.full or ()) for value in values if value.pruned is None) == 32
+    full, pruned = values[-1].full, values[-1].pruned
+    assert [each.digest for each in full.questions] == [each.digest for each in pruned.questions] and len(full) == 48
+
+
+def test_without_a_width_everything_is_measured(open_app, tmp_path):
+    at = open_app(prune_ranking="random", prune_task=many_questions(tmp_path, 64), prune_limit="64")
+    assert "**64** of 64 questions" in at.markdown[0].value
+    assert not any(each.label.startswith("Measure all") for each in at.button)
+
+
+def test_the_panel_of_what_pruning_saves(open_app):
+    at = open_app(prune_ranking="random", prune_heads="50", prune_cost="true")
+    table = next(each.value for each in at.markdown if "| Sliced |" in each.value)
+    assert table.count("—") == 3, "no time is measured yet"
+    assert "not measured yet" in " ".join(caption.value for caption in at.caption)
+    button(at, "Measure the time").click()
+    settled(at)
+    table = next(each.value for each in at.markdown if "| Sliced |" in each.value)
+    assert "—" not in table and "Sliced takes" in " ".join(caption.value for caption in at.caption)
+    assert button(at, "Measure the time again")
+
+
 def test_the_address_seeds_every_control(open_app):
     at = open_app(
         bos="off", prune_shots="1", prune_limit="7", prune_ranking="random", prune_heads="40", prune_ffns="100"

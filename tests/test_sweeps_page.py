@@ -9,6 +9,7 @@ from streamlit.util import calc_hash
 from engine.requests import TaskSpec
 from engine.sweeps import Point, Row
 from pages.ui import frame, plans, sweep_charts, sweep_frames
+from tests.level_helpers import level, slide
 from tests.test_prune_page import open_app, questions, settled  # noqa: F401 (fixtures)
 
 TASKS = [TaskSpec(name, shots) for name in ("piqa", "copa") for shots in (0, 5)]
@@ -79,6 +80,15 @@ def test_every_section_measures_what_it_plans(open_screen, section):
     assert at.get("vega_lite_chart"), [warning.value for warning in at.warning]
     assert not [button for button in at.button if button.label.startswith("Measure")]
     assert "--limit 16" in at.code[0].value
+
+
+def test_the_level_of_transfer_is_dragged(open_screen):
+    at = open_screen(sweeps_what="Transfer")
+    assert level(at, "sweeps_level") == 50 and "--heads 50 --by task" in at.code[0].value
+    measure(settled(slide(at, "sweeps_level", 25)))
+    assert "--heads 25 --by task" in at.code[0].value and at.get("vega_lite_chart")
+    assert level(settled(slide(at, "sweeps_level", 0)), "sweeps_level") == 0
+    assert not [button for button in at.button if button.label.startswith("Measure")]
 
 
 def test_a_task_without_rows_gives_one_line_and_the_others_are_drawn(open_screen, tmp_path):

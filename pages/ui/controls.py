@@ -5,10 +5,13 @@ from collections.abc import Sequence
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from engine.changes import MIN_QUESTIONS
 from engine.pruning import NEEDS
 from engine.requests import TaskSpec
 from engine.tasks import list_tasks
 from pages.ui.drag_slider import Hand, drag_slider, hand
+
+STOPS = {"off": 0} | {f"{points} points": points for points in (10, 7, 5, 4, 3)}
 
 
 def with_own(options: Sequence[str], key: str) -> list[str]:
@@ -17,10 +20,10 @@ def with_own(options: Sequence[str], key: str) -> list[str]:
     return [*options, own] if own and own not in options else list(options)
 
 
-def choose_task(prefix: str, where: DeltaGenerator, data_dir: str | None) -> tuple[TaskSpec, int]:
-    """Task and number of questions, from three controls; HeadroomError when there is no such data folder."""
+def choose_task(prefix: str, where: DeltaGenerator, data_dir: str | None) -> tuple[TaskSpec, int, int]:
+    """Task, number of questions and where to stop (points, 0: never); HeadroomError: there is no such data folder."""
     names = [status.info.name for status in list_tasks(data_dir) if status.available]
-    task_at, shots_at, limit_at = where.columns([5, 3, 3])
+    task_at, shots_at, limit_at, stop_at = where.columns([20, 15, 11, 11])
     name = task_at.selectbox(
         "Task",
         with_own(names, f"{prefix}_task"),
@@ -56,7 +59,16 @@ def choose_task(prefix: str, where: DeltaGenerator, data_dir: str | None) -> tup
         bind="query-params",
         help="The first so many of the validation split. More questions, narrower interval.",
     )
-    return TaskSpec(name, int(shots), same_examples=bool(same and shots)), int(limit)
+    stop = stop_at.selectbox(
+        "Stop at ±",
+        STOPS,
+        key=f"{prefix}_stop",
+        bind="query-params",
+        help="Measuring stops once the accuracy's 95 % interval is within so many points either way, after at least "
+        f"{MIN_QUESTIONS} questions; the full model answers the same ones. Where to stop depends on the answers so "
+        "far, so the interval is a little too narrow.",
+    )
+    return TaskSpec(name, int(shots), same_examples=bool(same and shots)), int(limit), STOPS[stop]
 
 
 def choose_ranking(prefix: str, where: DeltaGenerator) -> str:
@@ -72,9 +84,21 @@ def choose_ranking(prefix: str, where: DeltaGenerator) -> str:
     )
 
 
-def choose_level(prefix: str, where: DeltaGenerator, axis: str, label: str, help: str) -> int:
-    """Draws a slider for a pruning level; the permille that are set."""
-    return 10 * drag_slider(where, f"{prefix}_{axis}", label, help)
+def choose_idle(prefix: str) -> bool:
+    """Draws the switch for what is measured while nothing else is."""
+    return st.toggle(
+        "Measure neighbouring levels while idle",
+        True,
+        key=f"{prefix}_idle",
+        bind="query-params",
+        help="Every tenth of the level that was moved last, the nearest first, while this page is open and nothing "
+        "else is being measured. Whatever you ask for comes first.",
+    )
+
+
+def choose_level(prefix: str, where: DeltaGenerator, axis: str, label: str, help: str, default: int = 0) -> int:
+    """Draws a slider for a pruning level, at `default` percent first; the permille that are set."""
+    return 10 * drag_slider(where, f"{prefix}_{axis}", label, help, default)
 
 
 def hand_level(prefix: str, axis: str) -> Hand:

@@ -51,14 +51,14 @@ class Field:
     place: DeltaGenerator
 
 
-def drag_slider(where: DeltaGenerator, key: str, label: str, help: str) -> int:
+def drag_slider(where: DeltaGenerator, key: str, label: str, help: str, default: int = 0) -> int:
     """Draws slider and field for 0 to 100 %; the level that is set, in percent."""
-    field = draw_field(where, key, label)
+    field = draw_field(where, key, label, default=default)
     draw_slider(field, help)
     return field.percent
 
 
-def draw_field(where: DeltaGenerator, key: str, label: str, with_texts: bool = False) -> Field:
+def draw_field(where: DeltaGenerator, key: str, label: str, with_texts: bool = False, default: int = 0) -> Field:
     """Draws the field alone: what is set is known before the slider can say what that means."""
     reported = _reported(key)
     if reported and reported["number"] != st.session_state.get(f"{key} seen", 0) and not reported["moving"]:
@@ -68,7 +68,7 @@ def draw_field(where: DeltaGenerator, key: str, label: str, with_texts: bool = F
     with where.container(horizontal=True, vertical_alignment=beside_track, gap="xsmall"):
         place = st.container()
         value = st.number_input(
-            label, 0, 100, 0, STEP, key=key, bind="query-params", width=FIELD_PX, label_visibility="collapsed",
+            label, 0, 100, default, STEP, key=key, bind="query-params", width=FIELD_PX, label_visibility="collapsed",
             help=f"{label}, in percent: type any whole number.",
         )  # fmt: skip
     return Field(key, label, int(value), place)

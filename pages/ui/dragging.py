@@ -5,17 +5,22 @@ from functools import partial
 from typing import Any
 
 import pandas as pd
+import streamlit as st
 
 from engine.jobs import Snapshot
 from engine.masks import Mask
 from engine.pruning import Evidence
-from pages.ui import estimates, experiment
+from pages.ui import estimates, experiment, neighbours
 from pages.ui.controls import hand_level
 from pages.ui.estimates import Estimates
 from pages.ui.experiment import Axis, Experiment, Measured
 from pages.ui.frame import jobs, models, store
+from pages.ui.frames import curve_points
+from pages.ui.neighbours import Idle
 
 AT_ONCE_S = 0.2  # what is stored shows within the same run
+FIRST_S = 0.3  # the first figure comes before the charts are drawn, unless it takes longer
+FIGURE_S = 0.2  # how often it is redrawn while it is measured
 MEASURING = ("accuracy", "gradients", "curve", "importance")
 AXES: tuple[Axis, ...] = ("heads", "ffns")
 
@@ -30,7 +35,9 @@ class Shown:
     mask: Mask | None
     stored: Measured
     estimates: Estimates
-    points: dict[str, pd.DataFrame] = field(default_factory=dict)  # by axis
+    waits: list[str]
+    idle: Idle | None = None
+    points: dict[str, tuple[int, pd.DataFrame]] = field(default_factory=dict)  # by axis, with what was stored then
 
     def at_hand(self) -> Experiment:
         """The experiment at the levels where the hand has the sliders."""
@@ -43,17 +50,18 @@ class Shown:
         """What the slider of the axis says under each of its steps."""
         return estimates.texts(self.x, axis, self.known, self.estimates.line(self.x, axis))
 
+    def curve(self, axis: Axis) -> pd.DataFrame:
+        """The measured levels of the axis; nothing is read while a slider moves."""
+        puts = store().n_puts
+        if axis not in self.points or (self.points[axis][0] != puts and not moving()):
+            self.points[axis] = puts, curve_points(self.x, axis, self.known, store())
+        return self.points[axis][1]
+
     def job(self) -> tuple[Snapshot | None, Measured]:
         """This experiment's job, if it has one, and the answers so far."""
         job = jobs().snapshot("accuracy")
         job = job if job is not None and job.key == self.x.key else None
         return job, job.value if job is not None and job.value is not None else self.stored
-
-
-def waited_for() -> list[str]:
-    """The slot of the estimates while they are read: those that were there at once are drawn already."""
-    job = jobs().snapshot("estimates")
-    return ["estimates"] if job is not None and not job.finished else []
 
 
 def moving() -> list[Axis]:
@@ -62,15 +70,22 @@ def moving() -> list[Axis]:
 
 
 def let_go_of(x: Experiment) -> None:
-    """Abandons the measuring of this experiment: the hand has moved on."""
+    """Abandons the measuring of this experiment and of what is beside it: the hand has moved on."""
+    neighbours.stop()
     job = jobs().snapshot("accuracy")
     if job is not None and job.key == x.key and not job.finished:
         jobs().drop("accuracy")
 
 
-def measure(x: Experiment, again: bool = False) -> Snapshot:
+def measure(x: Experiment, mask: Mask | None, again: bool = False) -> Snapshot:
     """The job that measures the experiment."""
-    return jobs().submit("accuracy", x.key, partial(experiment.measure, x, models(), store()), again=again)
+    neighbours.stop()
+    return jobs().submit("accuracy", x.key, partial(experiment.measure, x, mask, models(), store()), again=again)
+
+
+def await_first_figure() -> None:
+    """Waits a moment for the first answers of the pruned model: charts would keep worker and browser from them."""
+    jobs().join("accuracy", FIRST_S, lambda job: job.value is not None and job.value.pruned is not None)
 
 
 def gradients_key(x: Experiment) -> str:
@@ -84,10 +99,33 @@ def measure_gradients(x: Experiment, again: bool = False) -> Snapshot:
     return jobs().submit("gradients", gradients_key(x), run, priority=3, again=again)
 
 
-def look_ahead(x: Experiment, known: Evidence) -> Estimates:
-    """The estimates there are; what they are made from is measured once nothing else is."""
+def idle_work(shown: Shown, since_s: float) -> Idle:
+    """The levels of the axis that was moved last which are still to be measured once nothing else is."""
+    x = shown.x
+    levels = x.heads_permille, x.ffns_permille
+    before, axis = st.session_state.get("prune moved") or (levels, "heads")
+    if levels != before:
+        axis = "heads" if levels[0] != before[0] else "ffns"
+    st.session_state["prune moved"] = levels, axis
+    missing = ()
+    estimated = x.judged.greedy or shown.estimates.line(x, axis).estimated or gradients_given_up(x)
+    if x.settled(shown.stored) and estimated:  # estimates come first
+        there = {round(1000 * level) for level in shown.curve(axis)["level"]}
+        missing = neighbours.levels_to_measure(x, axis, shown.known, there)
+    return Idle(x, axis, shown.known, missing, since_s)
+
+
+def gradients_given_up(x: Experiment) -> bool:
+    """Whether the estimates' gradients were stopped or failed."""
+    job = jobs().snapshot("gradients")
+    return job is not None and job.key == gradients_key(x) and job.state in ("cancelled", "failed")
+
+
+def look_ahead(x: Experiment, known: Evidence) -> tuple[Estimates, list[str]]:
+    """The estimates there are, and the slot whose end brings others; what they are made from is measured once nothing
+    else is."""
     if x.judged.greedy:
-        return Estimates()
+        return Estimates(), []
     if not moving() and not any(
         (job := jobs().snapshot(slot)) is not None and not job.finished for slot in MEASURING
     ):  # fmt: skip
@@ -96,5 +134,12 @@ def look_ahead(x: Experiment, known: Evidence) -> Estimates:
         job = jobs().join("estimates", AT_ONCE_S)
         if job is not None and job.state == "done" and not job.value.has_gradients:
             measure_gradients(x)
+    return latest_estimates()
+
+
+def latest_estimates() -> tuple[Estimates, list[str]]:
+    """The estimates that were read last, and their slot where others are being read: from one look, so that none come
+    in between unseen. Lines of other experiments are none of theirs."""
     job = jobs().snapshot("estimates")
-    return job.value if job is not None and job.value is not None else Estimates()
+    found = job.value if job is not None and job.value is not None else Estimates()
+    return found, ["estimates"] if job is not None and not job.finished else []

@@ -37,7 +37,7 @@ class Level:
 @dataclass(frozen=True)
 class Line:
     """Along one axis, everything else as it is (`of`, a `curve_key`): estimates, and accuracies that were measured on
-    all questions, 0-1."""
+    enough questions, 0-1."""
 
     of: str = ""
     estimated: Mapping[int, Level] = field(default_factory=dict)
@@ -76,7 +76,7 @@ def read_estimates(x: Experiment, known: Evidence, store: Any) -> Iterator[Progr
         x.identity, x.spec, x.judged, x.selection, found, masks, "acc", x.bos, store
     )  # fmt: skip
     measured = {masks[check.heads_permille, check.ffns_permille]: check.measured
-                for check in calibration.checks if check.n == x.selection.n}  # fmt: skip
+                for check in calibration.checks if x.takes(round(check.n * check.measured), check.n)}  # fmt: skip
     lines = {}
     for axis in axes:
         levels = sorted({*STEPS_PERMILLE, x.level(axis)})

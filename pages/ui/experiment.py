@@ -3,14 +3,15 @@
 No streamlit here: the generators run in the worker thread, and everything can be tested as plain functions.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from engine.changes import MIN_QUESTIONS
 from engine.checkpoints import Identity
-from engine.evaluation import Answers, evaluate, recall
+from engine.evaluation import Answers, evaluate, recall, wilson
 from engine.jobs import Progress
 from engine.loading import LoadSpec, Models
 from engine.masks import Mask
@@ -52,16 +53,14 @@ class Measured:
     full: Answers | None
     pruned: Answers | None
 
-    def complete(self, n: int) -> bool:
-        return self.full is not None and self.pruned is not None and len(self.full) == len(self.pruned) == n
-
 
 @dataclass(frozen=True)
 class Experiment:
     """One setting of all controls.
 
     `judged` are the questions accuracy is measured on (validation), `train` those importance is measured on (None until
-    they are rendered); `typed` is the mask of the text field, pruned on top of the two levels.
+    they are rendered); `typed` is the mask of the text field, pruned on top of the two levels. Measuring stops early
+    where the accuracy's 95 % interval is within `width` points either way (0: never).
     """
 
     spec: LoadSpec
@@ -75,6 +74,7 @@ class Experiment:
     heads_permille: int
     ffns_permille: int
     typed: Mask
+    width: int = 0
 
     @property
     def task(self) -> TaskSpec:
@@ -97,11 +97,33 @@ class Experiment:
     def key(self) -> str:
         """Changes with anything that changes what is measured."""
         levels = f"{self.ranking} {self.heads_permille} {self.ffns_permille}"
-        return f"{self.base_key} {self.limit} {levels} {self.typed.key()}"
+        return f"{self.base_key} {self.limit} {levels} {self.typed.key()} {self.width}"
 
     def curve_key(self, axis: Axis) -> str:
         """Changes with anything that changes the curve over one axis: not with that axis's own level."""
         return f"{axis} {self.at(axis, 0).key}"
+
+    def takes(self, n_right: int, n: int) -> bool:
+        """Whether n questions are enough: all of them, or as many as the chosen width takes."""
+        if n >= self.selection.n:
+            return True
+        if not self.width or n < MIN_QUESTIONS:
+            return False
+        low, high = wilson(n_right, n)
+        return 50 * (high - low) <= self.width
+
+    def enough(self, answers: Answers | None) -> bool:
+        """Whether these answers are enough."""
+        return answers is not None and self.takes(int(answers.correct.sum()), len(answers))
+
+    def settled(self, measured: Measured) -> bool:
+        """Whether the pruned model has enough answers, and the full model has answered the same questions."""
+        full, pruned = measured.full, measured.pruned
+        return full is not None and pruned is not None and self.enough(pruned) and len(full) >= len(pruned)
+
+    def n_taken(self, measured: Measured) -> int:
+        """How many questions the accuracy is over, or will be."""
+        return len(measured.pruned) if measured.pruned is not None and self.settled(measured) else self.selection.n
 
     def at(self, axis: Axis, permille: int) -> "Experiment":
         """The same experiment with the level of one axis changed."""
@@ -131,18 +153,28 @@ def prepare(task: TaskSpec, data_dir: str | None, store: Any) -> Iterator[Progre
     yield Progress(1, 1, get_requests(task, data_dir, store))
 
 
-def measure(x: Experiment, models: Models, store: Any) -> Iterator[Progress]:
-    """Job: the full model, then the ranking if it is needed, then the pruned model; its value is a `Measured`."""
+def measure(x: Experiment, mask: Mask | None, models: Models, store: Any) -> Iterator[Progress]:
+    """Job: the full model, then the ranking where the mask is not known without it, then the pruned model; its value is
+    a `Measured`. With a width both stop early, and the full model answers at least the questions of the pruned one."""
     full = pruned = None
-    for step in _evaluated(x, Mask.full(x.identity.shape), "Full model", models, store):
+    full_steps = _evaluated(x, Mask.full(x.identity.shape), "Full model", models, store)
+    for step in full_steps:
         full = step.value if step.value is not None else full
         yield replace(step, value=Measured(full, None))
-    mask = x.mask_by((yield from ordered(x, models, store)))
+        if x.enough(full):
+            break
+    mask = x.mask_by((yield from ordered(x, models, store))) if mask is None else mask
     if mask.is_full:
         yield Progress(x.selection.n, x.selection.n, Measured(full, full))
         return
     for step in _evaluated(x, mask, "Pruned model", models, store):
         pruned = step.value if step.value is not None else pruned
+        yield replace(step, value=Measured(full, pruned))
+        if x.enough(pruned):
+            break
+    while full is not None and pruned is not None and len(full) < len(pruned):
+        step = next(full_steps)
+        full = step.value if step.value is not None else full
         yield replace(step, value=Measured(full, pruned))
 
 
@@ -155,12 +187,22 @@ def measure_importance(x: Experiment, models: Models, store: Any) -> Iterator[Pr
 
 def measure_curve(x: Experiment, axis: Axis, models: Models, store: Any) -> Iterator[Progress]:
     """Job: the accuracy at every level of one axis, the other as it is; read from the store afterwards."""
-    n = x.selection.n
     orders = yield from ordered(x.at(axis, 1000), models, store)
-    for number, permille in enumerate(LEVELS_PERMILLE):
-        mask = x.at(axis, permille).mask_by(orders)
-        for step in _evaluated(x, mask, f"Curve, {permille // 10} %", models, store):
-            yield Progress(number * n + step.done, len(LEVELS_PERMILLE) * n, message=step.message)
+    yield from measure_levels(x, axis, orders, LEVELS_PERMILLE, models, store)
+
+
+def measure_levels(
+    x: Experiment, axis: Axis, orders: Orders, levels: Sequence[int], models: Models, store: Any
+) -> Iterator[Progress]:
+    """Job: the accuracy at these levels of one axis, in this order; its value is how many of them are measured."""
+    n = x.selection.n
+    for number, permille in enumerate(levels):
+        there = x.at(axis, permille)
+        for step in _evaluated(there, there.mask_by(orders), f"Curve, {permille // 10} %", models, store):
+            yield Progress(number * n + step.done, len(levels) * n, number, step.message)
+            if there.enough(step.value):
+                break
+    yield Progress(len(levels) * n, len(levels) * n, len(levels))
 
 
 def recall_known(x: Experiment, store: Any) -> Evidence:
@@ -184,9 +226,11 @@ def recall_answers(x: Experiment, mask: Mask, store: Any) -> Answers:
     return recall(x.identity, x.spec, x.judged, x.selection, mask, x.bos, store)
 
 
-def command(x: Experiment) -> str:
+def command(x: Experiment, measured: Measured) -> str:
     """The shell command that measures the same and finds what is stored here."""
-    words = ["--task", x.task.name, "--shots", x.task.shots, "--limit", x.limit, "--sample", SAMPLE]
+    n = x.n_taken(measured)
+    words = ["--task", x.task.name, "--shots", x.task.shots, "--limit", n if n < x.selection.n else x.limit]
+    words += ["--sample", SAMPLE]
     words += ["--same-examples"] if x.task.same_examples else []
     if x.heads_permille or x.ffns_permille:
         words += ["--prune-heads", f"{x.heads_permille / 10:g}", "--prune-ffns", f"{x.ffns_permille / 10:g}"]

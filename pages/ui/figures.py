@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from engine.changes import MIN_QUESTIONS, change_interval, is_clear
 from engine.evaluation import Accuracy, Paired, accuracy, paired
 from pages.ui import charts
 from pages.ui.estimates import Line, trust
@@ -16,7 +17,8 @@ from pages.ui.frames import p_in_words
 
 HELP = (
     "The interval is Wilson's. The length-normalised score divides each choice's log-likelihood by its characters. "
-    "Gained and lost count the same questions before and after; p is McNemar's exact test."
+    "Gained and lost count the same questions before and after; p is McNemar's exact test at 5 %, the interval of the "
+    "change is Bonett and Price's. Neither knows how many levels you look at: one in twenty differs by chance."
 )
 ESTIMATE_HELP = (
     "To first order: log-likelihoods of the full model less the gradients of what is pruned, then corrected by what "
@@ -36,7 +38,7 @@ def accuracy_figure(title: str, measured: Measured, total: int, pruned_in_words:
         lines = [in_words(result, total), *lines]
         if shown is not full and full is not None and len(full):
             change = paired(full, shown)
-            share, clear = (change.gained - change.lost) / change.n, change.p_mcnemar < 0.05
+            share, clear = (change.gained - change.lost) / change.n, is_clear(change)
             delta = f"{100 * share:+.1f} points against the full model's {percent(result.acc - share)}"
             lines.insert(1, change_in_words(change))
     st.metric(
@@ -75,9 +77,16 @@ def in_words(result: Accuracy, total: int) -> str:
 
 
 def change_in_words(change: Paired) -> str:
-    """Such as "Gained 12, lost 54 (p < 0.001)"."""
-    verdict = "" if change.p_mcnemar < 0.05 else ", may be chance"
-    return f"Gained **{change.gained:,}**, lost **{change.lost:,}** ({p_in_words(change.p_mcnemar)}{verdict})"
+    """Such as "Lost 12.5 points, 95 % interval 8.1 to 16.8", and from how many questions that follows; in lines."""
+    counted = f"Gained **{change.gained:,}**, lost **{change.lost:,}** ({p_in_words(change.p_mcnemar)})"
+    low, high = (100 * end for end in change_interval(change))
+    if change.n < MIN_QUESTIONS:
+        return f"{counted}  \nToo few questions to tell a change from chance"
+    if not is_clear(change):
+        return f"{counted}  \n**No detectable change**: anything from {low:+.1f} to {high:+.1f} points fits"
+    share = 100 * (change.gained - change.lost) / change.n
+    ends = f"{low:.1f} to {high:.1f}" if share > 0 else f"{-high:.1f} to {-low:.1f}"
+    return f"{counted}  \n**{'Gained' if share > 0 else 'Lost'} {abs(share):.1f} points**, 95 % interval {ends}"
 
 
 def percent(share: float) -> str:

@@ -15,11 +15,11 @@ POINT_COLUMNS = ["level", "acc", "low", "high", "n", "pruned"]
 
 
 def curve_points(x: Experiment, axis: Axis, known: Evidence, store: Any) -> pd.DataFrame:
-    """One row for each level of `axis` that is measured on all questions."""
+    """One row for each level of `axis` that is measured on all questions, or on as many as the width takes."""
     rows = []
     for permille in LEVELS_PERMILLE:
         mask = x.at(axis, permille).mask(known)
-        if mask is not None and len(answers := recall_answers(x, mask, store)) == x.selection.n:
+        if mask is not None and x.enough(answers := recall_answers(x, mask, store)):
             rows.append(_point(answers, permille, mask))
     return pd.DataFrame(rows, columns=POINT_COLUMNS)
 

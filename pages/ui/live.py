@@ -15,15 +15,18 @@ AT_ONCE_S = 0.3  # what is stored shows within the same run
 NO_FORECAST_S = 2.0  # before that the seconds left would jump about
 
 
-def live(slots: Sequence[str], draw: Callable[[], None], since_s: float) -> None:
-    """Runs `draw` now, and again every second for as long as a job in one of `slots` is under way.
+def live(
+    slots: Sequence[str], draw: Callable[[], None], since_s: float, every_s: float = POLL_S, always: bool = False
+) -> None:
+    """Runs `draw` now, and again every second (or `every_s`) for as long as a job in one of `slots` is under way, or
+    `always`, where `draw` itself starts one when it is time.
 
     When a job ends after `since_s` (`time.monotonic()` before the page read what it shows), the whole page runs once
     more, so that everything shows the result and polling stops in time.
     """
-    busy = any(snapshot is not None and not snapshot.finished for snapshot in map(jobs().snapshot, slots))
+    busy = always or any(snapshot is not None and not snapshot.finished for snapshot in map(jobs().snapshot, slots))
 
-    @st.fragment(run_every=POLL_S if busy else None)
+    @st.fragment(run_every=every_s if busy else None)
     def part() -> None:
         draw()
         now = [snapshot is not None and not snapshot.finished for snapshot in map(jobs().snapshot, slots)]

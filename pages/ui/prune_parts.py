@@ -1,5 +1,6 @@
 """The parts of the Prune screen that follow its sliders: figure, curve, map and bars, and what is left to measure."""
 
+from dataclasses import replace
 from functools import partial
 
 import altair as alt
@@ -26,9 +27,20 @@ def draw_result(shown: Shown) -> None:
     (job, measured), x = shown.job(), shown.x
     accuracy_figure(shown.title, measured, x.selection.n, frames.mask_in_words(x, shown.mask))
     if job is not None:
-        progress_line("accuracy", job, "Accuracy", partial(dragging.measure, x, again=True))
-    elif not shown.stored.complete(x.selection.n):
+        progress_line("accuracy", job, "Accuracy", partial(dragging.measure, x, shown.mask, again=True))
+    elif not x.settled(shown.stored):
         st.caption("Another tab has taken over the measuring. Change any control to go on here.")
+    if x.settled(measured) and x.n_taken(measured) < x.selection.n:
+        draw_stopped(x, measured)
+
+
+def draw_stopped(x: experiment.Experiment, measured: experiment.Measured) -> None:
+    """Says that the chosen width is reached, and offers to go on."""
+    st.caption(f"Stopped after {x.n_taken(measured):,} of {x.selection.n:,} questions: the interval is within "
+               f"± {x.width} points.")  # fmt: skip
+    if st.button(f"Measure all {x.selection.n:,}", icon=":material/play_arrow:", help="At this level alone."):
+        st.session_state["prune all of"] = replace(x, width=0).key
+        st.rerun()
 
 
 def draw_curve(shown: Shown, pictures: dict[str, alt.LayerChart]) -> None:
@@ -38,9 +50,9 @@ def draw_curve(shown: Shown, pictures: dict[str, alt.LayerChart]) -> None:
         "Curve over", list(AXES), format_func=AXES.__getitem__, default="heads", key="prune_axis", required=True,
         help="Which of the two levels runs along the chart; the other stays where it is.",
     )  # fmt: skip
-    if not moving or axis not in shown.points:
-        shown.points[axis] = frames.curve_points(shown.x, axis, shown.known, store())
-    points, line, hand = shown.points[axis], shown.estimates.line(x, axis), None
+    if shown.idle is not None and not moving:
+        shown.idle.look_in()
+    points, line, hand = shown.curve(axis), shown.estimates.line(x, axis), None
     now = frames.now_point(x, axis, measured, shown.mask)
     if moving:
         points = points if x.curve_key(axis) == shown.x.curve_key(axis) else points[:0]
@@ -58,6 +70,8 @@ def draw_curve(shown: Shown, pictures: dict[str, alt.LayerChart]) -> None:
         "gradients", dragging.gradients_key(x), "Estimates", partial(dragging.measure_gradients, shown.x)
     ):  # fmt: skip
         return
+    if shown.idle is not None and (words := shown.idle.in_words()):
+        st.caption(words)
     key = shown.x.curve_key(axis)
     run = partial(experiment.measure_curve, shown.x, axis, models(), store())
     start = partial(jobs().submit, "curve", key, run, priority=1)

@@ -1,9 +1,9 @@
 """Questions a second: packed scoring against lm-eval's HFLM at the best of its batch sizes, on the same questions.
 
-Sixteen real tasks (the embedded model's own where there are none) at 0, 1 and 5 shots, in fp32, bf16 and int8, each side
-with its own copy of the model and all threads: ours as `engine.loading` loads it, HFLM's as transformers does. HFLM's
-batch size is the fastest on a third of the questions. A cell has 40 questions, or as many as keep it under
-`TOKENS` tokens of HFLM's (the large models take a night otherwise; `HEADROOM_BENCH_ALL=1` in the environment lifts that).
+Sixteen real tasks (the embedded model's own where there are none) at 0, 1 and 5 shots, in fp32, bf16 and int8, each
+side with its own copy of the model and all threads: ours as `engine.loading` loads it, HFLM's as transformers does.
+HFLM's batch size is the fastest on a third of the questions. A cell has 40 questions, or as many as keep it under
+`TOKENS` tokens of HFLM's: the large models take a night otherwise (HEADROOM_BENCH_ALL=1 lifts that).
 One comparison is one model, precision and number of shots, over the tasks: milliseconds a question.
 """
 
@@ -57,7 +57,8 @@ def _compared(title: str, spec: LoadSpec, shots: tuple[int, ...], quick: bool) -
             costs[0].append(1000 * mine / len(questions))
             costs[1].append(1000 * usual / len(questions))
             differences.append(difference)
-            print(f"  {title} {spec.precision} {name} {k} shots, {len(questions)} questions: {usual / mine:.2f}", flush=True)
+            cell = f"{title}, {spec.precision}, {name}, {k} shots, {len(questions)} questions"
+            print(f"  {cell}: {usual / mine:.2f}", flush=True)
         yield Comparison(
             FAMILY, f"{title}, {spec.precision}, {k} shots", "ms a question", tuple(costs[0]), tuple(costs[1]),
             f"{len(cells)} tasks", BARS[spec.precision],

@@ -9,7 +9,7 @@ from tests.browser.conftest import settled_figure
 
 @pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
 def test_open_move_reload(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random")
+    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_idle=false")
     full = settled_figure(page, "32 of 32 questions", "0 of 32 heads")
     assert re.fullmatch(r"\d+\.\d %", full)
 
@@ -26,7 +26,7 @@ def test_open_move_reload(page, address):
 
 
 def test_every_control_is_reached_by_the_keyboard(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random")
+    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_idle=false")
     settled_figure(page, "32 of 32 questions")
     page.get_by_role("combobox", name="Task").focus()
     focused = """() => {
@@ -35,6 +35,7 @@ def test_every_control_is_reached_by_the_keyboard(page, address):
       return (at.getAttribute('aria-label') || (at.type === 'range' && at.labels[0].textContent) || at.innerText).trim()
     }"""
     missing = {"Questions", "Who goes first", "Attention heads", "FFNs pruned", "Prune also", "Measure the curve"}
+    missing |= {"Stop at ±", "Measure neighbouring levels", "What pruning saves"}
     seen = []
     for _ in range(150):  # twice around: a redraw just then may send the focus back to the top
         page.keyboard.press("Tab")
@@ -53,6 +54,21 @@ def test_a_cold_permalink(page, app_server, store_folder):
     page.get_by_role("combobox", name="Model").wait_for()
     assert page.get_by_role("textbox", name="Prune also").input_value() == "F0"
     assert "prune_heads=50" in page.url and "prune_mask=F0" in page.url
+
+
+def test_neighbouring_levels_are_measured_while_the_page_is_open_and_idle(page, address):
+    page.goto(f"{address}/?precision=fp32&prune_limit=48&prune_ranking=random&prune_mask=F3&prune_heads=40")
+    settled_figure(page, "12 of 32 heads", "48 of 48 questions")
+    page.get_by_text("neighbouring levels measured").wait_for()
+    page.locator('[aria-label*="at 30%"][aria-label*="at 40%"]').first.wait_for()
+    page.get_by_role("link", name="Induction").click()
+    page.get_by_text("prefix").first.wait_for()
+    page.get_by_role("link", name="Prune").click()
+    every = "".join(f'[aria-label*="at {10 * tenth}%"]' for tenth in range(11))
+    page.locator(every).first.wait_for()
+    page.get_by_text("neighbouring levels measured").wait_for(state="detached")
+    page.get_by_role("button", name="Measure the curve").wait_for(state="detached")
+    assert "48 of 48 questions" in page.get_by_text("48 of 48 questions").first.inner_text()
 
 
 def test_a_picture_and_a_table_are_saved(page, address):
