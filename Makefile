@@ -1,7 +1,7 @@
 # make run      the app, opened on http://127.0.0.1:8501 (PORT=8600 make run for another port)
 # make test     every test that needs no browser
 # make browser  the tests in a real browser (needs chromium: apt-get install chromium)
-# make bench    the speed and memory measurements quoted in the README
+# make bench    the speed and memory comparisons quoted in the README, into docs/speed.* (ARGS=--quick: minutes)
 # Both run and test make their own virtual environment in .venv first; nothing is installed outside this folder.
 
 PYTHON ?= python3
@@ -22,7 +22,7 @@ browser: .venv/dev.stamp
 	$(BIN)/python -m pytest -m browser $(ARGS)
 
 bench: .venv/dev.stamp
-	@for f in tests/benchmarks/bench_*.py; do echo "== $$f"; $(BIN)/python $$f || exit 1; done
+	$(BIN)/python -m tests.benchmarks $(ARGS)
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from pages.ui.frame import ended_early
 from pages.ui.sidebar import draw_sidebar
 
 st.set_page_config(page_title="Headroom", page_icon="✂️", layout="wide")
@@ -63,4 +64,5 @@ page = st.navigation(
 if goto := st.session_state.pop("goto", None):
     st.switch_page(goto, query_params=st.query_params.to_dict())
 draw_sidebar()
-page.run()
+with ended_early():
+    page.run()

@@ -1,14 +1,10 @@
 """How much each head and FFN matters for a task: gradient scores in one backward pass, and the ablation oracle.
 
-A gate of 1 multiplies every head's z and every FFN's output; its gradient is what all gradient scores are made of.
-Gates are fp32 whatever the model's precision, one a position for heads, so that the model's output stays bit for bit
-the same and the sums over d_head are taken in fp32. The choices of a question share one packed forward pass where that
-is cheaper, and have a backward pass each.
+The choices of a question share one packed forward pass where that is cheaper, and have a backward pass each.
 """
 
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,16 +21,16 @@ from engine.evaluation import (
     texts_digest,
     with_bos,
 )
+from engine.gradients import gate_gradients
 from engine.jobs import Progress
 from engine.loading import Loaded, LoadSpec, Models, identify
 from engine.masks import Mask, pruned
 from engine.oracle import oracle, recall_oracle
 from engine.requests import Requests, Selection
 from engine.results import Record, canonical_key, decode, encode
-from engine.scoring import batch_inputs
 from engine.shapes import ModelShape
 
-GRADIENT_TOKENS = 1024  # padded tokens a backward pass: it keeps every layer's activations
+GRADIENT_TOKENS = 512  # padded tokens a backward pass: it keeps every layer's activations; more is no faster
 WHAT = ("heads", "gate", "heads-oracle", "ffns")
 
 
@@ -102,78 +98,6 @@ def recall_scores(
 def _check_mask(what: str, mask: Mask | None) -> None:
     if mask is not None and not mask.is_full and what in ("ffns", "heads-oracle"):
         raise UsageError(f"importance {what!r} cannot be measured anew under a mask; choose heads or gate")
-
-
-def gate_gradients(loaded: Loaded, rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each choice of each row, of its mean loss over the continuation's tokens, 0 where a row has fewer choices:
-
-    (sum over positions of |dLoss/dgate| (row, choice, L, H), signed dLoss/dgate of heads (row, choice, L, H), of FFNs
-    (row, choice, L)). The absolute value is per position: |sum over d_head of z * dLoss/dz|, the inner term of Bansal
-    et al.'s I_h. Works on int8 weights, whose layers pass gradients to their inputs only.
-    """
-    import torch
-
-    model, shape = loaded.model, loaded.identity.shape
-    inputs = batch_inputs(rows, model.dtype, model.get_input_embeddings().weight.device)
-    n_rows, length = inputs["input_ids"].shape
-    n_choices = max(len(row.choices) for row in rows)
-    absolute = np.zeros((n_rows, n_choices, shape.n_layers, shape.n_heads), np.float32)
-    heads, ffns = np.zeros_like(absolute), np.zeros(absolute.shape[:3], np.float32)
-    with torch.enable_grad(), _gates(loaded, n_rows, length) as (head_gates, ffn_gates):
-        hidden = model.base_model(**inputs, use_cache=False).last_hidden_state
-        read = [(index, number, position, target, 1 / len(row.choices[number].targets))
-                for index, row in enumerate(rows) for number, position, target in row.read]  # fmt: skip
-        at, number, position, target, weight = (
-            torch.tensor(column, device=hidden.device) for column in zip(*read, strict=True)
-        )
-        logits = model.get_output_embeddings()(hidden[at, position]).float()
-        losses = torch.nn.functional.cross_entropy(logits, target.to(logits.device), reduction="none")
-        for choice in range(n_choices):
-            # the rows do not touch each other, so one pass gives this choice's gradients in every row
-            mine = (number == choice).to(losses.device)
-            gradients = torch.autograd.grad(
-                (losses[mine] * weight.to(losses.device)[mine]).sum(), [*head_gates, *ffn_gates],
-                retain_graph=choice + 1 < n_choices,
-            )  # fmt: skip
-            by_head = torch.stack([gradient.float().cpu() for gradient in gradients[: shape.n_layers]], dim=1)
-            absolute[:, choice], heads[:, choice] = by_head.abs().sum(2).numpy(), by_head.sum(2).numpy()  # over T
-            ffns[:, choice] = torch.stack([gradient.float().cpu() for gradient in gradients[shape.n_layers :]], 1)
-    return absolute, heads, ffns
-
-
-@contextmanager
-def _gates(loaded: Loaded, n_rows: int, length: int) -> Iterator[tuple[list[Any], list[Any]]]:
-    """Gates of 1 on every head (row, T, H) and FFN (row,) while the context is open."""
-    import torch
-
-    shape, hooks = loaded.identity.shape, []
-    head_gates, ffn_gates = [], []
-
-    def on_heads(gate: Any) -> Any:
-        def hook(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-            z = args[0].view(n_rows, length, shape.n_heads, shape.d_head)
-            return ((z.float() * gate[..., None]).to(z.dtype).view(args[0].shape), *args[1:])
-
-        return hook
-
-    def on_ffn(gate: Any) -> Any:
-        def hook(module: Any, args: tuple[Any, ...], output: Any) -> Any:
-            branch = output.view(n_rows, length, shape.d_model)  # OPT flattens rows and positions
-            return (branch.float() * gate[:, None, None]).to(output.dtype).view(output.shape)
-
-        return hook
-
-    try:
-        for attention_out, ffn_out in loaded.family.layer_modules(loaded.model):
-            device = next(attention_out.parameters()).device
-            head_gates.append(torch.ones(n_rows, length, shape.n_heads, device=device, requires_grad=True))
-            ffn_gates.append(torch.ones(n_rows, device=device, requires_grad=True))
-            hooks.append(attention_out.register_forward_pre_hook(on_heads(head_gates[-1])))
-            hooks.append(ffn_out.register_forward_hook(on_ffn(ffn_gates[-1])))
-        yield head_gates, ffn_gates
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _by_gradient(

@@ -1,21 +1,19 @@
 """Log-likelihood of every choice of a run of questions, by packed forward passes (see `engine.encoding`)."""
 
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from os.path import commonprefix
 from typing import Any
 
 import numpy as np
 
 from engine.encoding import Encoded, Row, batches, pack
+from engine.last_layer import last_layer_at
 from engine.loading import Loaded
 from engine.masks import Mask
 from engine.slicing import applied, sliced
 
 READ_POSITIONS = 128  # logits computed at once: 128 x 50,272 x 4 bytes = 26 MB
-READ_SHARE = 0.5  # of all positions: with more of them read, the last layer is computed whole
 MIN_PREFIX, MIN_PREFIX_SHARE = 32, 0.25  # tokens, and share of all rows' tokens, from which a prefix is computed apart
 
 
@@ -132,50 +130,13 @@ def hidden_states(loaded: Loaded, rows: Sequence[Row], prefix: Prefix | None = N
             before = DynamicCache()
             for layer, (keys, values) in prefix.layers.items():
                 before.update(*(each.expand(len(rows), -1, -1, -1) for each in (keys, values)), layer)
-        with _last_layer_at(loaded, _read_places(rows), inputs["input_ids"].shape):
+        with last_layer_at(loaded, read_places(rows), inputs["input_ids"].shape[1]):
             return model.base_model(**inputs, past_key_values=before, use_cache=before is not None).last_hidden_state
 
 
-def _read_places(rows: Sequence[Row]) -> list[tuple[int, int]]:
+def read_places(rows: Sequence[Row]) -> list[tuple[int, int]]:
     """(row, position) of all that is read."""
     return sorted({(index, position) for index, row in enumerate(rows) for _, position, _ in row.read})
-
-
-@contextmanager
-def _last_layer_at(loaded: Loaded, places: Sequence[tuple[int, int]], shape: Sequence[int]) -> Iterator[None]:
-    """Context in which what follows the heads in the last layer is computed at these places of (B, T) alone and gives 0
-    elsewhere: nothing behind it looks across positions. In a model of few layers that is much of the work."""
-    import torch
-
-    at = torch.tensor([index * shape[1] + position for index, position in places])
-    family, hooks = loaded.family, []
-    layer = family.layer_list(loaded.model)[-1]
-
-    def only_there(first: Any, last: Any) -> None:
-        leading: list[Any] = []  # OPT's FFNs have (B * T,), all else (B, T)
-
-        def pick(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-            leading.append(args[0].shape[:-1])
-            return (args[0].reshape(-1, args[0].shape[-1])[at.to(args[0].device)], *args[1:])
-
-        def spread(module: Any, args: tuple[Any, ...], output: Any) -> Any:
-            whole = output.new_zeros(shape[0] * shape[1], output.shape[-1])
-            whole[at.to(output.device)] = output
-            return whole.view(*leading.pop(), -1)
-
-        hooks.extend((first.register_forward_pre_hook(pick), last.register_forward_hook(spread)))
-
-    try:
-        if len(places) <= READ_SHARE * shape[0] * shape[1]:
-            parent, _, name = family.attention_out.rpartition(".")
-            if out := getattr(attrgetter(parent)(layer), name, None):  # a layer without heads has none
-                only_there(out, out)
-            ffn_out = attrgetter(family.ffn_out)(layer)
-            only_there(attrgetter(family.ffn_in)(layer) if family.ffn_in else ffn_out, ffn_out)
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _prefix(loaded: Loaded, row: Row, n: int) -> Prefix:
@@ -202,7 +163,7 @@ def read_rows(loaded: Loaded, rows: Sequence[Row], hidden: Any) -> list[Scored]:
 
     model = loaded.model
     with torch.inference_mode():
-        places = _read_places(rows)
+        places = read_places(rows)
         slot = {place: index for index, place in enumerate(places)}
         picked = hidden[[b for b, _ in places], [t for _, t in places]]  # (places, d_model)
         targets: list[list[int]] = [[] for _ in places]

@@ -1,4 +1,4 @@
-"""A bf16 or int8 layer by fp32 products gives what torch's and bitsandbytes' own layers give; the way is measured once."""
+"""A bf16 or int8 layer by fp32 products gives what torch's or bitsandbytes' layer gives; the way is measured once."""
 
 import copy
 

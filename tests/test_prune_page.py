@@ -126,6 +126,24 @@ def test_a_moved_slider_measures_the_pruned_model(open_app, capsys):
     assert "most important" in at.main.caption[-1].value, "importance was measured on the way and is shown"
 
 
+def test_the_full_model_is_never_shown_as_the_pruned_one():
+    def draw():
+        import numpy as np
+
+        from engine.evaluation import Answers
+        from engine.requests import Question
+        from pages.ui.experiment import Measured
+        from pages.ui.figures import accuracy_figure
+
+        asked = tuple(Question(i, ("Q", "Q"), (" a", " b"), (0,), (2, 2), str(i)) for i in range(4))
+        full = Answers(asked, np.array([[0.0, -1.0]] * 4), np.zeros((4, 2), bool), np.zeros(4, np.int32), False)
+        accuracy_figure("Copying", Measured(full, None), 40, "3 of 8 heads pruned", False)
+
+    at = AppTest.from_function(draw).run()
+    assert (at.metric[0].value, at.metric[0].delta) == ("…", "not measured yet")
+    assert "The full model: 100.0 %, 4 of 40 questions" in at.markdown[0].value
+
+
 def test_a_typed_mask_comes_on_top(open_app, capsys):
     at = open_app(prune_ranking="random", prune_heads="25", prune_mask="L0H* F1")
     assert "1 of 2 FFNs pruned" in at.markdown[0].value

@@ -1,12 +1,14 @@
 """A model without what is pruned, and a last layer computed only where it is read, give the same numbers; the model is
 whole again afterwards."""
 
+from contextlib import nullcontext
 from operator import attrgetter
 
 import pytest
 import torch
 
 from engine.encoding import encode_questions, pack
+from engine.last_layer import last_layer_at
 from engine.masks import parse_mask, pruned
 from engine.requests import TaskSpec, get_requests
 from engine.scoring import hidden_states, read_rows
@@ -87,8 +89,8 @@ def test_the_last_layer_is_computed_only_where_it_is_read(family, text, model_of
     rows = [row for each in encode_questions(questions, model.tokenizer, True, 128) for row in pack(each)]
     parts, sizes = sliced(model, parse_mask(text, model.identity.shape)), []
 
-    def scored(share):
-        monkeypatch.setattr("engine.scoring.READ_SHARE", share)
+    def scored(context):
+        monkeypatch.setattr("engine.scoring.last_layer_at", context)
         with applied(model, parts):
             ffn_out = attrgetter(model.family.ffn_out)(model.family.layer_list(model.model)[-1])
             hook = ffn_out.register_forward_hook(lambda module, args, output: sizes.append(output.numel()))
@@ -97,7 +99,9 @@ def test_the_last_layer_is_computed_only_where_it_is_read(family, text, model_of
             finally:
                 hook.remove()
 
-    for (whole, best), (there, best_there) in zip(scored(0.0), scored(1.0), strict=True):
+    for (whole, best), (there, best_there) in zip(
+        scored(lambda *args: nullcontext()), scored(last_layer_at), strict=True
+    ):
         torch.testing.assert_close(torch.tensor(there), torch.tensor(whole), atol=1e-4, rtol=1e-4)
         assert (best == best_there).all()
     assert sizes[1] < 0.5 * sizes[0]

@@ -26,21 +26,23 @@ ESTIMATE_HELP = (
 )
 
 
-def accuracy_figure(title: str, measured: Measured, total: int, pruned_in_words: str) -> None:
-    """Draws the accuracy of the pruned model so far, its change against the full one, and how sure both are."""
+def accuracy_figure(title: str, measured: Measured, total: int, pruned_in_words: str, is_full: bool) -> None:
+    """Draws the accuracy so far, its change against the full model, and how sure they are. `is_full`: nothing pruned."""
     full, pruned = measured.full, measured.pruned
-    shown = full if pruned is None else pruned
+    shown = full if is_full else pruned
     value, delta, clear = "…", "not measured yet", False
     lines = [pruned_in_words]
     if shown is not None and len(shown):
         result = accuracy(shown)
         value, delta = percent(result.acc), "the full model"
         lines = [in_words(result, total), *lines]
-        if shown is not full and full is not None and len(full):
+        if not is_full and full is not None and len(full):
             change = paired(full, shown)
             share, clear = (change.gained - change.lost) / change.n, is_clear(change)
             delta = f"{100 * share:+.1f} points against the full model's {percent(result.acc - share)}"
             lines.insert(1, change_in_words(change))
+    elif full is not None and len(full):
+        lines.append(f"The full model: {percent(accuracy(full).acc)}, {len(full):,} of {total:,} questions")
     st.metric(
         f"{title}: questions answered right",
         value,

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 
 from cache import Store, open_store
 from engine.errors import HeadroomError
@@ -19,6 +21,20 @@ def require_frame(page: str) -> None:
     if "framed" not in st.session_state:
         st.session_state.goto = page
         st.switch_page("app.py", query_params=st.query_params.to_dict())
+
+
+@contextmanager
+def ended_early() -> Iterator[None]:
+    """Around the page: one that stops early counts as run to its end, for all but the widgets that it did not draw.
+
+    Only then does Streamlit forget the fragments of the run before. A timer of theirs that fires late would have them
+    drawn where nothing is any more, and the browser would show a white page ("Cannot set a node at a delta path").
+    """
+    try:
+        yield
+    except StopException:
+        if (run := get_script_run_ctx()) is not None and run.script_requests is not None:
+            run.script_requests.request_stop()  # so that widgets which were not drawn keep their values
 
 
 @st.cache_resource(show_spinner=False)
@@ -46,7 +62,12 @@ def errors_shown() -> Iterator[None]:
         yield
     except HeadroomError as error:
         show_error(str(error))
-        st.stop()
+        end_run()
+
+
+def end_run() -> NoReturn:
+    """Ends the run here, as st.stop does; after that one, nothing that a `finally` draws would be drawn."""
+    raise StopException
 
 
 def show_error(line: str) -> None:

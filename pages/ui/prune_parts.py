@@ -25,7 +25,8 @@ def draw_result(shown: Shown) -> None:
         estimate_figure(shown.title, line, x.level(axes[0]), frames.mask_in_words(x, x.mask(shown.known)))
         return
     (job, measured), x = shown.job(), shown.x
-    accuracy_figure(shown.title, measured, x.selection.n, frames.mask_in_words(x, shown.mask))
+    is_full = shown.mask is not None and shown.mask.is_full
+    accuracy_figure(shown.title, measured, x.selection.n, frames.mask_in_words(x, shown.mask), is_full)
     if job is not None:
         progress_line("accuracy", job, "Accuracy", partial(dragging.measure, x, shown.mask, again=True))
     elif not x.settled(shown.stored):

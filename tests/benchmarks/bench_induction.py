@@ -1,43 +1,31 @@
-"""Prints how many times faster the activation scores are than loops over heads, positions and copies as llm-interpret
-has them, on the same examples of an OPT-125m-shaped model (random weights), and the peak memory of Bansal's variant.
+"""Olsson's activation scores against loops over heads, positions and copies as llm-interpret has them.
 
-Both compute the same four scores (llm-interpret has two of them; duplicate and previous token are looped over in the
-same way) in this process, in turn, several times; each does its own forward passes. Printed are the ratios' minimum,
-median and maximum. The memory is that of a process of its own, which loads the model and does 893 tokens.
+Both compute the same four scores of the same examples of a random model of OPT-125m's shape (llm-interpret has two of
+them; duplicate and previous token are looped over in the same way), each with its own forward passes.
 """
 
-import resource
-import statistics
-import subprocess
-import sys
 import tempfile
-import time
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from collections.abc import Iterator
 
 import numpy as np
-import psutil
 
 from engine import probes
 from engine.loading import LoadSpec, load
+from tests.benchmarks.measure import Comparison, in_turn, opt_125m
 
 N_EXAMPLES, N_TOKENS, N_ROUNDS = 10, 25, 3
+FAMILY = "Induction scores against llm-interpret's loops"
 
 
-def make_opt_125m(folder):
-    """Fills the folder with an OPT-125m-shaped model and the embedded model's tokenizer."""
-    import shutil
-
-    import torch
-    from transformers import OPTConfig, OPTForCausalLM
-
-    from engine.demo import model_folder
-
-    torch.manual_seed(0)
-    OPTForCausalLM(OPTConfig(max_position_embeddings=2048)).save_pretrained(folder)  # the defaults are OPT-125m's
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(model_folder() / name, folder)
+def compare(quick: bool) -> Iterator[Comparison]:
+    """Seconds of all four scores, in turn."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = load(LoadSpec(opt_125m(folder), "fp32"))
+        ours(model)
+        n_rounds = 1 if quick else N_ROUNDS
+        ours_s, usual_s, *_ = in_turn(lambda: ours(model), lambda: theirs(model), n_rounds)
+    name = f"OPT-125m shape, fp32, {N_EXAMPLES} examples"
+    yield Comparison(FAMILY, name, "s", ours_s, usual_s, f"{n_rounds} rounds")
 
 
 def generators():
@@ -92,50 +80,3 @@ def theirs(model):
                         raised = (so_far - so_far.mean()).relu()
                         _ = raised[min(int(most[d]), d)].item() / max(raised.sum().item(), 1e-30)
     opt.set_attn_implementation("sdpa")
-
-
-def seconds(function, *arguments):
-    started = time.perf_counter()
-    function(*arguments)
-    return time.perf_counter() - started
-
-
-def main():
-    with tempfile.TemporaryDirectory() as folder:
-        # before this process grows: on Linux a child's peak begins at its parent's size
-        alone("--make", folder)
-        print(alone("--memory", folder), end="")
-        model = load(LoadSpec(folder, "fp32"))
-        ours(model)
-        ratios, best = [], np.inf
-        for _ in range(N_ROUNDS):
-            mine = seconds(ours, model)
-            ratios.append(seconds(theirs, model) / mine)
-            best = min(best, mine)
-        spread = f"{min(ratios):.1f} to {max(ratios):.1f} times faster (median {statistics.median(ratios):.1f})"
-        print(f"Olsson's activation scores of {N_EXAMPLES} examples: {spread}, {best:.2f} s")
-
-
-def alone(*arguments):
-    """What a process of its own prints when it is called with these arguments."""
-    return subprocess.run([sys.executable, __file__, *arguments], check=True, capture_output=True, text=True).stdout
-
-
-def memory(folder):
-    """Prints the peak of one long example of Bansal's variant over what the loaded model takes."""
-    import torch
-
-    model = load(LoadSpec(folder, "fp32"))
-    loaded = psutil.Process().memory_info().rss
-    with torch.inference_mode():
-        for probe in (probes.prefix_matching, probes.copying_bansal):
-            probe(model, 223, generators()[:1])
-    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    weights = model.identity.weight_bytes("fp32")
-    on_top = f"{(peak - loaded) / 1e6:,.0f} MB on top of the loaded model"
-    print(f"Bansal's variant at 893 tokens: {on_top}, {1 + (peak - loaded) / weights:.2f} times its weights in all")
-
-
-if __name__ == "__main__":
-    parts = {"--make": make_opt_125m, "--memory": memory}
-    parts[sys.argv[1]](sys.argv[2]) if sys.argv[1:] else main()

@@ -1,22 +1,15 @@
-"""Prints what not computing pruned parts, restarting in the middle and sharing examples each save.
+"""What not computing pruned parts, restarting in the middle and sharing examples each save: OPT-125m's shape, fp32.
 
-On a random model of OPT-125m's shape with the embedded model's tokenizer, in fp32, each pair in turn in this process:
-masked against sliced at 70 % of heads and 20 % of FFNs; one whole evaluation for each FFN against the oracle; examples
-drawn anew for each question against the same for all at 5 shots. Ratios are minimum / median / maximum.
+Masked against sliced at 70 % of heads and 20 % of FFNs; one whole evaluation for each FFN against the oracle; examples
+drawn anew for each question against the same for all. Sides run in turn in this process, on the embedded questions.
 """
 
-import shutil
-import statistics
-import sys
 import tempfile
-import time
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from engine.demo import model_folder
 from engine.encoding import encode_questions
 from engine.loading import LoadSpec, load
 from engine.masks import Mask, pruned
@@ -26,81 +19,57 @@ from engine.requests import TaskSpec, get_requests
 from engine.restarts import score_each
 from engine.scoring import score
 from engine.slicing import applied, sliced
+from tests.benchmarks.measure import Comparison, finished, in_turn, opt_125m
 
 TASKS = (("demo_sort", 0), ("demo_outfit", 5), ("demo_question", 5))
-N_QUESTIONS, N_ROUNDS = 8, 3
+N_QUESTIONS, N_ROUNDS = 8, 5
+SLICED = "70 % of heads and 20 % of FFNs pruned: sliced against masked"
+ORACLE = "FFN oracle: restarts against one evaluation an FFN"
+SAME = "5 shots: the same examples for all questions against the harness's drawing"
 
 
-def opt_125m(folder):
-    from transformers import OPTConfig, OPTForCausalLM
-
-    OPTForCausalLM(OPTConfig(vocab_size=4096, bos_token_id=2, eos_token_id=2)).save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(model_folder() / name, folder)
-    return load(LoadSpec(str(folder), "fp32"))
-
-
-def finished(steps, context=None):
-    while True:
-        try:
-            if context is None:
-                next(steps)
-            else:
-                with context():
-                    next(steps)
-        except StopIteration as end:
-            return end.value
-
-
-def compared(title, slow, fast):
-    ratios, difference = [], None
-    for _ in range(N_ROUNDS):
-        times = []
-        for run in (slow, fast):
-            started = time.perf_counter()
-            found = run()
-            times.append((time.perf_counter() - started, found))
-        ratios.append(times[0][0] / times[1][0])
-        if times[0][1] is not None:
-            difference = max(difference or 0.0, float(np.nanmax(np.abs(np.subtract(times[0][1], times[1][1])))))
-    spread = f"{min(ratios):.2f} / {statistics.median(ratios):.2f} / {max(ratios):.2f}"
-    same = "" if difference is None else f", differs by {difference:.0e} nats"
-    print(f"{title}: {spread} times as fast{same}", flush=True)
-
-
-def main():
+def compare(quick: bool) -> Iterator[Comparison]:
+    """Seconds of each, task by task."""
+    n_rounds = 2 if quick else N_ROUNDS
     with tempfile.TemporaryDirectory() as folder:
-        model = opt_125m(folder)
-        shape = model.identity.shape
-        heads, ffns = random_order(shape.n_heads_total, 0), random_order(shape.n_layers, 0)
-        mask = mask_at(shape, heads, ffns, 700, 200)
-        every = [Mask.full(shape), *single_ablations(shape, "ffns")]
-        for name, shots in TASKS:
-            questions = get_requests(TaskSpec(name, shots)).questions[:N_QUESTIONS]
-            encoded = encode_questions(questions, model.tokenizer, True, shape.n_ctx)
-
-            def masked(encoded=encoded):
-                return finished(score(model, encoded), lambda: pruned(model, mask))[0]
-
-            def smaller(encoded=encoded):
-                parts = sliced(model, mask)
-                return finished(score(model, encoded), lambda: applied(model, parts))[0]
-
-            def one_by_one(encoded=encoded):
-                return [finished(score(model, encoded), lambda each=each: pruned(model, each))[0] for each in every]
-
-            def restarted(encoded=encoded):
-                return [found[0] for found in finished(score_each(model, encoded, every))]
-
-            compared(f"{name}, {shots} shots, 70 % of heads and 20 % of FFNs, sliced against masked", masked, smaller)
-            compared(f"{name}, {shots} shots, FFN oracle against one evaluation an FFN", one_by_one, restarted)
-            if shots:
-                same = get_requests(TaskSpec(name, shots, same_examples=True)).questions[:N_QUESTIONS]
-                shared = encode_questions(same, model.tokenizer, True, shape.n_ctx)
-                compared(f"{name}, {shots} shots, same examples for every question",
-                         lambda encoded=encoded: finished(score(model, encoded)) and None,
-                         lambda shared=shared: finished(score(model, shared)) and None)  # fmt: skip
+        model = load(LoadSpec(opt_125m(folder), "fp32"))
+        found = [list(_compared(model, name, shots, n_rounds)) for name, shots in (TASKS[:2] if quick else TASKS)]
+    for family in (SLICED, ORACLE, SAME):
+        yield from (each for task in found for each in task if each.family == family)
 
 
-if __name__ == "__main__":
-    main()
+def _compared(model: Any, name: str, shots: int, n_rounds: int) -> Iterator[Comparison]:
+    shape = model.identity.shape
+    mask = mask_at(shape, random_order(shape.n_heads_total, 0), random_order(shape.n_layers, 0), 700, 200)
+    every = [Mask.full(shape), *single_ablations(shape, "ffns")]
+    encoded = _encoded(model, TaskSpec(name, shots))
+
+    def smaller() -> Any:
+        parts = sliced(model, mask)
+        return finished(score(model, encoded), lambda: applied(model, parts))[0]
+
+    yield _comparison(SLICED, name, shots, n_rounds, 1.3, smaller,
+                      lambda: finished(score(model, encoded), lambda: pruned(model, mask))[0])  # fmt: skip
+    yield _comparison(
+        ORACLE, name, shots, n_rounds, 1 / 0.6,
+        lambda: [scored[0] for scored in finished(score_each(model, encoded, every))],
+        lambda: [finished(score(model, encoded), lambda each=each: pruned(model, each))[0] for each in every],
+    )  # fmt: skip
+    if shots:
+        shared = _encoded(model, TaskSpec(name, shots, same_examples=True))
+        yield _comparison(SAME, name, shots, n_rounds, 2.0, lambda: finished(score(model, shared)),
+                          lambda: finished(score(model, encoded)), comparable=False)  # fmt: skip
+
+
+def _encoded(model: Any, task: TaskSpec) -> Any:
+    questions = get_requests(task).questions[:N_QUESTIONS]
+    return encode_questions(questions, model.tokenizer, True, model.identity.shape.n_ctx)
+
+
+def _comparison(
+    family: str, name: str, shots: int, n_rounds: int, bar: float, ours: Any, usual: Any, comparable: bool = True
+) -> Comparison:
+    ours_s, usual_s, found, expected = in_turn(ours, usual, n_rounds)
+    apart = float(np.nanmax(np.abs(np.subtract(found, expected)))) if comparable else 0.0
+    same = f"log-likelihoods differ by at most {apart:.0e} nats" if comparable else "other examples, so other numbers"
+    return Comparison(family, f"{name}, {shots} shots", "s", ours_s, usual_s, f"{n_rounds} rounds", bar, same)

@@ -23,7 +23,7 @@ from engine.loading import LoadSpec, load
 from engine.requests import Question, TaskSpec, get_requests
 from engine.scoring import score
 from engine.tasks import embedded_tasks
-from tests.benchmarks.measure import Comparison, finished, opt_125m, task_data
+from tests.benchmarks.measure import Comparison, as_transformers_loads, finished, opt_125m, task_data
 
 FAMILY = "Questions a second, against lm-eval's HFLM"
 N_QUESTIONS, BATCH_SIZES, SHOTS = 40, (1, 8, 16, 32), (0, 1, 5)
@@ -47,7 +47,7 @@ def _compared(title: str, spec: LoadSpec, shots: tuple[int, ...], quick: bool) -
     import torch
 
     ours, threads = load(spec), os.cpu_count() or 1
-    plain = _as_transformers_loads(ours, spec)
+    plain = as_transformers_loads(ours.identity.folder, spec.precision)
     torch.set_num_threads(threads)
     for k in shots:
         costs, differences, cells = ([], []), [], _tasks()[:: 4 if quick else 1]
@@ -119,18 +119,3 @@ def _timed(run: Any, *arguments: Any) -> tuple[float, Any]:
     started = time.perf_counter()
     found = run(*arguments)
     return time.perf_counter() - started, found
-
-
-def _as_transformers_loads(loaded: Any, spec: LoadSpec) -> Any:
-    """The same checkpoint as its users load it."""
-    import torch
-    import transformers
-
-    options: dict[str, Any] = {"dtype": torch.float32 if spec.precision == "fp32" else torch.bfloat16}
-    if spec.precision == "int8":
-        options["quantization_config"] = transformers.BitsAndBytesConfig(
-            load_in_8bit=True, llm_int8_threshold=spec.int8_threshold
-        )
-    return transformers.AutoModelForCausalLM.from_pretrained(
-        loaded.identity.folder, local_files_only=True, device_map={"": "cpu"}, **options
-    ).eval()

@@ -1,0 +1,70 @@
+"""`make bench`: all comparisons one after another, in `docs/speed.json` and as a chart in `docs/speed.svg` and `.png`.
+
+    python -m tests.benchmarks [--quick] [importance drag ...]
+
+With names, only those run anew; the others' figures stay as they were measured, each with its own date and load.
+"""
+
+import argparse
+import json
+import os
+import time
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks import chart
+from tests.benchmarks.measure import REPOSITORY, machine
+
+NAMES = ("scoring", "importance", "pruning", "induction", "drag")
+OUT = REPOSITORY / "docs"
+
+
+def main() -> None:
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[*NAMES, []], help="which to run; all without")
+    parser.add_argument("--quick", action="store_true", help="fewer tasks and rounds: minutes")
+    parser.add_argument("--out", type=Path, default=OUT, help="folder of speed.json, speed.svg and speed.png")
+    options = parser.parse_args()
+    here, path = machine(), options.out / "speed.json"
+    runs = kept(path, here) if options.names else {}
+    for name in options.names or NAMES:
+        runs[name] = run(name, options.quick)
+        path.write_text(json.dumps({"machine": here, "runs": runs}, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    chart.write(runs, options.out)
+    print(f"\nWritten: {path} and the chart beside it.")
+
+
+def run(name: str, quick: bool) -> dict[str, Any]:
+    """Runs `bench_<name>`; its comparisons with date, load before and seconds taken."""
+    before, started, done = os.getloadavg()[0], time.perf_counter(), []
+    family = None
+    for comparison in import_module(f"tests.benchmarks.bench_{name}").compare(quick):
+        if comparison.family != family:
+            family = comparison.family
+            print(f"\n{family} (minimum / median / maximum)")
+        print(f"  {comparison.line()}", flush=True)
+        done.append(comparison.record())
+    return {
+        "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        "quick": quick,
+        "load_before": round(before, 2),
+        "seconds": round(time.perf_counter() - started),
+        "comparisons": done,
+    }
+
+
+def kept(path: Path, here: dict[str, Any]) -> dict[str, Any]:
+    """What was measured before, if it was on this machine with these versions."""
+    try:
+        before = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return before["runs"] if before.get("machine") == here else {}
+
+
+if __name__ == "__main__":
+    main()

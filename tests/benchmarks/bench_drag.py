@@ -1,0 +1,221 @@
+"""Headroom's Prune screen against a plain Streamlit app, both in Chromium: from the slider's release to the figure.
+
+The plain app is what one writes in an hour: a `st.slider`, hooks that zero the heads, lm-eval's own HFLM over every
+choice of every question, a `st.metric`. Model (embedded, fp32), questions, order of heads and levels are the same, and
+no level was measured before.
+"""
+
+import contextlib
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+from engine.demo import model_folder
+from engine.loading import LoadSpec, identify
+from engine.rankings import random_order
+from engine.requests import TaskSpec, get_requests, select
+from tests.benchmarks.measure import REPOSITORY, Comparison
+
+TASK, SHOTS, N_QUESTIONS = "demo_outfit", 5, 200
+LEVELS = (65, 35, 85, 25, 45, 55, 15, 75)  # none of the tenths that are measured ahead while nothing else is
+FAMILY = "A slider let go against a plain Streamlit app"
+WAIT_MS = 180_000
+PRUNED = "against the full model's"  # in words under a figure of the pruned model
+PLAIN = """
+import json
+import streamlit as st
+
+@st.cache_resource
+def everything():
+    from lm_eval.models.huggingface import HFLM
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    given = json.load(open("given.json"))
+    model = AutoModelForCausalLM.from_pretrained(given["folder"]).eval()
+    tokenizer = AutoTokenizer.from_pretrained(given["folder"])
+    return given, model, HFLM(pretrained=model, tokenizer=tokenizer, add_bos_token=True, batch_size=16)
+
+def zeroed(heads, d_head):
+    def hook(module, args):
+        z = args[0].clone()
+        for head in heads:
+            z[..., head * d_head : (head + 1) * d_head] = 0
+        return (z, *args[1:])
+    return hook
+
+def accuracy(percent):
+    from lm_eval.api.instance import Instance
+    given, model, lm = everything()
+    gone = given["order"][: percent * len(given["order"]) // 100]
+    layers, hooks = model.model.decoder.layers, []
+    for number, layer in enumerate(layers):
+        heads = [head % given["n_heads"] for head in gone if head // given["n_heads"] == number]
+        hooks.append(layer.self_attn.out_proj.register_forward_pre_hook(zeroed(heads, given["d_head"])))
+    asked = [(context, choice) for question in given["questions"] for context, choice in question["pairs"]]
+    found = iter(lm.loglikelihood([Instance("loglikelihood", {}, pair, 0) for pair in asked], disable_tqdm=True))
+    for hook in hooks:
+        hook.remove()
+    right = 0
+    for question in given["questions"]:
+        scores = [next(found)[0] for _ in question["pairs"]]
+        right += scores.index(max(scores)) in question["golds"]
+    return right / len(given["questions"])
+
+percent = st.slider("Heads pruned", 0, 100, 0, 5)
+st.metric(f"Right with {percent} % pruned", f"{100 * accuracy(percent):.1f} %")
+"""
+# Every text of the block that holds the large figure, with its time.
+WATCH = """() => {
+  window.seen = []
+  setInterval(() => {
+    const figure = document.querySelector("[data-testid=stMetric]")
+    const text = figure?.closest("[data-testid=stVerticalBlock]")?.innerText
+    if (text && text !== window.seen.at(-1)?.[1]) window.seen.push([performance.now(), text])
+  }, 10)
+}"""
+
+
+def compare(quick: bool) -> Iterator[Comparison]:
+    """Seconds from release to the first figure and to that of all questions, level by level."""
+    from playwright.sync_api import sync_playwright
+
+    from tests.browser.conftest import CHROMIUM, FLAGS
+
+    if CHROMIUM is None:
+        print("no Chromium on this computer: the sliders are not compared")
+        return
+    levels = LEVELS[:3] if quick else LEVELS
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        write_plain(Path(folder))
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, headless=True)
+        with served(REPOSITORY / "app.py", REPOSITORY, HEADROOM_CACHE=f"{folder}/results") as address:
+            ours = headroom(browser.new_page(viewport={"width": 1280, "height": 900}), address, levels)
+        with served(Path(folder) / "plain.py", Path(folder)) as address:
+            usual = plain(browser.new_page(viewport={"width": 1280, "height": 900}), address, levels)
+        browser.close()
+    whole = tuple(seconds for _, seconds, _, _ in usual)
+    over, apart = f"{len(levels)} levels", max(abs(a[2] - b[2]) for a, b in zip(ours, usual, strict=True))
+    same = f"accuracies differ by {apart:.1f} points at most"
+    changes = [each[3] for each in ours]
+    hand = f"ours follows the hand at {min(changes):.1f} to {max(changes):.1f} figures a second, the other not at all"
+    name = f"demo model, fp32, {TASK}, {SHOTS} shots"
+    yield Comparison(FAMILY, f"{name}, first measured figure", "s", tuple(each[0] for each in ours), whole, over,
+                     difference=hand)  # fmt: skip
+    yield Comparison(FAMILY, f"{name}, all {N_QUESTIONS} questions", "s", tuple(each[1] for each in ours), whole, over,
+                     difference=same)  # fmt: skip
+
+
+def write_plain(folder: Path) -> None:
+    """The plain app and what it is given: questions in our order, the order of heads, the model's folder."""
+    shape = identify(LoadSpec("demo", "fp32")).shape
+    requests = get_requests(TaskSpec(TASK, SHOTS))
+    asked = [requests.questions[at] for at in select(requests, N_QUESTIONS, "stratified").order[:N_QUESTIONS]]
+    questions = [{"pairs": list(zip(each.contexts, each.continuations, strict=True)), "golds": each.golds}
+                 for each in asked]  # fmt: skip
+    order = [int(head) for head in random_order(shape.n_heads_total, 0)]
+    given = {"questions": questions, "order": order, "folder": str(model_folder()), "n_heads": shape.n_heads}
+    (folder / "given.json").write_text(json.dumps(given | {"d_head": shape.d_head}))
+    (folder / "plain.py").write_text(PLAIN)
+
+
+Times = list[tuple[float, float, float, float]]
+
+
+def headroom(page: Any, address: str, levels: tuple[int, ...]) -> Times:
+    """Of each level: seconds to the first figure and to all questions, accuracy, figures a second on the way."""
+    from playwright.sync_api import TimeoutError
+
+    from tests.browser.test_drag import grab
+
+    page.set_default_timeout(WAIT_MS)
+    asked = f"prune_task={TASK}&prune_shots={SHOTS}&prune_limit={N_QUESTIONS}"
+    page.goto(f"{address}/?precision=fp32&prune_ranking=random&{asked}")
+    page.get_by_text("200 of 200 questions").first.wait_for()
+    page.get_by_text("Dashed: estimate without a forward pass").wait_for()
+    page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()
+    page.evaluate(WATCH)
+    times = []
+    for level in levels:
+        x, y = grab(page)
+        began = page.evaluate("performance.now()")
+        for percent in (100, 0, level):
+            page.mouse.move(x(percent), y, steps=20)
+        released = page.evaluate("performance.now()")
+        page.mouse.up()
+        gone = f"{level * 32 // 100} of 32 heads"
+        words = json.dumps([gone, PRUNED, "200 of 200 questions"])
+        try:
+            page.wait_for_function(f"() => {words}.every(each => window.seen.at(-1)[1].includes(each))")
+        except TimeoutError as error:
+            raise RuntimeError(f"{level} %: the screen stays at {page.evaluate('window.seen.at(-1)')}") from error
+        seen = page.evaluate("window.seen")
+        measured = [(at, text) for at, text in seen if at > released and gone in text and PRUNED in text]
+        whole = next((at, text) for at, text in measured if "200 of 200 questions" in text)
+        on_the_way = [text for at, text in seen if began < at < released]
+        times.append((*((at - released) / 1000 for at in (measured[0][0], whole[0])), figure(whole[1]),
+                      1000 * len(on_the_way) / (released - began)))  # fmt: skip
+        page.wait_for_timeout(1500)  # a hand rests, too
+    return times
+
+
+def plain(page: Any, address: str, levels: tuple[int, ...]) -> Times:
+    """As `headroom`, where the first figure is that of all questions."""
+    page.set_default_timeout(WAIT_MS)
+    page.goto(address)
+    page.get_by_text("Right with 0 % pruned").wait_for()
+    page.evaluate(WATCH)
+    times, thumb = [], page.get_by_test_id("stSliderThumbValue").locator("..")
+    for level in levels:
+        track, at_thumb = thumb.locator("..").bounding_box(), thumb.bounding_box()
+        y = at_thumb["y"] + at_thumb["height"] / 2
+        page.mouse.move(at_thumb["x"] + at_thumb["width"] / 2, y)
+        page.mouse.down()
+        began = page.evaluate("performance.now()")
+        for percent in (100, 0, level):
+            page.mouse.move(track["x"] + track["width"] * percent / 100, y, steps=20)
+        there = int(page.get_by_role("slider").input_value())
+        released = page.evaluate("performance.now()")
+        page.mouse.up()
+        page.get_by_text(f"Right with {there} % pruned").wait_for()
+        assert there == level, "the thumb lies elsewhere than this thought"
+        page.wait_for_timeout(200)
+        seen = page.evaluate("window.seen")
+        at, text = next((at, text) for at, text in seen if at > released and f"with {level} %" in text)
+        on_the_way = [text for at, text in seen if began < at < released]
+        seconds = (at - released) / 1000
+        times.append((seconds, seconds, figure(text), 1000 * len(on_the_way) / (released - began)))
+    return times
+
+
+def figure(text: str) -> float:
+    """The large figure, in percent."""
+    return float(re.search(r"^([\d.]+) %$", text, re.MULTILINE)[1])
+
+
+@contextlib.contextmanager
+def served(app: Path, folder: Path, **environment: str) -> Iterator[str]:
+    """The address of a Streamlit app that runs while this is open."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "streamlit", "run", str(app), f"--server.port={port}", "--server.headless=true",
+               "--server.address=127.0.0.1", "--browser.gatherUsageStats=false"]  # fmt: skip
+    process = subprocess.Popen(command, cwd=folder, env=os.environ | environment, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)  # fmt: skip
+    try:
+        for _ in range(300):
+            with contextlib.suppress(OSError), urlopen(f"http://127.0.0.1:{port}/_stcore/health"):
+                break
+            time.sleep(0.2)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(timeout=30)

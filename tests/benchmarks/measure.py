@@ -1,0 +1,168 @@
+"""What all comparisons share: `Comparison`, timing in turn, peak memory of another process, a model of OPT's size."""
+
+import json
+import logging
+import os
+import platform
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SHARED = REPOSITORY.parent / "shared"  # OPT's tokenizer and real tasks, where a checkout has them beside it
+PACKAGES = ("torch", "transformers", "lm_eval", "bitsandbytes", "streamlit")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One line of the chart: what ours and the usual way cost, pair by pair.
+
+    `ours` and `usual` are costs in `unit` (less is better), one a round or one a task, as `over` says; a ratio is
+    usual / ours, so that 3 means three times as fast, or a third of the memory. `bar` is the ratio that was asked for.
+    `difference` says how far the two sides' results lie apart.
+    """
+
+    family: str  # what is compared with what: the heading of its group in the chart
+    name: str  # of this line: model, task, precision
+    unit: str
+    ours: tuple[float, ...]
+    usual: tuple[float, ...]
+    over: str
+    bar: float | None = None
+    difference: str = ""
+
+    @property
+    def ratios(self) -> tuple[float, float, float]:
+        """Minimum, median, maximum."""
+        pairs = [usual / ours for ours, usual in zip(self.ours, self.usual, strict=True)]
+        return min(pairs), statistics.median(pairs), max(pairs)
+
+    def line(self) -> str:
+        """The comparison in one line."""
+        low, middle, high = self.ratios
+        ours, usual = (statistics.median(costs) for costs in (self.ours, self.usual))
+        asked = "" if self.bar is None else f", asked {self.bar:.2g}"
+        same = f"; {self.difference}" if self.difference else ""
+        return (f"{self.name}: {low:.2f} / {middle:.2f} / {high:.2f} times over {self.over}{asked} "
+                f"({ours:.4g} against {usual:.4g} {self.unit}){same}")  # fmt: skip
+
+    def record(self) -> dict[str, Any]:
+        """For the JSON file."""
+        low, middle, high = self.ratios
+        return asdict(self) | {"ratio": {"min": low, "median": middle, "max": high}}
+
+
+def in_turn(ours: Callable[[], Any], usual: Callable[[], Any], n_rounds: int) -> tuple[Any, Any, Any, Any]:
+    """(seconds of ours, of the usual, a tuple each; what ours gave the last time, what the usual did)."""
+    taken: tuple[list[float], list[float]] = [], []
+    found: list[Any] = [None, None]
+    for _ in range(n_rounds):
+        for side, run in enumerate((ours, usual)):
+            started = time.perf_counter()
+            found[side] = run()
+            taken[side].append(time.perf_counter() - started)
+    return tuple(taken[0]), tuple(taken[1]), *found
+
+
+def finished(
+    steps: Generator[Any, None, Any], context: Callable[[], AbstractContextManager[Any]] = nullcontext
+) -> Any:  # fmt: skip
+    """What a generator returns in the end; each of its steps runs in a `context` of its own."""
+    while True:
+        try:
+            with context():
+                next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def last_value(steps: Iterable[Any]) -> Any:
+    """The last value that a run of Progress had."""
+    value = None
+    for step in steps:
+        value = step.value if step.value is not None else value
+    return value
+
+
+def opt_125m(folder: str | Path) -> str:
+    """Fills the folder with a random model of OPT-125m's shape; gives its path.
+
+    OPT's own tokenizer and vocabulary where the shared folder has them, else those of the embedded model.
+    """
+    import torch
+    from transformers import OPTConfig, OPTForCausalLM
+
+    from engine.demo import model_folder
+
+    torch.manual_seed(0)
+    real = SHARED / "opt-tokenizer"
+    names = ("vocab.json", "merges.txt", "tokenizer_config.json") if real.is_dir() else (
+        "tokenizer.json", "tokenizer_config.json")  # fmt: skip
+    source, n_vocab = (real, 50272) if real.is_dir() else (model_folder(), 4096)
+    config = OPTConfig(vocab_size=n_vocab, bos_token_id=2, eos_token_id=2)  # the other defaults are OPT-125m's
+    OPTForCausalLM(config).save_pretrained(folder)
+    for name in names:
+        shutil.copyfile(source / name, Path(folder) / name)
+    return str(folder)
+
+
+def as_transformers_loads(folder: str | Path, precision: str) -> Any:
+    """The model of a folder in eval mode, as its users load it on a CPU: nothing of ours is in it."""
+    import torch
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    options: dict[str, Any] = {"dtype": torch.float32 if precision == "fp32" else torch.bfloat16}
+    if precision == "int8":
+        logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)  # a line a layer and call
+        options["quantization_config"] = transformers.BitsAndBytesConfig(load_in_8bit=True, llm_int8_threshold=6.0)
+    return transformers.AutoModelForCausalLM.from_pretrained(
+        folder, local_files_only=True, device_map={"": "cpu"}, **options
+    ).eval()
+
+
+def task_data() -> str | None:
+    """The folder of real tasks' rows, where there is one."""
+    folder = os.environ.get("HEADROOM_TASK_DATA") or SHARED / "task_data"
+    return str(folder) if Path(folder).is_dir() else None
+
+
+def alone(module: str, *arguments: str) -> Any:
+    """What `module`, run in a process of its own with these arguments, printed as JSON in its last line."""
+    command = [sys.executable, "-m", module, *arguments]
+    done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has held so far."""
+    if sys.platform == "linux":  # ru_maxrss begins at what the parent had
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores, memory, system and the versions of what is measured with."""
+    import psutil
+
+    cpu = platform.processor() or platform.machine()
+    if (info := Path("/proc/cpuinfo")).exists():
+        lines = info.read_text().splitlines()
+        cpu = next((line.split(": ")[1] for line in lines if line.startswith("model name")), cpu)
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9),
+        "system": platform.system(),
+        "python": platform.python_version(),
+    } | {name: version(name) for name in PACKAGES}

@@ -1,0 +1,239 @@
+"""The figures on a screen, computed anew: by the command that the screen shows, in another process, from nothing."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import binomtest
+
+from tests.conftest import REPOSITORY
+
+ONE_BY_ONE = """
+import json, sys
+from engine.__main__ import main
+for line in sys.stdin:
+    if code := main(json.loads(line)):
+        print(json.dumps({"exit code": code}))
+    sys.stdout.flush()
+"""
+# Everything that is read off a screen, in one go.
+LOOK = """() => {
+  const all = (where, what) => [...document.querySelectorAll(where + " " + what)]
+  const texts = id => all("[data-testid=stMain]", `[data-testid=${id}]`).map(each => each.innerText)
+  const controls = {}
+  for (const input of document.querySelectorAll("input[aria-label]"))
+    controls[input.ariaLabel] = input.type === "checkbox" ? input.checked : input.value
+  for (const radio of document.querySelectorAll("[role=radio][aria-checked=true]"))
+    controls[radio.closest("[role=radiogroup]")?.ariaLabel] = radio.innerText
+  return {
+    controls,
+    screen: document.querySelector("[data-testid=stNavSectionHeader], [aria-current=page]")?.innerText ?? "",
+    running: document.querySelector("[data-testid=stApp]")?.dataset.testScriptState !== "notRunning",
+    text: document.querySelector("[data-testid=stMain]")?.innerText ?? "",
+    figures: texts("stMetricValue"), changes: texts("stMetricDelta"),
+    commands: texts("stCode").join("\\n").split("\\n"),
+    alerts: texts("stAlert"), progress: texts("stProgress"),
+    curve: all("", "[aria-label*=' right']").map(each => each.ariaLabel)
+           .find(words => /^(Attention heads|FFNs) pruned: at /.test(words)) ?? "",
+  }
+}"""
+
+
+class Oracle:
+    """The command line in a process of its own, with an empty store for each question put to it."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.numbers = folder, count()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", ONE_BY_ONE], cwd=folder, env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def new_store(self) -> str:
+        return str(self.folder / f"store {next(self.numbers)}")
+
+    def run(self, arguments: list[str], store: str) -> dict[str, Any]:
+        """What the command prints as JSON."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        print(json.dumps([*arguments, "--json", "--cache", store]), file=self.process.stdin, flush=True)
+        return json.loads(self.process.stdout.readline())
+
+    def close(self) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(60)
+        self.process.stdout.close()
+
+
+@dataclass
+class Comparison:
+    """How many figures were compared, and which of them were wrong."""
+
+    n: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    def same(self, what: str, shown: Any, right: Any, within: float = 0.0) -> None:
+        self.n += 1
+        equal = abs(number(shown) - right) <= within if within else shown == right
+        if not equal:
+            self.wrong.append(f"{what}: {shown!r} is shown, {right!r} is right")
+
+
+def number(text: Any) -> float:
+    """What is shown, as a number."""
+    return float(str(text).replace("−", "-").replace(",", "").replace("%", "").strip())
+
+
+def waiting(seen: dict[str, Any]) -> bool:
+    """Whether a figure is still to come."""
+    if any(value.startswith(("…", "≈")) for value in seen["figures"]):
+        return True
+    if questions := re.search(r"([\d,]+) of ([\d,]+) questions", seen["text"]):
+        # until the pruned model's first answer the figure is the full model's, and says so
+        pruned = re.search("[1-9][0-9,]* of [0-9,]+ (heads|FFNs)", seen["text"])
+        known = "is not known before importance is measured" not in seen["text"]
+        enough = questions[1] == questions[2] or "Stopped after" in seen["text"]
+        return not enough or not known or (bool(pruned) and "the full model" in seen["changes"])
+    pending = re.compile("B is being measured|Another tab has taken over|not known yet")
+    under_way = re.compile("^(Losses|Texts|Ranking|Full model, texts|Pruned model, texts|A, tokens|B, tokens)")
+    return bool(pending.search(seen["text"]) or any(under_way.match(words) for words in seen["progress"]))
+
+
+def shared(seen: dict[str, Any], command: str) -> list[str]:
+    """How the command begins that belongs to the sidebar's settings."""
+    controls = seen["controls"]
+    bos = {"on": ["--bos"], "off": ["--no-bos"]}.get(controls["Beginning-of-sequence token"], [])
+    return ["python", "-m", "engine", command, "--model", controls["Model"], "--precision", controls["Precision"], *bos]
+
+
+def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
+    """The Prune screen: its command belongs to its controls, its figures to its command."""
+    controls, command = seen["controls"], shlex.split(seen["commands"][0])
+    heads, ffns, shots = controls["Attention heads pruned"], controls["FFNs pruned"], controls["Solved examples"]
+    stopped = re.search(r"Stopped after ([\d,]+) of", seen["text"])  # at the width that was chosen
+    limit = stopped[1].replace(",", "") if stopped else controls["Questions"]
+    words = [*shared(seen, "evaluate"), "--task", controls["Task"], "--shots", shots, "--limit", limit]
+    words += ["--sample", "stratified"] + (["--same-examples"] if controls["Same for all"] and shots != "0" else [])
+    full = words[3:]
+    if heads != "0" or ffns != "0":
+        words += ["--prune-heads", heads, "--prune-ffns", ffns, "--ranking", controls["Who goes first"]]
+        words += ["--ranking-questions", "64"]
+    words += ["--mask", controls["Prune also"]] if controls["Prune also"] else []
+    found.same("command of the Prune screen", command, words)
+    store, result = oracle.new_store(), []
+    for arguments in (full, command[3:]):
+        items = Path(oracle.folder / "items.jsonl")
+        result.append(oracle.run([*arguments, "--items", str(items)], store))
+        result[-1]["right"] = [json.loads(line)["correct"] for line in items.read_text().splitlines()]
+    before, after = result
+    text, change = seen["text"], seen["changes"][0]
+    found.same("accuracy", seen["figures"][0], f"{100 * after['acc']:.1f} %")
+    found.same("questions", re.search(r"([\d,]+) of", text)[1], f"{after['n']:,}")
+    low, high = re.search(r"interval ([\d.]+) to ([\d.]+) %", text).groups()
+    found.same("interval, low", low, f"{100 * after['acc_ci95'][0]:.1f}")
+    found.same("interval, high", high, f"{100 * after['acc_ci95'][1]:.1f}")
+    counts = re.search(r"([\d,]+) of ([\d,]+) heads, ([\d,]+) of ([\d,]+) FFNs pruned", text)
+    found.same("heads pruned", counts[1], f"{after['heads_pruned']:,}")
+    found.same("FFNs pruned", counts[3], f"{after['ffns_pruned']:,}")
+    if after["acc_norm"] is not None and (norm := re.search(r"([\d.]+) % by length-normalised", text)):
+        found.same("length-normalised", norm[1], f"{100 * after['acc_norm']:.1f}")
+    if not after["mask"]:
+        found.same("change", change, "the full model")
+        return
+    pairs = list(zip(before["right"], after["right"], strict=True))
+    gained, lost = pairs.count((False, True)), pairs.count((True, False))
+    p = binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
+    points, accuracy = re.search(r"([-+−][\d.]+) points .* ([\d.]+) %", change).groups()
+    found.same("change", points, 100 * (gained - lost) / len(pairs), 0.051)
+    found.same("accuracy of the full model", accuracy, f"{100 * before['acc']:.1f}")
+    said = re.search(r"Gained ([\d,]+), lost ([\d,]+) \((p [<=] [\d.]+)", text)
+    found.same("gained, lost, p", said.groups(), (str(gained), str(lost), "p < 0.001" if p < 0.001 else f"p = {p:.3f}"))
+    if "Too few questions" not in text and "Stop at ±" in controls:
+        found.same("change in words", "No detectable change" in text, p >= 0.05)
+    if not controls["Prune also"] and controls.get("Stop at ±", "off") == "off":
+        curve(seen, full, oracle, store, found)
+
+
+def curve(seen: dict[str, Any], full: list[str], oracle: Oracle, store: str, found: Comparison) -> None:
+    """A point of the curve: the one in the middle of those that are there."""
+    points = re.findall(r"at (\d+)% ([\d.]+)% right", seen["curve"])
+    if not points:
+        return
+    level, shown = points[len(points) // 2]
+    controls, axis = seen["controls"], seen["controls"]["Curve over"]
+    levels = {name: level if name == axis else controls[name] for name in ("Attention heads pruned", "FFNs pruned")}
+    heads, ffns = levels.values()
+    words = ["--prune-heads", heads, "--prune-ffns", ffns, "--ranking", controls["Who goes first"]]
+    right = oracle.run([*full, *words, "--ranking-questions", "64"], store)["acc"]
+    found.same(f"curve at {level} % of {axis}", shown, f"{100 * right:.1f}")
+
+
+def same_mask(seen: dict[str, Any], axes: tuple[str, str], task: str, oracle: Oracle, found: Comparison) -> None:
+    """The mask in a command is the one that levels, ranking and field of the screen make."""
+    controls = seen["controls"]
+    words = [*shared(seen, "evaluate")[3:], "--task", controls[task], "--shots", "5", "--limit", "1"]
+    words += ["--prune-heads", controls[axes[0]], "--prune-ffns", controls[axes[1]], "--ranking-questions", "64"]
+    words += ["--ranking", controls["Who goes first"], "--mask", controls["Prune also"]]
+    command = shlex.split(seen["commands"][0])
+    shown = command[command.index("--mask") + 1] if "--mask" in command else ""
+    found.same(f"mask of {axes[0]}", shown, oracle.run(words, oracle.new_store())["mask"])
+
+
+def read_losses(seen: dict[str, Any], oracle: Oracle) -> pd.DataFrame:
+    """What the first command on the screen writes."""
+    oracle.run(shlex.split(seen["commands"][0])[3:], oracle.new_store())
+    return pd.read_csv(oracle.folder / "losses.csv")
+
+
+def passage(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
+    """The Passage screen: mean losses, tokens and counts."""
+    controls = seen["controls"]
+    if controls["A"] == "the full model":
+        found.same("command of the Passage screen", shlex.split(seen["commands"][0])[:8], shared(seen, "losses")[:8])
+    same_mask(seen, ("B: heads pruned", "B: FFNs pruned"), "Important for", oracle, found)
+    losses = read_losses(seen, oracle).dropna(subset=["loss_full_nats", "loss_masked_nats"])
+    a, b = losses["loss_full_nats"].mean(), losses["loss_masked_nats"].mean()
+    said = re.search(r"Mean loss of A ([\d.]+)(?:, of B ([\d.]+))? nats(?:, change ([-+−][\d.]+))?, over ([\d,]+)",
+                     seen["text"])  # fmt: skip
+    found.same("mean loss of A", said[1], a, 6e-4)
+    found.same("tokens", said[4], f"{len(losses):,}")
+    if said[2] is not None:
+        found.same("mean loss of B", said[2], b, 6e-4)
+        found.same("change of the mean loss", said[3], b - a, 6e-4)
+    else:
+        found.same("B is A", a, b)
+
+
+def in_context(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
+    """The In context screen: the score of both models and its change."""
+    controls = seen["controls"]
+    same_mask(seen, ("Attention heads pruned", "FFNs pruned"), "Task", oracle, found)
+    found.same("command of the In context screen", shlex.split(seen["commands"][0])[:8], shared(seen, "losses")[:8])
+    around = int(re.sub(r"\D", "", controls["Score from"]) or 0)
+    losses = read_losses(seen, oracle)
+    losses = losses.assign(text=losses.get("text", 1))
+
+    def score(column: str) -> float:
+        texts = [text.to_numpy() for _, text in losses.groupby("text")[column]]
+        early, late = (slice(at - 1 - around, at + around) for at in (50, 500))
+        return float(np.mean([text[late].mean() - text[early].mean() for text in texts]))
+
+    full, pruned = score("loss_full_nats"), score("loss_masked_nats")
+    found.same("score of the full model", seen["figures"][0], full, 0.0055)
+    if len(seen["figures"]) == 3:
+        found.same("score of the pruned model", seen["figures"][1], pruned, 0.0055)
+        found.same("change of the score", seen["figures"][2], pruned - full, 0.0055)
+    else:
+        found.same("nothing is pruned", full, pruned)
+
+
+CHECKS = {"Prune": prune, "Passage": passage, "In context": in_context}

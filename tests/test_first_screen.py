@@ -1,0 +1,89 @@
+"""The first screen waits for no library of the worker's: not to be drawn, and not to show what is stored."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.test_imports_go_one_way import HEAVY
+
+OPEN = """
+import json, sys, threading, time
+from engine.jobs import FINISHED, Jobs
+let_work, work = threading.Event(), Jobs._work
+Jobs._work = lambda self: let_work.wait() and work(self)
+from streamlit.testing.v1 import AppTest
+from pages.ui.frame import jobs, store
+
+def told():
+    words = [each.label for kind in (at.selectbox, at.number_input, at.text_input) for each in kind]
+    print(json.dumps({"controls": words, "sliders": len(at.get("bidi_component")), "imported": sorted(sys.modules),
+                      "figures": [each.value for each in at.metric], "errors": [each.value for each in at.error]}))
+
+at = AppTest.from_file("app.py", default_timeout=120)
+at.query_params.update({"precision": "fp32", "prune_limit": "4", "prune_ranking": "random", "prune_heads": "50"})
+at.run()
+assert not at.exception, at.exception
+told()
+let_work.set()
+ends, rest = time.monotonic() + 100, 0
+while rest < 3 and time.monotonic() < ends:  # a browser comes back while anything is under way
+    time.sleep(0.2)
+    at.run()
+    assert not at.exception, at.exception
+    under_way = [slot for slot in jobs()._slots if jobs().snapshot(slot).state not in FINISHED]
+    rest = 0 if under_way else rest + 1
+told()
+at.text_input(key="prune_mask").set_value("nonsense").run()
+told()
+jobs().close()
+store().close()
+"""
+
+
+@pytest.fixture(scope="module")
+def store_folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("first") / "results"
+
+
+def open_app(store_folder):
+    """What the app says in a process of its own: at first, at rest, and to a mask that is none."""
+    done = subprocess.run(
+        [sys.executable, "-c", OPEN], cwd=REPOSITORY, capture_output=True, text=True, timeout=300,
+        env={**os.environ, "HEADROOM_CACHE": str(store_folder)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) | {"said": done.stderr} for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def first_and_second(store_folder):
+    """The app opened on an empty store, and once more on what that has left."""
+    return open_app(store_folder), open_app(store_folder)
+
+
+def heavy(said):
+    return {name.split(".")[0] for name in said["imported"]} & (HEAVY - {"streamlit"})
+
+
+def test_the_controls_are_drawn_before_the_worker_has_done_anything(first_and_second):
+    at_once = first_and_second[0][0]
+    assert {"Model", "Task", "Questions", "Who goes first", "Prune also"} <= set(at_once["controls"])
+    assert at_once["sliders"] == 2, "they are there while the rest is waited for"
+    assert heavy(at_once) == set() and at_once["errors"] == []
+
+
+def test_what_is_stored_is_shown_without_any_of_them(first_and_second):
+    (_, measured, _), (_, stored, _) = first_and_second
+    assert heavy(measured) >= {"torch", "transformers"}, "so it is the store that makes the difference"
+    assert stored["figures"] == measured["figures"] and "%" in stored["figures"][0]
+    assert heavy(stored) == set()
+
+
+def test_the_sliders_stay_beside_a_line_that_says_what_is_wrong(first_and_second):
+    refused = first_and_second[1][2]
+    assert len(refused["errors"]) == 1 and "nonsense" in refused["errors"][0]
+    assert refused["sliders"] == 2
