@@ -27,7 +27,7 @@ ESTIMATE_HELP = (
 
 
 def accuracy_figure(title: str, measured: Measured, total: int, pruned_in_words: str, is_full: bool) -> None:
-    """Draws the accuracy so far, its change against the full model, and how sure they are. `is_full`: nothing pruned."""
+    """Draws the accuracy so far, its change against the full model, and how sure both are (`is_full`: no pruning)."""
     full, pruned = measured.full, measured.pruned
     shown = full if is_full else pruned
     value, delta, clear = "…", "not measured yet", False
