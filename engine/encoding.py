@@ -14,6 +14,8 @@ from engine.errors import HeadroomError
 from engine.requests import Question
 
 BATCH_TOKENS = 2048  # padded tokens a forward pass; part of the numbers in int8 and bf16, see results.SCHEMA
+PASS_TOKENS = 256  # padded tokens that are worth a forward pass of their own
+MIN_LENGTH = 0.8  # of the longest row in a group: padding costs as much as tokens
 ROW_TOKENS = 2048  # longest packed row, unless one choice alone is longer
 MIN_SHARED = 0.25  # trunk / mean input length below which packing costs more attention than it saves
 
@@ -104,10 +106,14 @@ def pack(choices: Sequence[Encoded]) -> list[Row]:
 
 
 def batches(rows: Sequence[Row]) -> list[list[Row]]:
-    """Rows in groups for one forward pass each: longest first, at most BATCH_TOKENS padded tokens a group."""
+    """Rows in groups for one forward pass each: longest first, at most BATCH_TOKENS padded tokens a group, and, once a
+    group is worth a pass, none much shorter than its longest."""
     groups: list[list[Row]] = []
     for row in sorted(rows, key=lambda row: -len(row.tokens)):
-        if groups and (len(groups[-1]) + 1) * len(groups[-1][0].tokens) <= BATCH_TOKENS:
+        longest = len(groups[-1][0].tokens) if groups else 0
+        padded = longest * len(groups[-1]) if groups else 0
+        alike = len(row.tokens) >= MIN_LENGTH * longest or padded < PASS_TOKENS
+        if groups and alike and padded + longest <= BATCH_TOKENS:
             groups[-1].append(row)
         else:
             groups.append([row])

@@ -41,7 +41,7 @@ LOOK = """() => {
     text: document.querySelector("[data-testid=stMain]")?.innerText ?? "",
     figures: texts("stMetricValue"), changes: texts("stMetricDelta"),
     commands: texts("stCode").join("\\n").split("\\n"),
-    alerts: texts("stAlert"), progress: texts("stProgress"),
+    alerts: texts("stAlertContentError"), progress: texts("stProgress"),
     curve: all("", "[aria-label*=' right']").map(each => each.ariaLabel)
            .find(words => /^(Attention heads|FFNs) pruned: at /.test(words)) ?? "",
   }
@@ -157,9 +157,9 @@ def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     found.same("accuracy of the full model", accuracy, f"{100 * before['acc']:.1f}")
     said = re.search(r"Gained ([\d,]+), lost ([\d,]+) \((p [<=] [\d.]+)", text)
     found.same("gained, lost, p", said.groups(), (str(gained), str(lost), "p < 0.001" if p < 0.001 else f"p = {p:.3f}"))
-    if "Too few questions" not in text and "Stop at ±" in controls:
+    if "Too few questions" not in text:
         found.same("change in words", "No detectable change" in text, p >= 0.05)
-    if not controls["Prune also"] and controls.get("Stop at ±", "off") == "off":
+    if not controls["Prune also"] and controls["Stop at ±"] == "off":
         curve(seen, full, oracle, store, found)
 
 

@@ -12,9 +12,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from random import Random
 
 import pytest
+from playwright.sync_api import Error
 
 from tests.browser.monkey import LONG_MS, SCREENS, act
 from tests.browser.recompute import CHECKS, LOOK, Comparison, Oracle, waiting
@@ -105,7 +107,8 @@ def at_rest(page):
         if time.monotonic() > since + REST_S and not seen["running"]:
             return seen
         if re.search("(Accuracy|Losses|Ranking|Texts|Preparing the questions): stopped", seen["text"]):
-            page.get_by_role("button", name="Go on").first.click()
+            with suppress(Error):  # it may be gone by now
+                page.get_by_role("button", name="Go on").first.click(timeout=1000)
         page.wait_for_timeout(200)
     raise AssertionError(f"no rest within {GIVE_UP_S} s: {before}")
 
