@@ -153,7 +153,7 @@ def in_words(x: Experiment, found: Estimates, line: Line, permille: int) -> str:
     level = line.estimated[permille]
     here = "here it was measured." if permille in line.measured else f"here {short(level)}. {trust(level)}"
     behind = (
-        f", corrected by {found.n_levels} measured levels"
+        f", corrected by {found.n_levels} measured level{'s' * (found.n_levels > 1)}"
         if found.n_levels
         else ", not corrected by any measured level"
     )

@@ -45,7 +45,7 @@ def run(name: str, quick: bool) -> dict[str, Any]:
     for comparison in import_module(f"tests.benchmarks.bench_{name}").compare(quick):
         if comparison.family != family:
             family = comparison.family
-            print(f"\n{family} (minimum / median / maximum)")
+            print(f"\n{family} (minimum / geometric mean / maximum)")
         print(f"  {comparison.line()}", flush=True)
         done.append(comparison.record())
     return {

@@ -1,4 +1,4 @@
-"""The comparisons as one chart: a group for each pair of ways, the ratio's median as a bar and its spread as a line."""
+"""The comparisons as one chart: a group for each pair of ways, a bar for the mean ratio and a line for its spread."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from pages.ui import charts
 ROW_PX = 17
 TITLE = "What Headroom saves against the usual way"
 AXIS = "times less time, or less memory (1 = the same)"
-MARKS = "bar: median, line: minimum to maximum, tick: what was asked for"
+MARKS = "bar: geometric mean, line: minimum to maximum, tick: what was asked for"
 
 
 def write(runs: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
@@ -23,7 +23,7 @@ def write(runs: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
 
 
 def frame(runs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """One row a comparison: family, name, low, median, high, bar; and one for each family's heading."""
+    """One row a comparison: family, name, low, mean, high, bar; and one for each family's heading."""
     rows, family = [], None
     for each in (each for run in runs.values() for each in run["comparisons"]):
         if each["family"] != family:
@@ -31,8 +31,8 @@ def frame(runs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
             rows.append({"row": len(rows), "heading": family})
         ratio = each["ratio"]
         rows.append({"row": len(rows), "family": family, "name": each["name"], "low": ratio["min"],
-                     "median": ratio["median"], "high": ratio["max"], "bar": each["bar"],
-                     "text": f"{ratio['median']:.1f} ×"})  # fmt: skip
+                     "mean": ratio["mean"], "high": ratio["max"], "bar": each["bar"],
+                     "text": f"{ratio['mean']:.1f} ×"})  # fmt: skip
     return pd.DataFrame(rows)
 
 
@@ -43,10 +43,10 @@ def speed(frame: pd.DataFrame) -> alt.LayerChart:
     ticks = [value for value in (0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 20, 50, 100, 200, 500) if low <= value <= top]
     scale = alt.Scale(type="log", domain=[low, top], nice=False)
     axis = alt.Axis(values=ticks, format="~g", orient="top", domain=False, ticks=False)
-    x = alt.X("median:Q", title=[AXIS, MARKS], scale=scale, axis=axis)
+    x = alt.X("mean:Q", title=[AXIS, MARKS], scale=scale, axis=axis)
     y = alt.Y("row:O", title=None, axis=None, scale=alt.Scale(paddingInner=0.25))
     base = charts.named_chart("rows").encode(y=y)
-    measured = base.transform_filter("isValid(datum.median)")
+    measured = base.transform_filter("isValid(datum.mean)")
     colour = alt.Color("family:N", legend=None, sort=None)
     names = measured.encode(x=alt.value(-8), text="name:N")
     headings = base.transform_filter("isValid(datum.heading)").encode(x=alt.value(-8), text="heading:N")

@@ -42,14 +42,14 @@ class Comparison:
 
     @property
     def ratios(self) -> tuple[float, float, float]:
-        """Minimum, median, maximum."""
+        """Minimum, geometric mean, maximum."""
         pairs = [usual / ours for ours, usual in zip(self.ours, self.usual, strict=True)]
-        return min(pairs), statistics.median(pairs), max(pairs)
+        return min(pairs), statistics.geometric_mean(pairs), max(pairs)
 
     def line(self) -> str:
         """The comparison in one line."""
         low, middle, high = self.ratios
-        ours, usual = (statistics.median(costs) for costs in (self.ours, self.usual))
+        ours, usual = (statistics.geometric_mean(costs) for costs in (self.ours, self.usual))
         asked = "" if self.bar is None else f", asked {self.bar:.2g}"
         same = f"; {self.difference}" if self.difference else ""
         return (f"{self.name}: {low:.2f} / {middle:.2f} / {high:.2f} times over {self.over}{asked} "
@@ -58,7 +58,7 @@ class Comparison:
     def record(self) -> dict[str, Any]:
         """For the JSON file."""
         low, middle, high = self.ratios
-        return asdict(self) | {"ratio": {"min": low, "median": middle, "max": high}}
+        return asdict(self) | {"ratio": {"min": low, "mean": middle, "max": high}}
 
 
 def in_turn(ours: Callable[[], Any], usual: Callable[[], Any], n_rounds: int) -> tuple[Any, Any, Any, Any]:

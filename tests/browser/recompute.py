@@ -95,7 +95,7 @@ def number(text: Any) -> float:
 
 def waiting(seen: dict[str, Any]) -> bool:
     """Whether a figure is still to come."""
-    if any(value.startswith(("…", "≈")) for value in seen["figures"]):
+    if not seen["commands"][0] or any(value.startswith(("…", "≈")) for value in seen["figures"]):
         return True
     if questions := re.search(r"([\d,]+) of ([\d,]+) questions", seen["text"]):
         # until the pruned model's first answer the figure is the full model's, and says so
