@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from engine.jobs import Progress, Snapshot
-from pages.ui.frame import jobs, show_error, store
+from pages.ui.frame import end_run, jobs, show_error, store
 
 POLL_S = 1.0
 AT_ONCE_S = 0.3  # what is stored shows within the same run
@@ -52,7 +52,7 @@ def wait_for(slot: str, what: str, retry: Callable[[], object]) -> Any:
             progress_line(slot, now, what, retry)
 
     live([slot], draw, since_s)
-    st.stop()
+    end_run()
 
 
 def known_or_measured(

@@ -116,7 +116,7 @@ def test_what_follows_the_hand_and_how_fast(page, address):
     assert any(text.startswith("≈") for text in passed), "the figure follows, and says that it is an estimate"
     curve = page.locator('[aria-label^="Attention heads pruned: at 0%"]').first.get_attribute("aria-label")
     assert set(re.findall(r"at (\d+)%", curve)) <= {"0"}, "nothing on the way was measured"
-    levels = (50, 15, 75, 35, 85, 60, 25)
+    levels = (55, 15, 75, 35, 85, 45, 25)[: None if "DRAG_LEVELS" in os.environ else 2]  # for p95: DRAG_LEVELS=all
     for what in ("measured anew", "measured before"):
         first, last = zip(*(let_go_at(page, percent) for percent in levels), strict=True)
         print(f"{what}, ms after release, p50 and p95 of {len(levels)}: first figure "
