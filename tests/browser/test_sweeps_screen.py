@@ -20,6 +20,7 @@ def test_a_sweep_goes_on_behind_another_screen(page, address):
         point.first.wait_for()
     page.get_by_text("Mean of tasks at 0%, 50%, 70%, 100% of heads pruned").wait_for()
     page.get_by_role("radio", name="Transfer").click()
+    page.get_by_role("slider", name="Attention heads pruned").wait_for()  # the page is the new one
     page.get_by_role("button", name="Measure").click()
     page.get_by_text("another task's ranking costs").wait_for()
     assert "sweeps_what=Transfer" in page.url and "sweeps_limit=16" in page.url
