@@ -20,7 +20,7 @@ from pages.ui.neighbours import Idle
 
 AT_ONCE_S = 0.2  # what is stored shows within the same run
 FIRST_S = 0.3  # the first figure comes before the charts are drawn, unless it takes longer
-FIGURE_S = 0.2  # how often it is redrawn while it is measured
+FIGURE_S = 0.35  # how often it is redrawn while it is measured: each time the worker waits
 MEASURING = ("accuracy", "gradients", "curve", "importance")
 AXES: tuple[Axis, ...] = ("heads", "ffns")
 
