@@ -109,14 +109,15 @@ def batches(rows: Sequence[Row]) -> list[list[Row]]:
     """Rows in groups for one forward pass each: longest first, at most BATCH_TOKENS padded tokens a group, and, once a
     group is worth a pass, none much shorter than its longest."""
     groups: list[list[Row]] = []
+    longest = padded = 0  # tokens of the last group's first row, and of all its rows padded to that
     for row in sorted(rows, key=lambda row: -len(row.tokens)):
-        longest = len(groups[-1][0].tokens) if groups else 0
-        padded = longest * len(groups[-1]) if groups else 0
         alike = len(row.tokens) >= MIN_LENGTH * longest or padded < PASS_TOKENS
         if groups and alike and padded + longest <= BATCH_TOKENS:
             groups[-1].append(row)
         else:
             groups.append([row])
+            longest, padded = len(row.tokens), 0
+        padded += longest
     return groups
 
 

@@ -22,9 +22,9 @@ def put_in_place(model: Any) -> None:
 
     for module in model.modules():
         if type(module) is torch.nn.Linear and module.weight.dtype == torch.bfloat16:
-            module.__class__ = _classes()[0]
+            module.__class__ = _bf16_linear()
         elif type(module).__name__ == "Linear8bitLt":
-            module.__class__ = _classes()[1]
+            module.__class__ = _int8_linear()
 
 
 def bf16_product(x: Any, weight: Any, bias: Any) -> Any:
@@ -91,7 +91,7 @@ def _slices(n: int, step: int) -> list[slice]:
 
 
 @once
-def _classes() -> tuple[Any, Any]:
+def _through() -> Any:
     import torch
 
     class Through(torch.autograd.Function):
@@ -107,11 +107,18 @@ def _classes() -> tuple[Any, Any]:
         def backward(ctx: Any, *gradients: Any) -> tuple[Any, None]:
             return input_gradient(gradients[0], *ctx.layer.weights()), None
 
+    return Through
+
+
+@once
+def _bf16_linear() -> Any:
+    import torch
+
     class Bf16Linear(torch.nn.Linear):
         def forward(self, input: Any) -> Any:
             if input.dtype != self.weight.dtype:
                 return super().forward(input)
-            return Through.apply(input, self) if torch.is_grad_enabled() else self.product(input)
+            return _through().apply(input, self) if torch.is_grad_enabled() else self.product(input)
 
         def product(self, x: Any) -> Any:
             return bf16_product(x, self.weight, self.bias)
@@ -119,13 +126,19 @@ def _classes() -> tuple[Any, Any]:
         def weights(self) -> tuple[Any]:
             return (self.weight,)
 
-    import bitsandbytes
+    return Bf16Linear
+
+
+@once
+def _int8_linear() -> Any:
+    import bitsandbytes  # slow to import, and bf16 does without
+    import torch
 
     layers: Any = bitsandbytes.nn
 
     class Int8Linear(layers.Linear8bitLt):
         def forward(self, x: Any) -> Any:
-            return Through.apply(x, self) if torch.is_grad_enabled() else self.product(x)
+            return _through().apply(x, self) if torch.is_grad_enabled() else self.product(x)
 
         def product(self, x: Any) -> Any:
             return int8_product(x, *self.weights(), self.bias, self.state.threshold)
@@ -134,4 +147,4 @@ def _classes() -> tuple[Any, Any]:
             held = self.weight if self.weight.CB is not None else self.state  # before or after its first use
             return held.CB, held.SCB
 
-    return Bf16Linear, Int8Linear
+    return Int8Linear

@@ -4,6 +4,7 @@ import os
 import platform
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache as once
 from typing import Any
@@ -30,13 +31,16 @@ class Tuning:
 def tuning(store: Any = None) -> Tuning:
     """The tuning of this machine, measured where neither this process nor the store has it."""
     key = canonical_key("tuning", {
-        "torch": version("torch"), "processor": _processor(), "cores": _all_threads(), "system": platform.platform(),
+        "torch": version("torch"), "processor": processor(), "cores": _all_threads(), "system": platform.platform(),
     })  # fmt: skip
     record = decode(store.get(key)) if store is not None else None
-    try:
-        return Tuning(**record.receipt["tuning"]) if record is not None else _kept(key, store)
-    except (KeyError, TypeError):
-        return _kept(key, store)
+    if record is not None:
+        with suppress(KeyError, TypeError):
+            return Tuning(**record.receipt["tuning"])
+    found = measured()
+    if store is not None:
+        store.put(key, encode(Record({}, {"kind": "tuning", "tuning": asdict(found)})))
+    return found
 
 
 def set_threads(n_params: int, found: Tuning) -> None:
@@ -45,13 +49,6 @@ def set_threads(n_params: int, found: Tuning) -> None:
 
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(found.small_threads if n_params < SMALL_PARAMETERS else _all_threads())
-
-
-def _kept(key: str, store: Any) -> Tuning:
-    found = measured()
-    if store is not None:
-        store.put(key, encode(Record({}, {"kind": "tuning", "tuning": asdict(found)})))
-    return found
 
 
 @once
@@ -116,7 +113,8 @@ def _all_threads() -> int:
 
 
 @once
-def _processor() -> str:
+def processor() -> str:
+    """The processor's name, "" where the system does not say."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
             return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")

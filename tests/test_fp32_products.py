@@ -130,7 +130,7 @@ def test_the_way_is_measured_once_and_kept(store):
     found = tuning.tuning(store)
     assert found.small_threads >= 1 and tuning.tuning(store) == found
     other = tuning.Tuning(not found.fp32_products, 3)
-    fields = {"torch": tuning.version("torch"), "processor": tuning._processor(), "cores": tuning._all_threads(),
+    fields = {"torch": tuning.version("torch"), "processor": tuning.processor(), "cores": tuning._all_threads(),
               "system": tuning.platform.platform()}  # fmt: skip
     key = canonical_key("tuning", fields)
     assert store.get(key) is not None

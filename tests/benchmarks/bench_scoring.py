@@ -33,7 +33,7 @@ EVERYTHING = "HEADROOM_BENCH_ALL" in os.environ
 QUICKER = 5
 UNIT = "processor ms a question"
 BARS = {"fp32": 6.0, "bf16": 6.0, "int8": 4.0}
-SMOL = os.environ.get("HEADROOM_BENCH_LLAMA", "/models/SmolLM2-135M")  # any folder; left out where there is none
+LLAMA = os.environ.get("HEADROOM_BENCH_LLAMA")  # a model folder; left out without
 
 
 def compare(quick: bool) -> Iterator[Comparison]:
@@ -41,7 +41,7 @@ def compare(quick: bool) -> Iterator[Comparison]:
     with tempfile.TemporaryDirectory() as folder:
         models = {"embedded model": "demo"} if quick else {
             "embedded model": "demo", "OPT-125m shape": opt_125m(folder),
-            **({"SmolLM2-135M": SMOL} if Path(SMOL).is_dir() else {})}  # fmt: skip
+            **({Path(LLAMA).name: LLAMA} if LLAMA else {})}  # fmt: skip
         for title, model in models.items():
             for precision in ("fp32", "bf16", "int8"):
                 yield from _compared(title, LoadSpec(model, precision), quick)

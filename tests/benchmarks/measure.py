@@ -17,6 +17,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from engine.tuning import processor
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 SHARED = REPOSITORY.parent / "shared"  # OPT's tokenizer and real tasks, where a checkout has them beside it
 PACKAGES = ("torch", "transformers", "lm_eval", "bitsandbytes", "streamlit")
@@ -155,12 +157,8 @@ def machine() -> dict[str, Any]:
     """Processor, cores, memory, system and the versions of what is measured with."""
     import psutil
 
-    cpu = platform.processor() or platform.machine()
-    if (info := Path("/proc/cpuinfo")).exists():
-        lines = info.read_text().splitlines()
-        cpu = next((line.split(": ")[1] for line in lines if line.startswith("model name")), cpu)
     return {
-        "cpu": cpu,
+        "cpu": processor() or platform.machine(),
         "cores": os.cpu_count(),
         "memory_gb": round(psutil.virtual_memory().total / 1e9),
         "system": platform.system(),
