@@ -188,7 +188,7 @@ def test_killed_again_and_again_no_finished_chunk_is_computed_twice(seed, runner
     for _ in range(3):
         # somewhere in what is left to do, at any point between two lines of the log
         left = sum(cost + len(keys) for keys, cost in costs.items() if not kept.keys() >= set(keys))
-        first = first_chunk(whole_log) if not kept else 2
+        first = first_chunk(whole_log) if not kept else dearest + 1  # so that one chunk at least is finished
         lines = generator.randint(first, max(first, left // 3))
         status, log = runner.run(tmp_path, lines, generator.uniform(0, 0.006))
         if status == 0:  # over before it could be killed: a slow moment of the computer
