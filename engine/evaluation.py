@@ -8,9 +8,10 @@ import hashlib
 import math
 import platform
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,10 @@ from engine.masks import Mask
 from engine.requests import Question, Requests, Selection
 from engine.results import Record, canonical_key, decode, encode, version
 from engine.scoring import Scored, score_under
+from engine.slicing import Sliced, sliced
 
 Z_95 = 1.959963984540054
+ENCODED_CHUNKS = 128  # 2,000 questions
 
 
 @dataclass(frozen=True)
@@ -133,11 +136,12 @@ def evaluate(
     """
     identity = identify(spec, store)
     done, parts, all_cached = 0, [], True
+    smaller = lru_cache(maxsize=1)(partial(sliced, mask=mask))  # cut once, not for every chunk
     for chunk in selection.chunks():
         part = stored_answers(chunk_key(identity, spec, requests, chunk, mask, bos), store, len(chunk))
         if part is None:
             all_cached = False
-            part = yield from _scored(models, spec, requests, chunk, mask, bos, store, (done, selection.n, parts))
+            part = yield from _scored(models, spec, requests, chunk, mask, smaller, bos, store, (done, selection.n))
         parts.append(part)
         answers = _answers(requests, selection, parts)
         done = len(answers)
@@ -219,14 +223,14 @@ def loaded_model(models: Models, spec: LoadSpec, done: int, total: int) -> Gener
 
 
 def _scored(
-    models: Models, spec: LoadSpec, requests: Requests, chunk: tuple[int, ...], mask: Mask, bos: bool | None,
-    store: Any, so_far: tuple[int, int, list[Record]],
+    models: Models, spec: LoadSpec, requests: Requests, chunk: tuple[int, ...], mask: Mask,
+    smaller: Callable[[Loaded], Sliced], bos: bool | None, store: Any, so_far: tuple[int, int],
 ) -> Generator[Progress, None, Record]:  # fmt: skip
-    done, total, _ = so_far
+    done, total = so_far
     loaded = yield from loaded_model(models, spec, done, total)
     started = time.perf_counter()
     encoded = encoded_chunk(loaded, requests, chunk, bos)
-    steps = score_under(loaded, encoded, mask)
+    steps = score_under(loaded, encoded, smaller(loaded))
     while True:
         try:
             next(steps)
@@ -240,9 +244,15 @@ def _scored(
 
 
 def encoded_chunk(loaded: Loaded, requests: Requests, chunk: Sequence[int], bos: bool | None) -> list[list[Encoded]]:
-    """The questions of a chunk as tokens."""
-    identity, questions = loaded.identity, [requests.questions[index] for index in chunk]
-    return encode_questions(questions, loaded.tokenizer, with_bos(identity, bos), identity.shape.n_ctx)
+    """The questions of a chunk as tokens; those used last are kept beside the model, for the next mask."""
+    identity, held = loaded.identity, loaded.encoded
+    key = texts_digest(requests, chunk), with_bos(identity, bos)
+    if key not in held:
+        while len(held) >= ENCODED_CHUNKS:
+            held.pop(next(iter(held)))
+        questions = [requests.questions[index] for index in chunk]
+        held[key] = encode_questions(questions, loaded.tokenizer, key[1], identity.shape.n_ctx)
+    return held[key]
 
 
 def answers_record(

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache as once
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ class MemoryEstimate:
         return self.needed_bytes <= self.free_bytes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Loaded:
     """A model in memory, in eval mode, with its tokenizer, family and what it was made from."""
 
@@ -72,6 +72,7 @@ class Loaded:
     family: Family
     device: str
     seconds: float
+    encoded: dict[Any, Any] = field(default_factory=dict)  # questions as tokens, see `engine.evaluation.encoded_chunk`
 
 
 def identify(spec: LoadSpec, store: Any = None) -> Identity:

@@ -59,7 +59,7 @@ def _one_by_one(
 ) -> Generator[int, None, list[Scored]]:
     found = []
     for mask in masks:
-        steps = score_under(loaded, questions, mask)
+        steps = score_under(loaded, questions, sliced(loaded, mask))
         while True:
             try:
                 next(steps)

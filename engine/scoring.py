@@ -10,8 +10,7 @@ import numpy as np
 from engine.encoding import Encoded, Row, batches, pack
 from engine.last_layer import last_layer_at
 from engine.loading import Loaded
-from engine.masks import Mask
-from engine.slicing import applied, sliced
+from engine.slicing import Sliced, applied
 
 READ_POSITIONS = 128  # logits computed at once: 128 x 50,272 x 4 bytes = 26 MB
 MIN_PREFIX, MIN_PREFIX_SHARE = 32, 0.25  # tokens, and share of all rows' tokens, from which a prefix is computed apart
@@ -40,12 +39,12 @@ def score(loaded: Loaded, questions: Sequence[Sequence[Encoded]]) -> Generator[N
     return gathered(questions, groups, results)
 
 
-def score_under(loaded: Loaded, questions: Sequence[Sequence[Encoded]], mask: Mask) -> Generator[None, None, Scored]:
-    """As `score`, of the model that the mask leaves.
+def score_under(loaded: Loaded, questions: Sequence[Sequence[Encoded]], parts: Sliced) -> Generator[None, None, Scored]:
+    """As `score`, of what a mask leaves of the model (`engine.slicing.sliced`).
 
     The mask is on only while a forward pass runs: whoever is served between two steps sees the plain model.
     """
-    steps, parts = score(loaded, questions), sliced(loaded, mask)
+    steps = score(loaded, questions)
     while True:
         try:
             with applied(loaded, parts):

@@ -77,6 +77,29 @@ def test_a_cancelled_run_keeps_its_finished_chunks_and_leaves_the_model_clean(ti
     assert len(passes) == 2
 
 
+def test_a_chunk_is_encoded_once_for_all_masks_and_anew_for_another_beginning(tiny_opt, tmp_path, store, monkeypatch):
+    requests = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 48))), None, store)
+    spec, models, real, calls = LoadSpec(str(tiny_opt), "fp32"), Models(store), evaluation.encode_questions, []
+    monkeypatch.setattr(evaluation, "encode_questions", lambda *arguments: calls.append(1) or real(*arguments))
+
+    def answers(text, bos):
+        mask = parse_mask(text, identify(spec).shape)
+        return list(evaluate(models, spec, requests, select(requests), mask, bos, store))[-1].value
+
+    answers("", True)
+    assert len(calls) == 3
+    answers("L0H1", True)
+    assert len(calls) == 3
+    without = answers("F1", False)
+    assert len(calls) == 6
+    monkeypatch.setattr(evaluation, "ENCODED_CHUNKS", 2)
+    answers("F0 L1H0", True)
+    models.unload()
+    again = answers("F1 L0H0", False)
+    assert len(calls) == 9 and len(models.loaded.encoded) == 2, "only so many are kept, and none without the model"
+    assert not np.array_equal(without.log_likelihood_nats, again.log_likelihood_nats)
+
+
 def test_kill_9_in_mid_run_then_the_same_command_resumes(tmp_path):
     (tmp_path / "model").mkdir()
     folder = make_tiny_opt(tmp_path / "model", n_layers=8, n_heads=8, d_model=256)

@@ -88,6 +88,15 @@ def await_first_figure() -> None:
     jobs().join("accuracy", FIRST_S, lambda job: job.value is not None and job.value.pruned is not None)
 
 
+def await_last_answers(x: Experiment) -> None:
+    """Waits for the end where it comes before the figure would be redrawn the next time."""
+    job = jobs().snapshot("accuracy")
+    if job is None or job.key != x.key or job.finished or not job.done or job.value is None or not job.value.pruned:
+        return
+    if job.seconds * (job.total - job.done) / job.done < FIGURE_S:
+        jobs().join("accuracy", FIGURE_S)
+
+
 def gradients_key(x: Experiment) -> str:
     """Changes with the model, its precision, the task and the questions."""
     return f"{x.base_key} {x.limit}"

@@ -24,6 +24,7 @@ def draw_result(shown: Shown) -> None:
         line = shown.estimates.line(x, axes[0])
         estimate_figure(shown.title, line, x.level(axes[0]), frames.mask_in_words(x, x.mask(shown.known)))
         return
+    dragging.await_last_answers(shown.x)
     (job, measured), x = shown.job(), shown.x
     is_full = shown.mask is not None and shown.mask.is_full
     accuracy_figure(shown.title, measured, x.selection.n, frames.mask_in_words(x, shown.mask), is_full)
