@@ -48,10 +48,10 @@ def look(heads: int, ffns: int, typed_text: str) -> dragging.Shown:
     stored = experiment.recall_measured(x, mask, store())
     if x.settled(stored):
         jobs().drop("accuracy")
-    elif not dragging.moving():
+    elif not dragging.moving() and not postponed:
         dragging.measure(x, mask)
         dragging.await_first_figure()
-    return dragging.Shown(x, info.title, known, mask, stored, *dragging.latest_estimates())
+    return dragging.Shown(x, info.title, known, mask, stored, *dragging.latest_estimates(), postponed)
 
 
 @st.fragment
@@ -71,8 +71,9 @@ def draw_levels() -> None:
         if dragging.moving():
             dragging.let_go_of(shown.x)
         with figure_at:  # before all else: whatever the browser draws, the figure would wait behind it
-            live(["accuracy", "train questions"], partial(prune_parts.draw_result, shown), since_s, dragging.FIGURE_S)
-        if whole:
+            draw_result = partial(prune_parts.draw_result, shown)
+            live(["accuracy", "train questions"], draw_result, since_s, dragging.FIGURE_S, always=shown.postponed)
+        if whole and not shown.postponed:
             shown.estimates, shown.waits = dragging.look_ahead(shown.x, shown.known)
     finally:  # the sliders are there while the rest is waited for
         for axis, field in zip(dragging.AXES, fields, strict=True):
@@ -95,7 +96,7 @@ with errors_shown():
 ranking = choose_ranking("prune", ranking_at)
 since_s, pictures, tables = time.monotonic(), {}, {}
 shown: dragging.Shown = None  # type: ignore[assignment]
-whole = True
+whole, postponed = True, dragging.nothing_drawn_yet()
 draw_levels()
 whole = False  # the next time, it is the sliders' fragment that runs
 live(["importance"], partial(prune_parts.draw_importance, shown), since_s)
@@ -109,3 +110,4 @@ if table_at.open:
 st.code(experiment.command(shown.x, shown.job()[1]), language="shell", wrap_lines=True)
 files = {"Questions and choices": partial(frames.answers_csv, shown.stored)}
 downloads(files | {name: partial(frames.to_csv, frame) for name, frame in tables.items()}, pictures)
+st.session_state["prune drawn"] = True

@@ -15,6 +15,9 @@ import json, sys, threading, time
 from engine.jobs import FINISHED, Jobs
 let_work, work = threading.Event(), Jobs._work
 Jobs._work = lambda self: let_work.wait() and work(self)
+heads, free = sys.argv[1:]
+if free == "free":
+    let_work.set()
 from streamlit.testing.v1 import AppTest
 from pages.ui.frame import jobs, store
 
@@ -24,9 +27,10 @@ def told():
                       "figures": [each.value for each in at.metric], "errors": [each.value for each in at.error]}))
 
 at = AppTest.from_file("app.py", default_timeout=120)
-at.query_params.update({"precision": "fp32", "prune_limit": "4", "prune_ranking": "random", "prune_heads": "50"})
+at.query_params.update({"precision": "fp32", "prune_limit": "4", "prune_ranking": "random", "prune_heads": heads})
 at.run()
 assert not at.exception, at.exception
+time.sleep(1)
 told()
 let_work.set()
 ends, rest = time.monotonic() + 100, 0
@@ -49,10 +53,11 @@ def store_folder(tmp_path_factory):
     return tmp_path_factory.mktemp("first") / "results"
 
 
-def open_app(store_folder):
-    """What the app says in a process of its own: at first, at rest, and to a mask that is none."""
+def open_app(store_folder, heads=50, worker="held"):
+    """What the app says in a process of its own: after its first run, with the worker held until then or free, at rest,
+    and to a mask that is none."""
     done = subprocess.run(
-        [sys.executable, "-c", OPEN], cwd=REPOSITORY, capture_output=True, text=True, timeout=300,
+        [sys.executable, "-c", OPEN, str(heads), worker], cwd=REPOSITORY, capture_output=True, text=True, timeout=300,
         env={**os.environ, "HEADROOM_CACHE": str(store_folder)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -81,6 +86,12 @@ def test_what_is_stored_is_shown_without_any_of_them(first_and_second):
     assert heavy(measured) >= {"torch", "transformers"}, "so it is the store that makes the difference"
     assert stored["figures"] == measured["figures"] and "%" in stored["figures"][0]
     assert heavy(stored) == set()
+
+
+def test_nothing_is_imported_for_what_is_missing_before_the_page_is_drawn(first_and_second, store_folder):
+    first, rest, _ = open_app(store_folder, heads=60, worker="free")
+    assert first["sliders"] == 2 and first["errors"] == [] and heavy(first) == set()
+    assert "%" in rest["figures"][0] and heavy(rest) >= {"torch", "transformers"}
 
 
 def test_the_sliders_stay_beside_a_line_that_says_what_is_wrong(first_and_second):

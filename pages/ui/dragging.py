@@ -1,5 +1,6 @@
 """The Prune screen's jobs and what it knows while a slider moves: nothing is measured then, and nothing is read."""
 
+import sys
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -36,6 +37,8 @@ class Shown:
     stored: Measured
     estimates: Estimates
     waits: list[str]
+    postponed: bool  # nothing is measured before the browser has drawn this once
+    drawn: bool = False
     idle: Idle | None = None
     points: dict[str, tuple[int, pd.DataFrame]] = field(default_factory=dict)  # by axis, with what was stored then
 
@@ -75,6 +78,12 @@ def let_go_of(x: Experiment) -> None:
     job = jobs().snapshot("accuracy")
     if job is not None and job.key == x.key and not job.finished:
         jobs().drop("accuracy")
+
+
+def nothing_drawn_yet() -> bool:
+    """Whether this is a tab's first page on a server that has measured nothing: the imports which that takes would keep
+    the page from being drawn."""
+    return "torch" not in sys.modules and not st.session_state.get("prune drawn")
 
 
 def measure(x: Experiment, mask: Mask | None, again: bool = False) -> Snapshot:

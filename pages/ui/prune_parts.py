@@ -24,13 +24,16 @@ def draw_result(shown: Shown) -> None:
         line = shown.estimates.line(x, axes[0])
         estimate_figure(shown.title, line, x.level(axes[0]), frames.mask_in_words(x, x.mask(shown.known)))
         return
+    if shown.postponed and shown.drawn:  # a timer's run: the browser has drawn the page
+        st.rerun()
+    shown.drawn = True
     dragging.await_last_answers(shown.x)
     (job, measured), x = shown.job(), shown.x
     is_full = shown.mask is not None and shown.mask.is_full
     accuracy_figure(shown.title, measured, x.selection.n, frames.mask_in_words(x, shown.mask), is_full)
     if job is not None:
         progress_line("accuracy", job, "Accuracy", partial(dragging.measure, x, shown.mask, again=True))
-    elif not x.settled(shown.stored):
+    elif not x.settled(shown.stored) and not shown.postponed:
         st.caption("Another tab has taken over the measuring. Change any control to go on here.")
     if x.settled(measured) and x.n_taken(measured) < x.selection.n:
         draw_stopped(x, measured)
