@@ -30,7 +30,9 @@ from engine.requests import Requests, Selection
 from engine.results import Record, canonical_key, decode, encode
 from engine.shapes import ModelShape
 
-GRADIENT_TOKENS = 512  # padded tokens a backward pass: it keeps every layer's activations; more is no faster
+GRADIENT_TOKENS = 256  # padded tokens a backward pass, which keeps every layer's activations; more is no faster ...
+GRADIENT_TOKENS_SMALL = 512  # ... except where n_layers * d_model is at most SMALL_WIDTH, and little is kept
+SMALL_WIDTH = 4096
 WHAT = ("heads", "gate", "heads-oracle", "ffns")
 
 
@@ -136,7 +138,8 @@ def _measured(
     lengths = np.zeros((len(chunk), 2), np.int64)  # positions that carry gradient; continuation tokens
     rows = [row for choices, gold in zip(encoded, golds, strict=True)
             for row in (_rows(choices) if what == "gate" else pack([choices[gold]]))]  # fmt: skip
-    for group in _groups(rows):
+    small = shape.n_layers * shape.d_model <= SMALL_WIDTH
+    for group in _groups(rows, GRADIENT_TOKENS_SMALL if small else GRADIENT_TOKENS):
         with pruned(loaded, mask):
             by_position, by_head, by_ffn = gate_gradients(loaded, group)
         places = [((index, number), choice) for index, row in enumerate(group)
@@ -168,13 +171,13 @@ def _rows(choices: Sequence[Encoded]) -> list[Row]:
     return packed if together < alone else [pack([choice])[0] for choice in choices]
 
 
-def _groups(rows: Sequence[Row]) -> list[list[Row]]:
-    """Rows with the same number of choices, longest first, at most GRADIENT_TOKENS padded tokens a group."""
+def _groups(rows: Sequence[Row], n_tokens: int) -> list[list[Row]]:
+    """Rows with the same number of choices, longest first, at most so many padded tokens a group."""
     groups: list[list[Row]] = []
     for row in sorted(rows, key=lambda row: (-len(row.choices), -len(row.tokens))):
         first = groups[-1][0] if groups else row
         if (groups and len(first.choices) == len(row.choices)
-                and (len(groups[-1]) + 1) * len(first.tokens) <= GRADIENT_TOKENS):  # fmt: skip
+                and (len(groups[-1]) + 1) * len(first.tokens) <= n_tokens):  # fmt: skip
             groups[-1].append(row)
         else:
             groups.append([row])

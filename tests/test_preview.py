@@ -173,8 +173,9 @@ def test_choices_share_a_pass_where_that_is_cheaper():
     few_shots, long_answers = _rows(choices(0, 60, 2, 4)), _rows(choices(1, 20, 30, 4))
     assert [len(row.choices) for row in few_shots] == [4]  # 68 x 5 tokens against 62 x 8
     assert [len(row.choices) for row in long_answers] == [1] * 4  # 140 x 5 against 50 x 8
-    groups = _groups([*long_answers, *few_shots])
+    groups = _groups([*long_answers, *few_shots], 200)
     assert [[len(row.choices) for row in group] for group in groups] == [[4], [1] * 4]
+    assert [len(group) for group in _groups([*long_answers, *few_shots], 199)] == [1, 3, 1], "50 tokens each"
 
 
 def test_predicted_equals_a_plain_loop():
