@@ -25,16 +25,17 @@ def require_frame(page: str) -> None:
 
 @contextmanager
 def ended_early() -> Iterator[None]:
-    """Around the page: one that stops early counts as run to its end, for all but the widgets that it did not draw.
+    """Around the page: one that stops early forgets the fragments of the run before, as one that runs to its end does.
 
-    Only then does Streamlit forget the fragments of the run before. A timer of theirs that fires late would have them
-    drawn where nothing is any more, and the browser would show a white page ("Cannot set a node at a delta path").
+    Streamlit keeps them otherwise. A timer of theirs that fires late would have them drawn where nothing is any more,
+    and the browser would show a white page ("Cannot set a node at a delta path").
     """
     try:
         yield
     except StopException:
-        if (run := get_script_run_ctx()) is not None and run.script_requests is not None:
-            run.script_requests.request_stop()  # so that widgets which were not drawn keep their values
+        if (run := get_script_run_ctx()) is not None:
+            run.fragment_storage.clear(new_fragment_ids=run.shared.new_fragment_ids.snapshot())
+        raise
 
 
 @st.cache_resource(show_spinner=False)

@@ -28,9 +28,9 @@ from tests.benchmarks.measure import Comparison, as_transformers_loads, finished
 
 FAMILY = "Questions a second, against lm-eval's HFLM"
 N_QUESTIONS, BATCH_SIZES, SHOTS = 40, (1, 8, 16, 32), (0, 1, 5)
-TOKENS = {"demo": {"fp32": 40_000, "bf16": 8_000, "int8": 20_000}, "": {"fp32": 3_000, "bf16": 500, "int8": 1_000}}
+TOKENS = {"demo": {"fp32": 10_000, "bf16": 2_500, "int8": 5_000}, "": {"fp32": 3_000, "bf16": 500, "int8": 1_000}}
 EVERYTHING = "HEADROOM_BENCH_ALL" in os.environ
-QUICKER = 5
+QUICKER = 2
 UNIT = "processor ms a question"
 BARS = {"fp32": 6.0, "bf16": 6.0, "int8": 4.0}
 LLAMA = os.environ.get("HEADROOM_BENCH_LLAMA")  # a model folder; left out without
