@@ -24,6 +24,7 @@ from engine.errors import Cancelled, HeadroomError
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 FINISHED = ("done", "failed", "cancelled")
+LONG_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -76,9 +77,13 @@ class _Job:
 
 
 class Jobs:
-    """A queue with one daemon worker thread. Safe to use from any thread; `snapshot` never waits."""
+    """A queue with one daemon worker thread. Safe to use from any thread; `snapshot` never waits.
 
-    def __init__(self) -> None:
+    `at_rest` is called by the worker when it has worked for LONG_S or more since the last time and nothing is left.
+    """
+
+    def __init__(self, at_rest: Callable[[], None] = lambda: None) -> None:
+        self._at_rest = at_rest
         self._changed = threading.Condition()  # guards everything below; notified whenever a snapshot changes
         self._slots: dict[str, _Job] = {}
         self._queue: list[_Job] = []
@@ -170,6 +175,7 @@ class Jobs:
             job.snapshot = replace(job.snapshot, state="cancelled", finished_s=time.monotonic())
 
     def _work(self) -> None:
+        worked_s = 0.0
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._queue or self._closed)
@@ -179,7 +185,12 @@ class Jobs:
                 began = job.snapshot.started_s if job.has_run else time.monotonic()
                 job.has_run = True
                 self._publish(job, state="running", started_s=began, message="")
+            began_s = time.monotonic()
             self._run(job)
+            worked_s += time.monotonic() - began_s
+            if worked_s >= LONG_S and not self._queue:
+                worked_s = 0.0
+                self._at_rest()
 
     def _run(self, job: _Job) -> None:
         """Runs one job until it is done, fails, is cancelled, or gives way to a more urgent one."""

@@ -153,7 +153,7 @@ def load(spec: LoadSpec, store: Any = None, progress: Callable[[str], None] = la
     model.eval().requires_grad_(False)
     if found.fp32_products and estimate.device == "cpu" and spec.precision != "fp32":
         linear.put_in_place(model)
-    _return_freed_memory()
+    return_freed_memory()
     return Loaded(
         spec, identity, model, tokenizer, family_of(identity.config), estimate.device, time.perf_counter() - started
     )
@@ -189,7 +189,7 @@ class Models:
 
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
-            _return_freed_memory()
+            return_freed_memory()
 
 
 @contextmanager
@@ -209,8 +209,9 @@ def _weights(identity: Identity) -> Iterator[dict[str, Any] | None]:
         yield weights or None
 
 
-def _return_freed_memory() -> None:
-    """Gives the system what glibc keeps of freed tensors: up to the size of the 16-bit weights after a load."""
+def return_freed_memory() -> None:
+    """Gives the system what glibc keeps of freed tensors: up to the size of the 16-bit weights after a load, and what
+    the passes of a long job needed."""
     if sys.platform == "linux":
         import ctypes
 

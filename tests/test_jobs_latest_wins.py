@@ -260,6 +260,27 @@ def test_join_gives_up_after_its_timeout(jobs):
     work.release()
 
 
+def test_after_long_work_the_worker_is_at_rest_once_nothing_is_left(monkeypatch):
+    rests = threading.Semaphore(0)
+    jobs, first, second = Jobs(at_rest=rests.release), Work(1), Work(1)
+    jobs.submit("a", "a", first)
+    first.wait_started()
+    jobs.submit("b", "b", second)
+    monkeypatch.setattr("engine.jobs.LONG_S", 0.0)  # from here on everything is long
+    first.release()
+    second.wait_started()
+    assert not rests.acquire(blocking=False), "there is something left"
+    second.release()
+    assert rests.acquire(timeout=WAIT_S)
+    monkeypatch.setattr("engine.jobs.LONG_S", 1000.0)
+    short = Work(1)
+    jobs.submit("a", "c", short)
+    short.release()
+    assert jobs.join("a", WAIT_S).state == "done"
+    jobs.close(WAIT_S)
+    assert not rests.acquire(blocking=False), "nor after short work"
+
+
 def test_close_stops_everything_and_takes_no_more():
     jobs = Jobs()
     in_hand, closed, waiting = threading.Event(), threading.Event(), Work(1)

@@ -10,7 +10,7 @@ from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 from cache import Store, open_store
 from engine.errors import HeadroomError
 from engine.jobs import Jobs
-from engine.loading import Models
+from engine.loading import Models, return_freed_memory
 
 
 def require_frame(page: str) -> None:
@@ -47,7 +47,7 @@ def store() -> Store:
 @st.cache_resource(show_spinner=False)
 def jobs() -> Jobs:
     """The one worker, for all tabs."""
-    return Jobs()
+    return Jobs(at_rest=return_freed_memory)
 
 
 @st.cache_resource(show_spinner=False)

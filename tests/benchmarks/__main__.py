@@ -1,4 +1,4 @@
-"""`make bench`: all comparisons one after another, in `docs/speed.json` and as a chart in `docs/speed.svg` and `.png`.
+"""`make bench`: all comparisons one after another, in `docs/speed.json` and as a chart in `docs/speed.svg`.
 
     python -m tests.benchmarks [--quick] [importance drag ...]
 
@@ -27,7 +27,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*NAMES, []], help="which to run; all without")
     parser.add_argument("--quick", action="store_true", help="fewer tasks and rounds: minutes")
-    parser.add_argument("--out", type=Path, default=OUT, help="folder of speed.json, speed.svg and speed.png")
+    parser.add_argument("--out", type=Path, default=OUT, help="folder of speed.json and speed.svg")
     options = parser.parse_args()
     here, path = machine(), options.out / "speed.json"
     runs = kept(path, here) if options.names else {}

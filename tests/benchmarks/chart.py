@@ -16,16 +16,16 @@ MARKS = "bar: geometric mean, line: minimum to maximum, tick: what was asked for
 
 
 def write(runs: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
-    """Writes `speed.svg` and `speed.png`."""
-    drawing = charts.to_svg(speed(frame(runs)), TITLE)
-    (folder / "speed.svg").write_bytes(drawing)
-    (folder / "speed.png").write_bytes(charts.rasterised(drawing))
+    """Writes `speed.svg`."""
+    (folder / "speed.svg").write_bytes(charts.to_svg(speed(frame(runs)), TITLE))
 
 
 def frame(runs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     """One row a comparison: family, name, low, mean, high, bar; and one for each family's heading."""
     rows, family = [], None
-    for each in (each for run in runs.values() for each in run["comparisons"]):
+    comparisons = [each for run in runs.values() for each in run["comparisons"]]
+    families = list(dict.fromkeys(each["family"] for each in comparisons))
+    for each in sorted(comparisons, key=lambda each: families.index(each["family"])):
         if each["family"] != family:
             family = each["family"]
             rows.append({"row": len(rows), "heading": family})
