@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -32,29 +33,27 @@ def main() -> None:
     here, path = machine(), options.out / "speed.json"
     runs = kept(path, here) if options.names else {}
     for name in options.names or NAMES:
-        runs[name] = run(name, options.quick)
-        path.write_text(json.dumps({"machine": here, "runs": runs}, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    chart.write(runs, options.out)
+        for found in so_far(name, options.quick):  # one that is stopped keeps what it has
+            runs[name] = found
+            path.write_text(json.dumps({"machine": here, "runs": runs}, indent=1, ensure_ascii=False) + "\n", "utf-8")
+            chart.write(runs, options.out)
     print(f"\nWritten: {path} and the chart beside it.")
 
 
-def run(name: str, quick: bool) -> dict[str, Any]:
-    """Runs `bench_<name>`; its comparisons with date, load before and seconds taken."""
+def so_far(name: str, quick: bool) -> Iterator[dict[str, Any]]:
+    """Runs `bench_<name>`; after each comparison all of them, with date, load before and seconds taken."""
     before, started, done = os.getloadavg()[0], time.perf_counter(), []
-    family = None
+    date, family = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", None
     for comparison in import_module(f"tests.benchmarks.bench_{name}").compare(quick):
         if comparison.family != family:
             family = comparison.family
             print(f"\n{family} (minimum / geometric mean / maximum)")
         print(f"  {comparison.line()}", flush=True)
         done.append(comparison.record())
-    return {
-        "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        "quick": quick,
-        "load_before": round(before, 2),
-        "seconds": round(time.perf_counter() - started),
-        "comparisons": done,
-    }
+        seconds = round(time.perf_counter() - started)
+        yield {
+            "date": date, "quick": quick, "load_before": round(before, 2), "seconds": seconds, "comparisons": done,
+        }  # fmt: skip
 
 
 def kept(path: Path, here: dict[str, Any]) -> dict[str, Any]:
