@@ -24,7 +24,7 @@ from engine.errors import Cancelled, HeadroomError
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 FINISHED = ("done", "failed", "cancelled")
-LONG_S = 1.0
+LONG_S = 1.0  # of work: then there may be something to tidy up
 _log = logging.getLogger(__name__)
 
 

@@ -2,7 +2,10 @@
 
 import gc
 import json
+import platform
 import shutil
+import subprocess
+import sys
 import weakref
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import torch
 from engine.demo import model_folder
 from engine.errors import HeadroomError, UsageError
 from engine.loading import LoadSpec, Models, identify, load, memory_estimate
+from tests.conftest import REPOSITORY
 from tests.engine_fixtures import family_folder
 
 TOKENS = torch.tensor([[2, 40, 41, 99, 300]])
@@ -129,3 +133,30 @@ def test_the_embedded_model_takes_the_same_path():
 def test_an_unknown_precision_is_refused():
     with pytest.raises(UsageError, match="int4"):
         LoadSpec("demo", "int4")
+
+
+ARENAS = """
+import ctypes, sys, threading
+from engine.loading import share_arenas
+libc = ctypes.CDLL(None)
+libc.malloc.restype = libc.fopen.restype = ctypes.c_void_p
+if sys.argv[1] == "shared":
+    share_arenas()
+together = threading.Barrier(12)
+threads = [threading.Thread(target=lambda: (together.wait(), libc.malloc(1000), together.wait())) for _ in range(12)]
+[thread.start() for thread in threads], [thread.join() for thread in threads]
+file = ctypes.c_void_p(libc.fopen(sys.argv[2].encode(), b"w"))
+libc.malloc_info(0, file), libc.fclose(file)
+print(open(sys.argv[2]).read().count("<heap nr="))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="these are arenas of glibc's")
+def test_all_threads_share_two_arenas(tmp_path):
+    def count(how):
+        command = [sys.executable, "-c", ARENAS, how, str(tmp_path / how)]
+        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return int(done.stdout)
+
+    assert count("shared") <= 2 < count("not shared")

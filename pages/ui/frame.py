@@ -10,7 +10,7 @@ from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 from cache import Store, open_store
 from engine.errors import HeadroomError
 from engine.jobs import Jobs
-from engine.loading import Models, return_freed_memory
+from engine.loading import Models, return_freed_memory, share_arenas
 
 
 def require_frame(page: str) -> None:
@@ -47,6 +47,7 @@ def store() -> Store:
 @st.cache_resource(show_spinner=False)
 def jobs() -> Jobs:
     """The one worker, for all tabs."""
+    share_arenas()
     return Jobs(at_rest=return_freed_memory)
 
 
