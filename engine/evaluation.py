@@ -244,7 +244,7 @@ def _scored(
 
 
 def encoded_chunk(loaded: Loaded, requests: Requests, chunk: Sequence[int], bos: bool | None) -> list[list[Encoded]]:
-    """The questions of a chunk as tokens; those used last are kept beside the model, for the next mask."""
+    """The questions of a chunk as tokens; those encoded last are kept beside the model, for the next mask."""
     identity, held = loaded.identity, loaded.encoded
     key = texts_digest(requests, chunk), with_bos(identity, bos)
     if key not in held:

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from engine.checkpoints import Identity
-from engine.encoding import Encoded, Row, encode_questions, pack
+from engine.encoding import Encoded, Row, pack
 from engine.errors import UsageError
 from engine.evaluation import (
     Answers,
+    encoded_chunk,
     loaded_model,
     make_receipt,
     numbers_key,
     texts_digest,
-    with_bos,
 )
 from engine.gradients import gate_gradients
 from engine.jobs import Progress
@@ -127,9 +127,8 @@ def _measured(
     mask: Mask, so_far: tuple[int, int],
 ) -> Generator[Progress, None, Record]:  # fmt: skip
     started, identity, shape = time.perf_counter(), loaded.identity, loaded.identity.shape
-    questions = [requests.questions[index] for index in chunk]
-    encoded = encode_questions(questions, loaded.tokenizer, with_bos(identity, bos), shape.n_ctx)
-    golds = [question.golds[0] for question in questions]
+    encoded = encoded_chunk(loaded, requests, chunk, bos)
+    golds = [requests.questions[index].golds[0] for index in chunk]
     n_choices = max(map(len, encoded)) if what == "gate" else 1
     absolute = np.zeros((len(chunk), shape.n_layers, shape.n_heads), np.float32)
     heads = np.full((len(chunk), n_choices, shape.n_layers, shape.n_heads), np.nan, np.float16)

@@ -182,12 +182,12 @@ class Jobs:
                 if not self._queue:
                     return
                 job = heapq.heappop(self._queue)
-                began = job.snapshot.started_s if job.has_run else time.monotonic()
+                now_s = time.monotonic()
+                began_s = job.snapshot.started_s if job.has_run else now_s
                 job.has_run = True
-                self._publish(job, state="running", started_s=began, message="")
-            began_s = time.monotonic()
+                self._publish(job, state="running", started_s=began_s, message="")
             self._run(job)
-            worked_s += time.monotonic() - began_s
+            worked_s += time.monotonic() - now_s
             if worked_s >= LONG_S and not self._queue:
                 worked_s = 0.0
                 self._at_rest()

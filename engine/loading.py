@@ -7,7 +7,6 @@ import gc
 import logging
 import pickle
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,10 +20,10 @@ from engine import linear
 from engine.architectures import Family, family_of
 from engine.checkpoints import Identity, identify_folder
 from engine.errors import HeadroomError, UsageError
+from engine.memory import return_freed_memory
 from engine.tuning import set_threads, tuning
 
 PRECISIONS = ("int8", "bf16", "fp32")
-M_ARENA_MAX = -8  # of glibc's malloc.h
 WORKSPACE_BYTES = 300_000_000  # activations, attention masks and logits of one batch of questions
 OPT_PARAMETERS = {"125m": 125e6, "350m": 331e6, "1.3b": 1.3e9, "2.7b": 2.7e9, "6.7b": 6.7e9, "13b": 13e9, "30b": 30e9,
                   "66b": 66e9}  # fmt: skip
@@ -208,28 +207,6 @@ def _weights(identity: Identity) -> Iterator[dict[str, Any] | None]:
             handle = files.enter_context(safe_open(str(file), framework="pt", device="cpu", backend="pread"))
             weights |= {name: handle.get_slice(name) for name in handle.keys()}  # noqa: SIM118
         yield weights or None
-
-
-def share_arenas() -> None:
-    """Has glibc serve all threads from two arenas. Streamlit draws each page in a thread of its own, and every arena
-    keeps what was freed in it for itself."""
-    if sys.platform == "linux":
-        import ctypes
-
-        libc = ctypes.CDLL(None)
-        if hasattr(libc, "mallopt"):  # not in musl
-            libc.mallopt(M_ARENA_MAX, 2)
-
-
-def return_freed_memory() -> None:
-    """Gives the system what glibc keeps of freed tensors: up to the size of the 16-bit weights after a load, and what
-    the passes of a long job needed."""
-    if sys.platform == "linux":
-        import ctypes
-
-        libc = ctypes.CDLL(None)
-        if hasattr(libc, "malloc_trim"):  # not in musl
-            libc.malloc_trim(0)
 
 
 @once

@@ -137,7 +137,7 @@ def test_an_unknown_precision_is_refused():
 
 ARENAS = """
 import ctypes, sys, threading
-from engine.loading import share_arenas
+from engine.memory import share_arenas
 libc = ctypes.CDLL(None)
 libc.malloc.restype = libc.fopen.restype = ctypes.c_void_p
 if sys.argv[1] == "shared":

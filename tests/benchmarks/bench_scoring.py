@@ -4,7 +4,7 @@ Real tasks (the embedded model's own where there are none) at 0, 1 and 5 shots, 
 its own copy of the model: ours as `engine.loading` loads it, HFLM's as transformers does, both with the threads that
 `engine.loading` sets. HFLM's batch size is the fastest on a third of the questions. A cell has 40 questions, or as many
 as keep it under `TOKENS` tokens of HFLM's; the large models have every fourth task. HEADROOM_BENCH_ALL=1 lifts both,
-which takes a night; quick is the embedded model alone, with a fifth of the tokens. One comparison is a model, precision
+which takes a night; quick is the embedded model alone, with half the tokens. One comparison is a model, precision
 and number of shots, over the tasks. Times are the processor's, which other work in between does not lengthen.
 """
 
