@@ -10,9 +10,14 @@ from typing import Any
 
 import numpy as np
 
-version = once(importlib.metadata.version)  # reads files, and every key asks
 SCHEMA = "3"  # of keys, packing and scoring code: raise it whenever the same key could mean other numbers
 MAX_HEADER_BYTES = 1_000_000
+
+
+@once
+def version(package: str) -> str:
+    """The installed version of a package; read once, as every key asks for some."""
+    return importlib.metadata.version(package)
 
 
 @dataclass(frozen=True)
