@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _stop)
     options = _parser().parse_args(arguments)
     try:
-        from engine import commands
+        from engine.cli import measure as commands
 
         code = commands.run(options, _report if sys.stderr.isatty() else _report_sparsely())
         if getattr(options, "study", None) is not None:

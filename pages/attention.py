@@ -7,11 +7,11 @@ from typing import Any
 
 import streamlit as st
 
-from engine.attributions import head_views, overview, recall_head_views, recall_overview
-from engine.induction import induction, recall_induction
+from engine.heads.attention import head_views, overview, recall_head_views, recall_overview
+from engine.heads.induction import induction, recall_induction
 from engine.jobs import Progress
-from engine.masks import parse_mask
-from engine.passages import text_digest
+from engine.models.masks import parse_mask
+from engine.texts.passages import text_digest
 from pages.ui import attention_frames
 from pages.ui.attention_details import draw_details
 from pages.ui.attention_view import asked_heads, attention_view, hand_over, overview_packet, pattern_packet

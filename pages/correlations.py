@@ -6,9 +6,9 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from engine.importance import WHAT
-from engine.rankings import AGGREGATES
-from engine.surveys import Survey, shots_in_words
+from engine.importance.importance import WHAT
+from engine.importance.rankings import AGGREGATES
+from engine.studies.surveys import Survey, shots_in_words
 from pages.ui import agreement
 from pages.ui import agreement_frames as frames
 from pages.ui.commands import command_line

@@ -6,8 +6,8 @@ from functools import partial
 
 import streamlit as st
 
-from engine.rankings import AGGREGATES, agreement
-from engine.surveys import Survey, in_words, together
+from engine.importance.rankings import AGGREGATES, agreement
+from engine.studies.surveys import Survey, in_words, together
 from pages.ui import importance_charts as charts
 from pages.ui.commands import command_line
 from pages.ui.experiment import RANKING_QUESTIONS as N

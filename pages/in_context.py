@@ -7,11 +7,11 @@ from functools import partial
 
 import streamlit as st
 
-from engine.ablation import KINDS
-from engine.incontext import MIN_TOKENS, texts_of
-from engine.induction import recall_induction
-from engine.masks import parse_mask
-from engine.passages import text_digest
+from engine.heads.ablation import KINDS
+from engine.heads.induction import recall_induction
+from engine.models.masks import parse_mask
+from engine.texts.incontext import MIN_TOKENS, texts_of
+from engine.texts.passages import text_digest
 from pages.ui import incontext, incontext_frames, incontext_sections
 from pages.ui.figures import downloads
 from pages.ui.frame import errors_shown, jobs, models, require_frame, store

@@ -5,7 +5,7 @@ from functools import partial
 
 import streamlit as st
 
-from engine.induction import SCORES, VARIANTS, induction, recall_induction
+from engine.heads.induction import SCORES, VARIANTS, induction, recall_induction
 from pages.ui import head_charts, head_frames, overlap
 from pages.ui.commands import command_line
 from pages.ui.figures import downloads

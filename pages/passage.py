@@ -4,8 +4,8 @@ from functools import partial
 
 import streamlit as st
 
-from engine.masks import parse_mask
-from engine.tokenloss import TokenLosses
+from engine.models.masks import parse_mask
+from engine.texts.tokenloss import TokenLosses
 from pages.ui import passage_charts, passage_frames, reading
 from pages.ui.figures import downloads
 from pages.ui.frame import errors_shown, require_frame, store

@@ -7,9 +7,9 @@ from functools import partial
 import streamlit as st
 
 from engine.jobs import Snapshot
-from engine.masks import parse_mask
-from engine.requests import TaskSpec
-from engine.tasks import task_info
+from engine.models.masks import parse_mask
+from engine.questions.requests import TaskSpec
+from engine.questions.tasks import task_info
 from pages.ui import costs, dragging, experiment, frames, neighbours, prune_parts
 from pages.ui.controls import choose_idle, choose_ranking, choose_task, type_mask
 from pages.ui.drag_slider import draw_field, draw_slider

@@ -5,7 +5,7 @@ from functools import partial
 
 import streamlit as st
 
-from engine.sweeps import Swept, sweep
+from engine.studies.sweeps import Swept, sweep
 from pages.ui.commands import command_line
 from pages.ui.controls import choose_level
 from pages.ui.figures import downloads

@@ -4,9 +4,9 @@ import json
 import random
 from pathlib import Path
 
-from engine.evaluation import evaluate
-from engine.loading import LoadSpec, Models, load
-from engine.requests import TaskSpec, get_requests, select
+from engine.accuracy.evaluation import evaluate
+from engine.models.loading import LoadSpec, Models, load
+from engine.questions.requests import TaskSpec, get_requests, select
 
 WORDS = "river boats bread road letters children morning stones question answer water summer".split()
 
@@ -72,7 +72,7 @@ def run(folder, precision, questions: Path, store, mask, limit=None, shots=0, mo
 
 def masks_of(shape):
     """A few masks that touch the first and the last layer."""
-    from engine.masks import parse_mask
+    from engine.models.masks import parse_mask
 
     texts = ("L0H0", "L0H* F0", "L1H2-3 F1", f"L{shape.n_layers - 1}H* F{shape.n_layers - 1}", "L*H1", "F*")
     return [parse_mask(text, shape) for text in texts]

@@ -10,14 +10,14 @@ import torch
 from scipy import stats
 
 from cache import open_store
-from engine.evaluation import evaluate, recall
-from engine.importance import Scores, importance
-from engine.loading import LoadSpec, Models, identify
-from engine.masks import Mask
-from engine.rankings import mask_at, random_order, random_order_within_layers
-from engine.requests import TaskSpec, get_requests, select
-from engine.surveys import Setting
-from engine.sweeps import Swept, sweep
+from engine.accuracy.evaluation import evaluate, recall
+from engine.importance.importance import Scores, importance
+from engine.importance.rankings import mask_at, random_order, random_order_within_layers
+from engine.models.loading import LoadSpec, Models, identify
+from engine.models.masks import Mask
+from engine.questions.requests import TaskSpec, get_requests, select
+from engine.studies.surveys import Setting
+from engine.studies.sweeps import Swept, sweep
 from tests.conftest import make_tiny_opt
 from tests.engine_fixtures import write_questions
 

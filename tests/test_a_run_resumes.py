@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from cache import open_store
-from engine import evaluation
-from engine.evaluation import evaluate, recall
-from engine.loading import LoadSpec, Models, identify
-from engine.masks import Mask, parse_mask
-from engine.requests import TaskSpec, get_requests, select
+from engine.accuracy import evaluation
+from engine.accuracy.evaluation import evaluate, recall
+from engine.models.loading import LoadSpec, Models, identify
+from engine.models.masks import Mask, parse_mask
+from engine.questions.requests import TaskSpec, get_requests, select
 from tests.conftest import REPOSITORY, make_tiny_opt
 from tests.engine_fixtures import run, write_questions
 
@@ -43,7 +43,7 @@ def test_the_same_question_twice_costs_no_forward_pass(tiny_opt, tmp_path, monke
     def no_model(*arguments, **named):
         raise AssertionError("the model was loaded for a stored answer")
 
-    monkeypatch.setattr("engine.loading.load", no_model)
+    monkeypatch.setattr("engine.models.loading.load", no_model)
     store = open_store(cache)  # as after a restart
     started = time.perf_counter()
     again = run(tiny_opt, "fp32", questions, store, parse_mask("L0H1 F1", shape))

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from engine.importance import Scores
-from engine.loading import LoadSpec
-from engine.requests import TaskSpec
-from engine.study import Study, mean_accuracy, statements, tables
-from engine.surveys import Setting, Survey
-from engine.sweeps import Point, Row, Swept
+from engine.importance.importance import Scores
+from engine.models.loading import LoadSpec
+from engine.questions.requests import TaskSpec
+from engine.studies.study import Study, mean_accuracy, statements, tables
+from engine.studies.surveys import Setting, Survey
+from engine.studies.sweeps import Point, Row, Swept
 from pages.ui.report import figures, write_report
 from tests.conftest import REPOSITORY
 

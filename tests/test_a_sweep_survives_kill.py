@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from cache import open_store
-from engine.results import decode
+from engine.records import decode
 from tests.conftest import REPOSITORY
 from tests.engine_fixtures import write_questions
 
@@ -32,10 +32,10 @@ from pathlib import Path
 from transformers import AutoTokenizer, OPTForCausalLM
 from cache import open_store
 from cache.store import Store
-from engine.loading import LoadSpec, Models
-from engine.requests import TaskSpec
-from engine.surveys import Setting
-from engine.sweeps import points, sweep
+from engine.models.loading import LoadSpec, Models
+from engine.questions.requests import TaskSpec
+from engine.studies.surveys import Setting
+from engine.studies.sweeps import points, sweep
 from tests.conftest import make_tiny_opt
 
 def run(folder, files, where, log, result):

@@ -8,13 +8,13 @@ import torch
 from scipy import stats
 
 from cache import Store
-from engine import ablation
-from engine.ablation import Attribution, attribute, mean_outputs, patterns_of, recall_attribution, single
 from engine.errors import HeadroomError, UsageError
-from engine.loading import LoadSpec, Models, identify
-from engine.masks import Mask, parse_mask, pruned
-from engine.patterns import visited
-from engine.tokenloss import token_losses
+from engine.heads import ablation
+from engine.heads.ablation import Attribution, attribute, mean_outputs, patterns_of, recall_attribution, single
+from engine.models.loading import LoadSpec, Models, identify
+from engine.models.masks import Mask, parse_mask, pruned
+from engine.models.patterns import visited
+from engine.texts.tokenloss import token_losses
 from tests.conftest import TEXT
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from engine.accuracy.evaluation import Answers, accuracy, paired, wilson
 from engine.errors import UsageError
-from engine.evaluation import Answers, accuracy, paired, wilson
-from engine.rankings import mask_at, n_pruned, order, permille, random_order, random_order_within_layers
-from engine.requests import Question
+from engine.importance.rankings import mask_at, n_pruned, order, permille, random_order, random_order_within_layers
+from engine.questions.requests import Question
 from engine.shapes import ModelShape
 
 SHAPE = ModelShape(5, 4, 4, 32, 8, 64, 512, 256)

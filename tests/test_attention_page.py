@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from streamlit.util import calc_hash
 
-from engine.attributions import HeadView, Overview
 from engine.errors import UsageError
-from engine.masks import Mask, parse_mask
+from engine.heads.attention import HeadView, Overview
+from engine.models.masks import Mask, parse_mask
 from engine.shapes import ModelShape
 from pages.ui import attention_charts, attention_frames, attention_view
 from tests.conftest import make_tiny_opt

@@ -102,8 +102,8 @@ def test_model_too_large(cli, questions, tiny_opt, tmp_path):
 def test_refusal_names_the_smaller_precision(tiny_opt, monkeypatch):
     import psutil
 
-    from engine import loading
     from engine.errors import HeadroomError
+    from engine.models import loading
 
     identity = loading.identify(loading.LoadSpec(str(tiny_opt)))
     free = identity.weight_bytes("bf16") + loading.WORKSPACE_BYTES

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from engine.break_points import break_points
-from engine.sweeps import Point, Row, points
+from engine.studies.break_points import break_points
+from engine.studies.sweeps import Point, Row, points
 from tests.sweep_fixtures import by_hand, setting, store, swept, tasks  # noqa: F401 (fixtures)
 
 

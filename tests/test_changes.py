@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from engine.changes import MIN_QUESTIONS, change_interval, is_clear
-from engine.evaluation import Paired
+from engine.accuracy.evaluation import Paired
+from engine.statistics import MIN_QUESTIONS, change_interval, is_clear
 from pages.ui.figures import change_in_words
 
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from engine import probes
-from engine.circuits import ov_copying_eigenvalues, qk_trace
-from engine.loading import LoadSpec, load
+from engine.heads import probes
+from engine.heads.circuits import ov_copying_eigenvalues, qk_trace
+from engine.models.loading import LoadSpec, load
 from tests.engine_fixtures import loaded
 
 D_MODEL, N_HEADS = 512, 8

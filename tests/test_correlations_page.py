@@ -11,10 +11,10 @@ from scipy.stats import spearmanr
 from streamlit.util import calc_hash
 
 from engine.errors import HeadroomError
-from engine.importance import Scores
-from engine.rankings import random_order, top_overlap
-from engine.requests import TaskSpec
-from engine.surveys import Survey, agreement_rows, grid
+from engine.importance.importance import Scores
+from engine.importance.rankings import random_order, top_overlap
+from engine.questions.requests import TaskSpec
+from engine.studies.surveys import Survey, agreement_rows, grid
 from pages.ui import agreement_charts as charts
 from pages.ui import agreement_frames as frames
 from pages.ui import frame, study
@@ -54,10 +54,10 @@ def press(at, label):
 
 @pytest.fixture
 def stored_scores(tiny_opt):
-    """Importance as engine.importance has it, read from the store without the page's help."""
-    from engine.importance import recall_scores
-    from engine.loading import LoadSpec, identify
-    from engine.requests import get_requests, select
+    """Importance as engine.importance.importance has it, read from the store without the page's help."""
+    from engine.importance.importance import recall_scores
+    from engine.models.loading import LoadSpec, identify
+    from engine.questions.requests import get_requests, select
 
     def stored_scores():
         store, spec = frame.store(), LoadSpec(str(tiny_opt), "fp32")
@@ -175,7 +175,7 @@ def test_the_command_line_writes_the_same_pairs(measured, tmp_path, capsys):
 
 
 def test_a_task_that_fails_is_one_line_and_the_others_are_drawn(open_screen, monkeypatch):
-    from engine import surveys
+    from engine.studies import surveys
 
     real = surveys.get_requests
 

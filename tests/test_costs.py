@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from engine.costs import N_ROUNDS, WAYS, cost, recall_cost
-from engine.loading import LoadSpec, Models
-from engine.masks import Mask, parse_mask
-from engine.requests import TaskSpec, get_requests, select
+from engine.accuracy.costs import N_ROUNDS, WAYS, cost, recall_cost
+from engine.models.loading import LoadSpec, Models
+from engine.models.masks import Mask, parse_mask
+from engine.questions.requests import TaskSpec, get_requests, select
 from pages.ui import costs
 from tests.conftest import make_tiny_opt
 

@@ -6,9 +6,10 @@ import random
 
 import pytest
 
-from engine.demo import model_folder, passages, suite, tasks_folder
-from engine.demo.families import FAMILIES, episode, suite_rule, training_rule
-from engine.demo.tokenizer import build_tokenizer
+from engine.demo import model_folder, passages, tasks_folder
+from engine.demo.making import suite
+from engine.demo.making.families import FAMILIES, episode, suite_rule, training_rule
+from engine.demo.making.tokenizer import build_tokenizer
 
 NAMES = list(FAMILIES)
 needs_model = pytest.mark.skipif(not (model_folder() / "model.safetensors").is_file(), reason="no embedded model here")
@@ -65,8 +66,8 @@ def test_yes_and_no_are_right_equally_often(written, name):
 
 
 def test_the_suite_is_varied():
-    from engine.demo import words
-    from engine.demo.templates import TEMPLATES
+    from engine.demo.making import words
+    from engine.demo.making.templates import TEMPLATES
 
     assert set(TEMPLATES) == set(NAMES)
     assert sum(map(len, TEMPLATES.values())) >= 60
@@ -79,7 +80,7 @@ def test_the_suite_is_varied():
 @pytest.mark.parametrize("name", NAMES)
 def test_the_harness_renders_what_training_shows(name):
     """Few-shot prompts and answers as lm-eval builds them are the text of the training episodes."""
-    from engine.requests import TaskSpec, get_requests
+    from engine.questions.requests import TaskSpec, get_requests
 
     family = FAMILIES[name]
     questions = get_requests(TaskSpec(name, 2, "validation"), None, None).questions
@@ -137,7 +138,7 @@ def test_an_exported_model_gives_the_trained_logits(tmp_path):
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, OPTForCausalLM
 
-    from engine.demo.train import Recipe, export, new_model
+    from engine.demo.making.train import Recipe, export, new_model
 
     tokenizer = build_tokenizer(["a small text for a small model"], 300)
     model = new_model(Recipe(n_layers=2, n_vocab=300)).eval()

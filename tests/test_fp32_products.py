@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from engine import linear, tuning
-from engine.loading import LoadSpec, load
-from engine.masks import Mask, pruned
-from engine.results import canonical_key
-from engine.slicing import applied, sliced
+from engine.models import cpu_products as linear
+from engine.models import tuning
+from engine.models.loading import LoadSpec, load
+from engine.models.masks import Mask, pruned
+from engine.models.slicing import applied, sliced
+from engine.records import canonical_key
 
 
 def plain(module):
@@ -144,7 +145,7 @@ def test_the_way_is_measured_once_and_kept(store):
 
 @pytest.mark.parametrize(("products", "expected"), [(True, True), (False, False)])
 def test_loading_obeys_the_tuning(products, expected, tiny_opt, monkeypatch):
-    monkeypatch.setattr("engine.loading.tuning", lambda store: tuning.Tuning(products, 1))
+    monkeypatch.setattr("engine.models.loading.tuning", lambda store: tuning.Tuning(products, 1))
     for precision in ("bf16", "int8", "fp32"):
         model = load(LoadSpec(str(tiny_opt), precision)).model
         changed = any(hasattr(module, "product") for module in model.modules())

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from engine.encoding import encode_questions
+from engine.accuracy.evaluation import accuracy, evaluate
 from engine.errors import UsageError
-from engine.evaluation import accuracy, evaluate
-from engine.importance import importance, recall_scores
-from engine.loading import LoadSpec, Models
-from engine.masks import Mask
-from engine.oracle import single_ablations
-from engine.requests import TaskSpec, get_requests, select
+from engine.importance.importance import importance, recall_scores
+from engine.importance.oracle import single_ablations
+from engine.models.loading import LoadSpec, Models
+from engine.models.masks import Mask
+from engine.questions.encoding import encode_questions
+from engine.questions.requests import TaskSpec, get_requests, select
 from tests.engine_fixtures import family_folder, write_questions
 
 

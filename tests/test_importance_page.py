@@ -12,12 +12,12 @@ import pytest
 from scipy.stats import spearmanr
 from streamlit.util import calc_hash
 
-from engine.importance import Scores, importance
-from engine.loading import LoadSpec, Models
-from engine.rankings import aggregate, agreement, order
-from engine.requests import TaskSpec, get_requests, select
-from engine.surveys import Setting, grid, together
-from engine.tasks import TaskInfo, TaskStatus
+from engine.importance.importance import Scores, importance
+from engine.importance.rankings import aggregate, agreement, order
+from engine.models.loading import LoadSpec, Models
+from engine.questions.requests import TaskSpec, get_requests, select
+from engine.questions.tasks import TaskInfo, TaskStatus
+from engine.studies.surveys import Setting, grid, together
 from pages.ui import charts, study
 from pages.ui import importance_charts as drawn
 from pages.ui.experiment import RANKING_QUESTIONS

@@ -8,14 +8,14 @@ import pandas as pd
 import pytest
 from streamlit.util import calc_hash
 
-from engine import incontext as engine_incontext
-from engine import passages
-from engine.ablation import KINDS, Attribution, recall_attribution
-from engine.induction import SCORES, InductionScores
-from engine.loading import LoadSpec, identify
-from engine.masks import Mask, parse_mask
+from engine.heads.ablation import KINDS, Attribution, recall_attribution
+from engine.heads.induction import SCORES, InductionScores
+from engine.models.loading import LoadSpec, identify
+from engine.models.masks import Mask, parse_mask
 from engine.shapes import ModelShape
-from engine.tokenloss import recall_token_losses
+from engine.texts import incontext as engine_incontext
+from engine.texts import passages
+from engine.texts.tokenloss import recall_token_losses
 from pages.ui import frame, incontext_charts, incontext_frames
 from pages.ui.incontext import Measured
 from tests.engine_fixtures import write_questions

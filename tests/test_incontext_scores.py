@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from scipy import stats
 
-from engine import incontext
 from engine.errors import HeadroomError, UsageError
-from engine.incontext import Source
-from engine.loading import LoadSpec, Models
-from engine.requests import TaskSpec, get_requests
+from engine.models.loading import LoadSpec, Models
+from engine.questions.requests import TaskSpec, get_requests
+from engine.texts import incontext
+from engine.texts.incontext import Source
 from tests.conftest import TEXT
 from tests.engine_fixtures import write_questions
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from engine import probes
 from engine.errors import HeadroomError, UsageError
-from engine.induction import SCORES, best_heads, induction, recall_induction, retained
-from engine.loading import LoadSpec, Models, identify
-from engine.patterns import visited
-from engine.weights import output_weights
+from engine.heads import probes
+from engine.heads.induction import SCORES, best_heads, induction, recall_induction, retained
+from engine.models.loading import LoadSpec, Models, identify
+from engine.models.patterns import visited
+from engine.models.weights import output_weights
 from tests.engine_fixtures import family_folder, loaded
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from streamlit.util import calc_hash
 
-from engine.induction import SCORES, InductionScores
-from engine.rankings import random_order
+from engine.heads.induction import SCORES, InductionScores
+from engine.importance.rankings import random_order
 from engine.shapes import ModelShape
 from pages.ui import head_charts, head_frames, selection
 from tests.test_prune_page import open_app, questions, settled  # noqa: F401 (fixtures)

@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from engine import evaluation, results
-from engine.evaluation import chunk_key, evaluate
-from engine.loading import LoadSpec, Models, identify
-from engine.masks import Mask, parse_mask
-from engine.requests import TaskSpec, get_requests, select
-from engine.results import Record, canonical_key, decode, encode
+from engine import records as results
+from engine.accuracy import evaluation
+from engine.accuracy.evaluation import chunk_key, evaluate
+from engine.models.loading import LoadSpec, Models, identify
+from engine.models.masks import Mask, parse_mask
+from engine.questions.requests import TaskSpec, get_requests, select
+from engine.records import Record, canonical_key, decode, encode
 from tests.conftest import REPOSITORY
 from tests.engine_fixtures import write_questions
 
@@ -54,7 +55,7 @@ def test_a_huge_header_and_an_absurd_shape_are_a_miss():
 
 
 KEY_PROGRAM = """
-from engine.results import canonical_key
+from engine.records import canonical_key
 print(canonical_key("answers", {"b": [1, 2], "a": {"y": None, "x": "ü"}, "c": True}))
 """
 

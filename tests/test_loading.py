@@ -14,7 +14,7 @@ import torch
 
 from engine.demo import model_folder
 from engine.errors import HeadroomError, UsageError
-from engine.loading import LoadSpec, Models, identify, load, memory_estimate
+from engine.models.loading import LoadSpec, Models, identify, load, memory_estimate
 from tests.conftest import REPOSITORY
 from tests.engine_fixtures import family_folder
 
@@ -22,7 +22,7 @@ TOKENS = torch.tensor([[2, 40, 41, 99, 300]])
 
 
 def test_the_old_model_is_gone_before_the_new_one_is_loaded(tiny_opt, monkeypatch):
-    from engine import loading
+    from engine.models import loading
 
     models = Models()
     old = weakref.ref(models.get(LoadSpec(str(tiny_opt), "fp32")).model)

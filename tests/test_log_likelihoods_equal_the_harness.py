@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.encoding import encode_questions
-from engine.evaluation import Answers, accuracy
-from engine.requests import TaskSpec, get_requests
-from engine.scoring import score
-from engine.tasks import HARNESS_TASKS
+from engine.accuracy.evaluation import Answers, accuracy
+from engine.accuracy.scoring import score
+from engine.questions.encoding import encode_questions
+from engine.questions.requests import TaskSpec, get_requests
+from engine.questions.tasks import HARNESS_TASKS
 from tests.engine_fixtures import family_folder, loaded, write_questions
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "task_data"
@@ -76,8 +76,8 @@ def test_the_sixteen_tasks(name, tiny_opt):
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the sample rows of the sixteen tasks are not on this computer")
 @pytest.mark.parametrize("name", HARNESS_TASKS)
 def test_the_prompts_are_the_harness_s_own(name):
-    from engine.requests import _harness_task
-    from engine.tasks import local_files, task_info
+    from engine.questions.requests import _harness_task
+    from engine.questions.tasks import local_files, task_info
 
     spec = TaskSpec(name, 5)
     task = _harness_task(spec, task_info(name), local_files(task_info(name), SHARED))

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from cache import Store
-from engine import attributions
-from engine.attributions import head_views, overview, recall_head_views, recall_overview
-from engine.direct_paths import decomposition
 from engine.errors import HeadroomError, UsageError
-from engine.loading import LoadSpec, Models, identify
-from engine.masks import Mask, parse_mask, pruned
+from engine.heads import attention as attributions
+from engine.heads.attention import head_views, overview, recall_head_views, recall_overview
+from engine.heads.direct_paths import decomposition
+from engine.models.loading import LoadSpec, Models, identify
+from engine.models.masks import Mask, parse_mask, pruned
 from tests.conftest import TEXT
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]

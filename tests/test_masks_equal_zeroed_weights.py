@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import UsageError
-from engine.masks import Mask, parse_mask, pruned
+from engine.models.masks import Mask, parse_mask, pruned
 from engine.shapes import ModelShape
 from tests.engine_fixtures import family_folder, loaded, masks_of
 

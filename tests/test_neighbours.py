@@ -5,8 +5,8 @@ import threading
 import numpy as np
 import pytest
 
+from engine.importance.rankings_of import Evidence
 from engine.jobs import Jobs, Progress
-from engine.pruning import Evidence
 from pages.ui import frame, neighbours
 from pages.ui.frames import curve_points
 from pages.ui.neighbours import SLOT, Idle, levels_to_measure

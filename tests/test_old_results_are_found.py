@@ -1,4 +1,4 @@
-"""What an earlier version stored is found by this one: keys are literals here, and the store that 9c61a22 filled serves.
+"""What an earlier version stored is found by this one: its keys are literals here, and its store serves.
 
 No model is loaded: whatever is not found in that store fails at once. Where keys have to change, SCHEMA is raised and
 this store is filled anew.
@@ -14,8 +14,9 @@ import pytest
 
 from cache import open_store
 from cache.store import Store
-from engine import loading, results, tuning
+from engine import records
 from engine.__main__ import main
+from engine.models import loading, tuning
 
 FILLED_BY_9C61A22 = Path(__file__).parent / "store_of_9c61a22.zip"
 VERSIONS = {"torch": "2.13.0+cpu", "transformers": "5.23.0", "lm_eval": "0.4.13", "bitsandbytes": "0.50.2"}
@@ -23,8 +24,12 @@ TASK = "--task demo_translation --limit 16"
 STUDY = "--tasks demo_translation --shots 0 --limit 16 --ranking-questions 16"
 FULL = "3/answers/f974135f97216b0a713b3b42d1d5c3878059d1d2"
 BY_HEADS = "3/importance/45983d1820ff1dddb603447456caa099268cbe0b"
-INDUCTION = ("3/induction/3bcb0e72fede18d1e81e04a564d6ac36e596ebb3", "3/induction/8a8bec07c28de0a00b7f1e728567df6ccb5fa2fa",
-         "3/induction/41c8ad01b3ac15d0b30d6887f52cb14ded8066b1", "3/induction/243c85a0a189c758b2018ce8693aaa53c255ab6f")  # fmt: skip
+INDUCTION = (
+    "3/induction/3bcb0e72fede18d1e81e04a564d6ac36e596ebb3",
+    "3/induction/8a8bec07c28de0a00b7f1e728567df6ccb5fa2fa",
+    "3/induction/41c8ad01b3ac15d0b30d6887f52cb14ded8066b1",
+    "3/induction/243c85a0a189c758b2018ce8693aaa53c255ab6f",
+)
 COMMANDS = {
     "questions": (f"evaluate {TASK} --shots 1 --mask L1H0", (
         "3/requests/7dd0337e7beb7c4788adc0c2fb5879d084ec7d61",
@@ -82,10 +87,10 @@ def old_store(tmp_path, monkeypatch):
         packed.extractall(tmp_path / "old")
     monkeypatch.setattr(importlib.metadata, "version", VERSIONS.__getitem__)
     monkeypatch.setattr(loading, "device_class", lambda: "cpu")
-    monkeypatch.setattr("engine.evaluation.device_class", lambda: "cpu")
-    results.version.cache_clear()
+    monkeypatch.setattr("engine.accuracy.evaluation.device_class", lambda: "cpu")
+    records.version.cache_clear()
     yield tmp_path / "old"
-    results.version.cache_clear()
+    records.version.cache_clear()
 
 
 @pytest.fixture
@@ -119,11 +124,11 @@ def test_a_command_finds_what_9c61a22_stored(name, old_store, found, tmp_path, c
 
 
 def test_costs_tuning_and_remembered_texts_of_9c61a22(old_store, found, monkeypatch):
-    from engine import passages
-    from engine.costs import recall_cost
-    from engine.loading import LoadSpec, identify
-    from engine.masks import parse_mask
-    from engine.requests import TaskSpec, get_requests, select
+    from engine.accuracy.costs import recall_cost
+    from engine.models.loading import LoadSpec, identify
+    from engine.models.masks import parse_mask
+    from engine.questions.requests import TaskSpec, get_requests, select
+    from engine.texts import passages
 
     store, spec = open_store(old_store), LoadSpec("demo", "fp32")
     identity = identify(spec, store)
@@ -140,11 +145,11 @@ def test_keys_of_the_tuning(monkeypatch):
     """Its key names the machine, which is set here."""
     asked = []
     monkeypatch.setattr(importlib.metadata, "version", VERSIONS.__getitem__)
-    results.version.cache_clear()
+    records.version.cache_clear()
     monkeypatch.setattr(tuning, "processor", lambda: "a processor")
     monkeypatch.setattr(tuning, "_all_threads", lambda: 2)
     monkeypatch.setattr(tuning.platform, "platform", lambda: "a system")
     monkeypatch.setattr(tuning, "measured", lambda: tuning.Tuning(False, 1))
     tuning.tuning(type("Asked", (), {"get": lambda self, key: asked.append(key), "put": lambda *more: True})())
-    results.version.cache_clear()
+    records.version.cache_clear()
     assert asked == ["3/tuning/d5cb8d756beab0187f07798d6db626a3e2722462"]

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from streamlit.util import calc_hash
 
-from engine import passages as kept
 from engine.demo import passages
 from engine.jobs import Progress
-from engine.loading import LoadSpec
-from engine.masks import parse_mask
-from engine.tokenloss import TokenLosses, token_losses
+from engine.models.loading import LoadSpec
+from engine.models.masks import parse_mask
+from engine.texts import passages as kept
+from engine.texts.tokenloss import TokenLosses, token_losses
 from pages.ui import frame, passage_charts, passage_frames
 from tests.conftest import make_tiny_opt
 from tests.level_helpers import components, slide

@@ -8,14 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.calibration import Calibration, Check, recall_calibration
-from engine.encoding import Encoded, encode_questions
+from engine.accuracy.evaluation import Accuracy, Answers, evaluate
 from engine.errors import UsageError
-from engine.evaluation import Accuracy, Answers, evaluate
-from engine.importance import importance, recall_scores
-from engine.loading import LoadSpec, Models
-from engine.masks import Mask, parse_mask
-from engine.preview import (
+from engine.importance.calibration import Calibration, Check, recall_calibration
+from engine.importance.estimates import (
     Estimate,
     Gradients,
     estimate,
@@ -26,8 +22,12 @@ from engine.preview import (
     pruned_by,
     recall_gradients,
 )
-from engine.rankings import mask_at
-from engine.requests import Question, TaskSpec, get_requests, select
+from engine.importance.importance import importance, recall_scores
+from engine.importance.rankings import mask_at
+from engine.models.loading import LoadSpec, Models
+from engine.models.masks import Mask, parse_mask
+from engine.questions.encoding import Encoded, encode_questions
+from engine.questions.requests import Question, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 from tests.engine_fixtures import family_folder, masks_of, write_questions
 
@@ -164,7 +164,7 @@ def test_they_are_the_gradients_of_importance(tiny_opt, tmp_path, store):
 
 def test_choices_share_a_pass_where_that_is_cheaper():
     """A pass of the packed row and one back for each choice, against both for each choice alone."""
-    from engine.importance import _groups, _rows
+    from engine.importance.importance import _groups, _rows
 
     def choices(question, n_shared, n_own, count):
         inputs = [tuple(range(n_shared)) + (100 + choice,) * n_own for choice in range(count)]
@@ -225,7 +225,7 @@ def test_every_level_of_two_orders_at_once(monkeypatch):
     result = estimate(found, grid)
     assert time.perf_counter() - started < 1.0  # tens of milliseconds on an idle core
     assert result.estimated.shape == (101, 5) and len(np.unique(result.estimated)) > 10
-    monkeypatch.setattr("engine.preview.BLOCK", 1)
+    monkeypatch.setattr("engine.importance.estimates.BLOCK", 1)
     for i, j in ((0, 0), (1, 2), (57, 3), (100, 4)):
         alone = estimate(found, mask_at(shape, heads, ffns, head_levels[i], ffn_levels[j]))
         assert result.estimated[i, j] == pytest.approx(float(alone.estimated), abs=0.006)  # one near-tie of 200
@@ -283,7 +283,7 @@ def test_keys_differ_with_everything_that_changes_the_gradients(tiny_opt, tmp_pa
 
 
 def test_a_cancelled_run_loses_at_most_a_chunk(tiny_opt, tmp_path, store, monkeypatch):
-    import engine.importance as module
+    import engine.importance.importance as module
 
     spec, models = LoadSpec(str(tiny_opt), "fp32"), Models(store)
     requests, selection = asked(tmp_path, store, 40)
@@ -321,8 +321,8 @@ class _Nothing:
 
 
 def test_chunks_of_a_time_when_lengths_were_not_kept_are_made_again(tiny_opt, tmp_path, store):
-    from engine.importance import _key
-    from engine.results import Record, decode, encode
+    from engine.importance.importance import _key
+    from engine.records import Record, decode, encode
 
     spec, models = LoadSpec(str(tiny_opt), "fp32"), Models(store)
     requests, selection = asked(tmp_path, store)

@@ -130,8 +130,8 @@ def test_the_full_model_is_never_shown_as_the_pruned_one():
     def draw():
         import numpy as np
 
-        from engine.evaluation import Answers
-        from engine.requests import Question
+        from engine.accuracy.evaluation import Answers
+        from engine.questions.requests import Question
         from pages.ui.experiment import Measured
         from pages.ui.figures import accuracy_figure
 
@@ -260,9 +260,9 @@ def test_a_moving_hand_shows_an_estimate_and_measures_nothing(open_app):
 
 
 def test_estimates_are_the_engines(open_app):
-    from engine.calibration import recall_calibration
-    from engine.preview import estimate, recall_gradients
-    from engine.rankings import mask_at, random_order
+    from engine.importance.calibration import recall_calibration
+    from engine.importance.estimates import estimate, recall_gradients
+    from engine.importance.rankings import mask_at, random_order
 
     at = open_app(prune_ranking="random", prune_mask="L1H0")
     for percent in (20, 40, 60, 80):
@@ -337,7 +337,7 @@ def many_questions(tmp_path, n=256):
 
 
 def test_measuring_stops_at_the_chosen_width_and_can_go_on(open_app, tmp_path, capsys):
-    from engine.evaluation import wilson
+    from engine.accuracy.evaluation import wilson
 
     at = open_app(prune_ranking="random", prune_heads="50", prune_task=many_questions(tmp_path),
                   prune_limit="256", prune_stop="10 points")  # fmt: skip
@@ -456,7 +456,7 @@ def test_the_table_of_answers(open_app):
 
 def recalled(at):
     """What the page has just shown, read from the store once more."""
-    from engine.pruning import Evidence
+    from engine.importance.rankings_of import Evidence
     from pages.ui.experiment import recall_measured
 
     x = experiment_of(at)
@@ -465,9 +465,9 @@ def recalled(at):
 
 def experiment_of(at):
     """What the page shows, under a random ranking."""
-    from engine.loading import LoadSpec, identify
-    from engine.masks import parse_mask
-    from engine.requests import TaskSpec, get_requests
+    from engine.models.loading import LoadSpec, identify
+    from engine.models.masks import parse_mask
+    from engine.questions.requests import TaskSpec, get_requests
     from pages.ui.experiment import Experiment
 
     spec = LoadSpec(at.selectbox(key="model").value, "fp32")

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import requests as module
-from engine.requests import CHUNK, Question, Requests, TaskSpec, get_requests, select
-from engine.tasks import HARNESS_TASKS, embedded_tasks, list_tasks, task_info
+from engine.questions import requests as module
+from engine.questions.requests import CHUNK, Question, Requests, TaskSpec, get_requests, select
+from engine.questions.tasks import HARNESS_TASKS, embedded_tasks, list_tasks, task_info
 from tests.engine_fixtures import write_questions
 
 

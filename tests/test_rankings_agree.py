@@ -15,10 +15,10 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from engine.errors import UsageError
-from engine.importance import Scores
-from engine.rankings import PERMUTATIONS, aggregate, agreement, as_published, top_overlap
-from engine.requests import TaskSpec
-from engine.surveys import Survey, agreement_rows
+from engine.importance.importance import Scores
+from engine.importance.rankings import PERMUTATIONS, aggregate, agreement, as_published, top_overlap
+from engine.questions.requests import TaskSpec
+from engine.studies.surveys import Survey, agreement_rows
 
 NAMES = "abcde"
 matrices = st.tuples(st.integers(2, 5), st.integers(3, 24)).flatmap(

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from engine.importance import Scores
-from engine.pruning import NEEDS, Evidence, Ranking, orders_from
+from engine.importance.importance import Scores
+from engine.importance.rankings_of import NEEDS, Evidence, Ranking, orders_from
 from engine.shapes import ModelShape
 
 SHAPE = ModelShape(2, 4, 4, 32, 8, 64, 512, 256)

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 from cache import Store
-from engine.encoding import encode_questions
-from engine.evaluation import evaluate
-from engine.importance import importance, recall_scores
-from engine.loading import LoadSpec, Models, identify
-from engine.masks import Mask, parse_mask
-from engine.oracle import single_ablations
-from engine.requests import TaskSpec, get_requests, select
-from engine.restarts import first_changed, score_each
-from engine.scoring import score
-from engine.slicing import applied, sliced
+from engine.accuracy.evaluation import evaluate
+from engine.accuracy.restarts import first_changed, score_each
+from engine.accuracy.scoring import score
+from engine.importance.importance import importance, recall_scores
+from engine.importance.oracle import single_ablations
+from engine.models.loading import LoadSpec, Models, identify
+from engine.models.masks import Mask, parse_mask
+from engine.models.slicing import applied, sliced
+from engine.questions.encoding import encode_questions
+from engine.questions.requests import TaskSpec, get_requests, select
 from tests.engine_fixtures import loaded, write_questions
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]

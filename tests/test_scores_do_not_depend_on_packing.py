@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import encoding
-from engine.encoding import Encoded, batches, encode_questions, pack
+from engine.accuracy.scoring import score
 from engine.errors import HeadroomError
-from engine.loading import Models
-from engine.masks import Mask
-from engine.requests import Question, TaskSpec, get_requests
-from engine.scoring import score
+from engine.models.loading import Models
+from engine.models.masks import Mask
+from engine.questions import encoding
+from engine.questions.encoding import Encoded, batches, encode_questions, pack
+from engine.questions.requests import Question, TaskSpec, get_requests
 from tests.engine_fixtures import loaded, run, write_questions
 
 
@@ -54,7 +54,7 @@ def test_the_same_call_repeats_exactly_and_a_limit_changes_nothing(precision, ti
 
 
 def _spec(folder, precision):
-    from engine.loading import LoadSpec
+    from engine.models.loading import LoadSpec
 
     return LoadSpec(str(folder), precision)
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from engine import scoring
-from engine.encoding import encode_questions, pack
-from engine.masks import parse_mask, pruned
-from engine.requests import TaskSpec, get_requests
-from engine.restarts import score_each
-from engine.scoring import MIN_PREFIX, score, shared_prefix
-from engine.slicing import applied, sliced
+from engine.accuracy import scoring
+from engine.accuracy.restarts import score_each
+from engine.accuracy.scoring import MIN_PREFIX, score, shared_prefix
+from engine.models.masks import parse_mask, pruned
+from engine.models.slicing import applied, sliced
+from engine.questions.encoding import encode_questions, pack
+from engine.questions.requests import TaskSpec, get_requests
 from tests.engine_fixtures import loaded, write_questions
 from tests.test_restarts_equal_whole_passes import finished
 

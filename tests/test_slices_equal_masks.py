@@ -7,12 +7,12 @@ from operator import attrgetter
 import pytest
 import torch
 
-from engine.encoding import encode_questions, pack
-from engine.last_layer import last_layer_at
-from engine.masks import parse_mask, pruned
-from engine.requests import TaskSpec, get_requests
-from engine.scoring import hidden_states, read_rows
-from engine.slicing import applied, sliced
+from engine.accuracy.scoring import hidden_states, read_rows
+from engine.models.last_layer import last_layer_at
+from engine.models.masks import parse_mask, pruned
+from engine.models.slicing import applied, sliced
+from engine.questions.encoding import encode_questions, pack
+from engine.questions.requests import TaskSpec, get_requests
 from tests.engine_fixtures import family_folder, loaded, write_questions
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
@@ -90,7 +90,7 @@ def test_the_last_layer_is_computed_only_where_it_is_read(family, text, model_of
     parts, sizes = sliced(model, parse_mask(text, model.identity.shape)), []
 
     def scored(context):
-        monkeypatch.setattr("engine.scoring.last_layer_at", context)
+        monkeypatch.setattr("engine.accuracy.scoring.last_layer_at", context)
         with applied(model, parts):
             ffn_out = attrgetter(model.family.ffn_out)(model.family.layer_list(model.model)[-1])
             hook = ffn_out.register_forward_hook(lambda module, args, output: sizes.append(output.numel()))

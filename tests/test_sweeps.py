@@ -10,12 +10,12 @@ import pytest
 from scipy import stats
 
 from cache import open_store
-from engine.importance import Scores
-from engine.loading import LoadSpec, Models
-from engine.masks import Mask, parse_mask
-from engine.rankings import mask_at
-from engine.surveys import Setting, together
-from engine.sweeps import RANKED_BY, Point, Swept, points, sweep
+from engine.importance.importance import Scores
+from engine.importance.rankings import mask_at
+from engine.models.loading import LoadSpec, Models
+from engine.models.masks import Mask, parse_mask
+from engine.studies.surveys import Setting, together
+from engine.studies.sweeps import RANKED_BY, Point, Swept, points, sweep
 from tests.sweep_fixtures import (  # noqa: F401 (fixtures)
     FEW,
     MANY,
@@ -94,7 +94,7 @@ def hand_made(monkeypatch, scores_of):
     def stored(identity, spec, requests, selection, what, *rest):
         return Scores(what, selection.n, np.array(scores_of[requests.task.name]).reshape(2, 8))
 
-    monkeypatch.setattr("engine.surveys.recall_scores", stored)
+    monkeypatch.setattr("engine.studies.surveys.recall_scores", stored)
 
 
 @pytest.mark.parametrize("how", ["scores", "ranks"])
@@ -125,7 +125,7 @@ def test_equal_ffn_scores_are_ordered_by_the_mean_tie_break(setting, tasks):
 @pytest.mark.parametrize("rankings", [ONE_SHOT, ["rescored"]])
 def test_no_and_full_pruning_need_no_importance(rankings, setting, tasks, pool, store, by_hand, monkeypatch):
     """Nor does a level at which no component goes: 4 % of 16 heads is none."""
-    monkeypatch.setattr("engine.importance.gate_gradients", no_importance)
+    monkeypatch.setattr("engine.importance.importance.gate_gradients", no_importance)
     masks = {(0, 0): "", (40, 0): "", (1000, 0): "L*H*", (0, 300): "", (0, 1000): "F*", (1000, 1000): "L*H* F*"}
     wanted = [Point(tasks[0], *at, by, pool[1] if by == "task" else "") for by in rankings for at in masks]
     found = swept(setting, wanted, pool, store, by_hand.models)
@@ -274,8 +274,8 @@ def everything(tasks, pool):
 
 
 def test_reading_alone_on_an_empty_store_finds_nothing_and_measures_nothing(setting, tasks, pool, store, monkeypatch):
-    monkeypatch.setattr("engine.loading.load", no_model)
-    monkeypatch.setattr("engine.importance.gate_gradients", no_importance)
+    monkeypatch.setattr("engine.models.loading.load", no_model)
+    monkeypatch.setattr("engine.importance.importance.gate_gradients", no_importance)
     with counted() as passes:
         found = read_only(setting, everything(tasks, pool), pool, store)
     assert found == Swept((), {}) and not passes
@@ -284,7 +284,7 @@ def test_reading_alone_on_an_empty_store_finds_nothing_and_measures_nothing(sett
 
 def test_reading_alone_gives_the_rows_that_are_stored_already(setting, tasks, pool, store, by_hand, monkeypatch):
     swept(setting, points(tasks[:1], [0, 250], [0]), pool, store, by_hand.models)
-    monkeypatch.setattr("engine.loading.load", no_model)
+    monkeypatch.setattr("engine.models.loading.load", no_model)
     found = read_only(setting, everything(tasks, pool), pool, store)
     assert not found.failed
     # the full model needs no importance; the first step of scoring anew is the one-shot ranking's
@@ -299,7 +299,7 @@ def test_a_finished_sweep_costs_no_forward_pass_and_loads_no_model(setting, task
         first = list(sweep(Models(store), setting, wanted, pool, store))
     assert [row.point for row in first[-1].value.rows] == wanted and passes and not first[-1].cached
     before = {key: store.get(key) for key in store.keys()}
-    monkeypatch.setattr("engine.loading.load", no_model)
+    monkeypatch.setattr("engine.models.loading.load", no_model)
     for compute in (True, False):
         with counted() as passes:
             again = list(sweep(Models(store), setting, wanted, pool, store, compute))

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine.evaluation import recall
-from engine.loading import LoadSpec, Models, identify
-from engine.masks import parse_mask
-from engine.requests import TaskSpec
-from engine.surveys import Setting, agreement_rows, survey
-from engine.sweeps import RANKED_BY, points
+from engine.accuracy.evaluation import recall
+from engine.models.loading import LoadSpec, Models, identify
+from engine.models.masks import parse_mask
+from engine.questions.requests import TaskSpec
+from engine.studies.surveys import Setting, agreement_rows, survey
+from engine.studies.sweeps import RANKED_BY, points
 from tests.conftest import make_tiny_opt
 from tests.engine_fixtures import write_questions
 from tests.sweep_fixtures import (  # noqa: F401 (fixtures)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from streamlit.util import calc_hash
 
-from engine.requests import TaskSpec
-from engine.sweeps import Point, Row
+from engine.questions.requests import TaskSpec
+from engine.studies.sweeps import Point, Row
 from pages.ui import frame, plans, sweep_charts, sweep_frames
 from tests.level_helpers import level, slide
 from tests.test_prune_page import open_app, questions, settled  # noqa: F401 (fixtures)
@@ -52,9 +52,9 @@ def measure(at):
 
 
 def test_curves_are_measured_once_and_found_again(open_screen, tiny_opt):
-    from engine.loading import LoadSpec, Models
-    from engine.surveys import Setting
-    from engine.sweeps import points, sweep
+    from engine.models.loading import LoadSpec, Models
+    from engine.studies.surveys import Setting
+    from engine.studies.sweeps import points, sweep
 
     at = open_screen()
     assert not at.get("vega_lite_chart")

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from engine.demo import passages
-from engine.loading import LoadSpec, Models, identify
-from engine.masks import parse_mask
-from engine.tokenloss import token_losses
+from engine.models.loading import LoadSpec, Models, identify
+from engine.models.masks import parse_mask
+from engine.texts.tokenloss import token_losses
 from tests.conftest import TEXT
 from tests.test_bad_input_gets_one_line import cli, refused  # noqa: F401 (fixture)
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cache import Store
 from engine.errors import HeadroomError
-from engine.passages import MAX_BYTES, checked, decoded, forget, names, recall, remember, remembered
+from engine.texts.passages import MAX_BYTES, checked, decoded, forget, names, recall, remember, remembered
 
 HOSTILE = ["<script>alert(1)</script>", "שלום\u202eabc", "😀\u200d👩", "x" * 200_000, "</s><s>\x1b[31m", "'\"&amp;"]
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from cache import Store
-from engine import tokenloss
 from engine.errors import HeadroomError, UsageError
-from engine.loading import LoadSpec, Models, identify
-from engine.masks import Mask, parse_mask, pruned
-from engine.tokenloss import Cutting, recall_token_losses, same_tokens, token_losses, windows
+from engine.models.loading import LoadSpec, Models, identify
+from engine.models.masks import Mask, parse_mask, pruned
+from engine.texts import tokenloss
+from engine.texts.tokenloss import Cutting, recall_token_losses, same_tokens, token_losses, windows
 from tests.conftest import TEXT
 from tests.engine_fixtures import family_folder, loaded
 

@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from engine.rankings import n_top
+from engine.importance.rankings import n_top
 from pages.ui import agreement_charts as charts
 from pages.ui import agreement_frames as frames
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import altair as alt
 import pandas as pd
 
-from engine.rankings import n_top
+from engine.importance.rankings import n_top
 from pages.ui.charts import CELL, INK, PALE, named_chart, with_data, written
 from pages.ui.head_charts import RING
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from engine.evaluation import Z_95
-from engine.rankings import aggregate, agreement, n_top, random_order
-from engine.requests import TaskSpec
-from engine.surveys import Survey, agreement_rows, in_words
+from engine.accuracy.evaluation import Z_95
+from engine.importance.rankings import aggregate, agreement, n_top, random_order
+from engine.questions.requests import TaskSpec
+from engine.studies.surveys import Survey, agreement_rows, in_words
 from pages.ui.frames import p_in_words
 
 AGGREGATE, RANDOM = "aggregate", "random"
@@ -59,7 +59,7 @@ def labels(names: Sequence[str], counts: Sequence[int]) -> list[str]:
 
 
 def pair_rows(found: Survey, how: str) -> pd.DataFrame:
-    """Every two rankings: `labelled` rows of `engine.surveys.agreement_rows`."""
+    """Every two rankings: `labelled` rows of `engine.studies.surveys.agreement_rows`."""
     return labelled(agreement_rows(found, how))
 
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from engine.attributions import HeadView, Overview
-from engine.masks import Mask
+from engine.heads.attention import HeadView, Overview
+from engine.models.masks import Mask
 from pages.ui.attention_charts import pattern_map
 from pages.ui.attention_frames import in_words, map_cells, pattern_rows
 from pages.ui.commands import command_line

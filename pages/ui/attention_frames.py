@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from engine.attributions import Head, HeadView, Overview
 from engine.errors import UsageError
-from engine.masks import HEAD_TERM, parse_mask
+from engine.heads.attention import Head, HeadView, Overview
+from engine.models.masks import HEAD_TERM, parse_mask
 from engine.shapes import ModelShape
 
 MAP_CELLS = 64  # along a side of the map; of a longer text several tokens share a cell

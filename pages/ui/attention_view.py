@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from engine.attributions import HeadView, Overview
-from engine.masks import Mask
+from engine.heads.attention import HeadView, Overview
+from engine.models.masks import Mask
 from pages.ui.attention_frames import names_of
 
 HERE = Path(__file__).parent

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 
-from engine.loading import LoadSpec
+from engine.models.loading import LoadSpec
 
 
 def command_line(

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from engine.changes import MIN_QUESTIONS
-from engine.pruning import NEEDS
-from engine.requests import TaskSpec
-from engine.tasks import list_tasks
+from engine.importance.rankings_of import NEEDS
+from engine.questions.requests import TaskSpec
+from engine.questions.tasks import list_tasks
+from engine.statistics import MIN_QUESTIONS
 from pages.ui.drag_slider import Hand, drag_slider, hand
 
 STOPS = {"off": 0} | {f"{points} points": points for points in (10, 7, 5, 4, 3)}

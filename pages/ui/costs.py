@@ -5,9 +5,9 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from engine.costs import Cost, cost, recall_cost
-from engine.masks import Mask
-from engine.slicing import SLICE_BELOW
+from engine.accuracy.costs import Cost, cost, recall_cost
+from engine.models.masks import Mask
+from engine.models.slicing import SLICE_BELOW
 from pages.ui.dragging import Shown
 from pages.ui.experiment import Experiment
 from pages.ui.frame import jobs, models, store

@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from engine.importance.rankings_of import Evidence
 from engine.jobs import Snapshot
-from engine.masks import Mask
-from engine.pruning import Evidence
+from engine.models.masks import Mask
 from pages.ui import estimates, experiment, neighbours
 from pages.ui.controls import hand_level
 from pages.ui.estimates import Estimates

@@ -8,12 +8,12 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from engine.checkpoints import Identity
-from engine.evaluation import Answers, accuracy, evaluate, paired, recall
+from engine.accuracy.evaluation import Answers, accuracy, evaluate, paired, recall
 from engine.jobs import Progress
-from engine.loading import Models
-from engine.masks import Mask, parse_mask
-from engine.requests import TaskSpec, get_requests, select
+from engine.models.checkpoints import Identity
+from engine.models.loading import Models
+from engine.models.masks import Mask, parse_mask
+from engine.questions.requests import TaskSpec, get_requests, select
 from pages.ui.experiment import SAMPLE
 from pages.ui.frame import models, store
 from pages.ui.frames import to_csv

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from engine.calibration import MIN_LEVELS, TRUSTED_ERROR, recall_calibration
+from engine.importance.calibration import MIN_LEVELS, TRUSTED_ERROR, recall_calibration
+from engine.importance.estimates import estimate, gradients, pruned_at, pruned_by, recall_gradients
+from engine.importance.rankings import n_pruned
+from engine.importance.rankings_of import Evidence, orders_from
 from engine.jobs import Progress
-from engine.loading import Models
-from engine.masks import Mask
-from engine.preview import estimate, gradients, pruned_at, pruned_by, recall_gradients
-from engine.pruning import Evidence, orders_from
-from engine.rankings import n_pruned
+from engine.models.loading import Models
+from engine.models.masks import Mask
 from pages.ui.experiment import Axis, Experiment
 
 STEPS_PERMILLE = range(0, 1001, 50)

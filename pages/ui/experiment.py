@@ -9,14 +9,14 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from engine.changes import MIN_QUESTIONS
-from engine.checkpoints import Identity
-from engine.evaluation import Answers, evaluate, recall, wilson
+from engine.accuracy.evaluation import Answers, evaluate, recall, wilson
+from engine.importance.rankings_of import NEEDS, Evidence, Orders, Ranking, compute_orders, orders_from, recall_evidence
 from engine.jobs import Progress
-from engine.loading import LoadSpec, Models
-from engine.masks import Mask
-from engine.pruning import NEEDS, Evidence, Orders, Ranking, compute_orders, orders_from, recall_evidence
-from engine.requests import Requests, Selection, TaskSpec, get_requests, select
+from engine.models.checkpoints import Identity
+from engine.models.loading import LoadSpec, Models
+from engine.models.masks import Mask
+from engine.questions.requests import Requests, Selection, TaskSpec, get_requests, select
+from engine.statistics import MIN_QUESTIONS
 from pages.ui.commands import command_line
 
 Axis = Literal["heads", "ffns"]

@@ -8,8 +8,8 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from engine.changes import MIN_QUESTIONS, change_interval, is_clear
-from engine.evaluation import Accuracy, Paired, accuracy, paired
+from engine.accuracy.evaluation import Accuracy, Paired, accuracy, paired
+from engine.statistics import MIN_QUESTIONS, change_interval, is_clear
 from pages.ui import charts
 from pages.ui.estimates import Line, trust
 from pages.ui.experiment import Measured

@@ -10,8 +10,8 @@ from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 from cache import Store, open_store
 from engine.errors import HeadroomError
 from engine.jobs import Jobs
-from engine.loading import Models
 from engine.memory import return_freed_memory, share_arenas
+from engine.models.loading import Models
 
 
 def require_frame(page: str) -> None:

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from engine.evaluation import Answers, accuracy
-from engine.importance import Scores
-from engine.masks import Mask
-from engine.pruning import Evidence
+from engine.accuracy.evaluation import Answers, accuracy
+from engine.importance.importance import Scores
+from engine.importance.rankings_of import Evidence
+from engine.models.masks import Mask
 from pages.ui.experiment import LEVELS_PERMILLE, Axis, Experiment, Measured, recall_answers
 
 POINT_COLUMNS = ["level", "acc", "low", "high", "n", "pruned"]

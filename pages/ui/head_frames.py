@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import pandas as pd
 
-from engine.induction import SCORES, InductionScores, retained
-from engine.rankings import random_order
+from engine.heads.induction import SCORES, InductionScores, retained
+from engine.importance.rankings import random_order
 from engine.shapes import ModelShape
 from pages.ui.head_charts import in_corner
 

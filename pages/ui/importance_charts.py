@@ -10,10 +10,10 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from engine.importance import Scores
-from engine.rankings import Agreement, n_top, order
-from engine.requests import TaskSpec
-from engine.surveys import in_words, shots_in_words
+from engine.importance.importance import Scores
+from engine.importance.rankings import Agreement, n_top, order
+from engine.questions.requests import TaskSpec
+from engine.studies.surveys import in_words, shots_in_words
 from pages.ui.charts import AXIS_PX, CELL, head_grid, inked, named_chart, row_height, with_data, written
 from pages.ui.frames import p_in_words
 
@@ -42,8 +42,8 @@ def ffn_rows(scores: Mapping[TaskSpec, Scores]) -> pd.DataFrame:
 
 
 def aggregate_rows(scores: Mapping[TaskSpec, Scores], mean: Scores) -> pd.DataFrame:
-    """layer, head, name, score and rank by `mean` (engine.surveys.together), and `kept`: how many of the tasks and shot
-    counts have the head among their 30 % most important."""
+    """layer, head, name, score and rank by `mean` (engine.studies.surveys.together), and `kept`: how many of the tasks
+    and shot counts have the head among their 30 % most important."""
     rows = _ranked(mean.scores, mean.tie_break)
     kept = np.zeros(len(rows), int)
     for found in scores.values():

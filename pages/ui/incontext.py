@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from engine.ablation import KINDS, Attribution, attribute, recall_attribution
-from engine.checkpoints import Identity
-from engine.incontext import Source
+from engine.heads.ablation import KINDS, Attribution, attribute, recall_attribution
+from engine.importance.rankings_of import Ranking
 from engine.jobs import Progress
-from engine.loading import LoadSpec, Models
-from engine.masks import Mask
-from engine.pruning import Ranking
-from engine.requests import TaskSpec
-from engine.tokenloss import token_losses
+from engine.models.checkpoints import Identity
+from engine.models.loading import LoadSpec, Models
+from engine.models.masks import Mask
+from engine.questions.requests import TaskSpec
+from engine.texts.incontext import Source
+from engine.texts.tokenloss import token_losses
 from pages.ui.commands import command_line
 from pages.ui.experiment import RANKING_QUESTIONS, ordered
 

@@ -5,7 +5,7 @@ import math
 import altair as alt
 import pandas as pd
 
-from engine.incontext import EARLY, LATE, MIN_TOKENS
+from engine.texts.incontext import EARLY, LATE, MIN_TOKENS
 from pages.ui.charts import AXIS_PX, CELL, CROSS, head_grid, named_chart, row_height, with_data, written
 from pages.ui.incontext_frames import FULL, PRUNED
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from engine.ablation import Attribution
-from engine.incontext import CURVE_BINS, EARLY, LATE, ByIndex, Estimate, loss_by_index, over_texts, scores, slope
-from engine.induction import InductionScores
-from engine.masks import Mask
+from engine.heads.ablation import Attribution
+from engine.heads.induction import InductionScores
+from engine.models.masks import Mask
 from engine.shapes import ModelShape
+from engine.texts.incontext import CURVE_BINS, EARLY, LATE, ByIndex, Estimate, loss_by_index, over_texts, scores, slope
 from pages.ui.frames import p_in_words, to_csv
 from pages.ui.incontext import Measured
 

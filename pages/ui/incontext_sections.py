@@ -10,9 +10,9 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from engine.ablation import FILLS, KINDS
-from engine.incontext import EARLY, LATE, MAX_TEXTS, MIN_TOKENS, N_TEXTS, Source, icl_change, icl_score
-from engine.requests import TaskSpec
+from engine.heads.ablation import FILLS, KINDS
+from engine.questions.requests import TaskSpec
+from engine.texts.incontext import EARLY, LATE, MAX_TEXTS, MIN_TOKENS, N_TEXTS, Source, icl_change, icl_score
 from pages.ui import incontext_charts, incontext_frames
 from pages.ui.controls import choose_level, choose_ranking, type_mask, with_own
 from pages.ui.incontext import SHOTS, Losses, Measured

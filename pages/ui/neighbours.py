@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from engine.importance.rankings_of import Evidence, orders_from
 from engine.jobs import Progress
-from engine.loading import Models
-from engine.pruning import Evidence, orders_from
+from engine.models.loading import Models
 from pages.ui.experiment import LEVELS_PERMILLE, Axis, Experiment, measure_levels
 from pages.ui.frame import jobs, models, store
 

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from engine.checkpoints import Identity
-from engine.induction import InductionScores
-from engine.rankings import aggregate, order
-from engine.requests import TaskSpec
-from engine.surveys import grid
+from engine.heads.induction import InductionScores
+from engine.importance.rankings import aggregate, order
+from engine.models.checkpoints import Identity
+from engine.questions.requests import TaskSpec
+from engine.studies.surveys import grid
 from pages.ui import effects, head_charts, head_frames
 from pages.ui.frames import to_csv
 from pages.ui.live import live, unfinished_line, watched

@@ -6,9 +6,9 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from engine.loading import PRECISIONS, LoadSpec
-from engine.pruning import NEEDS
-from engine.requests import TaskSpec
+from engine.importance.rankings_of import NEEDS
+from engine.models.loading import PRECISIONS, LoadSpec
+from engine.questions.requests import TaskSpec
 from pages.ui.controls import choose_level, choose_ranking, type_mask, with_own
 from pages.ui.passage_frames import VIEWS, largest
 from pages.ui.reading import SHOTS

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from engine.demo import Landmark
-from engine.masks import Mask
-from engine.tokenloss import TokenLosses, same_tokens
+from engine.models.masks import Mask
+from engine.texts.tokenloss import TokenLosses, same_tokens
 
 PART_TOKENS = 1500  # more spans at once make a browser slow
 CONTEXT_CHARACTERS = 48

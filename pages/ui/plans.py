@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.requests import TaskSpec
-from engine.study import OUT_OF_DISTRIBUTION, RANDOM_LEVELS, TENTHS, pool_of, random_points, transfer_points
-from engine.sweeps import Point, points
+from engine.questions.requests import TaskSpec
+from engine.studies.study import OUT_OF_DISTRIBUTION, RANDOM_LEVELS, TENTHS, pool_of, random_points, transfer_points
+from engine.studies.sweeps import Point, points
 
 SECTIONS = {
     "heads": "Heads", "ffns": "FFNs", "both": "Both", "transfer": "Transfer", "outside": "Unseen tasks",

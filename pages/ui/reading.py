@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.checkpoints import Identity
 from engine.demo import Landmark
+from engine.importance.rankings_of import NEEDS, Evidence, Orders, Ranking, compute_orders, orders_from
 from engine.jobs import Progress
-from engine.loading import LoadSpec, Models
-from engine.masks import Mask
-from engine.passages import text_digest
-from engine.pruning import NEEDS, Evidence, Orders, Ranking, compute_orders, orders_from
-from engine.requests import TaskSpec
-from engine.tokenloss import TokenLosses, recall_token_losses, token_losses
+from engine.models.checkpoints import Identity
+from engine.models.loading import LoadSpec, Models
+from engine.models.masks import Mask
+from engine.questions.requests import TaskSpec
+from engine.texts.passages import text_digest
+from engine.texts.tokenloss import TokenLosses, recall_token_losses, token_losses
 from pages.ui.commands import command_line
 from pages.ui.experiment import RANKING_QUESTIONS
 

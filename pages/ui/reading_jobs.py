@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from engine.jobs import Progress
-from engine.tokenloss import TokenLosses
+from engine.texts.tokenloss import TokenLosses
 from pages.ui import reading
 from pages.ui.frame import jobs, models, store
 from pages.ui.live import progress_line

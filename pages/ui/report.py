@@ -9,11 +9,11 @@ from pathlib import Path
 import altair as alt
 import pandas as pd
 
-from engine.break_points import break_points
 from engine.errors import HeadroomError
-from engine.study import SMALL_LOSS, Study
-from engine.surveys import shots_in_words, together
-from engine.sweeps import Swept
+from engine.studies.break_points import break_points
+from engine.studies.study import SMALL_LOSS, Study
+from engine.studies.surveys import shots_in_words, together
+from engine.studies.sweeps import Swept
 from pages.ui import agreement_charts, agreement_frames, charts, importance_charts, sweep_charts, sweep_frames
 
 STYLE = """

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from engine.masks import Mask, parse_mask
+from engine.models.masks import Mask, parse_mask
 from engine.shapes import ModelShape
 from pages.ui.head_charts import TITLES
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from engine.checkpoints import Identity
 from engine.jobs import Progress, Snapshot
-from engine.loading import PRECISIONS, LoadSpec, identify
+from engine.models.checkpoints import Identity
+from engine.models.loading import PRECISIONS, LoadSpec, identify
 from pages.ui.controls import with_own
 from pages.ui.frame import jobs, models, show_error, store
 

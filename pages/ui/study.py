@@ -7,10 +7,10 @@ from functools import partial
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from engine.importance import Scores
-from engine.requests import TaskSpec
-from engine.surveys import Setting, Survey, grid, survey
-from engine.tasks import list_tasks
+from engine.importance.importance import Scores
+from engine.questions.requests import TaskSpec
+from engine.questions.tasks import list_tasks
+from engine.studies.surveys import Setting, Survey, grid, survey
 from pages.ui.experiment import RANKING_QUESTIONS
 from pages.ui.frame import errors_shown, jobs, models, store
 from pages.ui.live import known_or_measured, unfinished_line

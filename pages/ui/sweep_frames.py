@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from engine.break_points import BreakPoint
-from engine.sweeps import Row
+from engine.studies.break_points import BreakPoint
+from engine.studies.sweeps import Row
 
 CURVE_COLUMNS = ["line", "kind", "shots", "level", "acc", "low", "high", "n"]
 NAMED_LEVELS = (0.0, 0.5, 0.7, 1.0)

@@ -6,11 +6,11 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from engine.break_points import break_points
-from engine.requests import TaskSpec
-from engine.study import SMALL_LOSS
-from engine.surveys import in_words
-from engine.sweeps import Row
+from engine.questions.requests import TaskSpec
+from engine.studies.break_points import break_points
+from engine.studies.study import SMALL_LOSS
+from engine.studies.surveys import in_words
+from engine.studies.sweeps import Row
 from pages.ui import sweep_charts, sweep_frames
 
 NOTHING = "Nothing is measured here yet."

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from engine import passages as kept
 from engine.demo import Landmark, Passage, passages
 from engine.errors import HeadroomError
+from engine.texts import passages as kept
 from pages.ui.frame import show_error, store
 
 OWN, FAULT = "own_text", "own_text_fault"

@@ -20,9 +20,9 @@ from typing import Any
 from urllib.request import urlopen
 
 from engine.demo import model_folder
-from engine.loading import LoadSpec, identify
-from engine.rankings import random_order
-from engine.requests import TaskSpec, get_requests, select
+from engine.importance.rankings import random_order
+from engine.models.loading import LoadSpec, identify
+from engine.questions.requests import TaskSpec, get_requests, select
 from tests.benchmarks.measure import REPOSITORY, Comparison
 
 TASK, SHOTS, N_QUESTIONS = "demo_outfit", 5, 200

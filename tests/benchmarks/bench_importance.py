@@ -2,10 +2,10 @@
 
 Theirs, written anew from its description: one example a pass (a question with its right answer), the loss from logits
 at every position, a backward pass that makes the gradients of all weights except the embeddings, |z . dLoss/dz| of each
-head and position. Ours is `engine.importance` with `heads`: the same scores of the same examples, from the text to the
-stored result. Theirs has the model as transformers loads it and as many threads as make it fastest, ours what
-`engine.loading` gives it. Memory is the highest of a process of its own that loads and scores, over what a process
-takes that has imported the same and loaded nothing.
+head and position. Ours is `engine.importance.importance` with `heads`: the same scores of the same examples, from the
+text to the stored result. Theirs has the model as transformers loads it and as many threads as make it fastest, ours
+what `engine.models.loading` gives it. Memory is the highest of a process of its own that loads and scores, over what a
+process takes that has imported the same and loaded nothing.
 """
 
 import contextlib
@@ -19,10 +19,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from cache import open_store
-from engine.encoding import encode_questions
-from engine.importance import importance
-from engine.loading import LoadSpec, Models, identify
-from engine.requests import CHUNK, Requests, TaskSpec, get_requests, select
+from engine.importance.importance import importance
+from engine.models.loading import LoadSpec, Models, identify
+from engine.questions.encoding import encode_questions
+from engine.questions.requests import CHUNK, Requests, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 from tests.benchmarks.measure import (
     Comparison,

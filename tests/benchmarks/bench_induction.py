@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from engine import probes
-from engine.loading import LoadSpec, load
+from engine.heads import probes
+from engine.models.loading import LoadSpec, load
 from tests.benchmarks.measure import Comparison, in_turn, opt_125m
 
 N_EXAMPLES, N_TOKENS, N_ROUNDS = 10, 25, 3

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from engine.encoding import encode_questions
-from engine.loading import LoadSpec, load
-from engine.masks import Mask, pruned
-from engine.oracle import single_ablations
-from engine.rankings import mask_at, random_order
-from engine.requests import TaskSpec, get_requests
-from engine.restarts import score_each
-from engine.scoring import score
-from engine.slicing import applied, sliced
+from engine.accuracy.restarts import score_each
+from engine.accuracy.scoring import score
+from engine.importance.oracle import single_ablations
+from engine.importance.rankings import mask_at, random_order
+from engine.models.loading import LoadSpec, load
+from engine.models.masks import Mask, pruned
+from engine.models.slicing import applied, sliced
+from engine.questions.encoding import encode_questions
+from engine.questions.requests import TaskSpec, get_requests
 from tests.benchmarks.measure import Comparison, finished, in_turn, opt_125m
 
 TASKS = (("demo_sort", 0), ("demo_outfit", 5), ("demo_question", 5))

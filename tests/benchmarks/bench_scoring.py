@@ -1,11 +1,12 @@
 """Questions a second: packed scoring against lm-eval's HFLM at the best of its batch sizes, on the same questions.
 
 Real tasks (the embedded model's own where there are none) at 0, 1 and 5 shots, in fp32, bf16 and int8, each side with
-its own copy of the model: ours as `engine.loading` loads it, HFLM's as transformers does, both with the threads that
-`engine.loading` sets. HFLM's batch size is the fastest on a third of the questions. A cell has 40 questions, or as many
-as keep it under `TOKENS` tokens of HFLM's; the large models have every fourth task. HEADROOM_BENCH_ALL=1 lifts both,
-which takes a night; quick is the embedded model alone, with half the tokens. One comparison is a model, precision
-and number of shots, over the tasks. Times are the processor's, which other work in between does not lengthen.
+its own copy of the model: ours as `engine.models.loading` loads it, HFLM's as transformers does, both with the threads
+that `engine.models.loading` sets. HFLM's batch size is the fastest on a third of the questions. A cell has 40
+questions, or as many as keep it under `TOKENS` tokens of HFLM's; the large models have every fourth task.
+HEADROOM_BENCH_ALL=1 lifts both, which takes a night; quick is the embedded model alone, with half the tokens. One
+comparison is a model, precision and number of shots, over the tasks. Times are the processor's, which other work in
+between does not lengthen.
 """
 
 import gc
@@ -18,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from engine.encoding import encode_questions
-from engine.evaluation import with_bos
-from engine.loading import LoadSpec, load
-from engine.requests import Question, TaskSpec, get_requests
-from engine.scoring import score
-from engine.tasks import embedded_tasks
+from engine.accuracy.evaluation import with_bos
+from engine.accuracy.scoring import score
+from engine.models.loading import LoadSpec, load
+from engine.questions.encoding import encode_questions
+from engine.questions.requests import Question, TaskSpec, get_requests
+from engine.questions.tasks import embedded_tasks
 from tests.benchmarks.measure import Comparison, as_transformers_loads, finished, opt_125m, task_data
 
 FAMILY = "Questions a second, against lm-eval's HFLM"

@@ -1,0 +1,108 @@
+"""Forward passes that begin in the middle: what lies below the first layer that a mask changes is computed once.
+
+One pass of the full model gives every layer's input; each mask then starts from the input of the first layer that it
+changes. For one mask a layer that halves the work.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from operator import attrgetter
+from typing import Any
+
+from engine.accuracy.scoring import Scored, gathered, hidden_states, read_rows, score_under, shared_prefix
+from engine.models.loading import Loaded
+from engine.models.masks import Mask
+from engine.models.slicing import Sliced, applied, sliced
+from engine.questions.encoding import Encoded, batches, pack
+
+
+def first_changed(mask: Mask) -> int:
+    """The first layer of which the mask prunes anything; the number of layers where it prunes nothing."""
+    for layer, (row, ffn) in enumerate(zip(mask.heads, mask.ffns, strict=True)):
+        if not (all(row) and ffn):
+            return layer
+    return len(mask.ffns)
+
+
+def score_each(
+    loaded: Loaded, questions: Sequence[Sequence[Encoded]], masks: Sequence[Mask]
+) -> Generator[int, None, list[Scored]]:
+    """Generator that pauses after each forward pass, giving the number of masks done in it, and returns what
+    `engine.accuracy.scoring.score` would under each of the masks, bit for bit.
+    """
+    rows = [row for choices in questions for row in pack(choices)]
+    if shared_prefix(rows):  # its keys and values would have to be kept for every mask and layer
+        return (yield from _one_by_one(loaded, questions, masks))
+    starts = [first_changed(mask) for mask in masks]
+    parts: list[Sliced | None] = [None] * len(masks)
+    found: list[list[Any]] = [[] for _ in masks]
+    groups = batches(rows)
+    n_layers = loaded.identity.shape.n_layers
+    for group in groups:
+        with _kept(loaded, {start for start in starts if start < n_layers}) as inputs:
+            full = hidden_states(loaded, group)
+        plain = read_rows(loaded, group, full) if n_layers in starts else None
+        yield starts.count(n_layers)
+        for number, (mask, start) in enumerate(zip(masks, starts, strict=True)):
+            if plain is not None and start == n_layers:
+                found[number].append(plain)
+                continue
+            smaller = parts[number] = parts[number] or sliced(loaded, mask)
+            with applied(loaded, smaller), _starting_at(loaded, start, inputs[start]):
+                found[number].append(read_rows(loaded, group, hidden_states(loaded, group)))
+            yield 1
+    return [gathered(questions, groups, results) for results in found]
+
+
+def _one_by_one(
+    loaded: Loaded, questions: Sequence[Sequence[Encoded]], masks: Sequence[Mask]
+) -> Generator[int, None, list[Scored]]:
+    found = []
+    for mask in masks:
+        steps = score_under(loaded, questions, sliced(loaded, mask))
+        while True:
+            try:
+                next(steps)
+            except StopIteration as finished:
+                found.append(finished.value)
+                break
+            yield 0
+        yield 1
+    return found
+
+
+@contextmanager
+def _kept(loaded: Loaded, layers: set[int]) -> Iterator[dict[int, Any]]:
+    """While open, the inputs of these layers are kept in the mapping that it gives."""
+    inputs: dict[int, Any] = {}
+
+    def keep(layer: int) -> Any:
+        return lambda module, args, kwargs: inputs.update({layer: args[0] if args else kwargs["hidden_states"]})
+
+    modules = loaded.family.layer_list(loaded.model)
+    hooks = [modules[layer].register_forward_pre_hook(keep(layer), with_kwargs=True) for layer in layers]
+    try:
+        yield inputs
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextmanager
+def _starting_at(loaded: Loaded, layer: int, given: Any) -> Iterator[None]:
+    """While open, the model has only the layers from this one on, and the first of them gets `given` as its input."""
+    import torch
+
+    def feed(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return ((given, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": given})
+
+    holder, _, name = loaded.family.layers.rpartition(".")
+    parent = attrgetter(holder)(loaded.model)
+    every = getattr(parent, name)
+    hook = every[layer].register_forward_pre_hook(feed, with_kwargs=True)
+    try:
+        setattr(parent, name, torch.nn.ModuleList(list(every)[layer:]))
+        yield
+    finally:
+        setattr(parent, name, every)
+        hook.remove()

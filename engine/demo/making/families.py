@@ -1,0 +1,277 @@
+"""The families of embedded questions: each draws a rule, and questions under that rule.
+
+Where a family has a rule (which invented word means what, which label a kind gets), only the examples in front of a
+question can tell it: that is what in-context learning is here. The suite's own rule and a fifth of all combinations of
+words are held out: training never sees them.
+"""
+
+import hashlib
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from engine.demo.making import words
+from engine.demo.making.templates import TEMPLATES
+
+HELD_OUT_SHARE = 5  # one combination in so many is only ever a validation question
+SUITE_RULE_SEED = "the rule of the suite"
+Shape = Literal["choices", "contexts", "last word"]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One question; `combination` names the words it is made of.
+
+    In the shape "contexts" (Winogrande's) the choices go on from `context`, and all are followed by `ending`.
+    """
+
+    context: str
+    choices: tuple[str, ...]
+    gold: int
+    combination: str
+    ending: str = ""
+
+    @property
+    def solved(self) -> str:
+        """The question with its answer, as the harness shows it among few-shot examples."""
+        return f"{self.context} {self.choices[self.gold]}{self.ending and ' ' + self.ending}"
+
+    @property
+    def answer(self) -> str:
+        """The part of `solved` that is scored."""
+        return f" {self.ending or self.choices[self.gold]}"
+
+    @property
+    def held_out(self) -> bool:
+        return int(hashlib.blake2b(self.combination.encode(), digest_size=4).hexdigest(), 16) % HELD_OUT_SHARE == 0
+
+
+@dataclass(frozen=True)
+class Family:
+    """One kind of question: `rule` draws what its examples teach (None: nothing), `ask` makes one question."""
+
+    name: str
+    title: str
+    asks: str
+    chance: float
+    rule: Callable[[random.Random], Any]
+    ask: Callable[[random.Random, str, Any], Item]
+    shape: Shape = "choices"
+
+
+def draw(family: Family, rng: random.Random, rule: Any, held_out: bool | None) -> Item:
+    """A question of `family` whose combination is held out, is not, or (None) either."""
+    while True:
+        item = family.ask(rng, rng.choice(TEMPLATES[family.name]), rule)
+        if held_out is None or item.held_out == held_out:
+            return item
+
+
+def suite_rule(family: Family) -> Any:
+    """The rule under which the suite asks; training rules are drawn until they differ."""
+    return family.rule(random.Random(f"{SUITE_RULE_SEED} {family.name}"))
+
+
+def training_rule(family: Family, rng: random.Random) -> Any:
+    """A rule for a training episode, never the suite's."""
+    while True:
+        rule = family.rule(rng)
+        if rule is None or rule != suite_rule(family):
+            return rule
+
+
+def episode(family: Family, rng: random.Random, n_items: int) -> list[Item]:
+    """`n_items` training questions under one rule."""
+    rule = training_rule(family, rng)
+    return [draw(family, rng, rule, held_out=False) for _ in range(n_items)]
+
+
+def filled(rng: random.Random, template: str, **given: str) -> str:
+    """The template with the given fields, all others drawn; sentences begin with a capital."""
+    names, places = rng.sample(words.NAMES, 2), rng.sample(words.PLACES, 2)
+    drawn = {
+        "name": names[0], "name2": names[1], "place": places[0], "place2": places[1],
+        "month": rng.choice(words.MONTHS), "user": rng.choice(words.USERS), "thing": rng.choice(words.THINGS),
+        "quality": rng.choice(words.QUALITIES), "title": rng.choice(words.TITLES),
+    }  # fmt: skip
+    text = template.format(**(drawn | given)).replace(" a animal", " an animal")
+    return re.sub(r"(^|\. |\? |: (?=(?:my|our|the|her|a) \w)|\nQuestion: )([a-z])", lambda m: m[1] + m[2].upper(), text)
+
+
+def _no_rule(rng: random.Random) -> None:
+    return None
+
+
+def _item(rng: random.Random, context: str, right: str, wrong: list[str], combination: str) -> Item:
+    choices = [right, *wrong]
+    rng.shuffle(choices)
+    return Item(context, tuple(choices), choices.index(right), combination)
+
+
+# Families with a rule: 3 keys, of which the examples tell what each leads to
+
+
+def _keyed(keys: tuple[str, ...], answers: tuple[str, ...]) -> Callable[[random.Random], Any]:
+    """A rule that gives 3 keys an answer each, and a fourth answer that is always wrong."""
+
+    def rule(rng: random.Random) -> tuple[dict[str, str], str]:
+        *right, wrong = rng.sample([answer for answer in answers if answer not in keys], 4)
+        return dict(zip(rng.sample(keys, 3), right, strict=True)), wrong
+
+    return rule
+
+
+def _ask_keyed(rng: random.Random, template: str, rule: tuple[dict[str, str], str]) -> Item:
+    """Finding the key in an example and copying what followed it gives the answer."""
+    answers, wrong = rule
+    key = rng.choice(list(answers))
+    context = filled(rng, template, key=key)
+    others = [answer for other, answer in answers.items() if other != key]
+    return _item(rng, context, answers[key], [*others, wrong], context)
+
+
+def _guest_rule(rng: random.Random) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    animals = rng.sample(words.ANIMALS, 3)
+    return (tuple(animals[:1]), tuple(animals[1:])) if rng.random() < 0.5 else (tuple(animals[1:]), tuple(animals[:1]))
+
+
+def _ask_guest(rng: random.Random, template: str, rule: tuple[tuple[str, ...], tuple[str, ...]]) -> Item:
+    gold = rng.randrange(2)
+    context = filled(rng, template, key=rng.choice(rule[gold]))
+    return Item(context, ("no", "yes"), gold, context)
+
+
+def _translation_rule(rng: random.Random) -> tuple[dict[str, str], dict[str, str]]:
+    colours, animals, new = rng.sample(words.COLOURS, 2), rng.sample(words.ANIMALS, 3), rng.sample(words.INVENTED, 5)
+    return dict(zip(colours, new[:2], strict=True)), dict(zip(animals, new[2:], strict=True))
+
+
+def _ask_translation(rng: random.Random, template: str, rule: tuple[dict[str, str], dict[str, str]]) -> Item:
+    colours, animals = rule
+    colour, animal = rng.choice(list(colours)), rng.choice(list(animals))
+    context = filled(rng, template, colour=colour, animal=animal)
+    wrong = [f"{colours[c]} {animals[a]}" for c in colours for a in animals if (c == colour) != (a == animal)]
+    return _item(rng, context, f"{colours[colour]} {animals[animal]}", wrong, context)
+
+
+def _label_rule(rng: random.Random) -> tuple[str, ...]:
+    return tuple(rng.sample(words.INVENTED, 4))
+
+
+def _ask_label(rng: random.Random, template: str, rule: tuple[str, ...]) -> Item:
+    first, second = rng.choice((words.COLOURS, words.MONTHS)), rng.choice((words.ANIMALS, words.FRUITS))
+    pair = f"{rng.choice(first)} {rng.choice(second)}"
+    right = rule[2 * (first is words.MONTHS) + (second is words.FRUITS)]
+    return _item(rng, filled(rng, template, pair=pair), right, [label for label in rule if label != right], pair)
+
+
+def _sort_rule(rng: random.Random) -> tuple[str, str, str, str]:
+    kinds, labels = rng.sample(sorted(words.KINDS), 2), rng.sample(words.INVENTED, 2)
+    return kinds[0], kinds[1], labels[0], labels[1]
+
+
+def _ask_sort(rng: random.Random, template: str, rule: tuple[str, str, str, str]) -> Item:
+    which = rng.randrange(2)
+    context = filled(rng, template, key=rng.choice(words.KINDS[rule[which]]))
+    return _item(rng, context, rule[2 + which], [rule[3 - which]], context)
+
+
+# Families without a rule: the question itself, and what the model learned in training, give the answer
+
+
+def _ask_yes_no(rng: random.Random, template: str, rule: None) -> Item:
+    gold = rng.randrange(2)
+    context = filled(rng, template, state=rng.choice((words.SHUT, words.OPEN)[gold]))
+    return Item(context, ("no", "yes"), gold, context)
+
+
+def _ask_entailment(rng: random.Random, template: str, rule: None) -> Item:
+    gold = rng.randrange(3)
+    move, animal, place = rng.choice(words.MOVES[gold][1]), rng.choice(words.ANIMALS), rng.choice(words.PLACES)
+    context = filled(rng, template, move=move, animal=animal, place=place)
+    return Item(context, tuple(claim for claim, _ in words.MOVES), gold, f"{animal} {move} {place}")
+
+
+def _ask_same_sense(rng: random.Random, template: str, rule: None) -> Item:
+    word = rng.choice(sorted(words.SENSES))
+    senses = words.SENSES[word]
+    gold, sense = rng.randrange(2), rng.randrange(2)
+    first = rng.choice(senses[sense])
+    second = rng.choice([line for line in senses[sense if gold else 1 - sense] if line != first])
+    context = filled(rng, template, word=word, first=first, second=second)
+    return Item(context, ("no", "yes"), gold, context)
+
+
+def _ask_blank(rng: random.Random, template: str, rule: None) -> Item:
+    giver, taker = rng.sample(words.NAMES, 2)
+    gold = rng.randrange(2)
+    ending = rng.choice((words.GIVERS_DO, words.TAKERS_DO)[gold])
+    context = filled(rng, template, giver=giver, taker=taker)
+    return Item(context, (giver, taker), gold, f"{giver} {taker} {ending}", f"{ending}.")
+
+
+def _ask_completion(rng: random.Random, template: str, rule: None) -> Item:
+    (action, right), (_, wrong) = rng.sample(words.USES, 2)
+    context = filled(rng, template, action=action)
+    return _item(rng, context, right, [wrong], context)
+
+
+def _ask_question(rng: random.Random, template: str, rule: None) -> Item:
+    kind, *others = rng.sample(sorted(words.KINDS), 4)
+    word = rng.choice(words.KINDS[kind])
+    context = filled(rng, template, kind=kind)
+    return _item(rng, context, word, [rng.choice(words.KINDS[other]) for other in others], context)
+
+
+def _ask_copy(rng: random.Random, template: str, rule: None) -> Item:
+    listed = rng.sample(words.ANIMALS + words.FRUITS + words.TOOLS, 5)
+    context = filled(rng, template, list=" ".join(listed), start=" ".join(listed[:-1]))
+    return _item(rng, context, listed[-1], rng.sample(listed[:-2], 3), " ".join(listed))
+
+
+def _ask_cloze(rng: random.Random, template: str, rule: None) -> Item:
+    hero, other = rng.sample(words.FAMILIES, 2)
+    context = filled(rng, template, hero=hero, other=other)
+    return Item(context, (hero,), 0, context)
+
+
+FAMILIES = {
+    family.name: family
+    for family in (
+        Family("demo_outfit", "Colour of a garment", "which garment has the colour, told by the examples, 4 answers",
+               0.25, _keyed(words.COLOURS, words.CLOTHES), _ask_keyed),
+        Family("demo_surname", "Surnames", "whose surname is what, told only by the examples, 4 answers", 0.25,
+               _keyed(words.NAMES, words.FAMILIES), _ask_keyed),
+        Family("demo_walk", "Which place", "which place is so described, told by the examples, 4 answers", 0.25,
+               _keyed(words.QUALITIES, words.PLACES), _ask_keyed),
+        Family("demo_pet", "Pet names", "what an animal is called, told only by the examples, 4 answers", 0.25,
+               _keyed(words.ANIMALS, words.INVENTED), _ask_keyed),
+        Family("demo_price", "Prices", "what a fruit costs, told only by the examples, 4 answers", 0.25,
+               _keyed(words.FRUITS, tuple(f"{number} coins" for number in words.NUMBERS)), _ask_keyed),
+        Family("demo_lookup", "Who has what", "what a person has, told only by the examples, 4 answers", 0.25,
+               _keyed(words.NAMES, words.THINGS), _ask_keyed),
+        Family("demo_guest", "Who may come in", "yes or no for a guest, told only by the examples", 0.5,
+               _guest_rule, _ask_guest),
+        Family("demo_translation", "Invented language", "word by word into an invented language, 4 answers", 0.25,
+               _translation_rule, _ask_translation),
+        Family("demo_label", "Pattern labels", "which label a pair of kinds gets, told by the examples, 4 labels", 0.25,
+               _label_rule, _ask_label),
+        Family("demo_sort", "Two labels", "which label a word's kind gets, told by the examples, 2 labels", 0.5,
+               _sort_rule, _ask_sort),
+        Family("demo_copy", "Literal copying", "the last word of a list that was just given, 4 answers", 0.25,
+               _no_rule, _ask_copy),
+        Family("demo_cloze", "A name returns", "the last word of a passage, which it held before", 0.0,
+               _no_rule, _ask_cloze, "last word"),
+        Family("demo_completion", "Right tool", "which of 2 things does the job", 0.5, _no_rule, _ask_completion),
+        Family("demo_question", "Kinds of things", "which word is of the kind asked, 4 answers", 0.25,
+               _no_rule, _ask_question),
+        Family("demo_blank", "Giver or taker", "which of 2 people the sentence goes on about", 0.5,
+               _no_rule, _ask_blank, "contexts"),
+        Family("demo_yesno", "Open or shut", "yes or no about a passage", 0.5, _no_rule, _ask_yes_no),
+        Family("demo_entailment", "Does it follow", "true, false or neither", 1 / 3, _no_rule, _ask_entailment),
+        Family("demo_samesense", "Same sense", "is a word used in the same sense twice", 0.5,
+               _no_rule, _ask_same_sense),
+    )
+}  # fmt: skip

@@ -1,0 +1,123 @@
+"""The sentences of the embedded questions, by family; fields in braces are filled from `engine.demo.making.words`.
+
+In the families with a rule, `{key}` stands at the same distance from the answer in every sentence of the family.
+"""
+
+TEMPLATES: dict[str, tuple[str, ...]] = {
+    "demo_outfit": (
+        "At the {place}, {name} wore the {key}",
+        "{name} went to the {place} and bought the {key}",
+        "In {month}, {name} mended the {key}",
+        "{user} of the {place} lost the {key}",
+    ),
+    "demo_surname": (
+        "In {month}, near the {place}, we met {key}",
+        "A letter came to the {place} for {key}",
+        "{user} asked in {month} about {key}",
+        "The {thing} by the {place} belongs to {key}",
+    ),
+    "demo_walk": (
+        "In {month} {name} walked to the {key}",
+        "{name} lost a {thing} in the {key}",
+        "{user} and {name} met at the {key}",
+        "Early in {month} we saw the {key}",
+    ),
+    "demo_pet": (
+        "In {month}, {user} named the {key}",
+        "{name} of the {place} calls the {key}",
+        "At the {place}, {user} called the {key}",
+        "After {month}, {name} will call the {key}",
+    ),
+    "demo_price": (
+        "At the {place}, {name} paid for the {key}",
+        "In {month} they asked for the {key}",
+        "{user} of the {place} will pay for the {key}",
+        "{name} had to give {user} for the {key}",
+    ),
+    "demo_translation": (
+        "{name} wrote: {colour} {animal} means",
+        "In {month} we learned: {colour} {animal} means",
+        "{user} of the {place} said: {colour} {animal} means",
+        "A book from the {place} says: {colour} {animal} means",
+    ),
+    "demo_label": (
+        "{pair}:",
+        "The {pair}:",
+        "One {pair}:",
+        "{name}, {pair}:",
+        "Here, {pair}:",
+    ),
+    "demo_sort": (
+        "The {quality} {key} is",
+        "In {month}, the {key} is",
+        "{name} says the {key} is",
+        "{user} thinks the {key} is",
+    ),
+    "demo_lookup": (
+        "{month}, in the {place}: {key} has the",
+        "In the {place} {name} says {key} took the",
+        "{user} of the {place} knows {key} wants the",
+        "Late in {month}, near the {place}, {key} hid the",
+    ),
+    "demo_guest": (
+        "Passage: {name} hears a knock at the {place} late in {month}.\nQuestion: Open the door for the {key}\nAnswer:",
+        "Passage: Somebody waits at the {place} of {name}.\nQuestion: Share the supper with the {key}\nAnswer:",
+        "Passage: {user} keeps the gate of the {place}.\nQuestion: Let in the {key}\nAnswer:",
+        "Passage: It is {month}, and {name} has room at the {place}.\nQuestion: Give a bed to the {key}\nAnswer:",
+    ),
+    "demo_yesno": (
+        "Passage: The {place} {state}.\nQuestion: Can {name} go in?\nAnswer:",
+        "Passage: In {month}, the {place} {state}.\nQuestion: Can visitors look around inside?\nAnswer:",
+        "Passage: {name} heard that the {place} {state}.\nQuestion: Is it open to {user}?\nAnswer:",
+        "Passage: They say the old {place} {state}.\nQuestion: Could {name} step inside?\nAnswer:",
+    ),
+    "demo_entailment": (
+        "The {animal} {move} the {place}.\nQuestion: The {animal} is inside. True, False, or Neither?\nAnswer:",
+        "In {month}, the {animal} {move} the {place}.\n"
+        "Question: The {animal} is there. True, False, or Neither?\nAnswer:",
+        "{name} saw that the {animal} {move} the {place}.\nQuestion: It is inside. True, False, or Neither?\nAnswer:",
+        "We read how the {animal} {move} the {place}.\nQuestion: It is now there. True, False, or Neither?\nAnswer:",
+    ),
+    "demo_samesense": (
+        "Sentence 1: {name} {first}\nSentence 2: {name2} {second}\n"
+        "Question: Is {word} used in the same sense?\nAnswer:",
+        "Sentence 1: In {month}, {name} {first}\nSentence 2: {user} {second}\n"
+        "Question: Is {word} used in the same sense?\nAnswer:",
+        "Sentence 1: {user} {first}\nSentence 2: {name} {second}\nQuestion: Does {word} mean the same?\nAnswer:",
+        "Sentence 1: Once {name} {first}\nSentence 2: Later {name2} {second}\n"
+        "Question: Does {word} mean the same?\nAnswer:",
+    ),
+    "demo_blank": (
+        "{giver} sold the {thing} to {taker}, then",
+        "In {month}, {giver} sent the {thing} to {taker}. Afterwards",
+        "{giver} gave the {thing} to {taker}, and so",
+        "At the {place}, {giver} lent the {thing} to {taker}. Later",
+    ),
+    "demo_completion": (
+        "To {action}, {user} needs the",
+        "{user} wants to {action} and looks for the",
+        "To {action} at the {place}, {name} bought the",
+        "{name} could not {action} without the",
+    ),
+    "demo_question": (
+        "Question: {name} asks: Which word names a kind of {kind}?\nAnswer:",
+        "Question: {user} wants to know the name of some {kind}.\nAnswer:",
+        "Question: In {month} {name} learned a word for a {kind}. Which?\nAnswer:",
+        "Question: Which of these is a {kind}, said {name}?\nAnswer:",
+    ),
+    "demo_copy": (
+        "The list is: {list}. Again: {start}",
+        "{name} sang: {list}. Then {name} sang: {start}",
+        "On the wall stood {list}. {name} read: {start}",
+        "First came {list}. In {month} came {start}",
+    ),
+    "demo_cloze": (
+        "{title} {hero} lived near the {place} and kept a {thing} there. "
+        "One day the {other} family came to the {place2}, and they asked for {title}",
+        "In {month} the {other} family met {title} {hero} at the {place}. "
+        "They had lost a {thing}, and it was found by {title}",
+        "The {place} was built by {title} {hero}. When the {other} family bought the {thing}, they paid {title}",
+        "{name} wrote a letter to {title} {hero} and sent the {thing} to the {other} family. "
+        "In {month} there was an answer from {title}",
+    ),
+}

@@ -1,0 +1,121 @@
+"""What each part of a model adds to the logits by the direct path: heads, FFNs, embeddings and biases.
+
+What a part writes into the residual stream goes through the final norm, whose scale is frozen at what it was, and the
+unembedding. Logits are zero-meaned over the vocabulary and read at the token that came next (Olsson et al. 2022). The
+parts add up to the true zero-meaned logit; in int8 only nearly, since a sum of heads is rounded otherwise than each.
+"""
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from engine.models.loading import Loaded
+from engine.models.masks import Mask, pruned
+from engine.models.patterns import Visit, unseen, visited
+from engine.models.weights import folded, norm_scale, norms_behind, output_bias, output_weights, unembedding
+from engine.texts.tokenloss import log_probabilities
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One forward pass over T tokens. By layer: z (T, H, d_head) and the FFN's output (T, d_model); the residual stream
+    in front of layer 0. And who reads them: the inner product of what a layer's attention, its FFN or the embeddings
+    write at a position with `for_attention[layer]`, `for_ffn[layer]` or `for_embedded` (T - 1, d_model) is what that
+    adds to the zero-meaned logit of the next token; `constant` (T - 1,) is what the norms' biases add.
+    """
+
+    z: dict[int, Any]
+    ffn: dict[int, Any]
+    embedded: Any
+    for_attention: dict[int, Any]
+    for_ffn: dict[int, Any]
+    for_embedded: Any
+    constant: Any
+    logit: Any
+
+
+def decomposition(loaded: Loaded, inputs: np.ndarray, mask: Mask) -> dict[str, np.ndarray]:
+    """What `heads` (L, H, T - 1), `ffns` (L, T - 1), `direct` and `rest` (T - 1,) add at each position to the
+    zero-meaned `logit` (T - 1,) of the token that comes next. `inputs` (T,) token ids.
+    """
+    import torch
+
+    with torch.inference_mode():
+        return decomposed(loaded, run(loaded, inputs, mask))
+
+
+def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -> Pass:
+    """The pass over `inputs` (T,) token ids, with a `visit` as in engine.models.patterns; inside
+    torch.inference_mode."""
+    import torch
+
+    model, shape = loaded.model, loaded.identity.shape
+    final, behind = loaded.family.final_norm(model), [norms_behind(loaded, layer) for layer in range(shape.n_layers)]
+    z, ffn, embedded, scale, hooks = {}, {}, {}, {}, []
+
+    def keep_z(layer: int) -> Any:
+        return lambda module, args: z.update({layer: args[0][0].float().unflatten(-1, (shape.n_heads, -1))})
+
+    def keep_ffn(layer: int) -> Any:
+        return lambda module, args, output: ffn.update({layer: output.reshape(-1, shape.d_model).float()})
+
+    def keep_embedded(module: Any, args: Any, kwargs: Any) -> None:
+        embedded[0] = (args[0] if args else kwargs["hidden_states"])[0].float()
+
+    def keep_scale(norm: Any) -> Any:
+        return lambda module, args: scale.update({norm: norm_scale(norm, args[0].reshape(-1, shape.d_model))[:-1]})
+
+    tokens = torch.from_numpy(inputs.astype(np.int64)).to(model.get_input_embeddings().weight.device)
+    try:
+        with pruned(loaded, mask):  # its hooks first, so that ours see what is left
+            for layer, (attention_out, ffn_out) in enumerate(loaded.family.layer_modules(model)):
+                hooks += [attention_out.register_forward_pre_hook(keep_z(layer)),
+                          ffn_out.register_forward_hook(keep_ffn(layer))]  # fmt: skip
+            hooks.append(loaded.family.layer_list(model)[0].register_forward_pre_hook(keep_embedded, with_kwargs=True))
+            norms = [norm for norm in [final, *chain.from_iterable(behind)] if norm is not None]
+            hooks += [norm.register_forward_pre_hook(keep_scale(norm)) for norm in norms]
+            with visited(loaded, visit):
+                hidden = model.base_model(input_ids=tokens[None], use_cache=False).last_hidden_state[0, :-1]
+    finally:
+        for hook in hooks:
+            hook.remove()
+    parts = [right - logits.mean(-1) for logits, right in
+             ((logits, logits.gather(1, tokens[1:][which, None])[:, 0])
+              for which, logits, _ in log_probabilities(loaded, hidden, tokens[1:]))]  # fmt: skip
+    reader, constant = unembedding(loaded, tokens[1:], final_norm=False, zero_mean=True), hidden.new_zeros(()).float()
+
+    def through(norm: Any) -> None:
+        """The reader in front of a norm, from the one behind it."""
+        nonlocal reader, constant
+        if norm is not None:
+            bias = getattr(norm, "bias", None)
+            constant = constant if bias is None else constant + reader @ bias.float()
+            reader = folded(norm, reader) / scale[norm]
+
+    for_attention, for_ffn = {}, {}
+    through(final)
+    for layer in reversed(range(shape.n_layers)):
+        after_attention, after_ffn = behind[layer]
+        through(after_ffn)
+        for_ffn[layer] = reader
+        through(after_attention)
+        for_attention[layer] = reader
+    return Pass(z, ffn, embedded[0], for_attention, for_ffn, reader, constant, torch.cat(parts))
+
+
+def decomposed(loaded: Loaded, ran: Pass) -> dict[str, np.ndarray]:
+    """`decomposition` of a pass."""
+    import torch
+
+    heads, ffns, rest = [], [], ran.constant
+    for layer in range(loaded.identity.shape.n_layers):
+        read = ran.for_attention[layer]
+        written = torch.einsum("thd,hdm->htm", ran.z[layer][:-1], output_weights(loaded, layer))
+        heads.append((written * read).sum(-1))
+        ffns.append((ran.ffn[layer][:-1] * ran.for_ffn[layer]).sum(-1))
+        rest = rest + read @ output_bias(loaded, layer)
+    direct = (ran.embedded[:-1] * ran.for_embedded).sum(-1)
+    found = {"heads": torch.stack(heads), "ffns": torch.stack(ffns), "direct": direct, "rest": rest, "logit": ran.logit}
+    return {name: array.cpu().numpy() for name, array in found.items()}

@@ -1,0 +1,199 @@
+"""The inputs that show induction heads, and what one batch of them says of every head.
+
+Every probe takes one random generator an example and gives arrays (example, layer, head); a batch is one forward pass.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from engine.errors import HeadroomError
+from engine.models.loading import Loaded
+from engine.models.patterns import Visit, visited
+from engine.models.weights import output_bias, output_weights, unembedding
+
+N_COPIES = 4
+LEAVE_OUT = 0.04  # share of the most and of the least common merges that random tokens are not drawn from
+Generators = Sequence[np.random.Generator]
+
+
+def random_token_pool(tokenizer: Any) -> np.ndarray:
+    """Token ids that random tokens are drawn from, most common merges first, without the 4 % at either end.
+
+    A tokenizer without BPE merges gives its ids in their own order. Special tokens are never among them.
+    """
+    model = _tokenizer_model(tokenizer)
+    special = set(tokenizer.all_special_ids)
+    if model.get("merges"):
+        pairs = [pair if isinstance(pair, list) else pair.split(" ") for pair in model["merges"]]
+        ids = [model["vocab"]["".join(pair)] for pair in pairs]
+    else:
+        ids = sorted(tokenizer.get_vocab().values())
+    pool = [token for token in dict.fromkeys(ids) if token not in special]
+    aside = int(LEAVE_OUT * len(pool))
+    return np.array(pool[aside : len(pool) - aside], np.int64)
+
+
+def has_merges(tokenizer: Any) -> bool:
+    """Whether the tokenizer says which tokens are common."""
+    return bool(_tokenizer_model(tokenizer).get("merges"))
+
+
+@lru_cache(maxsize=1)  # tens of thousands of entries, asked for with every batch
+def _tokenizer_model(tokenizer: Any) -> dict[str, Any]:
+    return json.loads(tokenizer.backend_tokenizer.to_str())["model"]
+
+
+def random_tokens(loaded: Loaded, n_tokens: int, generators: Generators) -> np.ndarray:
+    """(example, n_tokens) ids, distinct within an example. HeadroomError: the tokenizer has too few."""
+    pool = random_token_pool(loaded.tokenizer)
+    if n_tokens > len(pool):
+        raise HeadroomError(f"{n_tokens} random tokens asked for, the tokenizer has only {len(pool)} to draw from; "
+                            f"the variant olsson needs the fewest")  # fmt: skip
+    return np.stack([generator.choice(pool, n_tokens, replace=False) for generator in generators])
+
+
+def beginning(tokenizer: Any) -> int:
+    """The token in front of a sequence: BOS, or what a tokenizer without one has instead."""
+    return next(token for token in (tokenizer.bos_token_id, tokenizer.eos_token_id, 0) if token is not None)
+
+
+def repeated_tokens(loaded: Loaded, n_tokens: int, n_copies: int, generators: Generators) -> np.ndarray:
+    """(example, 1 + n_tokens * n_copies): a beginning, then the same random tokens again and again."""
+    tokens = np.tile(random_tokens(loaded, n_tokens, generators), n_copies)
+    return np.concatenate([np.full((len(tokens), 1), beginning(loaded.tokenizer)), tokens], axis=1)
+
+
+def story() -> str:
+    """The longest built-in passage: natural text that every model can be asked about."""
+    from engine.demo import passages
+
+    return max((passage.text for passage in passages()), key=len)
+
+
+def prefix_matching(loaded: Loaded, n_tokens: int, generators: Generators) -> dict[str, np.ndarray]:
+    """Prefix-matching and duplicate-token scores, 0 to 1.
+
+    Random tokens, 4 times over, behind a beginning token. Averaged over positions from the second copy on: the
+    attention paid to all positions that follow an earlier copy of the position's token, and to those copies themselves.
+    Departs from llm-interpret, which credits the position after BOS as if it followed a copy of the last token.
+    """
+    inputs = repeated_tokens(loaded, n_tokens, N_COPIES, generators)
+    destination, source = np.indices((inputs.shape[1], inputs.shape[1]))
+    later, behind = destination > n_tokens, destination - source
+    wanted = {
+        "prefix_matching": later & (source > 1) & (behind >= 0) & ((behind + 1) % n_tokens == 0),
+        "duplicate_token": later & (source > 0) & (behind > 0) & (behind % n_tokens == 0),
+    }
+    return _attention_to(loaded, inputs, wanted, inputs.shape[1] - 1 - n_tokens)
+
+
+def previous_token(loaded: Loaded, n_tokens: int, generators: Generators) -> dict[str, np.ndarray]:
+    """Mean attention to the position just before, in stretches of the built-in story that the generators choose.
+
+    From the second token on: the first one has only the beginning before it.
+    """
+    ids = np.array(loaded.tokenizer(story(), add_special_tokens=False).input_ids)
+    firsts = [generator.integers(0, max(1, len(ids) - n_tokens)) for generator in generators]
+    stretches = np.stack([ids[first : first + n_tokens] for first in firsts])
+    inputs = np.concatenate([np.full((len(firsts), 1), beginning(loaded.tokenizer)), stretches], axis=1)
+    destination, source = np.indices((inputs.shape[1], inputs.shape[1]))
+    wanted = {"previous_token": (destination - source == 1) & (source > 0)}
+    return _attention_to(loaded, inputs, wanted, inputs.shape[1] - 2)
+
+
+def copying(loaded: Loaded, n_tokens: int, generators: Generators) -> dict[str, np.ndarray]:
+    """Copying score, -1 to 1 (Olsson et al.).
+
+    Random tokens, once, without BOS. A head's output alone, through W_O, the final norm's weights and the unembedding,
+    raises or lowers the sample's tokens against their mean; of all that it raises, the share that goes to the tokens
+    attended to (weighted by attention) is r, averaged over positions; the score is 4 r - 1, at most 1. The residual
+    stream is the real one.
+    """
+    import torch
+
+    inputs = random_tokens(loaded, n_tokens, generators)
+    readers = unembedding(loaded, torch.from_numpy(inputs))  # (example, token, d_model)
+    scores = _zeros(loaded, len(inputs))
+
+    def visit(layer: int, pattern: Any, z: Any, values: Any) -> None:
+        weights = output_weights(loaded, layer)
+        for head in range(pattern.shape[1]):
+            logits = (z[:, head].float() @ weights[head]) @ readers.to(z.device).transpose(1, 2)
+            raised = (logits - logits.mean(-1, keepdim=True)).relu()  # (example, position, token)
+            share = (raised * pattern[:, head]).sum(-1) / raised.sum(-1).clamp_min(1e-12)
+            scores[:, layer, head] = (4 * share.mean(-1) - 1).clamp(-1, 1).cpu().numpy()
+
+    _run(loaded, inputs, visit)
+    return {"copying": scores}
+
+
+def copying_bansal(loaded: Loaded, n_tokens: int, generators: Generators) -> dict[str, np.ndarray]:
+    """Copying score, 0 to 1, as llm-interpret has it.
+
+    BOS and 4 n random tokens. Every layer's input is the embeddings; a head's output is the value at the position
+    itself, through W_O with its whole bias and the unembedding without the final norm. Of what it raises among the
+    tokens so far (probabilities against their mean), the share of the token attended to most. The softmax runs over the
+    vocabulary there and over these tokens alone here: the common factor leaves the share.
+    """
+    import torch
+
+    inputs = repeated_tokens(loaded, 4 * n_tokens, 1, generators)
+    readers = unembedding(loaded, torch.from_numpy(inputs), final_norm=False)
+    scores = _zeros(loaded, len(inputs))
+    seen = torch.ones(inputs.shape[1], inputs.shape[1], dtype=torch.bool).tril()
+
+    def visit(layer: int, pattern: Any, z: Any, values: Any) -> None:
+        weights, bias = output_weights(loaded, layer), output_bias(loaded, layer)
+        far = ~seen.to(z.device)
+        for head in range(pattern.shape[1]):
+            logits = (values[:, head].float() @ weights[head] + bias) @ readers.to(z.device).transpose(1, 2)
+            probability = logits.masked_fill_(far, -torch.inf).softmax(-1)
+            mean = 1 / (~far).sum(-1, keepdim=True)
+            raised = (probability - mean).relu()
+            most = pattern[:, head].argmax(-1, keepdim=True)
+            share = raised.gather(-1, most)[..., 0] / raised.sum(-1).clamp_min(1e-30)
+            scores[:, layer, head] = share[:, 1:].mean(-1).cpu().numpy()
+
+    _run(loaded, inputs, visit, embeddings_everywhere=True)
+    return {"copying": scores}
+
+
+def _attention_to(
+    loaded: Loaded, inputs: np.ndarray, wanted: Mapping[str, np.ndarray], n_destinations: int
+) -> dict[str, np.ndarray]:
+    scores = {name: _zeros(loaded, len(inputs)) for name in wanted}
+    where = np.stack([each.ravel() for each in wanted.values()], axis=1) / n_destinations  # (T * T, names)
+
+    def visit(layer: int, pattern: Any, z: Any, values: Any) -> None:
+        found = pattern.flatten(2) @ pattern.new_tensor(where)  # (example, head, names), without a second pattern
+        for number, name in enumerate(wanted):
+            scores[name][:, layer] = found[..., number].cpu().numpy()
+
+    _run(loaded, inputs, visit)
+    return scores
+
+
+def _zeros(loaded: Loaded, n_examples: int) -> np.ndarray:
+    return np.zeros((n_examples, loaded.identity.shape.n_layers, loaded.identity.shape.n_heads))
+
+
+class _SeenAll(Exception):
+    """Every layer's heads have been visited: what the last layer makes of them is not needed."""
+
+
+def _run(loaded: Loaded, inputs: np.ndarray, visit: Visit, embeddings_everywhere: bool = False) -> None:
+    import torch
+
+    def visit_until_last(layer: int, pattern: Any, z: Any, values: Any) -> None:
+        visit(layer, pattern, z, values)
+        if layer == loaded.identity.shape.n_layers - 1:
+            raise _SeenAll
+
+    device = loaded.model.get_input_embeddings().weight.device
+    with suppress(_SeenAll), torch.inference_mode(), visited(loaded, visit_until_last, embeddings_everywhere):
+        loaded.model.base_model(input_ids=torch.from_numpy(inputs).to(device), use_cache=False)

@@ -1,0 +1,191 @@
+"""What pruning would do, estimated to first order without a forward pass.
+
+log p(mask) = log p(full model) - sum over what is pruned of d log p / d gate: the Taylor expansion at gates of 1, read
+at 0 for what the mask prunes. The gradients come once from one backward pass a choice (engine.importance.importance,
+`gate`); any number of masks is then one matrix product. How far to trust it is engine.importance.calibration's to say.
+
+An estimate is an `Estimate`, never an `Accuracy`: the two share no field.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from engine.accuracy.evaluation import Answers, evaluate, recall
+from engine.errors import UsageError
+from engine.importance.importance import Scores, importance, recall_scores
+from engine.importance.rankings import n_pruned
+from engine.jobs import Progress
+from engine.models.checkpoints import Identity
+from engine.models.loading import LoadSpec, Models, identify
+from engine.models.masks import Mask
+from engine.questions.requests import Question, Requests, Selection
+from engine.shapes import ModelShape
+
+METRICS = ("acc", "acc_norm")
+BLOCK = 2_000_000  # predicted log-likelihoods held at once: 16 MB
+
+
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """Of the full model, for n questions: `log_likelihood_nats` (n, choice), and signed d log-likelihood / d gate in
+    nats, fp16, of `heads` (n, choice, L, H) and `ffns` (n, choice, L); nan where a question has no such choice."""
+
+    questions: tuple[Question, ...]
+    log_likelihood_nats: np.ndarray
+    heads: np.ndarray
+    ffns: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+    @cached_property
+    def by_component(self) -> np.ndarray:
+        """(component, n * choice) float32, heads row by row and then FFNs; 0 where there is no choice."""
+        flat = [array.reshape(self.log_likelihood_nats.size, -1) for array in (self.heads, self.ffns)]
+        return np.nan_to_num(np.concatenate(flat, axis=1).astype(np.float32).T)
+
+    @cached_property
+    def gold(self) -> np.ndarray:
+        """(n, choice) bool: what counts as right."""
+        return np.array([[choice in q.golds for choice in range(self.heads.shape[1])] for q in self.questions])
+
+    @cached_property
+    def n_chars(self) -> np.ndarray:
+        """(n, choice) length of each choice, which acc_norm divides by; nan where there is none."""
+        width = self.heads.shape[1]
+        return np.array([[*q.n_chars, *[np.nan] * (width - len(q.n_chars))] for q in self.questions], float)
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What masks are estimated to give: not measured. Arrays in the masks' shape, accuracies 0-1.
+
+    `expected_error` is nan where it is unknown; `is_trusted` as engine.importance.calibration says. Not
+    `is_calibrated`: every error is unknown and nothing is trusted.
+    """
+
+    metric: str
+    estimated: np.ndarray
+    n_questions: int
+    expected_error: np.ndarray
+    is_trusted: np.ndarray
+    is_calibrated: bool = False
+
+
+def gradients(
+    models: Models, spec: LoadSpec, requests: Requests, selection: Selection, bos: bool | None, store: Any
+) -> Iterator[Progress]:
+    """Yields Progress, its value the Gradients so far; chunks in the store are not computed again.
+
+    UsageError for a task that is judged by greedy decoding: what would be decoded does not follow from the
+    log-likelihood of the one continuation, so nothing is estimated there.
+    """
+    _refuse_greedy(requests)
+    identity, total, answers, all_cached = identify(spec, store), 2 * selection.n, None, True
+    for step in evaluate(models, spec, requests, selection, Mask.full(identity.shape), bos, store):
+        answers = step.value if step.value is not None else answers
+        all_cached &= step.cached
+        yield Progress(step.done, total, message=step.message, cached=all_cached)
+    assert answers is not None
+    for step in importance(models, spec, requests, selection, "gate", bos, store):
+        value = None if step.value is None else _gradients(answers, step.value)
+        cached = all_cached and step.cached
+        yield Progress(selection.n + step.done, total, value, step.message, cached)
+
+
+def recall_gradients(
+    identity: Identity, spec: LoadSpec, requests: Requests, selection: Selection, bos: bool | None, store: Any
+) -> Gradients | None:
+    """The Gradients if all of them are stored, else None; loads and computes nothing. UsageError as `gradients`."""
+    _refuse_greedy(requests)
+    scores = recall_scores(identity, spec, requests, selection, "gate", bos, store)
+    if scores is None:
+        return None
+    answers = recall(identity, spec, requests, selection, Mask.full(identity.shape), bos, store)
+    return _gradients(answers, scores) if len(answers) == selection.n else None
+
+
+def pruned_by(masks: Mask | Sequence[Mask]) -> np.ndarray:
+    """Bool (component,) of one mask, (masks, component) of several: True = pruned, heads row by row and then FFNs."""
+    if isinstance(masks, Mask):
+        return ~np.array([*(kept for row in masks.heads for kept in row), *masks.ffns])
+    return np.array([pruned_by(mask) for mask in masks])
+
+
+def pruned_at(
+    shape: ModelShape, head_order: np.ndarray, ffn_order: np.ndarray, heads_permille: Sequence[int],
+    ffns_permille: Sequence[int],
+) -> np.ndarray:  # fmt: skip
+    """Bool (levels of heads, levels of FFNs, component): what `engine.importance.rankings.mask_at` prunes at each two
+    levels."""
+    parts = []
+    for order, levels in ((head_order, heads_permille), (ffn_order, ffns_permille)):
+        place = np.empty(len(order), int)
+        place[np.asarray(order, int)] = np.arange(len(order))
+        parts.append(place < np.array([[n_pruned(level, len(order))] for level in levels]))
+    heads, ffns = parts
+    if (heads.shape[1], ffns.shape[1]) != (shape.n_heads_total, shape.n_layers):
+        raise UsageError(f"orders of {heads.shape[1]} heads and {ffns.shape[1]} FFNs do not fit a model of "
+                         f"{shape.n_heads_total} and {shape.n_layers}; take the orders of this model")  # fmt: skip
+    grid = (len(heads), len(ffns))
+    return np.concatenate([
+        np.broadcast_to(heads[:, None], (*grid, heads.shape[1])),
+        np.broadcast_to(ffns[None], (*grid, ffns.shape[1])),
+    ], axis=2)  # fmt: skip
+
+
+def predicted(gradients: Gradients, masks: Mask | Sequence[Mask] | np.ndarray) -> np.ndarray:
+    """(..., n, choice) predicted log-likelihoods in nats, nan where there is no choice; `masks` as Mask, several, or
+    what `pruned_by` and `pruned_at` give. Being first-order they may exceed 0. UsageError: masks of another model."""
+    pruned = masks if isinstance(masks, np.ndarray) else pruned_by(masks)
+    if pruned.shape[-1] != len(gradients.by_component):
+        raise UsageError(f"masks are over {pruned.shape[-1]} heads and FFNs, the gradients over "
+                         f"{len(gradients.by_component)}; take masks of this model")  # fmt: skip
+    lost = pruned.astype(np.float32) @ gradients.by_component
+    return gradients.log_likelihood_nats - lost.reshape(*pruned.shape[:-1], *gradients.log_likelihood_nats.shape)
+
+
+def estimated_correct(gradients: Gradients, log_likelihood_nats: np.ndarray, metric: str = "acc") -> np.ndarray:
+    """(..., n) bool: which questions would be right; chosen as `Answers` does, the first of equals."""
+    if metric not in METRICS:
+        raise UsageError(f"metric {metric!r} is unknown; choose {' or '.join(METRICS)}")
+    scores = log_likelihood_nats
+    if metric == "acc_norm":
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scores = scores / gradients.n_chars
+    chosen = np.argmax(np.where(np.isnan(scores), -np.inf, scores), axis=-1)
+    return gradients.gold[np.arange(len(gradients)), chosen]
+
+
+def estimate(
+    gradients: Gradients, masks: Mask | Sequence[Mask] | np.ndarray, metric: str = "acc", n: int | None = None
+) -> Estimate:
+    """Estimated accuracy of each of the masks over all questions, or over the first `n`; not calibrated."""
+    pruned = masks if isinstance(masks, np.ndarray) else pruned_by(masks)
+    rows = pruned.reshape(-1, pruned.shape[-1])
+    block = max(1, BLOCK // max(1, gradients.log_likelihood_nats.size))
+    n = len(gradients) if n is None else min(n, len(gradients))
+    found = [estimated_correct(gradients, predicted(gradients, rows[at : at + block]), metric)[:, :n].mean(1)
+             for at in range(0, len(rows), block)]  # fmt: skip
+    values = np.concatenate(found).reshape(pruned.shape[:-1]) if found else np.zeros(pruned.shape[:-1])
+    return Estimate(metric, values, n, np.full(values.shape, np.nan), np.zeros(values.shape, bool))
+
+
+def _refuse_greedy(requests: Requests) -> None:
+    if requests.greedy:
+        raise UsageError(f"{requests.task.name} is judged by greedy decoding, which cannot be estimated from "
+                         "log-likelihoods; measure it")  # fmt: skip
+
+
+def _gradients(answers: Answers, scores: Scores) -> Gradients:
+    """d log p / d gate = - tokens x dLoss / d gate: importance keeps the gradient of the mean loss over the tokens."""
+    assert scores.gate_heads is not None and scores.gate_ffns is not None and scores.n_targets is not None
+    n, width = scores.gate_heads.shape[:2]
+    times = -scores.n_targets.astype(np.float32)
+    heads = (times[..., None, None] * scores.gate_heads).astype(np.float16)
+    ffns = (times[..., None] * scores.gate_ffns).astype(np.float16)
+    return Gradients(answers.questions[:n], answers.log_likelihood_nats[:n, :width], heads, ffns)

@@ -1,0 +1,87 @@
+"""How a loss changes with each head and FFN: the gradients of gates of 1 on every head's z and every FFN's output.
+
+A gate's gradient is the product of what it would multiply with the gradient there, so that nothing has to be
+multiplied, and the model's output stays bit for bit the same. The products are taken and summed in fp32 whatever the
+model's precision. No weight has a gradient, nothing below the first layer's heads takes part in the backward pass, and
+behind the last layer's heads only the positions that are read are computed at all.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from engine.accuracy.scoring import batch_inputs, read_places
+from engine.models.last_layer import last_layer_at
+from engine.models.loading import Loaded
+from engine.questions.encoding import Row
+
+
+def gate_gradients(loaded: Loaded, rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each choice of each row, of its mean loss over the continuation's tokens, 0 where a row has fewer choices:
+
+    (sum over positions of |dLoss/dgate| (row, choice, L, H), signed dLoss/dgate of heads (row, choice, L, H), of FFNs
+    (row, choice, L)). The absolute value is per position: |sum over d_head of z * dLoss/dz|, the inner term of Bansal
+    et al.'s I_h. Works on int8 weights, whose layers pass gradients to their inputs only.
+    """
+    import torch
+
+    model, shape = loaded.model, loaded.identity.shape
+    inputs = batch_inputs(rows, model.dtype, model.get_input_embeddings().weight.device)
+    n_rows, length = inputs["input_ids"].shape
+    n_choices = max(len(row.choices) for row in rows)
+    absolute = np.zeros((n_rows, n_choices, shape.n_layers, shape.n_heads), np.float32)
+    heads, ffns = np.zeros_like(absolute), np.zeros(absolute.shape[:3], np.float32)
+    read = [(index, number, position, target, 1 / len(row.choices[number].targets))
+            for index, row in enumerate(rows) for number, position, target in row.read]  # fmt: skip
+    places = read_places(rows)
+    with torch.enable_grad(), _watched(loaded) as branches, last_layer_at(loaded, places, length):
+        hidden = model.base_model(**inputs, use_cache=False).last_hidden_state
+        at, number, position, target, weight = (
+            torch.tensor(column, device=hidden.device) for column in zip(*read, strict=True)
+        )
+        logits = model.get_output_embeddings()(hidden[at, position]).float()
+        losses = torch.nn.functional.cross_entropy(logits, target.to(logits.device), reduction="none")
+        losses = losses * weight.to(losses.device)
+        row_of = torch.arange(n_rows).repeat_interleave(length), torch.tensor([index for index, _ in places])
+        for choice in range(n_choices):
+            # the rows do not touch each other, so one pass gives this choice's gradients in every row
+            mine = (number == choice).to(losses.device)
+            gradients = torch.autograd.grad(losses[mine].sum(), branches, retain_graph=choice + 1 < n_choices)
+            for index, (branch, gradient) in enumerate(zip(branches, gradients, strict=True)):
+                layer, is_ffn = divmod(index, 2)
+                product = branch.detach().float() * gradient.float()  # (..., n_heads * d_head or d_model)
+                parts = (1, shape.d_model) if is_ffn else (shape.n_heads, shape.d_head)
+                by_position = product.view(-1, *parts).sum(-1).cpu()
+                rows_of = row_of[layer + 1 == shape.n_layers]
+                summed = by_position.new_zeros(n_rows, by_position.shape[1])
+                signed = summed.index_add(0, rows_of, by_position).numpy()
+                if is_ffn:
+                    ffns[:, choice, layer] = signed[:, 0]
+                else:
+                    heads[:, choice, layer] = signed
+                    absolute[:, choice, layer] = summed.index_add(0, rows_of, by_position.abs()).numpy()
+    return absolute, heads, ffns
+
+
+@contextmanager
+def _watched(loaded: Loaded) -> Iterator[list[Any]]:
+    """While open, a forward pass leaves in the list that this gives: each layer's z and its FFN's output, in layer
+    order, as tensors with a gradient."""
+    hooks, branches = [], []
+
+    def keep(value: Any) -> Any:
+        if not value.requires_grad:  # nothing below the first branch needs one
+            value = value.detach().requires_grad_()
+        branches.append(value)
+        return value
+
+    try:
+        for out, ffn in loaded.family.layer_modules(loaded.model):
+            hooks.append(out.register_forward_pre_hook(lambda module, args: (keep(args[0]), *args[1:])))
+            hooks.append(ffn.register_forward_hook(lambda module, args, output: keep(output)))
+        yield branches
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -1,0 +1,183 @@
+"""Orders of components and pruning levels: from scores to "which ones go first" to a `Mask`; how much orders agree.
+
+Levels are in permille (700 = 70 %): whole numbers, so that floor(p * N / 1000) is exact and keys hold no floats.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.accuracy.evaluation import Z_95
+from engine.errors import UsageError
+from engine.models.masks import Mask
+from engine.shapes import ModelShape
+
+AGGREGATES = ("scores", "ranks")
+TOP_SHARE = 0.3  # of the heads: what Bansal et al. keep
+PERMUTATIONS = 1999
+MAX_PERMUTED = 512  # components; beyond, rho * sqrt(n - 1) is as good as normal, and permuting takes seconds
+
+
+def order(scores: np.ndarray, tie_break: np.ndarray | None = None) -> np.ndarray:
+    """Flat indices of `scores` from least to most important; equals ordered by `tie_break`, then by position.
+
+    UsageError where a score is nan: an order of undefined scores would be an accident.
+    """
+    flat = np.asarray(scores, float).ravel()
+    if np.isnan(flat).any():
+        raise UsageError(f"{int(np.isnan(flat).sum())} of {flat.size} scores are undefined (nan); compute them again")
+    second = np.zeros(flat.size) if tie_break is None else np.asarray(tie_break, float).ravel()
+    return np.lexsort((np.arange(flat.size), second, flat))
+
+
+def random_order(n: int, seed: int = 0) -> np.ndarray:
+    """A seeded random order of n components: the control that any ranking has to beat."""
+    return np.random.default_rng(seed).permutation(n)
+
+
+def random_order_within_layers(shape: ModelShape, like: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Head order that takes heads from the layers in the sequence in which `like` does, but which head is random."""
+    generator = np.random.default_rng(seed)
+    waiting = [list(layer * shape.n_heads + generator.permutation(shape.n_heads)) for layer in range(shape.n_layers)]
+    return np.array([waiting[index // shape.n_heads].pop() for index in like])
+
+
+def n_pruned(permille: int, n: int) -> int:
+    """Number of components pruned at a level: floor(p * n / 1000). UsageError outside 0 to 1000."""
+    if not 0 <= permille <= 1000:
+        raise UsageError(f"pruning level is {permille / 10:g} %; choose 0 to 100")
+    return permille * n // 1000
+
+
+def permille(percent: float | str) -> int:
+    """A level typed in percent as permille; UsageError when it is no number from 0 to 100 or finer than 0.1 %."""
+    try:
+        value = float(percent)
+    except ValueError as error:
+        raise UsageError(f"pruning level {percent!r} is not a number; give percent, 0 to 100") from error
+    if not math.isfinite(value) or not 0 <= value <= 100:
+        raise UsageError(f"pruning level is {value:g} %; choose 0 to 100")
+    if abs(value * 10 - round(value * 10)) > 1e-6:
+        raise UsageError(f"pruning level is {value:g} %; choose steps of 0.1 %")
+    return round(value * 10)
+
+
+def mask_at(
+    shape: ModelShape, head_order: np.ndarray, ffn_order: np.ndarray, heads_permille: int, ffns_permille: int
+) -> Mask:
+    """Mask at two levels: the first floor(p * N / 1000) heads of `head_order` and FFNs of `ffn_order` are pruned."""
+    heads, ffns = np.ones(shape.n_heads_total, bool), np.ones(shape.n_layers, bool)
+    heads[np.asarray(head_order, int)[: n_pruned(heads_permille, heads.size)]] = False
+    ffns[np.asarray(ffn_order, int)[: n_pruned(ffns_permille, ffns.size)]] = False
+    return Mask.from_arrays(heads.reshape(shape.n_layers, shape.n_heads), ffns)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How much each two of `labels` agree: Spearman's rho of their scores (k, k), nan where one of them is constant.
+
+    `low` and `high` bound a 95 % interval (Fisher's z, Bonett and Wright's standard error; nan where rho is 1 or -1).
+    `p` is two-sided, from random relabellings of the components (of more than 512, from the normal limit). `overlap` is
+    the share of the top 30 % of one that is in the other's.
+    """
+
+    labels: tuple[str, ...]
+    srcc: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    p: np.ndarray
+    overlap: np.ndarray
+
+    @property
+    def mean(self) -> float:
+        """Mean of the coefficients of different labels; nan without any."""
+        pairs = self.srcc[np.triu_indices(len(self.labels), 1)]
+        return float(np.nanmean(pairs)) if np.isfinite(pairs).any() else math.nan
+
+
+def agreement(scores: Mapping[str, np.ndarray], permutations: int = PERMUTATIONS) -> Agreement:
+    """Agreement of every two score arrays over the same components. UsageError: none, or of different shapes."""
+    rows = _rows(scores)
+    ranks = _standardised(_ranks(rows))
+    srcc = _products(ranks, ranks)
+    n, generator = rows.shape[1], np.random.default_rng(0)
+    extreme = np.zeros_like(srcc)
+    for _ in range(permutations if n <= MAX_PERMUTED else 0):
+        extreme += np.abs(_products(ranks, ranks[:, generator.permutation(n)])) >= np.abs(srcc) - 1e-12
+    p = np.where(np.isnan(srcc), np.nan, (extreme + 1) / (permutations + 1))
+    p = (p + p.T) / 2  # a pair is relabelled from either side
+    if n > MAX_PERMUTED:
+        p = np.vectorize(math.erfc)(np.abs(srcc) * math.sqrt((n - 1) / 2))  # of the limit of what permuting gives
+    with np.errstate(divide="ignore"):
+        z, error = np.arctanh(np.clip(srcc, -1, 1)), np.sqrt((1 + srcc**2 / 2) / max(n - 3, 1))
+    # of two equal orders the interval would be a point, however few components they rank
+    z[(np.abs(srcc) > 1 - 1e-12) & ~np.eye(len(srcc), dtype=bool)] = np.nan
+    low, high = (np.tanh(z + side * Z_95 * error) for side in (-1, 1))
+    chosen = list(scores)
+    shared = [[top_overlap(scores[a], scores[b]) for b in chosen] for a in chosen]
+    return Agreement(tuple(chosen), srcc, low, high, p, np.array(shared))
+
+
+def as_published(scores: Mapping[str, np.ndarray]) -> np.ndarray:
+    """(k, k): what llm-interpret's script prints as SRCC, for comparison alone.
+
+    It correlates head numbers in order of score, not scores: relabelling the heads changes it, and two tasks that rank
+    4608 heads nearly alike (rho 0.95) come out at 0.
+    """
+    numbers = np.argsort(_rows(scores), axis=1, kind="stable")
+    ranked = _standardised(numbers.astype(float))
+    return _products(ranked, ranked)
+
+
+def n_top(n: int, share: float = TOP_SHARE) -> int:
+    """How many of n components the highest `share` are; at least one."""
+    return max(1, math.floor(share * n))
+
+
+def top_overlap(a: np.ndarray, b: np.ndarray, share: float = TOP_SHARE) -> float:
+    """Share of the `share` highest-scored components of `a` that are among those of `b`, 0-1; at least one counts."""
+    count = n_top(a.size, share)
+    best = [set(np.argsort(-scores.ravel(), kind="stable")[:count].tolist()) for scores in (a, b)]
+    return len(best[0] & best[1]) / count
+
+
+def aggregate(scores: Mapping[str, np.ndarray], how: str = "scores") -> np.ndarray:
+    """One array of scores for all: their mean (Bansal et al.), or `ranks`: the mean of their ranks, as a share (0-1).
+
+    By scores, a task with large gradients decides; by ranks every task counts alike.
+    """
+    if how not in AGGREGATES:
+        raise UsageError(f"aggregate of {how!r} is unknown; choose {' or '.join(AGGREGATES)}")
+    rows = _rows(scores)
+    if how == "ranks":
+        rows = _ranks(rows) / rows.shape[1]
+    return rows.mean(0).reshape(next(iter(scores.values())).shape)
+
+
+def _rows(scores: Mapping[str, np.ndarray]) -> np.ndarray:
+    if not scores:
+        raise UsageError("there are no scores to compare; measure the importance of a task first")
+    shapes = {np.shape(array) for array in scores.values()}
+    if len(shapes) > 1:
+        raise UsageError(f"scores have different shapes {sorted(shapes)}; compare scores of one model and one kind")
+    return np.stack([np.asarray(array, float).ravel() for array in scores.values()])
+
+
+def _ranks(rows: np.ndarray) -> np.ndarray:
+    """Each row's ranks from 1, equals sharing their mean."""
+    from scipy.stats import rankdata
+
+    return rankdata(rows, axis=1)
+
+
+def _standardised(rows: np.ndarray) -> np.ndarray:
+    """Rows of mean 0 and length 1, nan where a row is constant."""
+    centred = rows - rows.mean(1, keepdims=True)
+    length = np.sqrt((centred**2).sum(1, keepdims=True))
+    return np.divide(centred, length, out=np.full_like(centred, np.nan), where=length > 1e-9)
+
+
+def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.clip(a @ b.T, -1, 1)

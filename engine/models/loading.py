@@ -1,0 +1,278 @@
+"""From a name to a model in memory: `LoadSpec` -> `Identity` (what it is, read from files, no torch) -> `Loaded`.
+
+Only safetensors or `weights_only` checkpoints are read and code from a model repository is never run.
+"""
+
+import gc
+import logging
+import pickle
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cache as once
+from pathlib import Path
+from typing import Any
+
+from engine.errors import HeadroomError, UsageError
+from engine.memory import return_freed_memory
+from engine.models import cpu_products as linear
+from engine.models.architectures import Family, family_of
+from engine.models.checkpoints import Identity, identify_folder
+from engine.models.tuning import set_threads, tuning
+
+PRECISIONS = ("int8", "bf16", "fp32")
+WORKSPACE_BYTES = 300_000_000  # activations, attention masks and logits of one batch of questions
+OPT_PARAMETERS = {"125m": 125e6, "350m": 331e6, "1.3b": 1.3e9, "2.7b": 2.7e9, "6.7b": 6.7e9, "13b": 13e9, "30b": 30e9,
+                  "66b": 66e9}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LoadSpec:
+    """What to load: `model` is `demo`, a hub id such as facebook/opt-125m, or a folder.
+
+    `int8_threshold` is bitsandbytes' outlier threshold: 6.0 is what OPT needs from 6.7B on; 0.0 makes every row
+    independent of its neighbours and is faster.
+    """
+
+    model: str = "demo"
+    precision: str = "int8"
+    int8_threshold: float = 6.0
+    revision: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise UsageError(f"precision {self.precision!r} is unknown; choose one of {', '.join(PRECISIONS)}")
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Bytes a load needs and bytes free on the device; `smaller` names what would fit when it does not."""
+
+    needed_bytes: int
+    free_bytes: int
+    device: str
+    smaller: str
+
+    @property
+    def fits(self) -> bool:
+        return self.needed_bytes <= self.free_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A model in memory, in eval mode, with its tokenizer, family and what it was made from."""
+
+    spec: LoadSpec
+    identity: Identity
+    model: Any
+    tokenizer: Any
+    family: Family
+    device: str
+    seconds: float
+    encoded: dict[Any, Any] = field(
+        default_factory=dict
+    )  # questions as tokens, see `engine.accuracy.evaluation.encoded_chunk`
+
+
+def identify(spec: LoadSpec, store: Any = None) -> Identity:
+    """Identity of the model `spec` names, without loading it; a hub model that is not here yet is downloaded first.
+
+    `store`, when given, remembers the digests of big weight files. HeadroomError: no such folder or hub model, files
+    missing or cut short, an architecture that is not supported.
+    """
+    return identify_folder(*_find(spec), store=store)
+
+
+def memory_estimate(identity: Identity, precision: str) -> MemoryEstimate:
+    """What loading would need in bytes against what is free now on the GPUs, or in main memory without one."""
+    needed = identity.weight_bytes(precision) + WORKSPACE_BYTES
+    device = device_class()
+    if device == "cuda":
+        import torch
+
+        free = sum(torch.cuda.mem_get_info(index)[0] for index in range(torch.cuda.device_count()))
+    else:
+        import psutil
+
+        free = psutil.virtual_memory().available
+    return MemoryEstimate(needed, free, device, _smaller(identity, precision, free))
+
+
+def load(spec: LoadSpec, store: Any = None, progress: Callable[[str], None] = lambda message: None) -> Loaded:
+    """The model of `spec`, loaded; `progress` gets one line a step. HeadroomError as `identify`, or too large."""
+    started = time.perf_counter()
+    progress("reading the model's files")
+    identity = identify(spec, store)
+    estimate = memory_estimate(identity, spec.precision)
+    if not estimate.fits:
+        raise HeadroomError(
+            f"{spec.model} in {spec.precision} needs about {_gb(estimate.needed_bytes)} and {_gb(estimate.free_bytes)} "
+            f"is free on {estimate.device}; {estimate.smaller}"
+        )
+    progress("importing torch and transformers")
+    import torch
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    found = tuning(store)
+    set_threads(identity.n_params, found)
+    progress(f"loading {identity.n_params / 1e6:,.0f} M parameters in {spec.precision}")
+    options: dict[str, Any] = {"dtype": torch.float32 if spec.precision == "fp32" else torch.bfloat16}
+    if spec.precision == "int8":
+        # one warning per layer call otherwise, whenever activations are not fp16
+        logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)
+        options["quantization_config"] = transformers.BitsAndBytesConfig(
+            load_in_8bit=True, llm_int8_threshold=spec.int8_threshold
+        )
+    folder = str(identity.folder)
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        model_class: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+        with _weights(identity) as weights:
+            model = model_class.from_pretrained(
+                None if weights else folder,
+                config=config,
+                state_dict=weights,
+                local_files_only=True,
+                attn_implementation="sdpa",
+                device_map="auto" if estimate.device == "cuda" else {"": "cpu"},
+                **options,
+            )
+    except pickle.UnpicklingError as error:
+        raise HeadroomError(
+            f"{spec.model}: its .bin checkpoint holds more than weights and is not read; use one in safetensors"
+        ) from error
+    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
+        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise HeadroomError(
+            f"{spec.model} cannot be loaded: {first_line}; check or download the folder again"
+        ) from error
+    model.eval().requires_grad_(False)
+    if found.fp32_products and estimate.device == "cpu" and spec.precision != "fp32":
+        linear.put_in_place(model)
+    return_freed_memory()
+    return Loaded(
+        spec, identity, model, tokenizer, family_of(identity.config), estimate.device, time.perf_counter() - started
+    )
+
+
+class Models:
+    """Holds at most one loaded model; asking for another frees the old one first. Safe to share between threads."""
+
+    def __init__(self, store: Any = None) -> None:
+        self._store = store
+        self._lock = threading.RLock()
+        self.loaded: Loaded | None = None
+
+    def get(self, spec: LoadSpec, progress: Callable[[str], None] = lambda message: None) -> Loaded:
+        """The loaded model of `spec`: the one at hand when its files have not changed, else freshly loaded."""
+        with self._lock:
+            held = self.loaded
+            if held and held.spec == spec and identify(spec, self._store).digest == held.identity.digest:
+                return held
+            del held
+            self.unload()
+            self.loaded = load(spec, self._store, progress)
+            return self.loaded
+
+    def unload(self) -> None:
+        """Drop the model and give its memory back to the system."""
+        with self._lock:
+            if self.loaded is None:
+                return
+            self.loaded = None
+            gc.collect()
+            import torch
+
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+            return_freed_memory()
+
+
+@contextmanager
+def _weights(identity: Identity) -> Iterator[dict[str, Any] | None]:
+    """The tensors of the safetensors files, each read from disk when it is asked for; None for pickled checkpoints.
+
+    Reading, not mapping: a mapped file stays in the process's memory until the end of the load, three times what the
+    int8 weights need.
+    """
+    from safetensors import safe_open
+
+    with ExitStack() as files:
+        weights: dict[str, Any] = {}
+        for file in sorted(identity.folder.glob("*.safetensors")):
+            handle = files.enter_context(safe_open(str(file), framework="pt", device="cpu", backend="pread"))
+            weights |= {name: handle.get_slice(name) for name in handle.keys()}  # noqa: SIM118
+        yield weights or None
+
+
+@once
+def device_class() -> str:
+    """`cuda` where torch can use an NVIDIA GPU, else `cpu`; asks torch only where a driver is installed."""
+    if not any(Path("/dev").glob("nvidia[0-9]*")) and shutil.which("nvidia-smi") is None:
+        return "cpu"
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _find(spec: LoadSpec) -> tuple[str, Path, str | None]:
+    """(name, folder, commit or None); downloads a hub model into the hub's own cache when it is not there."""
+    name = spec.model.strip()
+    if name == "demo":
+        from engine.demo import model_folder
+
+        return name, model_folder(), None
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return str(folder.resolve()), folder.resolve(), None
+    if not name or name.startswith((".", "/", "~", "\\")) or name.count("/") > 1 or folder.is_file():
+        raise HeadroomError(f"no such model folder: {name!r}; give a folder with config.json, a hub id, or demo")
+    snapshot = _hub_snapshot(name, spec.revision)
+    return name, snapshot, snapshot.name
+
+
+def _hub_snapshot(name: str, revision: str | None) -> Path:
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    small = ["*.json", "*.txt", "*.model"]
+    try:
+        try:
+            # a snapshot without weights is one that an interrupted download left: fetch the rest
+            held = Path(snapshot_download(name, revision=revision, local_files_only=True))
+            if any(held.glob("*.safetensors")) or any(held.glob("*.bin")):
+                return held
+        except LocalEntryNotFoundError:
+            pass
+        files = HfApi().list_repo_files(name, revision=revision)
+        weights = "*.safetensors" if any(file.endswith(".safetensors") for file in files) else "pytorch_model*.bin"
+        return Path(snapshot_download(name, revision=revision, allow_patterns=[*small, weights]))
+    except HFValidationError as error:
+        raise HeadroomError(
+            f"model {name!r} is neither a folder nor a hub id; write it like facebook/opt-125m"
+        ) from error
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise HeadroomError(
+            f"model {name!r} is not a folder and could not be had from the hub ({reason}); check name and network"
+        ) from error
+
+
+def _smaller(identity: Identity, precision: str, free_bytes: int) -> str:
+    """What a refusal advises: the largest precision of this model that fits, else the largest OPT that fits in int8."""
+    for choice in PRECISIONS[::-1]:
+        needed = identity.weight_bytes(choice) + WORKSPACE_BYTES
+        if needed <= free_bytes and needed < identity.weight_bytes(precision) + WORKSPACE_BYTES:
+            return f"{choice} needs {_gb(needed)} and would fit"
+    fitting = [name for name, count in OPT_PARAMETERS.items() if 1.15 * count + WORKSPACE_BYTES <= free_bytes]
+    return f"facebook/opt-{fitting[-1]} in int8 would fit" if fitting else "use the model `demo`, or free some memory"
+
+
+def _gb(n_bytes: int) -> str:
+    return f"{n_bytes / 1e9:,.1f} GB"

@@ -1,0 +1,191 @@
+"""Which heads and FFNs are kept: the frozen `Mask`, its text form, and `pruned`, which applies one to a model.
+
+Text form: `L3H5` one head, `L4H*` all heads of layer 4, `L*H0` head 0 of every layer, `L2-4H1` a range, `F7` one FFN,
+`F2-5` FFNs 2 to 5, `F*` all FFNs; joined by spaces or commas. What is named is pruned; the empty text prunes nothing.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine.errors import UsageError
+from engine.shapes import ModelShape
+
+if TYPE_CHECKING:
+    from engine.models.loading import Loaded
+
+SPAN = r"(\*|\d+(?:-\d+)?)"
+HEAD_TERM = re.compile(rf"L{SPAN}H{SPAN}", re.IGNORECASE)
+FFN_TERM = re.compile(rf"F{SPAN}", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Mask:
+    """What stays: `heads[layer][head]` and `ffns[layer]`, True = kept. Equal masks are equal and hash alike."""
+
+    heads: tuple[tuple[bool, ...], ...]
+    ffns: tuple[bool, ...]
+
+    @classmethod
+    def full(cls, shape: ModelShape) -> "Mask":
+        """The mask that keeps everything."""
+        return cls(((True,) * shape.n_heads,) * shape.n_layers, (True,) * shape.n_layers)
+
+    @classmethod
+    def from_arrays(cls, heads: np.ndarray, ffns: np.ndarray) -> "Mask":
+        """Mask of boolean keep arrays, `heads` (L, H) and `ffns` (L,)."""
+        return cls(tuple(tuple(bool(kept) for kept in row) for row in heads), tuple(bool(kept) for kept in ffns))
+
+    @property
+    def n_heads_pruned(self) -> int:
+        return sum(not kept for row in self.heads for kept in row)
+
+    @property
+    def n_ffns_pruned(self) -> int:
+        return sum(not kept for kept in self.ffns)
+
+    @property
+    def is_full(self) -> bool:
+        return self.n_heads_pruned == 0 and self.n_ffns_pruned == 0
+
+    def __or__(self, other: "Mask") -> "Mask":
+        """The mask that prunes what either of the two prunes."""
+        return Mask.from_arrays(
+            np.array(self.heads) & np.array(other.heads), np.array(self.ffns) & np.array(other.ffns)
+        )
+
+    def key(self) -> str:
+        """Bits as hexadecimal text, heads then FFNs: the same mask typed differently has the same key."""
+        return f"{_hex([kept for row in self.heads for kept in row])}/{_hex(self.ffns)}"
+
+    def text(self) -> str:
+        """Shortest usual text form; `parse_mask` of it gives this mask back."""
+        terms = []
+        for layer, row in enumerate(self.heads):
+            if not any(row):
+                terms.append(f"L{layer}H*")
+            else:
+                terms += [f"L{layer}H{span}" for span in _spans([h for h, kept in enumerate(row) if not kept])]
+        return " ".join(terms + [f"F{span}" for span in _spans([f for f, kept in enumerate(self.ffns) if not kept])])
+
+
+def parse_mask(text: str, shape: ModelShape) -> Mask:
+    """Mask named by `text` for a model of `shape`; UsageError says which term is wrong and what would be right."""
+    heads, ffns = np.ones((shape.n_layers, shape.n_heads), bool), np.ones(shape.n_layers, bool)
+    for term in text.replace(",", " ").split():
+        if match := HEAD_TERM.fullmatch(term):
+            layers = _indices(match[1], shape.n_layers, term, "layers")
+            heads[np.ix_(layers, _indices(match[2], shape.n_heads, term, "heads"))] = False
+        elif match := FFN_TERM.fullmatch(term):
+            ffns[_indices(match[1], shape.n_layers, term, "FFNs")] = False
+        else:
+            raise UsageError(f"mask term {term!r} cannot be read; write heads like L3H5 or L4H*, FFNs like F7 or F2-5")
+    return Mask.from_arrays(heads, ffns)
+
+
+@dataclass(frozen=True)
+class Means:
+    """What components give on average, to stand in for them: heads' z (L, H, d_head) and FFNs' outputs (L, d_model)."""
+
+    heads: np.ndarray
+    ffns: np.ndarray
+
+
+@contextmanager
+def pruned(loaded: "Loaded", mask: Mask, means: Means | None = None) -> Iterator[None]:
+    """Context in which `loaded.model` runs pruned by `mask`; the hooks are gone afterwards, also after an exception.
+
+    A pruned head's z is set to 0 at the input of the attention output projection (its bias stays); a pruned FFN adds
+    exactly 0 to the residual stream. A layer that keeps everything gets no hook, so the full mask is the plain model
+    bit for bit. With `means` (mean ablation) a pruned component gives its mean in place of 0. Departs from
+    llm-interpret, whose FFN mask is a truth test that skips layer 0.
+    """
+    shape = loaded.identity.shape
+    if (len(mask.heads), len(mask.ffns)) != (shape.n_layers, shape.n_layers) or len(mask.heads[0]) != shape.n_heads:
+        raise UsageError(f"mask is for {len(mask.heads)} x {len(mask.heads[0])} heads, the model has "
+                         f"{shape.n_layers} x {shape.n_heads}; make the mask for this model")  # fmt: skip
+    hooks = []
+    try:
+        for layer, (attention_out, ffn_out) in enumerate(loaded.family.layer_modules(loaded.model)):
+            if not all(mask.heads[layer]):
+                hook = _zero_heads(mask.heads[layer], shape.d_head) if means is None else _put_means(
+                    np.array(mask.heads[layer]), means.heads[layer])  # fmt: skip
+                hooks.append(attention_out.register_forward_pre_hook(hook))
+            if not mask.ffns[layer]:
+                hooks.append(ffn_out.register_forward_hook(
+                    _zero_output if means is None else _mean_output(means.ffns[layer])))  # fmt: skip
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _zero_heads(kept: tuple[bool, ...], d_head: int) -> Any:
+    import torch
+
+    dropped = torch.tensor([not keep for keep in kept]).repeat_interleave(d_head)  # (n_heads * d_head,)
+    on_device: dict[Any, Any] = {}  # an offloaded layer may run on another device than it was hooked on
+
+    def hook(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        z = args[0]  # (..., n_heads * d_head)
+        where = on_device.setdefault(z.device, dropped.to(z.device))
+        return (z.masked_fill(where, 0.0), *args[1:])
+
+    return hook
+
+
+def _put_means(kept: np.ndarray, means: np.ndarray) -> Any:
+    import torch
+
+    dropped = torch.from_numpy(np.repeat(~kept, means.shape[1]))  # (n_heads * d_head,)
+    instead = torch.from_numpy(means.astype(np.float32)).flatten()
+
+    def hook(module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        z = args[0]
+        return (torch.where(dropped.to(z.device), instead.to(z.device, z.dtype), z), *args[1:])
+
+    return hook
+
+
+def _mean_output(mean: np.ndarray) -> Any:
+    import torch
+
+    instead = torch.from_numpy(mean.astype(np.float32))
+
+    def hook(module: Any, args: tuple[Any, ...], output: Any) -> Any:
+        return instead.to(output.device, output.dtype).expand_as(output)
+
+    return hook
+
+
+def _zero_output(module: Any, args: tuple[Any, ...], output: Any) -> Any:
+    return output.new_zeros(output.shape)
+
+
+def _hex(bits: Any) -> str:
+    return np.packbits(np.array(bits, bool)).tobytes().hex()
+
+
+def _spans(indices: list[int]) -> list[str]:
+    """`[2, 3, 5]` as `["2-3", "5"]`."""
+    spans: list[list[int]] = []
+    for index in indices:
+        if spans and spans[-1][1] == index - 1:
+            spans[-1][1] = index
+        else:
+            spans.append([index, index])
+    return [str(first) if first == last else f"{first}-{last}" for first, last in spans]
+
+
+def _indices(span: str, count: int, term: str, what: str) -> list[int]:
+    if span == "*":
+        return list(range(count))
+    first, _, last = span.partition("-")
+    low, high = int(first), int(last or first)
+    if low > high or high >= count:
+        raise UsageError(f"mask term {term!r}: this model has {what} 0 to {count - 1}; choose within that")
+    return list(range(low, high + 1))

@@ -1,0 +1,79 @@
+"""Attention patterns and head outputs of a loaded model, layer by layer while it runs: never more than one layer's
+patterns are held.
+
+transformers' fast attention never has a pattern, and its eager one makes four copies of it. So the model attends by a
+function of our own while the context is open, the same for every family.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from engine.models.loading import Loaded
+
+Visit = Callable[[int, Any, Any, Any], None]  # layer, pattern (B, H, T, T) fp32, z and values (B, H, T, d_head)
+Patterns = Mapping[int, Any]  # by layer, as `visit` gets them
+NAME = "headroom"
+_visit: ContextVar[Visit] = ContextVar("visit")
+_forced: ContextVar[Patterns] = ContextVar("forced")
+
+
+def unseen(layer: int, pattern: Any, z: Any, values: Any) -> None:
+    """A visit that looks at nothing."""
+
+
+@contextmanager
+def visited(
+    loaded: Loaded, visit: Visit = unseen, embeddings_everywhere: bool = False, forced: Patterns | None = None
+) -> Iterator[None]:
+    """While open, every forward pass calls `visit(layer, pattern, z, values)` once a layer.
+
+    z is what W_O is applied to; values are those found at each position, biases included, one set a query head.
+    `embeddings_everywhere` feeds every layer the input of layer 0, as llm-interpret does for its copying score.
+    A layer in `forced` attends by that pattern, whatever its queries and keys say.
+    """
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import eager_mask
+
+    AttentionInterface.register(NAME, _attend)
+    AttentionMaskInterface.register(NAME, eager_mask)
+    model, hooks, first = loaded.model, [], []
+    before = model.config._attn_implementation
+    visit_token, forced_token = _visit.set(visit), _forced.set(forced or {})
+
+    def on_layer(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        held = args[0] if args else kwargs["hidden_states"]
+        if module is layers[0]:
+            first[:] = [held]
+        return ((first[0], *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": first[0]})
+
+    layers = loaded.family.layer_list(model)
+    try:
+        model.set_attn_implementation(NAME)
+        if embeddings_everywhere:
+            hooks += [layer.register_forward_pre_hook(on_layer, with_kwargs=True) for layer in layers]
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+        model.set_attn_implementation(before)
+        _visit.reset(visit_token)
+        _forced.reset(forced_token)
+
+
+def _attend(
+    module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float, **ignored: Any
+) -> tuple[Any, None]:
+    """What transformers' attention functions give: z (B, T, H, d_head), and no pattern, which `visit` has had."""
+    groups = query.shape[1] // key.shape[1]  # Llama: several query heads share a key and a value head
+    if groups > 1:
+        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    pattern = _forced.get().get(module.layer_idx)
+    if pattern is None:
+        scores = (query @ key.transpose(-1, -2)).float().mul_(scaling).add_(attention_mask)
+        pattern = scores.softmax(-1)
+        del scores
+    z = pattern.to(value.dtype) @ value
+    _visit.get()(module.layer_idx, pattern, z, value)
+    return z.transpose(1, 2), None

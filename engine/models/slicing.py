@@ -1,0 +1,168 @@
+"""A pruned model that is really smaller: what a mask prunes is not computed at all, so the seconds fall with the level.
+
+A layer that keeps at most three quarters of its heads gets projections without the pruned ones; with all of them gone
+its attention is the output bias alone. A pruned FFN is skipped. Everything else, and families whose queries, keys and
+values come from one projection, is masked as before. int8 weights are sliced with their scales. The numbers are those
+of the mask up to the rounding of another order of sums.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache as once
+from typing import Any
+
+import numpy as np
+
+from engine.models.loading import Loaded
+from engine.models.masks import Mask, pruned
+
+SLICE_BELOW = 0.75  # a layer that keeps more is masked: the copy of its weights would cost more than it saves
+
+
+@dataclass(frozen=True)
+class Sliced:
+    """The smaller parts of a model under one mask, made once and put in place as often as needed. `swaps` are (parent,
+    attribute, what stands there meanwhile); `masked` is what is left to the mask's hooks; `n_params` and `n_bytes` are
+    what the layers then hold, of `n_params_full` and `n_bytes_full`.
+    """
+
+    swaps: tuple[tuple[Any, str, Any], ...]
+    masked: Mask
+    n_params: int
+    n_params_full: int
+    n_bytes: int
+    n_bytes_full: int
+
+
+def sliced(loaded: Loaded, mask: Mask) -> Sliced:
+    """The smaller parts for `mask`; nothing of the model changes until they are `applied`."""
+    family, swaps, still = loaded.family, [], np.ones((len(mask.heads), len(mask.heads[0])), bool)
+    layers = family.layer_list(loaded.model)
+    for index, (layer, attention) in enumerate(zip(layers, family.attention_modules(loaded.model), strict=True)):
+        kept = [head for head, keep in enumerate(mask.heads[index]) if keep]
+        if len(family.qkv) < 3 or len(kept) > SLICE_BELOW * len(mask.heads[index]):
+            still[index] = mask.heads[index]
+        elif kept:
+            swaps += _attention(loaded, attention, kept)
+        else:
+            path = family.attention_out.split(".")
+            swaps.append((layer, path[0], _silent(getattr(attention, path[1]))))
+        if not mask.ffns[index]:
+            swaps += [(layer, family.ffn_out, _nothing())] + (
+                [(layer, family.ffn_in, _same())] if family.ffn_in else []
+            )
+    masked = Mask.from_arrays(still, np.ones(len(mask.ffns), bool))
+    before = [getattr(parent, name) for parent, name, after in swaps if hasattr(after, "forward")]
+    after = [module for _, _, module in swaps if hasattr(module, "forward")]
+    full_params, full_bytes = _size(layers)
+    saved_params, saved_bytes = np.subtract(_size(before), _size(after))
+    return Sliced(tuple(swaps), masked, int(full_params - saved_params), full_params, int(full_bytes - saved_bytes),
+                  full_bytes)  # fmt: skip
+
+
+@contextmanager
+def applied(loaded: Loaded, parts: Sliced) -> Iterator[None]:
+    """Context in which the model runs without what the mask prunes; it is as before afterwards, whatever happens."""
+    before = [(parent, name, getattr(parent, name)) for parent, name, _ in parts.swaps]
+    try:
+        with pruned(loaded, parts.masked):  # first: it looks for modules that may be swapped away
+            for parent, name, part in parts.swaps:
+                setattr(parent, name, part)
+            yield
+    finally:
+        for parent, name, module in before:
+            setattr(parent, name, module)
+
+
+def _attention(loaded: Loaded, attention: Any, kept: Sequence[int]) -> list[tuple[Any, str, Any]]:
+    """What an attention module needs to compute these heads alone."""
+    shape = loaded.identity.shape
+    groups = shape.n_heads // shape.n_key_value_heads
+    sharing = {head // groups for head in kept}
+    together = groups > 1 and len(kept) == len(sharing) * groups  # whole groups stay: they go on sharing
+    keys = sorted(sharing) if together or groups == 1 else [head // groups for head in kept]
+    query_rows, key_rows = (_positions(heads, shape.d_head) for heads in (kept, keys))
+    query, key, value = loaded.family.qkv
+    out = loaded.family.attention_out.rpartition(".")[2]
+    swaps: list[tuple[Any, str, Any]] = [
+        (attention, query, _slice(getattr(attention, query), rows=query_rows)),
+        (attention, key, _slice(getattr(attention, key), rows=key_rows)),
+        (attention, value, _slice(getattr(attention, value), rows=key_rows)),
+        (attention, out, _slice(getattr(attention, out), columns=query_rows)),
+    ]
+    if hasattr(attention, "num_heads"):
+        swaps.append((attention, "num_heads", len(kept)))
+    if hasattr(attention, "num_key_value_groups"):
+        swaps.append((attention, "num_key_value_groups", groups if together else 1))
+    return swaps
+
+
+def _positions(heads: Sequence[int], d_head: int) -> np.ndarray:
+    return (np.array(heads)[:, None] * d_head + np.arange(d_head)).ravel()
+
+
+def _slice(linear: Any, rows: np.ndarray | None = None, columns: np.ndarray | None = None) -> Any:
+    """The linear module with these outputs (rows of its weight) or these inputs (columns) alone."""
+    import torch
+
+    def cut(matrix: Any) -> Any:
+        at = torch.from_numpy(columns if rows is None else rows).to(matrix.device)
+        return matrix.detach().index_select(1 if rows is None else 0, at)
+
+    small: Any
+    weight, bias = linear.weight, linear.bias
+    if weight.is_floating_point():
+        small = type(linear)(1, 1, bias=False, device="meta")
+        small.weight = torch.nn.Parameter(cut(weight), requires_grad=False)
+    else:
+        held = weight if weight.CB is not None else linear.state  # before or after its first use
+        data, scales = cut(held.CB), held.SCB if rows is None else cut(held.SCB)
+        small = type(linear)(1, 1, bias=False, has_fp16_weights=False, threshold=linear.state.threshold, device="meta")
+        small.weight = type(weight)(data, requires_grad=False, has_fp16_weights=False, CB=data, SCB=scales)
+    if bias is not None:
+        bias = torch.nn.Parameter(bias.detach() if rows is None else cut(bias), requires_grad=False)
+    small.bias = bias
+    small.out_features, small.in_features = small.weight.shape
+    return small.eval()
+
+
+def _size(modules: Sequence[Any]) -> tuple[int, int]:
+    """(parameters, bytes) of these modules."""
+    parameters = [parameter for module in modules for parameter in module.parameters()]
+    return sum(p.numel() for p in parameters), sum(p.numel() * p.element_size() for p in parameters)
+
+
+def _silent(out: Any) -> Any:
+    """Attention without heads: the output projection's bias at every position."""
+    return _modules()[0](out.bias)
+
+
+def _nothing() -> Any:
+    return _modules()[1]()
+
+
+def _same() -> Any:
+    import torch
+
+    return torch.nn.Identity()
+
+
+@once
+def _modules() -> tuple[Any, Any]:
+    import torch
+
+    class Silent(torch.nn.Module):
+        def __init__(self, bias: Any) -> None:
+            super().__init__()
+            self.bias = bias
+
+        def forward(self, hidden_states: Any, *args: Any, **kwargs: Any) -> tuple[Any, None]:
+            nothing = torch.zeros_like(hidden_states)
+            return (nothing if self.bias is None else nothing + self.bias.to(nothing.dtype)), None
+
+    class Nothing(torch.nn.Module):
+        def forward(self, hidden_states: Any) -> Any:
+            return torch.zeros_like(hidden_states)
+
+    return Silent, Nothing

@@ -1,0 +1,133 @@
+"""The weights of heads and of the unembedding as fp32 matrices, whatever the model keeps them in.
+
+Where a projection is no plain matrix (int8 weights, GPT-2's turned ones) it is read by feeding it unit vectors, which
+gives its weights back exactly as they are used. Norms multiply by their own weights and (LayerNorm) take the mean away;
+that is folded in. Their scale, one number a position, is not: nothing computed from these weights depends on it.
+"""
+
+from typing import Any
+
+from engine.models.loading import Loaded
+
+
+def output_weights(loaded: Loaded, layer: int) -> Any:
+    """W_O of a layer, (H, d_head, d_model)."""
+    shape = loaded.identity.shape
+    weight, _ = linear(loaded, loaded.family.layer_modules(loaded.model)[layer][0], shape.n_heads * shape.d_head)
+    return weight.view(shape.n_heads, shape.d_head, -1)
+
+
+def attention_weights(loaded: Loaded, layer: int) -> tuple[Any, Any, Any]:
+    """(W_Q, W_K, W_V) of a layer, each (H, d_model, d_head): what the normed residual stream is multiplied with.
+
+    Heads that share a key and value head (Llama's grouped queries) get that one's each. Biases are left out.
+    """
+    attention = loaded.family.attention_modules(loaded.model)[layer]
+    outputs = [linear(loaded, getattr(attention, name), loaded.identity.shape.d_model)[0] for name in loaded.family.qkv]
+    query, key, value = (heads.transpose(0, 1) for heads in _by_head(loaded, outputs))
+    return query, key, value
+
+
+def _by_head(loaded: Loaded, outputs: list[Any]) -> list[Any]:
+    """Queries, keys and values (..., H, d_head) from what the projections gave."""
+    shape = loaded.identity.shape
+    if len(outputs) == 1 and loaded.family.name == "GPT-NeoX":  # head by head, each with its three
+        heads = outputs[0].unflatten(-1, (shape.n_heads, 3, shape.d_head))
+        return list(heads.unbind(-2))
+    outputs = list(outputs[0].chunk(3, dim=-1)) if len(outputs) == 1 else outputs
+    heads = [output.unflatten(-1, (-1, shape.d_head)) for output in outputs]
+    return [head.repeat_interleave(shape.n_heads // head.shape[-2], dim=-2) for head in heads]
+
+
+def linear(loaded: Loaded, module: Any, n_inputs: int) -> tuple[Any, Any]:
+    """(weight (n_inputs, n_outputs), bias (n_outputs,)) of any linear module, fp32."""
+    import torch
+
+    if isinstance(module, torch.nn.Linear) and module.weight.is_floating_point():
+        bias = module.weight.new_zeros(len(module.weight)) if module.bias is None else module.bias
+        return module.weight.detach().T.float(), bias.detach().float()
+    parameter = next(module.parameters())
+    dtype = parameter.dtype if parameter.is_floating_point() else loaded.model.dtype
+    units = torch.eye(n_inputs, dtype=dtype, device=parameter.device)
+    with torch.inference_mode():
+        bias = module(torch.zeros_like(units[:1])).float()[0]
+        return module(units).float() - bias, bias
+
+
+def normed(norm: Any, rows: Any) -> Any:
+    """(..., d_model): the rows after a norm without its bias and scale; unchanged where `norm` is None."""
+    import torch
+
+    if norm is None:
+        return rows
+    if isinstance(norm, torch.nn.LayerNorm):
+        rows = rows - rows.mean(-1, keepdim=True)
+    return rows * norm.weight.float()
+
+
+def folded(norm: Any, readers: Any) -> Any:
+    """(..., d_model): vectors whose inner product with the unnormed stream is that of `readers` with the normed one."""
+    import torch
+
+    if norm is None:
+        return readers
+    readers = readers * norm.weight.float()
+    return readers - readers.mean(-1, keepdim=True) if isinstance(norm, torch.nn.LayerNorm) else readers
+
+
+def attention_norm(loaded: Loaded, layer: int) -> Any:
+    """The norm in front of a layer's attention; None in OPT-350m, where it comes after."""
+    if getattr(loaded.model.config, "do_layer_norm_before", True) is False:
+        return None
+    return getattr(loaded.family.layer_list(loaded.model)[layer], loaded.family.attention_norm)
+
+
+def embedding(loaded: Loaded, token_ids: Any = slice(None)) -> Any:
+    """(..., d_model): the residual stream's token part in front of layer 0, without positions."""
+    import torch
+
+    with torch.inference_mode():
+        rows = loaded.model.get_input_embeddings().weight[token_ids].float()
+        project_in = loaded.family.projection(loaded.model, "project_in")
+        return rows if project_in is None else rows @ project_in.weight.float().T
+
+
+def norms_behind(loaded: Loaded, layer: int) -> tuple[Any, Any]:
+    """The norms that the residual stream itself goes through behind a layer's attention and behind its FFN: None, but
+    in OPT-350m."""
+    if attention_norm(loaded, layer) is not None:
+        return None, None
+    module = loaded.family.layer_list(loaded.model)[layer]
+    return module.self_attn_layer_norm, module.final_layer_norm
+
+
+def norm_scale(norm: Any, rows: Any) -> Any:
+    """(..., 1): what the norm divides these rows by."""
+    import torch
+
+    rows = rows.float()
+    if isinstance(norm, torch.nn.LayerNorm):
+        return (rows.var(-1, correction=0, keepdim=True) + norm.eps).sqrt()
+    return (rows.square().mean(-1, keepdim=True) + norm.variance_epsilon).sqrt()
+
+
+def unembedding(loaded: Loaded, token_ids: Any = slice(None), final_norm: bool = True, zero_mean: bool = False) -> Any:
+    """(..., d_model): whose inner product with the residual stream is a token's logit, up to one scale a position; with
+    `zero_mean` the logit's distance from the mean over the vocabulary."""
+    import torch
+
+    with torch.inference_mode():
+        weight = loaded.model.get_output_embeddings().weight
+        rows = weight[token_ids].float()
+        if zero_mean:
+            rows = rows - weight.mean(0, dtype=torch.float32)
+        project_out = loaded.family.projection(loaded.model, "project_out")
+        if project_out is not None:
+            rows = rows @ project_out.weight.float()
+        return folded(loaded.family.final_norm(loaded.model), rows) if final_norm else rows
+
+
+def output_bias(loaded: Loaded, layer: int) -> Any:
+    """(d_model,): what a layer's attention writes when all heads are silent."""
+    shape = loaded.identity.shape
+    return linear(loaded, loaded.family.layer_modules(loaded.model)[layer][0], shape.n_heads * shape.d_head)[1]

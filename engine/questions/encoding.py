@@ -1,0 +1,134 @@
+"""Questions as tokens: each choice encoded exactly as lm-evaluation-harness does it, then packed one row a question.
+
+A packed row holds the shared beginning of all choices once (the trunk) and each choice's remainder as a branch that
+sees the trunk and itself only. Choices that share too little get a row each. How questions are packed depends on
+nothing but the questions, so that the same call gives the same numbers in int8 and bf16 too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os.path import commonprefix
+from typing import Any
+
+from engine.errors import HeadroomError
+from engine.questions.requests import Question
+
+BATCH_TOKENS = 2048  # padded tokens a forward pass; part of the numbers in int8 and bf16, see results.SCHEMA
+PASS_TOKENS = 256  # padded tokens that are worth a forward pass of their own
+MIN_LENGTH = 0.8  # of the longest row in a group: padding costs as much as tokens
+ROW_TOKENS = 2048  # longest packed row, unless one choice alone is longer
+MIN_SHARED = 0.25  # trunk / mean input length below which packing costs more attention than it saves
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One choice of one question: `inputs` (T,) and the continuation's tokens `targets`, predicted at the last inputs.
+
+    `n_cut` context tokens were dropped on the left because the model's window is shorter.
+    """
+
+    question: int
+    choice: int
+    inputs: tuple[int, ...]
+    targets: tuple[int, ...]
+    n_cut: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a forward pass. `branch` 0 is the trunk; `read` holds (index in `choices`, row position, target)."""
+
+    choices: tuple[Encoded, ...]
+    tokens: tuple[int, ...]
+    positions: tuple[int, ...]
+    branch: tuple[int, ...]
+    read: tuple[tuple[int, int, int], ...]
+
+
+def encode_questions(questions: Sequence[Question], tokenizer: Any, bos: bool, n_ctx: int) -> list[list[Encoded]]:
+    """Per question, per choice: the tokens of context and continuation, encoded jointly and split as the harness does.
+
+    Blanks at the end of a context move to the continuation; contexts beyond `n_ctx` are cut on the left. `bos` puts the
+    beginning-of-sequence token in front; an empty context is always that token. HeadroomError names a question whose
+    continuation has no token of its own (a merge across the join) or does not fit the window.
+    """
+    start = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
+    if start is None:
+        raise HeadroomError(
+            "the tokenizer has neither a beginning nor an end token; use the model's own tokenizer files"
+        )
+    pairs = []
+    for question in questions:
+        for context, continuation in zip(question.contexts, question.continuations, strict=True):
+            stripped = context.rstrip()
+            pairs.append((stripped, context[len(stripped) :] + continuation))
+    texts = list(dict.fromkeys(text for context, continuation in pairs for text in (context, context + continuation)))
+    ids = dict(zip(texts, tokenizer(texts, add_special_tokens=False)["input_ids"], strict=True)) if texts else {}
+    encoded, flat = [], iter(pairs)
+    for index, question in enumerate(questions):
+        choices = []
+        for choice in range(len(question.contexts)):
+            context, continuation = next(flat)
+            whole = ids[context + continuation]
+            if question.contexts[choice] == "":
+                context_ids, target_ids = [start], whole[1:] if whole[:1] == [start] else whole
+            else:
+                cut = len(ids[context])
+                context_ids, target_ids = ([start] if bos else []) + whole[:cut], whole[cut:]
+            if not target_ids or not context_ids:
+                raise HeadroomError(f"question {question.doc_id}, choice {choice}: no token of {continuation!r} is "
+                                    "left to score after its context; change the text")  # fmt: skip
+            if len(target_ids) > n_ctx:
+                raise HeadroomError(f"question {question.doc_id}, choice {choice}: {len(target_ids)} tokens exceed the "
+                                    f"model's window of {n_ctx}; shorten the choice")  # fmt: skip
+            n_cut = max(0, len(context_ids) + len(target_ids) - (n_ctx + 1))
+            inputs = (context_ids + target_ids)[n_cut:-1]
+            choices.append(Encoded(index, choice, tuple(inputs), tuple(target_ids), n_cut))
+        encoded.append(choices)
+    return encoded
+
+
+def pack(choices: Sequence[Encoded]) -> list[Row]:
+    """Rows for one question's choices: packed where they share enough, else a row a choice."""
+    trunk = len(commonprefix([choice.inputs for choice in choices]))
+    mean_length = sum(len(choice.inputs) for choice in choices) / len(choices)
+    if trunk < MIN_SHARED * mean_length:
+        return [_row([choice], len(choice.inputs)) for choice in choices]
+    rows, held, length = [], [], trunk
+    for choice in choices:
+        extra = len(choice.inputs) - trunk
+        if held and length + extra > ROW_TOKENS:
+            rows.append(_row(held, trunk))
+            held, length = [], trunk
+        held.append(choice)
+        length += extra
+    return [*rows, _row(held, trunk)]
+
+
+def batches(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows in groups for one forward pass each: longest first, at most BATCH_TOKENS padded tokens a group, and, once a
+    group is worth a pass, none much shorter than its longest."""
+    groups: list[list[Row]] = []
+    longest = padded = 0  # tokens of the last group's first row, and of all its rows padded to that
+    for row in sorted(rows, key=lambda row: -len(row.tokens)):
+        alike = len(row.tokens) >= MIN_LENGTH * longest or padded < PASS_TOKENS
+        if groups and alike and padded + longest <= BATCH_TOKENS:
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+            longest, padded = len(row.tokens), 0
+        padded += longest
+    return groups
+
+
+def _row(choices: Sequence[Encoded], trunk: int) -> Row:
+    tokens, positions = list(choices[0].inputs[:trunk]), list(range(trunk))
+    branch, read = [0] * trunk, []
+    for number, choice in enumerate(choices):
+        start, length, n_targets = len(tokens), len(choice.inputs), len(choice.targets)
+        tokens += choice.inputs[trunk:]
+        positions += range(trunk, length)
+        branch += [number + 1] * (length - trunk)
+        for target, position in zip(choice.targets, range(length - n_targets, length), strict=True):
+            read.append((number, position if position < trunk else start + position - trunk, target))
+    return Row(tuple(choices), tuple(tokens), tuple(positions), tuple(branch), tuple(read))

@@ -1,0 +1,283 @@
+"""Questions as text: a harness task rendered once into an ordered, hashed, immutable set of requests.
+
+Prompts, choices, few-shot draws and what counts as right are lm-evaluation-harness's own: its task objects are asked,
+nothing is rewritten here. Tokens come later (`engine.accuracy.scoring`), so one rendering serves every model.
+"""
+
+import contextlib
+import functools
+import hashlib
+import json
+import logging
+import sys
+import types
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.errors import HeadroomError, UsageError
+from engine.questions.tasks import SPLITS, TaskInfo, embedded_tasks, local_files, read_rows, task_info
+from engine.records import Record, canonical_key, decode, encode, version
+
+HARNESS_SEED = 1234  # what lm-eval's own command line passes to set_fewshot_seed
+MAX_SHOTS = 64
+CHUNK = 16  # questions stored together and scored in one fixed packing
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """Which questions: task name (or a `.jsonl` file), number of solved examples in front, split, few-shot seed.
+
+    The harness draws other examples for each question. With `same_examples` all questions have those that it draws for
+    the first: not its numbers, but scored several times as fast.
+    """
+
+    name: str
+    shots: int = 0
+    split: str = "validation"
+    seed: int = HARNESS_SEED
+    same_examples: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.shots <= MAX_SHOTS:
+            raise UsageError(f"shots is {self.shots}; choose 0 to {MAX_SHOTS}")
+        if self.split not in SPLITS:
+            raise UsageError(f"split {self.split!r} is unknown; choose {' or '.join(SPLITS)}")
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question: a context and a continuation for each choice; `golds` are the choices that count as right.
+
+    `n_chars` are the choices' lengths for acc_norm; `digest` is that of the rendered text and identifies the question.
+    """
+
+    doc_id: int
+    contexts: tuple[str, ...]
+    continuations: tuple[str, ...]
+    golds: tuple[int, ...]
+    n_chars: tuple[int, ...]
+    digest: str
+
+
+@dataclass(frozen=True)
+class Requests:
+    """All questions of a task in dataset order. `greedy`: right means that greedy decoding gives the continuation."""
+
+    task: TaskSpec
+    questions: tuple[Question, ...]
+    greedy: bool
+    source: str
+    chance: float
+
+
+def get_requests(task: TaskSpec, data_dir: str | Path | None = None, store: Any = None) -> Requests:
+    """The rendered questions of `task`, from `store` where they were rendered before.
+
+    Rows come from the embedded suite, from `data_dir`/<task>/<split>.jsonl, or else from the hub. HeadroomError names
+    what is missing or malformed.
+    """
+    info = task_info(task.name)
+    files = local_files(info, data_dir)
+    if files is None:
+        source = "hub"
+    else:
+        source = "file " + hashlib.blake2b(b"".join(_content(info, file) for file in files.values())).hexdigest()[:32]
+    name = Path(task.name).name if task.name.endswith(".jsonl") else task.name
+    key = canonical_key("requests", {**asdict(task), "name": name, "source": source, "lm_eval": version("lm_eval")})
+    record = decode(store.get(key)) if store is not None else None
+    if record is None:
+        questions, greedy = _render(task, info, files)
+        text = json.dumps({"greedy": greedy, "questions": [asdict(question) for question in questions]})
+        record = Record({"json": np.frombuffer(text.encode(), np.uint8)}, {"kind": "requests", "task": asdict(task)})
+        if store is not None:
+            store.put(key, encode(record))
+    questions, greedy = _parsed(record.arrays["json"].tobytes())
+    chance = info.chance
+    if not info.chance and not greedy:
+        chance = float(np.mean([len(question.golds) / len(question.contexts) for question in questions]))
+    return Requests(task, questions, greedy, source, chance)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which questions, in which order: the first `n` of `order`, indices into a Requests. Chunks are fixed runs of
+    `order`, so a question is always scored in the same company, whatever the limit."""
+
+    order: tuple[int, ...]
+    n: int
+
+    def chunks(self) -> list[tuple[int, ...]]:
+        """Runs of CHUNK indices that cover the selection; the last may reach beyond it."""
+        return [self.order[start : start + CHUNK] for start in range(0, self.n, CHUNK)]
+
+
+def select(requests: Requests, limit: int | None = None, sample: str = "first") -> Selection:
+    """The questions to use: `first` in dataset order (what the harness's limit does), or `stratified`.
+
+    Stratified is one seeded order in which every beginning has nearly the same share of each gold choice, so that an
+    accuracy over the first few questions is a fair preview of the whole.
+    """
+    if limit is not None and limit < 1:
+        raise UsageError(f"limit is {limit}; it must be at least 1")
+    n = len(requests.questions)
+    wanted = min(n, limit or n)
+    if sample == "first":
+        return Selection(tuple(range(n)), wanted)
+    if sample != "stratified":
+        raise UsageError(f"sample {sample!r} is unknown; choose first or stratified")
+    shuffled = [int(index) for index in np.random.default_rng(0).permutation(n)]
+    by_gold: dict[tuple[int, ...], list[int]] = {}
+    for index in shuffled:
+        by_gold.setdefault(requests.questions[index].golds, []).append(index)
+    place = {index: (rank + 0.5) / len(group) for group in by_gold.values() for rank, index in enumerate(group)}
+    return Selection(tuple(sorted(shuffled, key=place.__getitem__)), wanted)
+
+
+@functools.lru_cache(maxsize=128)  # a study asks for the same ones again and again
+def _parsed(content: bytes) -> tuple[tuple[Question, ...], bool]:
+    """(questions, greedy) of what is stored."""
+    found = json.loads(content)
+    return tuple(_question(entry) for entry in found["questions"]), found["greedy"]
+
+
+def _question(entry: dict[str, Any]) -> Question:
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+    return Question(**fields)
+
+
+def _content(info: TaskInfo, file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise HeadroomError(
+            f"task {info.name}: {file} cannot be read ({error.strerror}); put its rows there"
+        ) from error
+
+
+def _render(task: TaskSpec, info: TaskInfo, files: dict[str, Path] | None) -> tuple[list[Question], bool]:
+    with _templates_compiled_once():
+        harness_task = _harness_task(task, info, files)
+        return _questions(task, harness_task), harness_task.OUTPUT_TYPE == "loglikelihood"
+
+
+def _questions(task: TaskSpec, harness_task: Any) -> list[Question]:
+    questions = []
+    documents = harness_task.doc_iterator(rank=0, limit=None, world_size=1)
+    for doc_id, doc in documents:
+        try:
+            if task.same_examples:
+                harness_task.set_fewshot_seed(task.seed)
+            # few-shot draws consume one generator, so documents are rendered in order and never singly
+            context = harness_task.fewshot_context(
+                doc, num_fewshot=task.shots, gen_prefix=harness_task.doc_to_prefix(doc)
+            )
+            instances = harness_task.construct_requests(doc=doc, ctx=context, metadata=(task.name, doc_id, 1))
+            instances = instances if isinstance(instances, list) else [instances]
+            golds, n_chars = _judged(harness_task, doc, instances)
+        except (KeyError, ValueError, IndexError, TypeError, AssertionError) as error:
+            raise HeadroomError(
+                f"task {task.name}, {task.split} row {doc_id + 1}: cannot be rendered "
+                f"({type(error).__name__}: {error}); check the row's columns"
+            ) from error
+        contexts, continuations = zip(*(instance.args[:2] for instance in instances), strict=True)
+        digest = hashlib.blake2b(json.dumps([contexts, continuations]).encode(), digest_size=16).hexdigest()
+        questions.append(Question(doc_id, contexts, continuations, golds, n_chars, digest))
+    return questions
+
+
+def _judged(harness_task: Any, doc: Any, instances: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(gold choices, lengths of the choices in characters): the harness itself judges an answer for each choice."""
+    if harness_task.OUTPUT_TYPE == "loglikelihood":
+        return (0,), (len(instances[0].args[1]),)
+    golds = []
+    for choice in range(len(instances)):
+        results = [(0.0 if other == choice else -1e6, False) for other in range(len(instances))]
+        metrics = harness_task.process_results(doc, results)
+        if metrics.get("acc", metrics.get("em")) == 1:
+            golds.append(choice)
+    if not golds:
+        raise ValueError("no choice counts as right")
+    return tuple(golds), tuple(len(choice) for choice in harness_task.doc_to_choice(doc))
+
+
+def _harness_task(task: TaskSpec, info: TaskInfo, files: dict[str, Path] | None) -> Any:
+    """The harness's task object for local rows or the hub, set to the number of shots and the seed."""
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    _supply_squad_metrics()
+    import datasets
+    import lm_eval.tasks
+    from lm_eval.tasks import TaskManager
+    from lm_eval.tasks._yaml_loader import load_yaml  # private; the only way to a config with its functions resolved
+
+    datasets.disable_progress_bars()
+    config: dict[str, Any] = {
+        "task": "own_questions", "output_type": "multiple_choice", "doc_to_text": "{{context}}",
+        "doc_to_choice": "choices", "doc_to_target": "gold",
+        "metric_list": [{"metric": metric, "aggregation": "mean", "higher_is_better": True}
+                        for metric in ("acc", "acc_norm")],
+    }  # fmt: skip
+    manager = TaskManager(include_defaults=False)
+    if info.yaml_folder:
+        folder = Path(info.yaml_folder)
+        if info.name not in embedded_tasks():
+            folder = Path(lm_eval.tasks.__file__).parent / folder
+        manager = TaskManager(include_defaults=False, include_path=[str(folder)])
+        config = dict(load_yaml(str(manager.task_index[info.name].yaml_path), resolve_func=True))
+    if files is not None:
+        rows = {split: read_rows(file, info) for split, file in files.items()}
+        data = datasets.DatasetDict(
+            {split: datasets.Dataset.from_list(split_rows) for split, split_rows in rows.items()}
+        )
+        config |= {"dataset_path": None, "dataset_name": None, "dataset_kwargs": None,
+                   "custom_dataset": lambda **ignored: data,
+                   "training_split": "train", "validation_split": task.split, "test_split": None}  # fmt: skip
+    elif task.split == "train":
+        config |= {"validation_split": config.get("training_split") or config.get("test_split"), "test_split": None}
+    config["num_fewshot"] = task.shots
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # the harness prints, and standard output belongs to --json
+            harness_task = manager.load([config])["tasks"][config["task"]]
+    except Exception as error:
+        if files is not None:
+            raise HeadroomError(
+                f"task {task.name}: the harness cannot use these rows ({error}); check columns"
+            ) from error
+        raise HeadroomError(
+            f"task {task.name}: no local rows, and the hub gave none ({type(error).__name__}); "
+            f"give --task-data DIR with {task.name}/validation.jsonl, or check the network"
+        ) from error
+    harness_task.set_config("num_fewshot", task.shots)
+    harness_task.set_fewshot_seed(task.seed)
+    return harness_task
+
+
+@contextlib.contextmanager
+def _templates_compiled_once() -> Iterator[None]:
+    """Context in which the harness compiles each prompt template once, not once a question: 3 to 10 times faster."""
+    from lm_eval import utils
+
+    env: Any = utils.env
+    env.from_string = functools.lru_cache(maxsize=64)(env.from_string)
+    try:
+        yield
+    finally:
+        del env.from_string  # the class's own method shows again
+
+
+def _supply_squad_metrics() -> None:
+    """Lets the harness's ReCoRD task load: transformers 5 dropped the module from which it takes two functions."""
+    parent, name = "transformers.data.metrics", "transformers.data.metrics.squad_metrics"
+    if name in sys.modules:
+        return
+    from engine.questions import squad
+
+    package, module = types.ModuleType(parent), types.ModuleType(name)
+    package.__path__ = []  # makes it a package to the import system
+    module.__dict__.update(compute_exact=squad.compute_exact, compute_f1=squad.compute_f1)
+    package.__dict__["squad_metrics"] = module
+    sys.modules.setdefault(parent, package)
+    sys.modules[name] = module

@@ -1,0 +1,147 @@
+"""The same measurement over many tasks and shot counts: the importance of every head or FFN for each of them.
+
+A task that cannot be measured (its rows are missing or wrong) is set aside with the reason; the others go on.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from engine.errors import Cancelled, HeadroomError
+from engine.importance.importance import Scores, importance, recall_scores
+from engine.importance.rankings import aggregate, agreement, as_published, random_order
+from engine.jobs import Progress
+from engine.models.checkpoints import Identity
+from engine.models.loading import LoadSpec, Models, identify
+from engine.questions.requests import Requests, Selection, TaskSpec, get_requests, select
+
+GRADIENT_COST = 3  # a backward and a forward pass, in forward passes
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What stays the same in a study: model, where rows come from, how many questions judge and how many rank.
+
+    `n_questions` of the validation split judge, `n_ranking` of the train split rank (None = all), both in the
+    stratified order. `aggregate` is how tasks are put together (engine.importance.rankings.AGGREGATES).
+    """
+
+    spec: LoadSpec
+    bos: bool | None = None
+    data_dir: str | None = None
+    n_questions: int | None = None
+    n_ranking: int | None = None
+    heads_by: str = "heads"
+    ffns_by: str = "ffns"
+    aggregate: str = "scores"
+
+    def judged(self, task: TaskSpec, store: Any) -> tuple[Requests, Selection]:
+        """The questions that accuracy is measured on."""
+        requests = get_requests(replace(task, split="validation"), self.data_dir, store)
+        return requests, select(requests, self.n_questions, "stratified")
+
+    def ranked(self, task: TaskSpec, store: Any) -> tuple[Requests, Selection]:
+        """The questions that importance is measured on."""
+        requests = get_requests(replace(task, split="train"), self.data_dir, store)
+        return requests, select(requests, self.n_ranking, "stratified")
+
+    def cost(self, identity: Identity, what: str) -> int:
+        """Forward passes that importance of one task takes, about."""
+        passes = {"ffns": identity.shape.n_layers + 1, "heads-oracle": identity.shape.n_heads_total + 1}
+        return passes.get(what, GRADIENT_COST) * (self.n_ranking or 200)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Importance by task, and for those that could not be measured the reason, one plain line each."""
+
+    scores: Mapping[TaskSpec, Scores] = field(default_factory=dict)
+    failed: Mapping[TaskSpec, str] = field(default_factory=dict)
+
+    def at(self, shots: int) -> dict[str, np.ndarray]:
+        """Scores by task name, of one shot count."""
+        return {task.name: found.scores for task, found in self.scores.items() if task.shots == shots}
+
+
+def grid(names: Sequence[str], shots: Sequence[int]) -> list[TaskSpec]:
+    """Every task at every shot count, a task's shot counts together."""
+    return [TaskSpec(name, count) for name in names for count in shots]
+
+
+def survey(
+    models: Models, setting: Setting, tasks: Sequence[TaskSpec], what: str, store: Any, compute: bool = True
+) -> Iterator[Progress]:
+    """Yields Progress, its value the Survey so far; what is stored is not computed again, and only that is read where
+    `compute` is False. `done` and `total` are in forward passes, about."""
+    identity = identify(setting.spec, store)
+    cost = setting.cost(identity, what)
+    found, failed, all_cached = {}, {}, True
+    for number, task in enumerate(tasks):
+        label = f"{'FFN' if what == 'ffns' else 'head'} importance, {in_words(task)}"
+        try:
+            requests, selection = setting.ranked(task, store)
+            about = (requests, selection, what, setting.bos, store)
+            scores = recall_scores(identity, setting.spec, *about)
+            if scores is None and compute:
+                for step in importance(models, setting.spec, *about):
+                    scores, all_cached = step.value, all_cached and step.cached
+                    share = step.done / step.total if step.total else 0
+                    message = step.message if step.message.startswith("loading") else label
+                    yield Progress(round((number + share) * cost), len(tasks) * cost, message=message)
+            if scores is not None:
+                found[task] = scores
+        except Cancelled:
+            raise
+        except HeadroomError as error:
+            failed[task] = str(error)
+        yield Progress((number + 1) * cost, len(tasks) * cost, Survey(dict(found), dict(failed)), label, all_cached)
+
+
+def together(setting: Setting, scores: Mapping[TaskSpec, Scores]) -> Scores:
+    """The aggregate of several tasks' scores, equal ones ordered by the mean of their tie breaks."""
+    named = {f"{task.name} {task.shots}": found for task, found in scores.items()}
+    combined = aggregate({name: found.scores for name, found in named.items()}, setting.aggregate)
+    breaks = [found.tie_break for found in named.values() if found.tie_break is not None]
+    tie_break = np.mean(breaks, axis=0) if len(breaks) == len(named) else None
+    first = next(iter(named.values()))
+    return Scores(first.what, sum(found.n for found in named.values()), combined, tie_break, cached=True)
+
+
+def agreement_rows(
+    found: Survey, how: str, others: Mapping[str, np.ndarray] = MappingProxyType({})
+) -> list[dict[str, Any]]:
+    """One row for every two rankings: of two tasks at one shot count (`kind` tasks), with their aggregate, a random one
+    and `others` by name, such as induction scores; of two shot counts of one task (`kind` shots)."""
+    rows: list[dict[str, Any]] = []
+
+    def add(kind: str, at: str, scores: dict[str, np.ndarray]) -> None:
+        if len(scores) < 2:
+            return
+        pairs, published = agreement(scores), as_published(scores)
+        for i, j in zip(*np.triu_indices(len(scores), 1), strict=True):
+            row = {"kind": kind, "at": at, "a": pairs.labels[i], "b": pairs.labels[j]}
+            row |= {name: float(getattr(pairs, name)[i, j]) for name in ("srcc", "low", "high", "p", "overlap")}
+            rows.append(row | {"as_published": float(published[i, j])})
+
+    for shots in sorted({task.shots for task in found.scores}):
+        scores = found.at(shots)
+        first = next(iter(scores.values()))
+        random = random_order(first.size).reshape(first.shape).astype(float)
+        add("tasks", str(shots), scores | dict(others) | {"aggregate": aggregate(scores, how), "random": random})
+    for name in dict.fromkeys(task.name for task in found.scores):
+        mine = {shots_in_words(task.shots): each.scores for task, each in found.scores.items() if task.name == name}
+        add("shots", name, mine)
+    return rows
+
+
+def in_words(task: TaskSpec) -> str:
+    """Such as "piqa, 5 shots"."""
+    return f"{task.name}, {shots_in_words(task.shots)}"
+
+
+def shots_in_words(count: int) -> str:
+    """Such as "5 shots"."""
+    return f"{count} shot{'' if count == 1 else 's'}"
