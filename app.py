@@ -2,8 +2,8 @@
 
 import streamlit as st
 
-from pages.ui.frame import ended_early
-from pages.ui.sidebar import draw_sidebar
+from pages.ui.shared.runtime import ended_early
+from pages.ui.shared.sidebar import draw_sidebar
 
 st.set_page_config(page_title="Headroom", page_icon="✂️", layout="wide")
 st.session_state.framed = True

@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
         code = commands.run(options, _report if sys.stderr.isatty() else _report_sparsely())
         if getattr(options, "study", None) is not None:
             # the command line is a front end as app.py is; what it calls in the engine knows no charts
-            from pages.ui.report import write_report
+            from pages.ui.study_report import write_report
 
             write_report(options.study, options.out)
         return code

@@ -12,14 +12,14 @@ from engine.heads.induction import induction, recall_induction
 from engine.jobs import Progress
 from engine.models.masks import parse_mask
 from engine.texts.passages import text_digest
-from pages.ui import attention_frames
-from pages.ui.attention_details import draw_details
-from pages.ui.attention_view import asked_heads, attention_view, hand_over, overview_packet, pattern_packet
-from pages.ui.controls import type_mask
-from pages.ui.frame import errors_shown, jobs, models, require_frame, store
-from pages.ui.live import AT_ONCE_S, live, unfinished_line, wait_for
-from pages.ui.sidebar import chosen, identity, identity_slot
-from pages.ui.texts import choose_text
+from pages.ui.attention import tables as attention_frames
+from pages.ui.attention.details import draw_details
+from pages.ui.attention.view import asked_heads, attention_view, hand_over, overview_packet, pattern_packet
+from pages.ui.shared.controls import type_mask
+from pages.ui.shared.runtime import errors_shown, jobs, models, require_frame, store
+from pages.ui.shared.sidebar import chosen, identity, identity_slot
+from pages.ui.shared.texts import choose_text
+from pages.ui.shared.work import AT_ONCE_S, live, unfinished_line, wait_for
 
 require_frame("pages/attention.py")
 PRESETS = {  # what is to be seen, the passage, the only tokens to point at, icon

@@ -9,15 +9,15 @@ import streamlit as st
 from engine.importance.importance import WHAT
 from engine.importance.rankings import AGGREGATES
 from engine.studies.surveys import Survey, shots_in_words
-from pages.ui import agreement
-from pages.ui import agreement_frames as frames
-from pages.ui.commands import command_line
-from pages.ui.figures import downloads
-from pages.ui.frame import require_frame
-from pages.ui.frames import to_csv
-from pages.ui.live import live, wait_for, watched
-from pages.ui.sidebar import chosen, identity, identity_slot
-from pages.ui.study import choose_tasks, importance_so_far, setting_of, show_failed, survey_line
+from pages.ui.correlations import sections as agreement
+from pages.ui.correlations import tables as frames
+from pages.ui.prune.figure import downloads
+from pages.ui.prune.tables import to_csv
+from pages.ui.shared.closing import command_line
+from pages.ui.shared.many_tasks import choose_tasks, importance_so_far, setting_of, show_failed, survey_line
+from pages.ui.shared.runtime import require_frame
+from pages.ui.shared.sidebar import chosen, identity, identity_slot
+from pages.ui.shared.work import live, wait_for, watched
 
 require_frame("pages/correlations.py")
 TITLES = {"heads": "Heads by gradient", "gate": "Heads by gate", "ffns": "FFNs", "heads-oracle": "Heads by oracle"}

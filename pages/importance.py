@@ -8,15 +8,15 @@ import streamlit as st
 
 from engine.importance.rankings import AGGREGATES, agreement
 from engine.studies.surveys import Survey, in_words, together
-from pages.ui import importance_charts as charts
-from pages.ui.commands import command_line
-from pages.ui.experiment import RANKING_QUESTIONS as N
-from pages.ui.figures import downloads
-from pages.ui.frame import require_frame
-from pages.ui.frames import to_csv
-from pages.ui.live import live, unfinished_line, wait_for, watched
-from pages.ui.sidebar import chosen, identity, identity_slot
-from pages.ui.study import choose_tasks, importance_so_far, setting_of, show_failed, survey_line
+from pages.ui.importance import charts
+from pages.ui.prune.experiment import RANKING_QUESTIONS as N
+from pages.ui.prune.figure import downloads
+from pages.ui.prune.tables import to_csv
+from pages.ui.shared.closing import command_line
+from pages.ui.shared.many_tasks import choose_tasks, importance_so_far, setting_of, show_failed, survey_line
+from pages.ui.shared.runtime import require_frame
+from pages.ui.shared.sidebar import chosen, identity, identity_slot
+from pages.ui.shared.work import live, unfinished_line, wait_for, watched
 
 require_frame("pages/importance.py")
 ORACLE, ORACLE_HEADS = "heads-oracle", 200  # up to so many: it takes one evaluation of all questions a head

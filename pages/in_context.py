@@ -12,12 +12,14 @@ from engine.heads.induction import recall_induction
 from engine.models.masks import parse_mask
 from engine.texts.incontext import MIN_TOKENS, texts_of
 from engine.texts.passages import text_digest
-from pages.ui import incontext, incontext_frames, incontext_sections
-from pages.ui.figures import downloads
-from pages.ui.frame import errors_shown, jobs, models, require_frame, store
-from pages.ui.frames import to_csv
-from pages.ui.live import AT_ONCE_S, known_or_measured, live, progress_line, unfinished_line, wait_for, watched
-from pages.ui.sidebar import chosen, identity, identity_slot
+from pages.ui.in_context import sections as incontext_sections
+from pages.ui.in_context import setting as incontext
+from pages.ui.in_context import tables as incontext_frames
+from pages.ui.prune.figure import downloads
+from pages.ui.prune.tables import to_csv
+from pages.ui.shared.runtime import errors_shown, jobs, models, require_frame, store
+from pages.ui.shared.sidebar import chosen, identity, identity_slot
+from pages.ui.shared.work import AT_ONCE_S, known_or_measured, live, progress_line, unfinished_line, wait_for, watched
 
 require_frame("pages/in_context.py")
 setup = chosen()

@@ -6,14 +6,16 @@ from functools import partial
 import streamlit as st
 
 from engine.heads.induction import SCORES, VARIANTS, induction, recall_induction
-from pages.ui import head_charts, head_frames, overlap
-from pages.ui.commands import command_line
-from pages.ui.figures import downloads
-from pages.ui.frame import jobs, models, require_frame, store
-from pages.ui.frames import to_csv
-from pages.ui.live import AT_ONCE_S, wait_for
-from pages.ui.selection import chart_with_heads, head_table, selected_heads, send_to_prune
-from pages.ui.sidebar import chosen, identity, identity_slot
+from pages.ui.induction import charts as head_charts
+from pages.ui.induction import overlap
+from pages.ui.induction import tables as head_frames
+from pages.ui.induction.selection import chart_with_heads, head_table, selected_heads, send_to_prune
+from pages.ui.prune.figure import downloads
+from pages.ui.prune.tables import to_csv
+from pages.ui.shared.closing import command_line
+from pages.ui.shared.runtime import jobs, models, require_frame, store
+from pages.ui.shared.sidebar import chosen, identity, identity_slot
+from pages.ui.shared.work import AT_ONCE_S, wait_for
 
 require_frame("pages/induction.py")
 ABOUT = """

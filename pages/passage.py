@@ -6,16 +6,18 @@ import streamlit as st
 
 from engine.models.masks import parse_mask
 from engine.texts.tokenloss import TokenLosses
-from pages.ui import passage_charts, passage_frames, reading
-from pages.ui.figures import downloads
-from pages.ui.frame import errors_shown, require_frame, store
-from pages.ui.frames import to_csv
-from pages.ui.live import live, wait_for
-from pages.ui.passage_controls import choose_a, choose_b, choose_colours, largest_tables
-from pages.ui.reading_jobs import Run, so_far
-from pages.ui.sidebar import chosen, identity, identity_slot
-from pages.ui.texts import choose_text
-from pages.ui.token_text import token_text
+from pages.ui.passage import charts as passage_charts
+from pages.ui.passage import reading
+from pages.ui.passage import tables as passage_frames
+from pages.ui.passage.controls import choose_a, choose_b, choose_colours, largest_tables
+from pages.ui.passage.jobs import Run, so_far
+from pages.ui.passage.token_text import token_text
+from pages.ui.prune.figure import downloads
+from pages.ui.prune.tables import to_csv
+from pages.ui.shared.runtime import errors_shown, require_frame, store
+from pages.ui.shared.sidebar import chosen, identity, identity_slot
+from pages.ui.shared.texts import choose_text
+from pages.ui.shared.work import live, wait_for
 
 require_frame("pages/passage.py")
 SAME = "Nothing differs between A and B so far: prune something, or change A."

@@ -10,13 +10,15 @@ from engine.jobs import Snapshot
 from engine.models.masks import parse_mask
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import task_info
-from pages.ui import costs, dragging, experiment, frames, neighbours, prune_parts
-from pages.ui.controls import choose_idle, choose_ranking, choose_task, type_mask
-from pages.ui.drag_slider import draw_field, draw_slider
-from pages.ui.figures import component_tables, downloads
-from pages.ui.frame import errors_shown, jobs, require_frame, store
-from pages.ui.live import live, wait_for
-from pages.ui.sidebar import chosen, identity, identity_slot
+from pages.ui.prune import costs, dragging, experiment, neighbours
+from pages.ui.prune import parts as prune_parts
+from pages.ui.prune import tables as frames
+from pages.ui.prune.figure import component_tables, downloads
+from pages.ui.shared.controls import choose_idle, choose_ranking, choose_task, type_mask
+from pages.ui.shared.drag_slider import draw_field, draw_slider
+from pages.ui.shared.runtime import errors_shown, jobs, require_frame, store
+from pages.ui.shared.sidebar import chosen, identity, identity_slot
+from pages.ui.shared.work import live, wait_for
 
 require_frame("pages/prune.py")
 HELP = {"heads": "A pruned head gives 0 to its layer's output projection.", "ffns": "A pruned FFN adds nothing."}

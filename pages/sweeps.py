@@ -6,16 +6,16 @@ from functools import partial
 import streamlit as st
 
 from engine.studies.sweeps import Swept, sweep
-from pages.ui.commands import command_line
-from pages.ui.controls import choose_level
-from pages.ui.figures import downloads
-from pages.ui.frame import jobs, models, require_frame, store
-from pages.ui.frames import to_csv
-from pages.ui.live import known_or_measured, live, unfinished_line, wait_for, watched
-from pages.ui.plans import SECTIONS, arguments, plan_of
-from pages.ui.sidebar import chosen, identity, identity_slot
-from pages.ui.study import JUDGES, choose_tasks, setting_of, show_failed
-from pages.ui.sweep_sections import draw_section
+from pages.ui.prune.figure import downloads
+from pages.ui.prune.tables import to_csv
+from pages.ui.shared.closing import command_line
+from pages.ui.shared.controls import choose_level
+from pages.ui.shared.many_tasks import JUDGES, choose_tasks, setting_of, show_failed
+from pages.ui.shared.runtime import jobs, models, require_frame, store
+from pages.ui.shared.sidebar import chosen, identity, identity_slot
+from pages.ui.shared.work import known_or_measured, live, unfinished_line, wait_for, watched
+from pages.ui.sweeps.plans import SECTIONS, arguments, plan_of
+from pages.ui.sweeps.sections import draw_section
 
 require_frame("pages/sweeps.py")
 HELP = (

@@ -16,7 +16,7 @@ from engine.questions.requests import TaskSpec
 from engine.studies.study import Study, mean_accuracy, statements, tables
 from engine.studies.surveys import Setting, Survey
 from engine.studies.sweeps import Point, Row, Swept
-from pages.ui.report import figures, write_report
+from pages.ui.study_report import figures, write_report
 from tests.conftest import REPOSITORY
 
 TASKS = tuple(TaskSpec(name, shots) for name in ("piqa", "copa") for shots in (0, 1, 5))

@@ -12,7 +12,9 @@ from engine.errors import UsageError
 from engine.heads.attention import HeadView, Overview
 from engine.models.masks import Mask, parse_mask
 from engine.shapes import ModelShape
-from pages.ui import attention_charts, attention_frames, attention_view
+from pages.ui.attention import charts as attention_charts
+from pages.ui.attention import tables as attention_frames
+from pages.ui.attention import view as attention_view
 from tests.conftest import make_tiny_opt
 from tests.test_prune_page import open_app, questions, settled  # noqa: F401 (fixtures)
 
@@ -140,7 +142,7 @@ def test_rows_of_a_pattern_name_both_tokens_and_the_next():
 
 @pytest.mark.parametrize("n", [5, 64, 150])
 def test_the_picture_has_cells_of_tokens_or_of_squares(n):
-    from pages.ui.charts import to_svg
+    from pages.ui.shared.charts import to_svg
 
     seen, view = an_overview(["⟨bos⟩", *(f" t{i}" for i in range(n - 1))]), a_view(n)
     cells = attention_frames.map_cells(seen, view)

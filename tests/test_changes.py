@@ -6,7 +6,7 @@ import pytest
 
 from engine.accuracy.evaluation import Paired
 from engine.statistics import MIN_QUESTIONS, change_interval, is_clear
-from pages.ui.figures import change_in_words
+from pages.ui.prune.figure import change_in_words
 
 
 def change(n, gained, lost):

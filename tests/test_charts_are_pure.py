@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pages.ui import charts
+from pages.ui.shared import charts
 
 
 def points(*accuracies):
@@ -141,6 +141,6 @@ def test_colours_come_from_the_one_place():
 
 
 def test_no_streamlit():
-    code = "import pages.ui.charts, sys; print('streamlit' in sys.modules)"
+    code = "import pages.ui.shared.charts, sys; print('streamlit' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=charts.CONFIG.parents[1])
     assert done.stdout.strip() == "False", done.stderr

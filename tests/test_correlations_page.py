@@ -15,9 +15,10 @@ from engine.importance.importance import Scores
 from engine.importance.rankings import random_order, top_overlap
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Survey, agreement_rows, grid
-from pages.ui import agreement_charts as charts
-from pages.ui import agreement_frames as frames
-from pages.ui import frame, study
+from pages.ui.correlations import charts
+from pages.ui.correlations import tables as frames
+from pages.ui.shared import many_tasks as study
+from pages.ui.shared import runtime as frame
 from tests.test_induction_page import frames_of
 from tests.test_prune_page import open_app, questions, settled  # noqa: F401 (fixtures)
 
@@ -337,7 +338,7 @@ FOUND = {"2 tasks": many(2), "7 tasks": many(7), "34 tasks": many(34, shots=(0,)
 
 @pytest.mark.parametrize("found", FOUND.values(), ids=list(FOUND))
 def test_charts_become_files(found):
-    from pages.ui.charts import to_svg
+    from pages.ui.shared.charts import to_svg
 
     for chart in all_charts(found):
         assert to_svg(chart, "title").startswith(b"<svg")
@@ -375,7 +376,7 @@ def test_charts_leave_their_frames_alone():
 
 
 def test_the_download_holds_every_pair(measured):
-    from pages.ui.frames import to_csv
+    from pages.ui.prune.tables import to_csv
 
     at = measured()
     assert any(button.label == "Pairs of rankings (CSV)" for button in at.get("download_button"))

@@ -9,7 +9,7 @@ from engine.accuracy.costs import N_ROUNDS, WAYS, cost, recall_cost
 from engine.models.loading import LoadSpec, Models
 from engine.models.masks import Mask, parse_mask
 from engine.questions.requests import TaskSpec, get_requests, select
-from pages.ui import costs
+from pages.ui.prune import costs
 from tests.conftest import make_tiny_opt
 
 

@@ -9,8 +9,8 @@ from tests.level_helpers import components, level, slide
 def screen():
     import streamlit as st
 
-    from pages.ui.controls import hand_level
-    from pages.ui.drag_slider import draw_field, draw_slider
+    from pages.ui.shared.controls import hand_level
+    from pages.ui.shared.drag_slider import draw_field, draw_slider
 
     def preset():
         st.session_state.trial_heads = 15

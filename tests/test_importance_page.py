@@ -18,9 +18,10 @@ from engine.models.loading import LoadSpec, Models
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.questions.tasks import TaskInfo, TaskStatus
 from engine.studies.surveys import Setting, grid, together
-from pages.ui import charts, study
-from pages.ui import importance_charts as drawn
-from pages.ui.experiment import RANKING_QUESTIONS
+from pages.ui.importance import charts as drawn
+from pages.ui.prune.experiment import RANKING_QUESTIONS
+from pages.ui.shared import charts
+from pages.ui.shared import many_tasks as study
 from tests.conftest import make_tiny_opt
 from tests.test_induction_page import frames_of
 from tests.test_prune_page import button, open_app, questions, settled  # noqa: F401 (fixtures)
@@ -281,7 +282,7 @@ def test_every_chart_becomes_a_file(shape):
 
 
 def test_the_long_table_becomes_a_csv():
-    from pages.ui.frames import to_csv
+    from pages.ui.prune.tables import to_csv
 
     table = pd.read_csv(io.BytesIO(to_csv(drawn.head_rows(scores([[0.1, 0.4]], [[2.0, 8.0]])))))
     assert table.columns.tolist() == ["task", "shots", "layer", "head", "name", "score", "rank"]

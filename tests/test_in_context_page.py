@@ -16,8 +16,10 @@ from engine.shapes import ModelShape
 from engine.texts import incontext as engine_incontext
 from engine.texts import passages
 from engine.texts.tokenloss import recall_token_losses
-from pages.ui import frame, incontext_charts, incontext_frames
-from pages.ui.incontext import Measured
+from pages.ui.in_context import charts as incontext_charts
+from pages.ui.in_context import tables as incontext_frames
+from pages.ui.in_context.setting import Measured
+from pages.ui.shared import runtime as frame
 from tests.engine_fixtures import write_questions
 from tests.level_helpers import slide
 from tests.test_induction_page import frames_of
@@ -219,7 +221,7 @@ def test_a_table_of_scores_by_text(tmp_path):
 
 @pytest.mark.parametrize("n_texts", [1, 4])
 def test_charts_are_valid_and_become_files(n_texts):
-    from pages.ui.charts import to_svg
+    from pages.ui.shared.charts import to_svg
 
     both = {"full model": losses(0, n_texts), "pruned model": losses(1, n_texts)}
     curve, slope = incontext_frames.curves(both), incontext_frames.slopes(both)

@@ -9,7 +9,9 @@ from streamlit.util import calc_hash
 from engine.heads.induction import SCORES, InductionScores
 from engine.importance.rankings import random_order
 from engine.shapes import ModelShape
-from pages.ui import head_charts, head_frames, selection
+from pages.ui.induction import charts as head_charts
+from pages.ui.induction import selection
+from pages.ui.induction import tables as head_frames
 from tests.test_prune_page import open_app, questions, settled  # noqa: F401 (fixtures)
 
 SHAPE = ModelShape(2, 4, 4, 32, 8, 64, 512, 256)
@@ -68,7 +70,7 @@ def test_a_selected_head_is_selected_everywhere_and_can_be_pruned(open_screen):
 
 
 def test_importance_of_all_tasks_brings_their_lines(open_screen, monkeypatch):
-    from pages.ui import study
+    from pages.ui.shared import many_tasks as study
 
     real = study.list_tasks
     monkeypatch.setattr(study, "list_tasks", lambda folder: [s for s in real(folder) if s.where == "embedded"][:2])
@@ -84,7 +86,7 @@ def test_importance_of_all_tasks_brings_their_lines(open_screen, monkeypatch):
 
 
 def test_what_another_screen_has_measured_meanwhile_is_shown(open_screen, monkeypatch):
-    from pages.ui import study
+    from pages.ui.shared import many_tasks as study
 
     real = study.list_tasks
     monkeypatch.setattr(study, "list_tasks", lambda folder: [s for s in real(folder) if s.where == "embedded"][:2])
@@ -100,7 +102,7 @@ def test_what_another_screen_has_measured_meanwhile_is_shown(open_screen, monkey
 
 
 def test_single_heads_are_ablated_and_the_table_agrees_with_their_masks(open_screen):
-    from pages.ui import effects
+    from pages.ui.induction import effects
 
     at = open_screen(induction_task="demo_copy", induction_shots="0")
     next(button for button in at.button if button.label == "Ablate 8 heads, one at a time").click()
@@ -149,7 +151,7 @@ def test_overlap_rows_are_spearman_and_a_count():
 
 @pytest.mark.parametrize("signed", [True, False])
 def test_charts_are_valid_and_become_files(signed):
-    from pages.ui.charts import to_svg
+    from pages.ui.shared.charts import to_svg
 
     frame = head_frames.head_scores(SHAPE, scores(signed), ["L0H0"])
     charts = [head_charts.score_map(frame, name) for name in SCORES]

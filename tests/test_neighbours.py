@@ -7,9 +7,10 @@ import pytest
 
 from engine.importance.rankings_of import Evidence
 from engine.jobs import Jobs, Progress
-from pages.ui import frame, neighbours
-from pages.ui.frames import curve_points
-from pages.ui.neighbours import SLOT, Idle, levels_to_measure
+from pages.ui.prune import neighbours
+from pages.ui.prune.neighbours import SLOT, Idle, levels_to_measure
+from pages.ui.prune.tables import curve_points
+from pages.ui.shared import runtime as frame
 from tests.level_helpers import slide
 from tests.test_prune_page import (  # noqa: F401 (fixtures)
     WAIT_S,

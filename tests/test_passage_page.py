@@ -14,7 +14,9 @@ from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
 from engine.texts import passages as kept
 from engine.texts.tokenloss import TokenLosses, token_losses
-from pages.ui import frame, passage_charts, passage_frames
+from pages.ui.passage import charts as passage_charts
+from pages.ui.passage import tables as passage_frames
+from pages.ui.shared import runtime as frame
 from tests.conftest import make_tiny_opt
 from tests.level_helpers import components, slide
 from tests.test_prune_page import WAIT_S, open_app, questions, same_on_the_command_line, settled  # noqa: F401 (fixtures)
@@ -291,7 +293,7 @@ def test_the_table_has_the_largest_with_what_stands_before():
 
 
 def test_the_chart_is_valid_and_becomes_a_file():
-    from pages.ui.charts import to_svg
+    from pages.ui.shared.charts import to_svg
 
     a = losses("abcd", [1, 2, 3, 4], [np.nan, 1, 2, 3])
     table = passage_frames.token_frame(a, replace(a, loss_nats=a.loss_nats + [0, 30, -1, 0]))

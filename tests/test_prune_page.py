@@ -12,7 +12,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from engine.jobs import Progress
-from pages.ui import frame
+from pages.ui.shared import runtime as frame
 from tests.conftest import REPOSITORY
 from tests.level_helpers import level, sent, slide
 
@@ -132,8 +132,8 @@ def test_the_full_model_is_never_shown_as_the_pruned_one():
 
         from engine.accuracy.evaluation import Answers
         from engine.questions.requests import Question
-        from pages.ui.experiment import Measured
-        from pages.ui.figures import accuracy_figure
+        from pages.ui.prune.experiment import Measured
+        from pages.ui.prune.figure import accuracy_figure
 
         asked = tuple(Question(i, ("Q", "Q"), (" a", " b"), (0,), (2, 2), str(i)) for i in range(4))
         full = Answers(asked, np.array([[0.0, -1.0]] * 4), np.zeros((4, 2), bool), np.zeros(4, np.int32), False)
@@ -287,7 +287,7 @@ def test_estimates_are_the_engines(open_app):
 
 
 def test_gradients_can_be_cancelled_and_taken_up_again(open_app, monkeypatch):
-    from pages.ui import estimates
+    from pages.ui.prune import estimates
 
     begun, go_on, real = threading.Event(), threading.Event(), estimates.gradients
 
@@ -363,7 +363,7 @@ def test_measuring_stops_at_the_chosen_width_and_can_go_on(open_app, tmp_path, c
 
 
 def test_full_and_pruned_answer_the_same_questions_when_one_takes_more(open_app, tmp_path):
-    from pages.ui import experiment
+    from pages.ui.prune import experiment
 
     at = open_app(prune_ranking="random", prune_heads="50", prune_task=many_questions(tmp_path, 96), prune_limit="16")
 
@@ -443,7 +443,7 @@ def test_bad_input_is_one_plain_line(open_app, parameters, line):
 
 
 def test_the_table_of_answers(open_app):
-    from pages.ui.frames import answers_csv
+    from pages.ui.prune.tables import answers_csv
 
     at = open_app(prune_ranking="random", prune_heads="50")
     measured = recalled(at)
@@ -457,7 +457,7 @@ def test_the_table_of_answers(open_app):
 def recalled(at):
     """What the page has just shown, read from the store once more."""
     from engine.importance.rankings_of import Evidence
-    from pages.ui.experiment import recall_measured
+    from pages.ui.prune.experiment import recall_measured
 
     x = experiment_of(at)
     return recall_measured(x, x.mask(Evidence()), frame.store())
@@ -468,7 +468,7 @@ def experiment_of(at):
     from engine.models.loading import LoadSpec, identify
     from engine.models.masks import parse_mask
     from engine.questions.requests import TaskSpec, get_requests
-    from pages.ui.experiment import Experiment
+    from pages.ui.prune.experiment import Experiment
 
     spec = LoadSpec(at.selectbox(key="model").value, "fp32")
     identity = identify(spec, frame.store())

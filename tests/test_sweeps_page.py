@@ -8,7 +8,10 @@ from streamlit.util import calc_hash
 
 from engine.questions.requests import TaskSpec
 from engine.studies.sweeps import Point, Row
-from pages.ui import frame, plans, sweep_charts, sweep_frames
+from pages.ui.shared import runtime as frame
+from pages.ui.sweeps import charts as sweep_charts
+from pages.ui.sweeps import plans
+from pages.ui.sweeps import tables as sweep_frames
 from tests.level_helpers import level, slide
 from tests.test_prune_page import open_app, questions, settled  # noqa: F401 (fixtures)
 

@@ -1,0 +1,48 @@
+"""Under the attention view: the chosen heads' whole pattern as a picture, a table and files, and the command."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from engine.heads.attention import HeadView, Overview
+from engine.models.masks import Mask
+from pages.ui.attention.charts import pattern_map
+from pages.ui.attention.tables import in_words, map_cells, pattern_rows
+from pages.ui.prune.figure import downloads
+from pages.ui.prune.tables import to_csv
+from pages.ui.shared.closing import command_line
+from pages.ui.shared.sidebar import Setup
+from pages.ui.shared.texts import Chosen
+
+N_LISTED = 200
+
+
+def draw_details(setup: Setup, text: Chosen, mask: Mask, seen: Overview, view: HeadView, names: Sequence[str]) -> None:
+    """Draws them; picture and table are made when they are opened."""
+    pictures = {}
+    whole = st.expander("The whole pattern, as a picture and a table", key="attention_whole", on_change="rerun")
+    if whole.open:
+        map_at, table_at = whole.columns(2, gap="large")
+        words = in_words(seen, view, names)
+        pictures["Attention pattern"] = pattern_map(map_cells(seen, view))
+        map_at.altair_chart(pictures["Attention pattern"], key="attention_map", alt=words)
+        map_at.caption(words)
+        largest = pattern_rows(seen, view).nlargest(N_LISTED, "attention")
+        columns = {
+            "destination": st.column_config.NumberColumn("From", format="%d"),
+            "destination_token": st.column_config.TextColumn("token"),
+            "source": st.column_config.NumberColumn("Looks at", format="%d"),
+            "source_token": st.column_config.TextColumn("token "),
+            "attention": st.column_config.NumberColumn("Attention", format="%.3f"),
+            "raised_nats": st.column_config.NumberColumn(
+                "Nats", format="%+.2f", help="Added to the logit of the token after the one it looks from."
+            ),
+        }
+        table_at.dataframe(
+            largest[list(columns)], column_config=columns, hide_index=True, height=430,
+            alt=f"The {N_LISTED} largest weights",
+        )  # fmt: skip
+    words = [*text.arguments, *([] if mask.is_full else ["--mask", mask.text()]), "--heads", ",".join(names)]
+    command = command_line("attention", setup.spec, setup.bos, None, [*words, "--out", "attention.csv"])
+    st.code(command, language="shell", wrap_lines=True)
+    downloads({"Attention": lambda: to_csv(pattern_rows(seen, view))}, pictures)

@@ -1,0 +1,134 @@
+"""The attention view: two components, so that a new head brings its pattern to the browser and nothing else.
+
+One draws a text as tokens, the map of heads and the readout, from numbers that belong to text and mask. The other draws
+nothing: it hands the pattern of the chosen heads to the first. Both get bytes: a length, JSON, then the arrays.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from engine.heads.attention import HeadView, Overview
+from engine.models.masks import Mask
+from pages.ui.attention.tables import names_of
+
+HERE = Path(__file__).parent
+WHOLE_ROWS, N_LARGEST = 256, 32  # of a longer text only the largest sources of each destination are sent
+VIEW, PATTERN = "attention_view", "attention_pattern"
+HTML = """
+<div class="screen">
+  <div class="words">
+    <div class="switches">
+      <fieldset><legend>Red</legend>
+        <label><input type="radio" name="mode" value="destination" checked>where it looks</label>
+        <label><input type="radio" name="mode" value="source">who looks at it</label></fieldset>
+      <fieldset class="about"><legend>Blue: what raised</legend>
+        <label><input type="radio" name="about" value="itself" checked>the token</label>
+        <label><input type="radio" name="about" value="next">the one after it</label></fieldset>
+    </div>
+    <div class="text" role="listbox"></div>
+    <div class="legend"></div>
+  </div>
+  <div class="picker">
+    <div class="switches">
+      <fieldset><legend>Heads by</legend>
+        <label><input type="radio" name="tint" value="score" checked>induction score</label>
+        <label><input type="radio" name="tint" value="raised">raised this token</label></fieldset>
+    </div>
+    <div class="map" role="group" aria-label="Heads, layer by layer: arrow keys move, Enter chooses one"></div>
+    <p class="scale"></p>
+    <p class="hint">Click: one head. Shift-click: several. Keys [ and ]: the next.</p>
+  </div>
+  <div class="readout" role="status" aria-live="polite"></div>
+</div>
+"""
+_VIEW = st.components.v2.component(
+    "headroom_attention_view", html=HTML, css=(HERE / "view.css").read_text(encoding="utf-8"),
+    js="\n".join((HERE / f"{part}.js").read_text(encoding="utf-8") for part in ("view", "map", "readout")),
+)  # fmt: skip
+_PATTERN = st.components.v2.component(
+    "headroom_attention_pattern",
+    html="<span hidden></span>\n<!-- draws nothing -->",
+    js="""
+    export default function ({ data, parentElement }) {
+      const page = parentElement.ownerDocument
+      page.headroomAttention = data
+      page.dispatchEvent(new Event("headroom-attention"))
+    }
+    """,
+)
+
+
+def attention_view(packet: bytes, on_heads: Callable[[], None]) -> None:
+    """Draws text, map and readout of `overview_packet`; calls `on_heads` when heads are chosen, see `asked_heads`."""
+    _VIEW(key=VIEW, data=packet, on_heads_change=on_heads)
+
+
+def asked_heads() -> list[str]:
+    """The names of the heads last chosen in the browser."""
+    return list(_asked().get("names", []))
+
+
+def hand_over(packet: bytes) -> None:
+    """Gives the view a `pattern_packet`."""
+    _PATTERN(key=PATTERN, data=packet)
+
+
+def overview_packet(of: str, name: str, seen: Overview, mask: Mask, scores: np.ndarray | None, rows: str) -> bytes:
+    """What the view shows of a text under a mask. `of` changes with either; `scores` (L, H) tint the map.
+
+    `rows`, such as ":", leaves only these tokens to be pointed at.
+    """
+    n_layers, n_heads, side, _ = seen.thumbnails.shape
+    unit, raised = _fixed(seen.raised_nats)
+    meta = {
+        "of": of, "name": name, "pieces": seen.pieces, "first": seen.first_text, "layers": n_layers, "heads": n_heads,
+        "side": side, "unit": unit, "rows": rows, "pruned": names_of(np.argwhere(~np.array(mask.heads))),
+    }  # fmt: skip
+    arrays = {"thumbnails": seen.thumbnails, "raised": raised}
+    arrays |= {name: getattr(seen, name).astype("<f4") for name in ("ffns", "direct", "rest", "logit")}
+    return pack(meta, arrays | ({} if scores is None else {"scores": scores.astype("<f4")}))
+
+
+def pattern_packet(of: str, heads: Sequence[str], view: HeadView) -> bytes:
+    """The pattern of the chosen heads, two bytes a number: the lower triangle, or of a long text the largest sources of
+    each destination with their indices."""
+    n = len(view.pattern)
+    unit, raised = _fixed(view.raised_nats)
+    tables = {"attention": np.round(view.pattern * 65535).astype("<u2"), "nats": raised}
+    arrays: dict[str, np.ndarray] = {}
+    for name, table in tables.items():
+        if n <= WHOLE_ROWS:
+            arrays[name] = table[np.tril_indices(n)]
+        else:
+            at = np.argpartition(-np.abs(table.astype(np.int32)), N_LARGEST, axis=1)[:, :N_LARGEST]
+            arrays |= {name: np.take_along_axis(table, at, 1), f"{name}_at": at.astype("<u2")}
+    meta = {"of": of, "heads": list(heads), "number": _asked().get("number", 0), "unit": unit}
+    return pack(meta | ({} if n <= WHOLE_ROWS else {"k": N_LARGEST}), arrays)
+
+
+def pack(meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
+    """Length of the JSON, the JSON with (type, offset, count) of each array, the arrays; everything on 4 bytes."""
+    places, body = {}, bytearray()
+    for name, array in arrays.items():
+        places[name] = [array.dtype.str[1:], len(body), array.size]
+        body += array.tobytes()
+        body += bytes(-len(body) % 4)
+    head = json.dumps(meta | {"arrays": places}).encode()
+    head += b" " * (-len(head) % 4)
+    return len(head).to_bytes(4, "little") + head + bytes(body)
+
+
+def _fixed(values: np.ndarray) -> tuple[float, np.ndarray]:
+    """(unit, whole numbers of two bytes): values = unit * numbers, exact to a 65,000th of the largest."""
+    values = values.astype(np.float32)
+    unit = float(np.abs(values).max(initial=0)) / 32767 or 1.0
+    return unit, np.round(values / unit).astype("<i2")
+
+
+def _asked() -> dict[str, Any]:
+    return (st.session_state.get(VIEW) or {}).get("heads") or {}

@@ -1,0 +1,229 @@
+"""How much rankings agree, as tables and sentences: every two tasks at one shot count, every two counts of one task."""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from engine.accuracy.evaluation import Z_95
+from engine.importance.rankings import aggregate, agreement, n_top, random_order
+from engine.questions.requests import TaskSpec
+from engine.studies.surveys import Survey, agreement_rows, in_words
+from pages.ui.prune.tables import p_in_words
+
+AGGREGATE, RANDOM = "aggregate", "random"
+CONTROLS = (AGGREGATE, RANDOM)
+PUBLISHED = (
+    "For comparison only: llm-interpret correlates the heads' numbers in order of score, not their scores. That is not "
+    "agreement: with the heads numbered otherwise it would differ, and two rankings of Spearman 0.95 come out near 0."
+)
+NAMES = {"srcc": "SRCC", "as_published": "coefficient", "overlap": "top-30 % overlap"}
+UNDEFINED = "undefined: all scores of one are equal"
+
+
+def digest(found: Survey) -> str:
+    """A text that changes with any of the scores."""
+    content = hashlib.blake2b(digest_size=16)
+    for task, scores in found.scores.items():
+        content.update(f"{task} {scores.scores.shape} {scores.scores.dtype} ".encode())
+        content.update(np.ascontiguousarray(scores.scores).tobytes())
+    return content.hexdigest()
+
+
+def in_order(found: Survey, tasks: Sequence[TaskSpec]) -> Survey:
+    """The survey in the order of `tasks`, whatever was measured first, as the command line has it."""
+    return Survey({task: found.scores[task] for task in tasks if task in found.scores}, found.failed)
+
+
+def label(name: str, shots: int) -> str:
+    """Such as "piqa, 5 shots"; the random ranking is the same at every count."""
+    return RANDOM if name == RANDOM else in_words(TaskSpec(name, shots))
+
+
+def rankings(found: Survey, how: str) -> dict[str, np.ndarray]:
+    """Scores by label: of every task and count, of their aggregate at each count, and the random ones."""
+    named = {in_words(task): each.scores for task, each in found.scores.items()}
+    for shots in sorted({task.shots for task in found.scores}):
+        named[label(AGGREGATE, shots)] = aggregate(found.at(shots), how)
+    if found.scores:
+        shape = next(iter(found.scores.values())).scores.shape
+        named[RANDOM] = random_order(math.prod(shape)).reshape(shape).astype(float)
+    return named
+
+
+def labels(names: Sequence[str], counts: Sequence[int]) -> list[str]:
+    """Every label that `rankings` can have for these tasks and shot counts, the largest count first."""
+    return [label(name, count) for count in reversed(counts) for name in (*names, AGGREGATE)] + [RANDOM]
+
+
+def pair_rows(found: Survey, how: str) -> pd.DataFrame:
+    """Every two rankings: `labelled` rows of `engine.studies.surveys.agreement_rows`."""
+    return labelled(agreement_rows(found, how))
+
+
+def labelled(found: Sequence[Mapping]) -> pd.DataFrame:
+    """The rows with the labels of both rankings as `first` and `second`."""
+    rows = []
+    for row in found:
+        if row["kind"] == "tasks":
+            both = [label(row[side], int(row["at"])) for side in ("a", "b")]
+        else:  # the sides are "0 shots" and "5 shots"
+            both = [label(row["at"], int(row[side].split()[0])) for side in ("a", "b")]
+        rows.append({**row, "first": both[0], "second": both[1]})
+    return pd.DataFrame(rows)
+
+
+def cells(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
+    """One row a cell of a matrix, both halves and the diagonal: at, a, b, first, second, `value` (that of `column`) and
+    what a tooltip says. Where all scores are equal there is no ranking: it agrees with none, not even with itself."""
+    pairs = pairs.assign(overlap=pairs["overlap"].where(pairs["srcc"].notna()))  # else those with the lowest numbers
+    back = pairs.rename(columns={"a": "b", "b": "a", "first": "second", "second": "first"})
+    both = pd.concat([pairs, back], ignore_index=True)
+    own = both.groupby(["at", "a", "first"], as_index=False, sort=False)[["srcc", "overlap", "as_published"]].agg(
+        lambda values: 1.0 if values.notna().any() else math.nan
+    )
+    own = own.assign(b=own["a"], second=own["first"], low=own["srcc"], high=own["srcc"], p=math.nan)
+    both = pd.concat([both, own], ignore_index=True)
+    words = [_tooltip(row) for row in both.to_dict("records")]
+    both = both[["at", "a", "b", "first", "second"]].assign(value=both[column], number=both[column].map(number))
+    return both.assign(**pd.DataFrame(words, index=both.index))
+
+
+def count_cells(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
+    """`cells` of two shot counts of a task: a and b are the counts alone, such as "5"."""
+    frame = cells(pairs, column)
+    return frame.assign(a=frame["a"].str.split().str[0], b=frame["b"].str.split().str[0])
+
+
+def mean_cells(cross: pd.DataFrame) -> pd.DataFrame:
+    """The mean over tasks of `count_cells`, with how many tasks and the lowest and highest of them."""
+    rows = []
+    for (a, b), group in cross.groupby(["a", "b"], sort=False):
+        known = group.dropna(subset=["value"])
+        row = {"a": a, "b": b, "value": known["value"].mean(), "n": len(known), "lowest": "–", "highest": "–"}
+        if len(known) and a != b:
+            low, high = known.loc[known["value"].idxmin()], known.loc[known["value"].idxmax()]
+            row |= {"lowest": f"{low['number']} {low['at']}", "highest": f"{high['number']} {high['at']}"}
+        rows.append(row)
+    frame = pd.DataFrame(rows, columns=["a", "b", "value", "n", "lowest", "highest"])
+    return frame.assign(number=frame["value"].map(number))
+
+
+def names_in_order(pairs: pd.DataFrame, by: str) -> list[str]:
+    """The names in a matrix of tasks, the controls last: by `name`, or by `similarity`, those that agree side by side
+    (leaves of average linkage on 1 - SRCC, in the optimal order). None without pairs."""
+    if pairs.empty:
+        return []
+    names = sorted({*pairs["a"], *pairs["b"]} - {*CONTROLS})
+    return [*(_by_similarity(pairs, names) if by == "similarity" and len(names) > 2 else names), *CONTROLS]
+
+
+def _by_similarity(pairs: pd.DataFrame, names: list[str]) -> list[str]:
+    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.spatial.distance import squareform
+
+    at = {name: place for place, name in enumerate(names)}
+    apart = np.ones((len(names), len(names)))  # an undefined coefficient counts as none
+    for a, b, srcc in zip(pairs["a"], pairs["b"], pairs["srcc"], strict=True):
+        if a in at and b in at and not math.isnan(srcc):
+            apart[at[a], at[b]] = apart[at[b], at[a]] = 1 - srcc
+    np.fill_diagonal(apart, 0)
+    tree = linkage(squareform(apart, checks=False), "average", optimal_ordering=True)
+    ordered = [names[leaf] for leaf in leaves_list(tree)]
+    return ordered if ordered[0] < ordered[-1] else ordered[::-1]  # either end could come first
+
+
+def rank_rows(a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
+    """layer, name, rank_a and rank_b of every component (1 = first to go; equals share their mean, as SRCC has it)."""
+    layer, head = np.divmod(np.arange(a.size), a.size // len(a))
+    names = [f"L{of}H{at}" if a.ndim == 2 else f"F{of}" for of, at in zip(layer, head, strict=True)]
+    frame = pd.DataFrame({"layer": layer, "name": names, "rank_a": a.ravel(), "rank_b": b.ravel()})
+    return frame.assign(rank_a=frame["rank_a"].rank(), rank_b=frame["rank_b"].rank())
+
+
+def takeaway(pairs: pd.DataFrame, column: str, n: int) -> str:
+    """What the matrix of tasks shows: the mean coefficient, the extremes, and how a random ranking does."""
+    if pairs.empty:
+        return "No task is measured at this shot count yet."
+    values, name = pairs.dropna(subset=[column]), NAMES[column]
+    tasks = values[~values["a"].isin(CONTROLS) & ~values["b"].isin(CONTROLS)]
+    noise = values[values["b"].eq(RANDOM) & ~values["a"].eq(AGGREGATE)]
+    random = f"A random ranking has a mean of {number(noise[column].mean())} with them"
+    if column == "srcc":
+        reach = Z_95 / math.sqrt(max(1, n - 1))
+        random += f"; by chance, 95 % of coefficients of {n:,} components lie within ±{reach:.2f}"
+    if column == "overlap":
+        random += f"; chance is {n_top(n) / n:.2f}"
+    if tasks.empty:
+        return f"There is no {name} of two tasks yet: it takes two that are measured and not constant."
+    low, high = tasks.loc[tasks[column].idxmin()], tasks.loc[tasks[column].idxmax()]
+    if len(tasks) == 1:
+        return f"The two tasks have {name} **{number(low[column])}**. {random}."
+    words = f"Mean {name} of {len(tasks)} pairs of tasks **{number(tasks[column].mean())}**, from "
+    words += f"{number(low[column])} ({low['a']}, {low['b']}) to {number(high[column])} ({high['a']}, {high['b']})"
+    if column == "srcc":
+        words += f"; {(tasks['srcc'] > 0).sum()} are positive, {(tasks['p'] < 0.05).sum()} have p < 0.05"
+    return f"{words}. {random}."
+
+
+def few_in_words(cross: pd.DataFrame, column: str) -> str:
+    """Whether two few-shot rankings agree more than zero-shot and few-shot, as Bansal et al. found; where it takes
+    more counts, the mean over tasks alone."""
+    zero = cross["a"].eq("0 shots") | cross["b"].eq("0 shots")
+    by_task = [cross[rows].groupby("at", sort=False)[column].mean() for rows in (zero, ~zero)]
+    both = pd.concat(by_task, axis=1, keys=["zero", "few"]).dropna()
+    if both.empty:
+        tasks = cross.dropna(subset=[column])["at"].nunique()
+        words = f"Two shot counts of a task: mean {NAMES[column]} **{number(cross[column].mean())}**"
+        return f"{words} over {tasks} task{'' if tasks == 1 else 's'}."
+    zero_mean, few_mean = both["zero"].mean(), both["few"].mean()
+    more = "more than" if few_mean > zero_mean else "no more than"
+    return (f"Two few-shot rankings agree {more} zero-shot and few-shot: mean **{number(few_mean)}** against "
+            f"**{number(zero_mean)}**; so in {(both['few'] > both['zero']).sum()} of {len(both)} tasks.")  # fmt: skip
+
+
+def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: str, second: str) -> str:
+    """SRCC of two rankings with its interval, p and the overlap of their top 30 %: from their row of `pairs`, or where
+    they differ in both task and shots computed here."""
+    if first == second:
+        return "The same ranking twice: choose two."
+    known = pairs[[{first, second} == {*both} for both in zip(pairs["first"], pairs["second"], strict=True)]]
+    row = known.iloc[0].to_dict() if len(known) else {}
+    if not row:
+        found = agreement({side: scores[side] for side in (first, second)})
+        row = {name: float(getattr(found, name)[0, 1]) for name in ("srcc", "low", "high", "p", "overlap")}
+    if math.isnan(row["srcc"]):
+        return f"SRCC {UNDEFINED}."
+    n, count = scores[first].size, n_top(scores[first].size)
+    words = f"SRCC **{number(row['srcc'])}**, {_interval(row)}, {p_in_words(row['p'])}"
+    words += f"; of the {count:,} in each top 30 % they share **{round(row['overlap'] * count):,}**"
+    return f"{words} ({row['overlap']:.0%}; chance {count / n:.0%})."
+
+
+def csv_rows(pairs: pd.DataFrame) -> pd.DataFrame:
+    """The rows that `python -m engine correlate` writes."""
+    return pairs.drop(columns=["first", "second"])
+
+
+def number(value: float) -> str:
+    """Two decimals with a true minus sign; a dash where undefined."""
+    return "–" if math.isnan(value) else f"{value:.2f}".replace("-0.00", "0.00").replace("-", "−")
+
+
+def _tooltip(row: dict) -> dict[str, str]:
+    pair = f"{row['first']} and {row['second']}"
+    if math.isnan(row["srcc"]):
+        return {"pair": pair, "srcc": UNDEFINED, "interval": "–", "p": "–", "shared": number(row["overlap"])}
+    same = row["first"] == row["second"]
+    interval = "–" if same else f"{number(row['low'])} to {number(row['high'])}"
+    p = "–" if same else p_in_words(row["p"]).removeprefix("p = ")
+    return {"pair": row["first"] if same else pair, "srcc": number(row["srcc"]), "interval": interval, "p": p,
+            "shared": number(row["overlap"])}  # fmt: skip
+
+
+def _interval(row: dict) -> str:
+    if math.isnan(row["low"]):
+        return "no interval, as the orders are equal or opposite"
+    return f"95 % interval {number(row['low'])} to {number(row['high'])}"

@@ -1,0 +1,140 @@
+"""Charts of in-context learning: DataFrame in (`pages.ui.in_context.tables`), Altair chart out, losses in nats."""
+
+import math
+
+import altair as alt
+import pandas as pd
+
+from engine.texts.incontext import EARLY, LATE, MIN_TOKENS
+from pages.ui.in_context.tables import FULL, PRUNED
+from pages.ui.shared.charts import AXIS_PX, CELL, CROSS, head_grid, named_chart, row_height, with_data, written
+
+TITLES = {
+    "full": "Full ablation", "pattern-preserving": "Pattern-preserving ablation",
+    "before_and_after": "Before-and-after vector",
+}  # fmt: skip
+TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
+STEP_NATS = 4  # the loss axis grows in such steps, so that it stays while a slider moves
+HEIGHT_PX = 340
+N_NAMED = 6
+
+
+def loss_curve(frame: pd.DataFrame) -> alt.LayerChart:
+    """Loss against token index, with 95 % bands; `frame` as `incontext_frames.curves` gives it."""
+    y = alt.Scale(domain=[0, _step_up(max([3 * STEP_NATS, *frame["mean"]]))], nice=False)
+    ends = pd.DataFrame({"at": [EARLY, LATE], "name": [f"{EARLY}th", f"{LATE}th"]})
+    base = named_chart("ends").encode(x=alt.X("at:Q"), tooltip=alt.value(None))
+    marks = [
+        base.mark_rule(strokeDash=[2, 3], stroke="#8a949e", strokeWidth=1.5),
+        written(base, 12, align="right", baseline="top", dx=-4, dy=4).encode(text="name:N", y=alt.value(0)),
+    ]
+    layers = [*marks, *_lines("Loss (nats)", y, float(frame["last"].max()))]
+    return with_data(alt.layer(*layers).properties(height=HEIGHT_PX), points=_named(frame), ends=ends)
+
+
+def slope_chart(frame: pd.DataFrame) -> alt.LayerChart:
+    """d loss / d ln(index) against token index, with 95 % bands; `frame` as `incontext_frames.slopes` gives it."""
+    lowest, highest = _step_up(max([2 * STEP_NATS, *-frame["mean"]])), _step_up(max([STEP_NATS, *frame["mean"]]))
+    zero = named_chart("zero").mark_rule(stroke="#8a949e", strokeWidth=1.5).encode(y="at:Q", tooltip=alt.value(None))
+    y = alt.Scale(domain=[-lowest, highest], nice=False)
+    layers = [zero, *_lines("d loss / d ln(index), nats", y, float(frame["last"].max()))]
+    chart = alt.layer(*layers).properties(height=HEIGHT_PX)
+    return with_data(chart, points=_named(frame), zero=pd.DataFrame({"at": [0.0]}))
+
+
+def attribution_map(frame: pd.DataFrame, column: str, reach: float) -> alt.LayerChart:
+    """Layers x heads, coloured by `column` in nats from -reach to reach, a cross on each pruned head; `frame` as
+    `incontext_frames.heads` gives it."""
+    n_layers = int(frame["layer"].max()) + 1
+    row_px = row_height(n_layers)
+    tips = [alt.Tooltip(f"{column}:Q", title=f"{TITLES[column]} (nats)", format="+.3f")]
+    if f"{column} low" in frame:
+        tips += [alt.Tooltip(f"{column} low:Q", title="95 % interval from", format="+.3f"),
+                 alt.Tooltip(f"{column} high:Q", title="to", format="+.3f")]  # fmt: skip
+    base = head_grid(*tips, alt.Tooltip("n:Q", title="Texts"))
+    colour = alt.Color(
+        f"{column}:Q",
+        title="nats",
+        # by way of grey: Vega would go from blue to orange through green
+        scale=alt.Scale(domain=[-reach, reach], domainMid=0, interpolate="rgb"),
+        legend=alt.Legend(format="+.2~f", tickCount=3, gradientLength=max(60, row_px * n_layers)),
+    )
+    size = (0.5 * row_px) ** 2
+    crosses = [
+        base.transform_filter("datum.pruned").mark_point(shape=CROSS, size=size, stroke=stroke, strokeWidth=width)
+        for stroke, width in (("#ffffff", 4), ("#1b2733", 1.8))
+    ]
+    cells = base.mark_rect(**CELL).encode(color=colour)
+    return with_data(alt.layer(cells, *crosses).properties(height=row_px * n_layers + AXIS_PX), heads=frame)
+
+
+def attribution_scatter(frame: pd.DataFrame, column: str) -> alt.LayerChart:
+    """Change of the score without each head against its prefix matching, one point a head, with 95 % intervals."""
+    title = "Score without it, minus score (nats)"
+    x = alt.X("prefix_matching:Q", title="Prefix matching", scale=alt.Scale(domain=[0, 1.05], nice=False))
+    base = named_chart("heads").encode(
+        x=x,
+        tooltip=[alt.Tooltip("name:N", title="Head"),
+                 alt.Tooltip("prefix_matching:Q", title="Prefix matching", format=".3f"),
+                 alt.Tooltip("value:Q", title=title, format="+.3f")],
+    )  # fmt: skip
+    layer = alt.Color("layer:O", title="Layer", scale=alt.Scale(scheme="viridis"), legend=alt.Legend(columns=2))
+    y = alt.Y("value:Q", title=title)
+    layers = [
+        named_chart("zero").mark_rule(stroke="#8a949e", strokeWidth=1.5).encode(y="at:Q", tooltip=alt.value(None)),
+        base.mark_rule(opacity=0.6).encode(y=alt.Y("low:Q", title=title), y2="high:Q", color=layer),
+        base.mark_point(filled=True, size=90, opacity=0.9).encode(y=y, color=layer),
+        written(base.transform_filter("datum.named"), 11, align="left", dx=7, dy=-5).encode(y=y, text="name:N"),
+    ]
+    frame = frame.assign(value=frame[column], low=frame[f"{column} low"], high=frame[f"{column} high"])
+    frame = frame.assign(named=_apart(frame))
+    chart = alt.layer(*layers).properties(height=HEIGHT_PX)
+    return with_data(chart, heads=frame, zero=pd.DataFrame({"at": [0.0]}))
+
+
+def _lines(title: str, scale: alt.Scale, last: float) -> list[alt.Chart]:
+    """Band and line of each series of the data `points`, over ln(index)."""
+    axis = alt.Axis(values=TICKS, format="d", grid=False)
+    span = alt.Scale(type="log", domain=[1, 1.05 * max(last, MIN_TOKENS)], nice=False)
+    x = alt.X("index:Q", title="Token index (from 1, ln scale)", scale=span, axis=axis)
+    series = alt.Scale(domain=[FULL, PRUNED])
+    legend = alt.Legend(
+        orient="top", title=None, symbolType="stroke", symbolStrokeWidth=3, symbolSize=300, symbolOpacity=1
+    )
+    colour = alt.Color("series:N", scale=series, legend=legend)
+    dash = alt.StrokeDash("series:N", scale=alt.Scale(domain=[FULL, PRUNED], range=[[7, 4], [1, 0]]), legend=legend)
+    tooltip = [
+        alt.Tooltip("series:N", title="Model"),
+        alt.Tooltip("tokens:N", title="Tokens"),
+        alt.Tooltip("mean:Q", title=title, format=".3f"),
+        alt.Tooltip("low:Q", title="95 % interval from", format=".3f"),
+        alt.Tooltip("high:Q", title="to", format=".3f"),
+        alt.Tooltip("n:Q", title="Texts"),
+    ]
+    base = named_chart("points").encode(x=x, color=colour)
+    y = alt.Y("mean:Q", title=title, scale=scale)
+    return [
+        base.mark_area(opacity=0.2, clip=True).encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q"),
+        base.mark_line(strokeWidth=2.5).encode(y=y, strokeDash=dash),
+        base.mark_point(filled=True, size=45, opacity=1).encode(y=y, tooltip=tooltip),
+    ]
+
+
+def _step_up(nats: float) -> int:
+    """The end of an axis. Bands do not count: over two texts they would leave no room for the curve, and are cut."""
+    return STEP_NATS * math.ceil(nats / STEP_NATS)
+
+
+def _named(frame: pd.DataFrame) -> pd.DataFrame:
+    first, last = frame["first"].astype("Int64").astype(str), frame["last"].astype("Int64").astype(str)
+    return frame.assign(tokens=first.where(first == last, first + " to " + last))
+
+
+def _apart(frame: pd.DataFrame) -> list[bool]:
+    """Which points have a name: those of largest value, where no other name is in the way."""
+    near, named = 0.06 * max(float(frame["value"].max() - frame["value"].min()), 1e-9), []
+    for row in frame.reindex(frame["value"].abs().sort_values(ascending=False).index).head(12).itertuples():
+        in_the_way = (abs(row.value - y) < near and abs(row.prefix_matching - x) < 0.15 for _, x, y in named)
+        if len(named) < N_NAMED and not any(in_the_way):
+            named.append((row.Index, row.prefix_matching, row.value))
+    return frame.index.isin([at for at, _, _ in named]).tolist()

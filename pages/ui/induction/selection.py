@@ -1,0 +1,94 @@
+"""Heads selected on a screen: one set, whatever it was clicked in, shown everywhere and sent to other screens.
+
+Each chart and the table keep a selection of their own in the browser. The last one that was used decides; the others
+get a new key, so that what they remember is forgotten.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import altair as alt
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from engine.models.masks import Mask, parse_mask
+from engine.shapes import ModelShape
+from pages.ui.induction.charts import TITLES
+
+SELECTED, OWNER, TURN = "heads_selected", "heads_selected_in", "heads_selected_turn"
+TABLE = "table"
+
+
+def selected_heads(shape: ModelShape) -> tuple[str, ...]:
+    """Names of the selected heads that this model has."""
+    return tuple(name for name in st.session_state.get(SELECTED, ()) if name in shape.head_names)
+
+
+def chart_with_heads(view: str, chart: alt.LayerChart, words: str) -> None:
+    """Draws a chart whose selection `head` (layer, head) selects heads; `words` say the same to screen readers."""
+    key = _key(view)
+    st.altair_chart(chart, key=key, on_select=partial(_from_chart, view, key), selection_mode="head", alt=words)
+
+
+def head_table(frame: pd.DataFrame) -> None:
+    """Draws the heads as a table, best prefix matching first; selected rows are selected heads."""
+    shown = frame.sort_values("prefix_matching", ascending=False).reset_index(drop=True)
+    key = _key(TABLE)
+    if key not in st.session_state:
+        rows = shown.index[shown["selected"]].tolist()
+        st.session_state[key] = {"selection": {"rows": rows, "columns": [], "cells": []}}
+    config = {"name": st.column_config.TextColumn("Head", pinned=True)}
+    config |= {name: st.column_config.NumberColumn(title, format="%.3f") for name, title in TITLES.items()}
+    st.dataframe(
+        shown[list(config)], column_config=config, hide_index=True, height=330, key=key, selection_mode="multi-row",
+        on_select=partial(_from_table, key, tuple(shown["name"])), alt="All heads with their induction scores",
+    )  # fmt: skip
+
+
+def send_to_prune(shape: ModelShape, names: Sequence[str]) -> None:
+    """Draws what can be done with the selected heads."""
+    if not names:
+        st.caption("Click a cell, a point or a row; with Shift, more than one.")
+        return
+    st.caption(f"Selected: {', '.join(names)}")
+    with st.container(horizontal=True):
+        prune = st.button("Prune these", icon=":material/content_cut:", help="Opens the Prune screen without them.")
+        keep = st.button("Keep only these", icon=":material/filter_alt:", help="Opens the Prune screen with only them.")
+        attend = st.button("See where they attend", icon=":material/visibility:", help="Opens the Attention screen.")
+        st.button("Select none", icon=":material/clear:", on_click=_select, args=("none", ()), help="Forgets them.")
+    if attend:
+        st.session_state.attention_heads = ",".join(names)
+        st.switch_page("pages/attention.py", query_params={"attention_heads": st.session_state.attention_heads})
+    if prune or keep:
+        st.session_state.prune_mask = mask_text(shape, names, keep_only=keep)
+        st.switch_page("pages/prune.py", query_params={"prune_mask": st.session_state.prune_mask})
+
+
+def mask_text(shape: ModelShape, names: Sequence[str], keep_only: bool) -> str:
+    """The mask that prunes the named heads, or all but them, in the text form."""
+    mask = parse_mask(" ".join(names), shape)
+    return (Mask.from_arrays(~np.array(mask.heads), np.array(mask.ffns)) if keep_only else mask).text()
+
+
+def _key(view: str) -> str:
+    """Stays while this view has the word, changes whenever another takes it."""
+    own = st.session_state.get(OWNER) == view
+    turn = st.session_state.get(TURN, 0)
+    return f"heads {view} {st.session_state.get('heads_owner_turn', 0) if own else turn}"
+
+
+def _from_chart(view: str, key: str) -> None:
+    points = st.session_state[key]["selection"].get("head") or []
+    _select(view, tuple(f"L{point['layer']}H{point['head']}" for point in points))
+
+
+def _from_table(key: str, names: tuple[str, ...]) -> None:
+    _select(TABLE, tuple(names[row] for row in st.session_state[key]["selection"]["rows"]))
+
+
+def _select(view: str, names: tuple[str, ...]) -> None:
+    state = st.session_state
+    if state.get(OWNER) != view:
+        state.heads_owner_turn = state.get(TURN, 0)
+    state[OWNER], state[SELECTED], state[TURN] = view, names, state.get(TURN, 0) + 1

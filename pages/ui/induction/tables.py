@@ -1,0 +1,83 @@
+"""Induction scores as tables with one row a head, and what is left of them as heads are pruned."""
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import pandas as pd
+
+from engine.heads.induction import SCORES, InductionScores, retained
+from engine.importance.rankings import random_order
+from engine.shapes import ModelShape
+from pages.ui.induction.charts import in_corner
+
+N_RANDOM = 20  # random orders behind the mean and the band
+LEVELS = np.linspace(0, 1, 51)
+
+
+def head_scores(shape: ModelShape, found: InductionScores, selected: Collection[str]) -> pd.DataFrame:
+    """layer, head, name, depth (0-1), selected, in_corner and for each score its mean, standard error and rank."""
+    layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
+    names = shape.head_names
+    columns = {"layer": layer, "head": head, "name": names, "depth": layer / max(1, shape.n_layers - 1)}
+    frame = pd.DataFrame(columns).assign(selected=[name in selected for name in names])
+    for name in SCORES:
+        frame[name] = found.mean[name].ravel()
+        frame[f"{name}_se"] = found.standard_error[name].ravel()
+        frame[f"{name}_rank"] = frame[name].rank(ascending=False, method="min")
+    return frame.assign(in_corner=in_corner(frame))
+
+
+def retained_lines(
+    scores: np.ndarray, orders: Mapping[str, np.ndarray], chosen: str, aggregate: np.ndarray | None
+) -> pd.DataFrame:
+    """Rows for `head_charts.retained_chart`: every task's order, the chosen one in front with its reverse, the
+    aggregate's, and the mean of random orders with the band that holds 95 % of them."""
+    rows = [pd.DataFrame({"line": task, "kind": "task", "left": _at_levels(retained(scores, order))})
+            for task, order in orders.items() if task != chosen]  # fmt: skip
+    if aggregate is not None:
+        left = _at_levels(retained(scores, aggregate))
+        rows.append(pd.DataFrame({"line": "aggregate", "kind": "aggregate", "left": left}))
+    if chosen in orders:
+        for kind, order in (("chosen", orders[chosen]), ("reversed", orders[chosen][::-1])):
+            line = chosen if kind == "chosen" else f"{chosen}, reversed"
+            rows.append(pd.DataFrame({"line": line, "kind": kind, "left": _at_levels(retained(scores, order))}))
+    drawn = np.stack([_at_levels(retained(scores, random_order(scores.size, seed))) for seed in range(N_RANDOM)])
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    rows.append(pd.DataFrame({"line": "random", "kind": "random", "left": drawn.mean(0), "low": low, "high": high}))
+    return pd.concat([row.assign(level=LEVELS) for row in rows], ignore_index=True)
+
+
+def _at_levels(left: np.ndarray) -> np.ndarray:
+    """`left` after 0, 1, 2, ... pruned heads, read at LEVELS."""
+    return left[np.floor(LEVELS * (len(left) - 1) + 1e-9).astype(int)]
+
+
+def in_words(frame: pd.DataFrame, score: str) -> str:
+    """A map as a sentence, for those who cannot see it."""
+    best = frame.dropna(subset=[score]).nlargest(3, score)
+    heads = ", ".join(f"{name} {value:.2f}" for name, value in zip(best["name"], best[score], strict=True))
+    return f"{len(frame)} heads; highest: {heads}."
+
+
+def corner_in_words(frame: pd.DataFrame) -> str:
+    """Which heads lie in the induction corner."""
+    names = frame.loc[frame["in_corner"], "name"].tolist()
+    return f"In the induction corner: {', '.join(names) or 'no head'}."
+
+
+def overlap_rows(frame: pd.DataFrame, importance: Mapping[str, np.ndarray], top: int = 10) -> pd.DataFrame:
+    """One row a ranking: SRCC of its importance with prefix matching and copying (Spearman, with p), and how many of
+    the `top` heads by prefix matching are among its 30 % most important."""
+    from scipy.stats import spearmanr
+
+    top = min(top, len(frame))
+    best = set(frame.nlargest(top, "prefix_matching").index)
+    rows = []
+    for line, scores in importance.items():
+        important = set(np.argsort(-scores.ravel(), kind="stable")[: round(0.3 * len(frame))])
+        row = {"ranking": line, "kept": len(best & important), "of": top}
+        for name in ("prefix_matching", "copying"):
+            result = spearmanr(scores.ravel(), frame[name])
+            row |= {f"{name}_srcc": float(result.statistic), f"{name}_p": float(result.pvalue)}
+        rows.append(row)
+    return pd.DataFrame(rows)

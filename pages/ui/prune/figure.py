@@ -1,0 +1,129 @@
+"""An accuracy as one large figure with everything needed to judge it, and the downloads of what a screen shows."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import altair as alt
+import pandas as pd
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from engine.accuracy.evaluation import Accuracy, Paired, accuracy, paired
+from engine.statistics import MIN_QUESTIONS, change_interval, is_clear
+from pages.ui.prune.estimates import Line, trust
+from pages.ui.prune.experiment import Measured
+from pages.ui.prune.tables import p_in_words
+from pages.ui.shared import charts
+
+HELP = (
+    "The interval is Wilson's. The length-normalised score divides each choice's log-likelihood by its characters. "
+    "Gained and lost count the same questions before and after; p is McNemar's exact test at 5 %, the interval of the "
+    "change is Bonett and Price's. Neither knows how many levels you look at: one in twenty differs by chance."
+)
+ESTIMATE_HELP = (
+    "To first order: log-likelihoods of the full model less the gradients of what is pruned, then corrected by what "
+    "was measured at other levels. No forward pass."
+)
+
+
+def accuracy_figure(title: str, measured: Measured, total: int, pruned_in_words: str, is_full: bool) -> None:
+    """Draws the accuracy so far, its change against the full model, and how sure both are (`is_full`: no pruning)."""
+    full, pruned = measured.full, measured.pruned
+    shown = full if is_full else pruned
+    value, delta, clear = "…", "not measured yet", False
+    lines = [pruned_in_words]
+    if shown is not None and len(shown):
+        result = accuracy(shown)
+        value, delta = percent(result.acc), "the full model"
+        lines = [in_words(result, total), *lines]
+        if not is_full and full is not None and len(full):
+            change = paired(full, shown)
+            share, clear = (change.gained - change.lost) / change.n, is_clear(change)
+            delta = f"{100 * share:+.1f} points against the full model's {percent(result.acc - share)}"
+            lines.insert(1, change_in_words(change))
+    elif full is not None and len(full):
+        lines.append(f"The full model: {percent(accuracy(full).acc)}, {len(full):,} of {total:,} questions")
+    st.metric(
+        f"{title}: questions answered right",
+        value,
+        delta,
+        delta_color="normal" if clear else "off",
+        delta_arrow="auto" if clear else "off",
+    )
+    st.markdown("  \n".join(lines), help=HELP)
+
+
+def estimate_figure(title: str, line: Line, permille: int, pruned_in_words: str) -> None:
+    """Draws what is known of a level that the hand passes: what was measured there before, or the estimate."""
+    if permille in line.measured:
+        value, what, about = percent(line.measured[permille]), "measured before", "Let go to see it in full."
+    elif permille in line.estimated:
+        level = line.estimated[permille]
+        value, what, about = f"≈ {100 * level.estimated:.0f} %", "estimate, not measured", trust(level)
+    else:
+        value, what, about = "…", "not measured yet", "Let go to measure it."
+    st.metric(f"{title}: questions answered right", value, what, delta_color="off", delta_arrow="off")
+    st.markdown(f"{pruned_in_words}  \n{about}", help=ESTIMATE_HELP)
+
+
+def draw_chart(chart: alt.LayerChart, key: str, words: str) -> None:
+    """Draws a chart made from a template, at a hundredth of the time that Altair takes to write it down."""
+    st.vega_lite_chart(charts.screen_spec(chart), key=key, alt=words)
+
+
+def in_words(result: Accuracy, total: int) -> str:
+    """Such as "312 of 500 questions, 95 % interval 36.1 to 46.5 %, 40.1 % by length-normalised score", in lines."""
+    interval = f"95 % interval **{100 * result.ci_low:.1f} to {100 * result.ci_high:.1f} %**"
+    norm = f"{percent(result.acc_norm)} by length-normalised score"
+    return f"**{result.n:,}** of {total:,} questions  \n{interval}  \n{norm}"
+
+
+def change_in_words(change: Paired) -> str:
+    """Such as "Lost 12.5 points, 95 % interval 8.1 to 16.8", and from how many questions that follows; in lines."""
+    counted = f"Gained **{change.gained:,}**, lost **{change.lost:,}** ({p_in_words(change.p_mcnemar)})"
+    low, high = (100 * end for end in change_interval(change))
+    if change.n < MIN_QUESTIONS:
+        return f"{counted}  \nToo few questions to tell a change from chance"
+    if not is_clear(change):
+        return f"{counted}  \n**No detectable change**: anything from {low:+.1f} to {high:+.1f} points fits"
+    share = 100 * (change.gained - change.lost) / change.n
+    ends = f"{low:.1f} to {high:.1f}" if share > 0 else f"{-high:.1f} to {-low:.1f}"
+    return f"{counted}  \n**{'Gained' if share > 0 else 'Lost'} {abs(share):.1f} points**, 95 % interval {ends}"
+
+
+def percent(share: float) -> str:
+    """A share with one decimal, such as "41.2 %"."""
+    return f"{100 * share:.1f} %"
+
+
+def component_tables(where: DeltaGenerator, heads: pd.DataFrame, ffns: pd.DataFrame) -> None:
+    """Draws what the map and the bars show as two tables, the most important first."""
+    columns = {
+        "name": st.column_config.TextColumn("Name"),
+        "score": st.column_config.NumberColumn("Importance", format="%.4g"),
+        "rank": st.column_config.NumberColumn("Rank", help="1 = first to go"),
+        "state": st.column_config.TextColumn("State"),
+    }
+    for at, frame, noun in zip(where.columns(2), (heads, ffns), ("heads", "FFNs"), strict=True):
+        shown = frame.sort_values(["score", "rank"], ascending=False)[list(columns)]
+        at.dataframe(shown, column_config=columns, hide_index=True, height=300, alt=f"All {noun} with their importance")
+
+
+def downloads(tables: Mapping[str, Callable[[], bytes]], pictures: Mapping[str, alt.LayerChart]) -> None:
+    """One button a file, made only when clicked; each chart as PNG and as SVG."""
+    with st.popover("Download", icon=":material/download:", help="Everything on this screen, as files."):
+        for name, make in tables.items():
+            _button(f"{name} (CSV)", make, name, "csv", "text/csv")
+        for name, chart in pictures.items():
+            png, svg = st.columns(2)
+            with png:
+                _button(f"{name} (PNG)", partial(charts.to_png, chart, name), name, "png", "image/png")
+            with svg:
+                _button(f"{name} (SVG)", partial(charts.to_svg, chart, name), name, "svg", "image/svg+xml")
+
+
+def _button(label: str, make: Callable[[], bytes], name: str, ending: str, mime: str) -> None:
+    file = f"{name.lower().replace(' ', '-')}.{ending}"
+    st.download_button(
+        label, make, file, mime, key=f"download {file}", on_click="ignore", width="stretch", help=f"Saves {file}."
+    )

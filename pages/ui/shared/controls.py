@@ -1,0 +1,118 @@
+"""Controls that several screens share, bound to the address; `prefix` keeps the screens' parameters apart."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from engine.importance.rankings_of import NEEDS
+from engine.questions.requests import TaskSpec
+from engine.questions.tasks import list_tasks
+from engine.statistics import MIN_QUESTIONS
+from pages.ui.shared.drag_slider import Hand, drag_slider, hand
+
+STOPS = {"off": 0} | {f"{points} points": points for points in (10, 7, 5, 4, 3)}
+
+
+def with_own(options: Sequence[str], key: str) -> list[str]:
+    """The options and, last, what the user typed or the address says instead of them."""
+    own = st.session_state.get(key) or st.query_params.get(key)
+    return [*options, own] if own and own not in options else list(options)
+
+
+def choose_task(prefix: str, where: DeltaGenerator, data_dir: str | None) -> tuple[TaskSpec, int, int]:
+    """Task, number of questions and where to stop (points, 0: never); HeadroomError: there is no such data folder."""
+    names = [status.info.name for status in list_tasks(data_dir) if status.available]
+    task_at, shots_at, limit_at, stop_at = where.columns([20, 15, 11, 11])
+    name = task_at.selectbox(
+        "Task",
+        with_own(names, f"{prefix}_task"),
+        key=f"{prefix}_task",
+        bind="query-params",
+        accept_new_options=True,
+        help="A task of EleutherAI's lm-evaluation-harness, or the path of your own `.jsonl` file with `context`, "
+        "`choices` and `gold` in each row.",
+    )
+    shots = shots_at.segmented_control(
+        "Solved examples",
+        [0, 1, 5],
+        default=5,
+        key=f"{prefix}_shots",
+        bind="query-params",
+        required=True,
+        width="stretch",
+        help="How many solved questions stand in front of each question: 0-shot, 1-shot, 5-shot.",
+    )
+    same = shots_at.checkbox(
+        "Same for all",
+        key=f"{prefix}_same",
+        bind="query-params",
+        help="The same solved examples for all questions. The harness draws others for each: the same ones are several "
+        "times as fast to score, but give other numbers than the harness.",
+    )
+    limit = limit_at.number_input(
+        "Questions",
+        min_value=1,
+        value=100,
+        step=50,
+        key=f"{prefix}_limit",
+        bind="query-params",
+        help="The first so many of the validation split. More questions, narrower interval.",
+    )
+    stop = stop_at.selectbox(
+        "Stop at ±",
+        STOPS,
+        key=f"{prefix}_stop",
+        bind="query-params",
+        help="Measuring stops once the accuracy's 95 % interval is within so many points either way, after at least "
+        f"{MIN_QUESTIONS} questions; the full model answers the same ones. Where to stop depends on the answers so "
+        "far, so the interval is a little too narrow.",
+    )
+    return TaskSpec(name, int(shots), same_examples=bool(same and shots)), int(limit), STOPS[stop]
+
+
+def choose_ranking(prefix: str, where: DeltaGenerator) -> str:
+    """Draws the choice of an order in which components are pruned."""
+    return where.selectbox(
+        "Who goes first",
+        list(NEEDS),
+        key=f"{prefix}_ranking",
+        bind="query-params",
+        help="`importance`: the least important, as measured on this task's train split. `reversed`: the most "
+        "important. `random`: a seeded random order, which every other order has to beat. `induction-first`: the heads "
+        "that match prefixes best. `induction-protected`: by importance, but heads that match prefixes go last.",
+    )
+
+
+def choose_idle(prefix: str) -> bool:
+    """Draws the switch for what is measured while nothing else is."""
+    return st.toggle(
+        "Measure neighbouring levels while idle",
+        True,
+        key=f"{prefix}_idle",
+        bind="query-params",
+        help="Every tenth of the level that was moved last, the nearest first, while this page is open and nothing "
+        "else is being measured. Whatever you ask for comes first.",
+    )
+
+
+def choose_level(prefix: str, where: DeltaGenerator, axis: str, label: str, help: str, default: int = 0) -> int:
+    """Draws a slider for a pruning level, at `default` percent first; the permille that are set."""
+    return 10 * drag_slider(where, f"{prefix}_{axis}", label, help, default)
+
+
+def hand_level(prefix: str, axis: str) -> Hand:
+    """Where the hand has the slider of a level now: a page that shows this shows a preview while it moves."""
+    return hand(f"{prefix}_{axis}")
+
+
+def type_mask(prefix: str, where: DeltaGenerator) -> str:
+    """Draws the field for a mask in text form."""
+    return where.text_input(
+        "Prune also",
+        key=f"{prefix}_mask",
+        bind="query-params",
+        placeholder="L3H5 L4H* F7 F2-5",
+        help="`L3H5` is head 5 of layer 3, `L4H*` all heads of layer 4, `F7` the FFN of layer 7, `F2-5` those of four "
+        "layers. They are pruned on top of the two levels.",
+    )

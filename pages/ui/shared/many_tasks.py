@@ -1,0 +1,112 @@
+"""What the screens about many tasks share: which tasks and shot counts, and the importance of each of them."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from engine.importance.importance import Scores
+from engine.questions.requests import TaskSpec
+from engine.questions.tasks import list_tasks
+from engine.studies.surveys import Setting, Survey, grid, survey
+from pages.ui.prune.experiment import RANKING_QUESTIONS
+from pages.ui.shared.runtime import errors_shown, jobs, models, store
+from pages.ui.shared.sidebar import Setup
+from pages.ui.shared.work import known_or_measured, unfinished_line
+
+SHOTS = (0, 1, 5)
+JUDGES = 48  # questions a task; three stored chunks
+REDRAW_S = 10.0
+
+
+def setting_of(setup: Setup, n_questions: int = JUDGES, aggregate: str = "scores") -> Setting:
+    """How the sidebar's model is studied."""
+    return Setting(setup.spec, setup.bos, setup.data_dir, n_questions, RANKING_QUESTIONS, aggregate=aggregate)
+
+
+def local_tasks(data_dir: str | None) -> list[str]:
+    """Names of the tasks whose rows lie on this computer."""
+    with errors_shown():
+        return [state.info.name for state in list_tasks(data_dir) if state.available and state.where != "hub"]
+
+
+def choose_tasks(prefix: str, where: DeltaGenerator, data_dir: str | None) -> list[TaskSpec]:
+    """Draws the choice of tasks and shot counts, kept in the address; gives every chosen task at every chosen count.
+
+    Without any the page ends here.
+    """
+    tasks_at, shots_at = where.columns([8, 3])
+    every = local_tasks(data_dir)
+    names = _several(f"{prefix}_tasks", every, every, partial(tasks_at.multiselect, "Tasks", every, help=(
+        "All whose rows lie on this computer. One from the hub appears here once its folder is in the task data folder."
+    )))  # fmt: skip
+    counts = [str(count) for count in SHOTS]
+    shots = _several(f"{prefix}_shots", counts, counts, partial(
+        shots_at.pills, "Solved examples", counts, selection_mode="multi", width="stretch",
+        help="In front of each question. At least one count.",
+    ))  # fmt: skip
+    tasks = grid([name for name in every if name in names], [int(count) for count in counts if count in shots])
+    if not tasks:
+        st.info("Choose at least one task and one number of solved examples.", icon=":material/checklist:")
+        st.stop()
+    return tasks
+
+
+def importance_so_far(
+    setting: Setting, digest: str, tasks: Sequence[TaskSpec], what: str, slot: str
+) -> tuple[Survey, str, Callable[..., object]]:
+    """(importance there is so far of every task, the key of the job in `slot`, what starts it to measure the rest)."""
+    key = f"{setting} {digest} {what} {' '.join(f'{task.name}/{task.shots}' for task in tasks)}"
+    values, start = known_or_measured(slot, key, partial(survey, models(), setting, tuple(tasks), what, store()))
+    scores: dict[TaskSpec, Scores] = {}
+    failed: dict[TaskSpec, str] = {}
+    for value in values:
+        scores, failed = {**scores, **value.scores}, {**failed, **value.failed}
+    return Survey(scores, failed), key, start
+
+
+def survey_line(
+    slot: str, label: str, tasks: Sequence[TaskSpec], found: Survey, key: str, start: Callable[..., object],
+    since_s: float,
+) -> None:  # fmt: skip
+    """Draws how the survey in `slot` stands, or the button that starts it; to be run by `live`.
+
+    While it is measured the page is drawn anew as more becomes known, but not often: that interrupts the worker.
+    """
+    missing = len(tasks) - len(found.scores)
+    st.caption(f"{label}: importance is there for {len(found.scores)} of {len(tasks)}.")
+    if unfinished_line(slot, key, label, start):
+        now = jobs().snapshot(slot)
+        known = len(now.value.scores) if now is not None and now.value is not None else 0
+        if known > len(found.scores) and time.monotonic() - since_s > REDRAW_S:
+            st.rerun()
+    elif missing and st.button(
+        f"Measure the {missing} that are missing", key=f"measure {slot}", icon=":material/insights:",
+        help=f"On {RANKING_QUESTIONS} train questions of each task, in the background. What is stored is kept.",
+    ):  # fmt: skip
+        start(again=True)
+        st.rerun()
+
+
+def show_failed(failed: Mapping[TaskSpec, str]) -> None:
+    """One line for each task that could not be measured, the same reason once."""
+    for reason in dict.fromkeys(failed.values()):
+        st.warning(reason, icon=":material/report:")
+
+
+def _several(key: str, options: Sequence[str], default: Sequence[str], draw: partial) -> list[str]:
+    """Several of `options` from a widget, kept in the address as one text: Streamlit would keep only the last one."""
+    if key not in st.session_state:
+        asked = (st.query_params.get(key) or "").split(",")
+        st.session_state[key] = [option for option in options if option in asked] or list(default)
+    elif gone := set(st.session_state[key]) - set(options):  # they change with the task data folder
+        # only then: what is set here goes back to the browser, over what was clicked there meanwhile
+        st.session_state[key] = [option for option in st.session_state[key] if option not in gone] or list(default)
+    chosen = list(draw(key=key))
+    if set(chosen) == set(default):
+        st.query_params.pop(key, None)
+    else:
+        st.query_params[key] = ",".join(chosen)
+    return chosen

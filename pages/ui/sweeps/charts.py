@@ -1,0 +1,126 @@
+"""Charts of sweeps: DataFrames of `pages.ui.sweeps.tables` in, Altair charts out, for one shot count each."""
+
+import altair as alt
+import pandas as pd
+
+from pages.ui.shared.charts import PALE, named_chart, with_data, written
+
+KINDS = {
+    "mean": "mean", "random": "random", "chance": "chance", "task": "a task", "front": "in front",
+}  # fmt: skip
+AXIS_NAMES = {"heads": "Attention heads pruned", "ffns": "FFNs pruned"}
+RIGHT = "Questions right"
+HEIGHT_PX = 340
+EDGE, GRID = "#d9480f", "#8a949e"
+BELOW = alt.Legend(orient="bottom", title=None, columns=2)
+
+
+def curves(frame: pd.DataFrame, axis: str) -> alt.LayerChart:
+    """Accuracy against level: thin lines of tasks, their mean and one task in front, chance, the band of random
+    rankings."""
+    here = [kind for kind in KINDS if kind in set(frame["kind"])]
+    names = " ".join(f"datum.value == '{kind}' ? '{name}' :" for kind, name in KINDS.items()) + " ''"
+    legend = alt.Legend(orient="bottom", title=None, labelExpr=names, columns=2, values=here, symbolOpacity=1)
+    base = named_chart("curves").encode(
+        x=_share("level:Q", AXIS_NAMES[axis]),
+        detail="line:N",
+        color=alt.Color("kind:N", scale=alt.Scale(domain=list(KINDS)), legend=legend),
+        tooltip=[_tip("line:N", "Line"), _tip("level:Q", "Pruned", ".0%"), *_interval()],
+    )
+    band = _of(base, "random").mark_area(opacity=0.2).encode(y=_share("low:Q", RIGHT), y2="high:Q")
+    layers = [
+        _of(base, "task").mark_line(strokeWidth=1, opacity=0.45),
+        _of(base, "front").mark_line(strokeWidth=2, point=True),
+        _of(base, "chance").mark_line(strokeDash=[3, 4], strokeWidth=2),
+        _of(base, "random").mark_line(strokeWidth=2, point=True),
+        _of(base, "mean").mark_line(strokeWidth=3, point=True),
+    ]
+    layers = [band, *(each.encode(y=_share("acc:Q", RIGHT)) for each in layers)]
+    return with_data(alt.layer(*layers).properties(height=HEIGHT_PX), curves=frame)
+
+
+def lines(frame: pd.DataFrame) -> alt.LayerChart:
+    """Accuracy against heads pruned, one line a task and kind of ranking."""
+    base = named_chart("lines").encode(
+        x=_share("level:Q", AXIS_NAMES["heads"]),
+        y=_share("acc:Q", RIGHT),
+        color=alt.Color("ranking:N", legend=BELOW),
+        strokeDash=alt.StrokeDash("task:N", legend=BELOW),
+        tooltip=[
+            _tip("task:N", "Task"),
+            _tip("ranking:N", "Ranked by"),
+            _tip("level:Q", "Pruned", ".0%"),
+            *_interval(),
+        ],
+    )
+    layers = [base.mark_line(strokeWidth=2), base.mark_point(size=35, filled=True)]
+    return with_data(alt.layer(*layers).properties(height=HEIGHT_PX), lines=frame)
+
+
+def grid_map(cells: pd.DataFrame, edges: pd.DataFrame, points: float) -> alt.LayerChart:
+    """Points of accuracy lost over heads x FFNs pruned; a line bounds what loses less than `points`."""
+    scale = alt.Scale(nice=False, zero=False)
+    across, up = ([float(level) for level in sorted(cells[name].unique())] for name in ("heads", "ffns"))
+    legend = alt.Legend(tickCount=5, orient="bottom", direction="horizontal", gradientLength=140)
+    base = named_chart("cells")
+    cell = base.mark_rect(stroke=GRID, strokeOpacity=0.3, opacity=PALE).encode(
+        x=alt.X("x:Q", title=AXIS_NAMES["heads"], axis=_at(across), scale=scale), x2="x2:Q",
+        y=alt.Y("y:Q", title=AXIS_NAMES["ffns"], axis=_at(up), scale=scale), y2="y2:Q",
+        color=alt.Color("lost:Q", title="Points lost", scale=alt.Scale(domain=[0, 50], clamp=True), legend=legend),
+        tooltip=[_tip("heads:Q", "Heads pruned", ".0%"), _tip("ffns:Q", "FFNs pruned", ".0%"),
+                 _tip("acc:Q", "Mean of tasks", ".1%"), _tip("lost:Q", "Points lost", ".1f"), _tip("n:Q", "Tasks")],
+    )  # fmt: skip
+    text = written(base.transform_filter("datum.lost >= 0.5"), 9)  # there is no room for signs
+    text = text.encode(x="heads:Q", y="ffns:Q", text=alt.Text("lost:Q", format=".0f"))
+    edge = named_chart("edges").mark_rule(strokeWidth=3, color=EDGE)
+    edge = edge.encode(x="x:Q", y="y:Q", x2="x2:Q", y2="y2:Q", tooltip=alt.value(f"border of {points:g} points lost"))
+    return with_data(alt.layer(cell, text, edge).properties(height=HEIGHT_PX), cells=cells, edges=edges)
+
+
+def transfer_map(frame: pd.DataFrame) -> alt.LayerChart:
+    """Tasks judged x whose ranking pruned them; a cell has the points lost against the task's own ranking."""
+    names = list(dict.fromkeys(frame["task"]))
+    sources = [*names, *(source for source in dict.fromkeys(frame["source"]) if source not in names)]
+    base = named_chart("transfer").encode(
+        x=alt.X(
+            "source:N",
+            title="Pruned by the ranking of",
+            sort=sources,
+            axis=alt.Axis(labelAngle=-45, labelOverlap=False),
+        ),
+        y=alt.Y("task:N", title="Judged on", sort=names, axis=alt.Axis(labelLimit=150)),
+    )
+    scale = alt.Scale(domain=[-30, 30], domainMid=0, clamp=True)
+    cell = base.mark_rect(stroke=GRID, strokeOpacity=0.4, opacity=PALE).encode(
+        color=alt.Color("lost:Q", title="Points lost", scale=scale),
+        tooltip=[_tip("task:N", "Judged on"), _tip("source:N", "Ranking of"), _tip("acc:Q", RIGHT, ".1%"),
+                 _tip("lost:Q", "Points lost against its own ranking", ".1f")],
+    )  # fmt: skip
+    text = written(base, 10).encode(text=alt.Text("lost:Q", format=".0f"))
+    own = base.transform_filter("datum.own").mark_rect(filled=False, stroke=GRID, strokeWidth=2.5)
+    height = max(160, 22 * len(names) + 120)
+    return with_data(alt.layer(cell, own, text).properties(height=height), transfer=frame)
+
+
+def _share(field: str, title: str) -> dict:
+    """A position channel in percent, always from 0 to 100."""
+    return {
+        "field": field.removesuffix(":Q"), "type": "quantitative", "title": title,
+        "axis": {"format": "%", "tickCount": 5}, "scale": {"domain": [0, 1]},
+    }  # fmt: skip
+
+
+def _at(levels: list[float]) -> alt.Axis:
+    return alt.Axis(format="%", grid=False, values=levels, labelOverlap=True)
+
+
+def _of(base: alt.Chart, kind: str) -> alt.Chart:
+    return base.transform_filter(alt.datum.kind == kind)
+
+
+def _tip(field: str, title: str, format: str | None = None) -> alt.Tooltip:
+    return alt.Tooltip(field, title=title, **({"format": format} if format else {}))
+
+
+def _interval() -> list[alt.Tooltip]:
+    return [_tip("acc:Q", RIGHT, ".1%"), _tip("low:Q", "from", ".1%"), _tip("high:Q", "to", ".1%")]
