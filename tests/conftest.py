@@ -133,7 +133,7 @@ def folder_of(tiny_opt, tmp_path_factory):
     """A function that gives the folder of a random tiny model of a family."""
     import functools
 
-    from tests.engine_fixtures import family_folder
+    from tests.engine.fixtures import family_folder
 
     return functools.cache(lambda family: family_folder(family, tiny_opt, tmp_path_factory.mktemp(family)))
 
@@ -143,6 +143,6 @@ def model_of(folder_of):
     """A function that gives such a model, loaded."""
     import functools
 
-    from tests.engine_fixtures import loaded
+    from tests.engine.fixtures import loaded
 
     return functools.cache(lambda family, precision="fp32": loaded(folder_of(family), precision))

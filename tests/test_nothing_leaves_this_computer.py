@@ -8,7 +8,7 @@ import pytest
 
 from engine.__main__ import main
 from tests.conftest import REPOSITORY
-from tests.engine_fixtures import write_questions
+from tests.engine.fixtures import write_questions
 
 
 def test_the_guard_of_these_tests_works():

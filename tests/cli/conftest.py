@@ -1,0 +1,30 @@
+"""What the tests of the command line share."""
+
+import pytest
+
+from engine.__main__ import main
+
+
+@pytest.fixture
+def cli(tmp_path, capsys, monkeypatch):
+    """Runs a command line in this process: (exit code, standard output, lines on standard error)."""
+    monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
+    monkeypatch.delenv("HEADROOM_TASK_DATA", raising=False)
+
+    def run(*arguments):
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as stopped:
+            code = stopped.code
+        out, err = capsys.readouterr()
+        return code, out, [line for line in err.splitlines() if line.strip()]
+
+    return run
+
+
+def refused(result, code, *parts):
+    got, out, lines = result
+    assert got == code and out == ""
+    assert len(lines) == 1 and "Traceback" not in lines[0]
+    for part in parts:
+        assert part in lines[0], lines[0]

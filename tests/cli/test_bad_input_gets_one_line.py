@@ -1,0 +1,217 @@
+"""Whatever is wrong with what a user gives, the answer is one plain line and an exit code, never a traceback."""
+
+import json
+import re
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import refused
+from tests.engine.fixtures import write_questions
+
+
+@pytest.fixture
+def questions(tmp_path):
+    return write_questions(tmp_path / "own.jsonl", 20)
+
+
+def copied(folder: Path, to: Path) -> Path:
+    return Path(shutil.copytree(folder, to))
+
+
+def test_no_such_folder(cli, questions, tmp_path):
+    refused(cli("evaluate", "--model", tmp_path / "gone", "--task", questions), 1, "gone", "no such model folder")
+
+
+def test_a_hub_model_that_cannot_be_had(cli, questions):
+    refused(
+        cli("evaluate", "--model", "nobody/nothing", "--task", questions), 1, "nobody/nothing", "check name and network"
+    )
+
+
+def test_folder_without_tokenizer(cli, questions, tiny_opt, tmp_path):
+    folder = copied(tiny_opt, tmp_path / "model")
+    (folder / "tokenizer.json").unlink()
+    refused(cli("evaluate", "--model", folder, "--task", questions), 1, "tokenizer", "add its files")
+
+
+def test_folder_without_config(cli, questions, tmp_path):
+    (tmp_path / "empty").mkdir()
+    refused(cli("evaluate", "--model", tmp_path / "empty", "--task", questions), 1, "config.json", "missing")
+
+
+@pytest.mark.parametrize("keep", [0, 5, 2000, -1])
+def test_truncated_safetensors(keep, cli, questions, tiny_opt, tmp_path):
+    folder = copied(tiny_opt, tmp_path / "model")
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:keep])
+    refused(cli("evaluate", "--model", folder, "--task", questions), 1, "model.safetensors", "cut short")
+
+
+def test_missing_shard(cli, questions, tiny_opt, tmp_path):
+    folder = copied(tiny_opt, tmp_path / "model")
+    index = {"weight_map": {"a": "model.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    refused(cli("evaluate", "--model", folder, "--task", questions), 1, "model-00002-of-00002.safetensors", "lacks")
+
+
+def test_unknown_architecture(cli, questions, tiny_opt, tmp_path):
+    folder = copied(tiny_opt, tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "mamba"}))
+    refused(cli("evaluate", "--model", folder, "--task", questions), 1, "mamba", "opt", "llama")
+
+
+def test_model_too_large(cli, questions, tiny_opt, tmp_path):
+    folder = copied(tiny_opt, tmp_path / "model")
+    rows = 50_000_000_000  # 100 TB in fp16, of which the file holds only the header and a hole
+    header = json.dumps({"w": {"dtype": "F16", "shape": [rows, 1000], "data_offsets": [0, 2000 * 1000]}}).encode()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        file.truncate(8 + len(header) + 2_000_000)
+    refused(cli("evaluate", "--model", folder, "--task", questions), 1, "needs about", "is free", "would fit")
+
+
+def test_refusal_names_the_smaller_precision(tiny_opt, monkeypatch):
+    import psutil
+
+    from engine.errors import HeadroomError
+    from engine.models import loading
+
+    identity = loading.identify(loading.LoadSpec(str(tiny_opt)))
+    free = identity.weight_bytes("bf16") + loading.WORKSPACE_BYTES
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"available": free}))
+    with pytest.raises(HeadroomError, match="bf16 needs .* and would fit"):
+        loading.load(loading.LoadSpec(str(tiny_opt), "fp32"))
+
+
+def test_unknown_task(cli, tiny_opt):
+    refused(cli("evaluate", "--model", tiny_opt, "--task", "picka"), 2, "picka", "did you mean piqa")
+
+
+def test_missing_column_in_row_17(cli, tiny_opt, tmp_path):
+    rows = [{"goal": "Open the door", "sol1": "Turn the key", "sol2": "Eat the key", "label": 0} for _ in range(20)]
+    del rows[16]["sol2"]
+    for split in ("train", "validation"):
+        (tmp_path / "piqa").mkdir(exist_ok=True)
+        (tmp_path / "piqa" / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    result = cli("evaluate", "--model", tiny_opt, "--task", "piqa", "--task-data", tmp_path)
+    refused(result, 1, "row 17", "'sol2'", ".jsonl")
+
+
+@pytest.mark.parametrize(
+    "row, part",
+    [
+        ({"context": "x", "choices": ["a", "b"]}, "'gold' is missing"),
+        ({"context": "x", "choices": ["a", "b"], "gold": 2}, "'gold' is 2"),
+        ({"context": "x", "choices": ["a", "b"], "gold": True}, "'gold' is True"),
+        ({"context": "x", "choices": ["a"], "gold": 0}, "'choices'"),
+        ({"context": "x", "choices": ["a", ""], "gold": 0}, "'choices' holds ''"),
+        ({"context": " ", "choices": ["a", "b"], "gold": 0}, "'context' is ' '"),
+        ([1], "must be a JSON object"),
+    ],
+)
+def test_own_questions_are_checked_row_by_row(row, part, cli, tiny_opt, questions):
+    lines = questions.read_text().splitlines()
+    lines[2] = json.dumps(row)
+    questions.write_text("\n".join(lines))
+    refused(cli("evaluate", "--model", tiny_opt, "--task", questions), 1, "row 3", part)
+
+
+def test_invalid_json_and_encoding(cli, tiny_opt, questions):
+    questions.write_text('{"context": "x"\n')
+    refused(cli("evaluate", "--model", tiny_opt, "--task", questions), 1, "row 1", "not valid JSON")
+    questions.write_bytes(b"\xff\xfe\x00")
+    refused(cli("evaluate", "--model", tiny_opt, "--task", questions), 1, "UTF-8")
+
+
+def test_empty_file_and_no_file(cli, tiny_opt, tmp_path):
+    (tmp_path / "empty.jsonl").write_text("\n")
+    refused(cli("evaluate", "--model", tiny_opt, "--task", tmp_path / "empty.jsonl"), 1, "empty.jsonl", "is empty")
+    refused(
+        cli("evaluate", "--model", tiny_opt, "--task", tmp_path / "gone.jsonl"), 1, "gone.jsonl", "no such task file"
+    )
+    refused(cli("evaluate", "--model", tiny_opt, "--task", "piqa", "--task-data", tmp_path / "gone"), 1, "gone")
+
+
+@pytest.mark.parametrize("flag", ["--prune-heads", "--prune-ffns"])
+@pytest.mark.parametrize("level", ["120", "-1", "nan", "many", "33.33333"])
+def test_levels(flag, level, cli, tiny_opt, questions):
+    refused(cli("evaluate", "--model", tiny_opt, "--task", questions, f"{flag}={level}"), 2, level[:5], "pruning level")
+
+
+@pytest.mark.parametrize(
+    "arguments, part",
+    [
+        (["--mask", "L99H0"], "'L99H0': this model has layers 0 to 1"),
+        (["--mask", "H3"], "'H3' cannot be read"),
+        (["--precision", "int4"], "'int4'"),
+        (["--ranking", "best"], "'best'"),
+        (["--shots", "-1"], "shots is -1"),
+        (["--limit", "0"], "limit is 0"),
+        (["--limit", "some"], "some"),
+        (["--split", "test"], "'test'"),
+        (["--sample", "last"], "'last'"),
+        (["--threads", "0"], "--threads is 0"),
+    ],
+)
+def test_options(arguments, part, cli, tiny_opt, questions):
+    refused(cli("evaluate", "--model", tiny_opt, "--task", questions, *arguments), 2, part)
+
+
+def test_importance_options(cli, tiny_opt, questions, tmp_path):
+    base = ["importance", "--model", tiny_opt, "--task", questions]
+    refused(cli(*base, "--out", tmp_path / "x.xlsx"), 2, "x.xlsx", ".npz, .csv or .parquet")
+    refused(cli(*base, "--out", tmp_path / "x.csv", "--what", "magic"), 2, "'magic'")
+    code, _, lines = cli(*base, "--out", tmp_path / "gone" / "x.csv", "--limit", "4")
+    assert code == 1 and re.search(r"cannot write .*x\.csv", lines[-1])
+
+
+def test_induction_options(cli, tiny_opt, tmp_path):
+    base = ["induction", "--model", tiny_opt, "--precision", "fp32"]
+    refused(cli(*base, "--out", tmp_path / "x.xlsx"), 2, "x.xlsx", ".npz, .csv or .parquet")
+    refused(cli(*base, "--out", tmp_path / "x.csv", "--variant", "magic"), 2, "'magic'", "olsson, bansal")
+    refused(cli(*base, "--out", tmp_path / "x.csv", "--no-bos"), 2, "leave out --bos/--no-bos")
+    code, _, lines = cli(*base, "--out", tmp_path / "gone" / "x.csv")
+    assert code == 1 and re.search(r"cannot write .*x\.csv", lines[-1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("correlate", "--what", "toes"), "'toes'"),
+        (("correlate", "--shots", "0,many"), "'0,many'"),
+        (("correlate", "--shots", ","), "no tasks or shot counts"),
+        (("correlate", "--shots", "-1"), "shots is -1"),
+        (("correlate", "--ranking-questions", "0"), "--ranking-questions is 0"),
+        (("correlate", "--what", "ffns", "--induction"), "--induction compares heads"),
+        (("sweep", "--heads", "0,120"), "120"),
+        (("sweep", "--ffns", "few"), "'few'"),
+        (("sweep", "--by", "taste"), "'taste'"),
+        (("sweep", "--limit", "0"), "--limit is 0"),
+        (("sweep", "--preset", "novel"), "novel"),
+    ],
+)
+def test_options_of_studies(arguments, part, cli, tiny_opt, questions, tmp_path):
+    rest = ("--model", tiny_opt, "--precision", "fp32", "--tasks", questions, "--out", tmp_path / "x.csv")
+    refused(cli(*arguments, *rest), 2, part)
+
+
+def test_a_study_of_nothing_says_why(cli, tiny_opt, tmp_path):
+    command = ("sweep", "--model", tiny_opt, "--precision", "fp32", "--tasks", "nothing", "--shots", "0")
+    code, out, lines = cli(*command, "--out", tmp_path / "x.csv")
+    assert code == 1 and lines[-1] == "headroom: nothing could be measured; the lines above say why"
+    assert "not measured: nothing, 0 shots: task 'nothing' is unknown" in out
+    refused(cli(*command, "--out", tmp_path / "x.xlsx"), 2, "x.xlsx", ".csv or .parquet")
+    file = tmp_path / "file"
+    file.write_text("")
+    refused(cli(*command, "--preset", "paper", "--out", file), 1, "cannot make the folder")
+
+
+def test_a_corrupt_tokenizer(cli, questions, tiny_opt, tmp_path):
+    folder = copied(tiny_opt, tmp_path / "model")
+    (folder / "tokenizer.json").write_text("{}")
+    code, _, lines = cli("evaluate", "--model", folder, "--task", questions)
+    assert code == 1 and "cannot be loaded" in lines[-1] and len(lines[-1]) < 600

@@ -1,0 +1,141 @@
+"""The commands about texts write what the functions give, and refuse bad input in one plain line."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from engine.demo import passages
+from engine.models.loading import LoadSpec, Models, identify
+from engine.models.masks import parse_mask
+from engine.texts.tokenloss import token_losses
+from tests.cli.conftest import refused
+from tests.conftest import TEXT
+
+
+@pytest.fixture
+def text(tmp_path):
+    file = tmp_path / "own.txt"
+    file.write_text(TEXT, encoding="utf-8")
+    return file
+
+
+def test_losses_are_written_token_by_token(cli, tiny_opt, text, tmp_path, monkeypatch):
+    out = tmp_path / "losses.csv"
+    options = ("--model", tiny_opt, "--precision", "fp32", "--mask", "L1H2 F0", "--json")
+    code, printed, _ = cli("losses", *options, "--text", text, "--out", out)
+    found, frame = json.loads(printed), pd.read_csv(out)
+    assert code == 0 and list(frame) == ["index", "token", "loss_full_nats", "loss_masked_nats", "diff_nats"]
+    assert found["n_tokens"] == len(frame) == frame["index"].iloc[-1]
+    spec = LoadSpec(str(tiny_opt), "fp32")
+    from cache import open_store
+
+    for column, mask in (("loss_full_nats", ""), ("loss_masked_nats", "L1H2 F0")):
+        monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what the command stored was computed again"))
+        mask = parse_mask(mask, identify(spec).shape)
+        again = list(token_losses(Models(), spec, TEXT, mask, None, open_store()))[-1].value
+        np.testing.assert_allclose(frame[column], again.loss_nats, atol=1e-5)
+        assert found[column] == pytest.approx(again.loss_nats.mean(), abs=1e-5)
+    assert found["icl_score"] == {} and "512 tokens" in found["note"]
+
+
+def test_texts_of_a_task_have_scores(cli, tiny_opt, tmp_path):
+    out = tmp_path / "losses.parquet"
+    options = ("--model", tiny_opt, "--precision", "fp32", "--mask", "L1H*", "--solved", "demo_copy", "--texts", 3)
+    code, printed, _ = cli("losses", *options, "--out", out, "--json")
+    found, frame = json.loads(printed), pd.read_parquet(out)
+    assert code == 0 and found["n_texts"] == 3 == frame["text"].nunique()
+    for name, column in (("full", "loss_full_nats"), ("masked", "loss_masked_nats")):
+        by_text = [part.set_index("index")[column] for _, part in frame.groupby("text")]
+        assert found["icl_score"][name]["nats"] == pytest.approx(np.mean([loss[500] - loss[50] for loss in by_text]))
+        assert found["icl_score"][name]["n"] == 3
+    change = found["icl_score"]["masked"]["nats"] - found["icl_score"]["full"]["nats"]
+    assert found["icl_score"]["change"]["nats"] == pytest.approx(change)
+
+
+def test_another_precision_is_compared(cli, tiny_opt, text, tmp_path):
+    out = tmp_path / "losses.csv"
+    options = ("--model", tiny_opt, "--precision", "fp32", "--other-precision", "bf16", "--text", text)
+    code, printed, _ = cli("losses", *options, "--out", out, "--json")
+    assert code == 0 and 0 < pd.read_csv(out)["diff_nats"].abs().max() < 0.5
+
+
+def test_attribution_is_a_table_of_heads(cli, tmp_path, long_opt):
+    options = ("--model", long_opt, "--precision", "fp32", "--passage", "The ferry", "--texts", 2, "--json")
+    out = tmp_path / "heads.csv"
+    more = ("--kind", "pattern-preserving", "--fill", "mean", "--before-and-after", "L0H0")
+    code, printed, _ = cli("attribute", *options, *more, "--out", out)
+    frame = pd.read_csv(out)
+    assert code == 0 and len(frame) == 8 and json.loads(printed)["n_texts"] == 2
+    columns = ["layer", "head", "icl_score_change_nats", "low", "high", "before_and_after_nats"]
+    assert list(frame) == columns and np.isfinite(frame.to_numpy()).all()
+
+
+def test_attention_is_written_for_each_head(cli, tiny_opt, text, tmp_path):
+    table, arrays = tmp_path / "heads.csv", tmp_path / "heads.npz"
+    options = ("--model", tiny_opt, "--precision", "fp32", "--text", text, "--heads", "L1H0,l0h3", "--json")
+    for out in (table, arrays):
+        code, printed, _ = cli("attention", *options, "--out", out)
+        assert code == 0
+    found, frame = np.load(arrays), pd.read_csv(table)
+    n = json.loads(printed)["n_tokens"]
+    assert found["pattern"].shape == found["raised_nats"].shape == (2, n, n)
+    np.testing.assert_allclose(found["pattern"].sum(-1), 1, atol=5e-3)
+    for number, name in enumerate(("L1H0", "l0h3")):
+        rows = frame[frame["head"] == name]
+        assert rows["attention"].sum() == pytest.approx(n, abs=0.1)
+        at = rows.iloc[7]
+        assert found["pattern"][number, int(at["destination"]), int(at["source"])] == pytest.approx(at["attention"])
+
+
+@pytest.fixture(scope="module")
+def long_opt(tmp_path_factory):
+    """A tiny OPT whose window holds a score's 512 tokens."""
+    import json
+    import shutil
+
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from tests.conftest import make_tiny_opt
+
+    folder = make_tiny_opt(tmp_path_factory.mktemp("tiny"))
+    config = AutoConfig.from_pretrained(folder)
+    config.max_position_embeddings = 600
+    to = tmp_path_factory.mktemp("long")
+    AutoModelForCausalLM.from_config(config).save_pretrained(to)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(folder / name, to)
+    assert json.loads((to / "config.json").read_text())["max_position_embeddings"] == 600
+    return to
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "code", "part"),
+    [
+        ("losses", ("--passage", "Nothing"), 2, "'Nothing'"),
+        ("losses", (), 2, "exactly one of --text"),
+        ("losses", ("--passage", "The ferry", "--solved", "demo_copy"), 2, "exactly one of --text"),
+        ("losses", ("--text", "gone.txt"), 1, "gone.txt"),
+        ("losses", ("--passage", "The ferry", "--mask", "L9H9"), 2, "L9H9"),
+        ("losses", ("--passage", "The ferry", "--stride", "999"), 2, "999"),
+        ("losses", ("--passage", "The ferry", "--other-model", "gone/"), 1, "gone"),
+        ("attribute", ("--passage", "Three languages", "--kind", "half"), 1, "512 tokens"),
+        ("attribute", ("--passage", "The ferry", "--fill", "median"), 2, "median"),
+        ("attribute", ("--solved", "no_such_task"), 2, "no_such_task"),
+        ("attention", ("--passage", "The ferry", "--heads", "3,5"), 2, "'3'"),
+        ("attention", ("--passage", "The ferry", "--heads", ","), 2, "names no head"),
+        ("attention", ("--passage", "The ferry", "--heads", "L7H0"), 2, "L7H0"),
+    ],
+)
+def test_bad_options(command, options, code, part, cli, tmp_path):
+    refused(cli(command, "--precision", "fp32", *options, "--out", tmp_path / "out.csv"), code, part)
+
+
+@pytest.mark.parametrize("command", ["losses", "attribute"])
+def test_bad_files(command, cli, tmp_path):
+    file = tmp_path / "own.txt"
+    for raw, part in ((b"\xff\xfe", "not UTF-8"), (b"  ", "only blanks"), (b"x" * 1_000_001, "1,000,001")):
+        file.write_bytes(raw)
+        refused(cli(command, "--text", file, "--out", tmp_path / "out.csv"), 1, part)
+    refused(cli(command, "--passage", passages()[0].title, "--out", tmp_path / "out.txt"), 2, "must end in")

@@ -1,0 +1,86 @@
+"""What the engine's tests share: questions in a file, small models of every family, and a measured run."""
+
+import json
+import random
+from pathlib import Path
+
+from engine.accuracy.evaluation import evaluate
+from engine.models.loading import LoadSpec, Models, load
+from engine.questions.requests import TaskSpec, get_requests, select
+
+WORDS = "river boats bread road letters children morning stones question answer water summer".split()
+
+
+def write_questions(file: Path, n: int = 40, seed: int = 0) -> Path:
+    """A task file of n questions with 2 to 4 choices of different lengths."""
+    rng = random.Random(seed)
+    rows = []
+    for number in range(n):
+        choices = [" ".join(rng.sample(WORDS, rng.randint(1, 4))) for _ in range(rng.randint(2, 4))]
+        context = f"Question {number}: the {' '.join(rng.choices(WORDS, k=rng.randint(3, 30)))}.\nAnswer:"
+        rows.append({"context": context, "choices": choices, "gold": rng.randrange(len(choices))})
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def family_folder(family: str, tiny_opt: Path, folder: Path) -> Path:
+    """A random tiny checkpoint of `family` with the tiny tokenizer: opt, opt-350m, llama, gpt2 or gpt_neox."""
+    import shutil
+
+    import torch
+    import transformers as t
+
+    torch.manual_seed(1)
+    sizes = {"vocab_size": 512, "bos_token_id": 2, "eos_token_id": 2}
+    config = {
+        "opt": lambda: t.OPTConfig(hidden_size=32, word_embed_proj_dim=32, ffn_dim=64, num_hidden_layers=3,
+                                   num_attention_heads=4, max_position_embeddings=256, init_std=0.3, **sizes),
+        "opt-350m": lambda: t.OPTConfig(hidden_size=32, word_embed_proj_dim=16, ffn_dim=64, num_hidden_layers=3,
+                                        num_attention_heads=4, max_position_embeddings=256, init_std=0.3,
+                                        do_layer_norm_before=False, **sizes),
+        "llama": lambda: t.LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4,
+                                       num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.3,
+                                       **sizes),
+        "gpt2": lambda: t.GPT2Config(n_embd=32, n_layer=3, n_head=4, n_positions=256, initializer_range=0.3, **sizes),
+        "gpt_neox": lambda: t.GPTNeoXConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=3,
+                                            num_attention_heads=4, max_position_embeddings=256, initializer_range=0.3,
+                                            **sizes),
+    }[family]()  # fmt: skip
+    model = t.AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():  # biases are zero when fresh, and a mask must be seen to leave or drop them
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_(std=0.3)
+    model.save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(tiny_opt / name, folder)
+    return folder
+
+
+def loaded(folder: Path, precision: str = "fp32"):
+    """The model in `folder`, loaded."""
+    return load(LoadSpec(str(folder), precision))
+
+
+def run(folder, precision, questions: Path, store, mask, limit=None, shots=0, models=None, bos=None):
+    """The last Progress of an evaluation of a task file."""
+    requests = get_requests(TaskSpec(str(questions), shots), None, store)
+    selection = select(requests, limit)
+    spec = LoadSpec(str(folder), precision)
+    return list(evaluate(models or Models(store), spec, requests, selection, mask, bos, store))[-1]
+
+
+def masks_of(shape):
+    """A few masks that touch the first and the last layer."""
+    from engine.models.masks import parse_mask
+
+    texts = ("L0H0", "L0H* F0", "L1H2-3 F1", f"L{shape.n_layers - 1}H* F{shape.n_layers - 1}", "L*H1", "F*")
+    return [parse_mask(text, shape) for text in texts]
+
+
+def finished(steps):
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value

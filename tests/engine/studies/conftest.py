@@ -1,0 +1,194 @@
+"""What the tests of sweeps share: three tasks, a small model, and every row worked out by hand."""
+
+import shutil
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from cache import open_store
+from engine.accuracy.evaluation import evaluate, recall
+from engine.importance.importance import Scores, importance
+from engine.importance.rankings import mask_at, random_order, random_order_within_layers
+from engine.models.loading import LoadSpec, Models, identify
+from engine.models.masks import Mask
+from engine.questions.requests import TaskSpec, get_requests, select
+from engine.studies.surveys import Setting
+from engine.studies.sweeps import Swept, sweep
+from tests.conftest import make_tiny_opt
+from tests.engine.fixtures import write_questions
+
+SIZES = (18, 6, 6)  # questions of the three tasks
+N, N_CHUNKS = 18, 2  # of the first: a chunk of 16 and one of 2
+FEW, MANY = 750, 813  # 12 and 13 of 16 heads: levels at which all rankings differ
+
+
+@contextmanager
+def counted():
+    """A list that grows by one with every forward pass of a model, whoever asks for it."""
+    passes = []
+
+    def note(module, args, output):
+        if type(module).__name__ == "OPTModel":
+            passes.append(1)
+
+    handle = torch.nn.modules.module.register_module_forward_hook(note)
+    yield passes
+    handle.remove()
+
+
+def no_model(*arguments, **named):
+    raise AssertionError("a model was loaded")
+
+
+def no_importance(*arguments, **named):
+    raise AssertionError("importance was computed")
+
+
+def last(steps):
+    found = list(steps)
+    value = [step.value for step in found if step.value is not None][-1]
+    assert found[-1].value is value and found[-1].done == found[-1].total, "the last step is the whole result"
+    return value
+
+
+def swept(setting, wanted, pool, store, models=None) -> Swept:
+    return last(sweep(models or Models(store), setting, wanted, pool, store))
+
+
+def read_only(setting, wanted, pool, store) -> Swept:
+    return last(sweep(Models(store), setting, wanted, pool, store, compute=False))
+
+
+def answers_stored(store):
+    return sum("/answers/" in key for key in store.keys())
+
+
+class ByHand:
+    """Importance, orders and accuracies of a model by single calls, in a store of its own."""
+
+    def __init__(self, setting, store):
+        self.setting, self.store, self.models = setting, store, Models(store)
+        self.identity = identify(setting.spec, store)
+        self.shape = self.identity.shape
+        self.rendered = {}
+
+    def asked(self, task):
+        if task not in self.rendered:
+            self.rendered[task] = get_requests(task, None, self.store)
+        return self.rendered[task], select(self.rendered[task], None, "stratified")
+
+    def answers(self, task, mask):
+        steps = evaluate(self.models, self.setting.spec, *self.asked(task), mask, self.setting.bos, self.store)
+        return list(steps)[-1].value
+
+    def scores(self, task, what, mask=None) -> Scores:
+        about = (*self.asked(task), what, self.setting.bos, self.store, mask)
+        return list(importance(self.models, self.setting.spec, *about))[-1].value
+
+    def order(self, point, pool, kind):
+        """Least important first, from the definitions of the rankings."""
+        size = self.shape.n_heads_total if kind == "heads" else self.shape.n_layers
+        if point.by == "random":
+            return random_order(size, point.seed)
+        names = {"task": [point.of], "aggregate": pool, "others": [name for name in pool if name != point.task.name]}
+        tasks = [replace(point.task, name=name) for name in names.get(point.by, [point.task.name])]
+        found = [self.scores(task, kind) for task in tasks]
+        mean = np.mean([scores.scores.ravel() for scores in found], axis=0)
+        ties = [scores.tie_break.ravel() if kind == "ffns" else np.zeros(size) for scores in found]
+        ties = np.mean(ties, axis=0)
+        ranked = np.array(sorted(range(size), key=lambda index: (mean[index], ties[index], index)))
+        if point.by == "within-layers" and kind == "heads":
+            return random_order_within_layers(self.shape, ranked, point.seed)
+        return ranked[::-1] if point.by == "reversed" else ranked
+
+    def mask(self, point, pool):
+        heads, ffns = self.order(point, pool, "heads"), self.order(point, pool, "ffns")
+        return mask_at(self.shape, heads, ffns, point.heads_permille, point.ffns_permille)
+
+    def check(self, row, mask, store):
+        """The row's numbers by counting, and that the sweep asked for this mask."""
+        full, without = (self.answers(row.point.task, each).correct for each in (Mask.full(self.shape), mask))
+        gained = sum(bool(after and not before) for before, after in zip(full, without, strict=True))
+        lost = sum(bool(before and not after) for before, after in zip(full, without, strict=True))
+        assert (row.n, row.gained, row.lost) == (len(full), gained, lost)
+        assert row.acc == np.mean(without)
+        wilson = stats.binomtest(int(sum(without)), len(full)).proportion_ci(0.95, method="wilson")
+        assert (row.low, row.high) == pytest.approx((wilson.low, wilson.high), abs=1e-9)
+        p = stats.binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
+        assert row.p_mcnemar == pytest.approx(p)
+        assert row.is_loss == (lost > gained and p < 0.05)
+        assert (row.n_heads_pruned, row.n_ffns_pruned) == (mask.n_heads_pruned, mask.n_ffns_pruned)
+        requests, selection = self.asked(row.point.task)
+        assert row.chance == pytest.approx(np.mean([1 / len(question.contexts) for question in requests.questions]))
+        about = (self.identity, self.setting.spec, requests, selection, mask, self.setting.bos, store)
+        assert len(recall(*about)) == len(full), f"the sweep did not measure {mask.text()!r} for {row.point}"
+
+
+@pytest.fixture(scope="session")
+def tasks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tasks")
+    files = [
+        write_questions(folder / f"{name}.jsonl", n, seed)
+        for name, n, seed in zip("abc", SIZES, (3, 4, 5), strict=True)
+    ]
+    return [TaskSpec(str(file)) for file in files]
+
+
+@pytest.fixture(scope="session")
+def pool(tasks):
+    return [task.name for task in tasks]
+
+
+@pytest.fixture(scope="session")
+def setting(tmp_path_factory):
+    """A model of 2 layers x 8 heads."""
+    return Setting(LoadSpec(str(make_tiny_opt(tmp_path_factory.mktemp("model"), n_heads=8)), "fp32"), bos=True)
+
+
+@pytest.fixture(scope="session")
+def by_hand(setting, tasks, tmp_path_factory):
+    store = open_store(tmp_path_factory.mktemp("by_hand") / "results")
+    by_hand = ByHand(setting, store)
+    for task in tasks:
+        for split in ("train", "validation"):
+            by_hand.asked(replace(task, split=split))
+    yield by_hand
+    store.close()
+
+
+@pytest.fixture
+def store(by_hand, tmp_path):
+    """A store of this test's own in which nothing is measured; the questions are rendered, which takes long."""
+    store = open_store(tmp_path / "results")
+    for key in by_hand.store.keys():
+        if "/requests/" in key:
+            store.put(key, by_hand.store.get(key))
+    yield store
+    store.close()
+
+
+def without_columns(folder, mask, target):
+    """The model in `folder` with W_O's columns of the heads that `mask` prunes set to 0, and its FFNs' last layer."""
+    from transformers import OPTForCausalLM
+
+    shutil.copytree(folder, target)
+    model = OPTForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    width = model.config.hidden_size // model.config.num_attention_heads
+    with torch.no_grad():
+        for layer, heads, ffn in zip(model.model.decoder.layers, mask.heads, mask.ffns, strict=True):
+            for head, kept in enumerate(heads):
+                if not kept:
+                    layer.self_attn.out_proj.weight[:, width * head : width * (head + 1)] = 0
+            if not ffn:
+                layer.fc2.weight.zero_()
+                layer.fc2.bias.zero_()
+    model.save_pretrained(target)
+    return target
+
+
+def one_plain_line(text):
+    return text and "\n" not in text and "Traceback" not in text and "unexpected" not in text

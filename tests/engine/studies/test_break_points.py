@@ -1,0 +1,91 @@
+"""How much can go, read from hand-made curves and from a real one."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from engine.studies.break_points import break_points
+from engine.studies.sweeps import Point, Row, points
+from tests.engine.studies.conftest import swept
+
+
+def curve(task, right, n=100, axis="heads", by_level=100):
+    """Rows of hand-made accuracies, `right` of n at each level; every question that is lost was right before."""
+    rows = []
+    for number, count in enumerate(right):
+        gained, lost = max(0, count - right[0]), max(0, right[0] - count)
+        p = stats.binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
+        levels = (number * by_level, 0) if axis == "heads" else (0, number * by_level)
+        rows.append(Row(Point(task, *levels), n, count / n, 0.0, 1.0, 0.25, number, 0, gained, lost, p))
+    return rows
+
+
+@pytest.mark.parametrize("axis", ["heads", "ffns"])
+def test_break_points_of_a_curve(axis, tasks):
+    # 5 lost of 5 have p = 1/16, 6 lost of 6 have p = 1/32
+    rows = curve(tasks[0], [80, 82, 75, 74, 40, 38], axis=axis)
+    (found,) = break_points(rows, axis)
+    assert (found.task, found.level, found.first_loss, found.full_acc, found.chance) == (tasks[0], 0.2, 0.3, 0.8, 0.25)
+    assert found.inflection == 0.3  # 75 -> 74 -> 40: second difference -33
+    assert found.cells() == {"task": tasks[0].name, "shots": 0, "level": 0.2, "first_loss": 0.3, "inflection": 0.3,
+                             "full_acc": 0.8, "chance": 0.25}  # fmt: skip
+
+
+def test_break_points_are_by_task_and_shot_count_in_any_order_of_rows(tasks):
+    few = replace(tasks[0], shots=5)
+    rows = [*curve(tasks[0], [80, 79, 60]), *curve(few, [90, 60, 50]), *curve(tasks[1], [50, 50, 50])]
+    found = {each.task: each for each in break_points(rows[::-1], "heads")}
+    assert {task: (each.level, each.first_loss) for task, each in found.items() if each.first_loss == each.first_loss} \
+        == {tasks[0]: (0.1, 0.2), few: (0.0, 0.1)}  # fmt: skip
+    assert found[tasks[1]].level == 0.2 and np.isnan(found[tasks[1]].first_loss)
+    assert break_points([], "heads") == []
+
+
+def test_the_largest_level_without_a_loss_may_lie_behind_a_loss(tasks):
+    (found,) = break_points(curve(tasks[0], [80, 60, 78, 40]), "heads")
+    assert (found.level, found.first_loss) == (0.2, 0.1)
+
+
+def test_a_gain_is_no_loss_however_significant(tasks):
+    (found,) = break_points(curve(tasks[0], [40, 70, 80]), "heads")
+    assert found.level == 0.2 and np.isnan(found.first_loss)
+
+
+@pytest.mark.parametrize("right", [[], [80], [80, 40]])
+def test_fewer_than_three_levels_have_no_inflection(right, tasks):
+    for found in break_points(curve(tasks[0], right), "heads"):
+        assert np.isnan(found.inflection) and found.full_acc == 0.8
+
+
+@pytest.mark.parametrize("right", [[60, 60, 60], [80, 60, 50, 45], [90, 80, 70, 60, 50], [50, 57, 64, 71]])
+def test_a_curve_that_never_bends_down_has_no_inflection(right, tasks):
+    """Straight lines are such curves, whatever floating point makes of k / n."""
+    assert np.diff(right, 2).min() >= 0
+    (found,) = break_points(curve(tasks[0], right), "heads")
+    assert np.isnan(found.inflection)
+
+
+@pytest.mark.parametrize("right, level", [([90, 90, 80, 80, 70], 0.1), ([70, 70, 63, 63, 56], 0.1),
+                                          ([80, 75, 60, 55, 40], 0.1), ([80, 79, 60, 55, 30], 0.3)])  # fmt: skip
+def test_of_equal_bends_the_first_is_the_inflection(right, level, tasks):
+    assert level == (1 + int(np.diff(right, 2).argmin())) / 10  # of whole numbers, so ties are ties
+    (found,) = break_points(curve(tasks[0], right), "heads")
+    assert found.inflection == pytest.approx(level)
+
+
+def test_the_full_accuracy_is_the_full_models_also_where_no_row_is_of_level_0(tasks):
+    """Every row says it: its own accuracy and what it gained and lost."""
+    (found,) = break_points(curve(tasks[0], [80, 79, 60])[1:], "heads")
+    assert found.full_acc == pytest.approx(0.8)
+
+
+def test_break_points_of_a_real_sweep(setting, tasks, store, by_hand):
+    found = swept(
+        setting, points(tasks[1:], [0, 250, 500, 750, 1000], [0], "random", seed=2), (), store, by_hand.models
+    )
+    for each, task in zip(break_points(found.rows, "heads"), tasks[1:], strict=True):
+        mine = [row for row in found.rows if row.point.task == task]
+        assert each.task == task and each.full_acc == mine[0].acc and each.chance == mine[0].chance
+        assert each.level == max(row.point.heads_permille for row in mine if not row.is_loss) / 1000

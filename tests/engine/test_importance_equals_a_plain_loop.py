@@ -1,0 +1,137 @@
+"""Importance is what a plain loop over single examples computes, gates and all, and what its first order promises."""
+
+import numpy as np
+import pytest
+import torch
+
+from engine.accuracy.evaluation import accuracy, evaluate
+from engine.errors import UsageError
+from engine.importance.importance import importance, recall_scores
+from engine.importance.oracle import single_ablations
+from engine.models.loading import LoadSpec, Models
+from engine.models.masks import Mask
+from engine.questions.encoding import encode_questions
+from engine.questions.requests import TaskSpec, get_requests, select
+from tests.engine.fixtures import family_folder, write_questions
+
+
+def last_value(steps):
+    value = None
+    for step in steps:
+        value = step.value if step.value is not None else value
+    return value
+
+
+def plain_loop(model, questions):
+    """I_h of Bansal et al. by autograd on z itself, one example at a time: (L, H)."""
+    shape = model.identity.shape
+    sums, positions, labels = np.zeros((shape.n_layers, shape.n_heads)), 0, 0
+    gates = []
+    for question, choices in zip(
+        questions, encode_questions(questions, model.tokenizer, True, shape.n_ctx), strict=True
+    ):
+        choice, kept, hooks = choices[question.golds[0]], [], []
+
+        def keep(module, args, kept=kept):
+            z = args[0].detach().requires_grad_() if not kept else args[0]
+            if kept:
+                z.retain_grad()
+            kept.append(z)
+            return (z, *args[1:])
+
+        for attention_out, _ in model.family.layer_modules(model.model):
+            hooks.append(attention_out.register_forward_pre_hook(keep))
+        tokens = torch.tensor([choice.inputs])
+        logits = model.model(tokens).logits[0]
+        n = len(choice.targets)
+        loss = torch.nn.functional.cross_entropy(logits[-n:], torch.tensor(choice.targets))
+        loss.backward()
+        for hook in hooks:
+            hook.remove()
+        product = torch.stack(
+            [(z.detach() * z.grad)[0].view(len(tokens[0]), shape.n_heads, shape.d_head).sum(-1) for z in kept]
+        )
+        sums += product.abs().sum(1).numpy()
+        gates.append(product.sum(1).numpy())
+        positions, labels = positions + len(choice.inputs), labels + n
+    sums[:-1] /= positions
+    sums[-1] /= labels
+    return sums, np.array(gates)
+
+
+@pytest.mark.parametrize("family", ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"])
+def test_heads_by_gradient(family, tiny_opt, tmp_path, store):
+    folder = family_folder(family, tiny_opt, tmp_path / "model")
+    requests = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 20)), split="train"), None, store)
+    spec, models = LoadSpec(str(folder), "fp32"), Models(store)
+    scores = last_value(importance(models, spec, requests, select(requests), "heads", True, store))
+    expected, gates = plain_loop(models.get(spec), requests.questions)
+    np.testing.assert_allclose(scores.scores, expected, rtol=1e-4)
+    np.testing.assert_allclose(scores.gate_heads[:, 0], gates, rtol=2e-3, atol=1e-6)  # kept in fp16
+
+
+def test_gates_are_the_derivatives_of_what_pruning_does(tiny_opt, tmp_path, store):
+    """dLoss/dgate by central differences on the model's own weights, heads and FFNs, every choice."""
+    requests = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 4)), split="train"), None, store)
+    spec, models = LoadSpec(str(tiny_opt), "fp32"), Models(store)
+    scores = last_value(importance(models, spec, requests, select(requests), "gate", True, store))
+    model = models.get(spec)
+    model.model.double()
+    encoded = encode_questions(requests.questions, model.tokenizer, True, 256)
+    modules = model.family.layer_modules(model.model)
+
+    def loss(choice):
+        with torch.no_grad():
+            logits = model.model(torch.tensor([choice.inputs])).logits[0]
+        return torch.nn.functional.cross_entropy(logits[-len(choice.targets) :], torch.tensor(choice.targets)).item()
+
+    step = 1e-6  # small: a ReLU that flips within it would spoil the slope
+    for layer, (attention_out, fc2) in enumerate(modules):
+        parts = [
+            (scores.gate_heads[..., layer, head], [attention_out.weight[:, 8 * head : 8 * head + 8]])
+            for head in range(4)
+        ]
+        parts.append((scores.gate_ffns[..., layer], [fc2.weight, fc2.bias]))
+        for gradients, weights in parts:
+            for question, choices in enumerate(encoded):
+                for choice in choices:
+                    losses = []
+                    for gate in (1 + step, 1 - step):
+                        for weight in weights:
+                            weight.data.mul_(gate)
+                        losses.append(loss(choice))
+                        for weight in weights:
+                            weight.data.div_(gate)
+                    slope = (losses[0] - losses[1]) / (2 * step)
+                    assert gradients[question, choice.choice] == pytest.approx(slope, rel=5e-3, abs=2e-4)
+
+
+def test_int8_ranks_like_fp32(tiny_opt, tmp_path, store):
+    requests = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 20)), split="train"), None, store)
+    models, found = Models(store), []
+    for precision in ("fp32", "int8"):
+        steps = importance(models, LoadSpec(str(tiny_opt), precision), requests, select(requests), "heads", True, store)
+        found.append(last_value(steps))
+    assert np.corrcoef(found[0].scores.ravel(), found[1].scores.ravel())[0, 1] > 0.98
+    assert found[1].n_zero < 0.05 * found[1].gate_heads.size
+
+
+@pytest.mark.parametrize("what", ["ffns", "heads-oracle"])
+def test_oracle_is_the_accuracy_lost(what, tiny_opt, tmp_path, store):
+    requests = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 30)), split="train"), None, store)
+    spec, models, selection = LoadSpec(str(tiny_opt), "fp32"), Models(store), select(requests)
+    scores = last_value(importance(models, spec, requests, selection, what, True, store))
+    shape = models.get(spec).identity.shape
+    full = last_value(evaluate(models, spec, requests, selection, Mask.full(shape), True, store))
+    for mask, score in zip(single_ablations(shape, what), scores.scores.ravel(), strict=True):
+        without = last_value(evaluate(models, spec, requests, selection, mask, True, store))
+        assert score == pytest.approx(accuracy(full).acc - accuracy(without).acc)
+    again = recall_scores(models.get(spec).identity, spec, requests, selection, what, True, store)
+    np.testing.assert_array_equal(again.scores, scores.scores)
+    assert len(set(scores.tie_break.ravel())) == scores.scores.size
+
+
+def test_an_unknown_score_is_named(tiny_opt, tmp_path, store):
+    requests = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 4)), split="train"), None, store)
+    with pytest.raises(UsageError, match="magic"):
+        list(importance(Models(store), LoadSpec(str(tiny_opt)), requests, select(requests), "magic", True, store))

@@ -1,0 +1,157 @@
+"""A result is found again by what it is of and never by anything else, with its receipt (promise P6)."""
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from engine import records as results
+from engine.accuracy import evaluation
+from engine.accuracy.evaluation import chunk_key, evaluate
+from engine.models.loading import LoadSpec, Models, identify
+from engine.models.masks import Mask, parse_mask
+from engine.questions.requests import TaskSpec, get_requests, select
+from engine.records import Record, canonical_key, decode, encode
+from tests.conftest import REPOSITORY
+from tests.engine.fixtures import write_questions
+
+DTYPES = st.sampled_from([np.float16, np.float32, np.float64, np.int32, np.int64, np.uint8])
+ARRAYS = DTYPES.flatmap(
+    lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4))
+)
+
+
+@given(st.dictionaries(st.text("abcxyz_", min_size=1), ARRAYS, max_size=4), st.booleans())
+def test_a_record_round_trips(arrays, transposed):
+    arrays = {name: array.T if transposed else array for name, array in arrays.items()}
+    receipt = {"kind": "test", "nested": {"list": [1, None, "ü"]}}
+    record = decode(encode(Record(arrays, receipt)))
+    assert record.receipt == receipt and set(record.arrays) == set(arrays)
+    for name, array in arrays.items():
+        assert record.arrays[name].dtype == array.dtype
+        np.testing.assert_array_equal(record.arrays[name], array)
+
+
+@given(st.binary(max_size=200))
+def test_malformed_bytes_are_a_miss(blob):
+    assert decode(blob) is None
+
+
+def test_a_huge_header_and_an_absurd_shape_are_a_miss():
+    huge = b'{"a":"' + b"x" * 2_000_000 + b'"}'
+    assert decode(len(huge).to_bytes(8, "little") + huge) is None
+    absurd = json.dumps({"a": {"dtype": "F64", "shape": [2**40, 2**20], "data_offsets": [0, 8]},
+                         "__metadata__": {"record": "{}"}}).encode()  # fmt: skip
+    assert decode(len(absurd).to_bytes(8, "little") + absurd + b"\0" * 8) is None
+
+
+KEY_PROGRAM = """
+from engine.records import canonical_key
+print(canonical_key("answers", {"b": [1, 2], "a": {"y": None, "x": "ü"}, "c": True}))
+"""
+
+
+def test_keys_are_the_same_in_every_process():
+    keys = {
+        subprocess.run(
+            [sys.executable, "-c", KEY_PROGRAM],
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout  # fmt: skip
+        for seed in ("0", "1", "77")
+    }
+    assert keys == {canonical_key("answers", {"c": True, "a": {"x": "ü", "y": None}, "b": [1, 2]}) + "\n"}
+
+
+@pytest.mark.parametrize("value", [0.5, {1, 2}, b"x", {"a": 1.0}, [0.1], float("nan")])
+def test_floats_sets_and_bytes_are_no_keys(value):
+    with pytest.raises(TypeError):
+        canonical_key("x", {"field": value})
+
+
+def test_every_field_of_the_key_counts(tiny_opt, tmp_path, monkeypatch):
+    requests = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 20))))
+    spec = LoadSpec(str(tiny_opt), "int8")
+    identity = identify(spec)
+    full = Mask.full(identity.shape)
+
+    def key(identity=identity, spec=spec, requests=requests, chunk=(0, 1), mask=full, bos=True):
+        return chunk_key(identity, spec, requests, chunk, mask, bos)
+
+    others = write_questions(tmp_path / "other.jsonl", 20, seed=1)
+    found = [
+        key(),
+        key(identity=dataclasses.replace(identity, digest="0" * 32)),
+        key(identity=dataclasses.replace(identity, tokenizer_digest="0" * 32)),
+        key(spec=dataclasses.replace(spec, precision="bf16")),
+        key(spec=dataclasses.replace(spec, precision="fp32")),
+        key(spec=dataclasses.replace(spec, int8_threshold=0.0)),
+        key(requests=get_requests(TaskSpec(str(others)))),
+        key(requests=get_requests(TaskSpec(requests.task.name, shots=1))),
+        key(chunk=(1, 0)),
+        key(chunk=(0, 1, 2)),
+        key(mask=parse_mask("F1", identity.shape)),
+        key(mask=parse_mask("L1H1", identity.shape)),
+        key(bos=False),
+    ]
+    monkeypatch.setattr(evaluation, "version", lambda name: "0.0")
+    found.append(key())
+    monkeypatch.undo()
+    monkeypatch.setattr(evaluation, "device_class", lambda: "cuda")
+    found.append(key())
+    monkeypatch.undo()
+    monkeypatch.setattr(results, "SCHEMA", "another")
+    found.append(key())
+    monkeypatch.undo()
+    assert len(set(found)) == len(found)
+    assert key(bos=None) == key() == key(mask=parse_mask(" , ", identity.shape)), "the same meaning, typed differently"
+    assert key(spec=dataclasses.replace(spec, model="elsewhere")) == key(), "a path is not part of a model"
+
+
+def test_a_changed_model_folder_is_another_model(tiny_opt, tmp_path):
+    folder = Path(shutil.copytree(tiny_opt, tmp_path / "copy"))
+    assert identify(LoadSpec(str(folder))).digest == identify(LoadSpec(str(tiny_opt))).digest
+    weights = folder / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-3] ^= 1
+    weights.write_bytes(content)
+    assert identify(LoadSpec(str(folder))).digest != identify(LoadSpec(str(tiny_opt))).digest
+
+
+def test_the_receipt_travels_with_the_result(tiny_opt, tmp_path, store):
+    requests = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 16))), None, store)
+    spec, selection = LoadSpec(str(tiny_opt), "fp32"), select(requests)
+    identity = identify(spec)
+    mask = parse_mask("L0H1", identity.shape)
+    list(evaluate(Models(store), spec, requests, selection, mask, None, store))
+    record = decode(store.get(chunk_key(identity, spec, requests, selection.chunks()[0], mask, None)))
+    receipt = record.receipt
+    assert receipt["mask"] == "L0H1" and receipt["model"] == identity.digest and receipt["bos"] is True
+    assert receipt["versions"]["torch"] and receipt["task"]["name"] == requests.task.name and receipt["seconds"] > 0
+
+
+def test_a_damaged_record_is_computed_again(tiny_opt, tmp_path, store):
+    requests = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 16))), None, store)
+    spec, selection = LoadSpec(str(tiny_opt), "fp32"), select(requests)
+    identity = identify(spec)
+    mask = Mask.full(identity.shape)
+    models = Models(store)
+    good = list(evaluate(models, spec, requests, selection, mask, None, store))[-1].value
+    key = chunk_key(identity, spec, requests, selection.chunks()[0], mask, None)
+    for bad in (b"", b"nonsense", encode(Record({"log_likelihood_nats": np.zeros((3, 2))}, {}))):
+        store.put(key, bad)
+        again = list(evaluate(models, spec, requests, selection, mask, None, store))[-1]
+        assert not again.cached
+        np.testing.assert_array_equal(again.value.log_likelihood_nats, good.log_likelihood_nats)

@@ -1,0 +1,162 @@
+"""Models: loaded safely from their files, freed before the next one comes, and never from elsewhere."""
+
+import gc
+import json
+import platform
+import shutil
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.demo import model_folder
+from engine.errors import HeadroomError, UsageError
+from engine.models.loading import LoadSpec, Models, identify, load, memory_estimate
+from tests.conftest import REPOSITORY
+from tests.engine.fixtures import family_folder
+
+TOKENS = torch.tensor([[2, 40, 41, 99, 300]])
+
+
+def test_the_old_model_is_gone_before_the_new_one_is_loaded(tiny_opt, monkeypatch):
+    from engine.models import loading
+
+    models = Models()
+    old = weakref.ref(models.get(LoadSpec(str(tiny_opt), "fp32")).model)
+    seen = []
+    real = loading.load
+    monkeypatch.setattr(loading, "load", lambda *arguments: seen.append(old() is None) or real(*arguments))
+    models.get(LoadSpec(str(tiny_opt), "bf16"))
+    assert seen == [True]
+    assert models.get(LoadSpec(str(tiny_opt), "bf16")) is models.loaded and len(seen) == 1
+    models.unload()
+    gc.collect()
+    assert models.loaded is None
+
+
+@pytest.mark.parametrize("family", ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"])
+def test_shape_and_size_are_read_from_the_files(family, tiny_opt, tmp_path):
+    folder = family_folder(family, tiny_opt, tmp_path / "model")
+    identity = identify(LoadSpec(str(folder)))
+    model = load(LoadSpec(str(folder), "fp32")).model
+    assert identity.n_params == sum(parameter.numel() for parameter in model.parameters())
+    assert (identity.shape.n_layers, identity.shape.n_heads, identity.shape.d_head) == (3, 4, 8)
+    assert identity.shape.n_key_value_heads == (2 if family == "llama" else 4)
+
+
+@pytest.mark.parametrize("precision", ["int8", "bf16", "fp32"])
+def test_weights_take_the_bytes_that_were_estimated(precision, tiny_opt):
+    loaded = load(LoadSpec(str(tiny_opt), precision))
+    held = sum(p.numel() * p.element_size() for p in loaded.model.parameters())
+    assert held == pytest.approx(loaded.identity.weight_bytes(precision), rel=0.02)
+    assert memory_estimate(loaded.identity, precision).fits
+    if precision == "int8":
+        assert {p.dtype for p in loaded.model.parameters()} == {torch.int8, torch.bfloat16}
+
+
+def test_int8_is_close_to_fp32(tiny_opt):
+    logits = [load(LoadSpec(str(tiny_opt), p)).model(TOKENS).logits.float() for p in ("fp32", "int8")]
+    assert torch.corrcoef(torch.stack([values.detach().ravel() for values in logits]))[0, 1] > 0.99
+
+
+def test_safetensors_are_read_as_transformers_reads_them(tiny_opt):
+    from transformers import AutoModelForCausalLM
+
+    ours, theirs = load(LoadSpec(str(tiny_opt), "fp32")).model, AutoModelForCausalLM.from_pretrained(tiny_opt)
+    for (name, a), (other, b) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
+        assert name == other and torch.equal(a, b)
+
+
+def test_sharded_folders_and_folders_of_the_hub_load(tiny_opt, tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    folder = Path(shutil.copytree(tiny_opt, tmp_path / "sharded", ignore=shutil.ignore_patterns("*.safetensors")))
+    AutoModelForCausalLM.from_pretrained(tiny_opt).save_pretrained(folder, max_shard_size="20KB")
+    assert len(list(folder.glob("*.safetensors"))) > 1
+    assert torch.equal(*(load(LoadSpec(str(at), "fp32")).model(TOKENS).logits for at in (folder, tiny_opt)))
+
+
+def test_a_hub_snapshot_on_this_computer_needs_no_network(tiny_opt, tmp_path, monkeypatch):
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    repository = tmp_path / "models--someone--tiny"
+    shutil.copytree(tiny_opt, repository / "snapshots" / commit)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    import huggingface_hub
+    import huggingface_hub._snapshot_download
+
+    monkeypatch.setattr(huggingface_hub._snapshot_download.constants, "HF_HUB_CACHE", str(tmp_path))
+    identity = identify(LoadSpec("someone/tiny"))
+    assert identity.folder.name == commit and identity.name == "someone/tiny"
+    assert load(LoadSpec("someone/tiny", "fp32")).model(TOKENS).logits.shape == (1, 5, 512)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_pickled_checkpoint_loads_weights_only(tiny_opt, tmp_path):
+    folder = Path(shutil.copytree(tiny_opt, tmp_path / "bin", ignore=shutil.ignore_patterns("*.safetensors")))
+    plain = load(LoadSpec(str(tiny_opt), "fp32")).model
+    torch.save(plain.state_dict(), folder / "pytorch_model.bin")
+    assert torch.equal(load(LoadSpec(str(folder), "fp32")).model(TOKENS).logits, plain(TOKENS).logits)
+    canary = tmp_path / "canary"
+
+    class Attack:
+        def __reduce__(self):
+            return (Path.write_text, (canary, "executed"))
+
+    torch.save({"model.decoder.embed_tokens.weight": Attack()}, folder / "pytorch_model.bin")
+    with pytest.raises(HeadroomError, match="more than weights"):
+        load(LoadSpec(str(folder), "fp32"))
+    assert not canary.exists()
+
+
+def test_code_in_a_model_folder_is_never_run(tiny_opt, tmp_path):
+    folder = Path(shutil.copytree(tiny_opt, tmp_path / "code"))
+    canary = tmp_path / "canary"
+    (folder / "modeling_evil.py").write_text(f"open({str(canary)!r}, 'w').write('executed')")
+    config = json.loads((folder / "config.json").read_text())
+    config["auto_map"] = {"AutoModelForCausalLM": "modeling_evil.Evil", "AutoConfig": "modeling_evil.EvilConfig"}
+    (folder / "config.json").write_text(json.dumps(config))
+    load(LoadSpec(str(folder), "fp32"))
+    assert not canary.exists()
+
+
+def test_the_embedded_model_takes_the_same_path():
+    loaded = load(LoadSpec("demo", "int8"))
+    assert type(loaded.model).__name__ == "OPTForCausalLM" and loaded.identity.folder == model_folder()
+    assert loaded.tokenizer("a river")["input_ids"][0] == 2 and loaded.identity.default_bos
+    assert sum(file.stat().st_size for file in model_folder().iterdir()) < 30_000_000
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(UsageError, match="int4"):
+        LoadSpec("demo", "int4")
+
+
+ARENAS = """
+import ctypes, sys, threading
+from engine.memory import share_arenas
+libc = ctypes.CDLL(None)
+libc.malloc.restype = libc.fopen.restype = ctypes.c_void_p
+if sys.argv[1] == "shared":
+    share_arenas()
+together = threading.Barrier(12)
+threads = [threading.Thread(target=lambda: (together.wait(), libc.malloc(1000), together.wait())) for _ in range(12)]
+[thread.start() for thread in threads], [thread.join() for thread in threads]
+file = ctypes.c_void_p(libc.fopen(sys.argv[2].encode(), b"w"))
+libc.malloc_info(0, file), libc.fclose(file)
+print(open(sys.argv[2]).read().count("<heap nr="))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="these are arenas of glibc's")
+def test_all_threads_share_two_arenas(tmp_path):
+    def count(how):
+        command = [sys.executable, "-c", ARENAS, how, str(tmp_path / how)]
+        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return int(done.stdout)
+
+    assert count("shared") <= 2 < count("not shared")

@@ -1,0 +1,87 @@
+"""Every choice's log-likelihood is what lm-evaluation-harness's own HFLM computes, and so are acc and acc_norm."""
+
+import numpy as np
+import pytest
+
+from engine.accuracy.evaluation import Answers, accuracy
+from engine.accuracy.scoring import score
+from engine.questions.encoding import encode_questions
+from engine.questions.requests import TaskSpec, get_requests
+from engine.questions.tasks import HARNESS_TASKS
+from tests.conftest import REPOSITORY
+from tests.engine.fixtures import family_folder, loaded, write_questions
+
+SHARED = REPOSITORY.parent / "shared" / "task_data"
+
+
+def ours(model, questions, bos, by_greedy=False):
+    encoded = encode_questions(questions, model.tokenizer, bos, model.identity.shape.n_ctx)
+    steps = score(model, encoded)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as finished:
+        scores, greedy = finished.value
+    return Answers(tuple(questions), scores, greedy, np.zeros(len(questions)), by_greedy)
+
+
+def harness(model, questions, bos):
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    lm = HFLM(pretrained=model.model, tokenizer=model.tokenizer, add_bos_token=bos, batch_size=4)
+    pairs = [(c, d) for q in questions for c, d in zip(q.contexts, q.continuations, strict=True)]
+    answers = iter(lm.loglikelihood([Instance("loglikelihood", {}, pair, 0) for pair in pairs], disable_tqdm=True))
+    return [[next(answers) for _ in q.contexts] for q in questions]
+
+
+def compare(model, questions, bos, by_greedy=False):
+    answers, reference = ours(model, questions, bos, by_greedy), harness(model, questions, bos)
+    for row, expected in enumerate(reference):
+        got = answers.log_likelihood_nats[row, : len(expected)]
+        np.testing.assert_allclose(got, [value for value, _ in expected], atol=1e-3)
+        assert [bool(g) for g in answers.greedy[row, : len(expected)]] == [greedy for _, greedy in expected]
+    right = [expected[0][1] if by_greedy else int(np.argmax([v for v, _ in expected])) in q.golds
+             for q, expected in zip(questions, reference, strict=True)]  # fmt: skip
+    right_norm = [expected[0][1] if by_greedy else
+                  int(np.argmax([v / n for (v, _), n in zip(expected, q.n_chars, strict=True)])) in q.golds
+                  for q, expected in zip(questions, reference, strict=True)]  # fmt: skip
+    assert accuracy(answers).acc == np.mean(right)
+    assert accuracy(answers).acc_norm == np.mean(right_norm)
+
+
+@pytest.mark.filterwarnings("ignore")  # the harness's and its libraries' own
+@pytest.mark.parametrize("bos", [True, False])
+@pytest.mark.parametrize("family", ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"])
+def test_every_family(family, bos, tiny_opt, tmp_path):
+    model = loaded(family_folder(family, tiny_opt, tmp_path / "model"))
+    file = write_questions(tmp_path / "own.jsonl", 12)
+    for shots in (0, 2):  # with two examples most rows are longer than the window of 256 and are cut on the left
+        compare(model, get_requests(TaskSpec(str(file), shots)).questions, bos)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the sample rows of the sixteen tasks are not on this computer")
+@pytest.mark.parametrize("name", HARNESS_TASKS)
+def test_the_sixteen_tasks(name, tiny_opt):
+    model = loaded(tiny_opt)
+    for shots, bos in ((0, True), (1, False), (5, True)):
+        requests = get_requests(TaskSpec(name, shots), SHARED)
+        questions = [q for q in requests.questions if max(map(len, q.continuations)) < 500][:6]
+        compare(model, questions, bos, requests.greedy)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the sample rows of the sixteen tasks are not on this computer")
+@pytest.mark.parametrize("name", HARNESS_TASKS)
+def test_the_prompts_are_the_harness_s_own(name):
+    from engine.questions.requests import _harness_task
+    from engine.questions.tasks import local_files, task_info
+
+    spec = TaskSpec(name, 5)
+    task = _harness_task(spec, task_info(name), local_files(task_info(name), SHARED))
+    task.build_all_requests(limit=4, rank=0, world_size=1)
+    expected = [(instance.doc_id, *instance.args) for instance in task.instances]
+    got = [(q.doc_id, c, d) for q in get_requests(spec, SHARED).questions[:4]
+           for c, d in zip(q.contexts, q.continuations, strict=True)]  # fmt: skip
+    assert got == expected

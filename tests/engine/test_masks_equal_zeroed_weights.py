@@ -1,0 +1,114 @@
+"""Pruning through hooks is the same as zeroing weights, changes nothing else, and leaves no trace."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.errors import UsageError
+from engine.models.masks import Mask, parse_mask, pruned
+from engine.shapes import ModelShape
+from tests.engine.fixtures import family_folder, loaded, masks_of
+
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+TOKENS = torch.tensor([[2, 40, 41, 99, 300, 17, 40, 41]])
+SHAPE = ModelShape(6, 4, 4, 32, 8, 64, 512, 256)
+
+
+def logits(model):
+    with torch.no_grad():
+        return model.model(TOKENS).logits.float()
+
+
+def hooks(model):
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.model.modules())
+
+
+def zeroed(model, mask):
+    """A copy of the model whose pruned parts are gone from its weights."""
+    changed = copy.deepcopy(model.model)
+    d_head = model.identity.shape.d_head
+    with torch.no_grad():
+        for layer, (attention_out, ffn_out) in enumerate(model.family.layer_modules(changed)):
+            for head, kept in enumerate(mask.heads[layer]):
+                span = slice(head * d_head, (head + 1) * d_head)
+                if not kept and type(attention_out).__name__ == "Conv1D":  # GPT-2 stores the transpose
+                    attention_out.weight[span] = 0
+                elif not kept:
+                    attention_out.weight[:, span] = 0
+            if not mask.ffns[layer]:
+                last = [m for m in ffn_out.modules() if hasattr(m, "weight")][-1]
+                if model.family.name == "Llama":
+                    last = ffn_out.down_proj
+                last.weight.zero_()
+                if getattr(last, "bias", None) is not None:
+                    last.bias.zero_()
+    return changed
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_hooks_equal_zeroed_weights(family, tiny_opt, tmp_path):
+    model = loaded(family_folder(family, tiny_opt, tmp_path / "model"))
+    plain, before = logits(model), hooks(model)
+    for mask in masks_of(model.identity.shape):
+        with pruned(model, mask):
+            masked = logits(model)
+        with torch.no_grad():
+            expected = zeroed(model, mask)(TOKENS).logits
+        np.testing.assert_allclose(masked, expected, atol=1e-5)
+        assert not torch.equal(masked, plain), mask.text()
+        assert torch.equal(logits(model), plain) and hooks(model) == before
+
+
+@pytest.mark.parametrize("precision", ["int8", "bf16", "fp32"])
+def test_keeping_everything_is_the_plain_model_bit_for_bit(precision, tiny_opt):
+    model = loaded(tiny_opt, precision)
+    plain = logits(model)
+    with pruned(model, Mask.full(model.identity.shape)):
+        assert torch.equal(logits(model), plain)
+    with pruned(model, parse_mask("L0H* F0", model.identity.shape)):
+        assert not torch.equal(logits(model), plain)
+    assert torch.equal(logits(model), plain)
+
+
+def test_hooks_are_gone_after_an_exception(tiny_opt):
+    model = loaded(tiny_opt)
+    with pytest.raises(ZeroDivisionError), pruned(model, parse_mask("L*H* F*", model.identity.shape)):
+        assert hooks(model) > 0
+        _ = 1 / 0
+    assert hooks(model) == 0
+
+
+def test_a_mask_for_another_model_is_refused(tiny_opt):
+    with pytest.raises(UsageError, match="6 x 4"), pruned(loaded(tiny_opt), Mask.full(SHAPE)):
+        pass
+
+
+bits = st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=6, max_size=6)
+
+
+@settings(max_examples=60)
+@given(bits, st.lists(st.booleans(), min_size=6, max_size=6))
+def test_text_form_round_trips(heads, ffns):
+    mask = Mask.from_arrays(np.array(heads), np.array(ffns))
+    assert parse_mask(mask.text(), SHAPE) == mask
+    assert parse_mask(mask.text().lower().replace(" ", ", "), SHAPE).key() == mask.key()
+    assert mask.n_heads_pruned == 24 - np.sum(heads) and mask.n_ffns_pruned == 6 - np.sum(ffns)
+
+
+@pytest.mark.parametrize(
+    "text, n_heads, n_ffns",
+    [("", 0, 0), ("L3H2 L4H* F5 F2-3", 5, 3), ("L*H0", 6, 0), ("F*", 0, 6), ("L1-2H0-1", 4, 0)],
+)
+def test_text_form_means_what_it_says(text, n_heads, n_ffns):
+    mask = parse_mask(text, SHAPE)
+    assert (mask.n_heads_pruned, mask.n_ffns_pruned) == (n_heads, n_ffns)
+
+
+@pytest.mark.parametrize("text", ["L99H0", "L0H9", "F6", "F3-2", "H3", "L3", "L3H5;F2", "prune all"])
+def test_wrong_text_is_named(text):
+    with pytest.raises(UsageError, match=text.split()[0].replace("*", r"\*")):
+        parse_mask(text, SHAPE)

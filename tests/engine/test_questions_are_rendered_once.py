@@ -1,0 +1,81 @@
+"""Questions: embedded ones and a user's own go through the harness, are rendered once, hashed, and fairly ordered."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.questions import requests as module
+from engine.questions.requests import CHUNK, Question, Requests, TaskSpec, get_requests, select
+from engine.questions.tasks import HARNESS_TASKS, embedded_tasks, list_tasks, task_info
+from tests.engine.fixtures import write_questions
+
+
+def test_rendered_questions_come_from_the_store(tmp_path, store, monkeypatch):
+    spec = TaskSpec(str(write_questions(tmp_path / "own.jsonl", 12)), 2)
+    first = get_requests(spec, None, store)
+
+    def no_rendering(*arguments):
+        raise AssertionError("rendered a second time")
+
+    monkeypatch.setattr(module, "_render", no_rendering)
+    assert get_requests(spec, None, store) == first
+    monkeypatch.undo()
+    write_questions(tmp_path / "own.jsonl", 12, seed=5)
+    assert get_requests(spec, None, store) != first, "a changed file is rendered again"
+
+
+def test_own_questions_look_as_the_harness_shows_them(tmp_path):
+    rows = [{"context": f"Q{n}", "choices": ["yes", "no indeed"], "gold": n % 2} for n in range(4)]
+    (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    plain = get_requests(TaskSpec(str(tmp_path / "own.jsonl"))).questions
+    assert plain[1].contexts == ("Q1", "Q1") and plain[1].continuations == (" yes", " no indeed")
+    assert plain[1].golds == (1,) and plain[1].n_chars == (3, 9)
+    for question in get_requests(TaskSpec(str(tmp_path / "own.jsonl"), 2)).questions:
+        shots = question.contexts[0].split("\n\n")
+        assert shots[-1] == f"Q{question.doc_id}" and len(shots) == 3
+        for shot in shots[:-1]:  # solved, and never the question itself
+            number = int(shot[1])
+            assert number != question.doc_id and shot.endswith(rows[number]["choices"][rows[number]["gold"]])
+
+
+def test_the_seed_draws_the_examples(tmp_path):
+    file = str(write_questions(tmp_path / "own.jsonl", 20))
+    first, again, other = (get_requests(TaskSpec(file, 3, seed=seed)).questions for seed in (1, 1, 2))
+    assert first == again and first != other
+    assert [q.contexts[0].split("\n\n")[-1] for q in first] == [q.contexts[0].split("\n\n")[-1] for q in other]
+
+
+@pytest.mark.parametrize("name", embedded_tasks())
+def test_embedded_tasks_render_with_every_number_of_shots(name):
+    for shots in (0, 1, 5):
+        requests = get_requests(TaskSpec(name, shots))
+        assert len(requests.questions) >= 100 and requests.source.startswith("file")
+        assert requests.chance == pytest.approx(task_info(name).chance, abs=1e-3)
+
+
+def test_every_task_is_listed_with_where_it_comes_from(tmp_path):
+    states = {state.info.name: state for state in list_tasks(None)}
+    assert set(states) == {*HARNESS_TASKS, *embedded_tasks()} and len(HARNESS_TASKS) == 16
+    assert all(states[name].where == "embedded" for name in embedded_tasks())
+    (tmp_path / "piqa").mkdir()
+    (tmp_path / "piqa" / "validation.jsonl").write_text("{}")
+    [piqa] = [state for state in list_tasks(tmp_path) if state.info.name == "piqa"]
+    assert not piqa.available and "train.jsonl" in piqa.note
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=120), st.integers(1, 150))
+def test_a_stratified_beginning_is_fair_and_chunks_are_fixed(golds, limit):
+    questions = tuple(Question(i, ("c",), (" d",), (gold,), (1,), str(i)) for i, gold in enumerate(golds))
+    requests = Requests(TaskSpec("piqa"), questions, False, "", 0.5)
+    selection = select(requests, limit, "stratified")
+    assert sorted(selection.order) == list(range(len(golds))) and selection.n == min(limit, len(golds))
+    chosen = np.array(golds)[list(selection.order[: selection.n])]
+    for gold in set(golds):
+        assert abs(np.sum(chosen == gold) - selection.n * golds.count(gold) / len(golds)) <= len(set(golds)) / 2 + 1
+    more = select(requests, None, "stratified")
+    assert more.chunks()[: len(selection.chunks())] == selection.chunks(), "a larger limit reuses the same chunks"
+    assert all(len(chunk) == CHUNK for chunk in selection.chunks()[:-1])
+    assert select(requests, limit).order[: selection.n] == tuple(range(selection.n))

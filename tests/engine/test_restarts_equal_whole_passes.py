@@ -1,0 +1,87 @@
+"""Starting in the middle of the model gives, bit for bit, what a whole pass gives, with fewer layers computed."""
+
+import numpy as np
+import pytest
+
+from cache import Store
+from engine.accuracy.evaluation import evaluate
+from engine.accuracy.restarts import first_changed, score_each
+from engine.accuracy.scoring import score
+from engine.importance.importance import importance, recall_scores
+from engine.importance.oracle import single_ablations
+from engine.models.loading import LoadSpec, Models, identify
+from engine.models.masks import Mask, parse_mask
+from engine.models.slicing import applied, sliced
+from engine.questions.encoding import encode_questions
+from engine.questions.requests import TaskSpec, get_requests, select
+from tests.engine.fixtures import finished, loaded, write_questions
+
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+TEXTS = ["", "F0", "F1", "F2", "L1H2", "L0H* F2", "L2H0-2", "L2H* F1"]
+
+
+@pytest.fixture(scope="module")
+def questions(tmp_path_factory):
+    return write_questions(tmp_path_factory.mktemp("task") / "own.jsonl", 20)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8", "bf16"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_mask_scores_as_by_itself(family, precision, folder_of, questions):
+    model = loaded(folder_of(family), precision)
+    requests = get_requests(TaskSpec(str(questions), 0))
+    encoded = encode_questions(requests.questions, model.tokenizer, True, 256)
+    masks = [parse_mask(text, model.identity.shape) for text in TEXTS]
+    for mask, found in zip(masks, finished(score_each(model, encoded, masks)), strict=True):
+        with applied(model, sliced(model, mask)):
+            expected = finished(score(model, encoded))
+        np.testing.assert_array_equal(found[0], expected[0])
+        np.testing.assert_array_equal(found[1], expected[1])
+
+
+def test_layers_below_the_change_are_computed_once(folder_of, questions):
+    model = loaded(folder_of("opt"))
+    encoded = encode_questions(get_requests(TaskSpec(str(questions), 0)).questions[:4], model.tokenizer, True, 256)
+    masks = single_ablations(model.identity.shape, "ffns")
+    assert [first_changed(mask) for mask in masks] == [0, 1, 2]
+    assert first_changed(Mask.full(model.identity.shape)) == 3
+    calls = [0, 0, 0]
+    layers = model.family.layer_list(model.model)
+    hooks = [layer.register_forward_hook(lambda m, a, o, at=at: calls.__setitem__(at, calls[at] + 1))
+             for at, layer in enumerate(layers)]  # fmt: skip
+    finished(score_each(model, encoded, [Mask.full(model.identity.shape), *masks]))
+    for hook in hooks:
+        hook.remove()
+    n_groups = calls[0] // 2  # the full pass, and the one without the first FFN
+    assert n_groups > 0 and calls == [2 * n_groups, 3 * n_groups, 4 * n_groups]
+    assert model.family.layer_list(model.model) == layers
+
+
+def test_stopped_in_the_middle_the_model_is_whole(folder_of, questions):
+    model = loaded(folder_of("llama"))
+    encoded = encode_questions(get_requests(TaskSpec(str(questions), 0)).questions, model.tokenizer, True, 256)
+    before = finished(score(model, encoded))
+    steps = score_each(model, encoded, single_ablations(model.identity.shape, "heads"))
+    for _ in range(5):
+        next(steps)
+    np.testing.assert_array_equal(finished(score(model, encoded))[0], before[0])  # also while it pauses
+    steps.close()
+    np.testing.assert_array_equal(finished(score(model, encoded))[0], before[0])
+
+
+@pytest.mark.parametrize("what", ["ffns", "heads-oracle"])
+def test_oracle_and_evaluation_share_what_they_measure(what, folder_of, questions, tmp_path, monkeypatch):
+    store, spec = Store(tmp_path / "results"), LoadSpec(str(folder_of("opt")), "fp32")
+    requests = get_requests(TaskSpec(str(questions), 0), None, store)
+    selection, identity = select(requests, 18), identify(spec)
+    known = single_ablations(identity.shape, what)[1]
+    list(evaluate(Models(store), spec, requests, selection, known, None, store))
+    steps = importance(Models(store), spec, requests, selection, what, None, store)
+    counts = [(step.done, step.total) for step in steps]
+    assert all(done <= total for done, total in counts) and counts == sorted(counts)
+    monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
+    scores = recall_scores(identity, spec, requests, selection, what, None, store)
+    assert scores is not None and scores.scores.shape == ((3,) if what == "ffns" else (3, 4))
+    for mask in single_ablations(identity.shape, what):
+        assert list(evaluate(Models(store), spec, requests, selection, mask, None, store))[-1].cached
+    store.close()

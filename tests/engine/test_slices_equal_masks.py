@@ -1,0 +1,108 @@
+"""A model without what is pruned, and a last layer computed only where it is read, give the same numbers; the model is
+whole again afterwards."""
+
+from contextlib import nullcontext
+from operator import attrgetter
+
+import pytest
+import torch
+
+from engine.accuracy.scoring import hidden_states, read_rows
+from engine.models.last_layer import last_layer_at
+from engine.models.masks import parse_mask, pruned
+from engine.models.slicing import applied, sliced
+from engine.questions.encoding import encode_questions, pack
+from engine.questions.requests import TaskSpec, get_requests
+from tests.engine.fixtures import family_folder, loaded, write_questions
+
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+IDS = torch.tensor([[2, *range(40, 70)], [2, *range(90, 120)]])
+# none to all of a layer's heads, whole and broken key-value groups of Llama (heads 0-1 and 2-3 share)
+MASKS = ["", "L0H1", "L0H0-1", "L1H1-3", "L2H0 L2H2", "L0H* F0", "L*H0-2 F1", "L1H* L2H3 F0-2", "L*H* F*"]
+
+
+def logits(model):
+    with torch.inference_mode():
+        return model.model(input_ids=IDS).logits.float()
+
+
+@pytest.mark.parametrize("text", MASKS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_slices_equal_the_mask(family, text, model_of):
+    model = model_of(family)
+    mask, before = parse_mask(text, model.identity.shape), logits(model)
+    with pruned(model, mask):
+        masked = logits(model)
+    with applied(model, sliced(model, mask)):
+        torch.testing.assert_close(logits(model), masked, atol=1e-4, rtol=1e-4)
+    assert torch.equal(logits(model), before)
+
+
+@pytest.mark.parametrize("text", ["L0H1-3 F1", "L*H0-2", "L0H* F0", "L*H* F*"])
+@pytest.mark.parametrize("first", ["fresh", "used"])
+@pytest.mark.parametrize("family", ["opt", "llama"])
+def test_int8_weights_are_sliced_with_their_scales(family, first, text, tiny_opt, tmp_path):
+    model = loaded(family_folder(family, tiny_opt, tmp_path), "int8")
+    mask = parse_mask(text, model.identity.shape)
+    if first == "used":  # bitsandbytes moves the weights when they are first used
+        before = logits(model)
+    parts = sliced(model, mask)
+    with applied(model, parts):
+        small = logits(model)
+    with pruned(model, mask):
+        torch.testing.assert_close(small, logits(model), atol=0.1, rtol=0.02)
+    if first == "used":
+        assert torch.equal(logits(model), before)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("family", ["opt", "llama"])
+def test_slices_are_smaller(family, precision, model_of):
+    model = model_of(family, precision)
+    shape = model.identity.shape
+    full = sliced(model, parse_mask("", shape))
+    assert full.swaps == () and full.n_params == full.n_params_full and full.n_bytes == full.n_bytes_full
+    half, none = sliced(model, parse_mask("L*H0-1 F1", shape)), sliced(model, parse_mask("L*H* F*", shape))
+    assert none.n_params < half.n_params < full.n_params and none.n_bytes < half.n_bytes < full.n_bytes
+    per_ffn = 3 * 32 * 64 if family == "llama" else 2 * 32 * 64 + 64 + 32
+    # two of four heads: rows of queries, keys and values with their biases, columns of the output
+    per_layer = 16 * 32 * 2 + 8 * 32 * 2 if family == "llama" else 3 * 16 * 33 + 16 * 32
+    assert full.n_params - half.n_params == per_ffn + 3 * per_layer
+
+
+def test_the_model_is_whole_after_an_exception(model_of):
+    model = model_of("opt")
+    before = logits(model)
+    with (
+        pytest.raises(RuntimeError, match="stop"),
+        applied(model, sliced(model, parse_mask("L*H0-2 F1", model.identity.shape))),
+    ):
+        raise RuntimeError("stop")
+    assert torch.equal(logits(model), before)
+
+
+@pytest.mark.parametrize("text", ["", "L2H0-2 F2", "L2H*", "L*H* F*"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_last_layer_is_computed_only_where_it_is_read(family, text, model_of, tmp_path, monkeypatch):
+    model = model_of(family)
+    questions = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 5)))).questions
+    rows = [row for each in encode_questions(questions, model.tokenizer, True, 128) for row in pack(each)]
+    parts, sizes = sliced(model, parse_mask(text, model.identity.shape)), []
+
+    def scored(context):
+        monkeypatch.setattr("engine.accuracy.scoring.last_layer_at", context)
+        with applied(model, parts):
+            ffn_out = attrgetter(model.family.ffn_out)(model.family.layer_list(model.model)[-1])
+            hook = ffn_out.register_forward_hook(lambda module, args, output: sizes.append(output.numel()))
+            try:
+                return read_rows(model, rows, hidden_states(model, rows))
+            finally:
+                hook.remove()
+
+    for (whole, best), (there, best_there) in zip(
+        scored(lambda *args: nullcontext()), scored(last_layer_at), strict=True
+    ):
+        torch.testing.assert_close(torch.tensor(there), torch.tensor(whole), atol=1e-4, rtol=1e-4)
+        assert (best == best_there).all()
+    assert sizes[1] < 0.5 * sizes[0]
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.model.modules())

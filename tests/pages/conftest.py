@@ -1,0 +1,149 @@
+"""What the tests of the screens share: the app in one process with a real worker, and its sliders as a browser would
+move them.
+"""
+
+import json
+import shlex
+from itertools import count
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from pages.ui.shared import runtime
+from tests.conftest import REPOSITORY
+
+WAIT_S = 120
+N = 20
+NUMBERS = count(1)
+
+
+@pytest.fixture
+def questions(tmp_path):
+    """A user's own task file."""
+    rows = [
+        {"context": f"He counted {i} boats. How many?", "choices": [f" {i + k} boats" for k in range(3)], "gold": i % 3}
+        for i in range(N)
+    ]  # fmt: skip
+    file = tmp_path / "boats.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+@pytest.fixture
+def open_app(tmp_path, monkeypatch, tiny_opt, questions):
+    """Opens the app in a new session at given query parameters; the store lives as long as the test."""
+    monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
+    monkeypatch.delenv("HEADROOM_TASK_DATA", raising=False)
+    real_run = AppTest._run
+
+    def run_from_the_start(at, *rest, **more):
+        # AppTest forgets between runs that app.py calls st.navigation, and would run the page without app.py
+        at._finished_page_script_hash = ""
+        at._page_hash = vars(at).get("wanted_page_hash", "")
+        try:
+            return real_run(at, *rest, **more)
+        finally:
+            at._page_hash = ""
+
+    monkeypatch.setattr(AppTest, "_run", run_from_the_start)
+    st.cache_resource.clear()
+
+    def open_app(run=True, **parameters):
+        at = AppTest.from_file(str(REPOSITORY / "app.py"), default_timeout=60)
+        defaults = {"model": str(tiny_opt), "precision": "fp32", "prune_task": str(questions), "prune_shots": "0"}
+        for name, value in (defaults | parameters).items():
+            at.query_params[name] = value
+        return settled(at) if run else at
+
+    yield open_app
+    runtime.jobs().close(WAIT_S)
+    runtime.store().close()
+    st.cache_resource.clear()
+
+
+def settled(at):
+    """Runs the page until nothing happens any more in the worker, as the polling of a browser would."""
+    for _ in range(20):
+        before = worker_state()
+        at.run()
+        assert not at.exception, at.exception
+        if before == worker_state() and all(finished_s for _, _, finished_s in before):
+            return at
+        for slot, _, _ in worker_state():
+            runtime.jobs().join(slot, WAIT_S)
+    raise AssertionError("the page does not settle")
+
+
+def worker_state():
+    slots = list(runtime.jobs()._slots.items())
+    return {(slot, job.snapshot.key, job.snapshot.finished_s) for slot, job in slots}
+
+
+def figure(at):
+    assert len(at.metric) == 1, [error.value for error in at.error]
+    return at.metric[0].value, at.metric[0].delta
+
+
+def same_on_the_command_line(at, capsys):
+    from engine.__main__ import main
+
+    words = shlex.split(at.code[0].value)
+    assert words[:3] == ["python", "-m", "engine"]
+    assert main([*words[3:], "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def charts_of(at):
+    return [json.loads(chart.proto.spec) for chart in at.get("vega_lite_chart")]
+
+
+def button(at, label):
+    [found] = [button for button in at.button if button.label == label]
+    return found
+
+
+def frames_of(at):
+    """The named tables of each chart, in order, as they go to the browser."""
+    from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df as to_frame
+
+    return [{table.name: to_frame(table.data.data) for table in chart.proto.datasets}
+            for chart in at.get("vega_lite_chart")]  # fmt: skip
+
+
+def slide(at, key, percent, moving=False):
+    """What the browser reports when the hand is at `percent`: still moving, or letting go. Run the page afterwards."""
+    at.session_state[f"{key} drag"] = {"hand": {"percent": percent, "moving": moving, "number": next(NUMBERS)}}
+    return at
+
+
+def level(at, key):
+    """The level that is set, in percent."""
+    return at.number_input(key=key).value
+
+
+def sent(at, key):
+    """What the slider was sent."""
+    [data] = [data for data in components(at) if data.get("label") == at.number_input(key=key).label]
+    return data
+
+
+def components(at):
+    """What each component on the page was sent."""
+    return [json.loads(each.proto.json) for each in at.get("bidi_component") if each.proto.json]
+
+
+def experiment_of(at):
+    """What the page shows, under a random ranking."""
+    from engine.models.loading import LoadSpec, identify
+    from engine.models.masks import parse_mask
+    from engine.questions.requests import TaskSpec, get_requests
+    from pages.ui.prune.experiment import Experiment
+
+    spec = LoadSpec(at.selectbox(key="model").value, "fp32")
+    identity = identify(spec, runtime.store())
+    requests = get_requests(TaskSpec(at.selectbox(key="prune_task").value), None, runtime.store())
+    typed = parse_mask(at.text_input(key="prune_mask").value or "", identity.shape)
+    return Experiment(
+        spec, None, None, identity, requests, None, 100, "random", level(at, "prune_heads") * 10, 0, typed
+    )  # fmt: skip

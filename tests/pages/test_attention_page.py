@@ -1,0 +1,250 @@
+"""The Attention screen in one process: what goes to the browser, heads and text in the address, and its limits."""
+
+import json
+import shlex
+
+import numpy as np
+import pandas as pd
+import pytest
+from streamlit.util import calc_hash
+
+from engine.errors import UsageError
+from engine.heads.attention import HeadView, Overview
+from engine.models.masks import Mask, parse_mask
+from engine.shapes import ModelShape
+from pages.ui.attention import charts as attention_charts
+from pages.ui.attention import tables as attention_frames
+from pages.ui.attention import view as attention_view
+from tests.conftest import make_tiny_opt
+from tests.pages.conftest import settled
+
+SHAPE = ModelShape(2, 4, 4, 32, 8, 64, 512, 256)
+
+
+def unpacked(packet):
+    """(meta, arrays) as the browser reads them."""
+    start = 4 + int.from_bytes(packet[:4], "little")
+    assert start % 4 == 0
+    meta = json.loads(packet[4:start])
+    arrays = {}
+    for name, (kind, at, count) in meta.pop("arrays").items():
+        assert (start + at) % 4 == 0, "typed arrays want their numbers where they can be read"
+        arrays[name] = np.frombuffer(packet, f"<{kind}", count, start + at)
+    return meta, arrays
+
+
+def table_of(packet, name, n):
+    """The (n, n) numbers of a pattern's packet."""
+    meta, arrays = unpacked(packet)
+    unit, whole = 1 / 65535 if name == "attention" else meta["unit"], np.zeros((n, n))
+    if "k" in meta:
+        np.put_along_axis(whole, arrays[f"{name}_at"].reshape(n, -1).astype(int), arrays[name].reshape(n, -1) * unit, 1)
+    else:
+        whole[np.tril_indices(n)] = arrays[name] * unit
+    return whole
+
+
+def a_view(n, seed=0):
+    rng = np.random.default_rng(seed)
+    scores = np.where(np.tri(n, dtype=bool), rng.normal(size=(n, n)) * 3, -np.inf)
+    pattern = np.exp(scores - scores.max(1, keepdims=True))
+    return HeadView(
+        (pattern / pattern.sum(1, keepdims=True)).astype(np.float32),
+        np.tril(rng.normal(size=(n, n))).astype(np.float32),
+    )
+
+
+def an_overview(pieces, layers=2, heads=4, seed=0):
+    rng, n = np.random.default_rng(seed), len(pieces)
+    ends = np.cumsum([len(piece) for piece in pieces[1:]])
+    return Overview(
+        "".join(pieces[1:]), np.arange(n), ends, 1, 0, rng.integers(0, 255, (layers, heads, n, n)).astype(np.uint8),
+        rng.normal(size=(layers, heads, n)).astype(np.float16), rng.random((layers, n)), rng.random(n), rng.random(n),
+        rng.random(n),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def open_screen(open_app, tiny_opt):
+    def open_screen(**parameters):
+        at = open_app(run=False, **parameters)
+        at.wanted_page_hash = calc_hash("attention")
+        return settled(at)
+
+    return open_screen
+
+
+def packets(at):
+    """(overview's bytes, pattern's bytes or None) as they go to the browser."""
+    found = {part.proto.component_name: part.proto.bytes for part in at.get("bidi_component")}
+    return found["headroom_attention_view"], found.get("headroom_attention_pattern")
+
+
+@pytest.mark.parametrize("n", [2, 60, 256])
+def test_a_short_pattern_arrives_whole_in_two_bytes_a_number(n):
+    view = a_view(n)
+    packet = attention_view.pattern_packet("text", ["L1H0"], view)
+    assert np.abs(table_of(packet, "attention", n) - view.pattern).max() <= 0.5 / 65535 + 1e-7
+    largest = np.abs(view.raised_nats).max()
+    assert np.abs(table_of(packet, "nats", n) - view.raised_nats).max() <= 0.5 * largest / 32767 + 1e-6
+    assert len(packet) <= 2 * 2 * n * (n + 1) // 2 + 400
+
+
+@pytest.mark.parametrize("n", [257, 1024])
+def test_of_a_long_pattern_the_largest_of_each_row_arrive(n):
+    view = a_view(n)
+    packet = attention_view.pattern_packet("text", ["L1H0"], view)
+    for name, sent in (("pattern", table_of(packet, "attention", n)), ("raised_nats", table_of(packet, "nats", n))):
+        true = getattr(view, name)
+        for row in (5, 40, n - 1):
+            largest = np.argsort(-np.abs(true[row]))[: min(20, row + 1)]
+            assert np.allclose(sent[row, largest], true[row, largest], atol=1e-3)
+            assert (sent[row] != 0).sum() <= 32
+    assert len(packet) <= n * 32 * 2 * 4 + 400
+
+
+def test_several_heads_are_the_mean_of_patterns_and_the_sum_of_nats():
+    views = [a_view(9, seed) for seed in range(3)]
+    both = attention_frames.combined(views)
+    assert np.allclose(both.pattern[5], [np.mean([view.pattern[5, s] for view in views]) for s in range(9)])
+    assert both.raised_nats[7, 2] == pytest.approx(sum(view.raised_nats[7, 2] for view in views), abs=1e-5)
+
+
+def test_heads_in_text_form():
+    assert attention_frames.parse_heads("l1h2, L0H3 L1H2", SHAPE) == [(1, 2), (0, 3)]
+    assert attention_frames.parse_heads("L1H*", SHAPE) == [(1, 0), (1, 1), (1, 2), (1, 3)]
+    assert attention_frames.parse_heads(" ", SHAPE) == []
+    for wrong in ("F1", "L9H0", "L1", "<script>"):
+        with pytest.raises(UsageError) as error:
+            attention_frames.parse_heads(wrong, SHAPE)
+        assert "\n" not in str(error.value) and wrong in str(error.value)
+
+
+def test_the_head_to_begin_with_is_by_prefix_matching_or_by_what_it_does_to_the_labels():
+    seen = an_overview(["⟨bos⟩", "a", ":", " 1", "b", ":", " 2"])
+    scores = np.zeros((2, 4))
+    scores[1, 3] = 0.9
+    assert attention_frames.default_heads(seen, scores, "") == [(1, 3)]
+    seen.raised_nats[0, 2, [3, 6]] = 20
+    seen.raised_nats[1, 1, [1, 2, 4, 5]] = 30  # of other tokens than the labels
+    assert attention_frames.default_heads(seen, scores, ":") == [(0, 2)]
+    assert attention_frames.default_heads(seen, None, "") == [(1, 1)]
+
+
+def test_rows_of_a_pattern_name_both_tokens_and_the_next():
+    seen, view = an_overview(["⟨bos⟩", "a", "b", "c"]), a_view(4)
+    rows = attention_frames.pattern_rows(seen, view).set_index(["destination", "source"])
+    assert len(rows) == 10  # the triangle
+    row = rows.loc[2, 1]
+    assert (row.destination_token, row.source_token, row.next_token) == ("b", "a", "c")
+    assert row.attention == view.pattern[2, 1] and row.raised_nats == view.raised_nats[2, 1]
+
+
+@pytest.mark.parametrize("n", [5, 64, 150])
+def test_the_picture_has_cells_of_tokens_or_of_squares(n):
+    from pages.ui.shared.charts import to_svg
+
+    seen, view = an_overview(["⟨bos⟩", *(f" t{i}" for i in range(n - 1))]), a_view(n)
+    cells = attention_frames.map_cells(seen, view)
+    width = -(-n // 64)
+    assert cells["attention"].max() == view.pattern.max()
+    corner = cells[(cells["destination"] == cells["destination"].max()) & (cells["source"] == 0)].iloc[0]
+    assert corner.attention == view.pattern[-((n - 1) % width + 1) :, :width].max()
+    assert to_svg(attention_charts.pattern_map(cells), "title").startswith(b"<svg")
+    assert attention_frames.in_words(seen, view, ["L0H1"]).startswith(f"L0H1 on {n} tokens: ")
+
+
+def test_the_overview_names_pruned_heads_and_adds_up():
+    seen = an_overview(["⟨bos⟩", "<script>", "é", "", "\n"])
+    packet = attention_view.overview_packet("k", "a name", seen, parse_mask("L1H2 F0", SHAPE), None, ":")
+    meta, arrays = unpacked(packet)
+    assert meta["pieces"] == seen.pieces and meta["pruned"] == ["L1H2"] and meta["rows"] == ":"
+    assert "scores" not in arrays and arrays["thumbnails"].size == seen.thumbnails.size
+    assert np.allclose(arrays["raised"] * meta["unit"], seen.raised_nats.ravel(), atol=1e-3)
+    scored = attention_view.overview_packet("k", "a name", seen, Mask.full(SHAPE), np.eye(2, 4), "")
+    assert unpacked(scored)[1]["scores"].tolist() == np.eye(2, 4).ravel().tolist()
+
+
+def test_the_screen_sends_the_chosen_heads_and_the_command_line_agrees(open_screen, tmp_path, monkeypatch):
+    from engine.__main__ import main
+
+    at = open_screen(attention_heads="L1H0,L0H3", attention_text="Pattern labels", attention_mask="L0H1")
+    overview, pattern = packets(at)
+    meta, arrays = unpacked(overview)
+    assert meta["name"] == "Pattern labels" and meta["pruned"] == ["L0H1"] and "scores" in arrays
+    assert unpacked(pattern)[0]["heads"] == ["L1H0", "L0H3"]
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(at.code[0].value)
+    assert main(words[3:]) == 0
+    written = pd.read_csv("attention.csv")
+    n = len(meta["pieces"])
+    true = np.zeros((2, n, n))
+    for number, head in enumerate(("L1H0", "L0H3")):
+        rows = written[written["head"] == head]
+        true[number][rows["destination"], rows["source"]] = rows["attention"]
+    assert np.abs(table_of(pattern, "attention", n) - true.mean(0)).max() < 1e-3
+
+
+def test_pruning_a_head_changes_what_later_heads_look_at(open_screen):
+    whole = open_screen(attention_heads="L1H0", attention_text="Pattern labels")
+    pruned = open_screen(attention_heads="L1H0", attention_text="Pattern labels", attention_mask="L0H*")
+    n = len(unpacked(packets(whole)[0])[0]["pieces"])
+    patterns = [table_of(packets(at)[1], "attention", n) for at in (whole, pruned)]
+    assert np.abs(patterns[0] - patterns[1]).max() > 0.01
+    assert unpacked(packets(pruned)[0])[0]["pruned"] == [f"L0H{head}" for head in range(4)]
+
+
+@pytest.mark.parametrize("heads", ["L7H0", "nonsense", "F1", "<img src=x onerror=alert(1)>"])
+def test_a_bad_address_gets_one_plain_line(open_screen, heads):
+    at = open_screen(attention_heads=heads)
+    assert len(at.error) == 1 and "\n" not in at.error[0].value
+    assert packets(at)[1] is None, "no pattern for heads that there are not"
+
+
+def test_a_preset_sets_text_rows_and_heads(open_screen):
+    at = open_screen(attention_heads="L0H0")
+    next(button for button in at.button if button.label == "Pattern labels").click()
+    settled(at)
+    meta, _ = unpacked(packets(at)[0])
+    assert meta["name"] == "Pattern labels" and meta["rows"] == ":"
+    assert at.text_input(key="attention_heads").value == ""
+    next(button for button in at.button if button.label == "Translation").click()
+    settled(at)
+    meta, arrays = unpacked(packets(at)[0])
+    best = int(np.argmax(arrays["scores"]))
+    assert meta["rows"] == "" and unpacked(packets(at)[1])[0]["heads"] == [f"L{best // 4}H{best % 4}"]
+
+
+def test_a_long_text_is_cut_and_said_to_be(open_screen):
+    at = open_screen(attention_text="The ferry")
+    meta, _ = unpacked(packets(at)[0])
+    assert len(meta["pieces"]) == SHAPE.n_ctx
+    assert any("do not fit" in caption.value for caption in at.caption)
+
+
+def test_a_thousand_tokens_and_every_head(open_screen, tmp_path):
+    from transformers import OPTConfig, OPTForCausalLM
+
+    folder = make_tiny_opt(tmp_path)
+    OPTForCausalLM(OPTConfig.from_pretrained(folder, max_position_embeddings=1024)).eval().save_pretrained(folder)
+    at = open_screen(model=str(folder), attention_text="The ferry", attention_heads="L*H*")
+    overview, pattern = packets(at)
+    assert len(unpacked(overview)[0]["pieces"]) == 1024
+    meta, _ = unpacked(pattern)
+    assert len(meta["heads"]) == 8 and meta["k"] == 32
+    assert len(pattern) < 270_000 and len(overview) < 200_000
+    rows = table_of(pattern, "attention", 1024).sum(1)
+    assert rows.max() <= 1.001 and rows[0] == pytest.approx(1, abs=1e-3)
+
+
+def test_heads_selected_on_the_induction_screen_are_shown_here(open_app, tiny_opt):
+    at = open_app(run=False)
+    at.wanted_page_hash = calc_hash("induction")
+    settled(at)
+    at.session_state["heads_selected"], at.session_state["heads_selected_in"] = ("L0H1", "L1H3"), "scatter"
+    settled(at)
+    next(button for button in at.button if button.label == "See where they attend").click().run()
+    at.wanted_page_hash = calc_hash("attention")
+    settled(at)
+    assert at.text_input(key="attention_heads").value == "L0H1,L1H3"
+    assert unpacked(packets(at)[1])[0]["heads"] == ["L0H1", "L1H3"]

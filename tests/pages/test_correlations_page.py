@@ -1,0 +1,383 @@
+"""The Correlations screen in one process: what is drawn is Spearman's rho of the importance scores that are stored."""
+
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+from streamlit.util import calc_hash
+
+from engine.errors import HeadroomError
+from engine.importance.importance import Scores
+from engine.importance.rankings import random_order, top_overlap
+from engine.questions.requests import TaskSpec
+from engine.studies.surveys import Survey, agreement_rows, grid
+from pages.ui.correlations import charts
+from pages.ui.correlations import tables as frames
+from pages.ui.shared import many_tasks as study
+from pages.ui.shared import runtime as frame
+from tests.pages.conftest import frames_of, settled
+
+NAMES = ("demo_copy", "demo_lookup", "demo_walk")
+
+
+@pytest.fixture
+def open_screen(open_app, monkeypatch):
+    real = study.list_tasks
+    monkeypatch.setattr(study, "list_tasks", lambda folder: [s for s in real(folder) if s.info.name in NAMES])
+
+    def open_screen(**parameters):
+        defaults = {"correlations_tasks": "demo_copy,demo_lookup", "correlations_shots": "0"}
+        at = open_app(run=False, **(defaults | parameters))
+        at.wanted_page_hash = calc_hash("correlations")
+        return settled(at)
+
+    return open_screen
+
+
+@pytest.fixture
+def measured(open_screen):
+    def measured(**parameters):
+        at = open_screen(**parameters)
+        press(at, "Measure the")
+        return settled(at)
+
+    return measured
+
+
+def press(at, label):
+    next(button for button in at.button if button.label.startswith(label)).click()
+
+
+@pytest.fixture
+def stored_scores(tiny_opt):
+    """Importance as engine.importance.importance has it, read from the store without the page's help."""
+    from engine.importance.importance import recall_scores
+    from engine.models.loading import LoadSpec, identify
+    from engine.questions.requests import get_requests, select
+
+    def stored_scores():
+        store, spec = frame.store(), LoadSpec(str(tiny_opt), "fp32")
+        found = {}
+        for task in grid(NAMES, (0, 1, 5)):
+            requests = get_requests(replace(task, split="train"), None, store)
+            selection = select(requests, study.RANKING_QUESTIONS, "stratified")
+            scores = recall_scores(identify(spec, store), spec, requests, selection, "heads", None, store)
+            if scores is not None:
+                found[task.name, task.shots] = scores.scores
+        return found
+
+    return stored_scores
+
+
+def matrix_of(at, number=0):
+    """The cells of one matrix on the screen, as {(a, b): row}."""
+    table = [tables["cells"] for tables in frames_of(at) if "cells" in tables][number]
+    return {(row["a"], row["b"]): row for row in table.to_dict("records")}
+
+
+def scatter_of(at):
+    return next((tables["ranks"] for tables in frames_of(at) if "ranks" in tables), None)
+
+
+def texts(at):
+    return " ".join(element.value for kind in (at.markdown, at.caption, at.warning) for element in kind)
+
+
+def test_missing_importance_is_measured_and_its_spearman_coefficients_are_drawn(open_screen, stored_scores):
+    at = open_screen()
+    assert "importance is there for 0 of 2." in texts(at) and not frames_of(at)
+    assert "engine correlate" in at.code[0].value
+    press(at, "Measure the 2")
+    settled(at)
+    assert "importance is there for 2 of 2." in texts(at)
+    assert not any(button.label.startswith("Measure") for button in at.button)
+    scores = {name: array for (name, _), array in stored_scores().items()}
+    assert set(scores) == {"demo_copy", "demo_lookup"}
+    scores["aggregate"] = np.mean(list(scores.values()), axis=0)
+    scores["random"] = random_order(8).reshape(2, 4)
+    cells = matrix_of(at)
+    assert set(cells) == {(a, b) for a in scores for b in scores}
+    for (a, b), cell in cells.items():
+        rho = spearmanr(scores[a].ravel(), scores[b].ravel()).statistic
+        assert cell["value"] == pytest.approx(rho), (a, b)
+        assert cell["number"] == frames.number(rho)
+        assert cell["value"] == cells[b, a]["value"]
+    for (a, b), cell in matrix_of(at, 1).items():
+        assert cell["value"] == pytest.approx(top_overlap(scores[a], scores[b])), (a, b)
+
+
+def test_a_new_session_shows_what_is_stored_at_once_and_measures_only_the_rest(measured, open_screen):
+    measured()
+    at = open_screen(correlations_tasks="demo_copy,demo_lookup,demo_walk")
+    assert "importance is there for 2 of 3." in texts(at)
+    assert ("demo_copy", "demo_lookup") in matrix_of(at) and ("demo_copy", "demo_walk") not in matrix_of(at)
+    press(at, "Measure the 1 ")
+    settled(at)
+    assert ("demo_copy", "demo_walk") in matrix_of(at)
+
+
+def test_two_chosen_rankings_have_a_scatter_and_a_ring(measured, stored_scores):
+    at = measured()
+    before = scatter_of(at)
+    assert len(before) == 8 and sorted(before["rank_a"]) == list(range(1, 9))
+    at.selectbox(key="correlations_a").set_value("demo_lookup, 0 shots")
+    at.selectbox(key="correlations_b").set_value("random")
+    settled(at)
+    scores = stored_scores()["demo_lookup", 0].ravel()
+    shown = scatter_of(at).set_index("name")
+    assert shown["rank_a"].tolist() == pd.Series(scores).rank().tolist()
+    assert shown["rank_b"].tolist() == (random_order(8) + 1).tolist()
+    rho = spearmanr(scores, random_order(8)).statistic
+    assert f"SRCC **{frames.number(rho)}**" in texts(at)
+    for number in (0, 1):
+        ringed = {pair for pair, cell in matrix_of(at, number).items() if cell["selected"]}
+        assert ringed == {("demo_lookup", "random"), ("random", "demo_lookup")}
+
+
+def test_shot_counts_of_a_task_are_compared(measured, stored_scores):
+    at = measured(correlations_tasks="demo_copy,demo_lookup", correlations_shots="0,1,5")
+    scores = stored_scores()
+    both = [tables for tables in frames_of(at) if "words" in tables][0]["cells"]
+    for row in both.to_dict("records"):
+        a, b = (scores[row["at"], int(row[side])].ravel() for side in ("a", "b"))
+        assert row["value"] == pytest.approx(spearmanr(a, b).statistic)
+    mean = matrix_of(at, 2)
+    for a, b in ((0, 1), (1, 5), (0, 5)):
+        rho = [spearmanr(scores[name, a].ravel(), scores[name, b].ravel()).statistic for name in NAMES[:2]]
+        assert mean[str(a), str(b)]["value"] == pytest.approx(np.mean(rho))
+    assert "Two few-shot rankings agree" in texts(at)
+    at.selectbox(key="correlations_a").set_value("demo_copy, 0 shots")
+    at.selectbox(key="correlations_b").set_value("demo_lookup, 5 shots")  # in none of the matrices
+    settled(at)
+    rho = spearmanr(scores["demo_copy", 0].ravel(), scores["demo_lookup", 5].ravel()).statistic
+    assert f"SRCC **{frames.number(rho)}**" in texts(at)
+
+
+def test_the_command_line_writes_the_same_pairs(measured, tmp_path, capsys):
+    import shlex
+
+    from engine.__main__ import main
+
+    at = measured()
+    words = shlex.split(at.code[0].value)
+    file = tmp_path / "pairs.csv"
+    assert main([*words[3:-1], str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cached"]
+    written = pd.read_csv(file)
+    cells = matrix_of(at)
+    assert len(written) == 6
+    for row in written.to_dict("records"):
+        assert row["srcc"] == pytest.approx(cells[row["a"], row["b"]]["value"])
+
+
+def test_a_task_that_fails_is_one_line_and_the_others_are_drawn(open_screen, monkeypatch):
+    from engine.studies import surveys
+
+    real = surveys.get_requests
+
+    def fails(task, *rest):
+        if task.name == "demo_lookup":
+            raise HeadroomError("demo_lookup: no rows in /gone; choose another folder")
+        return real(task, *rest)
+
+    monkeypatch.setattr(surveys, "get_requests", fails)
+    at = open_screen(correlations_tasks="demo_copy,demo_lookup,demo_walk")
+    press(at, "Measure the")
+    settled(at)
+    assert [warning.value for warning in at.warning] == ["demo_lookup: no rows in /gone; choose another folder"]
+    assert ("demo_copy", "demo_walk") in matrix_of(at) and ("demo_copy", "demo_lookup") not in matrix_of(at)
+    at.selectbox(key="correlations_b").set_value("demo_lookup, 0 shots")
+    settled(at)
+    assert "Not measured yet: demo_lookup, 0 shots." in texts(at) and scatter_of(at) is None
+
+
+def test_as_published_is_labelled_and_other_scores_can_be_chosen(measured, stored_scores):
+    at = measured()
+    at.segmented_control(key="correlations_method").set_value("as_published")
+    settled(at)
+    assert [warning.value for warning in at.warning] == [frames.PUBLISHED]
+    scores = [array.ravel() for array in stored_scores().values()]
+    published = spearmanr(*(np.argsort(one, kind="stable") for one in scores)).statistic
+    assert matrix_of(at)["demo_copy", "demo_lookup"]["value"] == pytest.approx(published)
+    at.segmented_control(key="correlations_method").set_value("srcc")
+    at.segmented_control(key="correlations_what").set_value("ffns")
+    settled(at)
+    assert "importance is there for 0 of 2." in texts(at)
+    press(at, "Measure the")
+    settled(at)
+    names = {name for _, name in matrix_of(at)}
+    assert names == {"demo_copy", "demo_lookup", "aggregate", "random"} and "--what ffns" in at.code[0].value
+
+
+def test_no_task_or_an_unknown_option_in_the_address(open_screen):
+    at = open_screen(correlations_shown="99 shots", correlations_a="nothing", correlations_method="best")
+    assert not at.error and at.segmented_control(key="correlations_method").value == "srcc"
+    at.multiselect(key="correlations_tasks").set_value([])
+    settled(at)
+    assert [line.value for line in at.info] == ["Choose at least one task and one number of solved examples."]
+
+
+# the parts without a browser: frames, sentences and charts
+
+
+def survey(scores):
+    return Survey({task: Scores("heads", 10, array) for task, array in scores.items()})
+
+
+def two_by_four(*rows):
+    return np.array(rows, float).reshape(2, 4)
+
+
+def many(n_tasks, shape=(4, 8), shots=(0, 1, 5)):
+    rng = np.random.default_rng(0)
+    common = rng.random(shape)
+    return survey({TaskSpec(f"task_{at:02}", count): common + (0.2 + at / n_tasks) * rng.random(shape)
+                   for at in range(n_tasks) for count in shots})  # fmt: skip
+
+
+CONSTANT = survey({TaskSpec("flat"): np.ones((2, 4)), TaskSpec("rising"): two_by_four(range(8))})
+
+
+def of_tasks(found, shots=0, how="scores"):
+    pairs = frames.pair_rows(found, how)
+    return pairs[(pairs["kind"] == "tasks") & (pairs["at"] == str(shots))]
+
+
+def test_every_label_of_a_pair_has_its_scores():
+    found = many(3)
+    for how in ("scores", "ranks"):
+        pairs, scores = frames.pair_rows(found, how), frames.rankings(found, how)
+        for row in pairs.to_dict("records"):
+            rho = spearmanr(scores[row["first"]].ravel(), scores[row["second"]].ravel()).statistic
+            assert row["srcc"] == pytest.approx(rho), (how, row["first"], row["second"])
+        assert {*pairs["first"], *pairs["second"]} == set(frames.labels([f"task_0{at}" for at in range(3)], [0, 1, 5]))
+        kept = frames.csv_rows(pairs)
+        assert kept.to_dict("records") == pd.DataFrame(agreement_rows(found, how)).to_dict("records")
+
+
+def test_the_digest_follows_every_score():
+    a, b = (two_by_four(range(8)) for _ in range(2))
+    first = frames.digest(survey({TaskSpec("x"): a}))
+    assert first == frames.digest(survey({TaskSpec("x"): b}))
+    b[1, 3] += 1e-12
+    assert len({first, frames.digest(survey({TaskSpec("x"): b})), frames.digest(survey({TaskSpec("y"): a}))}) == 3
+
+
+def test_constant_scores_are_undefined_everywhere():
+    pairs = of_tasks(CONSTANT)
+    cells = frames.cells(pairs, "srcc").set_index(["a", "b"])
+    for other in ("flat", "rising", "aggregate", "random"):
+        assert np.isnan(cells.loc[("flat", other), "value"]) and cells.loc[("flat", other), "number"] == "–"
+        assert cells.loc[("flat", other), "srcc"] == frames.UNDEFINED
+    assert cells.loc[("rising", "rising"), "value"] == 1
+    assert frames.cells(pairs, "overlap").set_index(["a", "b"]).loc[("flat", "rising"), "number"] == "–"
+    assert "no SRCC of two tasks" in frames.takeaway(pairs, "srcc", 8)
+    said = frames.pair_in_words(pairs, frames.rankings(CONSTANT, "scores"), "flat, 0 shots", "rising, 0 shots")
+    assert said == f"SRCC {frames.UNDEFINED}."
+    assert frames.names_in_order(pairs, "similarity")[-2:] == ["aggregate", "random"]
+
+
+def test_the_order_by_similarity_puts_those_that_agree_side_by_side():
+    up, jump = np.arange(8.0), np.array([0, 7, 1, 6, 2, 5, 3, 4.0])
+    scores = {"a": up, "b": jump, "c": up + [0, 2, 0, 0, 0, 0, 0, 0], "d": jump + [0, 0, 0, 0, 0, 0, 2, 0]}
+    pairs = of_tasks(survey({TaskSpec(name): two_by_four(row) for name, row in scores.items()}))
+    ordered = frames.names_in_order(pairs, "similarity")[:4]
+    assert {frozenset(ordered[:2]), frozenset(ordered[2:])} == {frozenset("ac"), frozenset("bd")}
+    assert ordered == frames.names_in_order(pairs.iloc[::-1], "similarity")[:4]
+    assert frames.names_in_order(pairs, "name") == ["a", "b", "c", "d", "aggregate", "random"]
+
+
+def test_sentences_say_the_numbers():
+    up = np.arange(8.0)
+    pairs = of_tasks(survey({TaskSpec("a"): two_by_four(up), TaskSpec("b"): two_by_four(up[::-1])}))
+    assert "The two tasks have SRCC **−1.00**" in frames.takeaway(pairs, "srcc", 8)
+    scores = {"a": two_by_four(up), "b": two_by_four(up + 1)}
+    said = frames.pair_in_words(pairs.iloc[:0], scores, "a", "b")
+    assert said.startswith("SRCC **1.00**, no interval, as the orders are equal or opposite, p ")
+    assert said.endswith("of the 2 in each top 30 % they share **2** (100%; chance 25%).")
+    pairs = frames.pair_rows(many(4), "scores")
+    cross = pairs[pairs["kind"] == "shots"]
+    swapped = cross.assign(srcc=[0.9 if "0 shots" not in both else 0.5 for both in zip(cross["a"], cross["b"])])  # noqa: B905
+    assert "agree more than" in frames.few_in_words(swapped, "srcc") and "in 4 of 4" in frames.few_in_words(
+        swapped, "srcc"
+    )
+    assert "agree no more than" in frames.few_in_words(swapped.assign(srcc=1 - swapped["srcc"]), "srcc")
+    only = cross[cross["b"] == "1 shots"]
+    assert "mean SRCC" in frames.few_in_words(only, "srcc")
+
+
+def test_ties_share_their_mean_rank():
+    ranks = frames.rank_rows(two_by_four([0, 0, 1, 2, 3, 4, 5, 6]), np.arange(8.0).reshape(2, 4))
+    assert ranks["rank_a"].tolist()[:3] == [1.5, 1.5, 3] and ranks["name"].tolist()[4] == "L1H0"
+    assert frames.rank_rows(np.arange(3.0), np.arange(3.0))["name"].tolist() == ["F0", "F1", "F2"]
+
+
+def all_charts(found, selected=("task_00, 0 shots", "task_01, 0 shots")):
+    pairs, tasks = frames.pair_rows(found, "scores"), of_tasks(found)
+    names, cross = frames.names_in_order(tasks, "name"), pairs[pairs["kind"] == "shots"]
+    made = [charts.matrix(frames.cells(tasks, column), names, selected, charts.MEASURES[column])
+            for column in charts.MEASURES]  # fmt: skip
+    if len(cross):
+        cells = frames.count_cells(cross, "srcc")
+        made.append(charts.mean_matrix(frames.mean_cells(cells), ["0", "1", "5"], charts.MEASURES["srcc"]))
+        every = sorted(set(cells["at"]))
+        made.append(charts.small_matrices(cells, every, ["0", "1", "5"], selected, charts.MEASURES["srcc"]))
+    first, second = list(frames.rankings(found, "scores").items())[:2]
+    made.append(charts.rank_scatter(frames.rank_rows(first[1], second[1]), first[0], second[0], "Head"))
+    return made
+
+
+FOUND = {"2 tasks": many(2), "7 tasks": many(7), "34 tasks": many(34, shots=(0,)), "one layer": many(3, (1, 4)),
+         "4,608 heads": many(2, (64, 72), (0,)), "constant": CONSTANT}  # fmt: skip
+
+
+@pytest.mark.parametrize("found", FOUND.values(), ids=list(FOUND))
+def test_charts_become_files(found):
+    from pages.ui.shared.charts import to_svg
+
+    for chart in all_charts(found):
+        assert to_svg(chart, "title").startswith(b"<svg")
+
+
+def scales(chart):
+    """Every scale of a chart's specification, without the order of names."""
+
+    def walk(part):
+        if isinstance(part, dict):
+            yield from [json.dumps(part["scale"], sort_keys=True)] if "scale" in part else []
+            for value in part.values():
+                yield from walk(value)
+        if isinstance(part, list):
+            for value in part:
+                yield from walk(value)
+
+    return list(walk({key: value for key, value in chart.to_dict().items() if key != "datasets"}))
+
+
+def test_scales_do_not_move_with_the_data():
+    weak, strong = many(3), many(3)
+    strong = survey({task: each.scores**9 for task, each in strong.scores.items()})
+    for one, other in zip(all_charts(weak), all_charts(strong), strict=True):
+        assert scales(one) == scales(other) and scales(one)
+    domains = [next(json.loads(scale)["domain"] for scale in scales(chart)) for chart in all_charts(weak)[:3]]
+    assert domains == [[-1, 1], [-1, 1], [0, 1]]
+
+
+def test_charts_leave_their_frames_alone():
+    cells = frames.cells(of_tasks(many(2)), "srcc")
+    before = cells.copy()
+    charts.matrix(cells, ["task_00", "task_01"], (), charts.MEASURES["srcc"])
+    pd.testing.assert_frame_equal(cells, before)
+
+
+def test_the_download_holds_every_pair(measured):
+    from pages.ui.prune.tables import to_csv
+
+    at = measured()
+    assert any(button.label == "Pairs of rankings (CSV)" for button in at.get("download_button"))
+    table = pd.read_csv(io.BytesIO(to_csv(frames.csv_rows(frames.pair_rows(many(2), "scores")))))
+    assert {"kind", "at", "a", "b", "srcc", "low", "high", "p", "overlap", "as_published"} == set(table)

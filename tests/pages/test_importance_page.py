@@ -1,0 +1,288 @@
+"""The Importance screen in one process: what is drawn are the engine's numbers, with their sign, and what is missing
+is measured once."""
+
+import io
+import json
+import shlex
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+from streamlit.util import calc_hash
+
+from engine.importance.importance import Scores, importance
+from engine.importance.rankings import aggregate, agreement, order
+from engine.models.loading import LoadSpec, Models
+from engine.questions.requests import TaskSpec, get_requests, select
+from engine.questions.tasks import TaskInfo, TaskStatus
+from engine.studies.surveys import Setting, grid, together
+from pages.ui.importance import charts as drawn
+from pages.ui.prune.experiment import RANKING_QUESTIONS
+from pages.ui.shared import charts
+from pages.ui.shared import many_tasks as study
+from tests.conftest import make_tiny_opt
+from tests.pages.conftest import button, frames_of, settled
+
+NAMES = ("demo_lookup", "demo_copy")  # as the catalogue orders them
+
+
+@pytest.fixture
+def open_screen(open_app, monkeypatch):
+    real = study.list_tasks
+    monkeypatch.setattr(study, "list_tasks", lambda folder: [s for s in real(folder) if s.info.name in NAMES])
+
+    def open_screen(run=True, **parameters):
+        at = open_app(run=False, importance_shots="0", **parameters)
+        at.wanted_page_hash = calc_hash("importance")
+        return settled(at) if run else at
+
+    return open_screen
+
+
+def measure(at, *kinds):
+    for kind in kinds:
+        at.button(key=f"measure importance {kind}").click()
+        settled(at)
+    return at
+
+
+def tables(at):
+    """The frames of the three large charts, by name: maps, mean, ffns."""
+    return dict(zip(("maps", "mean", "ffns"), frames_of(at), strict=False))
+
+
+def by_engine(tiny_opt, store, name, what):
+    """Measured once more, without the page and in another store."""
+    requests = get_requests(TaskSpec(name, 0, "train"), None, store)
+    chosen = select(requests, RANKING_QUESTIONS, "stratified")
+    steps = importance(Models(store), LoadSpec(str(tiny_opt), "fp32"), requests, chosen, what, None, store)
+    return [step.value for step in steps][-1]
+
+
+def words_of(at):
+    return " ".join(element.value for element in [*at.main.caption, *at.main.markdown])
+
+
+def test_what_is_missing_is_measured_drawn_and_kept(open_screen, tiny_opt, store):
+    at = open_screen()
+    assert "Heads: importance is there for 0 of 2." in words_of(at) and not tables(at)
+    assert at.button(key="measure importance heads").label == "Measure the 2 that are missing"
+    measure(at, "heads", "ffns")
+    for page in (at, open_screen()):  # and a new session finds what is stored
+        assert "Heads: importance is there for 2 of 2." in words_of(page)
+        assert "FFNs: importance is there for 2 of 2." in words_of(page)
+        assert not [button for button in page.button if button.label.startswith("Measure")]
+        found = tables(page)
+        for number, name in enumerate(NAMES):
+            expected = by_engine(tiny_opt, store, name, "heads").scores
+            cells = found["maps"]["heads"].query("map == @number")
+            assert found["maps"]["maps"]["task"].tolist()[number] == name
+            np.testing.assert_allclose(cells["score"].to_numpy().reshape(2, 4), expected, rtol=1e-5)
+            ffns = found["ffns"]["ffns"].query("task == @name")
+            np.testing.assert_allclose(ffns["score"], by_engine(tiny_opt, store, name, "ffns").scores, atol=1e-12)
+        assert found["ffns"]["ffns"]["score"].min() < -0.05, "removal helps this model, and the sign is kept"
+        both = found["maps"]["heads"]["score"].to_numpy().reshape(2, 2, 4)
+        np.testing.assert_allclose(found["mean"]["heads"]["score"].to_numpy().reshape(2, 4), both.mean(0), rtol=1e-6)
+
+
+def test_the_command_line_finds_what_is_drawn(open_screen, capsys, tmp_path):
+    from engine.__main__ import main
+
+    at = measure(open_screen(importance_front="demo_copy, 0 shots"), "heads")
+    command = shlex.split(at.code[0].value)
+    assert command[:4] == ["python", "-m", "engine", "importance"] and command[-2:] == ["--out", "heads.csv"]
+    assert main([*command[3:-1], str(tmp_path / "heads.csv"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cached"]
+    written = pd.read_csv(tmp_path / "heads.csv")["score"]
+    np.testing.assert_allclose(tables(at)["maps"]["heads"].query("map == 1")["score"], written, rtol=1e-6)
+
+
+def test_gradients_and_oracle_agree_as_the_engine_says(open_screen, tiny_opt, store):
+    front = {"importance_front": "demo_copy, 0 shots"}
+    at = open_screen(**front)
+    button(at, "Compare with the oracle").click()
+    settled(at)
+    three = {what: by_engine(tiny_opt, store, "demo_copy", what).scores for what in drawn.TITLES}
+    rho = spearmanr(three["heads"].ravel(), three["heads-oracle"].ravel()).statistic
+    assert f"SRCC **{rho:+.2f}**" in words_of(at)
+    points = frames_of(at)[-1]["heads"]
+    np.testing.assert_allclose(points["oracle_points"], 100 * three["heads-oracle"].ravel(), atol=1e-9)
+    np.testing.assert_allclose(points["gate"], three["gate"].ravel(), rtol=1e-5)
+    assert "Compare with the oracle" not in [button.label for button in open_screen(**front).button]
+
+
+def test_a_task_without_its_data_is_one_plain_line(open_screen, monkeypatch, tmp_path):
+    folder = tmp_path / "data" / "copa"
+    folder.mkdir(parents=True)
+    for split in ("train", "validation"):
+        (folder / f"{split}.jsonl").write_text('{"premise": "It rained."}\n')
+    here = study.list_tasks
+    info = TaskInfo("copa", "COPA", "", 0.5, "", ())
+    monkeypatch.setattr(study, "list_tasks", lambda at: [*here(at), TaskStatus(info, "folder", True, "")])
+    at = measure(open_screen(data_dir=str(tmp_path / "data")), "heads")
+    [line] = [warning.value for warning in at.warning]
+    assert "copa" in line and "row 1" in line and "\n" not in line
+    assert tables(at)["maps"]["maps"]["task"].tolist() == list(NAMES), "the others are drawn"
+    assert at.button(key="measure importance heads").label == "Measure the 1 that are missing", (
+        "once the file is put right"
+    )
+
+
+def test_a_model_with_many_heads_is_not_offered_the_oracle(open_screen, tmp_path):
+    folder = tmp_path / "many"
+    folder.mkdir()
+    at = open_screen(model=str(make_tiny_opt(folder, 9, 24, 48)), importance_what="Oracle")
+    assert any("216 heads" in info.value and "up to 200" in info.value for info in at.info)
+    assert not {"Compare with the oracle", "Measure heads"} & {button.label for button in at.button}
+
+
+def test_no_task_at_all_is_asked_for(open_screen):
+    at = open_screen()
+    at.multiselect(key="importance_tasks").set_value([])
+    settled(at)
+    assert [info.value for info in at.info] == ["Choose at least one task and one number of solved examples."]
+    at.multiselect(key="importance_tasks").set_value(["demo_copy"])
+    settled(at)
+    assert "Heads: importance is there for 0 of 1." in words_of(at)
+
+
+def test_a_model_with_one_layer(open_screen, tmp_path):
+    folder = tmp_path / "one"
+    folder.mkdir()
+    at = measure(open_screen(model=str(make_tiny_opt(folder, 1, 2)), importance_tasks="demo_copy"), "heads", "ffns")
+    assert tables(at)["ffns"]["ffns"]["name"].tolist() == ["F0"]
+    assert not at.error
+
+
+def scores(*arrays, what="heads"):
+    """Scores of one task after another, all at 0 shots."""
+    return {TaskSpec(f"task{i}", 0): Scores(what, 64, np.array(array, float)) for i, array in enumerate(arrays)}
+
+
+def mean_of(found, how="scores"):
+    return together(Setting(LoadSpec("demo"), aggregate=how), found)
+
+
+def spec_of(chart):
+    return json.loads(chart.to_json())
+
+
+def encodings(chart, channel):
+    return [layer["encoding"][channel] for layer in spec_of(chart)["layer"] if channel in layer["encoding"]]
+
+
+def test_ranks_are_those_that_pruning_takes():
+    found = {TaskSpec("a", 0): Scores("heads-oracle", 4, np.zeros((2, 2)), np.array([[3.0, 1.0], [2.0, 0.0]]))}
+    rows = drawn.head_rows(found)
+    assert rows["rank"].tolist() == [4, 2, 3, 1], "equal scores go by their tie break"
+    assert rows.columns.tolist() == ["task", "shots", "layer", "head", "name", "score", "rank"]
+    assert rows["name"].tolist() == ["L0H0", "L0H1", "L1H0", "L1H1"]
+
+
+@pytest.mark.parametrize("how", ["scores", "ranks"])
+def test_the_mean_is_the_engines_and_counts_who_keeps_a_head(how):
+    rng = np.random.default_rng(0)
+    found = scores(*rng.random((3, 2, 5)))
+    rows = drawn.aggregate_rows(found, mean_of(found, how))
+    expected = aggregate({task.name: one.scores for task, one in found.items()}, how)
+    np.testing.assert_allclose(rows["score"], expected.ravel())
+    np.testing.assert_array_equal(rows.sort_values("rank").index, order(expected))
+    kept = sum(np.isin(np.arange(10), order(one.scores)[-3:]).astype(int) for one in found.values())
+    assert rows["kept"].tolist() == kept.tolist() and rows["kept"].sum() == 9
+
+
+def test_colours_run_to_each_maps_own_highest_or_to_the_highest_of_all():
+    rows = drawn.head_rows(scores([[0.1, 0.4]], [[2.0, 8.0]]))
+    own, common = (encodings(drawn.score_maps(rows, "Gradient", c), "color")[0] for c in (False, True))
+    assert own["scale"] == {"type": "sqrt", "domain": [0, 1]}
+    assert common["scale"] == {"type": "sqrt", "domain": [0, 8.0]}
+    maps = spec_of(drawn.score_maps(rows, "Gradient", False))["datasets"]["maps"]
+    assert [one["highest"] for one in maps] == [0.4, 8.0]
+
+
+def test_negative_head_scores_have_a_scale_around_zero():
+    rows = drawn.head_rows(scores([[0.5, -0.125]], what="heads-oracle"))
+    colour, *_ = encodings(drawn.score_maps(rows, "Oracle", True), "color")
+    assert colour["scale"] == {"domain": [-0.5, 0.5], "domainMid": 0, "interpolate": "rgb"}
+    one = scores([[0.5, -0.125]])
+    mean = drawn.aggregate_rows(one, mean_of(one))
+    assert encodings(drawn.aggregate_map(mean, "Mean", 1), "color")[0]["scale"]["domain"] == [-0.5, 0.5]
+
+
+def test_ffns_keep_their_sign_in_numbers_and_words():
+    rows = drawn.ffn_rows(scores([0.25, -0.015625], [0.0, 0.125], what="ffns"))
+    chart = drawn.ffn_map(rows)
+    cells = pd.DataFrame(spec_of(chart)["datasets"]["ffns"])
+    assert cells.query("task == 'task0'")["number"].tolist() == ["+25.0", "−1.6"]
+    assert cells.query("task == 'task1'")["number"].tolist() == ["0", "+12.5"]
+    assert cells.query("task == 'mean'")["points"].tolist() == [12.5, pytest.approx(5.46875)]
+    colour, *_ = encodings(chart, "color")
+    assert colour["scale"] == {"domain": [-30, 30], "domainMid": 0, "interpolate": "rgb"}, "the same on both sides of 0"
+    words = drawn.ffns_in_words(rows)
+    assert "out of 2, the model does better without **F1** in 1;" in words and "task0, 0 shots, by 1.6 points" in words
+    assert "in 0." in drawn.ffns_in_words(drawn.ffn_rows(scores([0.25, 0.0], what="ffns")))
+
+
+def test_where_there_is_no_room_for_numbers_the_minus_stays():
+    rows = drawn.ffn_rows(scores(np.linspace(-0.5, 0.5, 40), what="ffns"))
+    cells = pd.DataFrame(spec_of(drawn.ffn_map(rows))["datasets"]["ffns"])
+    assert cells["number"].tolist() == ["−"] * 20 + [""] * 20
+
+
+@pytest.mark.parametrize("shape, n_shown", [((4, 8), 54), ((12, 12), 54), ((24, 16), 39), ((72, 64), 3), ((90, 96), 1)])
+def test_the_number_of_cells_is_bounded(shape, n_shown):
+    tasks = grid([f"task{i}" for i in range(18)], [0, 1, 5])
+    shown = drawn.shown_maps(tasks, tasks[31], shape[0] * shape[1])
+    assert len(shown) == n_shown
+    assert len(shown) * shape[0] * shape[1] <= max(drawn.MAX_MARKS, shape[0] * shape[1])
+    assert tasks[31].name in {task.name for task in shown} and len(set(shown)) == n_shown
+
+
+def test_maps_do_not_overlap():
+    tasks = grid([f"task{i}" for i in range(7)], [0, 1])
+    one = Scores("heads", 64, np.random.default_rng(1).random((3, 4)))
+    chart = drawn.score_maps(drawn.head_rows({task: replace(one) for task in tasks}), "Gradient", False)
+    maps = spec_of(chart)["datasets"]["maps"]
+    assert len(maps) == 14
+    for i, a in enumerate(maps):
+        for b in maps[:i]:
+            apart = a["x"] >= b["x2"] or b["x"] >= a["x2"] or a["y"] >= b["bottom"] or b["y"] >= a["bottom"]
+            assert apart, (a, b)
+        assert a["x2"] <= a["end"] + 1e-9
+
+
+def test_all_equal_scores_are_drawn_and_their_agreement_is_undefined():
+    rows = drawn.head_rows(scores(np.zeros((2, 2))))
+    assert charts.to_svg(drawn.score_maps(rows, "Gradient", False), "x").startswith(b"<svg")
+    same = {"heads": np.ones((2, 2)), "heads-oracle": np.arange(4.0).reshape(2, 2)}
+    assert "undefined" in drawn.agreement_in_words(agreement(same), "heads", "heads-oracle")
+
+
+def test_takeaway_names_the_head_and_the_share():
+    found = scores([[6.0, 1.0], [2.0, 1.0]])
+    words = drawn.heads_in_words(drawn.aggregate_rows(found, mean_of(found)), 1, "scores")
+    assert words.startswith("**L0H0** matters most: in 1 of 1 it is among the top 30 %")
+    assert words.endswith("; the top 30 % of the heads hold 60 % of all importance.")
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (72, 64)])
+def test_every_chart_becomes_a_file(shape):
+    rng = np.random.default_rng(2)
+    found = scores(rng.random(shape))
+    both = {what: rng.random((2, 4)) for what in drawn.TITLES}
+    ffns = scores(rng.normal(size=shape[0]) / 9, rng.normal(size=shape[0]) / 9, what="ffns")
+    made = [drawn.score_maps(drawn.head_rows(found), "Gradient", False), drawn.ffn_map(drawn.ffn_rows(ffns)),
+            drawn.aggregate_map(drawn.aggregate_rows(found, mean_of(found, "ranks")), "Mean", 1),
+            drawn.agreement_scatter(drawn.agreement_rows(both), "gate")]  # fmt: skip
+    for chart in made:
+        assert charts.to_svg(chart, "title").startswith(b"<svg")
+
+
+def test_the_long_table_becomes_a_csv():
+    from pages.ui.prune.tables import to_csv
+
+    table = pd.read_csv(io.BytesIO(to_csv(drawn.head_rows(scores([[0.1, 0.4]], [[2.0, 8.0]])))))
+    assert table.columns.tolist() == ["task", "shots", "layer", "head", "name", "score", "rank"]
+    assert table.query("task == 'task1' and head == 1")["score"].item() == 8.0

@@ -1,0 +1,236 @@
+"""The In context screen in one process: scores, curves and heads are the engine's own, and the commands find them."""
+
+import json
+import shlex
+
+import numpy as np
+import pandas as pd
+import pytest
+from streamlit.util import calc_hash
+
+from engine.heads.ablation import KINDS, Attribution, recall_attribution
+from engine.heads.induction import SCORES, InductionScores
+from engine.models.loading import LoadSpec, identify
+from engine.models.masks import Mask, parse_mask
+from engine.shapes import ModelShape
+from engine.texts import incontext as engine_incontext
+from engine.texts import passages
+from engine.texts.tokenloss import recall_token_losses
+from pages.ui.in_context import charts as incontext_charts
+from pages.ui.in_context import tables as incontext_frames
+from pages.ui.in_context.setting import Measured
+from pages.ui.shared import runtime as frame
+from tests.engine.fixtures import write_questions
+from tests.pages.conftest import frames_of, settled, slide
+
+SHAPE = ModelShape(2, 4, 4, 32, 8, 64, 512, 512)
+N_TEXTS = 3
+
+
+@pytest.fixture(scope="module")
+def wide_opt(tiny_opt, tmp_path_factory):
+    """The tiny OPT with a window of 512 tokens."""
+    import shutil
+
+    import torch
+    from transformers import OPTConfig, OPTForCausalLM
+
+    folder = tmp_path_factory.mktemp("wide_opt")
+    torch.manual_seed(3)
+    config = OPTConfig.from_pretrained(tiny_opt, max_position_embeddings=512)
+    OPTForCausalLM(config).eval().save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(tiny_opt / name, folder)
+    return folder
+
+
+@pytest.fixture
+def open_screen(open_app, wide_opt, tmp_path):
+    task = write_questions(tmp_path / "rivers.jsonl", 60)
+
+    def open_screen(**parameters):
+        given = {"model": str(wide_opt), "incontext_task": str(task), "incontext_texts": str(N_TEXTS),
+                 "incontext_ranking": "random"}  # fmt: skip
+        at = open_app(run=False, **given | parameters)
+        at.wanted_page_hash = calc_hash("in_context")
+        return settled(at)
+
+    return open_screen
+
+
+def on_the_command_line(at, number, tmp_path, capsys):
+    from engine.__main__ import main
+
+    words = shlex.split(at.code[0].value.splitlines()[number])
+    words[words.index("--out") + 1] = str(tmp_path / "out.csv")
+    assert words[:3] == ["python", "-m", "engine"] and main([*words[3:], "--json"]) == 0
+    return json.loads(capsys.readouterr().out), pd.read_csv(tmp_path / "out.csv")
+
+
+def values(at):
+    return [metric.value for metric in at.metric]
+
+
+def test_the_score_is_the_command_lines(open_screen, tmp_path, capsys):
+    at = open_screen()
+    found, _ = on_the_command_line(at, 0, tmp_path, capsys)
+    assert found["cached"], "the page and the command line must share their results"
+    score = found["icl_score"]["full"]
+    assert score["n"] == N_TEXTS
+    assert values(at) == [incontext_frames.number(score["nats"]), "–"]
+    low, high = (incontext_frames.number(end) for end in score["ci95"])
+    assert any(f"**{low} to {high}**, 3 texts" in line.value for line in at.markdown)
+    (curve,) = {len(tables["points"]) for tables in frames_of(at)[:1]}
+    assert 10 < curve <= engine_incontext.CURVE_BINS
+
+
+def test_a_moved_slider_measures_the_pruned_model_on_the_same_texts(open_screen, tmp_path, capsys):
+    at = open_screen()
+    slide(at, "incontext_heads", 50)
+    at.text_input(key="incontext_mask").set_value("F1")
+    settled(at)
+    found, _ = on_the_command_line(at, 0, tmp_path, capsys)
+    assert found["cached"] and found["mask"].endswith("F1")
+    expected = [found["icl_score"][name]["nats"] for name in ("full", "masked", "change")]
+    numbers = [incontext_frames.number(value, sign=at_end) for value, at_end in zip(expected, (0, 0, 1), strict=True)]
+    assert values(at) == numbers
+    assert any("4 of 8 heads, 1 of 2 FFNs pruned" in line.value for line in at.markdown)
+    assert set(frames_of(at)[0]["points"]["series"]) == {"full model", "pruned model"}
+    again = open_screen(incontext_heads="50", incontext_mask="F1")  # a new session finds what is stored
+    assert values(again) == values(at)
+
+
+def test_a_score_around_the_two_tokens(open_screen):
+    exact, wide = open_screen(incontext_mask="L0H*"), open_screen(incontext_mask="L0H*", incontext_around="± 10")
+    assert len(values(wide)) == 3 and values(wide) != values(exact)
+    assert any("Tokens 490 to 510 cost" in line.value for line in wide.markdown)
+
+
+def test_a_ranking_by_importance_is_measured_first(open_screen):
+    at = open_screen(incontext_ranking="importance", incontext_heads="50")
+    assert any("4 of 8 heads, 0 of 2 FFNs pruned" in line.value for line in at.markdown)
+
+
+def test_heads_are_ablated_on_demand_and_the_command_line_agrees(open_screen, tmp_path, capsys):
+    at = open_screen(incontext_mask="L1H2", incontext_texts="2")
+    start = next(button for button in at.button if button.label == "Ablate 8 heads, one at a time")
+    start.click()
+    settled(at)
+    maps = [tables["heads"] for tables in frames_of(at) if "heads" in tables]
+    assert len(maps) == 3, "both kinds of ablation, and the before-and-after vector"
+    found, table = on_the_command_line(at, 1, tmp_path, capsys)
+    assert found["cached"] and found["kind"] == "full" and found["n_texts"] == 2
+    rows = maps[0].set_index(["layer", "head"])
+    for row in table.itertuples():
+        assert rows.loc[(row.layer, row.head), "full"] == pytest.approx(row.icl_score_change_nats, abs=1e-5)
+    assert rows["pruned"].sum() == 1 and rows.loc[(1, 2), "pruned"]
+    again = open_screen(incontext_mask="L1H2", incontext_texts="2", incontext_kind="pattern-preserving")
+    assert not any(button.label.startswith("Ablate") for button in again.button), "what is stored shows at once"
+    shown = again.dataframe[0].value
+    assert list(shown.columns)[1] == "pattern-preserving" and len(shown) == 8
+    spread = shown["pattern-preserving"].abs()
+    assert spread.is_monotonic_decreasing
+
+
+def test_a_long_text_is_cut_into_pieces(open_screen):
+    at = open_screen(incontext_from="A long text")
+    assert at.selectbox(key="incontext_text").value == "The ferry"
+    assert any("texts" in line.value and "95 % interval" in line.value for line in at.markdown)
+    assert "--passage 'The ferry' --texts 3" in at.code[0].value
+
+
+def test_a_text_that_is_too_short_is_one_plain_line(open_screen):
+    at = open_screen()
+    passages.remember("short", "Once upon a time there was a river. " * 3, frame.store())
+    at = open_screen(incontext_from="A long text", incontext_text="short")
+    (error,) = [error.value for error in at.error]
+    assert "needs a text of at least 512 tokens, and the longest here has" in error and "\n" not in error
+    assert not at.metric
+
+
+def test_a_short_window_has_a_score_and_no_attribution(open_screen, tiny_opt):
+    at = open_screen(model=str(tiny_opt))
+    assert len(at.metric) == 2 and not at.error
+    assert any("reads 256 tokens at once" in info.value for info in at.info)
+    assert not any(button.label.startswith("Ablate") for button in at.button)
+
+
+def test_what_a_session_shows_is_what_is_stored(open_screen, wide_opt):
+    at = open_screen(incontext_texts="1")
+    assert any("1 text, so no interval" in line.value for line in at.markdown)
+    spec = LoadSpec(str(wide_opt), "fp32")
+    identity = identify(spec)
+    (text,) = frame.jobs().snapshot("incontext texts").value
+    losses = recall_token_losses(identity, spec, text, Mask.full(identity.shape), None, frame.store())
+    assert values(at)[0] == incontext_frames.number(float(losses.loss_nats[499]) - float(losses.loss_nats[49]))
+    assert recall_attribution(identity, spec, [text], Mask.full(identity.shape), "full", "zero", None,
+                              frame.store()) is None, "nothing is ablated before it is asked for"  # fmt: skip
+
+
+def losses(seed=0, n_texts=4, n=520):
+    return tuple(np.random.default_rng(seed).gamma(2.0, 1.5, (n_texts, n)).astype(np.float32))
+
+
+def attribution(seed, n_texts=4):
+    rng = np.random.default_rng(seed)
+    base = losses(seed, n_texts, 512)
+    return Attribution(base, tuple(text + rng.normal(0, 0.1, (2, 4, 512)).astype(np.float32) for text in base))
+
+
+def head_frame(difference=(), n_texts=4, induction=True, mask="L0H1 F1", around=0):
+    mean = {name: np.random.default_rng(7).random((2, 4)) for name in SCORES}
+    scored = InductionScores(mean, mean, dict.fromkeys(SCORES, 10)) if induction else None
+    found = {kind: attribution(seed, n_texts) for seed, kind in enumerate(KINDS)}
+    pruned = parse_mask(mask, SHAPE)
+    return incontext_frames.heads(SHAPE, found, difference, "full", around, pruned, scored), found
+
+
+def test_head_frames_hold_the_attributions():
+    frame, found = head_frame()
+    for kind in KINDS:
+        mean, low, high = found[kind].icl()
+        for column, expected in ((kind, mean), (f"{kind} low", low), (f"{kind} high", high)):
+            assert frame[column].to_numpy() == pytest.approx(expected.ravel(), abs=1e-5)
+    assert frame.loc[frame["pruned"], "name"].tolist() == ["L0H1"]
+    assert "before_and_after" not in frame, "nothing changes, so nothing is to be attributed"
+    difference = [after - before for before, after in zip(losses(0), losses(1), strict=True)]
+    frame, found = head_frame(difference)
+    assert frame["before_and_after"].to_numpy() == pytest.approx(found["full"].before_and_after(difference).ravel())
+    assert "before_and_after" not in head_frame(difference[:3])[0], "not before all texts are measured"
+    wide, _ = head_frame(around=10)
+    assert not np.allclose(wide["full"], frame["full"])
+
+
+def test_words_say_which_way():
+    found = engine_incontext.Estimate(-2.0, -3.0, -1.0, 24)
+    assert incontext_frames.interval_in_words(found) == "95 % interval **−3.00 to −1.00**, 24 texts"
+    assert incontext_frames.score_in_words(found, 0) == "The 500th token costs 2.00 nats less than the 50th token."
+    words = incontext_frames.score_in_words(engine_incontext.Estimate(0.5, 0, 1, 24), 10)
+    assert words == "Tokens 490 to 510 cost 0.50 nats more than tokens 40 to 60."
+
+
+def test_a_table_of_scores_by_text(tmp_path):
+    full, pruned = losses(0), losses(1)
+    (tmp_path / "scores.csv").write_bytes(incontext_frames.scores_csv(Measured(full, pruned[:2]), list("abcd"), 0))
+    frame = pd.read_csv(tmp_path / "scores.csv")
+    assert frame["full model, nats"].to_numpy() == pytest.approx([text[499] - text[49] for text in full], abs=1e-6)
+    assert frame["pruned model, nats"].notna().tolist() == [True, True, False, False]
+
+
+@pytest.mark.parametrize("n_texts", [1, 4])
+def test_charts_are_valid_and_become_files(n_texts):
+    from pages.ui.shared.charts import to_svg
+
+    both = {"full model": losses(0, n_texts), "pruned model": losses(1, n_texts)}
+    curve, slope = incontext_frames.curves(both), incontext_frames.slopes(both)
+    difference = [after - before for before, after in zip(*both.values(), strict=True)]
+    frame, _ = head_frame(difference, n_texts)
+    charts = [incontext_charts.loss_curve(curve), incontext_charts.slope_chart(slope),
+              incontext_charts.attribution_scatter(frame, "full")]  # fmt: skip
+    charts += [incontext_charts.attribution_map(frame, column, 1.0) for column in incontext_charts.TITLES]
+    for chart in charts:
+        assert json.loads(chart.to_json())["datasets"]
+        assert to_svg(chart, "title").startswith(b"<svg")
+    assert "full model: " in incontext_frames.curve_in_words(curve)
+    assert "pruned model: " in incontext_frames.slope_in_words(slope)
+    assert "SRCC" in incontext_frames.scatter_in_words(frame, "full")

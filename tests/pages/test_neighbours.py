@@ -1,0 +1,155 @@
+"""Idle work of the Prune screen: neighbouring levels, nearest first, only while a page looks in, behind all else."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from engine.importance.rankings_of import Evidence
+from engine.jobs import Jobs, Progress
+from pages.ui.prune import neighbours
+from pages.ui.prune.neighbours import SLOT, Idle, levels_to_measure
+from pages.ui.prune.tables import curve_points
+from pages.ui.shared import runtime as frame
+from tests.pages.conftest import WAIT_S, experiment_of, figure, settled, slide
+
+
+@pytest.fixture
+def x(open_app):
+    """The experiment of a page on which nothing happens any more."""
+    return experiment_of(open_app(prune_ranking="random", prune_heads="40"))
+
+
+def idle(x, axis="heads", since_s=-np.inf):
+    there = {round(1000 * level) for level in curve_points(x, axis, Evidence(), frame.store())["level"]}
+    return Idle(x, axis, Evidence(), levels_to_measure(x, axis, Evidence(), there), since_s)
+
+
+def test_a_page_without_a_timer_starts_nothing(x):
+    assert frame.jobs().snapshot(SLOT) is None
+    work = idle(x)
+    assert work.wanted
+    work.look_in()
+    assert frame.jobs().snapshot(SLOT) is None, "the first drawing is the user's, not the timer's"
+    idle(x, since_s=1e12).look_in()
+    assert frame.jobs().snapshot(SLOT) is None
+
+
+def test_the_whole_axis_is_measured_nearest_first(x):
+    work = idle(x)
+    assert work.levels == (300, 500, 200, 600, 700, 800, 900, 1000), "0, 10 (none of 8 heads) and 40 % are there"
+    work.look_in()
+    work.look_in()
+    assert frame.jobs().join(SLOT, WAIT_S).state == "done"
+    assert curve_points(x, "heads", Evidence(), frame.store())["level"].tolist() == [at / 10 for at in range(11)]
+    assert not work.wanted and not idle(x).levels, "there is nothing to poll for any more"
+    assert idle(x, "ffns").levels, "the other axis was not asked for"
+
+
+def test_it_ends_when_the_page_no_longer_looks_in(x, monkeypatch):
+    work = idle(x)
+    monkeypatch.setattr(neighbours, "PATIENCE_S", -1.0)
+    work.look_in()
+    work.look_in()
+    job = frame.jobs().join(SLOT, WAIT_S)
+    assert job.state == "done" and job.done < job.total and work.wanted
+    monkeypatch.undo()
+    work.look_in()  # the page is seen again
+    assert frame.jobs().join(SLOT, WAIT_S).done == job.total and not work.wanted
+
+
+def test_it_waits_for_everything_else_and_gives_way_to_it(x, monkeypatch):
+    in_hand, go_on, order = threading.Event(), threading.Event(), []
+
+    def gate():
+        in_hand.set()
+        assert go_on.wait(WAIT_S)
+        order.append("asked for")
+        yield Progress(1, 1)
+
+    frame.jobs().submit("importance", "gate", gate, priority=1)
+    assert in_hand.wait(WAIT_S)
+    work = idle(x)
+    work.look_in()
+    work.look_in()
+    assert frame.jobs().snapshot(SLOT) is None, "something is under way"
+    go_on.set()
+    frame.jobs().join("importance", WAIT_S)
+    steps, asked = neighbours.measure_levels, []
+
+    def slow(*given):
+        for step in steps(*given):
+            if not asked:
+                asked.append(frame.jobs().submit("importance", "more urgent", gate, priority=3))
+            yield step
+        order.append("neighbours")
+
+    monkeypatch.setattr(neighbours, "measure_levels", slow)
+    work.look_in()
+    frame.jobs().join(SLOT, WAIT_S)
+    assert order == ["asked for", "asked for", "neighbours"]
+
+
+def test_a_moved_slider_ends_it(open_app):
+    at = open_app(prune_ranking="random", prune_heads="40")
+    work, go_on, in_hand = idle(experiment_of(at)), threading.Event(), threading.Event()
+
+    def held():
+        in_hand.set()
+        assert go_on.wait(WAIT_S)
+        yield Progress(0, 9)
+        yield Progress(9, 9)
+
+    frame.jobs().submit(SLOT, work.key, held, neighbours.PRIORITY)
+    assert in_hand.wait(WAIT_S)
+    assert work.in_words() == ""
+    slide(at, "prune_heads", 50, moving=True).run()
+    assert frame.jobs().snapshot(SLOT) is None
+    go_on.set()
+    settled(slide(at, "prune_heads", 50))
+    assert "points against" in figure(at)[1]
+
+
+def test_what_failed_or_was_stopped_is_not_tried_again(x):
+    work = idle(x)
+
+    def broken():
+        raise RuntimeError("no")
+        yield
+
+    frame.jobs().submit(SLOT, work.key, broken)
+    assert frame.jobs().join(SLOT, WAIT_S).state == "failed"
+    work.look_in()
+    work.look_in()
+    assert frame.jobs().snapshot(SLOT).state == "failed" and not work.wanted
+
+
+def test_no_ranking_or_no_model_in_memory_is_no_reason_to_work(x, open_app):
+    from dataclasses import replace
+
+    assert not levels_to_measure(replace(x, ranking="importance"), "heads", Evidence(), set())
+    assert levels_to_measure(x, "heads", Evidence(), set())
+    assert not levels_to_measure(replace(x, spec=replace(x.spec, precision="bf16")), "heads", Evidence(), set())
+
+
+def test_the_switch(open_app):
+    at = open_app(prune_ranking="random", prune_idle="false")
+    assert at.toggle(key="prune_idle").value is False
+    assert open_app(prune_ranking="random").toggle(key="prune_idle").value is True
+
+
+def test_a_join_may_end_before_the_job():
+    jobs, go_on = Jobs(), threading.Event()
+
+    def work():
+        yield Progress(1, 2, "half")
+        assert go_on.wait(WAIT_S)
+        yield Progress(2, 2, "all")
+
+    jobs.submit("slot", "key", work)
+    half = jobs.join("slot", WAIT_S, lambda job: job.value is not None)
+    assert half is not None and half.value == "half" and not half.finished
+    assert not jobs.join("slot", 0.01, lambda job: job.value == "all").finished
+    go_on.set()
+    assert jobs.join("slot", WAIT_S, lambda job: False).value == "all"
+    jobs.close(WAIT_S)

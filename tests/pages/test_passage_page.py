@@ -1,0 +1,318 @@
+"""The Passage screen in one process: what it shows of a text is what the engine measures, whoever brought the text."""
+
+import json
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from streamlit.util import calc_hash
+
+from engine.demo import passages
+from engine.jobs import Progress
+from engine.models.loading import LoadSpec
+from engine.models.masks import parse_mask
+from engine.texts import passages as kept
+from engine.texts.tokenloss import TokenLosses, token_losses
+from pages.ui.passage import charts as passage_charts
+from pages.ui.passage import tables as passage_frames
+from pages.ui.shared import runtime as frame
+from tests.conftest import make_tiny_opt
+from tests.pages.conftest import WAIT_S, components, same_on_the_command_line, settled, slide
+
+TITLE = "Privet Drive, twice"
+HOSTILE = (
+    "<script>alert(1)</script> <img src=x onerror=alert(2)> & ** $x^2$ \u202eright to left\u202c مرحبا 👩‍👩‍👧\n\n\tend"
+)
+
+
+@pytest.fixture
+def open_screen(open_app, tiny_opt):
+    def open_screen(run=True, **parameters):
+        at = open_app(run=False, **({"passage_text": TITLE, "passage_ranking": "random"} | parameters))
+        at.wanted_page_hash = calc_hash("passage")
+        return settled(at) if run else at
+
+    return open_screen
+
+
+def shown(at):
+    """What the component was sent."""
+    [data] = [data for data in components(at) if "pieces" in data]
+    return data
+
+
+def summary(at):
+    return next(text.value for text in at.main.markdown if text.value.startswith("Mean loss"))
+
+
+def measured(model, text, mask="", precision="fp32"):
+    """The engine's own losses."""
+    spec = LoadSpec(str(model), precision)
+    shape = frame.models().get(spec).identity.shape
+    *_, last = token_losses(frame.models(), spec, text, parse_mask(mask, shape), None, frame.store())
+    return last.value
+
+
+def test_the_whole_text_is_shown_with_the_losses_of_the_full_model(open_screen, tiny_opt):
+    at = open_screen()
+    data, text = shown(at), next(passage.text for passage in passages() if passage.title == TITLE)
+    found = measured(tiny_opt, text)
+    assert "".join(data["pieces"]) == text and data["n_total"] == len(found) == len(data["ids"])
+    np.testing.assert_allclose([x for x in data["loss"]["a"] if x is not None],
+                               found.loss_nats[np.isfinite(found.loss_nats)], atol=1e-4)  # fmt: skip
+    assert data["view"] == "A" and "Nothing differs" in data["note"]
+    assert f"A **{np.nanmean(found.loss_nats):.3f}**" in summary(at)
+    best = [data["strings"][str(ids[0])] for ids in data["likely"]["a"]]
+    assert best[3] == found.strings[int(found.top_ids[3, 0])]
+    assert data["p"]["a"][3][0] == pytest.approx(float(np.exp(found.top_log_p[3, 0])), abs=1e-4)
+
+
+def test_a_moved_slider_gives_b_and_the_command_line_agrees(open_screen, tiny_opt, capsys, monkeypatch, tmp_path):
+    at = open_screen()
+    slide(at, "passage_heads", 50)
+    settled(at)
+    data = shown(at)
+    assert data["view"] == "B − A" and data["full"] == 4 and data["note"] == ""
+    monkeypatch.chdir(tmp_path)
+    result = same_on_the_command_line(at, capsys)
+    assert result["cached"], "the page and the command line must share their results"
+    assert f"B **{result['loss_masked_nats']:.3f}**" in summary(at) and "4 of 8 heads" in summary(at)
+    text = next(passage.text for passage in passages() if passage.title == TITLE)
+    found = measured(tiny_opt, text, result["mask"])
+    np.testing.assert_allclose(data["loss"]["b"][1:], found.loss_nats[1:], atol=1e-4)
+    assert data["rank"]["b"] == found.rank.tolist()
+    other = shown(open_screen(passage_heads="50", precision="bf16"))
+    assert other["loss"] != data["loss"] and other["text_key"] == data["text_key"], "other numbers, the same text"
+
+
+def test_a_repeated_question_needs_no_model(open_screen):
+    open_screen(passage_mask="L0H1 F1")
+    frame.jobs().close(WAIT_S)
+    frame.store().close()
+    import streamlit as st
+
+    st.cache_resource.clear()  # as after a restart
+    again = open_screen(passage_mask="L0H1 F1")
+    assert "1 of 8 heads, 1 of 2 FFNs" in summary(again)
+    assert frame.models().loaded is None and frame.jobs().snapshot("passage B") is None
+
+
+@pytest.mark.parametrize(
+    "parameters, expected",
+    [
+        ({"passage_a": "another mask", "passage_a_mask": "L1H*"}, ["--mask-a 'L1H*'", "--mask L0H0"]),
+        ({"passage_a": "another precision", "passage_a_precision": "bf16"}, ["--other-precision fp32"]),
+    ],
+)
+def test_what_a_is(open_screen, capsys, monkeypatch, tmp_path, parameters, expected):
+    at = open_screen(passage_mask="L0H0", **parameters)
+    assert all(words in at.code[0].value for words in expected)
+    monkeypatch.chdir(tmp_path)
+    result = same_on_the_command_line(at, capsys)
+    assert result["cached"]
+    assert f"A **{result['loss_full_nats']:.3f}**, of B **{result['loss_masked_nats']:.3f}**" in summary(at)
+
+
+def test_another_model_with_the_same_tokenizer_and_one_with_another(open_screen, tmp_path, tiny_opt):
+    (tmp_path / "twin").mkdir()
+    twin = make_tiny_opt(tmp_path / "twin", seed=1)
+    at = open_screen(passage_a="another model", passage_a_model=str(twin))
+    data = shown(at)
+    assert data["view"] == "B − A" and data["loss"]["a"] != data["loss"]["b"]
+    other = open_screen(passage_a="another model", passage_a_model="demo")
+    assert any("cut this text into different tokens" in error.value for error in other.error)
+    assert not any("pieces" in data for data in components(other))
+
+
+def test_the_colours_before_stay_while_b_is_measured(open_screen):
+    at = open_screen(passage_heads="25")
+    old, in_hand, go_on = shown(at), threading.Event(), threading.Event()
+
+    def gate():
+        in_hand.set()
+        assert go_on.wait(WAIT_S)
+        yield Progress(1, 1)
+
+    try:
+        frame.jobs().submit("gate", "gate", gate)
+        assert in_hand.wait(WAIT_S)
+        slide(at, "passage_heads", 75).run()
+        data = shown(at)
+        assert data["loss"] == old["loss"] and "levels before" in data["note"]
+        assert data["text_key"] == old["text_key"], "the text must not be set anew"
+        assert "waiting" in at.progress[0].text and "2 of 8 heads" in summary(at)
+    finally:
+        go_on.set()
+    settled(at)
+    assert shown(at)["loss"]["a"] == old["loss"]["a"] and shown(at)["loss"]["b"] != old["loss"]["b"]
+    assert "6 of 8 heads" in summary(at)
+
+
+def test_a_ranking_by_importance_is_measured_on_the_way(open_screen, questions):
+    at = open_screen(passage_ranking="importance", passage_task=str(questions), passage_heads="50", passage_ffns="50")
+    assert "4 of 8 heads, 1 of 2 FFNs" in summary(at)
+
+
+def test_a_wrong_mask_is_one_line(open_screen):
+    at = open_screen(passage_mask="L9H0")
+    assert [error.value for error in at.error] == ["mask term 'L9H0': this model has layers 0 to 1; choose within that"]
+
+
+def test_a_long_text_is_shown_in_parts(open_screen, monkeypatch):
+    monkeypatch.setattr(passage_frames, "PART_TOKENS", 100)
+    at = open_screen(passage_mask="L0H0")
+    first = shown(at)
+    assert len(first["pieces"]) == 100 and first["n_total"] > 200
+    n_parts = passage_frames.n_parts(first["n_total"])
+    assert any(f"Part 1 of {n_parts}: tokens 1 to 100" in caption.value for caption in at.caption)
+    at.session_state[f"passage_part_{n_parts}"] = 2
+    settled(at)
+    second = shown(at)
+    assert second["start"] == 100 and second["pieces"] != first["pieces"]
+    assert max(second["same_before"]) > 0 and summary(at), "what lies in earlier parts is counted"
+
+
+def paste(at, text):
+    at.text_area(key="passage_text_pasted").set_value(text)
+    next(button for button in at.button if button.label == "Use the pasted text").click()
+    return settled(at)
+
+
+def test_a_pasted_text_is_measured_remembered_and_forgotten(open_screen):
+    at = paste(open_screen(), HOSTILE)
+    assert "".join(shown(at)["pieces"]) == HOSTILE, "as text, whatever it says"
+    assert at.selectbox(key="passage_text").value == "Pasted text" and "--text text.txt" in at.code[0].value
+    assert any("gone after a reload" in caption.value for caption in at.caption)
+    at.text_input(key="passage_text_name").set_value("Mine <b>")
+    next(button for button in at.button if button.label == "Remember").click()
+    settled(at)
+    assert kept.recall("Mine <b>", frame.store()) == HOSTILE
+    again = open_screen(passage_text="Mine <b>")
+    assert "".join(shown(again)["pieces"]) == HOSTILE
+    next(button for button in again.button if button.label == "Forget this text").click()
+    settled(again)
+    assert kept.names(frame.store()) == [] and shown(again)["name"] == "Names that return"
+    gone = open_screen(passage_text="Mine <b>")
+    assert "no text named 'Mine <b>' is kept on this computer" in gone.error[0].value
+    settled(gone)
+    assert not gone.error, "said once"
+
+
+@pytest.mark.parametrize("text", ["", " \n\t ", "null\0"])
+def test_what_cannot_be_measured_is_refused_in_one_line(open_screen, text):
+    at = open_screen()
+    at.text_area(key="passage_text_pasted").set_value(text)
+    next(button for button in at.button if button.label == "Use the pasted text").click().run()
+    assert len(at.error) == 1 and at.error[0].value.startswith("the pasted text")
+    assert shown(at)["name"] == TITLE, "what was there stays"
+
+
+def test_a_text_is_not_remembered_under_a_taken_title(open_screen):
+    at = paste(open_screen(), "A short one.")
+    at.text_input(key="passage_text_name").set_value(TITLE)
+    next(button for button in at.button if button.label == "Remember").click().run()
+    assert "is the title of a built-in passage" in at.error[0].value
+    assert kept.names(frame.store()) == []
+
+
+@pytest.mark.parametrize(
+    "raw, line", [("näher".encode("latin-1"), "is not UTF-8 text (byte 2)"), (b"x" * 1_000_001, "1,000,001 bytes")]
+)
+def test_a_loaded_file_is_utf8_and_not_too_long(open_screen, raw, line):
+    at = open_screen()
+    at.file_uploader(key="passage_text_loaded").set_value(("story.txt", raw, "text/plain")).run()
+    assert len(at.error) == 1 and line in at.error[0].value and "story.txt" in at.error[0].value
+
+
+def test_a_loaded_file_gets_its_name(open_screen):
+    at = open_screen()
+    at.file_uploader(key="passage_text_loaded").set_value(("story.txt", b"\xef\xbb\xbfA boat.\r\n", "text/plain"))
+    settled(at)
+    assert shown(at)["name"] == "story" and "".join(shown(at)["pieces"]) == "A boat.\n"
+
+
+def losses(text, ends, loss, ids=None):
+    n, top = len(ends), np.zeros((len(ends), 5), np.int32)
+    return TokenLosses(text, n, np.array(ids if ids else range(n), np.int32), np.array(ends, np.int32),
+                       np.array(loss, np.float32), np.ones(n, np.int32), top, top.astype(np.float32), {0: "a"}, 8, 4,
+                       False)  # fmt: skip
+
+
+def test_landmarks_are_in_their_passages():
+    two = [passage for passage in passages() if passage.landmarks]
+    assert len(two) >= 4
+    for passage in two:
+        assert ["returns" in mark.about for mark in passage.landmarks] == [True, False], passage.title
+        for mark in passage.landmarks:
+            at = mark.start(passage.text)
+            assert passage.text[at:].startswith(mark.text) and passage.text[:at].count(mark.text) == mark.occurrence - 1
+
+
+def test_a_landmark_is_the_sum_of_its_tokens():
+    landmark = replace(passages()[0].landmarks[0], text="Boat", occurrence=2)
+    a = losses("A Boat, a Boat.", [1, 4, 6, 7, 9, 12, 14, 15], [np.nan, 1, 2, 3, 4, 5, 6, 7])
+    [mark] = passage_frames.landmarks_of(a, replace(a, loss_nats=2 * a.loss_nats), [landmark])
+    assert (mark["first"], mark["last"]) == (5, 6) and (mark["loss_a"], mark["loss_b"]) == (11, 22)
+    half = replace(a, **{name: getattr(a, name)[:5] for name in ("token_ids", "ends", "loss_nats")})
+    assert passage_frames.landmarks_of(half, half, [landmark]) == []
+
+
+def test_what_stands_in_earlier_parts_is_counted():
+    ids = np.random.default_rng(0).integers(0, 4, 60)
+    a = losses("x" * 60, range(1, 61), np.ones(60), ids.tolist())
+    data = passage_frames.component_data(a, a, range(20, 50), [])
+    for at, (same, pair) in enumerate(zip(data["same_before"], data["pair_before"], strict=True), 20):
+        assert same == sum(ids[j] == ids[at] for j in range(20))
+        assert pair == sum((ids[j - 2 : j] == ids[at - 2 : at]).all() for j in range(2, 20))
+
+
+def test_b_that_has_not_come_so_far_has_no_losses_there():
+    a = losses("abcd", [1, 2, 3, 4], [np.nan, 1, 2, 3])
+    names = ("token_ids", "ends", "loss_nats", "rank", "top_ids", "top_log_p")
+    b = replace(a, **{name: getattr(a, name)[:2] for name in names})
+    whole = passage_frames.extended(b, a)
+    assert len(whole) == 4 and np.isnan(whole.loss_nats[2:]).all() and whole.loss_nats[1] == 1
+    assert passage_frames.component_data(a, whole, range(4), [])["loss"]["b"] == [None, 1.0, None, None]
+    assert passage_frames.means(a, b) == (1.0, 1.0, 1)
+
+
+def test_a_text_of_one_token_has_no_mean():
+    a = losses("a", [1], [np.nan])
+    assert "no token has one" in passage_frames.summary(a, a, None)[0]
+
+
+def test_the_table_has_the_largest_with_what_stands_before():
+    a = losses("a b\nc d", [1, 3, 4, 5, 7], [np.nan, 5, 5, 5, 5])
+    table = passage_frames.token_frame(a, replace(a, loss_nats=np.array([np.nan, 4, 8, 5, 6], np.float32)))
+    worse = passage_frames.largest(table, a.text, gains=False)
+    assert worse[["token", "difference_nats", "context"]].values.tolist() == [["↵", 3, "a b"], ["␣d", 1, "a b↵c"]]
+    assert passage_frames.largest(table, a.text, gains=True)["index"].tolist() == [2]
+    assert "worse on 2 of 4 tokens; most on token 3, ↵, by +3.000" in passage_frames.in_words(table)
+
+
+def test_the_chart_is_valid_and_becomes_a_file():
+    from pages.ui.shared.charts import to_svg
+
+    a = losses("abcd", [1, 2, 3, 4], [np.nan, 1, 2, 3])
+    table = passage_frames.token_frame(a, replace(a, loss_nats=a.loss_nats + [0, 30, -1, 0]))
+    chart = passage_charts.difference_bars(table, 4, range(4))
+    rows = json.loads(chart.to_json())["datasets"]["tokens"]
+    assert [row["height"] for row in rows] == [8, -1, 0] and [row["difference_nats"] for row in rows] == [30, -1, 0]
+    assert to_svg(chart, "title").startswith(b"<svg")
+
+
+def test_chart_and_tables_are_drawn_when_they_are_opened(open_screen):
+    at = open_screen(passage_mask="L0H0")
+    assert not at.dataframe and not at.get("vega_lite_chart")
+    at.session_state["passage_more"] = True
+    settled(at)
+    assert [len(table.value) for table in at.dataframe] == [10, 10]
+    assert "B is worse on" in at.get("vega_lite_chart")[0].proto.alt
+
+
+def test_a_text_that_another_screen_has_renamed_or_forgotten_gives_way(open_screen):
+    at = paste(open_screen(), "A short one, and a short one.")
+    del at.session_state["own_text"]  # as after it was remembered on another screen
+    settled(at)
+    assert shown(at)["name"] in {passage.title for passage in passages()}

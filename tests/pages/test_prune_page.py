@@ -1,0 +1,386 @@
+"""The Prune screen end to end in one process: real controls, real worker, real tiny model, a user's own questions."""
+
+import io
+import json
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from engine.jobs import Progress
+from pages.ui.shared import runtime as frame
+from tests.pages.conftest import (
+    WAIT_S,
+    N,
+    button,
+    charts_of,
+    experiment_of,
+    figure,
+    level,
+    same_on_the_command_line,
+    sent,
+    settled,
+    slide,
+    worker_state,
+)
+
+
+def test_the_full_model_is_measured_first_and_the_command_line_agrees(open_app, capsys):
+    at = open_app()
+    value, delta = figure(at)
+    assert delta == "the full model"
+    result = same_on_the_command_line(at, capsys)
+    assert result["n"] == N and result["cached"], "the page and the command line must share their results"
+    assert value == f"{100 * result['acc']:.1f} %"
+    assert f"**{N}** of {N} questions" in at.markdown[0].value
+    assert "0 of 8 heads, 0 of 2 FFNs pruned" in at.markdown[0].value
+    assert len(charts_of(at)) == 3
+
+
+def test_a_moved_slider_measures_the_pruned_model(open_app, capsys):
+    at = open_app()
+    slide(at, "prune_heads", 50)
+    slide(at, "prune_ffns", 50)
+    settled(at)
+    value, delta = figure(at)
+    assert "points against the full model's" in delta
+    assert "4 of 8 heads, 1 of 2 FFNs pruned" in at.markdown[0].value
+    result = same_on_the_command_line(at, capsys)
+    assert result["cached"] and value == f"{100 * result['acc']:.1f} %"
+    assert (result["heads_pruned"], result["ffns_pruned"]) == (4, 1)
+    assert "most important" in at.main.caption[-1].value, "importance was measured on the way and is shown"
+
+
+def test_the_full_model_is_never_shown_as_the_pruned_one():
+    def draw():
+        import numpy as np
+
+        from engine.accuracy.evaluation import Answers
+        from engine.questions.requests import Question
+        from pages.ui.prune.experiment import Measured
+        from pages.ui.prune.figure import accuracy_figure
+
+        asked = tuple(Question(i, ("Q", "Q"), (" a", " b"), (0,), (2, 2), str(i)) for i in range(4))
+        full = Answers(asked, np.array([[0.0, -1.0]] * 4), np.zeros((4, 2), bool), np.zeros(4, np.int32), False)
+        accuracy_figure("Copying", Measured(full, None), 40, "3 of 8 heads pruned", False)
+
+    at = AppTest.from_function(draw).run()
+    assert (at.metric[0].value, at.metric[0].delta) == ("…", "not measured yet")
+    assert "The full model: 100.0 %, 4 of 40 questions" in at.markdown[0].value
+
+
+def test_a_typed_mask_comes_on_top(open_app, capsys):
+    at = open_app(prune_ranking="random", prune_heads="25", prune_mask="L0H* F1")
+    assert "1 of 2 FFNs pruned" in at.markdown[0].value
+    result = same_on_the_command_line(at, capsys)
+    assert result["cached"] and "L0H*" in result["mask"] and "F1" in result["mask"]
+    assert result["heads_pruned"] >= 4
+
+
+def test_a_repeated_question_needs_no_job_and_no_model(open_app):
+    first = figure(open_app(prune_ranking="random", prune_heads="50"))
+    frame.jobs().close(WAIT_S)
+    frame.store().close()
+    st.cache_resource.clear()  # as after a restart
+    again = open_app(prune_ranking="random", prune_heads="50")
+    assert figure(again) == first
+    assert frame.models().loaded is None
+    assert frame.jobs().snapshot("accuracy") is None
+
+
+def test_the_curve_is_measured_in_the_background(open_app):
+    at = open_app(prune_ranking="random")
+    button(at, "Measure the curve").click()
+    settled(at)
+    assert frame.jobs().snapshot("curve").state == "done"
+    assert "Measure the curve" not in [button.label for button in at.button]
+    assert "at 100%" in at.get("vega_lite_chart")[0].proto.alt
+
+
+def test_importance_on_demand_fills_the_map(open_app):
+    at = open_app()
+    button(at, "Measure importance").click()
+    settled(at)
+    assert "Measure importance" not in [button.label for button in at.button]
+    assert "most important: L" in at.main.caption[-2].value and "most important: F" in at.main.caption[-1].value
+
+
+@pytest.fixture
+def held(open_app):
+    """An app that shows the full model and whose worker is busy with something else, and the word to let it go on."""
+    at, in_hand, go_on = open_app(prune_ranking="random"), threading.Event(), threading.Event()
+
+    def gate():
+        in_hand.set()
+        assert go_on.wait(WAIT_S)
+        yield Progress(1, 1)
+
+    frame.jobs().submit("gate", "gate", gate)
+    assert in_hand.wait(WAIT_S)
+    yield at, go_on.set
+    go_on.set()
+
+
+def test_a_cancelled_run_waits_for_the_user(held):
+    at, go_on = held
+    slide(at, "prune_heads", 50).run()
+    assert "waiting" in at.progress[0].text
+    button(at, "Cancel").click().run()
+    go_on()
+    settled(at)
+    assert frame.jobs().snapshot("accuracy").state == "cancelled"
+    assert "stopped at 0" in " ".join(caption.value for caption in at.caption)
+    button(at, "Go on").click()
+    settled(at)
+    assert f"**{N}** of {N} questions" in at.markdown[0].value
+
+
+def test_a_moved_slider_abandons_the_run_before(held):
+    at, go_on = held
+    keys = []
+    for percent in (20, 30, 50):
+        slide(at, "prune_heads", percent).run()
+        keys.append(frame.jobs().snapshot("accuracy").key)
+    assert len(set(keys)) == 3
+    go_on()
+    settled(at)
+    assert "4 of 8 heads" in at.markdown[0].value
+    assert button(at, "Measure the curve"), "levels 20 and 30 were never measured"
+
+
+def rows_of(at, number):
+    """The named tables of a chart as they go to the browser, each a list of rows."""
+    from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df as to_frame
+
+    chart = at.get("vega_lite_chart")[number]
+    return {table.name: to_frame(table.data.data).to_dict("records") for table in chart.proto.datasets}
+
+
+def curve(at):
+    return rows_of(at, 0)
+
+
+def test_a_moving_hand_shows_an_estimate_and_measures_nothing(open_app):
+    at = open_app(prune_ranking="random")
+    before, puts = worker_state(), frame.store().n_puts
+    slide(at, "prune_heads", 45, moving=True).run()
+    assert not at.exception and worker_state() == before and frame.store().n_puts == puts
+    assert figure(at)[1] == "estimate, not measured" and "≈" in figure(at)[0]
+    assert "3 of 8 heads, 0 of 2 FFNs pruned" in at.markdown[0].value and "of 20 questions" not in at.markdown[0].value
+    assert sum(row["pruned"] for row in rows_of(at, 1)["heads"]) == 3
+    assert level(at, "prune_heads") == 0 and "--prune-heads" not in at.code[0].value
+    [hand] = curve(at)["hand"]
+    assert hand["level"] == 0.45 and figure(at)[0] == f"≈ {100 * hand['estimated']:.0f} %"
+    assert not curve(at)["now"], "nothing is measured there"
+    slide(at, "prune_heads", 0, moving=True).run()
+    assert figure(at)[1] == "measured before" and not curve(at)["hand"] and len(curve(at)["now"]) == 1
+    settled(slide(at, "prune_heads", 50))
+    assert "4 of 8 heads, 0 of 2 FFNs pruned" in at.markdown[0].value and not curve(at)["hand"]
+    assert f"**{N}** of {N} questions" in at.markdown[0].value
+
+
+def test_estimates_are_the_engines(open_app):
+    from engine.importance.calibration import recall_calibration
+    from engine.importance.estimates import estimate, recall_gradients
+    from engine.importance.rankings import mask_at, random_order
+
+    at = open_app(prune_ranking="random", prune_mask="L1H0")
+    for percent in (20, 40, 60, 80):
+        settled(slide(at, "prune_heads", percent))
+    x = experiment_of(at)
+    store, shape = frame.store(), x.identity.shape
+    found = recall_gradients(x.identity, x.spec, x.judged, x.selection, None, store)
+    order = random_order(shape.n_heads_total, 0)
+    masks = {permille: mask_at(shape, order, np.arange(shape.n_layers), permille, 0) | x.typed
+             for permille in range(0, 1001, 50)}  # fmt: skip
+    bare = [float(estimate(found, mask).estimated) for mask in masks.values()]
+    shares = {(mask.n_heads_pruned * 125, 0): mask for mask in masks.values()}
+    calibration = recall_calibration(x.identity, x.spec, x.judged, x.selection, found, shares, "acc", None, store)
+    rows = curve(at)["estimates"]
+    assert [row["level"] for row in rows] == [permille / 1000 for permille in masks]
+    for row, value, mask in zip(rows, bare, masks.values(), strict=True):
+        at_share = (round(1000 * mask.n_heads_pruned / 8), 0)
+        assert row["estimated"] == pytest.approx(float(calibration.corrected(value, *at_share)), abs=1e-9)
+    texts = sent(at, "prune_heads")["texts"]
+    assert "measured" in texts["60"] and "estimate" in texts["100"]
+    assert "corrected by" in " ".join(caption.value for caption in at.caption)
+
+
+def test_gradients_can_be_cancelled_and_taken_up_again(open_app, monkeypatch):
+    from pages.ui.prune import estimates
+
+    begun, go_on, real = threading.Event(), threading.Event(), estimates.gradients
+
+    def held(*given):
+        yield Progress(0, 2 * N)
+        begun.set()
+        assert go_on.wait(WAIT_S)
+        yield from real(*given)
+
+    monkeypatch.setattr(estimates, "gradients", held)
+    at = open_app(run=False, prune_ranking="random")
+    for _ in range(10):
+        at.run()
+        if frame.jobs().snapshot("gradients"):
+            break
+        frame.jobs().join("accuracy", WAIT_S)
+    assert begun.wait(WAIT_S)
+    at.run()
+    assert f"**{N}** of {N} questions" in at.markdown[0].value, "the accuracy comes first"
+    button(at, "Cancel").click().run()
+    go_on.set()
+    settled(at)
+    assert frame.jobs().snapshot("gradients").state == "cancelled" and not curve(at)["estimates"]
+    assert "come once" in " ".join(caption.value for caption in at.caption)
+    button(at, "Go on").click()
+    settled(at)
+    assert len(curve(at)["estimates"]) == 21
+
+
+def test_a_moving_hand_abandons_what_is_being_measured(held):
+    at, go_on = held
+    slide(at, "prune_heads", 50).run()
+    assert not frame.jobs().snapshot("accuracy").finished
+    slide(at, "prune_heads", 60, moving=True).run()
+    assert frame.jobs().snapshot("accuracy") is None
+    go_on()
+    settled(slide(at, "prune_heads", 50))
+    assert "4 of 8 heads" in at.markdown[0].value and f"**{N}** of {N} questions" in at.markdown[0].value
+
+
+def many_questions(tmp_path, n=256):
+    rows = [{"context": f"He counted {i} boats. How many?", "choices": [f" {i + k}" for k in range(3)], "gold": i % 3}
+            for i in range(n)]  # fmt: skip
+    file = tmp_path / "many.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(file)
+
+
+def test_measuring_stops_at_the_chosen_width_and_can_go_on(open_app, tmp_path, capsys):
+    from engine.accuracy.evaluation import wilson
+
+    at = open_app(prune_ranking="random", prune_heads="50", prune_task=many_questions(tmp_path),
+                  prune_limit="256", prune_stop="10 points")  # fmt: skip
+    measured = frame.jobs().snapshot("accuracy")
+    measured = measured.value if measured is not None else recalled(at)
+    n = len(measured.pruned)
+    assert 32 <= n < 256 and n % 16 == 0 and len(measured.full) >= n
+    halves = {k: np.diff(wilson(int(measured.pruned.correct[:k].sum()), k))[0] / 2 for k in range(32, n + 1, 16)}
+    assert [k for k, half in halves.items() if half <= 0.10] == [n], "at the first chunk that is enough"
+    said = " ".join(caption.value for caption in at.caption)
+    assert f"Stopped after {n} of 256 questions: the interval is within ± 10 points" in said
+    assert f"**{n}** of 256 questions" in at.markdown[0].value and f"--limit {n} " in at.code[0].value
+    before = figure(at)
+    result = same_on_the_command_line(at, capsys)
+    assert result["cached"] and result["n"] == n and before[0] == f"{100 * result['acc']:.1f} %"
+    button(at, "Measure all 256").click()
+    settled(at)
+    assert "**256** of 256 questions" in at.markdown[0].value and "--limit 256 " in at.code[0].value
+    assert "Measure all 256" not in [each.label for each in at.button]
+    slide(at, "prune_heads", 75)
+    settled(at)
+    assert "Stopped after" in " ".join(caption.value for caption in at.caption), "the next level stops again"
+
+
+def test_full_and_pruned_answer_the_same_questions_when_one_takes_more(open_app, tmp_path):
+    from pages.ui.prune import experiment
+
+    at = open_app(prune_ranking="random", prune_heads="50", prune_task=many_questions(tmp_path, 96), prune_limit="16")
+
+    class Eager(experiment.Experiment):
+        takes_of = [32, 48]  # of the full model, then of the pruned one
+
+        def enough(self, answers):
+            return len(answers or ()) >= self.takes_of[0] and bool(self.takes_of.pop(0))
+
+    x = Eager(**vars(experiment_of(at)))
+    values = [step.value for step in experiment.measure(x, None, frame.models(), frame.store()) if step.value]
+    assert max(len(value.full or ()) for value in values if value.pruned is None) == 32
+    full, pruned = values[-1].full, values[-1].pruned
+    assert [each.digest for each in full.questions] == [each.digest for each in pruned.questions] and len(full) == 48
+
+
+def test_without_a_width_everything_is_measured(open_app, tmp_path):
+    at = open_app(prune_ranking="random", prune_task=many_questions(tmp_path, 64), prune_limit="64")
+    assert "**64** of 64 questions" in at.markdown[0].value
+    assert not any(each.label.startswith("Measure all") for each in at.button)
+
+
+def test_the_panel_of_what_pruning_saves(open_app):
+    at = open_app(prune_ranking="random", prune_heads="50", prune_cost="true")
+    table = next(each.value for each in at.markdown if "| Sliced |" in each.value)
+    assert table.count("—") == 3, "no time is measured yet"
+    assert "not measured yet" in " ".join(caption.value for caption in at.caption)
+    button(at, "Measure the time").click()
+    settled(at)
+    table = next(each.value for each in at.markdown if "| Sliced |" in each.value)
+    assert "—" not in table and "Sliced takes" in " ".join(caption.value for caption in at.caption)
+    assert button(at, "Measure the time again")
+
+
+def test_the_address_seeds_every_control(open_app):
+    at = open_app(
+        bos="off", prune_shots="1", prune_limit="7", prune_ranking="random", prune_heads="40", prune_ffns="100"
+    )
+    assert at.selectbox(key="bos").value == "off"
+    assert at.number_input(key="prune_limit").value == 7
+    assert level(at, "prune_heads") == 40
+    command = at.code[0].value
+    assert "--no-bos" in command and "--shots 1 --limit 7" in command and "--prune-ffns 100" in command
+    assert "**7** of 7 questions" in at.markdown[0].value
+
+
+def test_nonsense_in_the_address_is_ignored(open_app):
+    at = open_app(precision="int3", prune_heads="4000", prune_shots="99", prune_ranking="best")
+    assert level(at, "prune_heads") == 0
+    assert at.selectbox(key="prune_ranking").value == "importance"
+    assert "--shots 5" in at.code[0].value
+
+
+def test_a_page_opened_by_its_own_address_first(open_app):
+    at = open_app(run=False, prune_ranking="random", prune_heads="40")
+    at.switch_page("pages/prune.py")
+    settled(at)
+    assert level(at, "prune_heads") == 40
+    assert at.sidebar.selectbox(key="model")
+
+
+@pytest.mark.parametrize(
+    "parameters, line",
+    [
+        ({"prune_mask": "L99H0"}, "'L99H0'"),
+        ({"prune_mask": "everything"}, "'everything'"),
+        ({"model": "/no/such/folder"}, "/no/such/folder"),
+        ({"prune_task": "/no/such/file.jsonl"}, "/no/such/file.jsonl"),
+        ({"prune_task": "no_such_task"}, "'no_such_task'"),
+        ({"data_dir": "/no/such/data"}, "/no/such/data"),
+    ],
+)
+def test_bad_input_is_one_plain_line(open_app, parameters, line):
+    at = open_app(**parameters)
+    assert at.error and all(line in error.value and "\n" not in error.value for error in at.error)
+    assert not any("Traceback" in error.value or "unexpected" in error.value for error in at.error)
+
+
+def test_the_table_of_answers(open_app):
+    from pages.ui.prune.tables import answers_csv
+
+    at = open_app(prune_ranking="random", prune_heads="50")
+    measured = recalled(at)
+    table = pd.read_csv(io.BytesIO(answers_csv(measured)))
+    assert len(table) == N * 3 and table["question"].nunique() == N
+    right = table[table["pruned_chosen"] & table["gold"]]
+    assert f"{100 * len(right) / N:.1f} %" == figure(at)[0]
+    assert (table.groupby("question")["full_chosen"].sum() == 1).all()
+
+
+def recalled(at):
+    """What the page has just shown, read from the store once more."""
+    from engine.importance.rankings_of import Evidence
+    from pages.ui.prune.experiment import recall_measured
+
+    x = experiment_of(at)
+    return recall_measured(x, x.mask(Evidence()), frame.store())

@@ -1,0 +1,172 @@
+"""The Sweeps screen and its charts: what is drawn is what was measured, and a sweep outlives the page."""
+
+import json
+
+import numpy as np
+import pytest
+from streamlit.util import calc_hash
+
+from engine.questions.requests import TaskSpec
+from engine.studies.sweeps import Point, Row
+from pages.ui.shared import runtime as frame
+from pages.ui.sweeps import charts as sweep_charts
+from pages.ui.sweeps import plans
+from pages.ui.sweeps import tables as sweep_frames
+from tests.pages.conftest import level, settled, slide
+
+TASKS = [TaskSpec(name, shots) for name in ("piqa", "copa") for shots in (0, 5)]
+
+
+def row(task, heads, ffns, acc, by="own", of="", seed=0, lost=0, n=100):
+    p = 0.001 if lost > 10 else 1.0
+    return Row(Point(task, heads, ffns, by, of, seed), n, acc, acc - 0.1, acc + 0.1, 0.25, heads // 100, 0, 0, lost, p)
+
+
+def falling(task, start=0.9):
+    """Flat to 50 %, then down to chance."""
+    return [row(task, level, 0, start if level <= 500 else 0.25, lost=0 if level <= 500 else 60)
+            for level in range(0, 1001, 100)]  # fmt: skip
+
+
+@pytest.fixture
+def open_screen(open_app, tiny_opt):
+    def open_screen(**parameters):
+        few = {"sweeps_tasks": "demo_copy,demo_price", "sweeps_shots": "0", "sweeps_limit": "16"}
+        at = open_app(run=False, **(few | parameters))
+        at.wanted_page_hash = calc_hash("sweeps")
+        return settled(at)
+
+    return open_screen
+
+
+def drawn(at):
+    """The named tables of the first chart."""
+    from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df as to_frame
+
+    chart = at.get("vega_lite_chart")[0]
+    return {table.name: to_frame(table.data.data) for table in chart.proto.datasets}
+
+
+def measure(at):
+    button = next(button for button in at.button if button.label.startswith("Measure"))
+    button.click()
+    return settled(at)
+
+
+def test_curves_are_measured_once_and_found_again(open_screen, tiny_opt):
+    from engine.models.loading import LoadSpec, Models
+    from engine.studies.surveys import Setting
+    from engine.studies.sweeps import points, sweep
+
+    at = open_screen()
+    assert not at.get("vega_lite_chart")
+    at = measure(at)
+    curves = drawn(at)["curves"]
+    setting = Setting(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64)
+    wanted = points([TaskSpec("demo_copy", 0), TaskSpec("demo_price", 0)], range(0, 1001, 100), [0])
+    rows = list(sweep(Models(frame.store()), setting, wanted, (), frame.store()))[-1].value.rows
+    for each in rows:
+        line = curves[(curves["line"] == each.point.task.name) & (curves["level"] == each.point.heads_permille / 1000)]
+        assert line["acc"].tolist() == [each.acc]
+    means = curves[curves["kind"] == "mean"].set_index("level")["acc"]
+    assert means[0.3] == np.mean([each.acc for each in rows if each.point.heads_permille == 300])
+    again = open_screen()
+    assert not [button for button in again.button if button.label.startswith("Measure")], "stored, so drawn at once"
+    assert len(drawn(again)["curves"]) == len(curves)
+
+
+@pytest.mark.parametrize("section", [name for name in plans.SECTIONS if name != "heads"])
+def test_every_section_measures_what_it_plans(open_screen, section):
+    at = measure(open_screen(sweeps_what=plans.SECTIONS[section]))  # the address has what the control shows
+    assert at.segmented_control(key="sweeps_what").value == section
+    assert at.get("vega_lite_chart"), [warning.value for warning in at.warning]
+    assert not [button for button in at.button if button.label.startswith("Measure")]
+    assert "--limit 16" in at.code[0].value
+
+
+def test_the_level_of_transfer_is_dragged(open_screen):
+    at = open_screen(sweeps_what="Transfer")
+    assert level(at, "sweeps_level") == 50 and "--heads 50 --by task" in at.code[0].value
+    measure(settled(slide(at, "sweeps_level", 25)))
+    assert "--heads 25 --by task" in at.code[0].value and at.get("vega_lite_chart")
+    assert level(settled(slide(at, "sweeps_level", 0)), "sweeps_level") == 0
+    assert not [button for button in at.button if button.label.startswith("Measure")]
+
+
+def test_a_task_without_rows_gives_one_line_and_the_others_are_drawn(open_screen, tmp_path):
+    folder = tmp_path / "data" / "copa"
+    folder.mkdir(parents=True)
+    content = json.dumps({"premise": "It rained.", "choice1": "It was wet.", "question": "effect", "label": 0})
+    for split in ("train", "validation"):
+        (folder / f"{split}.jsonl").write_text(content + "\n")
+    at = open_screen(data_dir=str(tmp_path / "data"), sweeps_tasks="demo_copy,copa")
+    at = measure(at)
+    lines = [warning.value for warning in at.warning]
+    assert len(lines) == 1 and "choice2" in lines[0] and "\n" not in lines[0]
+    assert set(drawn(at)["curves"]["line"]) >= {"demo_copy"}
+
+
+def test_no_task_or_count_is_said_in_words(open_screen):
+    at = open_screen()
+    at.multiselect(key="sweeps_tasks").set_value([])
+    settled(at)
+    assert "Choose at least one task" in at.info[0].value
+
+
+def test_curves_have_means_only_where_every_task_is_measured():
+    rows = [*falling(TASKS[0]), *falling(TASKS[2], 0.7)[:6]]
+    found = sweep_frames.curves(rows, [], "heads", "copa")
+    means = found[found["kind"] == "mean"].set_index("level")["acc"]
+    assert means.index.tolist() == [0, 0.1, 0.2, 0.3, 0.4, 0.5]
+    assert means.tolist() == pytest.approx([0.8] * 6)
+    assert set(found.loc[found["kind"] == "front", "line"]) == {"copa"}
+    assert "Not every task" in sweep_frames.curves_in_words(found, "heads")
+
+
+def test_the_band_spans_the_means_of_the_seeds():
+    own = [*falling(TASKS[0]), *falling(TASKS[2], 0.7)]
+    drawn_at = {0: (0.2, 0.4), 1: (0.6, 0.8)}
+    random = [row(task, 400, 0, acc, "random", seed=seed)
+              for seed, pair in drawn_at.items() for task, acc in zip(TASKS[::2], pair, strict=True)]  # fmt: skip
+    band = sweep_frames.curves(own, random, "heads")
+    band = band[band["kind"] == "random"].set_index("level")
+    assert band.loc[0.4, ["low", "acc", "high"]].tolist() == pytest.approx([0.3, 0.5, 0.7])
+    assert band.loc[0.0, "acc"] == pytest.approx(0.8), "the full model is every ranking's beginning"
+
+
+def test_the_border_runs_between_small_and_large_losses():
+    rows = [
+        row(TASKS[0], h, f, 0.9 - (0.5 if h + f > 1000 else 0.0)) for h in range(0, 1001, 500) for f in (0, 500, 1000)
+    ]
+    cells = sweep_frames.grid(rows)
+    assert cells.set_index(["heads", "ffns"])["lost"].round(6).to_dict()[(1.0, 0.5)] == 50
+    edges = sweep_frames.border(cells, 5)
+    found = {tuple(round(value, 3) for value in edge) for edge in edges[["x", "y", "x2", "y2"]].to_numpy()}
+    upright = {(0.25, 0.75, 0.25, 1.25), (0.75, 0.25, 0.75, 0.75)}
+    assert found == upright | {(0.25, 0.75, 0.75, 0.75), (0.75, 0.25, 1.25, 0.25)}
+    assert "100% of heads with 0% of FFNs" in sweep_frames.grid_in_words(cells, 5)
+
+
+def test_transfer_is_against_the_tasks_own_ranking():
+    own = [row(TASKS[0], 500, 0, 0.8), row(TASKS[2], 500, 0, 0.6)]
+    others = [row(TASKS[0], 500, 0, 0.7, "task", "copa"), row(TASKS[0], 500, 0, 0.8, "task", "piqa"),
+              row(TASKS[0], 500, 0, 0.75, "aggregate")]  # fmt: skip
+    found = sweep_frames.transfer(others, own).set_index("source")
+    assert found["lost"].round(6).to_dict() == {"copa": 10, "piqa": 0, "all tasks": 5}
+    assert found["own"].to_dict() == {"copa": False, "piqa": True, "all tasks": False}
+    words = sweep_frames.transfer_in_words(found.reset_index(), 0.5)
+    assert "costs 10.0 points" in words and "aggregate of all tasks 5.0" in words
+
+
+def test_charts_keep_their_scales():
+    own = falling(TASKS[0])
+    curves = sweep_charts.curves(sweep_frames.curves(own, [], "heads"), "heads").to_dict()
+    assert {layer["encoding"]["y"]["scale"]["domain"][1] for layer in curves["layer"]} == {1}
+    cells = sweep_frames.grid(own)
+    grid = sweep_charts.grid_map(sweep_frames.spread(cells), sweep_frames.border(cells, 5), 5).to_dict()
+    assert grid["layer"][0]["encoding"]["color"]["scale"]["domain"] == [0, 50]
+    transfer = sweep_charts.transfer_map(sweep_frames.transfer([row(TASKS[0], 500, 0, 0.7, "task", "copa")], own))
+    assert transfer.to_dict()["layer"][0]["encoding"]["color"]["scale"]["domain"] == [-30, 30]
+    lines = sweep_charts.lines(sweep_frames.lines(own)).to_dict()
+    assert lines["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, 1]
+    assert sweep_frames.curves([], [], "heads").empty
