@@ -2,6 +2,7 @@
 # make test     every test that needs no browser
 # make browser  the tests in a real browser (needs chromium: apt-get install chromium)
 # make bench    the speed and memory comparisons quoted in the README, into docs/speed.* (ARGS=--quick: minutes)
+# Beside the app, make run leaves the command line: .venv/bin/headroom --help
 # Both run and test make their own virtual environment in .venv first; nothing is installed outside this folder.
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ ARGS ?=
 .PHONY: run test browser bench lint format types clean
 .DEFAULT_GOAL := run
 
-run: .venv/run.stamp
+run: .venv/run.stamp .venv/bin/headroom
 	$(BIN)/streamlit run app.py --server.port $(PORT) $(ARGS)
 
 test: .venv/dev.stamp
@@ -42,6 +43,11 @@ clean:
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Headroom needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + ": try make PYTHON=python3.12")'
 	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "No virtual environment could be made: on Debian or Ubuntu, apt-get install python3-venv first."; exit 1; }
+
+# From any folder, as the command of an installation: the code is this clone's.
+.venv/bin/headroom: | .venv/bin/python
+	@printf '#!/bin/sh\nexec "%s" "%s" "$$@"\n' "$(CURDIR)/.venv/bin/python" "$(CURDIR)/headroom.py" > $@
+	@chmod +x $@
 
 # The stamps are written last, so that an interrupted installation is taken up again.
 .venv/run.stamp: requirements.txt | .venv/bin/python

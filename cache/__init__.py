@@ -1,7 +1,12 @@
-"""The result store: bytes under text keys, checked on every read. Knows no model and no task.
+"""The result store: bytes under text keys, checked on every read; it knows no model and no task.
 
-`store` is the interface, `opening` the rules for opening a folder, `disk` how a value lies there, `checking` verifies.
-Results lie in `cache/data/` (git-ignored, always safe to delete).
+`store`: the interface: get, put, delete, keys, size, verify, clear
+`opening`: the rules for opening a folder
+`disk`: how a value lies there, never through pickle
+`checking`: every entry against its digest
+
+Results lie in `cache/data/` (git-ignored) in a clone, in the user's cache folder where it is installed: always safe
+to delete.
 """
 
 from cache.checking import Verified

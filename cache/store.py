@@ -16,12 +16,13 @@ from typing import Any
 
 from diskcache import Timeout
 from diskcache.core import DBNAME
+from platformdirs import user_cache_path
 
 from cache.checking import Verified, folder_bytes, verify_folder
 from cache.disk import CorruptEntry, key_digest
 from cache.opening import BrokenStore, ResultCache, connected, discard, inode_of, network_file_system, open_cache
 
-DEFAULT_DIRECTORY = Path(__file__).resolve().parent / "data"
+CODE = Path(__file__).resolve().parent
 MEMORY_BYTES = 256_000_000  # of results that the disk refused; the oldest are dropped beyond it
 SET_ASIDE_PAUSE_S = 60  # a disk that damages each new store at once must not fill up with broken ones
 ATTEMPTS = 3  # where a folder is deleted while it is being opened or written to
@@ -29,8 +30,17 @@ DISK_ERRORS = (Timeout, sqlite3.Error, OSError)
 
 
 def open_store(directory: str | Path | None = None) -> "Store":
-    """The store in `directory`, by default the environment's HEADROOM_CACHE, by default `cache/data`."""
-    return Store(directory or os.environ.get("HEADROOM_CACHE") or DEFAULT_DIRECTORY)
+    """The store in `directory`, by default the environment's HEADROOM_CACHE, by default `default_directory`."""
+    return Store(directory or os.environ.get("HEADROOM_CACHE") or default_directory())
+
+
+def default_directory(code: Path = CODE) -> Path:
+    """`cache/data` in a clone; the user's cache folder where `code` is installed, or nothing can be written there."""
+    data = code / "data"
+    installed = {"site-packages", "dist-packages"} & set(code.parts)
+    if installed or not os.access(data if data.exists() else code, os.W_OK):
+        return user_cache_path("headroom", appauthor=False)
+    return data
 
 
 class Store:
@@ -53,13 +63,18 @@ class Store:
     @property
     def notice(self) -> str | None:
         """One plain line for the user; None when all is well."""
-        if self._reason is not None:
+        if not self.on_disk:
             return f"results are kept in memory: {self._reason} ({self._folder})"
         if self._aside is not None:
             return f"the result store was damaged: it is now {self._aside}, and a new one was started"
         if self._network is not None:
             return f"{self._folder} is on a network file system ({self._network}): use it from one process at a time"
         return None
+
+    @property
+    def on_disk(self) -> bool:
+        """False while results are kept in memory, because the disk refused one; `notice` says why."""
+        return self._reason is None
 
     def get(self, key: str) -> bytes | None:
         """The bytes put under `key`, exactly, or None: a damaged entry is a miss like a missing one."""

@@ -1,1 +1,22 @@
-"""Everything Headroom computes: usable from Python and from a shell, knows nothing of the screens."""
+"""Everything Headroom computes, usable from Python and from a shell; it knows nothing of the screens.
+
+`accuracy`: questions answered under a mask, and what a mask saves
+`cli`: the command line
+`demo`: the embedded model, questions and passages
+`heads`: what single heads look at and do
+`importance`: scores, rankings and estimates
+`models`: models in memory, and what prunes them
+`questions`: tasks, and their rows as text and as tokens
+`studies`: the same over many tasks, levels and rankings
+`texts`: losses token by token, and in-context learning
+
+`errors`: the exceptions whose one line people see
+`jobs`: the one worker thread, and what it tells whoever looks
+`memory`: what is freed goes back to the system
+`pieces`: read or measure, piece by piece
+`progress`: what long work tells of itself
+`records`: what is stored, its codec and its keys
+`shapes`: the axis glossary, and `ModelShape`
+`statistics`: how large a change can be
+`__main__`: `python -m engine`, the same as `headroom`
+"""

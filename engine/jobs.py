@@ -18,10 +18,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from engine.errors import Cancelled, HeadroomError
+from engine.progress import Progress
 
+T = TypeVar("T")
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 FINISHED = ("done", "failed", "cancelled")
 LONG_S = 1.0  # of work: then there may be something to tidy up
@@ -29,25 +31,14 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What a job yields after each step: items done of total, and the result so far (None: as it was)."""
-
-    done: int
-    total: int
-    value: Any = None
-    message: str = ""
-    cached: bool = False
-
-
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(Generic[T]):
     """How a job stands. Times are seconds on `time.monotonic`; `started_s` is the submission until the job runs."""
 
     key: str
     state: State
     done: int
     total: int
-    value: Any
+    value: T | None
     message: str
     error: str | None
     started_s: float
@@ -64,13 +55,13 @@ class Snapshot:
 
 
 class _Job:
-    def __init__(self, key: str, start: Callable[[], Iterator[Progress]], priority: int, number: int):
+    def __init__(self, key: str, start: Callable[[], Iterator[Progress[Any]]], priority: int, number: int):
         self.rank = (priority, number)
         self.priority = priority
         self.start = start
         self.cancelled = threading.Event()
         self.has_run = False
-        self.snapshot = Snapshot(key, "queued", 0, 0, None, "", None, time.monotonic(), None)
+        self.snapshot: Snapshot[Any] = Snapshot(key, "queued", 0, 0, None, "", None, time.monotonic(), None)
 
     def __lt__(self, other: "_Job") -> bool:
         return self.rank < other.rank
@@ -92,8 +83,8 @@ class Jobs:
         self._closed = False
 
     def submit(
-        self, slot: str, key: str, start: Callable[[], Iterator[Progress]], priority: int = 0, again: bool = False
-    ) -> Snapshot:
+        self, slot: str, key: str, start: Callable[[], Iterator[Progress[Any]]], priority: int = 0, again: bool = False
+    ) -> Snapshot[Any]:
         """The snapshot of the job now in the slot.
 
         The same key is a no-op whatever became of it: otherwise a page that submits on every run would repeat a
@@ -116,7 +107,7 @@ class Jobs:
             self._changed.notify_all()
             return job.snapshot
 
-    def snapshot(self, slot: str) -> Snapshot | None:
+    def snapshot(self, slot: str) -> Snapshot[Any] | None:
         """How the slot's job stands, or None when the slot was never used."""
         job = self._slots.get(slot)
         return job.snapshot if job is not None else None
@@ -143,8 +134,8 @@ class Jobs:
             self._changed.notify_all()
 
     def join(
-        self, slot: str, timeout: float | None = None, until: Callable[[Snapshot], bool] | None = None
-    ) -> Snapshot | None:
+        self, slot: str, timeout: float | None = None, until: Callable[[Snapshot[Any]], bool] | None = None
+    ) -> Snapshot[Any] | None:
         """The slot's snapshot once its job is finished or `until` holds of it, or as it is after `timeout` seconds."""
 
         def arrived() -> bool:
@@ -190,12 +181,15 @@ class Jobs:
             worked_s += time.monotonic() - now_s
             if worked_s >= LONG_S and not self._queue:
                 worked_s = 0.0
-                self._at_rest()
+                try:
+                    self._at_rest()
+                except Exception as error:  # tidying up must not end the only worker
+                    _log.error("tidying up failed", exc_info=error)
 
     def _run(self, job: _Job) -> None:
         """Runs one job until it is done, fails, is cancelled, or gives way to a more urgent one."""
         end: dict[str, Any] = {"state": "done"}
-        generator: Iterator[Progress] | None = None
+        generator: Iterator[Progress[Any]] | None = None
         try:
             generator = job.start()
             for progress in generator:
@@ -226,12 +220,12 @@ class Jobs:
         self._changed.notify_all()
 
 
-def _spent() -> Iterator[Progress]:
+def _spent() -> Iterator[Progress[Any]]:
     """Nothing: takes the place of a finished job's work."""
     return iter(())
 
 
-def _closed(generator: Iterator[Progress] | None) -> dict[str, Any] | None:
+def _closed(generator: Iterator[Progress[Any]] | None) -> dict[str, Any] | None:
     """None once the generator's `finally` blocks have run, or the failure they ended in."""
     try:
         if generator is not None and hasattr(generator, "close"):

@@ -1,16 +1,51 @@
-"""How large a change from one mask to another can be, going by the same questions under both."""
+"""How sure a figure is: intervals of one accuracy and of a change on the same questions, and of a mean over texts."""
 
 import math
+from dataclasses import dataclass
+from fractions import Fraction
 
-from engine.accuracy.evaluation import Z_95, Paired
+import numpy as np
 
-MIN_QUESTIONS = 32  # before that a verdict would come and go with every question
-ALPHA = 0.05
+Z_95 = 1.959963984540054
+ALPHA = 0.05  # of McNemar's exact test, wherever one is read
+MIN_QUESTIONS = 32  # while they are still coming in: before that a verdict would come and go with every question
 
 
-def is_clear(change: Paired) -> bool:
-    """Whether the exact McNemar test finds a change at 5 %, on enough questions to say so."""
-    return change.n >= MIN_QUESTIONS and change.p_mcnemar < ALPHA
+@dataclass(frozen=True)
+class Paired:
+    """The same n questions under two masks: how many B gained and lost against A, exact McNemar p (two-sided)."""
+
+    n: int
+    gained: int
+    lost: int
+    p_mcnemar: float
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the exact McNemar test finds a change at 5 %."""
+        return self.p_mcnemar < ALPHA
+
+    @property
+    def is_clear(self) -> bool:
+        """The same of questions that are still being answered: on enough of them to say so."""
+        return self.n >= MIN_QUESTIONS and self.is_significant
+
+
+def wilson(n_right: int, n: int) -> tuple[float, float]:
+    """Wilson 95 % interval of a proportion (Wilson 1927), no continuity correction."""
+    share, spread = n_right / n, Z_95**2 / n
+    middle = (share + spread / 2) / (1 + spread)
+    half = Z_95 / (1 + spread) * math.sqrt(share * (1 - share) / n + spread / (4 * n))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def paired(before: np.ndarray, after: np.ndarray) -> Paired:
+    """How `after` differs from `before`, (n,) bool right or wrong, on the questions both have so far."""
+    n = min(len(before), len(after))
+    before, after = before[:n], after[:n]
+    gained, lost = int((~before & after).sum()), int((before & ~after).sum())
+    tail = sum(math.comb(gained + lost, k) for k in range(min(gained, lost) + 1))
+    return Paired(n, gained, lost, min(1.0, float(Fraction(2 * tail, 2 ** (gained + lost)))))
 
 
 def change_interval(change: Paired) -> tuple[float, float]:
@@ -26,4 +61,15 @@ def change_interval(change: Paired) -> tuple[float, float]:
     gained, lost = (change.gained + 1) / n, (change.lost + 1) / n
     middle, half = gained - lost, Z_95 * math.sqrt((gained + lost - (gained - lost) ** 2) / n)
     low, high = max(-1.0, middle - half), min(1.0, middle + half)
-    return (low, high) if change.p_mcnemar < ALPHA else (min(low, 0.0), max(high, 0.0))
+    return (low, high) if change.is_significant else (min(low, 0.0), max(high, 0.0))
+
+
+def over_texts(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(mean, low, high) over texts of values (text, ...): the 95 % t interval, nan with one text."""
+    from scipy.special import stdtrit  # the t distribution's quantile, without the weight of scipy.stats
+
+    n, mean = len(values), values.mean(0)
+    if n < 2:
+        return mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)
+    half = stdtrit(n - 1, 0.975) * values.std(0, ddof=1) / np.sqrt(n)
+    return mean, mean - half, mean + half

@@ -9,44 +9,68 @@ import streamlit as st
 from engine.importance.importance import WHAT
 from engine.importance.rankings import AGGREGATES
 from engine.studies.surveys import Survey, shots_in_words
-from pages.ui.correlations import sections as agreement
-from pages.ui.correlations import tables as frames
-from pages.ui.prune.figure import downloads
-from pages.ui.prune.tables import to_csv
-from pages.ui.shared.closing import command_line
-from pages.ui.shared.many_tasks import choose_tasks, importance_so_far, setting_of, show_failed, survey_line
+from pages.ui.correlations import sections, tables
+from pages.ui.shared.closing import closing, draw_command
+from pages.ui.shared.commands import command_line
+from pages.ui.shared.many_tasks import choose_tasks, importance_work, setting_of, show_failed, so_far, survey_line
 from pages.ui.shared.runtime import require_frame
-from pages.ui.shared.sidebar import chosen, identity, identity_slot
-from pages.ui.shared.work import live, wait_for, watched
+from pages.ui.shared.sidebar import chosen, wait_for_model
+from pages.ui.shared.tables import to_csv
+from pages.ui.shared.work import live
 
 require_frame("pages/correlations.py")
 TITLES = {"heads": "Heads by gradient", "gate": "Heads by gate", "ffns": "FFNs", "heads-oracle": "Heads by oracle"}
 METHODS, ORDERS = {"srcc": "Spearman", "as_published": "as published"}, ("similarity", "name")
-SLOT = "correlations"
 BESIDE = 9  # labels: matrices of so many stand side by side
 CONTROLS = {
-    "what": ("Importance", list(WHAT), TITLES.get, "Gradient: Bansal et al.'s, |z · dLoss/dz| summed over positions. "
-             "Gate: mean |dLoss/dgate|, Michel et al. Oracle and FFNs: accuracy lost when just that one is pruned."),
-    "method": ("Coefficient", list(METHODS), METHODS.get, "Spearman: rank correlation of the scores. As published: "
-               "what llm-interpret prints, for comparison only."),
-    "mean": ("Aggregate", list(AGGREGATES), "mean of {}".format, "Over the tasks at one shot count. By scores (Bansal "
-             "et al.), large gradients decide; by ranks, every task counts alike."),
-    "order": ("Order", list(ORDERS), "by {}".format, "Similarity: tasks that agree stand side by side (average linkage "
-              "on 1 − SRCC)."),
-}  # fmt: skip
+    "what": (
+        "Importance",
+        list(WHAT),
+        TITLES.get,
+        "Gradient: Bansal et al.'s, |z · dLoss/dz| summed over positions. "
+        "Gate: mean |dLoss/dgate|, Michel et al. Oracle and FFNs: accuracy lost when just that one is pruned.",
+    ),
+    "method": (
+        "Coefficient",
+        list(METHODS),
+        METHODS.get,
+        "Spearman: rank correlation of the scores. As published: what llm-interpret prints, for comparison only.",
+    ),
+    "mean": (
+        "Aggregate",
+        list(AGGREGATES),
+        "mean of {}".format,
+        "Over the tasks at one shot count. By scores (Bansal "
+        "et al.), large gradients decide; by ranks, every task counts alike.",
+    ),
+    "order": (
+        "Order",
+        list(ORDERS),
+        "by {}".format,
+        "Similarity: tasks that agree stand side by side (average linkage on 1 − SRCC).",
+    ),
+}
 
 
 @st.cache_data(max_entries=8, show_spinner="Comparing the rankings")
 def compared(digest: str, how: str, _found: Survey) -> pd.DataFrame:
     """Every pair of rankings; permutations of thousands of heads take seconds, so once for the same scores."""
-    return frames.pair_rows(_found, how)
+    return tables.pair_rows(_found, how)
 
 
 def control(name, at):
     """One of CONTROLS; its first option is the default."""
     label, options, words, about = CONTROLS[name]
-    return at.segmented_control(label, options, default=options[0], format_func=words, help=about, required=True,
-                                key=f"correlations_{name}", bind="query-params")  # fmt: skip
+    return at.segmented_control(
+        label,
+        options,
+        default=options[0],
+        format_func=words,
+        help=about,
+        required=True,
+        key=f"correlations_{name}",
+        bind="query-params",
+    )
 
 
 setup = chosen()
@@ -54,43 +78,50 @@ tasks = choose_tasks("correlations", st.container(), setup.data_dir)
 counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
 what_at, shown_at = st.columns([9, 4])
 what = control("what", what_at)
-shown = agreement.choice(
-    "correlations_shown", counts, partial(shown_at.segmented_control, "Matrix at"), default=counts[-1], required=True,
-    format_func=shots_in_words, help="Solved examples in front of each question, in the matrices of tasks.",
-)  # fmt: skip
+shown = sections.choice(
+    "correlations_shown",
+    counts,
+    partial(shown_at.segmented_control, "Matrix at"),
+    default=counts[-1],
+    required=True,
+    format_func=shots_in_words,
+    help="Solved examples in front of each question, in the matrices of tasks.",
+)
 method, how, ordered = (control(name, at) for name, at in zip(("method", "mean", "order"), st.columns(3), strict=True))
 
-identity(setup.spec)
-model = wait_for(identity_slot(setup.spec), "Reading the model's files", partial(identity, setup.spec, again=True))
+subject = wait_for_model(setup)
 since_s, setting = time.monotonic(), setting_of(setup)
-found, key, start = importance_so_far(setting, model.digest, tasks, what, SLOT)
-live(watched(SLOT), partial(survey_line, SLOT, TITLES[what], tasks, found, key, start, since_s), since_s)
+work = importance_work(setting, subject, tasks, what, "correlations", TITLES[what])
+found = so_far(work)
+live(work.watched(), partial(survey_line, work, len(tasks), found, since_s), since_s)
 show_failed(found.failed)
 places = [st.container() for _ in range(4)]
 words = ["--tasks", ",".join(task_names), "--shots", ",".join(map(str, counts)), "--what", what, "--aggregate", how]
 words += ["--out", "correlations.csv"]
-st.code(command_line("correlate", setup.spec, setup.bos, setup.data_dir, words), language="shell", wrap_lines=True)
+command = command_line("correlate", subject, setup.data_dir, words)
 if not found.scores:
+    draw_command(command)
     st.stop()
 
-found = frames.in_order(found, tasks)
-pairs, scores = compared(frames.digest(found), how, found), frames.rankings(found, how)
-rows, n = frames.csv_rows(pairs), scores[frames.RANDOM].size
-of_tasks, of_counts = pairs[pairs["kind"].eq("tasks") & pairs["at"].eq(str(shown))], pairs[pairs["kind"].eq("shots")]
-names = frames.names_in_order(of_tasks, ordered)
+found = tables.in_order(found, tasks)
+pairs, scores = compared(tables.digest(found), how, found), tables.rankings(found, how)
+rows, n = tables.csv_rows(pairs), scores[tables.RANDOM].size
+of_tasks, of_counts = (pairs[pairs["kind"].eq(kind)] for kind in ("tasks", "shots"))
+of_tasks = of_tasks[of_tasks["shots_a"].eq(shown)]
+names = tables.names_in_order(of_tasks, ordered)
 if method != "srcc":
-    places[0].warning(frames.PUBLISHED, icon=":material/history_edu:")
-places[0].markdown(says := frames.takeaway(of_tasks, method, n))
+    places[0].warning(tables.PUBLISHED, icon=":material/history_edu:")
+places[0].markdown(says := tables.takeaway(of_tasks, method, n))
 tasks_at, pair_at, overlap_at, counts_at = places
 if len(names) <= BESIDE:
     tasks_at, overlap_at = tasks_at.columns(2, gap="large")
 noun = "FFN" if what == "ffns" else "Head"
-pair, pictures = agreement.draw_pair(pair_at, frames.labels(task_names, counts), pairs, scores, noun)
+pair, pictures = sections.draw_pair(pair_at, tables.labels(task_names, counts), pairs, scores, noun)
 if names:
-    pictures |= agreement.draw_tasks(tasks_at, overlap_at, of_tasks, names, pair, method, shown, n, says)
+    pictures |= sections.draw_tasks(tasks_at, overlap_at, of_tasks, names, pair, method, shown, n)
 if not of_counts.empty:
-    pictures |= agreement.draw_counts(counts_at, of_counts, counts, pair, method)
+    pictures |= sections.draw_counts(counts_at, of_counts, counts, pair, method)
 with counts_at:
     if (table := st.expander("All pairs as a table", key="correlations_table", on_change="rerun")).open:
         table.dataframe(rows, hide_index=True, height=330, alt="Every two rankings with SRCC, interval, p and overlap")
-    downloads({"Pairs of rankings": partial(to_csv, rows)}, pictures)
+closing(command, {"Pairs of rankings": partial(to_csv, rows)}, pictures)

@@ -16,6 +16,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import pytest  # noqa: E402
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+HANG_S = 600  # what a test waits at most: not for how fast a machine is, only for what would never end
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 TEXT = """The river was low that summer, and the children could walk across it on the flat stones. Every morning the
 oldest of them counted the boats. There were seven boats, then six, then seven again. What is the answer? The answer is
@@ -48,6 +49,14 @@ def store(tmp_path):
     store = open_store(tmp_path / "results")
     yield store
     store.close()
+
+
+@pytest.fixture
+def lab(store):
+    """A lab with that store and no model in memory."""
+    from engine.models.subject import Lab
+
+    return Lab(store)
 
 
 @pytest.fixture(scope="session")
@@ -123,8 +132,8 @@ def app_server(tmp_path_factory, no_network):
     yield start
     for process, drain in running:
         process.terminate()
-        process.wait(timeout=20)
-        drain.join(timeout=20)
+        process.wait(HANG_S)
+        drain.join(HANG_S)
         process.stdout.close()
 
 

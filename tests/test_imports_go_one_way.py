@@ -1,4 +1,4 @@
-"""app -> pages -> pages.ui -> engine -> cache, never back, and importing any of them does no heavy work."""
+"""Imports go down: app -> pages -> pages.ui -> engine -> cache, package by package, and none does heavy work."""
 
 import ast
 import subprocess
@@ -7,8 +7,30 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import HANG_S
+
 REPOSITORY = Path(__file__).resolve().parent.parent
-ORDER = ["cache", "engine", "pages.ui", "pages", "app"]  # each may import from those before it and from itself
+# Lowest first. A package imports from itself and from lower floors, so two on one floor know nothing of each other.
+FLOORS = [
+    "cache",
+    "engine.demo engine.errors engine.memory engine.progress engine.records engine.shapes engine.statistics",
+    "engine.jobs engine.models",
+    "engine.pieces engine.questions",
+    "engine.accuracy",
+    "engine.texts",
+    "engine.heads",
+    "engine.importance",
+    "engine.studies",
+    "engine.cli engine.demo.making",
+    "pages.ui.shared",
+    "pages.ui.prune pages.ui.importance pages.ui.induction pages.ui.passage pages.ui.attention pages.ui.in_context "
+    "pages.ui.correlations pages.ui.sweeps",
+    "pages.ui.study_report",
+    "pages",
+    "app engine.__main__",  # the command line is a front end as app.py is: it has the report of a study drawn
+    "headroom",  # starts either
+]
+FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor.split()}
 DRAWING = {"streamlit", "altair", "vl_convert"}
 HEAVY = {"torch", "transformers", "lm_eval", "bitsandbytes", "streamlit", "accelerate", "datasets"}
 
@@ -16,16 +38,29 @@ HEAVY = {"torch", "transformers", "lm_eval", "bitsandbytes", "streamlit", "accel
 def sources():
     for package in ("cache", "engine", "pages"):
         yield from (REPOSITORY / package).rglob("*.py")
-    yield REPOSITORY / "app.py"
+    yield from (REPOSITORY / "app.py", REPOSITORY / "headroom.py")
 
 
 def dotted(path: Path) -> str:
     return ".".join(path.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__")
 
 
-def place(module: str) -> str | None:
-    """The part of the app a module belongs to, or None for a library."""
-    return max((part for part in ORDER if module == part or module.startswith(part + ".")), key=len, default=None)
+MODULES = {dotted(path) for path in sources()}
+
+
+def part(module: str) -> str:
+    """The part of the app a module belongs to; of a library its own name."""
+    return "pages.ui" if f"{module}.".startswith("pages.ui.") else module.split(".")[0]
+
+
+def room(module: str) -> str | None:
+    """What stands on a floor: the package of a module, or a module that is in none. None for `engine` and `pages.ui`
+    themselves, which hold a docstring and nothing else."""
+    if module.startswith("engine.demo.making"):
+        return "engine.demo.making"
+    depth = {"engine": 2, "pages.ui": 3}.get(part(module), 1)
+    names = module.split(".")[:depth]
+    return ".".join(names) if len(names) == depth else None
 
 
 def imports(path: Path, top_level_only: bool = False):
@@ -39,21 +74,33 @@ def imports(path: Path, top_level_only: bool = False):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+def upward(path: Path) -> set[str]:
+    """The imports of a module that go up or sideways, as `importer -> imported`."""
+    here = room(dotted(path))
+    names = {name for name in imports(path) if name in MODULES and room(name) not in (None, here)}
+    return {f"{dotted(path)} -> {name}" for name in names if FLOOR[room(name)] >= FLOOR[here]}
+
+
+def test_everything_stands_on_a_floor():
+    assert {room(module) for module in MODULES} - {None} == set(FLOOR)
+
+
 @pytest.mark.parametrize("path", list(sources()), ids=dotted)
 def test_imports_go_one_way(path):
-    # the command line is a front end as app.py is: it has the report of a study drawn
-    here = "app" if dotted(path) == "engine.__main__" else place(dotted(path))
+    assert not upward(path)
     for name in imports(path):
-        there = place(name)
-        if there is not None:
-            assert ORDER.index(there) <= ORDER.index(here), f"{dotted(path)} imports {name}"
-        if here in ("cache", "engine"):
+        if part(dotted(path)) in ("cache", "engine"):
             assert name.split(".")[0] not in DRAWING, f"{dotted(path)} imports {name}"
-        if here == "cache":
-            assert there in (None, "cache"), f"{dotted(path)} imports {name}: the store knows no model and no task"
+        assert dotted(path) not in ("engine", "pages.ui"), f"{dotted(path)} imports {name}, and is to hold words alone"
 
 
-@pytest.mark.parametrize("path", [p for p in sources() if place(dotted(p)) in ("cache", "engine")], ids=dotted)
+def test_only_the_command_line_looks_from_the_engine_at_pages():
+    fronts = {dotted(path) for path in sources() for name in imports(path)
+              if part(dotted(path)) in ("cache", "engine") and part(name) in ("pages", "pages.ui", "app")}  # fmt: skip
+    assert fronts == {"engine.__main__"}
+
+
+@pytest.mark.parametrize("path", [p for p in sources() if part(dotted(p)) in ("cache", "engine")], ids=dotted)
 def test_heavy_libraries_are_imported_where_first_needed(path):
     if "making" in path.parts:
         return  # the scripts that made the demo model are run by hand, never imported by the app
@@ -61,7 +108,7 @@ def test_heavy_libraries_are_imported_where_first_needed(path):
     assert not heavy, f"{dotted(path)} imports {heavy} at the top"
 
 
-@pytest.mark.parametrize("path", [p for p in sources() if place(dotted(p)) in ("pages", "pages.ui", "app")], ids=dotted)
+@pytest.mark.parametrize("path", [p for p in sources() if part(dotted(p)) in ("pages", "pages.ui", "app")], ids=dotted)
 def test_screens_leave_the_heavy_work_to_the_worker(path):
     """The first screen must not wait for torch; a function of a page would import it in the script's thread."""
     assert not {name.split(".")[0] for name in imports(path)} & (HEAVY - {"streamlit"})
@@ -71,6 +118,16 @@ def test_importing_the_whole_engine_leaves_torch_out():
     modules = [dotted(p) for p in (REPOSITORY / "engine").rglob("*.py") if not {"making", "__main__.py"} & {*p.parts}]
     modules += ["cache", "engine.__main__"]
     code = f"import sys\nfor m in {modules!r}: __import__(m)\nprint(sorted({HEAVY!r} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("arguments", ["--help", "sweep --by taste --out x.csv"], ids=["help", "misuse"])
+def test_help_and_usage_errors_do_not_wait_for_heavy_libraries(arguments):
+    heavy = HEAVY | {"pandas", "altair", "scipy"}
+    code = "import sys\nfrom engine.__main__ import main\ntry: main(sys.argv[1:])\n"
+    code += f"except SystemExit: print('\\nloaded', sorted({heavy!r} & set(sys.modules)))"
+    command = [sys.executable, "-c", code, *arguments.split()]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=HANG_S)
+    assert done.stdout.splitlines()[-1:] == ["loaded []"], done.stderr

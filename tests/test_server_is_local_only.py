@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
+from tests.conftest import HANG_S
+
 CONFIG = Path(__file__).resolve().parent.parent / ".streamlit" / "config.toml"
 
 
@@ -25,7 +27,7 @@ def handshake(port: int, host: str, origin: str) -> int:
         f"GET /_stcore/stream HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\nUpgrade: websocket\r\n"
         f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
     )
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANG_S) as connection:
         connection.sendall(request.encode())
         return int(connection.recv(1024).split()[1])
 

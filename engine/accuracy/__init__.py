@@ -1,0 +1,7 @@
+"""Questions answered under a mask: how often rightly, and at what cost.
+
+`evaluation`: answers, accuracy, intervals and flips, through the store
+`scoring`: log-likelihoods of all choices; what all questions begin with is computed once
+`restarts`: passes that begin at the first layer that a mask changes
+`costs`: what a mask saves in parameters, bytes and seconds
+"""

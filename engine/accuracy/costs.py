@@ -9,18 +9,17 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from engine.accuracy.evaluation import encoded_chunk, loaded_model, make_receipt, numbers_key, texts_digest
+from engine.accuracy.evaluation import encoded_chunk
 from engine.accuracy.scoring import score
-from engine.jobs import Progress
-from engine.models.checkpoints import Identity
-from engine.models.loading import LoadSpec, Models
 from engine.models.masks import Mask, pruned
 from engine.models.slicing import applied, sliced
-from engine.questions.requests import Requests, Selection
+from engine.models.subject import Lab, Subject
+from engine.pieces import is_sound
+from engine.progress import Progress
+from engine.questions.requests import Questions
 from engine.records import Record, canonical_key, decode, encode
 
 WAYS = ("full", "masked", "sliced")
@@ -46,21 +45,18 @@ class Cost:
     n_cpus: int = 0
 
 
-def cost(
-    models: Models, spec: LoadSpec, requests: Requests, selection: Selection, mask: Mask, bos: bool | None, store: Any,
-    timed: bool = True,
-) -> Iterator[Progress]:  # fmt: skip
+def cost(lab: Lab, subject: Subject, questions: Questions, mask: Mask, timed: bool = True) -> Iterator[Progress[Cost]]:
     """Yields Progress; the last one's value is the Cost, which is stored. Not `timed`: sizes alone."""
     total = 1 + N_ROUNDS if timed else 1
-    loaded = yield from loaded_model(models, spec, 0, total)
+    loaded = yield from lab.loaded(subject, 0, total)
     load = os.getloadavg()[0]
     began = time.perf_counter()
     parts = sliced(loaded, mask)
     slicing_s = time.perf_counter() - began
-    chunk = _chunk(selection)
+    chunk = _chunk(questions)
     seconds: dict[str, list[float]] = {way: [] for way in WAYS} if timed else {}
     if timed:
-        questions = encoded_chunk(loaded, requests, chunk, bos)
+        encoded = encoded_chunk(loaded, subject, questions, chunk)
         contexts = {
             "full": nullcontext,
             "masked": lambda: pruned(loaded, mask),
@@ -70,50 +66,41 @@ def cost(
             for way in np.roll(WAYS, number):
                 began = time.perf_counter()
                 with contexts[way]():
-                    for _ in score(loaded, questions):
+                    for _ in score(loaded, encoded):
                         pass
                 if number >= 0:
-                    seconds[way].append((time.perf_counter() - began) / len(questions))
+                    seconds[way].append((time.perf_counter() - began) / len(encoded))
                 yield Progress(max(0, number), total, message="Seconds a question")
     arrays = {way: np.array(values) for way, values in seconds.items()}
     arrays["sizes"] = np.array(
         [parts.n_params, parts.n_params_full, parts.n_bytes, parts.n_bytes_full, parts.masked.n_heads_pruned], np.int64
     )
     total_s = len(chunk) * sum(sum(values) for values in seconds.values())
-    receipt = make_receipt(loaded.identity, spec, requests, bos, total_s) | {
-        "kind": "cost", "mask": mask.text(), "n_questions": len(chunk), "slicing_s": slicing_s, "load": load,
-        "n_cpus": os.cpu_count() or 1,
-    }  # fmt: skip
+    about = {"kind": "cost", "mask": mask.text(), "n_questions": len(chunk), "slicing_s": slicing_s, "load": load}
+    receipt = subject.receipt(total_s, **questions.receipt(), **about, n_cpus=os.cpu_count() or 1)
     record = Record(arrays, receipt)
-    store.put(_key(loaded.identity, spec, requests, selection, mask, bos, timed), encode(record))
+    lab.store.put(_key(subject, questions, mask, timed), encode(record))
     yield Progress(total, total, _cost(record))
 
 
-def recall_cost(
-    identity: Identity, spec: LoadSpec, requests: Requests, selection: Selection, mask: Mask, bos: bool | None,
-    store: Any,
-) -> Cost | None:  # fmt: skip
+def recall_cost(lab: Lab, subject: Subject, questions: Questions, mask: Mask) -> Cost | None:
     """What is stored, with times where there are any; loads and measures nothing."""
     for timed in (True, False):
-        key = _key(identity, spec, requests, selection, mask, bos, timed)
-        record = decode(store.get(key))
-        names = ("sizes", *(WAYS if timed else ()))
-        if record is not None and all(name in record.arrays for name in names) and record.arrays["sizes"].shape == (5,):
+        record = decode(lab.store.get(_key(subject, questions, mask, timed)))
+        shapes = {"sizes": (5,)} | ({way: ("rounds",) for way in WAYS} if timed else {})
+        if record is not None and is_sound(record, shapes):
             return _cost(record)
     return None
 
 
-def _chunk(selection: Selection) -> tuple[int, ...]:
-    return selection.order[: min(N_QUESTIONS, selection.n)]
+def _chunk(questions: Questions) -> tuple[int, ...]:
+    return questions.order[: min(N_QUESTIONS, questions.n)]
 
 
-def _key(
-    identity: Identity, spec: LoadSpec, requests: Requests, selection: Selection, mask: Mask, bos: bool | None,
-    timed: bool,
-) -> str:  # fmt: skip
-    fields = numbers_key(identity, spec, bos) | {"mask": mask.key()}
+def _key(subject: Subject, questions: Questions, mask: Mask, timed: bool) -> str:
+    fields = subject.key() | {"mask": mask.key()}
     if timed:
-        fields |= {"questions": texts_digest(requests, _chunk(selection)), "rounds": N_ROUNDS}
+        fields |= {"questions": questions.digest(_chunk(questions)), "rounds": N_ROUNDS}
     return canonical_key("cost", fields)
 
 

@@ -4,16 +4,22 @@ One pass of the full model gives every layer's input; each mask then starts from
 changes. For one mask a layer that halves the work.
 """
 
+from __future__ import annotations
+
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.accuracy.scoring import Scored, gathered, hidden_states, read_rows, score_under, shared_prefix
 from engine.models.loading import Loaded
 from engine.models.masks import Mask
 from engine.models.slicing import Sliced, applied, sliced
+from engine.progress import driven
 from engine.questions.encoding import Encoded, batches, pack
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def first_changed(mask: Mask) -> int:
@@ -35,7 +41,7 @@ def score_each(
         return (yield from _one_by_one(loaded, questions, masks))
     starts = [first_changed(mask) for mask in masks]
     parts: list[Sliced | None] = [None] * len(masks)
-    found: list[list[Any]] = [[] for _ in masks]
+    found: list[list[list[Scored]]] = [[] for _ in masks]
     groups = batches(rows)
     n_layers = loaded.identity.shape.n_layers
     for group in groups:
@@ -59,22 +65,15 @@ def _one_by_one(
 ) -> Generator[int, None, list[Scored]]:
     found = []
     for mask in masks:
-        steps = score_under(loaded, questions, sliced(loaded, mask))
-        while True:
-            try:
-                next(steps)
-            except StopIteration as finished:
-                found.append(finished.value)
-                break
-            yield 0
+        found.append((yield from driven(score_under(loaded, questions, sliced(loaded, mask)), lambda _: 0)))
         yield 1
     return found
 
 
 @contextmanager
-def _kept(loaded: Loaded, layers: set[int]) -> Iterator[dict[int, Any]]:
+def _kept(loaded: Loaded, layers: set[int]) -> Iterator[dict[int, Tensor]]:
     """While open, the inputs of these layers are kept in the mapping that it gives."""
-    inputs: dict[int, Any] = {}
+    inputs: dict[int, Tensor] = {}
 
     def keep(layer: int) -> Any:
         return lambda module, args, kwargs: inputs.update({layer: args[0] if args else kwargs["hidden_states"]})
@@ -89,7 +88,7 @@ def _kept(loaded: Loaded, layers: set[int]) -> Iterator[dict[int, Any]]:
 
 
 @contextmanager
-def _starting_at(loaded: Loaded, layer: int, given: Any) -> Iterator[None]:
+def _starting_at(loaded: Loaded, layer: int, given: Tensor) -> Iterator[None]:
     """While open, the model has only the layers from this one on, and the first of them gets `given` as its input."""
     import torch
 

@@ -1,9 +1,11 @@
 """Log-likelihood of every choice of a run of questions, by packed forward passes (see `engine.questions.encoding`)."""
 
-from collections.abc import Generator, Sequence
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from os.path import commonprefix
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +13,9 @@ from engine.models.last_layer import last_layer_at
 from engine.models.loading import Loaded
 from engine.models.slicing import Sliced, applied
 from engine.questions.encoding import Encoded, Row, batches, pack
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 READ_POSITIONS = 128  # logits computed at once: 128 x 50,272 x 4 bytes = 26 MB
 MIN_PREFIX, MIN_PREFIX_SHARE = 32, 0.25  # tokens, and share of all rows' tokens, from which a prefix is computed apart
@@ -112,10 +117,10 @@ class Prefix:
     """The first `n` tokens of all rows: keys and values (1, H, n, d_head) of each layer that has heads."""
 
     n: int
-    layers: dict[int, tuple[Any, Any]]
+    layers: dict[int, tuple[Tensor, Tensor]]
 
 
-def hidden_states(loaded: Loaded, rows: Sequence[Row], prefix: Prefix | None = None) -> Any:
+def hidden_states(loaded: Loaded, rows: Sequence[Row], prefix: Prefix | None = None) -> Tensor:
     """(B, T, d_model): what the unembedding reads, from one forward pass over what lies behind the `prefix`; true only
     where a choice is read."""
     import torch
@@ -128,7 +133,8 @@ def hidden_states(loaded: Loaded, rows: Sequence[Row], prefix: Prefix | None = N
         if prefix is not None:
             before = DynamicCache()
             for layer, (keys, values) in prefix.layers.items():
-                before.update(*(each.expand(len(rows), -1, -1, -1) for each in (keys, values)), layer)
+                keys, values = (each.expand(len(rows), -1, -1, -1) for each in (keys, values))
+                before.update(keys, values, layer)
         with last_layer_at(loaded, read_places(rows), inputs["input_ids"].shape[1]):
             return model.base_model(**inputs, past_key_values=before, use_cache=before is not None).last_hidden_state
 
@@ -156,7 +162,20 @@ def _behind(row: Row, n_prefix: int) -> Row:
     return Row(row.choices, row.tokens[n_prefix:], row.positions[n_prefix:], row.branch[n_prefix:], read)
 
 
-def read_rows(loaded: Loaded, rows: Sequence[Row], hidden: Any) -> list[Scored]:
+def log_probabilities(loaded: Loaded, hidden: Tensor, targets: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """For a few positions at a time: (which, logits (n, V) in fp32, log p of the targets (n,)), so that never all
+    logits of a text are held. `hidden` (n, d_model) is what the unembedding reads.
+    """
+    import torch
+
+    for start in range(0, len(hidden), READ_POSITIONS):
+        which = slice(start, start + READ_POSITIONS)
+        logits = loaded.model.get_output_embeddings()(hidden[which]).float()
+        chosen = logits.gather(1, targets[which, None])[:, 0]
+        yield which, logits, chosen - torch.logsumexp(logits, -1)
+
+
+def read_rows(loaded: Loaded, rows: Sequence[Row], hidden: Tensor) -> list[Scored]:
     """Per row: (sum of log-probabilities, greedy match) for each of its choices."""
     import torch
 

@@ -1,29 +1,44 @@
-"""What commands share: their options as the engine wants them, and how results leave: one line or one JSON object on
-standard output, tables as files.
-"""
+"""How results leave: one line or one JSON object on standard output, tables as files, progress on standard error."""
 
 import io
 import json
 import os
+import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from engine.errors import HeadroomError, UsageError
-from engine.jobs import Progress
+from engine.progress import Progress
 
+T = TypeVar("T")
 Report = Callable[[int, int, str, float], None]
 ENDINGS = (".npz", ".csv", ".parquet")
 
 
-def check_ending(path: str, endings: tuple[str, ...] = ENDINGS) -> None:
-    """UsageError where a file that is to be written ends in none of these."""
+def check_out(path: str, endings: tuple[str, ...] = ENDINGS) -> None:
+    """Before any work: UsageError where the file to be written ends in none of these; else `check_writable`."""
     if Path(path).suffix not in endings:
         raise UsageError(f"--out {path!r} must end in {', '.join(endings[:-1])} or {endings[-1]}")
+    check_writable(path)
+
+
+def check_writable(path: str) -> None:
+    """Before any work: HeadroomError where nothing can be written there."""
+    file, folder = Path(path), Path(path).parent
+    if file.is_dir():
+        why = "it is a folder"
+    elif not folder.is_dir():
+        why = f"there is no folder {folder}"
+    elif not os.access(file if file.exists() else folder, os.W_OK):
+        why = "no permission to write there"
+    else:
+        return
+    raise HeadroomError(f"cannot write {path} ({why}); choose another file")
 
 
 def scores_file(suffix: str, arrays: dict[str, Any], columns: dict[str, Any]) -> bytes:
@@ -49,39 +64,15 @@ def table_file(suffix: str, frame: Any) -> bytes:
     return buffer.getvalue()
 
 
-def names_of(text: str | None, default: Sequence[str]) -> list[str]:
-    """The names in a list separated by commas; each once."""
-    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip())) if text else list(default)
-
-
-def numbers_of(option: str, text: str) -> list[int]:
-    """The whole numbers in a list separated by commas."""
-    try:
-        return [int(number) for number in names_of(text, ())]
-    except ValueError as error:
-        raise UsageError(f"{option} {text!r} is no list of whole numbers; write it like 0,1,5") from error
-
-
-def spec_of(options: Namespace) -> Any:
-    """Which model, as the options name it."""
-    from engine.models.loading import LoadSpec
-
-    return LoadSpec(options.model, options.precision, options.int8_threshold, options.revision)
-
-
-def data_dir(options: Namespace) -> str | None:
-    """The folder with task data, or None."""
-    return options.task_data or os.environ.get("HEADROOM_TASK_DATA") or None
-
-
-def last(steps: Iterator[Progress], report: Report) -> Progress:
-    """The final Progress of a measurement; the others go to `report`."""
-    started, final = time.monotonic(), None
-    for final in steps:
-        if not final.cached:
-            report(final.done, final.total, final.message, started)
-    assert final is not None and final.value is not None
-    return final
+def last(steps: Iterator[Progress[T]], report: Report) -> tuple[T, bool]:
+    """What a measurement ends with, and whether all of it was stored already; how it goes is told to `report`."""
+    started, value, cached = time.monotonic(), None, True
+    for step in steps:
+        value, cached = step.value, step.cached
+        if not cached:
+            report(step.done, step.total, step.message, started)
+    assert value is not None
+    return value, cached
 
 
 def write(path: str, content: bytes) -> None:
@@ -95,3 +86,27 @@ def write(path: str, content: bytes) -> None:
 def print_result(options: Namespace, fields: dict[str, Any], text: str) -> None:
     """The one thing on standard output: JSON `fields` where asked for, else `text`."""
     print(json.dumps(fields, allow_nan=False) if options.json else text, flush=True)
+
+
+def report_to_terminal() -> Report:
+    """What shows progress: in place on a terminal, else a line now and then."""
+    return _report if sys.stderr.isatty() else _report_sparsely()
+
+
+def _report(done: int, total: int, message: str, started_s: float) -> None:
+    seconds = time.monotonic() - started_s
+    left = f", {seconds / done * (total - done):.0f} s left" if done and done < total and seconds > 2 else ""
+    end = "\n" if total and done >= total else ""
+    print(f"\r\033[K{done} of {total}  {message}{left}", end=end, file=sys.stderr, flush=True)
+
+
+def _report_sparsely() -> Report:
+    last_s = time.monotonic()
+
+    def report(done: int, total: int, message: str, started_s: float) -> None:
+        nonlocal last_s
+        if time.monotonic() - last_s > 5:
+            last_s = time.monotonic()
+            print(f"{done} of {total}  {message}", file=sys.stderr, flush=True)
+
+    return report

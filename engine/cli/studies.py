@@ -1,86 +1,106 @@
 """The commands over many tasks: `correlate` (how much rankings agree) and `sweep` (accuracy over many masks)."""
 
 import math
+import os
 import time
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engine.cli.output import (
-    Report,
-    check_ending,
-    data_dir,
-    last,
-    names_of,
-    numbers_of,
-    print_result,
-    spec_of,
-    table_file,
-    write,
-)
+from engine.cli.options import Parser, data, data_dir, model, names_of, numbers_of, shared, spec_of
+from engine.cli.output import Report, check_out, last, print_result, table_file, write
 from engine.errors import HeadroomError, UsageError
-from engine.importance.rankings import permille
+from engine.importance.importance import WHAT
+from engine.importance.rankings import AGGREGATES, permille
+from engine.importance.rankings_of import OF_MANY_TASKS
+from engine.models.subject import Lab
 from engine.questions.requests import TaskSpec
-from engine.studies.surveys import Setting, agreement_rows, grid, in_words, survey
+from engine.studies.surveys import AGGREGATE, RANDOM, Setting, agreement_rows, grid, in_words, survey, written_row
 
 TABLES = (".csv", ".parquet")
+Draw = Callable[[Any, str], None]  # a study, and the folder for its pictures: engine knows no charts
 
 
-def correlate(options: Namespace, store: Any, report: Report) -> int:
+def add_parsers(commands: Any, draw: Draw) -> None:
+    """The parsers of correlate and sweep."""
+    study = Parser(add_help=False)
+    study.add_argument("--tasks", help="names separated by commas (default: all embedded ones, or all of --task-data)")
+    study.add_argument("--shots", default="0,1,5", help="shot counts separated by commas (0,1,5)")
+    study.add_argument("--ranking-questions", type=int, default=64, help="train questions behind each ranking (64)")
+    study.add_choice("--aggregate", AGGREGATES, "what tasks are put together by (default: scores)", default="scores")
+    over_tasks = [shared(), model(), data(), study]
+
+    parser = commands.add_parser("correlate", parents=over_tasks, help="how much the rankings of tasks agree")
+    parser.add_choice("--what", WHAT, "which scores (default: heads)", default="heads")
+    parser.add_argument("--induction", action="store_true", help="with prefix matching and copying beside the tasks")
+    parser.add_argument("--out", required=True, help="file to write: .csv or .parquet")
+    parser.set_defaults(run=_correlate)
+
+    parser = commands.add_parser("sweep", parents=over_tasks, help="accuracy over tasks, shots and pruning levels")
+    parser.add_argument("--heads", default="0,10,20,30,40,50,60,70,80,90,100", help="levels in percent (0,10,..,100)")
+    parser.add_argument("--ffns", default="0", help="levels in percent (0)")
+    parser.add_choice("--by", OF_MANY_TASKS, "whose importance says what goes first (default: own)", default="own")
+    parser.add_argument("--of", default="", help="the other task, with --by task")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random rankings")
+    parser.add_argument("--limit", type=int, default=48, help="questions a task (48)")
+    parser.add_argument("--preset", choices=("paper",), help="the whole study: tables, figures and a report in --out")
+    parser.add_argument("--out", required=True, help="file to write: .csv or .parquet; with --preset a folder")
+    parser.set_defaults(run=partial(_sweep, draw))
+
+
+def _correlate(options: Namespace, lab: Lab, report: Report) -> int:
     """Exit code of `correlate`: SRCC and top-30 % overlap of every two tasks and every two shot counts, as a table."""
     import pandas as pd
 
     from engine.heads.induction import induction
-    from engine.importance.importance import WHAT
     from engine.importance.rankings_of import INDUCTION_SEED
-    from engine.models.loading import Models
 
-    if options.what not in WHAT:
-        raise UsageError(f"--what {options.what!r} is unknown; choose one of {', '.join(WHAT)}")
     if options.induction and options.what == "ffns":
         raise UsageError("--induction compares heads, and --what is ffns; leave one of them out")
-    check_ending(options.out, TABLES)
+    check_out(options.out, TABLES)
     tasks, setting = _tasks(options), _setting(options)
     started = time.monotonic()
-    models = Models(store)
-    final = last(survey(models, setting, tasks, options.what, store), report)
+    found, cached = last(survey(lab, setting, tasks, options.what), report)
     others: dict[str, Any] = {}
     if options.induction:
-        mean = last(induction(models, setting.spec, "olsson", INDUCTION_SEED, store), report).value.mean
+        mean = last(induction(lab, lab.subject(setting.spec), "olsson", INDUCTION_SEED), report)[0].mean
         others = {name: mean[name] for name in ("prefix_matching", "copying")}
-    rows = agreement_rows(final.value, options.aggregate, others)
-    write(options.out, table_file(Path(options.out).suffix, pd.DataFrame(rows)))
-    means = {str(shots): _mean(row["srcc"] for row in rows if row["kind"] == "tasks" and row["at"] == str(shots)
-                               and not {row["a"], row["b"]} & {"aggregate", "random", *others})
-             for shots in sorted({task.shots for task in tasks})}  # fmt: skip
+    rows = agreement_rows(found, options.aggregate, others)
+    table = [written_row(row) for row in rows]
+    write(options.out, table_file(Path(options.out).suffix, pd.DataFrame(table)))
+    aside = {AGGREGATE, RANDOM, *others}
+    of_tasks = [row for row in rows if row["kind"] == "tasks" and not {row["a"].name, row["b"].name} & aside]
+    counts = sorted({task.shots for task in tasks})
+    means = {str(shots): _mean(row["srcc"] for row in of_tasks if row["a"].shots == shots) for shots in counts}
     lines = [f"{shots} shots: mean SRCC of two tasks {'undefined' if mean is None else f'{mean:.3f}'}"
              for shots, mean in means.items()]  # fmt: skip
-    _end(options, final.value.failed, lines, {
-        "what": options.what, "n": setting.n_ranking, "tasks": len(final.value.scores), "mean_srcc": means,
-        "rows": [_plain(row) for row in rows],
-        "seconds": time.monotonic() - started, "cached": final.cached, "out": options.out,
+    _end(options, found.failed, lines, {
+        "what": options.what, "n": setting.n_ranking, "tasks": len(found.scores), "mean_srcc": means,
+        "rows": [_plain(row) for row in table],
+        "seconds": time.monotonic() - started, "cached": cached, "out": options.out,
     }, f"written to {options.out}")  # fmt: skip
     return 0
 
 
-def sweep(options: Namespace, store: Any, report: Report) -> int:
+def _sweep(draw: Draw, options: Namespace, lab: Lab, report: Report) -> int:
     """Exit code of `sweep`: accuracy over pruning levels as a table, or with --preset paper the whole study."""
     import pandas as pd
 
-    from engine.models.loading import Models
     from engine.studies import sweeps
     from engine.studies.break_points import break_points
+    from engine.studies.study import pool_of
 
     if options.preset:
-        return _paper(options, store, report)
-    check_ending(options.out, TABLES)
+        return _paper(draw, options, lab, report)
+    check_out(options.out, TABLES)
     tasks, setting, started = _tasks(options), _setting(options), time.monotonic()
     heads, ffns = ([permille(level) for level in names_of(text, ())] for text in (options.heads, options.ffns))
     wanted = sweeps.points(tasks, heads, ffns, options.by, options.of, options.seed)
     names = list(dict.fromkeys(task.name for task in tasks))
-    final = last(sweeps.sweep(Models(store), setting, wanted, names, store), report)
-    swept = final.value
+    swept, cached = last(sweeps.sweep(lab, setting, wanted, pool_of(names)), report)
     write(options.out, table_file(Path(options.out).suffix, pd.DataFrame([row.cells() for row in swept.rows])))
     swept_over = [("heads", "ffns", heads), ("ffns", "heads", ffns)]
     found = {axis: break_points([row for row in swept.rows if not row.point.permille(other)], axis)
@@ -89,15 +109,17 @@ def sweep(options: Namespace, store: Any, report: Report) -> int:
              + ("" if math.isnan(each.first_loss) else f", first clear loss at {each.first_loss:.0%}")
              for axis, points in found.items() for each in points]  # fmt: skip
     _end(options, swept.failed, lines, {
-        "rows": [row.cells() for row in swept.rows], "seconds": time.monotonic() - started, "cached": final.cached,
+        "rows": [row.cells() for row in swept.rows], "seconds": time.monotonic() - started, "cached": cached,
         "break_points": {axis: [_plain(each.cells()) for each in points] for axis, points in found.items()},
         "out": options.out,
     }, f"{len(swept.rows)} accuracies written to {options.out}")  # fmt: skip
     return 0
 
 
-def _paper(options: Namespace, store: Any, report: Report) -> int:
-    from engine.models.loading import Models
+def _paper(draw: Draw, options: Namespace, lab: Lab, report: Report) -> int:
+    import pandas as pd
+
+    from engine.studies.statements import statements
     from engine.studies.study import paper_study, tables
 
     folder, started = Path(options.out), time.monotonic()
@@ -105,17 +127,19 @@ def _paper(options: Namespace, store: Any, report: Report) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise HeadroomError(f"cannot make the folder {folder} ({error.strerror}); choose another --out") from error
+    if not os.access(folder, os.W_OK):
+        raise HeadroomError(f"cannot write to {folder} (no permission); choose another --out")
     tasks, setting = _tasks(options), _setting(options)
-    final = last(paper_study(Models(store), setting, tasks, store), report)
-    study = final.value
-    for name, frame in tables(study).items():
+    study, cached = last(paper_study(lab, setting, tasks), report)
+    found = statements(study)
+    for name, frame in (tables(study) | {"statements": pd.DataFrame(map(asdict, found))}).items():
         for ending in TABLES:
             write(str(folder / f"{name}{ending}"), table_file(ending, frame))
-    options.study = study  # the front end draws it: engine knows no charts
-    _end(options, study.failed, [f"{each.verdict:<17} {each.text}: {each.ours}" for each in study.statements], {
-        "statements": [asdict(each) for each in study.statements], "seconds": time.monotonic() - started,
-        "cached": final.cached, "out": str(folder),
+    _end(options, study.failed, [f"{each.verdict:<17} {each.text}: {each.ours}" for each in found], {
+        "statements": [asdict(each) for each in found], "seconds": time.monotonic() - started,
+        "cached": cached, "out": str(folder),
     }, f"tables, figures and report.html in {folder}")  # fmt: skip
+    draw(study, options.out)
     return 0
 
 
@@ -130,7 +154,7 @@ def _tasks(options: Namespace) -> list[TaskSpec]:
     names, shots = names_of(options.tasks, default), numbers_of("--shots", options.shots)
     if not names or not shots:
         raise UsageError(f"no tasks or shot counts are left of --tasks {options.tasks!r} --shots {options.shots!r}; "
-                         f"`python -m engine tasks` lists the tasks")  # fmt: skip
+                         f"`headroom tasks` lists the tasks")  # fmt: skip
     return grid(names, sorted(set(shots)))
 
 

@@ -8,44 +8,70 @@ from typing import Any
 
 import numpy as np
 
-from engine.cli.output import (
-    Report,
-    check_ending,
-    data_dir,
-    last,
-    names_of,
-    print_result,
-    scores_file,
-    spec_of,
-    table_file,
-    write,
-)
+from engine.cli.options import Parser, data, data_dir, model, shared, spec_of
+from engine.cli.output import Report, check_out, last, print_result, scores_file, table_file, write
 from engine.errors import HeadroomError, UsageError
+from engine.heads.ablation import FILLS, KINDS
+from engine.models.loading import PRECISIONS
+from engine.models.subject import Lab
+from engine.texts.sources import N_TEXTS
 
 
-def losses(options: Namespace, store: Any, report: Report) -> int:
+def add_parsers(commands: Any) -> None:
+    """The parsers of losses, attribute and attention."""
+    text = Parser(add_help=False)
+    text.add_argument("--text", help="a UTF-8 text file")
+    text.add_argument("--passage", help="the title of a built-in passage instead")
+    text.add_argument("--solved", help="or a task: solved train questions strung together to texts")
+    default = f"{N_TEXTS} with --solved and in attribute, else the text whole"
+    text.add_argument("--texts", type=int, help=f"cut into at most so many texts of 512 tokens (default: {default})")
+    text.add_argument("--mask", default="", help='what to prune, such as "L3H5 L4H* F7 F2-5"')
+    of_text = [shared(), model(), data(), text]
+
+    parser = commands.add_parser("losses", parents=of_text, help="per-token losses of a text, full and masked")
+    parser.add_argument("--mask-a", default="", help="what the first of the two lacks already (default: nothing)")
+    parser.add_argument("--other-model", help="measure --mask on this model instead (same tokenizer)")
+    parser.add_choice("--other-precision", PRECISIONS, "and in this precision")
+    parser.add_argument("--window", type=int, default=0, help="tokens a window (default: the model's)")
+    parser.add_argument("--stride", type=int, default=0, help="tokens from one window to the next (default: half)")
+    parser.add_argument("--out", required=True, help="file to write: .csv or .parquet")
+    parser.set_defaults(run=_losses)
+
+    parser = commands.add_parser("attribute", parents=of_text, help="each head ablated: in-context-learning score")
+    parser.add_choice("--kind", KINDS, "of ablation (default: full)", default="full")
+    parser.add_choice("--fill", FILLS, "what an ablated head gives (default: zero)", default="zero")
+    parser.add_argument("--before-and-after", help="a second mask: attribute the change of losses to it as well")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the tokens of the before-and-after vector")
+    parser.add_argument("--out", required=True, help="file to write: .npz, .csv or .parquet")
+    parser.set_defaults(run=_attribute)
+
+    parser = commands.add_parser("attention", parents=of_text, help="where heads look, and what that raises")
+    parser.add_argument("--heads", required=True, help="such as L1H0,L1H1")
+    parser.add_argument("--out", required=True, help="file to write: .npz, .csv or .parquet")
+    parser.set_defaults(run=_attention)
+
+
+def _losses(options: Namespace, lab: Lab, report: Report) -> int:
     """Writes each token's loss under two masks or models; prints means and in-context-learning scores."""
     import pandas as pd
 
-    from engine.models.loading import LoadSpec, Models, identify
+    from engine.models.loading import LoadSpec
     from engine.models.masks import parse_mask
     from engine.texts.incontext import icl_change, icl_score
     from engine.texts.tokenloss import Cutting, same_tokens, token_losses
 
-    check_ending(options.out, (".csv", ".parquet"))
-    spec, cutting, models = spec_of(options), Cutting(options.window, options.stride), Models(store)
+    check_out(options.out, (".csv", ".parquet"))
+    spec, cutting = spec_of(options), Cutting(options.window, options.stride)
     other = LoadSpec(options.other_model or spec.model, options.other_precision or spec.precision, spec.int8_threshold,
                      None if options.other_model else spec.revision)  # fmt: skip
-    masks = (
-        parse_mask(options.mask_a, identify(spec, store).shape),
-        parse_mask(options.mask, identify(other, store).shape),
-    )
+    sides = [lab.subject(each, options.bos) for each in (spec, other)]
+    masks = [parse_mask(text, side.shape) for text, side in zip((options.mask_a, options.mask), sides, strict=True)]
     started = time.monotonic()
-    texts, measured, all_cached = _texts(options, models, store, report), [], True
-    for side, mask in zip((spec, other), masks, strict=True):  # side by side, so that each model is loaded once
-        runs = [last(token_losses(models, side, text, mask, options.bos, store, cutting), report) for text in texts]
-        measured.append([run.value for run in runs])
-        all_cached &= all(run.cached for run in runs)
+    texts, measured, all_cached = _texts(options, lab, report, options.texts), [], True
+    for side, mask in zip(sides, masks, strict=True):  # side by side, so that each model is loaded once
+        runs = [last(token_losses(lab, side, text, mask, cutting), report) for text in texts]
+        measured.append([losses for losses, _ in runs])
+        all_cached &= all(cached for _, cached in runs)
     frames = []
     for number, (a, b) in enumerate(zip(*measured, strict=True)):
         same_tokens(a, b)
@@ -75,59 +101,56 @@ def losses(options: Namespace, store: Any, report: Report) -> int:
     return 0
 
 
-def attribute(options: Namespace, store: Any, report: Report) -> int:
+def _attribute(options: Namespace, lab: Lab, report: Report) -> int:
     """Writes what ablating each head does to the in-context-learning score, and to a change of the losses."""
-    from engine.heads.ablation import attribute
+    from engine.heads.ablation import Ablating, ablate_heads
     from engine.heads.induction import best_heads
-    from engine.models.loading import Models, identify
     from engine.models.masks import parse_mask
     from engine.texts.tokenloss import token_losses
 
-    check_ending(options.out)
-    spec, models, started = spec_of(options), Models(store), time.monotonic()
-    shape = identify(spec, store).shape
-    mask = parse_mask(options.mask, shape)
-    options.texts = options.texts or 12
-    texts = _texts(options, models, store, report)
-    final = last(attribute(models, spec, texts, mask, options.kind, options.fill, options.bos, store), report)
-    mean, low, high = final.value.icl()
+    check_out(options.out)
+    subject, started = lab.subject(spec_of(options), options.bos), time.monotonic()
+    mask = parse_mask(options.mask, subject.shape)
+    texts = _texts(options, lab, report, options.texts or N_TEXTS)
+    ablations, cached = last(ablate_heads(lab, subject, texts, Ablating(mask, options.kind, options.fill)), report)
+    mean, low, high = ablations.icl()
     found = {"icl_score_change_nats": mean, "low": low, "high": high}
     if options.before_and_after is not None:
-        runs = [[last(token_losses(models, spec, text, each, options.bos, store), report).value.loss_nats
-                 for text in texts] for each in (mask, parse_mask(options.before_and_after, shape))]  # fmt: skip
-        differences = [after - before for before, after in zip(*runs, strict=True)]
-        found["before_and_after_nats"] = final.value.before_and_after(differences, options.seed)
+        other, differences = parse_mask(options.before_and_after, subject.shape), []
+        for text in texts:
+            before, after = (last(token_losses(lab, subject, text, each), report)[0] for each in (mask, other))
+            differences.append(after.loss_nats - before.loss_nats)
+        found["before_and_after_nats"] = ablations.before_and_after(differences, options.seed)
     write(options.out, scores_file(Path(options.out).suffix, found, found))
     best = list(best_heads(mean, 5))
     print_result(options, {
         "n_texts": len(texts), "kind": options.kind, "fill": options.fill, "mask": mask.text(), "best": best,
-        "shape": list(mean.shape), "seconds": time.monotonic() - started, "cached": final.cached, "out": options.out,
+        "shape": list(mean.shape), "seconds": time.monotonic() - started, "cached": cached, "out": options.out,
     }, f"without these heads the in-context-learning score rises most: "
        f"{', '.join(f'{head} {score:+.3f} nats' for head, score in best)}\nwritten to {options.out}")  # fmt: skip
     return 0
 
 
-def attention(options: Namespace, store: Any, report: Report) -> int:
+def _attention(options: Namespace, lab: Lab, report: Report) -> int:
     """Writes where heads attend in a text and what that adds to the next token's logit."""
     import pandas as pd
 
     from engine.heads.attention import head_views, overview
-    from engine.models.loading import Models, identify
-    from engine.models.masks import parse_mask
+    from engine.models.masks import parse_heads, parse_mask
 
-    check_ending(options.out)
-    spec, models, started = spec_of(options), Models(store), time.monotonic()
-    mask = parse_mask(options.mask, identify(spec, store).shape)
-    texts = _texts(options, models, store, report)
+    check_out(options.out)
+    subject, started = lab.subject(spec_of(options), options.bos), time.monotonic()
+    mask = parse_mask(options.mask, subject.shape)
+    texts = _texts(options, lab, report, options.texts)
     if len(texts) > 1:
         raise UsageError("attention is shown for one text; leave out --texts and --solved")
-    names = names_of(options.heads, ())
-    heads = [parse_head(name) for name in names]
+    heads = parse_heads(options.heads, subject.shape)
     if not heads:
         raise UsageError("--heads names no head; write it like L1H0,L1H1")
-    seen = last(overview(models, spec, texts[0], mask, options.bos, store), report).value
-    final = last(head_views(models, spec, texts[0], mask, heads, options.bos, store), report)
-    views = [final.value[head] for head in heads]
+    names = [f"L{layer}H{head}" for layer, head in heads]
+    seen, _ = last(overview(lab, subject, texts[0], mask), report)
+    found, cached = last(head_views(lab, subject, texts[0], mask, heads), report)
+    views = [found[head] for head in heads]
     if Path(options.out).suffix == ".npz":
         buffer = io.BytesIO()
         np.savez(buffer, heads=np.array(heads), token_ids=seen.token_ids, tokens=np.array(seen.pieces),
@@ -144,48 +167,40 @@ def attention(options: Namespace, store: Any, report: Report) -> int:
         write(options.out, table_file(Path(options.out).suffix, pd.concat(rows)))
     print_result(options, {
         "heads": names, "n_tokens": len(seen.token_ids), "n_left_out": seen.n_left_out, "mask": mask.text(),
-        "seconds": time.monotonic() - started, "cached": final.cached, "out": options.out,
+        "seconds": time.monotonic() - started, "cached": cached, "out": options.out,
     }, f"{len(names)} heads on {len(seen.token_ids):,} tokens written to {options.out}"
        + (f"; {seen.n_left_out:,} tokens behind did not fit" if seen.n_left_out else ""))  # fmt: skip
     return 0
 
 
-def parse_head(name: str) -> tuple[int, int]:
-    """(layer, head) of a name such as L3H5; UsageError where it is none."""
-    layer, _, head = name.strip().upper().removeprefix("L").partition("H")
-    if not (name.strip().upper().startswith("L") and layer.isdecimal() and head.isdecimal()):
-        raise UsageError(f"head {name!r} cannot be read; write it like L3H5")
-    return int(layer), int(head)
-
-
-def _texts(options: Namespace, models: Any, store: Any, report: Report) -> list[str]:
-    """The texts that the options name: whole, or with --texts cut or strung together to 512 tokens each."""
+def _texts(options: Namespace, lab: Lab, report: Report, n_texts: int | None) -> list[str]:
+    """The texts that the options name: at most `n_texts` of 512 tokens each, or without a number the text whole."""
     from engine.demo import passages
-    from engine.texts.incontext import Source, texts_of
     from engine.texts.passages import decoded
+    from engine.texts.sources import Source, texts_of
 
     given = [name for name in ("text", "passage", "solved") if getattr(options, name, None)]
     if len(given) != 1:
         raise UsageError("give exactly one of --text FILE, --passage TITLE and --solved TASK")
     if given == ["solved"]:
-        source = Source("task", options.solved, n_texts=options.texts or 12)
+        source = Source("task", options.solved, n_texts=n_texts or N_TEXTS)
     elif given == ["passage"]:
         by_title = {passage.title: passage.text for passage in passages()}
         if options.passage not in by_title:
             raise UsageError(f"no built-in passage is called {options.passage!r}; choose one of {', '.join(by_title)}")
-        if not options.texts:
+        if not n_texts:
             return [by_title[options.passage]]
-        source = Source("passage", options.passage, n_texts=options.texts)
+        source = Source("passage", options.passage, n_texts=n_texts)
     else:
         try:
             raw = Path(options.text).read_bytes()
         except OSError as error:
             raise HeadroomError(f"cannot read {options.text} ({error.strerror}); give another file") from error
         text = decoded(raw, options.text)
-        if not options.texts:
+        if not n_texts:
             return [text]
-        source = Source("text", options.text, text, n_texts=options.texts)
-    return list(last(texts_of(models, spec_of(options), source, data_dir(options), store), report).value)
+        source = Source("text", options.text, text, n_texts=n_texts)
+    return list(last(texts_of(lab, lab.subject(spec_of(options)), source, data_dir(options)), report)[0])
 
 
 def _number(value: Any) -> float | None:

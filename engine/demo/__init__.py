@@ -1,4 +1,10 @@
-"""What comes with the app: a small OPT model, its question families, passages, and the code that made the first two."""
+"""What comes with the app: a small OPT model, its questions, and passages.
+
+`model`: the model's checkpoint, with its card
+`tasks`: the questions, a folder a task
+`passages`: the built-in texts
+`making`: the scripts that made the first two
+"""
 
 import json
 from dataclasses import dataclass
@@ -55,3 +61,8 @@ def passages() -> list[Passage]:
         )
         for entry in entries
     ]  # fmt: skip
+
+
+def story() -> str:
+    """The longest built-in passage: natural text that every model can be asked about."""
+    return max((passage.text for passage in passages()), key=len)

@@ -1,0 +1,9 @@
+"""What single heads look at, and what they do.
+
+`induction`: six induction scores of every head, through the store
+`probes`: the inputs that show induction heads, and what one batch of them says
+`circuits`: what the weights of heads say alone
+`ablation`: heads ablated one by one, fully or with patterns preserved
+`attention`: what heads look at in a text, and what that adds to the next token's logit
+`direct_paths`: what each part of a model adds to a logit
+"""

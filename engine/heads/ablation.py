@@ -6,34 +6,56 @@ later heads look at does not change, only what they find there. In both the head
 in place of 0 (*mean* ablation): zero is an output that later layers never saw in training.
 """
 
-import time
-from collections.abc import Generator, Iterator, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.accuracy.evaluation import loaded_model, numbers_key, with_bos
+from engine.accuracy.scoring import log_probabilities
+from engine.demo import story
 from engine.errors import UsageError
-from engine.heads.probes import story
-from engine.jobs import Progress
-from engine.models.checkpoints import Identity
-from engine.models.loading import Loaded, LoadSpec, Models, identify
-from engine.models.masks import Mask, Means, pruned
+from engine.models.loading import Loaded
+from engine.models.masks import Mask, Means, pruned, single_ablations
 from engine.models.patterns import Patterns, visited
-from engine.records import Record, canonical_key, decode, encode
-from engine.shapes import ModelShape
-from engine.texts.incontext import EARLY, LATE, MIN_TOKENS, over_texts, too_short
+from engine.models.subject import Lab, Subject
+from engine.pieces import Measuring, Piece, all_stored, pieces
+from engine.progress import Progress
+from engine.questions.tokens import Reading, read
+from engine.records import Record, canonical_key
+from engine.statistics import over_texts
+from engine.texts.incontext import EARLY, LATE, MIN_TOKENS, too_short
 from engine.texts.passages import checked, text_digest
-from engine.texts.tokenloss import beginning_id, log_probabilities, tokenized
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 KINDS = ("full", "pattern-preserving")
 FILLS = ("zero", "mean")
 
 
 @dataclass(frozen=True)
-class Attribution:
+class Ablating:
+    """How heads are ablated: one of KINDS and one of FILLS, in a model from which `mask` is pruned already (a head of
+    it changes nothing when ablated). UsageError: no such kind or fill."""
+
+    mask: Mask
+    kind: str = "full"
+    fill: str = "zero"
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise UsageError(f"ablation {self.kind!r} is unknown; choose one of {', '.join(KINDS)}")
+        if self.fill not in FILLS:
+            raise UsageError(f"fill {self.fill!r} is unknown; choose one of {', '.join(FILLS)}")
+
+
+@dataclass(frozen=True)
+class HeadAblations:
     """Per-token losses of some texts with each head ablated in turn, in nats.
 
     One array a text: `base` (n,) with nothing ablated, `ablated` (layer, head, n). Of each text the first 512 tokens
@@ -74,48 +96,20 @@ class Attribution:
         return np.tensordot(vector / max(float(np.linalg.norm(vector)), 1e-30), np.stack(moved), 1)
 
 
-def attribute(
-    models: Models, spec: LoadSpec, texts: Sequence[str], mask: Mask, kind: str, fill: str, bos: bool | None, store: Any
-) -> Iterator[Progress]:
-    """Yields Progress in forward passes, its value the Attribution of the texts finished so far; each is stored.
-
-    `mask` is what is pruned already; a head of it changes nothing when ablated. UsageError: no such kind or fill.
-    """
-    _check(kind, fill)
-    texts = [checked(text) for text in texts]
-    identity = identify(spec, store)
-    shape = identity.shape
-    each, records, all_cached, means = shape.n_heads_total + 1, [], True, None
-    for number, text in enumerate(texts):
-        record = decode(store.get(_key(identity, spec, text, mask, kind, fill, bos)))
-        if record is None:
-            all_cached = False
-            done, total = number * each, len(texts) * each
-            loaded = yield from loaded_model(models, spec, done, total)
-            if fill == "mean" and means is None:
-                means = mean_outputs(loaded, _reading(loaded, story(), bos).inputs, mask)
-            record = yield from _measured(loaded, spec, text, mask, kind, means, bos, (done, total))
-            store.put(_key(identity, spec, text, mask, kind, fill, bos), encode(record))
-        records.append(record)
-        yield Progress((number + 1) * each, len(texts) * each, _attribution(records), cached=all_cached)
+def ablate_heads(lab: Lab, subject: Subject, texts: Sequence[str], how: Ablating) -> Iterator[Progress[HeadAblations]]:
+    """Yields Progress in forward passes, its value the HeadAblations of the texts finished so far; each is stored."""
+    wanted = _text_pieces(subject, [checked(text) for text in texts], how)
+    for step in pieces(lab, subject, wanted):
+        yield step.map(_joined)
 
 
-def recall_attribution(
-    identity: Identity, spec: LoadSpec, texts: Sequence[str], mask: Mask, kind: str, fill: str, bos: bool | None,
-    store: Any,
-) -> Attribution | None:  # fmt: skip
-    """The attribution where every text's is stored, else None; loads and computes nothing."""
-    _check(kind, fill)
-    records = []
-    for text in texts:
-        record = decode(store.get(_key(identity, spec, text, mask, kind, fill, bos)))
-        if record is None:
-            return None
-        records.append(record)
-    return _attribution(records)
+def recall_ablations(lab: Lab, subject: Subject, texts: Sequence[str], how: Ablating) -> HeadAblations | None:
+    """The ablations where every text's are stored, else None; loads and computes nothing."""
+    records = all_stored(lab, _text_pieces(subject, texts, how))
+    return None if records is None else _joined(records)
 
 
-def patterns_of(loaded: Loaded, inputs: Any, mask: Mask) -> Patterns:
+def patterns_of(loaded: Loaded, inputs: Tensor, mask: Mask) -> Patterns:
     """The attention pattern (1, H, T, T) of every layer under `mask`; `inputs` (1, T) token ids."""
     import torch
 
@@ -126,7 +120,7 @@ def patterns_of(loaded: Loaded, inputs: Any, mask: Mask) -> Patterns:
     return found
 
 
-def mean_outputs(loaded: Loaded, inputs: Any, mask: Mask) -> Means:
+def mean_outputs(loaded: Loaded, inputs: Tensor, mask: Mask) -> Means:
     """What each head and FFN gives on average over the positions of `inputs` (1, T), under `mask`."""
     import torch
 
@@ -139,7 +133,7 @@ def mean_outputs(loaded: Loaded, inputs: Any, mask: Mask) -> Means:
         def z(module: Any, args: tuple[Any, ...]) -> None:
             heads[layer] = args[0].float().flatten(0, -2).mean(0).view(shape.n_heads, -1).cpu().numpy()
 
-        def output(module: Any, args: Any, given: Any) -> None:
+        def output(module: Any, args: Any, given: Tensor) -> None:
             ffns[layer] = given.float().flatten(0, -2).mean(0).cpu().numpy()
 
         hooks.extend([attention_out.register_forward_pre_hook(z), ffn_out.register_forward_hook(output)])
@@ -155,91 +149,70 @@ def mean_outputs(loaded: Loaded, inputs: Any, mask: Mask) -> Means:
     return Means(heads, ffns)
 
 
-def single(shape: ModelShape, layer: int, head: int) -> Mask:
-    """The mask that prunes one head and nothing else."""
-    heads = np.ones((shape.n_layers, shape.n_heads), bool)
-    heads[layer, head] = False
-    return Mask.from_arrays(heads, np.ones(shape.n_layers, bool))
+def _text_pieces(subject: Subject, texts: Sequence[str], how: Ablating) -> list[Piece]:
+    fields = {"mask": how.mask.key(), "ablation": how.kind, "fill": how.fill, "tokens": MIN_TOKENS}
+    fields |= {"reference": text_digest(story()) if how.fill == "mean" else None}
+    shapes = {"base": ("n",), "ablated": (subject.shape.n_layers, subject.shape.n_heads, "n")}
+    means = lru_cache(maxsize=1)(partial(_means, bos=subject.bos, mask=how.mask))
+    found = []
+    for text in texts:
+        key = canonical_key("attribution", subject.key() | fields | {"text": text_digest(text)})
+        measure = partial(_measured, bos=subject.bos, text=text, how=how, means=means)
+        found.append(Piece(key, subject.shape.n_heads_total + 1, shapes, measure))
+    return found
 
 
-def _measured(
-    loaded: Loaded, spec: LoadSpec, text: str, mask: Mask, kind: str, means: Means | None, bos: bool | None,
-    so_far: tuple[int, int],
-) -> Generator[Progress, None, Record]:  # fmt: skip
-    started, (done, total) = time.perf_counter(), so_far
-    shape = loaded.identity.shape
-    reading, nothing = _reading(loaded, text, bos), Mask.full(shape)
-    forced = patterns_of(loaded, reading.inputs, mask) if kind == "pattern-preserving" else None
-    base = _losses(loaded, reading, mask, nothing, None, forced)
+def _means(loaded: Loaded, bos: bool, mask: Mask) -> Means:
+    return mean_outputs(loaded, _inputs(loaded, _read(loaded, story(), bos)), mask)
+
+
+def _measured(loaded: Loaded, bos: bool, text: str, how: Ablating, means: Any) -> Measuring:
+    shape, mask, reading = loaded.identity.shape, how.mask, _read(loaded, text, bos)
+    instead = means(loaded) if how.fill == "mean" else None
+    forced = patterns_of(loaded, _inputs(loaded, reading), mask) if how.kind == "pattern-preserving" else None
+    base = _losses(loaded, reading, mask, Mask.full(shape), None, forced)
     ablated = np.zeros((shape.n_layers, shape.n_heads, len(base)), np.float32)
-    for layer in range(shape.n_layers):
-        for head in range(shape.n_heads):
-            if mask.heads[layer][head]:
-                ablated[layer, head] = _losses(loaded, reading, mask, single(shape, layer, head), means, forced)
-            else:
-                ablated[layer, head] = base
-            done += 1
-            yield Progress(done, total, message=f"without L{layer}H{head}")
-    receipt = numbers_key(loaded.identity, spec, bos) | {
-        "kind": "attribution", "name": loaded.identity.name, "mask": mask.text(), "ablation": kind,
-        "fill": "zero" if means is None else "mean", "seconds": round(time.perf_counter() - started, 4),
-    }  # fmt: skip
-    return Record({"base": base, "ablated": ablated}, receipt)
+    for number, without in enumerate(single_ablations(shape)):
+        layer, head = divmod(number, shape.n_heads)
+        kept = mask.heads[layer][head]
+        ablated[layer, head] = _losses(loaded, reading, mask, without, instead, forced) if kept else base
+        yield Progress(number + 1, shape.n_heads_total + 1, message=f"without L{layer}H{head}")
+    about = {"kind": "attribution", "mask": mask.text(), "ablation": how.kind, "fill": how.fill}
+    return {"base": base, "ablated": ablated}, about
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """`inputs` (1, T) of which each position predicts one of `targets`; before them come `n_lead` tokens without."""
-
-    inputs: Any
-    targets: Any
-    n_lead: int
+def _read(loaded: Loaded, text: str, bos: bool) -> Reading:
+    return read(text, loaded.tokenizer, bos, min(MIN_TOKENS, loaded.identity.shape.n_ctx))
 
 
-def _reading(loaded: Loaded, text: str, bos: bool | None) -> _Reading:
+def _inputs(loaded: Loaded, reading: Reading) -> Tensor:
+    """(1, T) ids of which each predicts the next; the last one predicts nothing."""
     import torch
 
-    ids = tokenized(text, loaded.tokenizer)[0][: min(MIN_TOKENS, loaded.identity.shape.n_ctx)].tolist()
-    begin = beginning_id(loaded.tokenizer, with_bos(loaded.identity, bos))
-    read, lead = (ids, 1) if begin is None else ([begin, *ids], 0)
-    device = loaded.model.get_input_embeddings().weight.device
-    return _Reading(torch.tensor([read[:-1] or read], device=device),
-                    torch.tensor(ids[lead:], dtype=torch.long, device=device), lead)  # fmt: skip
+    ids = reading.inputs[:-1] if len(reading.inputs) > 1 else reading.inputs
+    return torch.from_numpy(ids.astype(np.int64))[None].to(loaded.model.get_input_embeddings().weight.device)
 
 
 def _losses(
-    loaded: Loaded, reading: _Reading, mask: Mask, ablated: Mask, means: Means | None, forced: Patterns | None
+    loaded: Loaded, reading: Reading, mask: Mask, ablated: Mask, means: Means | None, forced: Patterns | None
 ) -> np.ndarray:
-    """(n,) losses; nan in front where the first token has none."""
+    """(n,) losses of the text's tokens; nan in front where the first has none."""
     import torch
 
     attending = nullcontext() if forced is None else visited(loaded, forced=forced)
     with torch.inference_mode(), pruned(loaded, mask), pruned(loaded, ablated, means), attending:
-        hidden = loaded.model.base_model(input_ids=reading.inputs, use_cache=False).last_hidden_state[0]
-        found = [log_p for _, _, log_p in log_probabilities(loaded, hidden[: len(reading.targets)], reading.targets)]
+        inputs = _inputs(loaded, reading)
+        targets = torch.from_numpy(reading.inputs[1:].astype(np.int64)).to(inputs.device)
+        hidden = loaded.model.base_model(input_ids=inputs, use_cache=False).last_hidden_state[0]
+        found = [log_p for _, _, log_p in log_probabilities(loaded, hidden[: len(targets)], targets)]
     losses = [-log_p.cpu().numpy() for log_p in found]
-    return np.concatenate([np.full(reading.n_lead, np.nan, np.float32), *losses])
+    return np.concatenate([np.full(1 - reading.n_front, np.nan, np.float32), *losses])
 
 
 def _score(losses: np.ndarray) -> np.ndarray:
     return losses[..., LATE - 1] - losses[..., EARLY - 1]
 
 
-def _attribution(records: Sequence[Record]) -> Attribution:
-    return Attribution(tuple(record.arrays["base"] for record in records),
-                       tuple(record.arrays["ablated"] for record in records))  # fmt: skip
-
-
-def _check(kind: str, fill: str) -> None:
-    if kind not in KINDS:
-        raise UsageError(f"ablation {kind!r} is unknown; choose one of {', '.join(KINDS)}")
-    if fill not in FILLS:
-        raise UsageError(f"fill {fill!r} is unknown; choose one of {', '.join(FILLS)}")
-
-
-def _key(identity: Identity, spec: LoadSpec, text: str, mask: Mask, kind: str, fill: str, bos: bool | None) -> str:
-    fields = numbers_key(identity, spec, bos) | {
-        "text": text_digest(text), "mask": mask.key(), "ablation": kind, "fill": fill,
-        "reference": text_digest(story()) if fill == "mean" else None, "tokens": MIN_TOKENS,
-    }  # fmt: skip
-    return canonical_key("attribution", fields)
+def _joined(records: Sequence[Record]) -> HeadAblations:
+    base, ablated = (tuple(record.arrays[name] for record in records) for name in ("base", "ablated"))
+    return HeadAblations(base, ablated)

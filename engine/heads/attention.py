@@ -4,24 +4,30 @@ A head's pattern is where it attends. Its logit attribution is what attending th
 actually came next, by the direct path (engine.heads.direct_paths).
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.accuracy.evaluation import loaded_model, numbers_key, with_bos
 from engine.errors import HeadroomError, UsageError
 from engine.heads.direct_paths import decomposed, run
-from engine.jobs import Progress
-from engine.models.checkpoints import Identity
-from engine.models.loading import Loaded, LoadSpec, Models, identify
+from engine.models.loading import Loaded
 from engine.models.masks import Mask
+from engine.models.subject import Lab, Subject
 from engine.models.weights import output_weights
+from engine.pieces import Measuring, Piece, found, pieces
+from engine.progress import Progress
+from engine.questions.tokens import Reading, pieces_at, read
 from engine.records import Record, canonical_key, decode, encode
 from engine.texts.passages import checked, text_digest
-from engine.texts.tokenloss import beginning_id, pieces_at, tokenized
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MAX_TOKENS = 1024  # with BOS; a longer text is cut behind
 THUMBNAIL = 32  # cells along a side
@@ -69,89 +75,87 @@ class HeadView:
     raised_nats: np.ndarray
 
 
-def overview(models: Models, spec: LoadSpec, text: str, mask: Mask, bos: bool | None, store: Any) -> Iterator[Progress]:
+def overview(lab: Lab, subject: Subject, text: str, mask: Mask) -> Iterator[Progress[Overview]]:
     """Yields Progress, the last one's value the Overview; what is stored is not computed again."""
     text = checked(text)
-    identity = identify(spec, store)
-    key = _key(identity, spec, text, mask, bos, "overview")
-    record = decode(store.get(key))
-    cached = record is not None
-    if record is None:
-        loaded = yield from loaded_model(models, spec, 0, 1)
-        started = time.perf_counter()
-        record = Record(_overview(loaded, text, mask, with_bos(identity, bos)),
-                        _receipt(identity, spec, mask, bos, "attention overview", started))  # fmt: skip
-        store.put(key, encode(record))
-    yield Progress(1, 1, _as_overview(text, record), cached=cached)
+    for step in pieces(lab, subject, [_overview_piece(subject, text, mask)]):
+        yield step.map(lambda records: _as_overview(text, records[0]))
 
 
-def recall_overview(
-    identity: Identity, spec: LoadSpec, text: str, mask: Mask, bos: bool | None, store: Any
-) -> Overview | None:
+def recall_overview(lab: Lab, subject: Subject, text: str, mask: Mask) -> Overview | None:
     """The overview where it is stored, else None; loads and computes nothing."""
-    record = decode(store.get(_key(identity, spec, text, mask, bos, "overview")))
+    record = found(lab.store, _overview_piece(subject, text, mask))
     return None if record is None else _as_overview(text, record)
 
 
 def head_views(
-    models: Models, spec: LoadSpec, text: str, mask: Mask, heads: Sequence[Head], bos: bool | None, store: Any
-) -> Iterator[Progress]:
+    lab: Lab, subject: Subject, text: str, mask: Mask, heads: Sequence[Head]
+) -> Iterator[Progress[dict[Head, HeadView]]]:
     """Yields Progress, the last one's value a HeadView for each of `heads`. A forward pass gives all heads of the
     layers that it is needed for: the next head is often a neighbour. UsageError: the model has no such head.
     """
-    text = checked(text)
-    identity = identify(spec, store)
-    shape = identity.shape
+    text, shape = checked(text), subject.shape
     for layer, head in heads:
         if not (0 <= layer < shape.n_layers and 0 <= head < shape.n_heads):
             raise UsageError(f"head L{layer}H{head}: this model has layers 0 to {shape.n_layers - 1} and heads 0 to "
                              f"{shape.n_heads - 1}; choose within that")  # fmt: skip
-    found = {head: decode(store.get(_key(identity, spec, text, mask, bos, head))) for head in heads}
-    missing = sorted({layer for (layer, _), record in found.items() if record is None})
+    known = {head: decode(lab.store.get(_key(subject, text, mask, head))) for head in heads}
+    missing = sorted({layer for (layer, _), record in known.items() if record is None})
     if missing:
-        loaded = yield from loaded_model(models, spec, 0, 1)
+        loaded = yield from lab.loaded(subject)
         started = time.perf_counter()
-        for head, arrays in _head_views(loaded, text, mask, with_bos(identity, bos), missing):
-            record = Record(arrays, _receipt(identity, spec, mask, bos, "attention", started))
-            store.put(_key(identity, spec, text, mask, bos, head), encode(record))
-            found |= {head: record} if head in found else {}
-    yield Progress(1, 1, {head: _as_view(record) for head, record in found.items() if record}, cached=not missing)
+        for head, arrays in _head_views(loaded, text, mask, subject.bos, missing):
+            receipt = subject.receipt(time.perf_counter() - started, kind="attention", mask=mask.text())
+            record = Record(arrays, receipt)
+            lab.store.put(_key(subject, text, mask, head), encode(record))
+            known |= {head: record} if head in known else {}
+    yield Progress(1, 1, {head: _as_view(record) for head, record in known.items() if record}, cached=not missing)
 
 
 def recall_head_views(
-    identity: Identity, spec: LoadSpec, text: str, mask: Mask, heads: Sequence[Head], bos: bool | None, store: Any
+    lab: Lab, subject: Subject, text: str, mask: Mask, heads: Sequence[Head]
 ) -> dict[Head, HeadView] | None:
     """The views where all are stored, else None; loads and computes nothing."""
-    found = {}
+    views = {}
     for head in heads:
-        record = decode(store.get(_key(identity, spec, text, mask, bos, head)))
+        record = decode(lab.store.get(_key(subject, text, mask, head)))
         if record is None:
             return None
-        found[head] = _as_view(record)
-    return found
+        views[head] = _as_view(record)
+    return views
 
 
-def _overview(loaded: Loaded, text: str, mask: Mask, bos: bool) -> dict[str, np.ndarray]:
+def _overview_piece(subject: Subject, text: str, mask: Mask) -> Piece:
+    heads = (subject.shape.n_layers, subject.shape.n_heads)
+    shapes: dict[str, tuple[int | str, ...]] = {name: ("T",) for name in ("token_ids", "direct", "rest", "logit")}
+    shapes |= {"ends": ("n",), "n_left_out": (), "thumbnails": (*heads, "S", "S")}
+    shapes |= {"raised_nats": (*heads, "T"), "ffns": (subject.shape.n_layers, "T")}
+    measure = partial(_overview, text=text, mask=mask, bos=subject.bos)
+    return Piece(_key(subject, text, mask, "overview"), 1, shapes, measure)
+
+
+def _overview(loaded: Loaded, text: str, mask: Mask, bos: bool) -> Measuring:
     import torch
 
-    read = _reading(loaded, text, bos)
+    yield Progress(0, 1)
+
+    reading = _reading(loaded, text, bos)
     thumbnails = {}
 
-    def visit(layer: int, pattern: Any, z: Any, values: Any) -> None:
+    def visit(layer: int, pattern: Tensor, z: Tensor, values: Tensor) -> None:
         small = torch.nn.functional.adaptive_max_pool2d(pattern[0], min(THUMBNAIL, pattern.shape[-1]))
         largest = small.amax((-1, -2), keepdim=True).clamp_min(1e-12)
         thumbnails[layer] = (255 * small / largest).round().byte().cpu().numpy()
 
     with torch.inference_mode():
-        found = decomposed(loaded, run(loaded, read.inputs, mask, visit))
+        parts = decomposed(loaded, run(loaded, reading.inputs, mask, visit))
     # what is added at a position belongs to the token that comes next; the first one has nothing in front
-    shifted = {name: np.concatenate([np.zeros((*array.shape[:-1], 1)), array], -1) for name, array in found.items()}
-    return {
-        "token_ids": read.inputs, "ends": read.ends, "n_left_out": np.array(read.n_left_out),
-        "thumbnails": np.stack([thumbnails[layer] for layer in sorted(thumbnails)]),
-        "raised_nats": shifted["heads"].astype(np.float16),
-        **{name: shifted[name].astype(np.float32) for name in ("ffns", "direct", "rest", "logit")},
-    }  # fmt: skip
+    shifted = {name: np.concatenate([np.zeros((*array.shape[:-1], 1)), array], -1) for name, array in parts.items()}
+    arrays = {"token_ids": reading.inputs, "ends": reading.ends, "n_left_out": np.array(reading.n_left_out)}
+    arrays["thumbnails"] = np.stack([thumbnails[layer] for layer in sorted(thumbnails)])
+    arrays["raised_nats"] = shifted["heads"].astype(np.float16)
+    arrays |= {name: shifted[name].astype(np.float32) for name in ("ffns", "direct", "rest", "logit")}
+    return arrays, {"kind": "attention overview", "mask": mask.text()}
 
 
 def _head_views(
@@ -159,14 +163,14 @@ def _head_views(
 ) -> Iterator[tuple[Head, dict[str, np.ndarray]]]:
     import torch
 
-    read, seen = _reading(loaded, text, bos), {}
+    reading, seen = _reading(loaded, text, bos), {}
 
-    def visit(layer: int, pattern: Any, z: Any, values: Any) -> None:
+    def visit(layer: int, pattern: Tensor, z: Tensor, values: Tensor) -> None:
         if layer in layers:
             seen[layer] = (pattern[0], values[0].float())
 
     with torch.inference_mode():
-        ran = run(loaded, read.inputs, mask, visit)
+        ran = run(loaded, reading.inputs, mask, visit)
         for layer in layers:
             pattern, values = seen.pop(layer)
             weights, kept = output_weights(loaded, layer), mask.heads[layer]
@@ -177,31 +181,18 @@ def _head_views(
                 yield (layer, head), _largest("pattern", pattern[head]) | _largest("raised_nats", raised)
 
 
-def _largest(name: str, rows: Any) -> dict[str, np.ndarray]:
+def _largest(name: str, rows: Tensor) -> dict[str, np.ndarray]:
     """The largest of each row, in half precision, with where they are."""
     count = len(rows) if len(rows) <= WHOLE_ROWS else N_LARGEST
     sources = rows.abs().topk(count, dim=-1).indices
     return {name: rows.gather(1, sources).half().cpu().numpy(), f"{name}_at": sources.short().cpu().numpy()}
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """`inputs` (T,) with BOS in front where it is on; `ends` of the text's tokens among them."""
-
-    inputs: np.ndarray
-    ends: np.ndarray
-    n_left_out: int
-
-
-def _reading(loaded: Loaded, text: str, bos: bool) -> _Reading:
-    ids, ends = tokenized(text, loaded.tokenizer)
-    begin = beginning_id(loaded.tokenizer, bos)
-    front = np.array([] if begin is None else [begin], np.int32)
-    fits = min(MAX_TOKENS, loaded.identity.shape.n_ctx) - len(front)
-    inputs = np.concatenate([front, ids[:fits]])
-    if len(inputs) < 2:
+def _reading(loaded: Loaded, text: str, bos: bool) -> Reading:
+    reading = read(text, loaded.tokenizer, bos, min(MAX_TOKENS, loaded.identity.shape.n_ctx) - bos)
+    if len(reading.inputs) < 2:
         raise HeadroomError(f"the text {text[:40]!r} is a single token, and attention needs two; take a longer text")
-    return _Reading(inputs, ends[:fits], max(0, len(ids) - fits))
+    return reading
 
 
 def _as_overview(text: str, record: Record) -> Overview:
@@ -219,17 +210,6 @@ def _as_view(record: Record) -> HeadView:
     return HeadView(**whole)
 
 
-def _receipt(
-    identity: Identity, spec: LoadSpec, mask: Mask, bos: bool | None, kind: str, started_s: float
-) -> dict[str, Any]:
-    return numbers_key(identity, spec, bos) | {
-        "kind": kind, "name": identity.name, "mask": mask.text(), "seconds": round(time.perf_counter() - started_s, 4),
-    }  # fmt: skip
-
-
-def _key(identity: Identity, spec: LoadSpec, text: str, mask: Mask, bos: bool | None, what: str | Head) -> str:
-    fields = numbers_key(identity, spec, bos) | {
-        "attention": "own", "mask": mask.key(), "what": what if isinstance(what, str) else list(what),
-        "text": text_digest(text),
-    }  # fmt: skip
-    return canonical_key("attention", fields)
+def _key(subject: Subject, text: str, mask: Mask, what: str | Head) -> str:
+    fields = {"attention": "own", "mask": mask.key(), "text": text_digest(text)}
+    return canonical_key("attention", subject.key() | fields | {"what": what if isinstance(what, str) else list(what)})

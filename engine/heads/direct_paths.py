@@ -5,17 +5,22 @@ unembedding. Logits are zero-meaned over the vocabulary and read at the token th
 parts add up to the true zero-meaned logit; in int8 only nearly, since a sum of heads is rounded otherwise than each.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine.accuracy.scoring import log_probabilities
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
 from engine.models.patterns import Visit, unseen, visited
 from engine.models.weights import folded, norm_scale, norms_behind, output_bias, output_weights, unembedding
-from engine.texts.tokenloss import log_probabilities
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -26,14 +31,14 @@ class Pass:
     adds to the zero-meaned logit of the next token; `constant` (T - 1,) is what the norms' biases add.
     """
 
-    z: dict[int, Any]
-    ffn: dict[int, Any]
-    embedded: Any
-    for_attention: dict[int, Any]
-    for_ffn: dict[int, Any]
-    for_embedded: Any
-    constant: Any
-    logit: Any
+    z: dict[int, Tensor]
+    ffn: dict[int, Tensor]
+    embedded: Tensor
+    for_attention: dict[int, Tensor]
+    for_ffn: dict[int, Tensor]
+    for_embedded: Tensor
+    constant: Tensor
+    logit: Tensor
 
 
 def decomposition(loaded: Loaded, inputs: np.ndarray, mask: Mask) -> dict[str, np.ndarray]:

@@ -3,23 +3,25 @@ raise the logit of the token it looks at (copying)? With the scores that explain
 and what the weights alone say. Two variants: Olsson et al. 2022 and Bansal et al. 2212.09095.
 """
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from engine.accuracy.evaluation import loaded_model, numbers_key
 from engine.errors import HeadroomError, UsageError
 from engine.heads import probes
 from engine.heads.circuits import ov_copying_eigenvalues, qk_trace
-from engine.jobs import Progress
-from engine.models.checkpoints import Identity
-from engine.models.loading import LoadSpec, Models, identify
-from engine.records import Record, canonical_key, decode, encode
+from engine.models.loading import Loaded
+from engine.models.subject import Lab, Subject
+from engine.pieces import Measuring, Piece, all_stored, pieces
+from engine.progress import Progress
+from engine.records import Record, canonical_key
+from engine.shapes import ModelShape
 
+Probe = Callable[[Loaded, int, probes.Generators], dict[str, np.ndarray]]
 VARIANTS = ("olsson", "bansal")
 SCORES = ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov_eigen", "qk_trace")
 N_TOKENS, N_EXAMPLES = 25, 10
@@ -41,66 +43,25 @@ class InductionScores:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class _Part:
-    """Examples that are measured and stored together; `lengths` in random tokens (weights: none)."""
-
-    what: str
-    first: int
-    lengths: tuple[int, ...]
-
-
-def induction(models: Models, spec: LoadSpec, variant: str, seed: int, store: Any) -> Iterator[Progress]:
+def induction(lab: Lab, subject: Subject, variant: str, seed: int = 0) -> Iterator[Progress[InductionScores]]:
     """Yields Progress, the last one's value the InductionScores; what is stored is not computed again.
 
     `olsson`: 10 examples of 25 random tokens. `bansal`: one example of each of the lengths 25, 27, ..., 223 that fit
-    the model's window. UsageError: no such variant.
+    the model's window. The probes have beginnings of their own: with or without BOS is no matter. UsageError: no such
+    variant.
     """
-    identity = identify(spec, store)
-    parts = _parts(identity, variant)
-    total = sum(max(1, len(part.lengths)) for part in parts)
     records: list[Record] = []
-    done, all_cached = 0, True
-    for part in parts:
-        key = _key(identity, spec, variant, seed, part)
-        record = decode(store.get(key))
-        if record is None:
-            all_cached = False
-            loaded = yield from loaded_model(models, spec, done, total)
-            started = time.perf_counter()
-            found: list[dict[str, np.ndarray]] = []
-            if part.lengths:
-                for length, examples in groupby(enumerate(part.lengths, part.first), key=lambda pair: pair[1]):
-                    generators = [np.random.default_rng((seed, example)) for example, _ in examples]
-                    found.append(_measure(variant, part.what)(loaded, length, generators))
-                    yield Progress(done + sum(map(_n_examples, found)), total, message=part.what.replace("_", " "))
-            else:
-                before = _joined(records, "previous_token").mean(0)
-                found.append({"ov_eigen": ov_copying_eigenvalues(loaded)[None],
-                              "qk_trace": qk_trace(loaded, before)[None]})  # fmt: skip
-            arrays = {name: np.concatenate([scores[name] for scores in found]) for name in found[0]}
-            receipt = numbers_key(identity, spec, None) | {
-                "kind": "induction", "name": identity.name, "variant": variant, "seed": seed, "what": part.what,
-                "lengths": list(part.lengths), "merges": probes.has_merges(loaded.tokenizer),
-                "seconds": round(time.perf_counter() - started, 4),
-            }  # fmt: skip
-            record = Record(arrays, receipt)
-            store.put(key, encode(record))
-        records.append(record)
-        done += max(1, len(part.lengths))
-        yield Progress(done, total, cached=all_cached)
-    yield Progress(total, total, _scores(identity, variant, records), cached=all_cached)
+    for step in pieces(lab, subject.as_usual, _pieces(subject, variant, seed, records)):
+        records[:] = step.value or records
+        yield step.within(0, step.total)
+    n = step.total
+    yield Progress(n, n, _scores(subject.shape, variant, records), cached=step.cached)
 
 
-def recall_induction(identity: Identity, spec: LoadSpec, variant: str, seed: int, store: Any) -> InductionScores | None:
+def recall_induction(lab: Lab, subject: Subject, variant: str, seed: int = 0) -> InductionScores | None:
     """The finished scores if all are stored, else None; computes nothing."""
-    records = []
-    for part in _parts(identity, variant):
-        record = decode(store.get(_key(identity, spec, variant, seed, part)))
-        if record is None:
-            return None
-        records.append(record)
-    return _scores(identity, variant, records)
+    records = all_stored(lab, _pieces(subject, variant, seed, []))
+    return None if records is None else _scores(subject.shape, variant, records)
 
 
 def retained(scores: np.ndarray, order: np.ndarray) -> np.ndarray:
@@ -119,31 +80,62 @@ def best_heads(scores: np.ndarray, count: int) -> Iterator[tuple[str, float]]:
         yield f"L{flat // n_heads}H{flat % n_heads}", float(scores.flat[flat])
 
 
-def _parts(identity: Identity, variant: str) -> list[_Part]:
-    window = identity.shape.n_ctx
-    if variant == "olsson":
-        lengths = [N_TOKENS] * N_EXAMPLES
-    elif variant == "bansal":
-        lengths = list(BANSAL_LENGTHS)
-    else:
+def _lengths(shape: ModelShape, variant: str) -> list[int]:
+    """Of the examples, in random tokens."""
+    if variant not in VARIANTS:
         raise UsageError(f"variant {variant!r} is unknown; choose one of {', '.join(VARIANTS)}")
-    lengths = [length for length in lengths if 1 + probes.N_COPIES * length <= window]
+    wanted = [N_TOKENS] * N_EXAMPLES if variant == "olsson" else BANSAL_LENGTHS
+    lengths = [length for length in wanted if 1 + probes.N_COPIES * length <= shape.n_ctx]
     if not lengths:
-        raise HeadroomError(f"the window of {window} tokens is too short for {N_TOKENS} tokens four times over; "
+        raise HeadroomError(f"the window of {shape.n_ctx} tokens is too short for {N_TOKENS} tokens four times over; "
                             f"use a model with a longer window")  # fmt: skip
-    texts = [min(TEXT_TOKENS, window - 1)] * N_EXAMPLES
-    wanted = (("prefix_matching", lengths), ("copying", lengths), ("previous_token", texts))
-    cut = [_Part(what, first, tuple(all_of[first : first + PART]))
-           for what, all_of in wanted for first in range(0, len(all_of), PART)]  # fmt: skip
-    return [*cut, _Part("weights", 0, ())]
+    return lengths
 
 
-def _measure(variant: str, what: str) -> Any:
-    return probes.copying_bansal if (variant, what) == ("bansal", "copying") else getattr(probes, what)
+def _pieces(subject: Subject, variant: str, seed: int, records: Sequence[Record]) -> list[Piece]:
+    """Examples that are measured and stored together, and last the scores of the weights, which take the previous-token
+    scores among the `records` so far."""
+    lengths = _lengths(subject.shape, variant)
+    texts = [min(TEXT_TOKENS, subject.shape.n_ctx - 1)] * N_EXAMPLES
+    found, heads = [], (subject.shape.n_layers, subject.shape.n_heads)
+    for what, each in (("prefix_matching", lengths), ("copying", lengths), ("previous_token", texts)):
+        form = "bansal" if (variant, what) == ("bansal", "copying") else "olsson"
+        probe = probes.copying_bansal if form == "bansal" else getattr(probes, what)
+        for first in range(0, len(each), PART):
+            part = each[first : first + PART]
+            about = {"what": what, "first": first, "lengths": part, "seed": seed, "form": form}
+            measure = partial(_probed, probe=probe, about=about, variant=variant)
+            found.append(Piece(_key(subject, about), len(part), {what: (len(part), *heads)}, measure))
+    about = {"what": "weights", "first": 0, "lengths": [], "seed": seed, "form": "olsson"}
+    measure = partial(_weighed, records=records, about=about, variant=variant)
+    shapes = {"ov_eigen": (1, *heads), "qk_trace": (1, *heads)}
+    return [*found, Piece(_key(subject, about), 1, shapes, measure)]
 
 
-def _n_examples(found: dict[str, np.ndarray]) -> int:
-    return len(next(iter(found.values())))
+def _probed(loaded: Loaded, probe: Probe, about: Mapping[str, Any], variant: str) -> Measuring:
+    """Scores of a few examples; those of one length share a forward pass."""
+    found: list[dict[str, np.ndarray]] = []
+    done, numbered = 0, enumerate(about["lengths"], about["first"])
+    for length, examples in groupby(numbered, key=lambda pair: pair[1]):
+        generators = [np.random.default_rng((about["seed"], example)) for example, _ in examples]
+        found.append(probe(loaded, length, generators))
+        done += len(generators)
+        yield Progress(done, done, message=about["what"].replace("_", " "))
+    arrays = {name: np.concatenate([scores[name] for scores in found]) for name in found[0]}
+    return arrays, _told(loaded, about, variant)
+
+
+def _weighed(loaded: Loaded, records: Sequence[Record], about: Mapping[str, Any], variant: str) -> Measuring:
+    """What the weights alone say."""
+    yield Progress(0, 1, message="weights")
+    before = _joined(records, "previous_token").mean(0)
+    arrays = {"ov_eigen": ov_copying_eigenvalues(loaded)[None], "qk_trace": qk_trace(loaded, before)[None]}
+    return arrays, _told(loaded, about, variant)
+
+
+def _told(loaded: Loaded, about: Mapping[str, Any], variant: str) -> dict[str, Any]:
+    told = {name: about[name] for name in ("what", "seed", "lengths")}
+    return told | {"kind": "induction", "variant": variant, "merges": probes.has_merges(loaded.tokenizer)}
 
 
 def _joined(records: Sequence[Record], name: str) -> np.ndarray:
@@ -151,7 +143,7 @@ def _joined(records: Sequence[Record], name: str) -> np.ndarray:
     return np.concatenate([record.arrays[name] for record in records if name in record.arrays])
 
 
-def _scores(identity: Identity, variant: str, records: Sequence[Record]) -> InductionScores:
+def _scores(shape: ModelShape, variant: str, records: Sequence[Record]) -> InductionScores:
     mean, error, counts = {}, {}, {}
     for name in SCORES:
         examples = _joined(records, name)
@@ -161,15 +153,12 @@ def _scores(identity: Identity, variant: str, records: Sequence[Record]) -> Indu
     notes = []
     if variant == "bansal" and counts["copying"] < len(BANSAL_LENGTHS):
         notes.append(f"only {counts['copying']} of {len(BANSAL_LENGTHS)} lengths fit the window of "
-                     f"{identity.shape.n_ctx} tokens")  # fmt: skip
+                     f"{shape.n_ctx} tokens")  # fmt: skip
     if not all(record.receipt.get("merges", True) for record in records):
         notes.append("the tokenizer has no merges, so random tokens are drawn in the order of their ids")
     return InductionScores(mean, error, counts, "; ".join(notes))
 
 
-def _key(identity: Identity, spec: LoadSpec, variant: str, seed: int, part: _Part) -> str:
-    fields = numbers_key(identity, spec, None) | {
-        "attention": "own", "seed": seed, "what": part.what, "first": part.first, "lengths": list(part.lengths),
-        "form": "bansal" if (variant, part.what) == ("bansal", "copying") else "olsson",
-    }  # fmt: skip
-    return canonical_key("induction", fields)
+def _key(subject: Subject, about: Mapping[str, Any]) -> str:
+    # probes have beginnings of their own: their keys do not differ by it
+    return canonical_key("induction", {**subject.as_usual.key(), "attention": "own", **about})

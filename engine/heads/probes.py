@@ -3,18 +3,25 @@
 Every probe takes one random generator an example and gives arrays (example, layer, head); a batch is one forward pass.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine.demo import story
 from engine.errors import HeadroomError
 from engine.models.loading import Loaded
 from engine.models.patterns import Visit, visited
 from engine.models.weights import output_bias, output_weights, unembedding
+from engine.questions.tokens import beginning
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 N_COPIES = 4
 LEAVE_OUT = 0.04  # share of the most and of the least common merges that random tokens are not drawn from
@@ -57,22 +64,10 @@ def random_tokens(loaded: Loaded, n_tokens: int, generators: Generators) -> np.n
     return np.stack([generator.choice(pool, n_tokens, replace=False) for generator in generators])
 
 
-def beginning(tokenizer: Any) -> int:
-    """The token in front of a sequence: BOS, or what a tokenizer without one has instead."""
-    return next(token for token in (tokenizer.bos_token_id, tokenizer.eos_token_id, 0) if token is not None)
-
-
 def repeated_tokens(loaded: Loaded, n_tokens: int, n_copies: int, generators: Generators) -> np.ndarray:
     """(example, 1 + n_tokens * n_copies): a beginning, then the same random tokens again and again."""
     tokens = np.tile(random_tokens(loaded, n_tokens, generators), n_copies)
-    return np.concatenate([np.full((len(tokens), 1), beginning(loaded.tokenizer)), tokens], axis=1)
-
-
-def story() -> str:
-    """The longest built-in passage: natural text that every model can be asked about."""
-    from engine.demo import passages
-
-    return max((passage.text for passage in passages()), key=len)
+    return np.concatenate([np.full((len(tokens), 1), beginning(loaded.tokenizer, default=0)), tokens], axis=1)
 
 
 def prefix_matching(loaded: Loaded, n_tokens: int, generators: Generators) -> dict[str, np.ndarray]:
@@ -100,7 +95,7 @@ def previous_token(loaded: Loaded, n_tokens: int, generators: Generators) -> dic
     ids = np.array(loaded.tokenizer(story(), add_special_tokens=False).input_ids)
     firsts = [generator.integers(0, max(1, len(ids) - n_tokens)) for generator in generators]
     stretches = np.stack([ids[first : first + n_tokens] for first in firsts])
-    inputs = np.concatenate([np.full((len(firsts), 1), beginning(loaded.tokenizer)), stretches], axis=1)
+    inputs = np.concatenate([np.full((len(firsts), 1), beginning(loaded.tokenizer, default=0)), stretches], axis=1)
     destination, source = np.indices((inputs.shape[1], inputs.shape[1]))
     wanted = {"previous_token": (destination - source == 1) & (source > 0)}
     return _attention_to(loaded, inputs, wanted, inputs.shape[1] - 2)
@@ -120,7 +115,7 @@ def copying(loaded: Loaded, n_tokens: int, generators: Generators) -> dict[str, 
     readers = unembedding(loaded, torch.from_numpy(inputs))  # (example, token, d_model)
     scores = _zeros(loaded, len(inputs))
 
-    def visit(layer: int, pattern: Any, z: Any, values: Any) -> None:
+    def visit(layer: int, pattern: Tensor, z: Tensor, values: Tensor) -> None:
         weights = output_weights(loaded, layer)
         for head in range(pattern.shape[1]):
             logits = (z[:, head].float() @ weights[head]) @ readers.to(z.device).transpose(1, 2)
@@ -147,7 +142,7 @@ def copying_bansal(loaded: Loaded, n_tokens: int, generators: Generators) -> dic
     scores = _zeros(loaded, len(inputs))
     seen = torch.ones(inputs.shape[1], inputs.shape[1], dtype=torch.bool).tril()
 
-    def visit(layer: int, pattern: Any, z: Any, values: Any) -> None:
+    def visit(layer: int, pattern: Tensor, z: Tensor, values: Tensor) -> None:
         weights, bias = output_weights(loaded, layer), output_bias(loaded, layer)
         far = ~seen.to(z.device)
         for head in range(pattern.shape[1]):
@@ -169,7 +164,7 @@ def _attention_to(
     scores = {name: _zeros(loaded, len(inputs)) for name in wanted}
     where = np.stack([each.ravel() for each in wanted.values()], axis=1) / n_destinations  # (T * T, names)
 
-    def visit(layer: int, pattern: Any, z: Any, values: Any) -> None:
+    def visit(layer: int, pattern: Tensor, z: Tensor, values: Tensor) -> None:
         found = pattern.flatten(2) @ pattern.new_tensor(where)  # (example, head, names), without a second pattern
         for number, name in enumerate(wanted):
             scores[name][:, layer] = found[..., number].cpu().numpy()
@@ -189,7 +184,7 @@ class _SeenAll(Exception):
 def _run(loaded: Loaded, inputs: np.ndarray, visit: Visit, embeddings_everywhere: bool = False) -> None:
     import torch
 
-    def visit_until_last(layer: int, pattern: Any, z: Any, values: Any) -> None:
+    def visit_until_last(layer: int, pattern: Tensor, z: Tensor, values: Tensor) -> None:
         visit(layer, pattern, z, values)
         if layer == loaded.identity.shape.n_layers - 1:
             raise _SeenAll

@@ -1,0 +1,10 @@
+"""Which heads and FFNs matter for a task, in what order they go, and what that would do.
+
+`importance`: scores of heads and FFNs, by gradients or by the oracle, through the store
+`gradients`: gate gradients, one backward pass a choice
+`oracle`: the same questions without each head or FFN in turn
+`rankings`: orders, levels, and how much rankings agree
+`rankings_of`: from a level and a ranking to a mask
+`estimates`: what pruning would do, to first order, without a forward pass
+`calibration`: how far to trust the estimates, going by what was measured
+"""

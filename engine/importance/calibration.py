@@ -13,10 +13,9 @@ import numpy as np
 
 from engine.accuracy.evaluation import recall
 from engine.importance.estimates import Estimate, Gradients, estimate
-from engine.models.checkpoints import Identity
-from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
-from engine.questions.requests import Requests, Selection
+from engine.models.subject import Lab, Subject
+from engine.questions.requests import Questions
 
 TRUSTED_ERROR = 0.05  # accuracy; an expected error up to this is trusted
 MIN_LEVELS = 3  # measured levels from which an error is expected, and of how many of them it is the mean
@@ -148,14 +147,18 @@ class Calibration:
 
 
 def recall_calibration(
-    identity: Identity, spec: LoadSpec, requests: Requests, selection: Selection, gradients: Gradients,
-    masks: Mapping[tuple[int, int], Mask], metric: str, bos: bool | None, store: Any,
-) -> Calibration:  # fmt: skip
+    lab: Lab,
+    subject: Subject,
+    questions: Questions,
+    gradients: Gradients,
+    masks: Mapping[tuple[int, int], Mask],
+    metric: str = "acc",
+) -> Calibration:
     """The Calibration from whatever is stored of `masks`, named by their levels (heads, FFNs) in permille; computes no
     forward pass. Of a point measured in part, the estimate is of the same questions."""
     checks = []
     for (heads_permille, ffns_permille), mask in masks.items():
-        answers = recall(identity, spec, requests, selection, mask, bos, store)
+        answers = recall(lab, subject, questions, mask)
         if n := min(len(answers), len(gradients)):
             correct = answers.correct if metric == "acc" else answers.correct_norm
             estimated = float(estimate(gradients, mask, metric, n).estimated)

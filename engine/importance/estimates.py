@@ -8,9 +8,8 @@ An estimate is an `Estimate`, never an `Accuracy`: the two share no field.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -18,11 +17,10 @@ from engine.accuracy.evaluation import Answers, evaluate, recall
 from engine.errors import UsageError
 from engine.importance.importance import Scores, importance, recall_scores
 from engine.importance.rankings import n_pruned
-from engine.jobs import Progress
-from engine.models.checkpoints import Identity
-from engine.models.loading import LoadSpec, Models, identify
 from engine.models.masks import Mask
-from engine.questions.requests import Question, Requests, Selection
+from engine.models.subject import Lab, Subject
+from engine.progress import Progress, last_value
+from engine.questions.requests import Question, Questions
 from engine.shapes import ModelShape
 
 METRICS = ("acc", "acc_norm")
@@ -76,37 +74,27 @@ class Estimate:
     is_calibrated: bool = False
 
 
-def gradients(
-    models: Models, spec: LoadSpec, requests: Requests, selection: Selection, bos: bool | None, store: Any
-) -> Iterator[Progress]:
+def gradients(lab: Lab, subject: Subject, questions: Questions) -> Iterator[Progress[Gradients]]:
     """Yields Progress, its value the Gradients so far; chunks in the store are not computed again.
 
     UsageError for a task that is judged by greedy decoding: what would be decoded does not follow from the
     log-likelihood of the one continuation, so nothing is estimated there.
     """
-    _refuse_greedy(requests)
-    identity, total, answers, all_cached = identify(spec, store), 2 * selection.n, None, True
-    for step in evaluate(models, spec, requests, selection, Mask.full(identity.shape), bos, store):
-        answers = step.value if step.value is not None else answers
-        all_cached &= step.cached
-        yield Progress(step.done, total, message=step.message, cached=all_cached)
-    assert answers is not None
-    for step in importance(models, spec, requests, selection, "gate", bos, store):
-        value = None if step.value is None else _gradients(answers, step.value)
-        cached = all_cached and step.cached
-        yield Progress(selection.n + step.done, total, value, step.message, cached)
+    _refuse_greedy(questions)
+    n, full = questions.n, evaluate(lab, subject, questions, Mask.full(subject.shape))
+    answers = yield from last_value(full, 0, 2 * n)
+    for step in importance(lab, subject, questions, "gate"):
+        yield replace(step.map(partial(_gradients, answers)), done=n + step.done, total=2 * n)
 
 
-def recall_gradients(
-    identity: Identity, spec: LoadSpec, requests: Requests, selection: Selection, bos: bool | None, store: Any
-) -> Gradients | None:
+def recall_gradients(lab: Lab, subject: Subject, questions: Questions) -> Gradients | None:
     """The Gradients if all of them are stored, else None; loads and computes nothing. UsageError as `gradients`."""
-    _refuse_greedy(requests)
-    scores = recall_scores(identity, spec, requests, selection, "gate", bos, store)
+    _refuse_greedy(questions)
+    scores = recall_scores(lab, subject, questions, "gate")
     if scores is None:
         return None
-    answers = recall(identity, spec, requests, selection, Mask.full(identity.shape), bos, store)
-    return _gradients(answers, scores) if len(answers) == selection.n else None
+    answers = recall(lab, subject, questions, Mask.full(subject.shape))
+    return _gradients(answers, scores) if len(answers) == questions.n else None
 
 
 def pruned_by(masks: Mask | Sequence[Mask]) -> np.ndarray:
@@ -175,9 +163,9 @@ def estimate(
     return Estimate(metric, values, n, np.full(values.shape, np.nan), np.zeros(values.shape, bool))
 
 
-def _refuse_greedy(requests: Requests) -> None:
-    if requests.greedy:
-        raise UsageError(f"{requests.task.name} is judged by greedy decoding, which cannot be estimated from "
+def _refuse_greedy(questions: Questions) -> None:
+    if questions.requests.greedy:
+        raise UsageError(f"{questions.task.name} is judged by greedy decoding, which cannot be estimated from "
                          "log-likelihoods; measure it")  # fmt: skip
 
 

@@ -1,35 +1,30 @@
-"""How much each head and FFN matters for a task: gradient scores in one backward pass, and the ablation oracle.
+"""How much each head and FFN matters for a task: gradient scores in a backward pass a choice, or by leaving each out
+(engine.importance.oracle).
 
-The choices of a question share one packed forward pass where that is cheaper, and have a backward pass each.
+The choices of a question share one packed forward pass where that is cheaper.
 """
 
-import time
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from engine.accuracy.evaluation import (
-    Answers,
-    encoded_chunk,
-    loaded_model,
-    make_receipt,
-    numbers_key,
-    texts_digest,
-)
+from engine.accuracy.evaluation import Answers, encoded_chunk
 from engine.errors import UsageError
 from engine.importance.gradients import gate_gradients
 from engine.importance.oracle import oracle, recall_oracle
-from engine.jobs import Progress
-from engine.models.checkpoints import Identity
-from engine.models.loading import Loaded, LoadSpec, Models, identify
+from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
+from engine.models.subject import Lab, Subject
+from engine.pieces import Measuring, Piece, all_stored, pieces
+from engine.progress import Progress
 from engine.questions.encoding import Encoded, Row, pack
-from engine.questions.requests import Requests, Selection
-from engine.records import Record, canonical_key, decode, encode
+from engine.questions.requests import Questions
+from engine.records import Record, canonical_key
 from engine.shapes import ModelShape
 
+ORACLES = ("heads-oracle", "ffns")
 GRADIENT_TOKENS = 256  # padded tokens a backward pass, which keeps every layer's activations; more is no faster ...
 GRADIENT_TOKENS_SMALL = 512  # ... except where n_layers * d_model is at most SMALL_WIDTH, and little is kept
 SMALL_WIDTH = 4096
@@ -54,81 +49,73 @@ class Scores:
     gate_ffns: np.ndarray | None = None
     n_targets: np.ndarray | None = None
     n_zero: int = 0
-    cached: bool = False
 
 
 def importance(
-    models: Models, spec: LoadSpec, requests: Requests, selection: Selection, what: str, bos: bool | None, store: Any,
-    mask: Mask | None = None,
-) -> Iterator[Progress]:  # fmt: skip
+    lab: Lab, subject: Subject, questions: Questions, what: str, mask: Mask | None = None
+) -> Iterator[Progress[Scores]]:
     """Yields Progress, its value the Scores so far (oracles: only when finished).
 
     `heads`: Bansal et al.'s I_h from the gold choice. `gate`: mean |dLoss/dgate| of the gold choice (Michel et al.
     2019), with every choice's signed gradients kept. `heads-oracle`, `ffns`: accuracy lost when that one is pruned.
     Under a `mask`, of the model that it leaves (gradient scores only): what is pruned scores 0.
     """
-    _check_mask(what, mask)
-    if what == "ffns" or what == "heads-oracle":
-        shape = identify(spec, store).shape
-        for step in oracle(models, spec, requests, selection, what, bos, store):
-            scores = None if step.value is None else replace(_drops(what, shape, step.value), cached=step.cached)
-            yield replace(step, value=scores)
-    elif what in WHAT:
-        yield from _by_gradient(models, spec, requests, selection, what, bos, store, mask)
+    _check(what, mask)
+    if what in ORACLES:
+        for step in oracle(lab, subject, questions, what):
+            yield step.map(partial(_drops, what, subject.shape))
     else:
-        raise UsageError(f"importance {what!r} is unknown; choose one of {', '.join(WHAT)}")
+        for step in pieces(lab, subject, _chunk_pieces(subject, questions, what, mask)):
+            yield step.map(partial(_scores, what, questions.n))
 
 
 def recall_scores(
-    identity: Identity, spec: LoadSpec, requests: Requests, selection: Selection, what: str, bos: bool | None,
-    store: Any, mask: Mask | None = None,
-) -> Scores | None:  # fmt: skip
+    lab: Lab, subject: Subject, questions: Questions, what: str, mask: Mask | None = None
+) -> Scores | None:
     """The finished Scores if all of it is stored, else None; loads and computes nothing."""
-    _check_mask(what, mask)
-    if what in ("ffns", "heads-oracle"):
-        answers = recall_oracle(identity, spec, requests, selection, what, bos, store)
-        return None if answers is None else _drops(what, identity.shape, answers)
-    parts = []
-    for chunk in selection.chunks():
-        record = _stored(_key(identity, spec, requests, chunk, what, bos, mask or Mask.full(identity.shape)), store)
-        if record is None:
-            return None
-        parts.append(record)
-    return replace(_scores(what, parts, selection.n), cached=True)
+    _check(what, mask)
+    if what in ORACLES:
+        answers = recall_oracle(lab, subject, questions, what)
+        return None if answers is None else _drops(what, subject.shape, answers)
+    records = all_stored(lab, _chunk_pieces(subject, questions, what, mask))
+    return None if records is None else _scores(what, questions.n, records)
 
 
-def _check_mask(what: str, mask: Mask | None) -> None:
-    if mask is not None and not mask.is_full and what in ("ffns", "heads-oracle"):
+def _check(what: str, mask: Mask | None) -> None:
+    if what not in WHAT:
+        raise UsageError(f"importance {what!r} is unknown; choose one of {', '.join(WHAT)}")
+    if mask is not None and not mask.is_full and what in ORACLES:
         raise UsageError(f"importance {what!r} cannot be measured anew under a mask; choose heads or gate")
 
 
-def _by_gradient(
-    models: Models, spec: LoadSpec, requests: Requests, selection: Selection, what: str, bos: bool | None, store: Any,
-    mask: Mask | None,
-) -> Iterator[Progress]:  # fmt: skip
-    identity, parts, all_cached = identify(spec, store), [], True
-    mask = mask or Mask.full(identity.shape)
-    for chunk in selection.chunks():
-        key = _key(identity, spec, requests, chunk, what, bos, mask)
-        record = _stored(key, store)
-        if record is None:
-            all_cached = False
-            done = min(selection.n, len(parts) * len(chunk))
-            loaded = yield from loaded_model(models, spec, done, selection.n)
-            record = yield from _measured(loaded, spec, requests, chunk, what, bos, mask, (done, selection.n))
-            store.put(key, encode(record))
-        parts.append(record)
-        scores = replace(_scores(what, parts, selection.n), cached=all_cached)
-        yield Progress(scores.n, selection.n, scores, cached=all_cached)
+def _chunk_pieces(subject: Subject, questions: Questions, what: str, mask: Mask | None) -> list[Piece]:
+    mask = mask or Mask.full(subject.shape)
+    found, fields = [], subject.key() | {"what": what} | ({} if mask.is_full else {"mask": mask.key()})
+    n_layers, n_heads = subject.shape.n_layers, subject.shape.n_heads
+    for chunk, size in questions.sized_chunks():
+        golds = [question.golds[0] for question in questions.at(chunk)]
+        key = canonical_key("importance", fields | {"questions": questions.digest(chunk), "golds": golds})
+        n = len(chunk)
+        shapes: dict[str, tuple[int | str, ...]] = {
+            "absolute": (n, n_layers, n_heads),
+            "heads": (n, "C", n_layers, n_heads),
+            "ffns": (n, "C", n_layers),
+            "lengths": (n, 2),
+            "gold": (n,),
+        }
+        if what == "gate":
+            shapes["n_targets"] = (n, "C")
+        measure = partial(_measured, subject=subject, questions=questions, chunk=chunk, what=what, mask=mask)
+        found.append(Piece(key, size, shapes, measure))
+    return found
 
 
 def _measured(
-    loaded: Loaded, spec: LoadSpec, requests: Requests, chunk: Sequence[int], what: str, bos: bool | None,
-    mask: Mask, so_far: tuple[int, int],
-) -> Generator[Progress, None, Record]:  # fmt: skip
-    started, identity, shape = time.perf_counter(), loaded.identity, loaded.identity.shape
-    encoded = encoded_chunk(loaded, requests, chunk, bos)
-    golds = [requests.questions[index].golds[0] for index in chunk]
+    loaded: Loaded, subject: Subject, questions: Questions, chunk: Sequence[int], what: str, mask: Mask
+) -> Measuring:
+    shape = subject.shape
+    encoded = encoded_chunk(loaded, subject, questions, chunk)
+    golds = [question.golds[0] for question in questions.at(chunk)]
     n_choices = max(map(len, encoded)) if what == "gate" else 1
     absolute = np.zeros((len(chunk), shape.n_layers, shape.n_heads), np.float32)
     heads = np.full((len(chunk), n_choices, shape.n_layers, shape.n_heads), np.nan, np.float16)
@@ -149,16 +136,12 @@ def _measured(
             if choice.choice == golds[choice.question]:
                 absolute[choice.question] = by_position[at]
                 lengths[choice.question] = len(choice.inputs), len(choice.targets)
-        yield Progress(*so_far)
-    receipt = make_receipt(identity, spec, requests, bos, time.perf_counter() - started) | {
-        "kind": what,
-        "mask": mask.text(),
-    }
-    arrays = {"absolute": absolute, "heads": heads, "ffns": ffns, "lengths": lengths,
-              "gold": np.array(golds if what == "gate" else [0] * len(chunk), np.int64)}  # fmt: skip
+        yield Progress(0, 1)
+    gold = np.array(golds if what == "gate" else [0] * len(chunk), np.int64)
+    arrays = {"absolute": absolute, "heads": heads, "ffns": ffns, "lengths": lengths, "gold": gold}
     if what == "gate":
         arrays["n_targets"] = n_targets
-    return Record(arrays, receipt)
+    return arrays, questions.receipt() | {"kind": what, "mask": mask.text()}
 
 
 def _rows(choices: Sequence[Encoded]) -> list[Row]:
@@ -183,15 +166,7 @@ def _groups(rows: Sequence[Row], n_tokens: int) -> list[list[Row]]:
     return groups
 
 
-def _stored(key: str, store: Any) -> Record | None:
-    """The chunk under `key`; None where it is missing, or is of a time when choices' lengths were not kept."""
-    record = decode(store.get(key))
-    if record is not None and record.receipt.get("kind") == "gate" and "n_targets" not in record.arrays:
-        return None
-    return record
-
-
-def _scores(what: str, parts: Sequence[Record], limit: int) -> Scores:
+def _scores(what: str, limit: int, parts: Sequence[Record]) -> Scores:
     """Scores of the first `limit` questions of the stored chunks.
 
     I_h: sum over positions and examples, divided by the positions that carry gradient (sequence length - 1), the last
@@ -225,13 +200,4 @@ def _drops(what: str, shape: ModelShape, answers: Sequence[Answers]) -> Scores:
     accuracy_drop = np.array([full.correct.mean() - each.correct.mean() for each in ablated]).reshape(size)
     gold = full.gold_log_likelihood_nats.mean()
     nats_drop = np.array([gold - each.gold_log_likelihood_nats.mean() for each in ablated]).reshape(size)
-    return Scores(what, len(full), accuracy_drop, nats_drop, cached=True)
-
-
-def _key(
-    identity: Identity, spec: LoadSpec, requests: Requests, chunk: Sequence[int], what: str, bos: bool | None,
-    mask: Mask,
-) -> str:  # fmt: skip
-    fields = numbers_key(identity, spec, bos) | {"questions": texts_digest(requests, chunk), "what": what,
-                                                 "golds": [requests.questions[i].golds[0] for i in chunk]}  # fmt: skip
-    return canonical_key("importance", fields if mask.is_full else fields | {"mask": mask.key()})
+    return Scores(what, len(full), accuracy_drop, nats_drop)

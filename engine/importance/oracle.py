@@ -3,101 +3,70 @@ answer them, in about half its forward passes (engine.accuracy.restarts).
 """
 
 import time
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from engine.accuracy.evaluation import (
-    Answers,
-    answers_record,
-    chunk_key,
-    encoded_chunk,
-    evaluate,
-    loaded_model,
-    recall,
-    stored_answers,
-)
+from engine.accuracy.evaluation import Answers, answers_measured, chunk_pieces, encoded_chunk, evaluate, recall
 from engine.accuracy.restarts import score_each
-from engine.jobs import Progress
-from engine.models.checkpoints import Identity
-from engine.models.loading import LoadSpec, Models, identify
-from engine.models.masks import Mask
-from engine.questions.requests import Requests, Selection
-from engine.records import encode
-from engine.shapes import ModelShape
+from engine.models.masks import Mask, single_ablations
+from engine.models.subject import Lab, Subject
+from engine.pieces import found
+from engine.progress import Progress, driven, final
+from engine.questions.requests import Questions
+from engine.records import Record, encode
 
 
-def single_ablations(shape: ModelShape, what: str) -> list[Mask]:
-    """One mask for each head (row by row) or, where `what` is ffns, for each FFN, pruning just that one."""
-    masks, full = [], Mask.full(shape)
-    if what == "ffns":
-        for layer in range(shape.n_layers):
-            masks.append(replace(full, ffns=tuple(at != layer for at in range(shape.n_layers))))
-        return masks
-    for layer in range(shape.n_layers):
-        for head in range(shape.n_heads):
-            row = tuple(at != head for at in range(shape.n_heads))
-            masks.append(replace(full, heads=(*full.heads[:layer], row, *full.heads[layer + 1 :])))
-    return masks
-
-
-def oracle(
-    models: Models, spec: LoadSpec, requests: Requests, selection: Selection, what: str, bos: bool | None, store: Any
-) -> Iterator[Progress]:
+def oracle(lab: Lab, subject: Subject, questions: Questions, what: str) -> Iterator[Progress[list[Answers]]]:
     """Yields Progress, the last one's value the list of Answers of the full model and under each single ablation.
 
     Each chunk under each mask is stored as `evaluate` stores it, so either finds what the other measured.
     """
-    identity = identify(spec, store)
-    masks = [Mask.full(identity.shape), *single_ablations(identity.shape, what)]
-    total, done, all_cached = len(masks) * selection.n, 0, True
-    for chunk in selection.chunks():
-        keys = {mask: chunk_key(identity, spec, requests, chunk, mask, bos) for mask in masks}
-        missing = [mask for mask in masks if stored_answers(keys[mask], store, len(chunk)) is None]
-        if missing:
+    masks = [Mask.full(subject.shape), *single_ablations(subject.shape, what)]
+    wanted = {mask: chunk_pieces(subject, questions, mask) for mask in masks}
+    total, done, all_cached = len(masks) * questions.n, 0, True
+    for number, chunk in enumerate(questions.chunks()):
+        keys = {mask: wanted[mask][number].key for mask in masks if found(lab.store, wanted[mask][number]) is None}
+        if keys:
             all_cached = False
-            yield from _measured(models, spec, requests, chunk, missing, keys, bos, store, (done, total))
+            yield from _measured(lab, subject, questions, chunk, keys, (done, total))
         done = min(total, done + len(masks) * len(chunk))
         yield Progress(done, total, message=f"without one of {len(masks) - 1}", cached=all_cached)
-    answers = []
-    for mask in masks:  # from the store; what the disk refused is in its memory
-        final = None
-        for step in evaluate(models, spec, requests, selection, mask, bos, store):
-            final = step.value if step.value is not None else final
-        answers.append(final)
+    # from the store; what the disk refused is in its memory
+    answers = [final(evaluate(lab, subject, questions, mask)) for mask in masks]
     yield Progress(total, total, answers, cached=all_cached)
 
 
-def recall_oracle(
-    identity: Identity, spec: LoadSpec, requests: Requests, selection: Selection, what: str, bos: bool | None,
-    store: Any,
-) -> list[Answers] | None:  # fmt: skip
+def recall_oracle(lab: Lab, subject: Subject, questions: Questions, what: str) -> list[Answers] | None:
     """What `oracle` ends with where all of it is stored, else None; loads and computes nothing."""
     answers = []
-    for mask in [Mask.full(identity.shape), *single_ablations(identity.shape, what)]:
-        answers.append(recall(identity, spec, requests, selection, mask, bos, store))
-        if len(answers[-1]) < selection.n:
+    for mask in [Mask.full(subject.shape), *single_ablations(subject.shape, what)]:
+        answers.append(recall(lab, subject, questions, mask))
+        if len(answers[-1]) < questions.n:
             return None
     return answers
 
 
 def _measured(
-    models: Models, spec: LoadSpec, requests: Requests, chunk: tuple[int, ...], missing: Sequence[Mask],
-    keys: dict[Mask, str], bos: bool | None, store: Any, so_far: tuple[int, int],
-) -> Generator[Progress, None, None]:  # fmt: skip
+    lab: Lab,
+    subject: Subject,
+    questions: Questions,
+    chunk: Sequence[int],
+    keys: Mapping[Mask, str],
+    so_far: tuple[int, int],
+) -> Generator[Progress[Any], None, None]:
+    """Measures and stores one chunk under each mask that it has no record of."""
     done, total = so_far
-    loaded = yield from loaded_model(models, spec, done, total)
+    loaded = yield from lab.loaded(subject, done, total)
     started, n_done = time.perf_counter(), 0
-    encoded = encoded_chunk(loaded, requests, chunk, bos)
-    steps = score_each(loaded, encoded, missing)
-    while True:
-        try:
-            n_done += next(steps)
-        except StopIteration as finished:
-            found = finished.value
-            break
-        yield Progress(min(total, done + n_done), total, message="without one at a time")
-    seconds = (time.perf_counter() - started) / len(missing)
-    for mask, scored in zip(missing, found, strict=True):
-        record = answers_record(loaded, spec, requests, mask, bos, encoded, scored, seconds)
-        store.put(keys[mask], encode(record))
+    encoded = encoded_chunk(loaded, subject, questions, chunk)
+
+    def progress(n_more: int) -> Progress[Any]:
+        nonlocal n_done
+        n_done += n_more
+        return Progress(min(total, done + n_done), total, message="without one at a time")
+
+    all_scored = yield from driven(score_each(loaded, encoded, list(keys)), progress)
+    seconds = (time.perf_counter() - started) / len(keys)
+    for (mask, key), scored in zip(keys.items(), all_scored, strict=True):
+        arrays, about = answers_measured(questions, mask, encoded, scored)
+        lab.store.put(key, encode(Record(arrays, subject.receipt(seconds, **about))))

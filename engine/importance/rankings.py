@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.accuracy.evaluation import Z_95
 from engine.errors import UsageError
 from engine.models.masks import Mask
 from engine.shapes import ModelShape
+from engine.statistics import Z_95
 
 AGGREGATES = ("scores", "ranks")
 TOP_SHARE = 0.3  # of the heads: what Bansal et al. keep

@@ -1,40 +1,52 @@
-"""From "prune 40 % of the heads by this ranking" to a `Mask`; scores are looked up, or computed where needed."""
+"""From "prune 40 % of the heads by this ranking" to a `Mask`: the one table of rankings, what each needs to know, and
+how that is read from the store or measured.
+"""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from engine.errors import UsageError
-from engine.heads.induction import InductionScores, induction, recall_induction
+from engine.heads.induction import induction, recall_induction
 from engine.importance.importance import Scores, importance, recall_scores
-from engine.importance.rankings import mask_at, order, random_order
-from engine.jobs import Progress
-from engine.models.checkpoints import Identity
-from engine.models.loading import LoadSpec, Models, identify
+from engine.importance.rankings import mask_at, order, random_order, random_order_within_layers
 from engine.models.masks import Mask
+from engine.models.subject import Lab, Subject
+from engine.progress import Progress, last_value
 from engine.questions.requests import Requests, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 
-# what each ranking needs to know of the heads and of the FFNs
+Axis = Literal["heads", "ffns"]
+# every ranking there is, and what it needs to know of the heads and of the FFNs
 NEEDS = {
     "importance": ("heads", "ffns"),
+    "own": ("heads", "ffns"),
     "reversed": ("heads", "ffns"),
     "random": (),
+    "within-layers": ("heads", "ffns"),
     "induction-first": ("prefix_matching", "ffns"),
     "induction-protected": ("heads", "prefix_matching", "ffns"),
+    "task": ("heads", "ffns"),
+    "aggregate": ("heads", "ffns"),
+    "others": ("heads", "ffns"),
+    "rescored": ("ffns",),
 }
+OF_OTHERS = ("task", "aggregate", "others")  # scores of other tasks than the one that is pruned
+OF_ONE_TASK = tuple(name for name in NEEDS if name not in (*OF_OTHERS, "own", "rescored"))
+OF_MANY_TASKS = tuple(name for name in NEEDS if name != "importance")  # there it is "own", beside other tasks'
 INDUCTION_FROM = 0.3  # prefix-matching score from which a head is protected as an induction head
 INDUCTION_SEED = 0
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """How components are ordered: `importance` = this task's own scores, least important first; `reversed`; `random`;
+    """How components are ordered: `importance` (in studies `own`) = this task's own scores, least important first;
+    `reversed`; `random`; `within-layers` = each layer loses as many heads as by importance, at random;
     `induction-first` = highest prefix matching (Olsson) first; `induction-protected` = importance, but heads that match
-    prefixes go last. FFNs go by importance in these two.
+    prefixes go last. FFNs go by importance in these three. Those of studies are told in engine.studies.sweeps.
 
     Scores come from `n_questions` of the task's train split (None = all), so that a ranking is never judged on the
     questions that made it. `heads_by` and `ffns_by` name the score (engine.importance.importance.WHAT).
@@ -49,7 +61,7 @@ class Ranking:
 
     def __post_init__(self) -> None:
         if self.name not in NEEDS:
-            raise UsageError(f"ranking {self.name!r} is unknown; choose one of {', '.join(NEEDS)}")
+            raise UsageError(f"ranking {self.name!r} is unknown; choose one of {', '.join(OF_ONE_TASK)}")
 
 
 @dataclass(frozen=True)
@@ -68,99 +80,116 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Orders:
-    """Flat head indices and FFN indices, first to be pruned first, and what they were made of."""
+    """Flat head indices and FFN indices of a model of `shape`, first to be pruned first."""
 
+    shape: ModelShape
     heads: np.ndarray
     ffns: np.ndarray
-    evidence: Evidence = Evidence()
 
-    def mask(self, identity: Identity, heads_permille: int, ffns_permille: int) -> Mask:
+    def mask(self, heads_permille: int, ffns_permille: int) -> Mask:
         """The mask at two levels of these orders."""
-        return mask_at(identity.shape, self.heads, self.ffns, heads_permille, ffns_permille)
+        return mask_at(self.shape, self.heads, self.ffns, heads_permille, ffns_permille)
 
 
-def orders_from(shape: ModelShape, ranking: Ranking, evidence: Evidence) -> Orders:
+@dataclass(frozen=True)
+class Pruning:
+    """What is pruned: two levels of a ranking, which the scores of `task` make, and the mask `typed` on top."""
+
+    task: TaskSpec
+    ranking: Ranking
+    heads_permille: int
+    ffns_permille: int
+    typed: Mask
+
+    def __str__(self) -> str:
+        """Changes with the levels, the ranking's name and the typed mask."""
+        return f"{self.ranking.name} {self.heads_permille} {self.ffns_permille} {self.typed.key()}"
+
+    @property
+    def by_level(self) -> bool:
+        """Whether anything is pruned by level."""
+        return bool(self.heads_permille or self.ffns_permille)
+
+    def level(self, axis: Axis) -> int:
+        """The level of one axis, in permille."""
+        return self.heads_permille if axis == "heads" else self.ffns_permille
+
+    def at(self, axis: Axis, permille: int) -> "Pruning":
+        """The same with the level of one axis changed."""
+        return replace(self, **{f"{axis}_permille": permille})
+
+    def missing(self, known: Evidence) -> list[str]:
+        """What has to be known besides before the mask is."""
+        return known.missing(self.ranking.name, self.heads_permille > 0, self.ffns_permille > 0)
+
+    def mask(self, orders: Orders) -> Mask:
+        """What is pruned by these orders and by the typed mask."""
+        return orders.mask(self.heads_permille, self.ffns_permille) | self.typed
+
+    def known_mask(self, shape: ModelShape, known: Evidence) -> Mask | None:
+        """The mask where all that it needs is known, else None."""
+        return None if self.missing(known) else self.mask(orders_from(shape, self.ranking, known))
+
+
+def orders_from(shape: ModelShape, ranking: Ranking, known: Evidence) -> Orders:
     """The orders of `ranking`. Where the evidence it needs is missing, any order: none must be taken from it then."""
     n = shape.n_heads_total
     if ranking.name == "random":
-        return Orders(random_order(n, ranking.seed), random_order(shape.n_layers, ranking.seed), evidence)
-    heads, ffns = _by(evidence.heads, n), _by(evidence.ffns, shape.n_layers)
+        return Orders(shape, random_order(n, ranking.seed), random_order(shape.n_layers, ranking.seed))
+    heads, ffns = _by(known.heads, n), _by(known.ffns, shape.n_layers)
     if ranking.name == "reversed":
         heads, ffns = heads[::-1], ffns[::-1]
-    elif evidence.prefix_matching is not None:
-        score = evidence.prefix_matching.ravel()
+    elif ranking.name == "within-layers":
+        heads = random_order_within_layers(shape, heads, ranking.seed)
+    elif known.prefix_matching is not None:
+        score = known.prefix_matching.ravel()
         if ranking.name == "induction-first":
             heads = order(-score)
         elif ranking.name == "induction-protected":
             inductive = score[heads] >= INDUCTION_FROM
             heads = np.concatenate([heads[~inductive], heads[inductive]])
-    return Orders(heads, ffns, evidence)
-
-
-def recall_orders(
-    identity: Identity, spec: LoadSpec, task: TaskSpec, ranking: Ranking, bos: bool | None, data_dir: str | Path | None,
-    store: Any, ffns_too: bool = True,
-) -> Orders | None:  # fmt: skip
-    """The orders of `ranking` when everything they need is stored, else None; loads and computes nothing."""
-    evidence = Evidence()
-    if NEEDS[ranking.name]:
-        requests = get_requests(replace(task, split=ranking.split), data_dir, store)
-        wanted = [name for name in NEEDS[ranking.name] if ffns_too or name != "ffns"]
-        evidence = recall_evidence(identity, spec, requests, ranking, wanted, bos, store)
-    if evidence.missing(ranking.name, True, ffns_too):
-        return None
-    return orders_from(identity.shape, ranking, evidence)
+    return Orders(shape, heads, ffns)
 
 
 def recall_evidence(
-    identity: Identity, spec: LoadSpec, requests: Requests, ranking: Ranking, wanted: Collection[str],
-    bos: bool | None, store: Any,
-) -> Evidence:  # fmt: skip
+    lab: Lab, subject: Subject, requests: Requests, ranking: Ranking, wanted: Collection[str]
+) -> Evidence:
     """What is stored of the `wanted` (names as in NEEDS); `requests` are those that importance is measured on."""
-    selection, found = select(requests, ranking.n_questions, "stratified"), {}
+    questions, found = select(requests, ranking.n_questions, "stratified"), {}
     for name, what in (("heads", ranking.heads_by), ("ffns", ranking.ffns_by)):
         if name in wanted:
-            found[name] = recall_scores(identity, spec, requests, selection, what, bos, store)
+            found[name] = recall_scores(lab, subject, questions, what)
     if "prefix_matching" in wanted:
-        scores = recall_induction(identity, spec, "olsson", INDUCTION_SEED, store)
+        scores = recall_induction(lab, subject, "olsson", INDUCTION_SEED)
         found["prefix_matching"] = None if scores is None else scores.mean["prefix_matching"]
     return Evidence(**found)
 
 
 def compute_orders(
-    models: Models, spec: LoadSpec, task: TaskSpec, ranking: Ranking, bos: bool | None, data_dir: str | Path | None,
-    store: Any, ffns_too: bool = True,
-) -> Iterator[Progress]:  # fmt: skip
-    """Yields Progress; the last one's value is the Orders. What is stored is not computed again."""
-    identity = identify(spec, store)
-    needs = [name for name in NEEDS[ranking.name] if ffns_too or name != "ffns"]
-    evidence, done, all_cached = Evidence(), 0, True
-    requests = selection = None
-    if {"heads", "ffns"} & set(needs):
-        requests = get_requests(replace(task, split=ranking.split), data_dir, store)
-        selection = select(requests, ranking.n_questions, "stratified")
-    n = selection.n if selection else 1
-    sizes = {"heads": n, "ffns": n * (identity.shape.n_layers + 1), "prefix_matching": 1}
-    total = sum(sizes[name] for name in needs) or 1
-    for name in needs:
-        if name == "prefix_matching":
-            steps, label = induction(models, spec, "olsson", INDUCTION_SEED, store), "induction scores"
+    lab: Lab, subject: Subject, pruning: Pruning, data_dir: str | Path | None = None
+) -> Iterator[Progress[Orders]]:
+    """Yields Progress; the last one's value are the Orders that the levels of `pruning` need. What is stored is not
+    computed again."""
+    ranking, wanted = pruning.ranking, pruning.missing(Evidence())
+    questions = None
+    if {"heads", "ffns"} & {*wanted}:
+        requests = get_requests(replace(pruning.task, split=ranking.split), data_dir, lab.store)
+        questions = select(requests, ranking.n_questions, "stratified")
+    n = questions.n if questions else 1
+    sizes = {"heads": n, "ffns": n * (subject.shape.n_layers + 1), "prefix_matching": 1}
+    total, done = sum(sizes[name] for name in wanted) or 1, 0
+    known: dict[str, Any] = {}
+    for name in wanted:
+        if questions is None or name == "prefix_matching":
+            steps = induction(lab, subject, "olsson", INDUCTION_SEED)
+            scores = yield from last_value(steps, done, total, sizes[name], "induction scores")
+            known[name] = scores.mean["prefix_matching"]
         else:
-            assert requests is not None and selection is not None
-            what = ranking.heads_by if name == "heads" else ranking.ffns_by
-            steps = importance(models, spec, requests, selection, what, bos, store)
-            label = "head importance" if name == "heads" else "FFN importance"
-        value, cached = None, False
-        for step in steps:
-            value, cached = (step.value if step.value is not None else value), step.cached
-            at = done + min(sizes[name], step.done)
-            yield Progress(at, total, message=step.message if step.message.startswith("loading") else label,
-                           cached=step.cached)  # fmt: skip
-        assert value is not None
-        found = value.mean["prefix_matching"] if isinstance(value, InductionScores) else value
-        evidence, done = replace(evidence, **{name: found}), done + sizes[name]
-        all_cached &= cached
-    yield Progress(total, total, orders_from(identity.shape, ranking, evidence), cached=all_cached)
+            what, noun = (ranking.heads_by, "head") if name == "heads" else (ranking.ffns_by, "FFN")
+            steps = importance(lab, subject, questions, what)
+            known[name] = yield from last_value(steps, done, total, sizes[name], f"{noun} importance")
+        done += sizes[name]
+    yield Progress(total, total, orders_from(subject.shape, ranking, Evidence(**known)))
 
 
 def _by(scores: Scores | None, n: int) -> np.ndarray:

@@ -1,0 +1,14 @@
+"""A model from its name to memory, and the masks that prune it.
+
+`architectures`: where heads and FFNs live in each family
+`checkpoints`: what a model folder is, read from its files alone
+`loading`: from a name to a model in memory; one model at a time, refused where it cannot fit
+`subject`: who is measured, and where: what a key says of a model, one store, one model in memory
+`masks`: what is kept of a model, as text people can type, and applied to it
+`slicing`: pruned parts not computed at all
+`last_layer`: a last layer computed only where it is read
+`patterns`: attention patterns while the model runs
+`weights`: weights of heads and of the unembedding, from any precision
+`cpu_products`: bf16 and int8 layers by fp32 products, where the processor has no 16-bit arithmetic
+`tuning`: which way this machine is faster, measured once
+"""

@@ -7,7 +7,7 @@ the output of the last module of its branch, before the residual sum. That is al
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal
 
 from engine.errors import HeadroomError
 from engine.shapes import ModelShape
@@ -17,8 +17,10 @@ from engine.shapes import ModelShape
 class Family:
     """Attribute paths of one architecture: `layers` and the final `norm` from the model, the others from a layer.
 
-    `qkv` are the projections inside the attention module: three of their own, or one that holds all three. `ffn_in` is
-    where an FFN begins, when it is no module of its own.
+    `qkv` are the projections inside the attention module: three of their own, or one that holds all three, either one
+    behind the other (`joined`) or head by head (`by head`). `ffn_in` is where an FFN begins, when it is no module of
+    its own; `norms_behind` are the norms that the residual stream itself goes through, behind a layer's attention and
+    behind its FFN, in those models of the family that have them there.
     """
 
     name: str
@@ -29,6 +31,8 @@ class Family:
     norm: str
     qkv: tuple[str, ...]
     ffn_in: str = ""
+    qkv_layout: Literal["apart", "joined", "by head"] = "apart"
+    norms_behind: tuple[str, ...] = ()
 
     def layer_modules(self, model: Any) -> list[tuple[Any, Any]]:
         """(attention output projection, FFN output module) of every layer, in layer order."""
@@ -48,6 +52,10 @@ class Family:
         """The norm in front of the unembedding; None in OPT-350m, which has none."""
         return attrgetter(self.norm)(model)
 
+    def norms_come_behind(self, model: Any) -> bool:
+        """Whether the residual stream itself is normed, behind attention and FFN, as in OPT-350m."""
+        return bool(self.norms_behind) and not model.config.do_layer_norm_before
+
     def projection(self, model: Any, name: str) -> Any:
         """`project_in` or `project_out` between d_model and the embeddings' width, in OPT-350m alone; else None."""
         return getattr(attrgetter(self.layers.rpartition(".")[0])(model), name, None)
@@ -55,12 +63,14 @@ class Family:
 
 FAMILIES = {
     "opt": Family("OPT", "model.decoder.layers", "self_attn.out_proj", "fc2", "self_attn_layer_norm",
-                  "model.decoder.final_layer_norm", ("q_proj", "k_proj", "v_proj"), "fc1"),
+                  "model.decoder.final_layer_norm", ("q_proj", "k_proj", "v_proj"), "fc1",
+                  norms_behind=("self_attn_layer_norm", "final_layer_norm")),
     "llama": Family("Llama", "model.layers", "self_attn.o_proj", "mlp", "input_layernorm", "model.norm",
                     ("q_proj", "k_proj", "v_proj")),
-    "gpt2": Family("GPT-2", "transformer.h", "attn.c_proj", "mlp", "ln_1", "transformer.ln_f", ("c_attn",)),
+    "gpt2": Family("GPT-2", "transformer.h", "attn.c_proj", "mlp", "ln_1", "transformer.ln_f", ("c_attn",),
+                   qkv_layout="joined"),
     "gpt_neox": Family("GPT-NeoX", "gpt_neox.layers", "attention.dense", "mlp", "input_layernorm",
-                       "gpt_neox.final_layer_norm", ("query_key_value",)),
+                       "gpt_neox.final_layer_norm", ("query_key_value",), qkv_layout="by head"),
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cache import Store
 from engine.errors import HeadroomError
 from engine.models.architectures import family_of, shape_of
 from engine.shapes import ModelShape
@@ -45,7 +46,7 @@ class Identity:
         return self.n_params * (4 if precision == "fp32" else 2)
 
 
-def identify_folder(name: str, folder: Path, commit: str | None, store: Any = None) -> Identity:
+def identify_folder(name: str, folder: Path, commit: str | None, store: Store | None = None) -> Identity:
     """Identity of a checkpoint folder; `commit` (of the hub) spares hashing the weights.
 
     `store` remembers a weight file's digest under its path, size and time, so that a big folder is hashed once.
@@ -143,7 +144,7 @@ def _indexed(folder: Path, has_safetensors: bool) -> set[str]:
     return set(weight_map.values()) if isinstance(weight_map, dict) else set()
 
 
-def _file_digest(file: Path, store: Any) -> bytes:
+def _file_digest(file: Path, store: Store | None) -> bytes:
     stat = file.stat()
     memo = hashlib.blake2b(f"{file.resolve()}|{stat.st_size}|{stat.st_mtime_ns}".encode(), digest_size=20).hexdigest()
     key = f"file-digest/{memo}"

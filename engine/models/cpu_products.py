@@ -8,8 +8,13 @@ outliers' part is added before the result is rounded to bf16, not after, and the
 dequantised to fp32, not to bf16. Weights stay as they are; a copy in fp32 exists block by block while it is used.
 """
 
+from __future__ import annotations
+
 from functools import cache as once
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BLOCK = 2**22  # weights made fp32 at once: 16 MB, which stays in the processor's cache
 ROWS = 1024  # inputs made fp32 at once
@@ -27,7 +32,7 @@ def put_in_place(model: Any) -> None:
             module.__class__ = _int8_linear()
 
 
-def bf16_product(x: Any, weight: Any, bias: Any) -> Any:
+def bf16_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """(..., out) in the dtype of `x` (..., in): x @ weight.T + bias, rounded once."""
     flat = x.reshape(-1, x.shape[-1])
     found = flat.new_empty(len(flat), len(weight))
@@ -39,7 +44,7 @@ def bf16_product(x: Any, weight: Any, bias: Any) -> Any:
     return found.view(*x.shape[:-1], found.shape[1])
 
 
-def int8_product(x: Any, quantised: Any, scales: Any, bias: Any, threshold: float) -> Any:
+def int8_product(x: Tensor, quantised: Tensor, scales: Tensor, bias: Tensor | None, threshold: float) -> Tensor:
     """(..., out) in the dtype of `x` (..., in) by LLM.int8(): `quantised` (out, in) int8, `scales` (out,) the largest
     absolute weight of each row, `threshold` from which an input makes its column an outlier (0: no column is)."""
     flat = x.reshape(-1, x.shape[-1])
@@ -62,7 +67,7 @@ def int8_product(x: Any, quantised: Any, scales: Any, bias: Any, threshold: floa
     return found.view(*x.shape[:-1], found.shape[1])
 
 
-def _outlier_columns(flat: Any, threshold: float) -> Any:
+def _outlier_columns(flat: Tensor, threshold: float) -> Tensor | None:
     """Indices of the columns with a value of at least `threshold` in any row, None without one."""
     if threshold <= 0 or not len(flat):
         return None
@@ -72,7 +77,7 @@ def _outlier_columns(flat: Any, threshold: float) -> Any:
     return (flat.amax(0).maximum(-flat.amin(0)) >= threshold).nonzero()[:, 0]
 
 
-def input_gradient(gradient: Any, weight: Any, scales: Any = None) -> Any:
+def input_gradient(gradient: Tensor, weight: Tensor, scales: Tensor | None = None) -> Tensor:
     """(..., in): the gradient (..., out) of a product passed back through its weights (out, in), int8 with `scales`."""
     flat = gradient.reshape(-1, gradient.shape[-1]).float()
     found = flat.new_zeros(len(flat), weight.shape[1])
@@ -82,7 +87,7 @@ def input_gradient(gradient: Any, weight: Any, scales: Any = None) -> Any:
     return found.to(gradient.dtype).view(*gradient.shape[:-1], found.shape[1])
 
 
-def _blocks(weight: Any) -> list[slice]:
+def _blocks(weight: Tensor) -> list[slice]:
     return _slices(len(weight), max(1, BLOCK // weight.shape[1]))
 
 
@@ -98,7 +103,7 @@ def _through() -> Any:
         """A layer's product whose gradient reaches the input alone; nothing is kept for it."""
 
         @staticmethod
-        def forward(ctx: Any, x: Any, layer: Any) -> Any:
+        def forward(ctx: Any, x: Tensor, layer: Any) -> Tensor:
             ctx.layer = layer
             return layer.product(x)
 
@@ -115,15 +120,15 @@ def _bf16_linear() -> Any:
     import torch
 
     class Bf16Linear(torch.nn.Linear):
-        def forward(self, input: Any) -> Any:
+        def forward(self, input: Tensor) -> Tensor:
             if input.dtype != self.weight.dtype:
                 return super().forward(input)
             return _through().apply(input, self) if torch.is_grad_enabled() else self.product(input)
 
-        def product(self, x: Any) -> Any:
+        def product(self, x: Tensor) -> Tensor:
             return bf16_product(x, self.weight, self.bias)
 
-        def weights(self) -> tuple[Any]:
+        def weights(self) -> tuple[Tensor]:
             return (self.weight,)
 
     return Bf16Linear
@@ -137,13 +142,13 @@ def _int8_linear() -> Any:
     layers: Any = bitsandbytes.nn
 
     class Int8Linear(layers.Linear8bitLt):
-        def forward(self, x: Any) -> Any:
+        def forward(self, x: Tensor) -> Tensor:
             return _through().apply(x, self) if torch.is_grad_enabled() else self.product(x)
 
-        def product(self, x: Any) -> Any:
+        def product(self, x: Tensor) -> Tensor:
             return int8_product(x, *self.weights(), self.bias, self.state.threshold)
 
-        def weights(self) -> tuple[Any, Any]:
+        def weights(self) -> tuple[Tensor, Tensor]:
             held = self.weight if self.weight.CB is not None else self.state  # before or after its first use
             return held.CB, held.SCB
 

@@ -1,12 +1,17 @@
 """A pass whose last layer is computed only where something is read from it: nothing behind its heads looks across
 positions. In a model of few layers that is much of the work."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.models.loading import Loaded
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @contextmanager
@@ -28,7 +33,7 @@ def last_layer_at(loaded: Loaded, places: Sequence[tuple[int, int]], length: int
             leading.append(args[0].shape[:-1])
             return (args[0].flatten(0, -2).index_select(0, at.to(args[0].device)), *args[1:])
 
-        def spread(module: Any, args: tuple[Any, ...], output: Any) -> Any:
+        def spread(module: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
             shape = leading.pop()
             whole = output.new_zeros(shape.numel(), output.shape[-1])
             return whole.index_copy(0, at.to(output.device), output).view(*shape, -1)

@@ -16,6 +16,7 @@ from functools import cache as once
 from pathlib import Path
 from typing import Any
 
+from cache import Store
 from engine.errors import HeadroomError, UsageError
 from engine.memory import return_freed_memory
 from engine.models import cpu_products as linear
@@ -77,13 +78,23 @@ class Loaded:
     )  # questions as tokens, see `engine.accuracy.evaluation.encoded_chunk`
 
 
-def identify(spec: LoadSpec, store: Any = None) -> Identity:
+def identify(spec: LoadSpec, store: Store | None = None) -> Identity:
     """Identity of the model `spec` names, without loading it; a hub model that is not here yet is downloaded first.
 
     `store`, when given, remembers the digests of big weight files. HeadroomError: no such folder or hub model, files
     missing or cut short, an architecture that is not supported.
     """
     return identify_folder(*_find(spec), store=store)
+
+
+def stamp(spec: LoadSpec) -> str:
+    """A text that changes when a file of a model folder does; "" for models that are no folder of the user's."""
+    try:
+        folder = Path(spec.model.strip()).expanduser()
+        files = [(file.name, file.stat()) for file in sorted(folder.iterdir())] if folder.is_dir() else []
+    except OSError:  # `identify` says what is wrong with it
+        return ""
+    return " ".join(f"{name} {found.st_size} {found.st_mtime_ns}" for name, found in files)
 
 
 def memory_estimate(identity: Identity, precision: str) -> MemoryEstimate:
@@ -101,7 +112,7 @@ def memory_estimate(identity: Identity, precision: str) -> MemoryEstimate:
     return MemoryEstimate(needed, free, device, _smaller(identity, precision, free))
 
 
-def load(spec: LoadSpec, store: Any = None, progress: Callable[[str], None] = lambda message: None) -> Loaded:
+def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], None] = lambda message: None) -> Loaded:
     """The model of `spec`, loaded; `progress` gets one line a step. HeadroomError as `identify`, or too large."""
     started = time.perf_counter()
     progress("reading the model's files")
@@ -164,7 +175,7 @@ def load(spec: LoadSpec, store: Any = None, progress: Callable[[str], None] = la
 class Models:
     """Holds at most one loaded model; asking for another frees the old one first. Safe to share between threads."""
 
-    def __init__(self, store: Any = None) -> None:
+    def __init__(self, store: Store | None = None) -> None:
         self._store = store
         self._lock = threading.RLock()
         self.loaded: Loaded | None = None

@@ -4,10 +4,12 @@ Text form: `L3H5` one head, `L4H*` all heads of layer 4, `L*H0` head 0 of every 
 `F2-5` FFNs 2 to 5, `F*` all FFNs; joined by spaces or commas. What is named is pruned; the empty text prunes nothing.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +18,8 @@ from engine.errors import UsageError
 from engine.shapes import ModelShape
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from engine.models.loading import Loaded
 
 SPAN = r"(\*|\d+(?:-\d+)?)"
@@ -31,12 +35,12 @@ class Mask:
     ffns: tuple[bool, ...]
 
     @classmethod
-    def full(cls, shape: ModelShape) -> "Mask":
+    def full(cls, shape: ModelShape) -> Mask:
         """The mask that keeps everything."""
         return cls(((True,) * shape.n_heads,) * shape.n_layers, (True,) * shape.n_layers)
 
     @classmethod
-    def from_arrays(cls, heads: np.ndarray, ffns: np.ndarray) -> "Mask":
+    def from_arrays(cls, heads: np.ndarray, ffns: np.ndarray) -> Mask:
         """Mask of boolean keep arrays, `heads` (L, H) and `ffns` (L,)."""
         return cls(tuple(tuple(bool(kept) for kept in row) for row in heads), tuple(bool(kept) for kept in ffns))
 
@@ -52,7 +56,7 @@ class Mask:
     def is_full(self) -> bool:
         return self.n_heads_pruned == 0 and self.n_ffns_pruned == 0
 
-    def __or__(self, other: "Mask") -> "Mask":
+    def __or__(self, other: Mask) -> Mask:
         """The mask that prunes what either of the two prunes."""
         return Mask.from_arrays(
             np.array(self.heads) & np.array(other.heads), np.array(self.ffns) & np.array(other.ffns)
@@ -73,18 +77,43 @@ class Mask:
         return " ".join(terms + [f"F{span}" for span in _spans([f for f, kept in enumerate(self.ffns) if not kept])])
 
 
+def single_ablations(shape: ModelShape, what: str = "heads") -> list[Mask]:
+    """One mask for each head (row by row) or, where `what` is ffns, for each FFN, pruning just that one."""
+    full = Mask.full(shape)
+    layers = range(shape.n_layers)
+    if what == "ffns":
+        return [replace(full, ffns=tuple(at != layer for at in layers)) for layer in layers]
+    masks = []
+    for layer in layers:
+        for head in range(shape.n_heads):
+            row = tuple(at != head for at in range(shape.n_heads))
+            masks.append(replace(full, heads=(*full.heads[:layer], row, *full.heads[layer + 1 :])))
+    return masks
+
+
 def parse_mask(text: str, shape: ModelShape) -> Mask:
     """Mask named by `text` for a model of `shape`; UsageError says which term is wrong and what would be right."""
     heads, ffns = np.ones((shape.n_layers, shape.n_heads), bool), np.ones(shape.n_layers, bool)
     for term in text.replace(",", " ").split():
         if match := HEAD_TERM.fullmatch(term):
-            layers = _indices(match[1], shape.n_layers, term, "layers")
-            heads[np.ix_(layers, _indices(match[2], shape.n_heads, term, "heads"))] = False
+            for layer, head in _heads(match, shape, f"mask term {term!r}"):
+                heads[layer, head] = False
         elif match := FFN_TERM.fullmatch(term):
-            ffns[_indices(match[1], shape.n_layers, term, "FFNs")] = False
+            ffns[_indices(match[1], shape.n_layers, f"mask term {term!r}", "FFNs")] = False
         else:
             raise UsageError(f"mask term {term!r} cannot be read; write heads like L3H5 or L4H*, FFNs like F7 or F2-5")
     return Mask.from_arrays(heads, ffns)
+
+
+def parse_heads(text: str, shape: ModelShape) -> list[tuple[int, int]]:
+    """(layer, head) of what `text` names, such as "L1H0,L1H3" or "L1H*", each once; UsageError: what is no head."""
+    found: list[tuple[int, int]] = []
+    for term in text.replace(",", " ").split():
+        match = HEAD_TERM.fullmatch(term)
+        if match is None:
+            raise UsageError(f"head {term[:40]!r} cannot be read; write heads like L1H0,L1H3 or L1H*")
+        found += _heads(match, shape, f"head {term!r}")
+    return list(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)
@@ -96,7 +125,7 @@ class Means:
 
 
 @contextmanager
-def pruned(loaded: "Loaded", mask: Mask, means: Means | None = None) -> Iterator[None]:
+def pruned(loaded: Loaded, mask: Mask, means: Means | None = None) -> Iterator[None]:
     """Context in which `loaded.model` runs pruned by `mask`; the hooks are gone afterwards, also after an exception.
 
     A pruned head's z is set to 0 at the input of the attention output projection (its bias stays); a pruned FFN adds
@@ -156,13 +185,13 @@ def _mean_output(mean: np.ndarray) -> Any:
 
     instead = torch.from_numpy(mean.astype(np.float32))
 
-    def hook(module: Any, args: tuple[Any, ...], output: Any) -> Any:
+    def hook(module: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
         return instead.to(output.device, output.dtype).expand_as(output)
 
     return hook
 
 
-def _zero_output(module: Any, args: tuple[Any, ...], output: Any) -> Any:
+def _zero_output(module: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
     return output.new_zeros(output.shape)
 
 
@@ -181,11 +210,17 @@ def _spans(indices: list[int]) -> list[str]:
     return [str(first) if first == last else f"{first}-{last}" for first, last in spans]
 
 
-def _indices(span: str, count: int, term: str, what: str) -> list[int]:
+def _heads(match: re.Match[str], shape: ModelShape, named: str) -> list[tuple[int, int]]:
+    layers = _indices(match[1], shape.n_layers, named, "layers")
+    heads = _indices(match[2], shape.n_heads, named, "heads")
+    return [(layer, head) for layer in layers for head in heads]
+
+
+def _indices(span: str, count: int, named: str, what: str) -> list[int]:
     if span == "*":
         return list(range(count))
     first, _, last = span.partition("-")
     low, high = int(first), int(last or first)
     if low > high or high >= count:
-        raise UsageError(f"mask term {term!r}: this model has {what} 0 to {count - 1}; choose within that")
+        raise UsageError(f"{named}: this model has {what} 0 to {count - 1}; choose within that")
     return list(range(low, high + 1))

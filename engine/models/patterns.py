@@ -5,21 +5,27 @@ transformers' fast attention never has a pattern, and its eager one makes four c
 function of our own while the context is open, the same for every family.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.models.loading import Loaded
 
-Visit = Callable[[int, Any, Any, Any], None]  # layer, pattern (B, H, T, T) fp32, z and values (B, H, T, d_head)
-Patterns = Mapping[int, Any]  # by layer, as `visit` gets them
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# layer, pattern (B, H, T, T) fp32, z and values (B, H, T, d_head)
+Visit = Callable[[int, "Tensor", "Tensor", "Tensor"], None]
+Patterns = Mapping[int, "Tensor"]  # by layer, as `visit` gets them
 NAME = "headroom"
 _visit: ContextVar[Visit] = ContextVar("visit")
 _forced: ContextVar[Patterns] = ContextVar("forced")
 
 
-def unseen(layer: int, pattern: Any, z: Any, values: Any) -> None:
+def unseen(layer: int, pattern: Tensor, z: Tensor, values: Tensor) -> None:
     """A visit that looks at nothing."""
 
 
@@ -63,8 +69,8 @@ def visited(
 
 
 def _attend(
-    module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float, **ignored: Any
-) -> tuple[Any, None]:
+    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor, scaling: float, **ignored: Any
+) -> tuple[Tensor, None]:
     """What transformers' attention functions give: z (B, T, H, d_head), and no pattern, which `visit` has had."""
     groups = query.shape[1] // key.shape[1]  # Llama: several query heads share a key and a value head
     if groups > 1:

@@ -6,16 +6,21 @@ values come from one projection, is masked as before. int8 weights are sliced wi
 of the mask up to the rounding of another order of sums.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache as once
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SLICE_BELOW = 0.75  # a layer that keeps more is masked: the copy of its weights would cost more than it saves
 
@@ -106,7 +111,7 @@ def _slice(linear: Any, rows: np.ndarray | None = None, columns: np.ndarray | No
     """The linear module with these outputs (rows of its weight) or these inputs (columns) alone."""
     import torch
 
-    def cut(matrix: Any) -> Any:
+    def cut(matrix: Tensor) -> Tensor:
         at = torch.from_numpy(columns if rows is None else rows).to(matrix.device)
         return matrix.detach().index_select(1 if rows is None else 0, at)
 
@@ -153,16 +158,16 @@ def _modules() -> tuple[Any, Any]:
     import torch
 
     class Silent(torch.nn.Module):
-        def __init__(self, bias: Any) -> None:
+        def __init__(self, bias: Tensor) -> None:
             super().__init__()
             self.bias = bias
 
-        def forward(self, hidden_states: Any, *args: Any, **kwargs: Any) -> tuple[Any, None]:
+        def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, None]:
             nothing = torch.zeros_like(hidden_states)
             return (nothing if self.bias is None else nothing + self.bias.to(nothing.dtype)), None
 
     class Nothing(torch.nn.Module):
-        def forward(self, hidden_states: Any) -> Any:
+        def forward(self, hidden_states: Tensor) -> Tensor:
             return torch.zeros_like(hidden_states)
 
     return Silent, Nothing

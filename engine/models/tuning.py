@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import cache as once
 from typing import Any
 
+from cache import Store
 from engine.records import Record, canonical_key, decode, encode, version
 
 SMALL_PARAMETERS = 20_000_000
@@ -28,7 +29,7 @@ class Tuning:
     small_threads: int
 
 
-def tuning(store: Any = None) -> Tuning:
+def tuning(store: Store | None = None) -> Tuning:
     """The tuning of this machine, measured where neither this process nor the store has it."""
     key = canonical_key("tuning", {
         "torch": version("torch"), "processor": processor(), "cores": _all_threads(), "system": platform.platform(),

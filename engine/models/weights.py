@@ -5,19 +5,24 @@ gives its weights back exactly as they are used. Norms multiply by their own wei
 that is folded in. Their scale, one number a position, is not: nothing computed from these weights depends on it.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from engine.models.loading import Loaded
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
-def output_weights(loaded: Loaded, layer: int) -> Any:
+
+def output_weights(loaded: Loaded, layer: int) -> Tensor:
     """W_O of a layer, (H, d_head, d_model)."""
     shape = loaded.identity.shape
     weight, _ = linear(loaded, loaded.family.layer_modules(loaded.model)[layer][0], shape.n_heads * shape.d_head)
     return weight.view(shape.n_heads, shape.d_head, -1)
 
 
-def attention_weights(loaded: Loaded, layer: int) -> tuple[Any, Any, Any]:
+def attention_weights(loaded: Loaded, layer: int) -> tuple[Tensor, Tensor, Tensor]:
     """(W_Q, W_K, W_V) of a layer, each (H, d_model, d_head): what the normed residual stream is multiplied with.
 
     Heads that share a key and value head (Llama's grouped queries) get that one's each. Biases are left out.
@@ -28,10 +33,10 @@ def attention_weights(loaded: Loaded, layer: int) -> tuple[Any, Any, Any]:
     return query, key, value
 
 
-def _by_head(loaded: Loaded, outputs: list[Any]) -> list[Any]:
+def _by_head(loaded: Loaded, outputs: list[Tensor]) -> list[Tensor]:
     """Queries, keys and values (..., H, d_head) from what the projections gave."""
     shape = loaded.identity.shape
-    if len(outputs) == 1 and loaded.family.name == "GPT-NeoX":  # head by head, each with its three
+    if loaded.family.qkv_layout == "by head":
         heads = outputs[0].unflatten(-1, (shape.n_heads, 3, shape.d_head))
         return list(heads.unbind(-2))
     outputs = list(outputs[0].chunk(3, dim=-1)) if len(outputs) == 1 else outputs
@@ -39,7 +44,7 @@ def _by_head(loaded: Loaded, outputs: list[Any]) -> list[Any]:
     return [head.repeat_interleave(shape.n_heads // head.shape[-2], dim=-2) for head in heads]
 
 
-def linear(loaded: Loaded, module: Any, n_inputs: int) -> tuple[Any, Any]:
+def linear(loaded: Loaded, module: Any, n_inputs: int) -> tuple[Tensor, Tensor]:
     """(weight (n_inputs, n_outputs), bias (n_outputs,)) of any linear module, fp32."""
     import torch
 
@@ -54,7 +59,7 @@ def linear(loaded: Loaded, module: Any, n_inputs: int) -> tuple[Any, Any]:
         return module(units).float() - bias, bias
 
 
-def normed(norm: Any, rows: Any) -> Any:
+def normed(norm: Any, rows: Tensor) -> Tensor:
     """(..., d_model): the rows after a norm without its bias and scale; unchanged where `norm` is None."""
     import torch
 
@@ -65,7 +70,7 @@ def normed(norm: Any, rows: Any) -> Any:
     return rows * norm.weight.float()
 
 
-def folded(norm: Any, readers: Any) -> Any:
+def folded(norm: Any, readers: Tensor) -> Tensor:
     """(..., d_model): vectors whose inner product with the unnormed stream is that of `readers` with the normed one."""
     import torch
 
@@ -77,12 +82,12 @@ def folded(norm: Any, readers: Any) -> Any:
 
 def attention_norm(loaded: Loaded, layer: int) -> Any:
     """The norm in front of a layer's attention; None in OPT-350m, where it comes after."""
-    if getattr(loaded.model.config, "do_layer_norm_before", True) is False:
+    if loaded.family.norms_come_behind(loaded.model):
         return None
     return getattr(loaded.family.layer_list(loaded.model)[layer], loaded.family.attention_norm)
 
 
-def embedding(loaded: Loaded, token_ids: Any = slice(None)) -> Any:
+def embedding(loaded: Loaded, token_ids: Tensor | slice = slice(None)) -> Tensor:
     """(..., d_model): the residual stream's token part in front of layer 0, without positions."""
     import torch
 
@@ -95,13 +100,14 @@ def embedding(loaded: Loaded, token_ids: Any = slice(None)) -> Any:
 def norms_behind(loaded: Loaded, layer: int) -> tuple[Any, Any]:
     """The norms that the residual stream itself goes through behind a layer's attention and behind its FFN: None, but
     in OPT-350m."""
-    if attention_norm(loaded, layer) is not None:
+    if not loaded.family.norms_come_behind(loaded.model):
         return None, None
     module = loaded.family.layer_list(loaded.model)[layer]
-    return module.self_attn_layer_norm, module.final_layer_norm
+    behind_attention, behind_ffn = loaded.family.norms_behind
+    return getattr(module, behind_attention), getattr(module, behind_ffn)
 
 
-def norm_scale(norm: Any, rows: Any) -> Any:
+def norm_scale(norm: Any, rows: Tensor) -> Tensor:
     """(..., 1): what the norm divides these rows by."""
     import torch
 
@@ -111,7 +117,9 @@ def norm_scale(norm: Any, rows: Any) -> Any:
     return (rows.square().mean(-1, keepdim=True) + norm.variance_epsilon).sqrt()
 
 
-def unembedding(loaded: Loaded, token_ids: Any = slice(None), final_norm: bool = True, zero_mean: bool = False) -> Any:
+def unembedding(
+    loaded: Loaded, token_ids: Tensor | slice = slice(None), final_norm: bool = True, zero_mean: bool = False
+) -> Tensor:
     """(..., d_model): whose inner product with the residual stream is a token's logit, up to one scale a position; with
     `zero_mean` the logit's distance from the mean over the vocabulary."""
     import torch
@@ -127,7 +135,7 @@ def unembedding(loaded: Loaded, token_ids: Any = slice(None), final_norm: bool =
         return folded(loaded.family.final_norm(loaded.model), rows) if final_norm else rows
 
 
-def output_bias(loaded: Loaded, layer: int) -> Any:
+def output_bias(loaded: Loaded, layer: int) -> Tensor:
     """(d_model,): what a layer's attention writes when all heads are silent."""
     shape = loaded.identity.shape
     return linear(loaded, loaded.family.layer_modules(loaded.model)[layer][0], shape.n_heads * shape.d_head)[1]

@@ -1,0 +1,8 @@
+"""Tasks, and their questions as text and as tokens.
+
+`tasks`: which tasks there are, and their rows, checked
+`requests`: rows rendered by lm-evaluation-harness into hashed questions
+`encoding`: questions as tokens, packed one row a question
+`tokens`: a text as tokens, and what stands in front of it
+`squad`: two answer metrics that ReCoRD needs
+"""

@@ -12,8 +12,9 @@ from typing import Any
 
 from engine.errors import HeadroomError
 from engine.questions.requests import Question
+from engine.questions.tokens import beginning
 
-BATCH_TOKENS = 2048  # padded tokens a forward pass; part of the numbers in int8 and bf16, see results.SCHEMA
+BATCH_TOKENS = 2048  # padded tokens a forward pass; part of the numbers in int8 and bf16, see records.SCHEMA
 PASS_TOKENS = 256  # padded tokens that are worth a forward pass of their own
 MIN_LENGTH = 0.8  # of the longest row in a group: padding costs as much as tokens
 ROW_TOKENS = 2048  # longest packed row, unless one choice alone is longer
@@ -52,11 +53,7 @@ def encode_questions(questions: Sequence[Question], tokenizer: Any, bos: bool, n
     beginning-of-sequence token in front; an empty context is always that token. HeadroomError names a question whose
     continuation has no token of its own (a merge across the join) or does not fit the window.
     """
-    start = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
-    if start is None:
-        raise HeadroomError(
-            "the tokenizer has neither a beginning nor an end token; use the model's own tokenizer files"
-        )
+    start = beginning(tokenizer)
     pairs = []
     for question in questions:
         for context, continuation in zip(question.contexts, question.continuations, strict=True):

@@ -1,7 +1,7 @@
 """Questions as text: a harness task rendered once into an ordered, hashed, immutable set of requests.
 
 Prompts, choices, few-shot draws and what counts as right are lm-evaluation-harness's own: its task objects are asked,
-nothing is rewritten here. Tokens come later (`engine.accuracy.scoring`), so one rendering serves every model.
+nothing is rewritten here. Tokens come later (`engine.questions.encoding`), so one rendering serves every model.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from cache import Store
 from engine.errors import HeadroomError, UsageError
 from engine.questions.tasks import SPLITS, TaskInfo, embedded_tasks, local_files, read_rows, task_info
 from engine.records import Record, canonical_key, decode, encode, version
@@ -74,7 +75,7 @@ class Requests:
     chance: float
 
 
-def get_requests(task: TaskSpec, data_dir: str | Path | None = None, store: Any = None) -> Requests:
+def get_requests(task: TaskSpec, data_dir: str | Path | None = None, store: Store | None = None) -> Requests:
     """The rendered questions of `task`, from `store` where they were rendered before.
 
     Rows come from the embedded suite, from `data_dir`/<task>/<split>.jsonl, or else from the hub. HeadroomError names
@@ -103,19 +104,43 @@ def get_requests(task: TaskSpec, data_dir: str | Path | None = None, store: Any 
 
 
 @dataclass(frozen=True)
-class Selection:
-    """Which questions, in which order: the first `n` of `order`, indices into a Requests. Chunks are fixed runs of
-    `order`, so a question is always scored in the same company, whatever the limit."""
+class Questions:
+    """Which questions of a task, in which order: the first `n` of `order`, indices into `requests.questions`.
 
+    Chunks are fixed runs of `order`, so a question is always scored in the same company, whatever the limit.
+    """
+
+    requests: Requests
     order: tuple[int, ...]
     n: int
+
+    @property
+    def task(self) -> TaskSpec:
+        return self.requests.task
 
     def chunks(self) -> list[tuple[int, ...]]:
         """Runs of CHUNK indices that cover the selection; the last may reach beyond it."""
         return [self.order[start : start + CHUNK] for start in range(0, self.n, CHUNK)]
 
+    def sized_chunks(self) -> list[tuple[tuple[int, ...], int]]:
+        """The chunks, each with how many of its questions are wanted."""
+        return [(chunk, min(CHUNK, self.n - CHUNK * number)) for number, chunk in enumerate(self.chunks())]
 
-def select(requests: Requests, limit: int | None = None, sample: str = "first") -> Selection:
+    def at(self, chunk: Sequence[int]) -> list[Question]:
+        """The questions of a chunk."""
+        return [self.requests.questions[index] for index in chunk]
+
+    def digest(self, chunk: Sequence[int]) -> str:
+        """Digest of a chunk by its questions' rendered text, in order."""
+        texts = "".join(question.digest for question in self.at(chunk))
+        return hashlib.blake2b(texts.encode(), digest_size=16).hexdigest()
+
+    def receipt(self) -> dict[str, Any]:
+        """What a receipt says of them."""
+        return {"task": asdict(self.task), "source": self.requests.source}
+
+
+def select(requests: Requests, limit: int | None = None, sample: str = "first") -> Questions:
     """The questions to use: `first` in dataset order (what the harness's limit does), or `stratified`.
 
     Stratified is one seeded order in which every beginning has nearly the same share of each gold choice, so that an
@@ -126,15 +151,19 @@ def select(requests: Requests, limit: int | None = None, sample: str = "first") 
     n = len(requests.questions)
     wanted = min(n, limit or n)
     if sample == "first":
-        return Selection(tuple(range(n)), wanted)
+        return Questions(requests, tuple(range(n)), wanted)
     if sample != "stratified":
         raise UsageError(f"sample {sample!r} is unknown; choose first or stratified")
-    shuffled = [int(index) for index in np.random.default_rng(0).permutation(n)]
+    return Questions(requests, _stratified(requests), wanted)
+
+
+def _stratified(requests: Requests) -> tuple[int, ...]:
+    shuffled = [int(index) for index in np.random.default_rng(0).permutation(len(requests.questions))]
     by_gold: dict[tuple[int, ...], list[int]] = {}
     for index in shuffled:
         by_gold.setdefault(requests.questions[index].golds, []).append(index)
     place = {index: (rank + 0.5) / len(group) for group in by_gold.values() for rank, index in enumerate(group)}
-    return Selection(tuple(sorted(shuffled, key=place.__getitem__)), wanted)
+    return tuple(sorted(shuffled, key=place.__getitem__))
 
 
 @functools.lru_cache(maxsize=128)  # a study asks for the same ones again and again

@@ -105,9 +105,7 @@ def task_info(name: str) -> TaskInfo:
         import difflib
 
         near = difflib.get_close_matches(name, known, n=3) or list(known)[:3]
-        raise UsageError(
-            f"task {name!r} is unknown; did you mean {', '.join(near)}? `python -m engine tasks` lists all"
-        )
+        raise UsageError(f"task {name!r} is unknown; did you mean {', '.join(near)}? `headroom tasks` lists all")
     return known[name]
 
 

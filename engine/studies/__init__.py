@@ -1,0 +1,8 @@
+"""The same measurement over many tasks, shot counts, levels and rankings.
+
+`surveys`: importance of many tasks
+`sweeps`: accuracy over many masks, in one run that resumes where it stopped
+`break_points`: how much of one axis a task can lose
+`study`: the first paper's whole study of one model
+`statements`: the paper's statements, and which of them hold
+"""

@@ -10,15 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from cache import Store
 from engine.errors import Cancelled, HeadroomError
 from engine.importance.importance import Scores, importance, recall_scores
 from engine.importance.rankings import aggregate, agreement, as_published, random_order
-from engine.jobs import Progress
-from engine.models.checkpoints import Identity
-from engine.models.loading import LoadSpec, Models, identify
-from engine.questions.requests import Requests, Selection, TaskSpec, get_requests, select
+from engine.models.loading import LoadSpec
+from engine.models.subject import Lab
+from engine.progress import Progress, last_value
+from engine.questions.requests import Questions, TaskSpec, get_requests, select
+from engine.shapes import ModelShape
 
+AGGREGATE, RANDOM = "aggregate", "random"  # rankings beside those of tasks
 GRADIENT_COST = 3  # a backward and a forward pass, in forward passes
+MANY_QUESTIONS = 200  # stands for all of a task's, in forecasts
 
 
 @dataclass(frozen=True)
@@ -38,20 +42,25 @@ class Setting:
     ffns_by: str = "ffns"
     aggregate: str = "scores"
 
-    def judged(self, task: TaskSpec, store: Any) -> tuple[Requests, Selection]:
+    @property
+    def n_judges(self) -> int:
+        """Questions that judge a task, about."""
+        return self.n_questions or MANY_QUESTIONS
+
+    def judged(self, task: TaskSpec, store: Store) -> Questions:
         """The questions that accuracy is measured on."""
         requests = get_requests(replace(task, split="validation"), self.data_dir, store)
-        return requests, select(requests, self.n_questions, "stratified")
+        return select(requests, self.n_questions, "stratified")
 
-    def ranked(self, task: TaskSpec, store: Any) -> tuple[Requests, Selection]:
+    def ranked(self, task: TaskSpec, store: Store) -> Questions:
         """The questions that importance is measured on."""
         requests = get_requests(replace(task, split="train"), self.data_dir, store)
-        return requests, select(requests, self.n_ranking, "stratified")
+        return select(requests, self.n_ranking, "stratified")
 
-    def cost(self, identity: Identity, what: str) -> int:
+    def cost(self, shape: ModelShape, what: str) -> int:
         """Forward passes that importance of one task takes, about."""
-        passes = {"ffns": identity.shape.n_layers + 1, "heads-oracle": identity.shape.n_heads_total + 1}
-        return passes.get(what, GRADIENT_COST) * (self.n_ranking or 200)
+        passes = {"ffns": shape.n_layers + 1, "heads-oracle": shape.n_heads_total + 1}
+        return passes.get(what, GRADIENT_COST) * (self.n_ranking or MANY_QUESTIONS)
 
 
 @dataclass(frozen=True)
@@ -72,32 +81,30 @@ def grid(names: Sequence[str], shots: Sequence[int]) -> list[TaskSpec]:
 
 
 def survey(
-    models: Models, setting: Setting, tasks: Sequence[TaskSpec], what: str, store: Any, compute: bool = True
-) -> Iterator[Progress]:
+    lab: Lab, setting: Setting, tasks: Sequence[TaskSpec], what: str, compute: bool = True
+) -> Iterator[Progress[Survey]]:
     """Yields Progress, its value the Survey so far; what is stored is not computed again, and only that is read where
     `compute` is False. `done` and `total` are in forward passes, about."""
-    identity = identify(setting.spec, store)
-    cost = setting.cost(identity, what)
+    subject = lab.subject(setting.spec, setting.bos)
+    cost = setting.cost(subject.shape, what)
+    total = len(tasks) * cost
     found, failed, all_cached = {}, {}, True
     for number, task in enumerate(tasks):
         label = f"{'FFN' if what == 'ffns' else 'head'} importance, {in_words(task)}"
         try:
-            requests, selection = setting.ranked(task, store)
-            about = (requests, selection, what, setting.bos, store)
-            scores = recall_scores(identity, setting.spec, *about)
+            questions = setting.ranked(task, lab.store)
+            scores = recall_scores(lab, subject, questions, what)
             if scores is None and compute:
-                for step in importance(models, setting.spec, *about):
-                    scores, all_cached = step.value, all_cached and step.cached
-                    share = step.done / step.total if step.total else 0
-                    message = step.message if step.message.startswith("loading") else label
-                    yield Progress(round((number + share) * cost), len(tasks) * cost, message=message)
+                all_cached = False
+                steps = importance(lab, subject, questions, what)
+                scores = yield from last_value(steps, number * cost, total, cost, label)
             if scores is not None:
                 found[task] = scores
         except Cancelled:
             raise
         except HeadroomError as error:
             failed[task] = str(error)
-        yield Progress((number + 1) * cost, len(tasks) * cost, Survey(dict(found), dict(failed)), label, all_cached)
+        yield Progress((number + 1) * cost, total, Survey(dict(found), dict(failed)), label, all_cached)
 
 
 def together(setting: Setting, scores: Mapping[TaskSpec, Scores]) -> Scores:
@@ -107,22 +114,24 @@ def together(setting: Setting, scores: Mapping[TaskSpec, Scores]) -> Scores:
     breaks = [found.tie_break for found in named.values() if found.tie_break is not None]
     tie_break = np.mean(breaks, axis=0) if len(breaks) == len(named) else None
     first = next(iter(named.values()))
-    return Scores(first.what, sum(found.n for found in named.values()), combined, tie_break, cached=True)
+    return Scores(first.what, sum(found.n for found in named.values()), combined, tie_break)
 
 
 def agreement_rows(
     found: Survey, how: str, others: Mapping[str, np.ndarray] = MappingProxyType({})
 ) -> list[dict[str, Any]]:
-    """One row for every two rankings: of two tasks at one shot count (`kind` tasks), with their aggregate, a random one
-    and `others` by name, such as induction scores; of two shot counts of one task (`kind` shots)."""
+    """One row for every two rankings `a` and `b`, each a TaskSpec: of two tasks at one shot count (`kind` tasks), with
+    their aggregate, a random one and `others` by name, such as induction scores; of two shot counts of one task (`kind`
+    shots)."""
     rows: list[dict[str, Any]] = []
 
-    def add(kind: str, at: str, scores: dict[str, np.ndarray]) -> None:
+    def add(kind: str, scores: dict[TaskSpec, np.ndarray]) -> None:
         if len(scores) < 2:
             return
-        pairs, published = agreement(scores), as_published(scores)
+        named = {str(number): each for number, each in enumerate(scores.values())}
+        pairs, published, of = agreement(named), as_published(named), list(scores)
         for i, j in zip(*np.triu_indices(len(scores), 1), strict=True):
-            row = {"kind": kind, "at": at, "a": pairs.labels[i], "b": pairs.labels[j]}
+            row = {"kind": kind, "a": of[i], "b": of[j]}
             row |= {name: float(getattr(pairs, name)[i, j]) for name in ("srcc", "low", "high", "p", "overlap")}
             rows.append(row | {"as_published": float(published[i, j])})
 
@@ -130,11 +139,21 @@ def agreement_rows(
         scores = found.at(shots)
         first = next(iter(scores.values()))
         random = random_order(first.size).reshape(first.shape).astype(float)
-        add("tasks", str(shots), scores | dict(others) | {"aggregate": aggregate(scores, how), "random": random})
+        named = scores | dict(others) | {AGGREGATE: aggregate(scores, how), RANDOM: random}
+        add("tasks", {TaskSpec(name, shots): each for name, each in named.items()})
     for name in dict.fromkeys(task.name for task in found.scores):
-        mine = {shots_in_words(task.shots): each.scores for task, each in found.scores.items() if task.name == name}
-        add("shots", name, mine)
+        add("shots", {task: each.scores for task, each in found.scores.items() if task.name == name})
     return rows
+
+
+def written_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of `agreement_rows` as files hold it: `at` what both rankings share, `a` and `b` what tells them apart."""
+    a, b, rest = row["a"], row["b"], {name: value for name, value in row.items() if name not in ("kind", "a", "b")}
+    if row["kind"] == "tasks":
+        sides = {"at": str(a.shots), "a": a.name, "b": b.name}
+    else:
+        sides = {"at": a.name, "a": shots_in_words(a.shots), "b": shots_in_words(b.shots)}
+    return {"kind": row["kind"], **sides, **rest}
 
 
 def in_words(task: TaskSpec) -> str:

@@ -9,29 +9,38 @@ from typing import Any
 
 import numpy as np
 
-from engine.accuracy.evaluation import Answers, accuracy, evaluate, paired, recall
+from engine.accuracy.evaluation import Answers, accuracy, evaluate, recall
 from engine.errors import Cancelled, HeadroomError, UsageError
-from engine.importance.importance import Scores, importance, recall_scores
-from engine.importance.rankings import mask_at, n_pruned, order, random_order, random_order_within_layers
-from engine.jobs import Progress
-from engine.models.checkpoints import Identity
-from engine.models.loading import Models, identify
+from engine.heads.induction import induction, recall_induction
+from engine.importance.importance import importance, recall_scores
+from engine.importance.rankings import n_pruned, order
+from engine.importance.rankings_of import (
+    INDUCTION_SEED,
+    NEEDS,
+    OF_MANY_TASKS,
+    OF_OTHERS,
+    Evidence,
+    Orders,
+    Ranking,
+    orders_from,
+)
 from engine.models.masks import Mask
+from engine.models.subject import Lab, Subject
+from engine.progress import Progress, last_value
 from engine.questions.requests import TaskSpec
+from engine.shapes import ModelShape
+from engine.statistics import ALPHA, paired
 from engine.studies.surveys import Setting, Survey, in_words, survey, together
-
-RANKED_BY = ("own", "reversed", "random", "within-layers", "task", "aggregate", "others", "rescored")
-SIGNIFICANT = 0.05
 
 
 @dataclass(frozen=True)
 class Point:
     """One accuracy to measure: a task, two levels, and whose importance says what goes first.
 
-    `by`: `own`, this task's; `reversed`; `random` and `within-layers` (each layer loses as many heads as by `own`, at
-    random) with `seed`; `task`, that of the task `of`; `aggregate` over the sweep's tasks; `others`, the aggregate
-    without this task. Always at the same shot count. `rescored`: own, but measured anew on what is left before each of
-    the sweep's levels, which Bansal et al. name as future work.
+    `by` is one of engine.importance.rankings_of.OF_MANY_TASKS, always at the same shot count: `own`, this task's
+    importance, and what else takes one task alone; `task`, that of the task `of`; `aggregate` over the sweep's tasks;
+    `others`, the aggregate without this task; `rescored`: own, but measured anew on what is left before each of the
+    sweep's levels, which Bansal et al. name as future work. `seed` is that of `random` and `within-layers`.
     """
 
     task: TaskSpec
@@ -42,8 +51,8 @@ class Point:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.by not in RANKED_BY:
-            raise UsageError(f"ranking {self.by!r} is unknown; choose one of {', '.join(RANKED_BY)}")
+        if self.by not in OF_MANY_TASKS:
+            raise UsageError(f"ranking {self.by!r} is unknown; choose one of {', '.join(OF_MANY_TASKS)}")
 
     def permille(self, axis: str) -> int:
         """The level of `heads` or `ffns`."""
@@ -70,7 +79,7 @@ class Row:
     @property
     def is_loss(self) -> bool:
         """Significantly below the full model."""
-        return self.lost > self.gained and self.p_mcnemar < SIGNIFICANT
+        return self.lost > self.gained and self.p_mcnemar < ALPHA
 
     def cells(self) -> dict[str, Any]:
         """The row of a table."""
@@ -97,139 +106,146 @@ def points(
 
 
 def sweep(
-    models: Models, setting: Setting, wanted: Sequence[Point], pool: Sequence[str], store: Any, compute: bool = True
-) -> Iterator[Progress]:
+    lab: Lab, setting: Setting, wanted: Sequence[Point], pool: Sequence[str], compute: bool = True
+) -> Iterator[Progress[Swept]]:
     """Yields Progress, its value the Swept so far; what is stored is not computed again, and only that is read where
     `compute` is False. `pool` names the tasks that aggregates are made of."""
-    identity, all_cached = identify(setting.spec, store), True
-    alone = [point for point in wanted if point.by in ("aggregate", "others") and not _ranked_by(point, pool, "heads")]
+    subject, all_cached = lab.subject(setting.spec, setting.bos), True
+    alone = [point for point in wanted if point.by in OF_OTHERS and not _sources(point, pool)]
     failed = {point.task: f"{in_words(point.task)}: there is no task to rank by; add others" for point in alone}
     wanted = [point for point in wanted if point not in alone]
-    needs = {kind: _sources(identity, wanted, pool, kind) for kind in ("heads", "ffns")}
     by = {"heads": setting.heads_by, "ffns": setting.ffns_by}
-    costs = {kind: len(tasks) * setting.cost(identity, by[kind]) for kind, tasks in needs.items()}
-    done, known = 0, {}
-    total = sum(costs.values()) + len(wanted) * (setting.n_questions or 200)
-    for kind, tasks in needs.items():
+    tasks_of = {kind: _sources_of_all(subject.shape, wanted, pool, kind) for kind in by}
+    costs = {kind: len(tasks) * setting.cost(subject.shape, by[kind]) for kind, tasks in tasks_of.items()}
+    done, total, known = 0, sum(costs.values()) + len(wanted) * setting.n_judges, {}
+    for kind, tasks in tasks_of.items():
         known[kind] = Survey()
-        for step in survey(models, setting, tasks, by[kind], store, compute):
+        for step in survey(lab, setting, tasks, by[kind], compute):
             known[kind] = step.value or known[kind]
             all_cached &= step.cached
-            yield replace(step, done=done + step.done, total=total, value=None)
+            yield step.within(done, total)
         done += costs[kind]
         failed |= known[kind].failed
+    if any("prefix_matching" in _wanted(subject.shape, point) for point in wanted):
+        scores = recall_induction(lab, subject, "olsson", INDUCTION_SEED)
+        if scores is None and compute:
+            all_cached = False
+            steps = induction(lab, subject, "olsson", INDUCTION_SEED)
+            scores = yield from last_value(steps, done, total, 0, "induction scores")
+        known["prefix_matching"] = None if scores is None else scores.mean["prefix_matching"]
+    ready = _Ready(lab, subject, setting, pool, known, compute)
     rows: dict[Point, Row] = {}
     tasks = list(dict.fromkeys(point.task for point in wanted))
     for task in tasks:
         mine = [point for point in wanted if point.task == task]
-        share = len(mine) * (setting.n_questions or 200)
         try:
-            for step in _task(models, setting, identity, task, mine, pool, known, store, compute, rows, (done, total)):
+            for step in _task(ready, task, mine, rows):
                 all_cached = False
-                yield step
+                yield step.within(done, total)
         except Cancelled:
             raise
         except HeadroomError as error:
             failed[task] = str(error)
-        done += share
+        done += len(mine) * setting.n_judges
         ordered = tuple(rows[point] for point in wanted if point in rows)
         yield Progress(done, total, Swept(ordered, dict(failed)), in_words(task), all_cached)
     if not tasks:
         yield Progress(total, total, Swept((), dict(failed)), cached=all_cached)
 
 
-def _sources(identity: Identity, wanted: Sequence[Point], pool: Sequence[str], kind: str) -> list[TaskSpec]:
-    """The tasks whose importance the points need; at no or full pruning nobody's."""
-    n = identity.shape.n_heads_total if kind == "heads" else identity.shape.n_layers
-    needed: dict[TaskSpec, None] = {}
-    for point in wanted:
-        if 0 < n_pruned(point.permille(kind), n) < n:
-            needed |= dict.fromkeys(_ranked_by(point, pool, kind))
-    return list(needed)
+@dataclass(frozen=True)
+class _Ready:
+    """What the points of a sweep have in common, once what ranks them is known: the Survey of `heads` and of `ffns`,
+    and where it is needed `prefix_matching`."""
+
+    lab: Lab
+    subject: Subject
+    setting: Setting
+    pool: Sequence[str]
+    known: Mapping[str, Any]
+    compute: bool
+
+    def orders(self, point: Point) -> Orders | None:
+        """The orders of a point's ranking; None where something it needs is not known."""
+        evidence = {name: self._evidence(point, name) for name in _wanted(self.subject.shape, point)}
+        if any(each is None for each in evidence.values()):
+            return None
+        return orders_from(self.subject.shape, Ranking(point.by, point.seed), Evidence(**evidence))
+
+    def _evidence(self, point: Point, name: str) -> Any:
+        if name == "prefix_matching":
+            return self.known[name]
+        sources, survey = _sources(point, self.pool), self.known[name]
+        found = {task: survey.scores[task] for task in sources if task in survey.scores}
+        if not found or any(task not in found and task not in survey.failed for task in sources):
+            return None
+        return together(self.setting, found) if len(found) > 1 else next(iter(found.values()))
 
 
-def _ranked_by(point: Point, pool: Sequence[str], kind: str) -> list[TaskSpec]:
-    if point.by == "random":
-        return []
-    if point.by == "rescored" and kind == "heads":
-        return []
-    if point.by in ("own", "reversed", "within-layers", "rescored"):
+def _wanted(shape: ModelShape, point: Point) -> list[str]:
+    """What the point's ranking needs to know; at no or full pruning nothing."""
+    n = {"heads": shape.n_heads_total, "ffns": shape.n_layers}
+    some = {axis: 0 < n_pruned(point.permille(axis), n[axis]) < n[axis] for axis in n}
+    return [name for name in NEEDS[point.by] if some["ffns" if name == "ffns" else "heads"]]
+
+
+def _sources_of_all(shape: ModelShape, wanted: Sequence[Point], pool: Sequence[str], kind: str) -> list[TaskSpec]:
+    """The tasks whose importance the points need."""
+    needed = [_sources(point, pool) for point in wanted if kind in _wanted(shape, point)]
+    return list(dict.fromkeys(task for tasks in needed for task in tasks))
+
+
+def _sources(point: Point, pool: Sequence[str]) -> list[TaskSpec]:
+    """The tasks whose importance ranks a point's components."""
+    if point.by not in OF_OTHERS:
         return [point.task]
     names = [point.of] if point.by == "task" else pool
     return [replace(point.task, name=name) for name in names if point.by != "others" or name != point.task.name]
 
 
-def _order(
-    setting: Setting, identity: Identity, point: Point, pool: Sequence[str], kind: str, known: Survey
-) -> np.ndarray | None:
-    """Flat indices, first to go first; None where the importance it needs is not known."""
-    shape = identity.shape
-    n = shape.n_heads_total if kind == "heads" else shape.n_layers
-    if not 0 < n_pruned(point.permille(kind), n) < n:
-        return np.arange(n)
-    if point.by == "random":
-        return random_order(n, point.seed)
-    sources = _ranked_by(point, pool, kind)
-    found = {task: known.scores[task] for task in sources if task in known.scores}
-    if not found or any(task not in found and task not in known.failed for task in sources):
-        return None
-    scores: Scores = together(setting, found) if len(found) > 1 else next(iter(found.values()))
-    by_importance = order(scores.scores, scores.tie_break)
-    if point.by == "within-layers" and kind == "heads":
-        return random_order_within_layers(shape, by_importance, point.seed)
-    return by_importance[::-1] if point.by == "reversed" else by_importance
-
-
-def _task(
-    models: Models, setting: Setting, identity: Identity, task: TaskSpec, mine: Sequence[Point], pool: Sequence[str],
-    known: Mapping[str, Survey], store: Any, compute: bool, rows: dict[Point, Row], so_far: tuple[int, int],
-) -> Iterator[Progress]:  # fmt: skip
+def _task(ready: _Ready, task: TaskSpec, mine: Sequence[Point], rows: dict[Point, Row]) -> Iterator[Progress[Any]]:
     """Measures the points of one task into `rows`."""
-    requests, selection = setting.judged(task, store)
-    about = (setting.spec, requests, selection)
+    lab, subject, n = ready.lab, ready.subject, ready.setting.n_judges
+    questions, total = ready.setting.judged(task, lab.store), len(mine) * n
     answers: dict[Mask, Answers] = {}
-    done, total = so_far
-    full = Mask.full(identity.shape)
+    full = Mask.full(subject.shape)
     levels = sorted({point.heads_permille for point in mine if point.by == "rescored"})
-    anew = yield from _scored_anew(models, setting, identity, task, levels, store, compute, so_far)
+    anew = yield from _scored_anew(ready, task, levels, total)
     for number, point in enumerate(mine):
-        orders = [_order(setting, identity, point, pool, kind, known[kind]) for kind in ("heads", "ffns")]
-        if point.by == "rescored":
-            orders[0] = anew.get(point.heads_permille)
-        if orders[0] is None or orders[1] is None:
+        orders = ready.orders(point)
+        if orders is not None and point.by == "rescored":
+            heads = anew.get(point.heads_permille)
+            orders = None if heads is None else replace(orders, heads=heads)
+        if orders is None:
             continue
-        mask = mask_at(identity.shape, orders[0], orders[1], point.heads_permille, point.ffns_permille)
+        mask = orders.mask(point.heads_permille, point.ffns_permille)
         for each in (full, mask):
             if each not in answers:
-                found = recall(identity, *about, each, setting.bos, store)
-                if len(found) < selection.n and compute:
-                    steps = evaluate(models, *about, each, setting.bos, store)
-                    at = done + number * (setting.n_questions or 200)
-                    found = yield from _last_value(steps, at, total, _what(point))
-                if len(found) == selection.n:
+                found = recall(lab, subject, questions, each)
+                if len(found) < questions.n and ready.compute:
+                    steps = evaluate(lab, subject, questions, each)
+                    found = yield from last_value(steps, number * n, total, label=_what(point))
+                if len(found) == questions.n:
                     answers[each] = found
         if full in answers and mask in answers:
-            rows[point] = _row(point, mask, answers[full], answers[mask], requests.chance)
+            rows[point] = _row(point, mask, answers[full], answers[mask], questions.requests.chance)
 
 
 def _scored_anew(
-    models: Models, setting: Setting, identity: Identity, task: TaskSpec, levels: Sequence[int], store: Any,
-    compute: bool, so_far: tuple[int, int],
-) -> Generator[Progress, None, dict[int, np.ndarray]]:  # fmt: skip
+    ready: _Ready, task: TaskSpec, levels: Sequence[int], total: int
+) -> Generator[Progress[Any], None, dict[int, np.ndarray]]:
     """Order of heads at each of the rising levels, as far as it is known: before each, what is left is scored anew."""
-    shape = identity.shape
+    shape, setting = ready.subject.shape, ready.setting
     kept, gone, orders = np.ones(shape.n_heads_total, bool), [], {}
     for level in levels:
         more = n_pruned(level, kept.size) - len(gone)
         if 0 < more < kept.sum():  # where none or all go, it does not matter which first
             mask = Mask.from_arrays(kept.reshape(shape.n_layers, shape.n_heads), np.ones(shape.n_layers, bool))
-            about = (*setting.ranked(task, store), setting.heads_by, setting.bos, store, mask)
-            scores = recall_scores(identity, setting.spec, *about)
-            if scores is None and compute:
+            about = (ready.lab, ready.subject, setting.ranked(task, ready.lab.store), setting.heads_by, mask)
+            scores = recall_scores(*about)
+            if scores is None and ready.compute:
                 label = f"{in_words(task)}, scored anew for {level / 10:g} %"
-                for step in importance(models, setting.spec, *about):
-                    scores = step.value if step.value is not None else scores
-                    yield Progress(*so_far, message=step.message or label)
+                scores = yield from last_value(importance(*about), 0, total, 0, label)
             if scores is None:
                 break
             gone += [head for head in order(scores.scores, scores.tie_break) if kept[head]][:more]
@@ -244,15 +260,6 @@ def _what(point: Point) -> str:
 
 
 def _row(point: Point, mask: Mask, full: Answers, pruned: Answers, chance: float) -> Row:
-    result, change = accuracy(pruned), paired(full, pruned)
+    result, change = accuracy(pruned), paired(full.correct, pruned.correct)
     return Row(point, result.n, result.acc, result.ci_low, result.ci_high, chance, mask.n_heads_pruned,
                mask.n_ffns_pruned, change.gained, change.lost, change.p_mcnemar)  # fmt: skip
-
-
-def _last_value(steps: Iterator[Progress], done: int, total: int, label: str = "") -> Generator[Progress, None, Any]:
-    """The value of the last of `steps`, each yielded at its place in a longer run."""
-    value = None
-    for step in steps:
-        value = step.value if step.value is not None else value
-        yield Progress(done + step.done, total, message=step.message or label)
-    return value

@@ -1,0 +1,7 @@
+"""Texts as a model reads them: losses token by token, and how much it learns in context.
+
+`passages`: texts that a user brings, checked and remembered
+`tokenloss`: the loss of each token under any mask, in windows that overlap
+`incontext`: in-context-learning score, and loss by index
+`sources`: where the texts to measure them on come from
+"""

@@ -5,8 +5,8 @@ Remembered texts lie in the result store and nowhere else; deleting the store de
 
 import hashlib
 import json
-from typing import Any
 
+from cache import Store
 from engine.errors import HeadroomError
 
 MAX_BYTES = 1_000_000
@@ -47,7 +47,7 @@ def decoded(raw: bytes, name: str) -> str:
         ) from error
 
 
-def remember(name: str, text: str, store: Any) -> bool:
+def remember(name: str, text: str, store: Store) -> bool:
     """Keeps the text under its name, in place of an older one; False where it is kept in memory only."""
     name = name.strip()
     if not name or len(name) > MAX_NAME or not name.isprintable():
@@ -57,7 +57,7 @@ def remember(name: str, text: str, store: Any) -> bool:
     return store.put(INDEX, json.dumps(sorted({*names(store), name})).encode()) and kept
 
 
-def names(store: Any) -> list[str]:
+def names(store: Store) -> list[str]:
     """The names that texts are remembered under."""
     try:
         found = json.loads(store.get(INDEX) or b"[]")
@@ -66,7 +66,7 @@ def names(store: Any) -> list[str]:
     return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
 
 
-def recall(name: str, store: Any) -> str | None:
+def recall(name: str, store: Store) -> str | None:
     """The text remembered under a name; None where there is none any more."""
     try:
         kept_name, text = json.loads(store.get(_key(name)) or b"null")
@@ -75,13 +75,13 @@ def recall(name: str, store: Any) -> str | None:
     return text if kept_name == name and isinstance(text, str) else None
 
 
-def remembered(store: Any) -> dict[str, str]:
+def remembered(store: Store) -> dict[str, str]:
     """All remembered texts by name."""
     found = {name: recall(name, store) for name in names(store)}
     return {name: text for name, text in found.items() if text is not None}
 
 
-def forget(name: str, store: Any) -> None:
+def forget(name: str, store: Store) -> None:
     """Deletes a remembered text."""
     store.delete(_key(name))
     store.put(INDEX, json.dumps([other for other in names(store) if other != name]).encode())

@@ -5,26 +5,27 @@ lies in, so every token behind the first window has at least window - stride tok
 """
 
 import json
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from engine.accuracy.evaluation import loaded_model, numbers_key, with_bos
-from engine.accuracy.scoring import READ_POSITIONS
+from engine.accuracy.scoring import log_probabilities
 from engine.errors import HeadroomError, UsageError
-from engine.jobs import Progress
-from engine.models.checkpoints import Identity
-from engine.models.loading import Loaded, LoadSpec, Models, identify
+from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
+from engine.models.subject import Lab, Subject
+from engine.pieces import Measuring, Piece, found, pieces
+from engine.progress import Progress
 from engine.questions.encoding import BATCH_TOKENS
-from engine.records import Record, canonical_key, decode, encode
+from engine.questions.tokens import beginning, pieces_at, tokenized
+from engine.records import Record, canonical_key
 from engine.texts.passages import checked, text_digest
 
 N_LIKELIEST = 5
+Tokenize = Callable[[Any], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -80,32 +81,6 @@ class TokenLosses:
         return pieces_at(self.text, self.ends)
 
 
-def tokenized(text: str, tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(token ids, where each ends in characters), without BOS. What looks like a special token is plain text."""
-    found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, split_special_tokens=True,
-                      verbose=False)  # fmt: skip
-    if not found.input_ids:
-        raise HeadroomError(f"the tokenizer finds no token in {text[:40]!r}; take another text")
-    ends = np.maximum.accumulate([end for _, end in found.offset_mapping]).astype(np.int32)
-    ends[-1] = len(text)
-    return np.array(found.input_ids, np.int32), ends
-
-
-def pieces_at(text: str, ends: np.ndarray) -> list[str]:
-    """The text between one end and the next; together they are the text up to the last one."""
-    return [text[start:stop] for start, stop in pairwise([0, *ends.tolist()])]
-
-
-def beginning_id(tokenizer: Any, bos: bool) -> int | None:
-    """The token in front of each window; None without BOS."""
-    if not bos:
-        return None
-    start = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
-    if start is None:
-        raise HeadroomError("the tokenizer has neither a beginning nor an end token; choose BOS off in the sidebar")
-    return start
-
-
 def windows(n: int, cutting: Cutting) -> list[tuple[int, int, int]]:
     """(start, stop, first) of each window of n tokens: it reads [start, stop) and scores [first, stop)."""
     found, stop = [], 0
@@ -118,55 +93,33 @@ def windows(n: int, cutting: Cutting) -> list[tuple[int, int, int]]:
 
 
 def token_losses(
-    models: Models, spec: LoadSpec, text: str, mask: Mask, bos: bool | None, store: Any, cutting: Cutting = Cutting()
-) -> Iterator[Progress]:
+    lab: Lab, subject: Subject, text: str, mask: Mask, cutting: Cutting = Cutting()
+) -> Iterator[Progress[TokenLosses]]:
     """Yields Progress in tokens, its value the TokenLosses so far; what is stored is not computed again.
 
     HeadroomError: a text with nothing to measure. UsageError: a cutting that does not fit the model's window.
     """
     text = checked(text)
-    identity = identify(spec, store)
-    cutting = cutting.of(identity.shape.n_ctx)
-    parts: list[Record] = []
-    ids = ends = None
-    all_cached = True
-    while not parts or _next(parts) < _total(parts):
-        key = _key(identity, spec, text, mask, bos, cutting, len(parts))
-        record = decode(store.get(key))
-        if record is None:
-            all_cached = False
-            done, total = (_next(parts), _total(parts)) if parts else (0, 0)
-            loaded = yield from loaded_model(models, spec, done, total)
-            if ids is None:
-                ids, ends = tokenized(text, loaded.tokenizer)
-            assert ends is not None
-            groups = _groups(windows(len(ids), cutting), cutting)
-            arrays, seconds = _measured(loaded, ids, mask, with_bos(identity, bos), groups[len(parts)])
-            first, stop = groups[len(parts)][0][2], groups[len(parts)][-1][1]
-            receipt = numbers_key(identity, spec, bos) | {
-                "kind": "tokenloss", "name": identity.name, "mask": mask.text(), "n_tokens": len(ids), "stop": stop,
-                "window": cutting.length, "stride": cutting.stride, "seconds": seconds,
-            }  # fmt: skip
-            record = Record({"token_ids": ids[first:stop], "ends": ends[first:stop], **arrays}, receipt)
-            store.put(key, encode(record))
-        parts.append(record)
-        value = _joined(text, parts, with_bos(identity, bos), cutting)
-        yield Progress(_next(parts), _total(parts), value, cached=all_cached)
+    cutting = cutting.of(subject.shape.n_ctx)
+    records: list[Record] = []
+    for step in pieces(lab, subject, _parts(subject, text, mask, cutting, records), total=1):
+        records[:] = step.value or records
+        done, total = (_next(records), _total(records)) if records else (0, 0)
+        yield replace(step.map(partial(_joined, text, subject.bos, cutting)), done=done, total=total)
 
 
 def recall_token_losses(
-    identity: Identity, spec: LoadSpec, text: str, mask: Mask, bos: bool | None, store: Any,
-    cutting: Cutting = Cutting(),
-) -> TokenLosses | None:  # fmt: skip
+    lab: Lab, subject: Subject, text: str, mask: Mask, cutting: Cutting = Cutting()
+) -> TokenLosses | None:
     """The losses where all of them are stored, else None; loads and computes nothing."""
-    cutting = cutting.of(identity.shape.n_ctx)
-    parts: list[Record] = []
-    while not parts or _next(parts) < _total(parts):
-        record = decode(store.get(_key(identity, spec, text, mask, bos, cutting, len(parts))))
+    cutting = cutting.of(subject.shape.n_ctx)
+    records: list[Record] = []
+    for part in _parts(subject, text, mask, cutting, records):
+        record = found(lab.store, part)
         if record is None:
             return None
-        parts.append(record)
-    return _joined(text, parts, with_bos(identity, bos), cutting)
+        records.append(record)
+    return _joined(text, subject.bos, cutting, records)
 
 
 def same_tokens(a: TokenLosses, b: TokenLosses) -> None:
@@ -177,28 +130,37 @@ def same_tokens(a: TokenLosses, b: TokenLosses) -> None:
                             f"compare models that share a tokenizer")  # fmt: skip
 
 
-def log_probabilities(loaded: Loaded, hidden: Any, targets: Any) -> Iterator[tuple[slice, Any, Any]]:
-    """For a few positions at a time: (which, logits (n, V) in fp32, log p of the targets (n,)), so that never all
-    logits of a text are held. `hidden` (n, d_model) is what the unembedding reads.
-    """
-    import torch
+def _parts(subject: Subject, text: str, mask: Mask, cutting: Cutting, records: Sequence[Record]) -> Iterator[Piece]:
+    """The windows that share a forward pass, a piece each; how many there are is known from the first of `records`."""
+    shapes: dict[str, tuple[int | str, ...]] = {name: ("n",) for name in ("token_ids", "ends", "loss_nats", "rank")}
+    shapes |= {"top_ids": ("n", "k"), "top_log_p": ("n", "k"), "strings": ("bytes",)}
+    fields = {"text": text_digest(text), "mask": mask.key(), "ablation": "zero"}
+    fields |= {"window": cutting.length, "stride": cutting.stride}
+    tokenize = lru_cache(maxsize=1)(partial(tokenized, text))  # a long text takes a second
+    while not records or _next(records) < _total(records):
+        key = canonical_key("tokenloss", subject.key() | fields | {"part": len(records)})
+        measure = partial(_measured, tokenize=tokenize, mask=mask, bos=subject.bos, cutting=cutting, part=len(records))
+        yield Piece(key, 0, shapes, measure)
 
-    for start in range(0, len(hidden), READ_POSITIONS):
-        which = slice(start, start + READ_POSITIONS)
-        logits = loaded.model.get_output_embeddings()(hidden[which]).float()
-        chosen = logits.gather(1, targets[which, None])[:, 0]
-        yield which, logits, chosen - torch.logsumexp(logits, -1)
+
+def _measured(loaded: Loaded, tokenize: Tokenize, mask: Mask, bos: bool, cutting: Cutting, part: int) -> Measuring:
+    """The tokens that a few windows score, from one forward pass."""
+    yield Progress(0, 0)
+    ids, ends = tokenize(loaded.tokenizer)
+    group = _groups(windows(len(ids), cutting), cutting)[part]
+    first, stop = group[0][2], group[-1][1]
+    arrays = {"token_ids": ids[first:stop], "ends": ends[first:stop]}
+    about = {"kind": "tokenloss", "mask": mask.text(), "n_tokens": len(ids), "stop": stop}
+    about |= {"window": cutting.length, "stride": cutting.stride}
+    return arrays | _scored(loaded, ids, mask, bos, group), about
 
 
-def _measured(
+def _scored(
     loaded: Loaded, ids: np.ndarray, mask: Mask, bos: bool, group: Sequence[tuple[int, int, int]]
-) -> tuple[dict[str, np.ndarray], float]:
-    """Arrays for the tokens that these windows score, from one forward pass."""
+) -> dict[str, np.ndarray]:
     import torch
 
-    started = time.perf_counter()
-    begin = beginning_id(loaded.tokenizer, bos)
-    front = [] if begin is None else [begin]
+    front = [beginning(loaded.tokenizer)] if bos else []
     lead = 1 - len(front)  # without BOS the first token of a window is only read
     length = max(stop - start for start, stop, _ in group) - lead
     tokens = torch.zeros(len(group), max(1, length), dtype=torch.long)
@@ -232,9 +194,8 @@ def _measured(
                 top_log_p[at[which]] = (likeliest.values - normal).cpu().numpy()
     shown = np.unique(top_ids).tolist()
     strings = dict(zip(shown, loaded.tokenizer.batch_decode([[each] for each in shown]), strict=True))
-    arrays = {"loss_nats": loss, "rank": rank, "top_ids": top_ids, "top_log_p": top_log_p,
-              "strings": np.frombuffer(json.dumps(strings).encode(), np.uint8)}  # fmt: skip
-    return arrays, round(time.perf_counter() - started, 4)
+    arrays = {"loss_nats": loss, "rank": rank, "top_ids": top_ids, "top_log_p": top_log_p}
+    return arrays | {"strings": np.frombuffer(json.dumps(strings).encode(), np.uint8)}
 
 
 def _groups(all_windows: list[tuple[int, int, int]], cutting: Cutting) -> list[list[tuple[int, int, int]]]:
@@ -243,7 +204,7 @@ def _groups(all_windows: list[tuple[int, int, int]], cutting: Cutting) -> list[l
     return [all_windows[start : start + many] for start in range(0, len(all_windows), many)]
 
 
-def _joined(text: str, parts: Sequence[Record], bos: bool, cutting: Cutting) -> TokenLosses:
+def _joined(text: str, bos: bool, cutting: Cutting, parts: Sequence[Record]) -> TokenLosses:
     names = ("token_ids", "ends", "loss_nats", "rank", "top_ids", "top_log_p")
     arrays = {name: np.concatenate([part.arrays[name] for part in parts]) for name in names}
     strings: dict[int, str] = {}
@@ -260,13 +221,3 @@ def _next(parts: Sequence[Record]) -> int:
 
 def _total(parts: Sequence[Record]) -> int:
     return int(parts[0].receipt["n_tokens"])
-
-
-def _key(
-    identity: Identity, spec: LoadSpec, text: str, mask: Mask, bos: bool | None, cutting: Cutting, part: int
-) -> str:
-    fields = numbers_key(identity, spec, bos) | {
-        "text": text_digest(text), "mask": mask.key(), "ablation": "zero",
-        "window": cutting.length, "stride": cutting.stride, "part": part,
-    }  # fmt: skip
-    return canonical_key("tokenloss", fields)

@@ -1,1 +1,13 @@
-"""What several screens share: the frame around a page, the sidebar, charts, and the display of running jobs."""
+"""What the screens are made of: a folder a screen, and what two or more of them share.
+
+`shared`: what two screens or more use
+`prune`: parts of the Prune screen
+`importance`: parts of the Importance screen
+`induction`: parts of the Induction screen
+`passage`: parts of the Passage screen
+`attention`: parts of the Attention screen
+`in_context`: parts of the In context screen
+`correlations`: parts of the Correlations screen
+`sweeps`: parts of the Sweeps screen
+`study_report`: a study as a folder of figures with one report; it looks into three screens' tables and charts
+"""

@@ -3,31 +3,32 @@
 import base64
 import html
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import altair as alt
 import pandas as pd
 
 from engine.errors import HeadroomError
 from engine.studies.break_points import break_points
-from engine.studies.study import SMALL_LOSS, Study
+from engine.studies.statements import SMALL_LOSS, Statement, statements
+from engine.studies.study import Study
 from engine.studies.surveys import shots_in_words, together
-from engine.studies.sweeps import Swept
-from pages.ui.correlations import charts as agreement_charts
-from pages.ui.correlations import tables as agreement_frames
-from pages.ui.importance import charts as importance_charts
-from pages.ui.shared import charts
-from pages.ui.sweeps import charts as sweep_charts
-from pages.ui.sweeps import tables as sweep_frames
+from engine.studies.sweeps import Row, Swept
+from pages.ui.correlations.charts import MEASURES, matrix
+from pages.ui.correlations.tables import cells, labelled, names_in_order, takeaway
+from pages.ui.importance.charts import aggregate_map, ffn_map
+from pages.ui.importance.tables import aggregate_rows, ffn_rows, ffns_in_words, heads_in_words
+from pages.ui.shared.charts import Picture, rasterised, to_svg
+from pages.ui.shared.colours import NO, QUIET, YES, light_theme
+from pages.ui.sweeps import charts, tables
 
 STYLE = """
-body { font: 16px/1.5 sans-serif; color: #1b2733; max-width: 1000px; margin: 2rem auto; padding: 0 1rem; }
-figure { margin: 2rem 0; } img { width: 100%; } figcaption { color: #52606d; }
+body { font: 16px/1.5 sans-serif; color: var(--text); max-width: 1000px; margin: 2rem auto; padding: 0 1rem; }
+figure { margin: 2rem 0; } img { width: 100%; } figcaption { color: var(--quiet); }
 table { border-collapse: collapse; font-size: 14px; } th, td { text-align: left; padding: .3rem .8rem .3rem 0;
-border-bottom: 1px solid #d9e0e6; vertical-align: top; } td.number { text-align: right; }
-.holds { color: #00704f; font-weight: bold; } .does-not-hold { color: #b34700; font-weight: bold; }
-pre { background: #f4f6f8; padding: 1rem; overflow-x: auto; font-size: 13px; }
+border-bottom: 1px solid var(--line); vertical-align: top; } td.number { text-align: right; }
+.holds { color: var(--yes); font-weight: bold; } .does-not-hold { color: var(--no); font-weight: bold; }
+pre { background: var(--box); padding: 1rem; overflow-x: auto; font-size: 13px; }
 """
 MARKS = {"holds": "✓ holds", "does not hold": "✗ does not hold", "not measured": "– not measured"}
 
@@ -37,11 +38,11 @@ def write_report(study: Study, folder: str | Path) -> None:
     parts = []
     try:
         (Path(folder) / "figures").mkdir(parents=True, exist_ok=True)
-        for title, caption, chart in figures(study):
+        for title, caption, picture in figures(study):
             name = title.lower().replace(",", "").replace(" ", "-")
-            drawing = charts.to_svg(chart, title)
+            drawing = to_svg(picture, title)
             (Path(folder) / "figures" / f"{name}.svg").write_bytes(drawing)
-            (Path(folder) / "figures" / f"{name}.png").write_bytes(charts.rasterised(drawing))
+            (Path(folder) / "figures" / f"{name}.png").write_bytes(rasterised(drawing))
             # an image, not inline: drawings on one page would share the names of their clip paths
             source = f"data:image/svg+xml;base64,{base64.b64encode(drawing).decode()}"
             words = html.escape(caption.replace("**", ""))
@@ -53,71 +54,71 @@ def write_report(study: Study, folder: str | Path) -> None:
         ) from error
 
 
-def figures(study: Study) -> Iterator[tuple[str, str, alt.LayerChart]]:
-    """(title, caption, chart) of every figure that has something to show."""
-    curves = {name: swept.rows for name, swept in study.curves.items()}
-    scores = study.heads.scores
-    if scores:
-        rows = importance_charts.aggregate_rows(scores, together(study.setting, scores))
-        words = importance_charts.heads_in_words(rows, len(scores), study.setting.aggregate)
-        yield "Head importance", words, importance_charts.aggregate_map(rows, "Importance", len(scores))
+def figures(study: Study) -> Iterator[tuple[str, str, Picture]]:
+    """(title, caption, picture) of every figure that has something to show."""
+    yield from _importance(study)
+    yield from _correlations(study)
+    yield from _sweeps({name: swept.rows for name, swept in study.curves.items()})
+
+
+def _importance(study: Study) -> Iterator[tuple[str, str, Picture]]:
+    if scores := study.heads.scores:
+        rows = aggregate_rows(scores, together(study.setting, scores))
+        words = heads_in_words(rows, len(scores), study.setting.aggregate)
+        yield "Head importance", words, aggregate_map(rows, "Importance", len(scores))
     if study.ffns.scores:
-        rows = importance_charts.ffn_rows(study.ffns.scores)
-        yield "FFN importance", importance_charts.ffns_in_words(rows), importance_charts.ffn_map(rows)
-    pairs = agreement_frames.labelled(study.correlations)
+        rows = ffn_rows(study.ffns.scores)
+        yield "FFN importance", ffns_in_words(rows), ffn_map(rows)
+
+
+def _correlations(study: Study) -> Iterator[tuple[str, str, Picture]]:
+    pairs = labelled(study.correlations)
     for shots in study.shots if len(pairs) else ():
-        of_tasks = pairs[(pairs["kind"] == "tasks") & (pairs["at"] == str(shots))]
-        names = agreement_frames.names_in_order(of_tasks, "similarity")
-        n_heads = next(iter(scores.values())).scores.size
-        words = agreement_frames.takeaway(of_tasks, "srcc", n_heads)
-        cells = agreement_frames.cells(of_tasks, "srcc")
-        chart = agreement_charts.matrix(cells, names, (), agreement_charts.MEASURES["srcc"])
-        yield f"Correlations of head importance, {shots_in_words(shots)}", words, chart
+        of_tasks = pairs[pairs["kind"].eq("tasks") & pairs["shots_a"].eq(shots)]
+        n_heads = next(iter(study.heads.scores.values())).scores.size
+        drawn = matrix(cells(of_tasks, "srcc"), names_in_order(of_tasks, "similarity"), (), MEASURES["srcc"])
+        words = takeaway(of_tasks, "srcc", n_heads)
+        yield f"Correlations of head importance, {shots_in_words(shots)}", words, drawn
+
+
+def _sweeps(rows: Mapping[str, Sequence[Row]]) -> Iterator[tuple[str, str, Picture]]:
+    own = rows.get("heads", ())
     for axis, noun in (("heads", "heads"), ("ffns", "FFNs")):
-        frame = sweep_frames.curves(curves.get(axis, ()), curves.get("random", ()) if axis == "heads" else (), axis)
-        for shots in sorted(frame["shots"].unique()):
-            mine = frame[frame["shots"] == shots]
-            words = sweep_frames.curves_in_words(mine, noun)
-            yield f"Pruned {noun}, {shots_in_words(shots)}", words, sweep_charts.curves(mine, axis)
-    cells = sweep_frames.grid(curves.get("combined", ()))
-    for shots in sorted(cells["shots"].unique()):
-        mine = cells[cells["shots"] == shots]
-        edges = sweep_frames.border(mine, SMALL_LOSS)
-        chart = sweep_charts.grid_map(sweep_frames.spread(mine), edges, SMALL_LOSS)
-        yield f"Heads and FFNs, {shots_in_words(shots)}", sweep_frames.grid_in_words(mine, SMALL_LOSS), chart
-    frame = sweep_frames.transfer(curves.get("transfer", ()), curves.get("heads", ()))
+        frame = tables.curves(rows.get(axis, ()), rows.get("random", ()) if axis == "heads" else (), axis)
+        for shots, mine in frame.groupby("shots"):
+            words = tables.curves_in_words(mine, noun)
+            yield f"Pruned {noun}, {shots_in_words(shots)}", words, charts.curves(mine, axis)
+    for shots, mine in tables.grid(rows.get("combined", ())).groupby("shots"):
+        drawn = charts.grid_map(tables.spread(mine), tables.border(mine, SMALL_LOSS), SMALL_LOSS)
+        yield f"Heads and FFNs, {shots_in_words(shots)}", tables.grid_in_words(mine, SMALL_LOSS), drawn
+    frame = tables.transfer(rows.get("transfer", ()), own)
     if len(frame):
-        level = curves["transfer"][0].point.heads_permille / 1000
-        yield "Transfer", sweep_frames.transfer_in_words(frame, level), sweep_charts.transfer_map(frame)
+        level = rows["transfer"][0].point.heads_permille / 1000
+        yield "Transfer", tables.transfer_in_words(frame, level), charts.transfer_map(frame)
     for title, name in (("Unseen tasks", "others"), ("Scored anew", "rescored")):
-        if rows := curves.get(name, ()):
-            judged = {row.point.task for row in rows}
-            own = [row for row in curves.get("heads", ()) if row.point.task in judged]
-            frame = sweep_frames.lines([*own, *rows])
-            for shots in sorted(frame["shots"].unique()):
-                mine = frame[frame["shots"] == shots]
-                yield f"{title}, {shots_in_words(shots)}", sweep_frames.lines_in_words(mine), sweep_charts.lines(mine)
+        if measured := rows.get(name, ()):
+            judged = {row.point.task for row in measured}
+            frame = tables.lines([*(row for row in own if row.point.task in judged), *measured])
+            for shots, mine in frame.groupby("shots"):
+                yield f"{title}, {shots_in_words(shots)}", tables.lines_in_words(mine), charts.lines(mine)
 
 
 def page(study: Study, drawn: list[str]) -> str:
     """The report as HTML."""
-    receipt, setting = study.receipt, study.setting
-    found = "".join(
-        f'<tr><td>{html.escape(each.text)}</td><td>{html.escape(each.ours)}</td>'
-        f'<td class="{each.verdict.replace(" ", "-")}">{MARKS[each.verdict]}</td></tr>' for each in study.statements
-    )  # fmt: skip
+    receipt, setting, theme = study.receipt, study.setting, light_theme()
+    colours = {"text": theme["textColor"], "line": theme["borderColor"], "box": theme["secondaryBackgroundColor"]}
+    colours |= {"quiet": QUIET, "yes": YES, "no": NO}
+    root = " ".join(f"--{name}: {colour};" for name, colour in colours.items())
+    found = "".join(map(_statement, statements(study)))
     tasks = ", ".join(dict.fromkeys(task.name for task in study.tasks))
-    curves = {
-        noun: (study.curves.get(axis, Swept()).rows, axis) for axis, noun in (("heads", "Heads"), ("ffns", "FFNs"))
-    }
-    breaks = [f"<h3>{noun}</h3>{_table(sweep_frames.break_table(break_points(*of)))}" for noun, of in curves.items()]
-    failed = "".join(f"<li>{html.escape(f'{task.name}, {task.shots} shots: {reason}')}</li>"
-                     for task, reason in study.failed.items())  # fmt: skip
+    breaks = [_break_points(study, axis, noun) for axis, noun in (("heads", "Heads"), ("ffns", "FFNs"))]
+    reasons = [f"{task.name}, {task.shots} shots: {reason}" for task, reason in study.failed.items()]
+    failed = "".join(f"<li>{html.escape(reason)}</li>" for reason in reasons)
     judged = f"the first {setting.n_questions}" if setting.n_questions else "all"
     ranked = setting.n_ranking or "all"
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{html.escape(receipt["name"])}: how much can go</title><style>{STYLE}</style></head><body>
+<title>{html.escape(receipt["name"])}: how much can go</title><style>:root {{ {root} }}{STYLE}</style></head><body>
 <h1>How much of {html.escape(receipt["name"])} can go</h1>
 <p>Precision {receipt["precision"]}, made {receipt["made_at"]}. Accuracy on {judged} validation questions of each task
 in a stratified order; rankings from {ranked} training questions. Tasks: {html.escape(tasks)}.</p>
@@ -135,6 +136,16 @@ first_loss: the smallest that is; inflection: where the curve bends down most.</
 <pre>{html.escape(json.dumps(receipt, indent=2, default=str))}</pre>
 </body></html>
 """
+
+
+def _statement(each: Statement) -> str:
+    words = f"<td>{html.escape(each.text)}</td><td>{html.escape(each.ours)}</td>"
+    return f'<tr>{words}<td class="{each.verdict.replace(" ", "-")}">{MARKS[each.verdict]}</td></tr>'
+
+
+def _break_points(study: Study, axis: str, noun: str) -> str:
+    found = break_points(study.curves.get(axis, Swept()).rows, axis)
+    return f"<h3>{noun}</h3>{_table(tables.break_table(found))}"
 
 
 def _table(frame: pd.DataFrame) -> str:

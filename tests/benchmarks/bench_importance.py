@@ -20,20 +20,13 @@ import numpy as np
 
 from cache import open_store
 from engine.importance.importance import importance
-from engine.models.loading import LoadSpec, Models, identify
+from engine.models.loading import LoadSpec, identify
+from engine.models.subject import Lab
+from engine.progress import final
 from engine.questions.encoding import encode_questions
 from engine.questions.requests import CHUNK, Requests, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
-from tests.benchmarks.measure import (
-    Comparison,
-    alone,
-    as_transformers_loads,
-    in_turn,
-    last_value,
-    opt_125m,
-    peak_bytes,
-    task_data,
-)
+from tests.benchmarks.measure import Comparison, alone, as_transformers_loads, in_turn, opt_125m, peak_bytes, task_data
 
 DEMO_TASKS = (("demo_sort", 0), ("demo_outfit", 5), ("demo_question", 5))
 REAL_TASKS = (("copa", 0), ("arc_easy", 1), ("piqa", 5))  # the last in fp32 alone: bf16 takes theirs half an hour
@@ -74,11 +67,11 @@ def timed(name: str, spec: LoadSpec, task: TaskSpec, data_dir: str | None, n: in
         for store in stores:
             identify(spec, store)  # reads the weights for their digest, which is no part of this
         requests = get_requests(task, data_dir, stores[0])
-        models, left = Models(stores[0]), iter(stores)
-        loaded = models.get(spec)
+        lab, left = Lab(stores[0]), iter(stores)
+        loaded = lab.models.get(spec)
         n_threads = torch.get_num_threads()
         plain = as_transformers_loads(loaded.identity.folder, spec.precision)
-        scores(models, spec, requests, n, next(left))  # both have run before
+        scores(Lab(next(left), lab.models), spec, requests, n)  # both have run before
         tried = {}
         for threads in (1, os.cpu_count() or 1):
             torch.set_num_threads(threads)
@@ -90,7 +83,7 @@ def timed(name: str, spec: LoadSpec, task: TaskSpec, data_dir: str | None, n: in
 
         def ours():
             torch.set_num_threads(n_threads)
-            return scores(models, spec, requests, n, next(left))
+            return scores(Lab(next(left), lab.models), spec, requests, n)
 
         def usual():
             torch.set_num_threads(fastest)
@@ -112,9 +105,9 @@ def memory(name: str, arguments: tuple[str, ...]) -> Comparison:
     return Comparison(MEMORY, name, "MB over an idle process", (ours - idle,), (usual - idle,), "1 run", 1 / 0.6, whole)
 
 
-def scores(models: Models, spec: LoadSpec, requests: Requests, n: int, store) -> np.ndarray:
+def scores(lab: Lab, spec: LoadSpec, requests: Requests, n: int) -> np.ndarray:
     """Ours: (L, H)."""
-    return last_value(importance(models, spec, requests, select(requests, n), "heads", True, store)).scores
+    return final(importance(lab, lab.subject(spec, True), select(requests, n), "heads")).scores
 
 
 def theirs(shape: ModelShape, model, tokenizer, requests: Requests, n: int) -> np.ndarray:
@@ -173,7 +166,7 @@ def peak(side: str, model: str, precision: str, task: str, shots: str, data_dir:
         requests = get_requests(TaskSpec(task, int(shots), split="train"), data_dir or None, store)
         identity = identify(spec)
         if side == "ours":
-            scores(Models(store), spec, requests, int(n), store)
+            scores(Lab(store), spec, requests, int(n))
         elif side == "theirs":
             tokenizer = AutoTokenizer.from_pretrained(identity.folder)
             theirs(identity.shape, as_transformers_loads(identity.folder, precision), tokenizer, requests, int(n))

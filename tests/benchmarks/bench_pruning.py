@@ -12,10 +12,9 @@ import numpy as np
 
 from engine.accuracy.restarts import score_each
 from engine.accuracy.scoring import score
-from engine.importance.oracle import single_ablations
 from engine.importance.rankings import mask_at, random_order
 from engine.models.loading import LoadSpec, load
-from engine.models.masks import Mask, pruned
+from engine.models.masks import Mask, pruned, single_ablations
 from engine.models.slicing import applied, sliced
 from engine.questions.encoding import encode_questions
 from engine.questions.requests import TaskSpec, get_requests
@@ -48,8 +47,15 @@ def _compared(model: Any, name: str, shots: int, n_rounds: int) -> Iterator[Comp
         parts = sliced(model, mask)
         return finished(score(model, encoded), lambda: applied(model, parts))[0]
 
-    yield _comparison(SLICED, name, shots, n_rounds, 1.3, smaller,
-                      lambda: finished(score(model, encoded), lambda: pruned(model, mask))[0])  # fmt: skip
+    yield _comparison(
+        SLICED,
+        name,
+        shots,
+        n_rounds,
+        1.3,
+        smaller,
+        lambda: finished(score(model, encoded), lambda: pruned(model, mask))[0],
+    )
     yield _comparison(
         ORACLE, name, shots, n_rounds, 1 / 0.6,
         lambda: [scored[0] for scored in finished(score_each(model, encoded, every))],
@@ -57,8 +63,16 @@ def _compared(model: Any, name: str, shots: int, n_rounds: int) -> Iterator[Comp
     )  # fmt: skip
     if shots:
         shared = _encoded(model, TaskSpec(name, shots, same_examples=True))
-        yield _comparison(SAME, name, shots, n_rounds, 2.0, lambda: finished(score(model, shared)),
-                          lambda: finished(score(model, encoded)), comparable=False)  # fmt: skip
+        yield _comparison(
+            SAME,
+            name,
+            shots,
+            n_rounds,
+            2.0,
+            lambda: finished(score(model, shared)),
+            lambda: finished(score(model, encoded)),
+            comparable=False,
+        )
 
 
 def _encoded(model: Any, task: TaskSpec) -> Any:

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from engine.accuracy.evaluation import with_bos
 from engine.accuracy.scoring import score
 from engine.models.loading import LoadSpec, load
 from engine.questions.encoding import encode_questions
@@ -87,7 +86,7 @@ def _questions(loaded: Any, name: str, shots: int, spec: LoadSpec, quick: bool) 
 
 
 def _encoded(loaded: Any, questions: list[Question]) -> Any:
-    bos = with_bos(loaded.identity, None)
+    bos = loaded.identity.default_bos
     return encode_questions(questions, loaded.tokenizer, bos, loaded.identity.shape.n_ctx)
 
 
@@ -95,9 +94,11 @@ def _cell(ours: Any, plain: Any, questions: list[Question]) -> tuple[float, floa
     """(seconds of ours, of HFLM, largest difference in nats)."""
     from lm_eval.models.huggingface import HFLM
 
-    bos = with_bos(ours.identity, None)
-    harness = {size: HFLM(pretrained=plain, tokenizer=ours.tokenizer, add_bos_token=bos, batch_size=size)
-               for size in BATCH_SIZES}  # fmt: skip
+    bos = ours.identity.default_bos
+    harness = {
+        size: HFLM(pretrained=plain, tokenizer=ours.tokenizer, add_bos_token=bos, batch_size=size)
+        for size in BATCH_SIZES
+    }
     some = questions[: max(2, len(questions) // 3)]
     tried = {size: _timed(_theirs, lm, some)[0] for size, lm in harness.items()}
     usual, expected = _timed(_theirs, harness[min(tried, key=tried.__getitem__)], questions)

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from pages.ui.shared import charts
+from pages.ui.shared import charts, colours
 
 ROW_PX = 17
 TITLE = "What Headroom saves against the usual way"
@@ -36,7 +36,7 @@ def frame(runs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def speed(frame: pd.DataFrame) -> alt.LayerChart:
+def speed(frame: pd.DataFrame) -> charts.Picture:
     """Horizontal bars from 1 on a logarithmic axis; a tick where a ratio was asked for."""
     top = 2 * max(10.0, float(frame["high"].max()))
     low = min(0.5, 0.8 * float(frame["low"].min()))
@@ -52,10 +52,10 @@ def speed(frame: pd.DataFrame) -> alt.LayerChart:
     headings = base.transform_filter("isValid(datum.heading)").encode(x=alt.value(-8), text="heading:N")
     layers = [
         measured.mark_bar(opacity=0.75).encode(x=x, x2=alt.datum(1.0), color=colour),
-        measured.mark_rule(strokeWidth=1.5, color="#1b2733").encode(x=alt.X("low:Q"), x2="high:Q"),
-        base.transform_filter("isValid(datum.bar)").mark_tick(thickness=2.5, color="#1b2733", height=ROW_PX - 3)
+        measured.mark_rule(strokeWidth=1.5, color=colours.DARK).encode(x=alt.X("low:Q"), x2="high:Q"),
+        base.transform_filter("isValid(datum.bar)").mark_tick(thickness=2.5, color=colours.DARK, height=ROW_PX - 3)
         .encode(x=alt.X("bar:Q")),
-        alt.Chart(alt.NamedData("one")).mark_rule(strokeWidth=1.5, color="#1b2733").encode(x=alt.X("at:Q")),
+        alt.Chart(alt.NamedData("one")).mark_rule(strokeWidth=1.5, color=colours.DARK).encode(x=alt.X("at:Q")),
         charts.written(measured.encode(x=alt.X("high:Q"), text="text:N"), 11, align="left", dx=5),
         charts.written(names, 11, align="right"),
         charts.written(headings, 12, align="right", fontWeight="bold"),

@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -85,14 +85,6 @@ def finished(
                 next(steps)
         except StopIteration as end:
             return end.value
-
-
-def last_value(steps: Iterable[Any]) -> Any:
-    """The last value that a run of Progress had."""
-    value = None
-    for step in steps:
-        value = step.value if step.value is not None else value
-    return value
 
 
 def opt_125m(folder: str | Path) -> str:

@@ -6,13 +6,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.conftest import HANG_S
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HERE = Path(__file__).parent
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
 ).split()
-WAIT_MS = 180_000
+WAIT_MS = 1000 * HANG_S
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -25,8 +27,9 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="module")
 def chromium():
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=WAIT_MS)  # instead of 5 s
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, headless=True)
         yield browser

@@ -15,7 +15,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
-from tests.conftest import REPOSITORY
+from engine.models.loading import LoadSpec, identify
+from pages.ui.shared.commands import program
+from tests.conftest import HANG_S, REPOSITORY
 
 ONE_BY_ONE = """
 import json, sys
@@ -70,7 +72,7 @@ class Oracle:
     def close(self) -> None:
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.close()
-        self.process.wait(60)
+        self.process.wait(HANG_S)
         self.process.stdout.close()
 
 
@@ -109,10 +111,12 @@ def waiting(seen: dict[str, Any]) -> bool:
 
 
 def shared(seen: dict[str, Any], command: str) -> list[str]:
-    """How the command begins that belongs to the sidebar's settings."""
+    """How the command begins that belongs to the sidebar's settings: it names BOS where it is not the model's own."""
     controls = seen["controls"]
-    bos = {"on": ["--bos"], "off": ["--no-bos"]}.get(controls["Beginning-of-sequence token"], [])
-    return ["python", "-m", "engine", command, "--model", controls["Model"], "--precision", controls["Precision"], *bos]
+    own = identify(LoadSpec(controls["Model"])).default_bos
+    chosen = {"on": True, "off": False}.get(controls["Beginning-of-sequence token"], own)
+    bos = [] if chosen == own else ["--bos" if chosen else "--no-bos"]
+    return [program(), command, "--model", controls["Model"], "--precision", controls["Precision"], *bos]
 
 
 def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
@@ -123,14 +127,14 @@ def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     limit = stopped[1].replace(",", "") if stopped else controls["Questions"]
     words = [*shared(seen, "evaluate"), "--task", controls["Task"], "--shots", shots, "--limit", limit]
     words += ["--sample", "stratified"] + (["--same-examples"] if controls["Same for all"] and shots != "0" else [])
-    full = words[3:]
+    full = words[1:]
     if heads != "0" or ffns != "0":
         words += ["--prune-heads", heads, "--prune-ffns", ffns, "--ranking", controls["Who goes first"]]
         words += ["--ranking-questions", "64"]
     words += ["--mask", controls["Prune also"]] if controls["Prune also"] else []
     found.same("command of the Prune screen", command, words)
     store, result = oracle.new_store(), []
-    for arguments in (full, command[3:]):
+    for arguments in (full, command[1:]):
         items = Path(oracle.folder / "items.jsonl")
         result.append(oracle.run([*arguments, "--items", str(items)], store))
         result[-1]["right"] = [json.loads(line)["correct"] for line in items.read_text().splitlines()]
@@ -180,7 +184,7 @@ def curve(seen: dict[str, Any], full: list[str], oracle: Oracle, store: str, fou
 def same_mask(seen: dict[str, Any], axes: tuple[str, str], task: str, oracle: Oracle, found: Comparison) -> None:
     """The mask in a command is the one that levels, ranking and field of the screen make."""
     controls = seen["controls"]
-    words = [*shared(seen, "evaluate")[3:], "--task", controls[task], "--shots", "5", "--limit", "1"]
+    words = [*shared(seen, "evaluate")[1:], "--task", controls[task], "--shots", "5", "--limit", "1"]
     words += ["--prune-heads", controls[axes[0]], "--prune-ffns", controls[axes[1]], "--ranking-questions", "64"]
     words += ["--ranking", controls["Who goes first"], "--mask", controls["Prune also"]]
     command = shlex.split(seen["commands"][0])
@@ -190,7 +194,7 @@ def same_mask(seen: dict[str, Any], axes: tuple[str, str], task: str, oracle: Or
 
 def read_losses(seen: dict[str, Any], oracle: Oracle) -> pd.DataFrame:
     """What the first command on the screen writes."""
-    oracle.run(shlex.split(seen["commands"][0])[3:], oracle.new_store())
+    oracle.run(shlex.split(seen["commands"][0])[1:], oracle.new_store())
     return pd.read_csv(oracle.folder / "losses.csv")
 
 
@@ -198,7 +202,7 @@ def passage(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     """The Passage screen: mean losses, tokens and counts."""
     controls = seen["controls"]
     if controls["A"] == "the full model":
-        found.same("command of the Passage screen", shlex.split(seen["commands"][0])[:8], shared(seen, "losses")[:8])
+        found.same("command of the Passage screen", shlex.split(seen["commands"][0])[:6], shared(seen, "losses")[:6])
     same_mask(seen, ("B: heads pruned", "B: FFNs pruned"), "Important for", oracle, found)
     losses = read_losses(seen, oracle).dropna(subset=["loss_full_nats", "loss_masked_nats"])
     a, b = losses["loss_full_nats"].mean(), losses["loss_masked_nats"].mean()
@@ -217,7 +221,7 @@ def in_context(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     """The In context screen: the score of both models and its change."""
     controls = seen["controls"]
     same_mask(seen, ("Attention heads pruned", "FFNs pruned"), "Task", oracle, found)
-    found.same("command of the In context screen", shlex.split(seen["commands"][0])[:8], shared(seen, "losses")[:8])
+    found.same("command of the In context screen", shlex.split(seen["commands"][0])[:6], shared(seen, "losses")[:6])
     around = int(re.sub(r"\D", "", controls["Score from"]) or 0)
     losses = read_losses(seen, oracle)
     losses = losses.assign(text=losses.get("text", 1))

@@ -2,7 +2,7 @@
 
 from streamlit.proto.BackMsg_pb2 import BackMsg
 
-LONG_MS = 60_000
+from tests.browser.conftest import WAIT_MS
 
 
 def test_a_late_poll_after_a_run_that_ended_early(page, address):
@@ -21,7 +21,7 @@ def test_a_late_poll_after_a_run_that_ended_early(page, address):
 
         socket.on_message(pass_on)
 
-    page.set_default_timeout(LONG_MS)
+    page.set_default_timeout(WAIT_MS)
     page.route_web_socket(lambda url: True, watch)
     page.goto(f"{address}/?precision=fp32&prune_limit=200&prune_ranking=importance&prune_heads=50&prune_ffns=50")
     page.get_by_test_id("stMetricValue").wait_for()

@@ -20,14 +20,14 @@ from playwright.sync_api import Error
 
 from tests.browser.monkey import LONG_MS, SCREENS, act
 from tests.browser.recompute import CHECKS, LOOK, Comparison, Oracle, waiting
-from tests.conftest import REPOSITORY
+from tests.conftest import HANG_S, REPOSITORY
 
 SECONDS = float(os.environ.get("MONKEY_SECONDS", "45"))
 SEED = int(os.environ.get("MONKEY_SEED", "1"))
 LONG_S = 300  # from here on memory has had time to grow, and the warm-up to reach everything
 BETWEEN_CHECKS = 120  # actions
 REST_S = 2.5  # nothing changes for so long: jobs on the screen are looked at every second
-GIVE_UP_S = 400
+GIVE_UP_S = HANG_S
 SMALL = "/?precision=fp32&prune_limit=16&prune_ranking=random&incontext_texts=2"
 # The app, and how much memory it holds whenever it is sent a signal.
 SERVE = """
@@ -59,7 +59,7 @@ class Server:
         self.wait_for(f":{port}", 1)
 
     def wait_for(self, words, times):
-        for _ in range(600):
+        for _ in range(10 * HANG_S):
             if (lines := [line for line in self.said.read_text().splitlines() if words in line])[times - 1 :]:
                 return lines[-1]
             time.sleep(0.1)
@@ -76,7 +76,7 @@ def server(tmp_path, no_network):
     server = Server(tmp_path)
     yield server
     server.process.terminate()
-    server.process.wait(30)
+    server.process.wait(HANG_S)
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def tints(page):
 
 def other_tints(page, before):
     """The tints once they are no longer as before."""
-    for _ in range(200):
+    for _ in range(WAIT_MS // 50):
         if (now := tints(page)) != before:
             return now
         page.wait_for_timeout(50)

@@ -13,11 +13,12 @@ import pytest
 from engine.importance.importance import Scores
 from engine.models.loading import LoadSpec
 from engine.questions.requests import TaskSpec
-from engine.studies.study import Study, mean_accuracy, statements, tables
+from engine.studies.statements import mean_accuracy, statements
+from engine.studies.study import Study, tables
 from engine.studies.surveys import Setting, Survey
 from engine.studies.sweeps import Point, Row, Swept
 from pages.ui.study_report import figures, write_report
-from tests.conftest import REPOSITORY
+from tests.conftest import HANG_S, REPOSITORY
 
 TASKS = tuple(TaskSpec(name, shots) for name in ("piqa", "copa") for shots in (0, 1, 5))
 LEVELS = range(0, 1001, 100)
@@ -25,13 +26,19 @@ LEVELS = range(0, 1001, 100)
 
 def rows(acc, heads=LEVELS, ffns=(0,)):
     """`acc(heads, ffns)` at every pair of levels, for every task."""
-    return tuple(Row(Point(task, h, f), 100, acc(h, f), 0.0, 1.0, 0.5, h // 10, f // 10, 0, 0, 1.0)
-                 for task in TASKS for h in heads for f in ffns)  # fmt: skip
+    return tuple(
+        Row(Point(task, h, f), 100, acc(h, f), 0.0, 1.0, 0.5, h // 10, f // 10, 0, 0, 1.0)
+        for task in TASKS
+        for h in heads
+        for f in ffns
+    )
 
 
 def study(acc=lambda h, f: 0.9, n_layers=10, scores=None):
-    found = {task: Scores("heads", 64, np.random.default_rng(0).random((10, 4)) if scores is None else scores(task))
-             for task in TASKS}  # fmt: skip
+    found = {
+        task: Scores("heads", 64, np.random.default_rng(0).random((10, 4)) if scores is None else scores(task))
+        for task in TASKS
+    }
     curves = {
         "heads": Swept(rows(acc)),
         "ffns": Swept(rows(acc, [0], LEVELS)),
@@ -89,9 +96,9 @@ def folder(tmp_path_factory, tiny_opt):
     words = [sys.executable, "-m", "engine", "sweep", "--preset", "paper", "--model", str(tiny_opt)]
     words += ["--precision", "fp32", "--tasks", "demo_copy,demo_cloze,no_such_task", "--shots", "0,1", "--limit", "16"]
     words += ["--ranking-questions", "16", "--cache", str(cache), "--out", str(out), "--json"]
-    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stderr
-    again = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
+    again = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=HANG_S)
     return out, json.loads(done.stdout), json.loads(again.stdout)
 
 

@@ -4,21 +4,19 @@ The sweep runs in a process of its own that is killed and started again. What a 
 nobody disturbed, so the passes that a resumed run makes can be said beforehand: those of the chunks not yet stored.
 """
 
-import contextlib
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 
 from cache import open_store
 from engine.records import decode
-from tests.conftest import REPOSITORY
+from tests.conftest import HANG_S, REPOSITORY
 from tests.engine.fixtures import write_questions
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
@@ -26,28 +24,35 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system can
 # Importing torch takes seconds, so one process does it, makes the model, and then forks a new one for each run.
 # A run writes `P` for each forward pass into its log, and the key of each chunk once it is stored.
 RUNNER = """
-import json, os, sys
+import json, os, signal, sys, threading
 import torch, datasets, lm_eval.tasks
 from pathlib import Path
 from transformers import AutoTokenizer, OPTForCausalLM
 from cache import open_store
 from cache.store import Store
-from engine.models.loading import LoadSpec, Models
+from engine.models.loading import LoadSpec
+from engine.models.subject import Lab
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Setting
 from engine.studies.sweeps import points, sweep
 from tests.conftest import make_tiny_opt
 
-def run(folder, files, where, log, result):
+def run(folder, files, where, log, result, lines, delay_s):
     log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    written = []
+    def note(line):
+        os.write(log, line + b"\\n")
+        written.append(line)
+        if len(written) == lines:  # by a timer of its own: nobody who watches could be late
+            threading.Timer(delay_s, os.kill, (os.getpid(), signal.SIGKILL)).start()
     def passed(module, args, output):
         if type(module).__name__ == "OPTModel":
-            os.write(log, b"P\\n")
+            note(b"P")
     torch.nn.modules.module.register_module_forward_hook(passed)
     put = Store.put
     def noted(self, key, blob):
         saved = put(self, key, blob)
-        os.write(log, key.encode() + b"\\n")
+        note(key.encode())
         return saved
     Store.put = noted
     setting = Setting(LoadSpec(folder, "fp32"), bos=True)
@@ -55,7 +60,7 @@ def run(folder, files, where, log, result):
     wanted = [*points(tasks, [0, 300, 600, 1000], [0, 500]), *points(tasks[:1], [300, 600, 800], [0], "rescored"),
               *points(tasks, [600], [0], "aggregate"), *points(tasks, [400, 600], [0], "random", seed=5)]
     store = open_store(where)
-    for step in sweep(Models(store), setting, wanted, files, store):
+    for step in sweep(Lab(store), setting, wanted, files):
         pass
     assert len(step.value.rows) == len(wanted) and not step.value.failed
     store.close()
@@ -67,6 +72,7 @@ print("ready", flush=True)
 for line in sys.stdin:
     process = os.fork()
     if process == 0:
+        signal.alarm(int(sys.argv[2]))  # ends a run that stands still
         try:
             run(*json.loads(line))
         except BaseException:
@@ -74,7 +80,6 @@ for line in sys.stdin:
             traceback.print_exc()
             os._exit(1)
         os._exit(0)
-    print(process, flush=True)
     print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
 """
 
@@ -92,17 +97,9 @@ class Runner:
         log, self.result = self.place / f"log{self.n_runs}", self.place / f"rows{self.n_runs}.json"
         log.touch()
         call = [str(self.folder), [str(file) for file in self.files], str(where), str(log), str(self.result)]
+        call += [lines, delay_s]
         self.process.stdin.write(json.dumps(call) + "\n")
         self.process.stdin.flush()
-        process = int(self.process.stdout.readline())
-        deadline = time.monotonic() + 120
-        while lines is not None and log.read_bytes().count(b"\n") < lines:
-            assert time.monotonic() < deadline, "the run stands still"
-            time.sleep(0.001)
-        if lines is not None:
-            time.sleep(delay_s)
-            with contextlib.suppress(ProcessLookupError):  # over already: the test counts how many were not
-                os.kill(process, signal.SIGKILL)
         status = int(self.process.stdout.readline())
         return status, log.read_text().split()
 
@@ -143,14 +140,20 @@ def runner(tmp_path_factory):
     place = tmp_path_factory.mktemp("killed")
     (folder := place / "model").mkdir()
     errors = (place / "errors").open("w")
-    process = subprocess.Popen([sys.executable, "-c", RUNNER, str(folder)], cwd=REPOSITORY, stdin=subprocess.PIPE,
-                               stdout=subprocess.PIPE, stderr=errors, text=True,
-                               env={**os.environ, "OMP_NUM_THREADS": "1"})  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-c", RUNNER, str(folder), str(HANG_S)],
+        cwd=REPOSITORY,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+    )
     files = [write_questions(place / f"{name}.jsonl", 32, seed) for seed, name in enumerate("ab")]
     assert process.stdout.readline() == "ready\n", (place / "errors").read_text()
     yield Runner(process, folder, files, place)
     process.stdin.close()
-    process.wait(timeout=20)
+    process.wait(HANG_S)
     process.stdout.close()
     errors.close()
 

@@ -1,6 +1,7 @@
 """Whatever is wrong with what a user gives, the answer is one plain line and an exit code, never a traceback."""
 
 import json
+import os
 import re
 import shutil
 import struct
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cache.store import Store
 from tests.cli.conftest import refused
 from tests.engine.fixtures import write_questions
 
@@ -167,6 +169,29 @@ def test_importance_options(cli, tiny_opt, questions, tmp_path):
     refused(cli(*base, "--out", tmp_path / "x.csv", "--what", "magic"), 2, "'magic'")
     code, _, lines = cli(*base, "--out", tmp_path / "gone" / "x.csv", "--limit", "4")
     assert code == 1 and re.search(r"cannot write .*x\.csv", lines[-1])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("evaluate", "--task", "demo_copy", "--items"),
+        ("importance", "--task", "demo_copy", "--out"),
+        ("induction", "--out"),
+        ("losses", "--passage", "The ferry", "--out"),
+        ("attribute", "--passage", "The ferry", "--out"),
+        ("attention", "--passage", "The ferry", "--heads", "L0H0", "--out"),
+        ("correlate", "--out"),
+        ("sweep", "--out"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_place_that_cannot_be_written_to_is_said_before_any_work(arguments, cli, tmp_path, monkeypatch):
+    monkeypatch.setattr(Store, "get", lambda *more: pytest.fail("work was begun"))
+    (tmp_path / "folder.csv").mkdir()
+    refused(cli(*arguments, tmp_path / "gone" / "x.csv"), 1, "x.csv", "there is no folder")
+    refused(cli(*arguments, tmp_path / "folder.csv"), 1, "folder.csv", "it is a folder")
+    monkeypatch.setattr(os, "access", lambda *more: False)
+    refused(cli(*arguments, tmp_path / "x.csv"), 1, "x.csv", "no permission")
 
 
 def test_induction_options(cli, tiny_opt, tmp_path):

@@ -87,7 +87,7 @@ def old_store(tmp_path, monkeypatch):
         packed.extractall(tmp_path / "old")
     monkeypatch.setattr(importlib.metadata, "version", VERSIONS.__getitem__)
     monkeypatch.setattr(loading, "device_class", lambda: "cpu")
-    monkeypatch.setattr("engine.accuracy.evaluation.device_class", lambda: "cpu")
+    monkeypatch.setattr("engine.models.subject.device_class", lambda: "cpu")
     records.version.cache_clear()
     yield tmp_path / "old"
     records.version.cache_clear()
@@ -125,16 +125,18 @@ def test_a_command_finds_what_9c61a22_stored(name, old_store, found, tmp_path, c
 
 def test_costs_tuning_and_remembered_texts_of_9c61a22(old_store, found, monkeypatch):
     from engine.accuracy.costs import recall_cost
-    from engine.models.loading import LoadSpec, identify
+    from engine.models.loading import LoadSpec
     from engine.models.masks import parse_mask
+    from engine.models.subject import Lab
     from engine.questions.requests import TaskSpec, get_requests, select
     from engine.texts import passages
 
     store, spec = open_store(old_store), LoadSpec("demo", "fp32")
-    identity = identify(spec, store)
+    lab = Lab(store)
+    subject = lab.subject(spec)
     requests = get_requests(TaskSpec("demo_translation", 0), None, store)
-    mask = parse_mask("L1H*", identity.shape)
-    cost = recall_cost(identity, spec, requests, select(requests, 16, "stratified"), mask, None, store)
+    mask = parse_mask("L1H*", subject.shape)
+    cost = recall_cost(lab, subject, select(requests, 16, "stratified"), mask)
     assert cost.n_heads_masked == 0 and cost.n_params < cost.n_params_full
     assert passages.recall("A name", store) == "A text to remember."
     assert "3/cost/7fec370b9e9c8bd57cdd655eaf809bd068597f8e" in found

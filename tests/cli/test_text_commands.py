@@ -7,11 +7,17 @@ import pandas as pd
 import pytest
 
 from engine.demo import passages
-from engine.models.loading import LoadSpec, Models, identify
+from engine.errors import UsageError
+from engine.models.loading import Models
 from engine.models.masks import parse_mask
+from engine.models.subject import Lab
+from engine.progress import final
+from engine.texts import sources
+from engine.texts.sources import N_TEXTS
 from engine.texts.tokenloss import token_losses
 from tests.cli.conftest import refused
 from tests.conftest import TEXT
+from tests.engine.fixtures import subject_in
 
 
 @pytest.fixture
@@ -28,13 +34,13 @@ def test_losses_are_written_token_by_token(cli, tiny_opt, text, tmp_path, monkey
     found, frame = json.loads(printed), pd.read_csv(out)
     assert code == 0 and list(frame) == ["index", "token", "loss_full_nats", "loss_masked_nats", "diff_nats"]
     assert found["n_tokens"] == len(frame) == frame["index"].iloc[-1]
-    spec = LoadSpec(str(tiny_opt), "fp32")
     from cache import open_store
 
+    lab = Lab(open_store())
+    subject = subject_in(lab, tiny_opt)
     for column, mask in (("loss_full_nats", ""), ("loss_masked_nats", "L1H2 F0")):
         monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what the command stored was computed again"))
-        mask = parse_mask(mask, identify(spec).shape)
-        again = list(token_losses(Models(), spec, TEXT, mask, None, open_store()))[-1].value
+        again = final(token_losses(lab, subject, TEXT, parse_mask(mask, subject.shape)))
         np.testing.assert_allclose(frame[column], again.loss_nats, atol=1e-5)
         assert found[column] == pytest.approx(again.loss_nats.mean(), abs=1e-5)
     assert found["icl_score"] == {} and "512 tokens" in found["note"]
@@ -74,15 +80,15 @@ def test_attribution_is_a_table_of_heads(cli, tmp_path, long_opt):
 
 def test_attention_is_written_for_each_head(cli, tiny_opt, text, tmp_path):
     table, arrays = tmp_path / "heads.csv", tmp_path / "heads.npz"
-    options = ("--model", tiny_opt, "--precision", "fp32", "--text", text, "--heads", "L1H0,l0h3", "--json")
+    options = ("--model", tiny_opt, "--precision", "fp32", "--text", text, "--heads", "L1H*,l0h3", "--json")
     for out in (table, arrays):
         code, printed, _ = cli("attention", *options, "--out", out)
         assert code == 0
     found, frame = np.load(arrays), pd.read_csv(table)
     n = json.loads(printed)["n_tokens"]
-    assert found["pattern"].shape == found["raised_nats"].shape == (2, n, n)
+    assert found["pattern"].shape == found["raised_nats"].shape == (5, n, n)
     np.testing.assert_allclose(found["pattern"].sum(-1), 1, atol=5e-3)
-    for number, name in enumerate(("L1H0", "l0h3")):
+    for number, name in enumerate(("L1H0", "L1H1", "L1H2", "L1H3", "L0H3")):
         rows = frame[frame["head"] == name]
         assert rows["attention"].sum() == pytest.approx(n, abs=0.1)
         at = rows.iloc[7]
@@ -120,7 +126,8 @@ def long_opt(tmp_path_factory):
         ("losses", ("--passage", "The ferry", "--mask", "L9H9"), 2, "L9H9"),
         ("losses", ("--passage", "The ferry", "--stride", "999"), 2, "999"),
         ("losses", ("--passage", "The ferry", "--other-model", "gone/"), 1, "gone"),
-        ("attribute", ("--passage", "Three languages", "--kind", "half"), 1, "512 tokens"),
+        ("attribute", ("--passage", "Three languages", "--kind", "pattern-preserving"), 1, "512 tokens"),
+        ("attribute", ("--passage", "Three languages", "--kind", "half"), 2, "'half'"),
         ("attribute", ("--passage", "The ferry", "--fill", "median"), 2, "median"),
         ("attribute", ("--solved", "no_such_task"), 2, "no_such_task"),
         ("attention", ("--passage", "The ferry", "--heads", "3,5"), 2, "'3'"),
@@ -130,6 +137,23 @@ def long_opt(tmp_path_factory):
 )
 def test_bad_options(command, options, code, part, cli, tmp_path):
     refused(cli(command, "--precision", "fp32", *options, "--out", tmp_path / "out.csv"), code, part)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "n_texts"),
+    [
+        (("losses", "--solved", "demo_copy"), N_TEXTS),
+        (("attribute", "--solved", "demo_copy"), N_TEXTS),
+        (("attribute", "--passage", "The ferry"), N_TEXTS),
+        (("losses", "--passage", "The ferry", "--texts", "3"), 3),
+    ],
+)
+def test_texts_are_as_many_as_on_screen_where_no_number_is_given(arguments, n_texts, cli, tmp_path, monkeypatch):
+    def counted(lab, subject, source, *more):
+        raise UsageError(f"{source.n_texts} texts are asked for")
+
+    monkeypatch.setattr(sources, "texts_of", counted)
+    refused(cli(*arguments, "--out", tmp_path / "out.csv"), 2, f"{n_texts} texts are asked for")
 
 
 @pytest.mark.parametrize("command", ["losses", "attribute"])

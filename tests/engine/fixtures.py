@@ -5,7 +5,9 @@ import random
 from pathlib import Path
 
 from engine.accuracy.evaluation import evaluate
-from engine.models.loading import LoadSpec, Models, load
+from engine.models.loading import LoadSpec, load
+from engine.models.masks import parse_mask
+from engine.models.subject import Lab
 from engine.questions.requests import TaskSpec, get_requests, select
 
 WORDS = "river boats bread road letters children morning stones question answer water summer".split()
@@ -62,23 +64,35 @@ def loaded(folder: Path, precision: str = "fp32"):
     return load(LoadSpec(str(folder), precision))
 
 
-def run(folder, precision, questions: Path, store, mask, limit=None, shots=0, models=None, bos=None):
-    """The last Progress of an evaluation of a task file."""
-    requests = get_requests(TaskSpec(str(questions), shots), None, store)
-    selection = select(requests, limit)
-    spec = LoadSpec(str(folder), precision)
-    return list(evaluate(models or Models(store), spec, requests, selection, mask, bos, store))[-1]
+def subject_in(lab: Lab, folder, precision: str = "fp32", bos: bool | None = None):
+    """The model in `folder` as what is measured."""
+    return lab.subject(LoadSpec(str(folder), precision), bos)
+
+
+def questions_in(file: Path, lab: Lab | None = None, limit: int | None = None, sample: str = "first", **of_task):
+    """The questions of a task file; `of_task` as TaskSpec has them."""
+    return select(get_requests(TaskSpec(str(file), **of_task), None, lab.store if lab else None), limit, sample)
+
+
+def run(lab: Lab, folder, precision: str, file: Path, text: str, limit: int | None = None):
+    """The last Progress of an evaluation of a task file under the mask of that text."""
+    subject = subject_in(lab, folder, precision)
+    return last(evaluate(lab, subject, questions_in(file, lab, limit), parse_mask(text, subject.shape)))
+
+
+def last(steps):
+    """The last Progress."""
+    return list(steps)[-1]
 
 
 def masks_of(shape):
     """A few masks that touch the first and the last layer."""
-    from engine.models.masks import parse_mask
-
     texts = ("L0H0", "L0H* F0", "L1H2-3 F1", f"L{shape.n_layers - 1}H* F{shape.n_layers - 1}", "L*H1", "F*")
     return [parse_mask(text, shape) for text in texts]
 
 
 def finished(steps):
+    """What a generator returns."""
     while True:
         try:
             next(steps)

@@ -7,25 +7,19 @@ import pytest
 import torch
 from scipy import stats
 
-from cache import Store
 from engine.errors import HeadroomError, UsageError
 from engine.heads import ablation
-from engine.heads.ablation import Attribution, attribute, mean_outputs, patterns_of, recall_attribution, single
-from engine.models.loading import LoadSpec, Models, identify
+from engine.heads.ablation import Ablating, HeadAblations, ablate_heads, mean_outputs, patterns_of, recall_ablations
+from engine.models.loading import Models
 from engine.models.masks import Mask, parse_mask, pruned
 from engine.models.patterns import visited
+from engine.progress import final
 from engine.texts.tokenloss import token_losses
 from tests.conftest import TEXT
+from tests.engine.fixtures import last, subject_in
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
 IDS = torch.tensor([[2, *range(40, 90), *range(40, 90)]])
-
-
-@pytest.fixture
-def store(tmp_path):
-    store = Store(tmp_path / "results")
-    yield store
-    store.close()
 
 
 def logits(model, mask, forced=None):
@@ -39,8 +33,11 @@ def frozen(model, norms, mask):
     """While open, these norms divide by what they divide by under `mask`."""
     scales, hooks = {}, []
     for norm in norms:
-        hooks.append(norm.register_forward_pre_hook(
-            lambda module, args: scales.__setitem__(module, ablation_scale(module, args[0]))))  # fmt: skip
+        hooks.append(
+            norm.register_forward_pre_hook(
+                lambda module, args: scales.__setitem__(module, ablation_scale(module, args[0]))
+            )
+        )
     logits(model, mask)
     for hook in hooks:
         hook.remove()
@@ -89,11 +86,12 @@ def test_heads_of_the_last_layer_add_up_behind_a_frozen_final_norm(family, model
     model = model_of(family)
     shape = model.identity.shape
     whole = keeping(shape, np.ndindex(shape.n_layers, shape.n_heads))
-    last, forced = shape.n_layers - 1, patterns_of(model, IDS, whole)
+    at, forced = shape.n_layers - 1, patterns_of(model, IDS, whole)
     with frozen(model, [model.family.final_norm(model.model)], whole):
         full = logits(model, whole, forced)
-        none = logits(model, whole | parse_mask(f"L{last}H*", shape), forced)
-        each = [full - logits(model, whole | single(shape, last, head), forced) for head in range(shape.n_heads)]
+        none = logits(model, whole | parse_mask(f"L{at}H*", shape), forced)
+        alone = [parse_mask(f"L{at}H{head}", shape) for head in range(shape.n_heads)]
+        each = [full - logits(model, whole | mask, forced) for mask in alone]
     torch.testing.assert_close(sum(each), full - none, atol=1e-4, rtol=1e-4)
     assert (full - none).abs().max() > 0.1
 
@@ -126,14 +124,13 @@ def test_paths_of_an_attention_only_model_add_up(family, model_of):
 
 
 @pytest.mark.parametrize("bos", [True, False])
-def test_full_ablation_is_the_mask(bos, folder_of, store):
-    spec, models = LoadSpec(str(folder_of("llama")), "fp32"), Models(store)
-    shape = identify(spec).shape
-    base = parse_mask("L0H0 F2", shape)
-    found = list(attribute(models, spec, [TEXT], base, "full", "zero", bos, store))[-1].value
+def test_full_ablation_is_the_mask(bos, folder_of, lab):
+    subject = subject_in(lab, folder_of("llama"), bos=bos)
+    base = parse_mask("L0H0 F2", subject.shape)
+    found = final(ablate_heads(lab, subject, [TEXT], Ablating(base)))
     for layer, head in ((0, 1), (1, 3), (2, 0)):
-        mask = base | single(shape, layer, head)
-        expected = list(token_losses(models, spec, TEXT, mask, bos, store))[-1].value.loss_nats
+        mask = base | parse_mask(f"L{layer}H{head}", subject.shape)
+        expected = final(token_losses(lab, subject, TEXT, mask)).loss_nats
         n = min(len(expected), found.base[0].size)
         np.testing.assert_allclose(found.ablated[0][layer, head, :n], expected[:n], atol=1e-5)
     np.testing.assert_array_equal(found.ablated[0][0, 0], found.base[0])  # pruned already
@@ -141,11 +138,11 @@ def test_full_ablation_is_the_mask(bos, folder_of, store):
 
 @pytest.mark.parametrize("fill", ["zero", "mean"])
 @pytest.mark.parametrize("family", ["opt", "llama"])
-def test_pattern_preserving_ablation_equals_a_plain_rerun(family, fill, folder_of, model_of, store):
+def test_pattern_preserving_ablation_equals_a_plain_rerun(family, fill, folder_of, model_of, lab):
     """By hand: the patterns of one run put in place of the softmax, z replaced behind them."""
-    model, spec = model_of(family), LoadSpec(str(folder_of(family)), "fp32")
-    shape, full = model.identity.shape, Mask.full(model.identity.shape)
-    found = list(attribute(Models(store), spec, [TEXT], full, "pattern-preserving", fill, True, store))[-1].value
+    model, subject = model_of(family), subject_in(lab, folder_of(family), bos=True)
+    shape, how = subject.shape, Ablating(Mask.full(subject.shape), "pattern-preserving", fill)
+    found = final(ablate_heads(lab, subject, [TEXT], how))
     ids = [2, *model.tokenizer(TEXT, add_special_tokens=False).input_ids][:256]
     model.model.set_attn_implementation("eager")
     with torch.no_grad():
@@ -191,8 +188,10 @@ def test_means_are_the_means(family, model_of):
     for layer, (out, ffn) in enumerate(model.family.layer_modules(model.model)):
         seen = {}
         with torch.inference_mode(), pruned(model, mask):
-            hooks = [out.register_forward_hook(lambda m, a, o, seen=seen: seen.update(z=a[0])),
-                     ffn.register_forward_hook(lambda m, a, o, seen=seen: seen.update(m=o))]  # fmt: skip
+            hooks = [
+                out.register_forward_hook(lambda m, a, o, seen=seen: seen.update(z=a[0])),
+                ffn.register_forward_hook(lambda m, a, o, seen=seen: seen.update(m=o)),
+            ]
             model.model(input_ids=IDS)
         for hook in hooks:
             hook.remove()
@@ -210,9 +209,12 @@ def test_components_give_their_means_in_place_of_zero(family, model_of):
     nothing = Mask.from_arrays(np.zeros((shape.n_layers, shape.n_heads), bool), np.zeros(shape.n_layers, bool))
     means, seen = mean_outputs(model, IDS, Mask.full(shape)), {}
     first, final = model.family.layer_list(model.model)[0], model.family.final_norm(model.model)
-    hooks = [first.register_forward_pre_hook(lambda m, a, k: seen.update(first=a[0] if a else k["hidden_states"]),
-                                             with_kwargs=True),
-             final.register_forward_pre_hook(lambda m, a: seen.update(final=a[0]))]  # fmt: skip
+    hooks = [
+        first.register_forward_pre_hook(
+            lambda m, a, k: seen.update(first=a[0] if a else k["hidden_states"]), with_kwargs=True
+        ),
+        final.register_forward_pre_hook(lambda m, a: seen.update(final=a[0])),
+    ]
     with torch.inference_mode(), pruned(model, nothing, means):
         model.model(input_ids=IDS)
     for hook in hooks:
@@ -225,15 +227,17 @@ def test_components_give_their_means_in_place_of_zero(family, model_of):
 def attribution(n_texts=3, seed=0, n=520):
     rng = np.random.default_rng(seed)
     base = [rng.random(n).astype(np.float32) for _ in range(n_texts)]
-    return Attribution(tuple(base), tuple(rng.random((2, 3, n)).astype(np.float32) for _ in base))
+    return HeadAblations(tuple(base), tuple(rng.random((2, 3, n)).astype(np.float32) for _ in base))
 
 
 def test_attribution_to_the_score_by_hand():
     found = attribution()
     mean, low, high = found.icl()
     for layer, head in np.ndindex(2, 3):
-        moved = [(ablated[layer, head, 499] - ablated[layer, head, 49]) - (base[499] - base[49])
-                 for base, ablated in zip(found.base, found.ablated, strict=True)]  # fmt: skip
+        moved = [
+            (ablated[layer, head, 499] - ablated[layer, head, 49]) - (base[499] - base[49])
+            for base, ablated in zip(found.base, found.ablated, strict=True)
+        ]
         assert mean[layer, head] == pytest.approx(np.mean(moved), abs=1e-6)
         ends = stats.t.interval(0.95, 2, np.mean(moved), stats.sem(moved))
         assert (low[layer, head], high[layer, head]) == pytest.approx(ends, abs=1e-5)
@@ -250,29 +254,31 @@ def test_attribution_to_a_before_and_after_vector_by_hand():
     vector = np.array([change[token] for change, token in zip(difference[1:], tokens, strict=True)])
     vector /= np.linalg.norm(vector)
     for layer, head in np.ndindex(2, 3):
-        moved = [ablated[layer, head, token] - base[token]
-                 for base, ablated, token in zip(found.base[1:], found.ablated[1:], tokens, strict=True)]  # fmt: skip
+        moved = [
+            ablated[layer, head, token] - base[token]
+            for base, ablated, token in zip(found.base[1:], found.ablated[1:], tokens, strict=True)
+        ]
         assert given[layer, head] == pytest.approx(vector @ moved, abs=1e-6)
 
 
-def test_finished_texts_are_kept(folder_of, store, monkeypatch):
-    spec, models, texts = LoadSpec(str(folder_of("opt")), "fp32"), Models(store), [TEXT, TEXT.upper()]
-    full, identity = Mask.full(identify(spec).shape), identify(spec)
-    steps = attribute(models, spec, texts, full, "full", "zero", None, store)
+def test_finished_texts_are_kept(folder_of, lab, monkeypatch):
+    subject, texts = subject_in(lab, folder_of("opt")), [TEXT, TEXT.upper()]
+    full = Mask.full(subject.shape)
+    how = Ablating(full, "full", "zero")
+    steps = ablate_heads(lab, subject, texts, how)
     next(step for step in steps if step.value is not None)
     steps.close()
-    assert recall_attribution(identity, spec, texts[:1], full, "full", "zero", None, store) is not None
-    assert recall_attribution(identity, spec, texts, full, "full", "zero", None, store) is None
+    assert recall_ablations(lab, subject, texts[:1], how) is not None
+    assert recall_ablations(lab, subject, texts, how) is None
     for other in (("pattern-preserving", "zero"), ("full", "mean")):
-        assert recall_attribution(identity, spec, texts[:1], full, *other, None, store) is None
-    list(attribute(models, spec, texts, full, "full", "zero", None, store))
+        assert recall_ablations(lab, subject, texts[:1], Ablating(full, *other)) is None
+    list(ablate_heads(lab, subject, texts, how))
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
-    last = list(attribute(models, spec, texts, full, "full", "zero", None, store))[-1]
-    assert last.cached and len(last.value.base) == 2
+    again = last(ablate_heads(lab, subject, texts, how))
+    assert again.cached and len(again.value.base) == 2
 
 
 @pytest.mark.parametrize(("kind", "fill"), [("half", "zero"), ("full", "median")])
-def test_unknown_ablations(kind, fill, folder_of, store):
-    spec = LoadSpec(str(folder_of("opt")), "fp32")
+def test_unknown_ablations(kind, fill, model_of):
     with pytest.raises(UsageError, match="choose one of"):
-        next(attribute(Models(store), spec, [TEXT], Mask.full(identify(spec).shape), kind, fill, None, store))
+        Ablating(Mask.full(model_of("opt").identity.shape), kind, fill)

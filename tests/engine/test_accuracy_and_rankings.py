@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from engine.accuracy.evaluation import Answers, accuracy, paired, wilson
+from engine.accuracy.evaluation import Answers, accuracy
 from engine.errors import UsageError
 from engine.importance.rankings import mask_at, n_pruned, order, permille, random_order, random_order_within_layers
 from engine.questions.requests import Question
 from engine.shapes import ModelShape
+from engine.statistics import paired, wilson
 
 SHAPE = ModelShape(5, 4, 4, 32, 8, 64, 512, 256)
 
@@ -30,7 +31,7 @@ def test_wilson_interval(n_right, n):
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=200))
 def test_flips_and_mcnemar(pairs):
-    found = paired(answers([a for a, _ in pairs]), answers([b for _, b in pairs]))
+    found = paired(answers([a for a, _ in pairs]).correct, answers([b for _, b in pairs]).correct)
     gained, lost = sum(b and not a for a, b in pairs), sum(a and not b for a, b in pairs)
     assert (found.n, found.gained, found.lost) == (len(pairs), gained, lost)
     expected = stats.binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
@@ -38,7 +39,7 @@ def test_flips_and_mcnemar(pairs):
 
 
 def test_flips_are_counted_on_the_questions_both_have():
-    assert paired(answers([True] * 5), answers([True, False])).n == 2
+    assert paired(answers([True] * 5).correct, answers([True, False]).correct).n == 2
 
 
 def test_acc_norm_divides_by_characters():

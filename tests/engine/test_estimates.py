@@ -24,24 +24,18 @@ from engine.importance.estimates import (
 )
 from engine.importance.importance import importance, recall_scores
 from engine.importance.rankings import mask_at
-from engine.models.loading import LoadSpec, Models
 from engine.models.masks import Mask, parse_mask
+from engine.models.subject import Lab
+from engine.progress import final
 from engine.questions.encoding import Encoded, encode_questions
-from engine.questions.requests import Question, TaskSpec, get_requests, select
+from engine.questions.requests import Question
 from engine.shapes import ModelShape
-from tests.engine.fixtures import family_folder, masks_of, write_questions
+from tests.engine.fixtures import family_folder, finished, last, masks_of, questions_in, subject_in, write_questions
 
 
-def last_value(steps):
-    value = None
-    for step in steps:
-        value = step.value if step.value is not None else value
-    return value
-
-
-def asked(tmp_path, store, n=6):
-    requests = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", n))), None, store)
-    return requests, select(requests)
+def asked(lab, folder, tmp_path, n=6):
+    """(lab, subject, questions)."""
+    return lab, subject_in(lab, folder, bos=True), questions_in(write_questions(tmp_path / "own.jsonl", n), lab)
 
 
 def made_up(n=200, n_choices=4, n_layers=12, n_heads=12, seed=0):
@@ -63,21 +57,20 @@ def made_up(n=200, n_choices=4, n_layers=12, n_heads=12, seed=0):
 
 
 @pytest.mark.parametrize("family", ["opt", "llama"])
-def test_gradients_are_finite_differences_of_the_gates(family, tiny_opt, tmp_path, store, monkeypatch):
+def test_gradients_are_finite_differences_of_the_gates(family, tiny_opt, tmp_path, lab, monkeypatch):
     """Gates of 1 +- step on a head's z and an FFN's output, one at a time, in a float64 copy of the model."""
     import torch
 
-    spec, models = LoadSpec(str(family_folder(family, tiny_opt, tmp_path / "model")), "fp32"), Models(store)
-    requests, selection = asked(tmp_path, store, 4)
-    found = last_value(gradients(models, spec, requests, selection, True, store))
-    model = models.get(spec)
+    _, subject, questions = about = asked(lab, family_folder(family, tiny_opt, tmp_path / "model"), tmp_path, 4)
+    found = final(gradients(*about))
+    model = finished(lab.loaded(subject))
     model.model.double()
     monkeypatch.setattr(  # its own casts to float32 even here
         "transformers.models.llama.modeling_llama.LlamaRMSNorm.forward",
         lambda norm, x: norm.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + norm.variance_epsilon),
     )
     shape, step = model.identity.shape, 1e-6  # a ReLU that flips within the step would spoil the slope
-    encoded = encode_questions(requests.questions, model.tokenizer, True, shape.n_ctx)
+    encoded = encode_questions(questions.requests.questions, model.tokenizer, True, shape.n_ctx)
     gate = {"head": np.ones(shape.n_heads), "ffn": 1.0}
 
     def log_likelihood(choice, modules):
@@ -85,8 +78,10 @@ def test_gradients_are_finite_differences_of_the_gates(family, tiny_opt, tmp_pat
             z = args[0].view(*args[0].shape[:-1], shape.n_heads, shape.d_head)
             return (z * torch.from_numpy(gate["head"])[:, None]).view(args[0].shape), *args[1:]
 
-        hooks = [modules[0].register_forward_pre_hook(on_z),
-                 modules[1].register_forward_hook(lambda module, args, output: output * gate["ffn"])]  # fmt: skip
+        hooks = [
+            modules[0].register_forward_pre_hook(on_z),
+            modules[1].register_forward_hook(lambda module, args, output: output * gate["ffn"]),
+        ]
         with torch.no_grad():
             logits = model.model(torch.tensor([choice.inputs])).logits[0, -len(choice.targets) :]
         for hook in hooks:
@@ -110,7 +105,7 @@ def test_gradients_are_finite_differences_of_the_gates(family, tiny_opt, tmp_pat
     assert found.heads.dtype == found.ffns.dtype == np.float16
 
 
-def test_where_pruning_changes_little_the_estimate_is_what_is_measured(tiny_opt, tmp_path, store):
+def test_where_pruning_changes_little_the_estimate_is_what_is_measured(tiny_opt, tmp_path, lab):
     """With branches scaled down to a thousandth the effect of any mask is linear but for a percent or two of it."""
     import torch
     import transformers
@@ -122,38 +117,33 @@ def test_where_pruning_changes_little_the_estimate_is_what_is_measured(tiny_opt,
             for parameter in (layer.self_attn.out_proj.weight, layer.fc2.weight, layer.fc2.bias):
                 parameter.mul_(0.001)
     model.save_pretrained(folder)
-    spec, models = LoadSpec(str(folder), "fp32"), Models(store)
-    requests, selection = asked(tmp_path, store)
-    found = last_value(gradients(models, spec, requests, selection, True, store))
-    for mask in masks_of(models.get(spec).identity.shape):
-        measured = last_value(evaluate(models, spec, requests, selection, mask, True, store)).log_likelihood_nats
+    about = asked(lab, folder, tmp_path)
+    found = final(gradients(*about))
+    for mask in masks_of(about[1].shape):
+        measured = final(evaluate(*about, mask)).log_likelihood_nats
         effect = measured - found.log_likelihood_nats
         off = predicted(found, mask) - measured
         assert np.nanmax(np.abs(off)) < 0.02 * np.nanmax(np.abs(effect))
         assert np.nanmax(np.abs(effect)) > 0.001
 
 
-def test_without_a_mask_the_estimate_is_the_measurement(tiny_opt, tmp_path, store):
-    spec, models = LoadSpec(str(tiny_opt), "fp32"), Models(store)
-    requests, selection = asked(tmp_path, store, 20)
-    found = last_value(gradients(models, spec, requests, selection, True, store))
-    full = Mask.full(models.get(spec).identity.shape)
-    answers = last_value(evaluate(models, spec, requests, selection, full, True, store))
+def test_without_a_mask_the_estimate_is_the_measurement(tiny_opt, tmp_path, lab):
+    about = asked(lab, tiny_opt, tmp_path, 20)
+    found, full = final(gradients(*about)), Mask.full(about[1].shape)
+    answers = final(evaluate(*about, full))
     np.testing.assert_array_equal(predicted(found, full), answers.log_likelihood_nats)
     assert estimate(found, full).estimated == answers.correct.mean()
     assert estimate(found, full, "acc_norm").estimated == answers.correct_norm.mean()
 
 
-def test_they_are_the_gradients_of_importance(tiny_opt, tmp_path, store):
+def test_they_are_the_gradients_of_importance(tiny_opt, tmp_path, lab):
     """The mean of |g| over gold choices, in the gradient of a mean loss, is Michel et al.'s score."""
-    spec, models = LoadSpec(str(tiny_opt), "fp32"), Models(store)
-    requests, selection = asked(tmp_path, store, 20)
-    found = last_value(gradients(models, spec, requests, selection, True, store))
-    identity = models.get(spec).identity
-    scores = recall_scores(identity, spec, requests, selection, "gate", True, store)
-    by_heads = last_value(importance(models, spec, requests, selection, "heads", True, store))
-    encoded = encode_questions(requests.questions, models.get(spec).tokenizer, True, identity.shape.n_ctx)
-    golds = [question.golds[0] for question in requests.questions]
+    _, subject, questions = about = asked(lab, tiny_opt, tmp_path, 20)
+    found = final(gradients(*about))
+    scores, by_heads = recall_scores(*about, "gate"), final(importance(*about, "heads"))
+    all_questions, tokenizer = questions.requests.questions, finished(lab.loaded(subject)).tokenizer
+    encoded = encode_questions(all_questions, tokenizer, True, subject.shape.n_ctx)
+    golds = [question.golds[0] for question in all_questions]
     tokens = np.array([len(choices[gold].targets) for choices, gold in zip(encoded, golds, strict=True)])
     rows = np.arange(len(golds))
     mine = found.heads[rows, golds].astype(float) / tokens[:, None, None]
@@ -221,9 +211,9 @@ def test_every_level_of_two_orders_at_once(monkeypatch):
     for i, h in enumerate(head_levels):
         for j, f in enumerate(ffn_levels):
             np.testing.assert_array_equal(grid[i, j], pruned_by(mask_at(shape, heads, ffns, h, f)))
-    started = time.perf_counter()
+    started = time.process_time()
     result = estimate(found, grid)
-    assert time.perf_counter() - started < 1.0  # tens of milliseconds on an idle core
+    assert time.process_time() - started < 1.0  # tens of milliseconds of this process's own
     assert result.estimated.shape == (101, 5) and len(np.unique(result.estimated)) > 10
     monkeypatch.setattr("engine.importance.estimates.BLOCK", 1)
     for i, j in ((0, 0), (1, 2), (57, 3), (100, 4)):
@@ -252,62 +242,57 @@ def test_masks_of_another_model_are_refused():
         estimate(found, np.zeros(6, bool), "f1")
 
 
-def test_a_greedy_task_is_refused_in_one_line(tiny_opt, tmp_path, store):
-    requests, selection = asked(tmp_path, store)
-    requests, spec, models = replace(requests, greedy=True), LoadSpec(str(tiny_opt), "fp32"), Models(store)
+def test_a_greedy_task_is_refused_in_one_line(tiny_opt, tmp_path, lab):
+    _, subject, questions = asked(lab, tiny_opt, tmp_path)
+    greedy = replace(questions, requests=replace(questions.requests, greedy=True))
     with pytest.raises(UsageError, match="greedy decoding.*measure it") as refused:
-        next(gradients(models, spec, requests, selection, True, store))
-    assert "\n" not in str(refused.value) and models.loaded is None
+        next(gradients(lab, subject, greedy))
+    assert "\n" not in str(refused.value) and lab.models.loaded is None
 
 
-def test_keys_differ_with_everything_that_changes_the_gradients(tiny_opt, tmp_path, store):
-    spec, models = LoadSpec(str(tiny_opt), "fp32"), Models(store)
-    requests, selection = asked(tmp_path, store)
-    found = last_value(gradients(models, spec, requests, selection, True, store))
-    identity = models.get(spec).identity
-    again = recall_gradients(identity, spec, requests, selection, True, store)
+def test_keys_differ_with_everything_that_changes_the_gradients(tiny_opt, tmp_path, lab):
+    _, subject, questions = about = asked(lab, tiny_opt, tmp_path)
+    found = final(gradients(*about))
+    again = recall_gradients(*about)
     for name in ("log_likelihood_nats", "heads", "ffns"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
     assert again.questions == found.questions
-    other_questions, _ = asked(tmp_path / "..", store, 7)
-    for changed in (
-        (identity, replace(spec, precision="bf16"), requests, selection, True),
-        (identity, spec, requests, selection, False),
-        (identity, spec, other_questions, select(other_questions), True),
-        (identity, spec, requests, replace(selection, order=selection.order[::-1]), True),
-        (replace(identity, digest="other"), spec, requests, selection, True),
+    for other_subject, other_questions in (
+        (replace(subject, spec=replace(subject.spec, precision="bf16")), questions),
+        (replace(subject, bos=False), questions),
+        (subject, asked(lab, tiny_opt, tmp_path / "..", 7)[2]),
+        (subject, replace(questions, order=questions.order[::-1])),
+        (replace(subject, identity=replace(subject.identity, digest="other")), questions),
     ):
-        assert recall_gradients(*changed, store) is None
-    mask = parse_mask("L0H0", identity.shape)
-    assert recall_scores(identity, spec, requests, selection, "gate", True, store, mask) is None
+        assert recall_gradients(lab, other_subject, other_questions) is None
+    assert recall_scores(*about, "gate", parse_mask("L0H0", subject.shape)) is None
 
 
-def test_a_cancelled_run_loses_at_most_a_chunk(tiny_opt, tmp_path, store, monkeypatch):
+def test_a_cancelled_run_loses_at_most_a_chunk(tiny_opt, tmp_path, lab, monkeypatch):
     import engine.importance.importance as module
 
-    spec, models = LoadSpec(str(tiny_opt), "fp32"), Models(store)
-    requests, selection = asked(tmp_path, store, 40)
-    whole = last_value(gradients(Models(None), spec, requests, selection, True, _Nothing()))
-    steps = gradients(models, spec, requests, selection, True, store)
+    _, subject, questions = about = asked(lab, tiny_opt, tmp_path, 40)
+    whole = final(gradients(Lab(_Nothing()), subject, questions))
+    steps = gradients(*about)
     first = next(step for step in steps if step.value is not None)
     steps.close()
     assert len(first.value) == 16 and first.done == 40 + 16 and first.total == 80
-    assert recall_gradients(models.get(spec).identity, spec, requests, selection, True, store) is None
+    assert recall_gradients(*about) is None
     measured, real = [], module._measured
 
-    def counted(loaded, spec, requests, chunk, *rest):
+    def counted(loaded, chunk, **rest):
         measured.append(chunk)
-        return (yield from real(loaded, spec, requests, chunk, *rest))
+        return (yield from real(loaded, chunk=chunk, **rest))
 
     monkeypatch.setattr(module, "_measured", counted)
-    final = list(gradients(models, spec, requests, selection, True, store))[-1]
-    assert measured == selection.chunks()[1:] and not final.cached
-    assert final.done == final.total
+    end = last(gradients(*about))
+    assert measured == questions.chunks()[1:] and not end.cached
+    assert end.done == end.total
     for name in ("log_likelihood_nats", "heads", "ffns"):
-        np.testing.assert_array_equal(getattr(final.value, name), getattr(whole, name))
-    fresh = Models(store)
-    again = list(gradients(fresh, spec, requests, selection, True, store))[-1]
-    assert again.cached and len(measured) == 2 and fresh.loaded is None
+        np.testing.assert_array_equal(getattr(end.value, name), getattr(whole, name))
+    fresh = Lab(lab.store)
+    again = last(gradients(fresh, subject, questions))
+    assert again.cached and len(measured) == 2 and fresh.models.loaded is None
 
 
 class _Nothing:
@@ -320,20 +305,17 @@ class _Nothing:
         pass
 
 
-def test_chunks_of_a_time_when_lengths_were_not_kept_are_made_again(tiny_opt, tmp_path, store):
-    from engine.importance.importance import _key
+def test_chunks_of_a_time_when_lengths_were_not_kept_are_made_again(tiny_opt, tmp_path, lab):
     from engine.records import Record, decode, encode
 
-    spec, models = LoadSpec(str(tiny_opt), "fp32"), Models(store)
-    requests, selection = asked(tmp_path, store)
-    found = last_value(gradients(models, spec, requests, selection, True, store))
-    identity = models.get(spec).identity
-    key = _key(identity, spec, requests, selection.chunks()[0], "gate", True, Mask.full(identity.shape))
-    record = decode(store.get(key))
+    about = asked(lab, tiny_opt, tmp_path)
+    found = final(gradients(*about))
+    (key,) = [key for key in lab.store.keys() if "/importance/" in key]
+    record = decode(lab.store.get(key))
     arrays = {name: array for name, array in record.arrays.items() if name != "n_targets"}
-    store.put(key, encode(Record(arrays, record.receipt)))
-    assert recall_gradients(identity, spec, requests, selection, True, store) is None
-    again = last_value(gradients(models, spec, requests, selection, True, store))
+    lab.store.put(key, encode(Record(arrays, record.receipt)))
+    assert recall_gradients(*about) is None
+    again = final(gradients(*about))
     np.testing.assert_array_equal(again.heads, found.heads)
 
 
@@ -366,8 +348,10 @@ def test_leave_one_out_by_hand():
 
 
 def test_the_error_is_that_of_the_three_nearest_levels():
-    rows = [(level, 0, 0.5, 0.5 + residual) for level, residual in
-            zip((100, 200, 300, 400, 500), (0.0, 0.0, 0.0, 0.3, 0.0), strict=True)]  # fmt: skip
+    rows = [
+        (level, 0, 0.5, 0.5 + residual)
+        for level, residual in zip((100, 200, 300, 400, 500), (0.0, 0.0, 0.0, 0.3, 0.0), strict=True)
+    ]
     calibration = checks(*rows)
     assert calibration.errors_left_out == pytest.approx((0.0, 0.0, 0.15, 0.3, 0.3))
     assert calibration.expected_error(110, 0) == pytest.approx(0.05)
@@ -376,14 +360,17 @@ def test_the_error_is_that_of_the_three_nearest_levels():
     assert not calibration.trusted(450, 0)
 
 
-@pytest.mark.parametrize("rows, level", [
-    ([], (100, 0)),
-    ([(100, 0, 0.5, 0.5), (200, 0, 0.5, 0.5)], (150, 0)),  # two levels leave one to correct by
-    ([(0, 0, 0.5, 0.5), (100, 0, 0.5, 0.5), (200, 0, 0.5, 0.5)], (150, 0)),  # the full model is no level
-    ([(100, 0, 0.5, 0.5), (100, 0, 0.5, 0.5), (200, 0, 0.5, 0.5)], (150, 0)),  # twice the same level
-    ([(100, 0, 0.5, 0.5), (200, 0, 0.5, 0.5), (300, 0, 0.5, 0.5)], (301, 0)),  # beyond what was measured
-    ([(100, 0, 0.5, 0.5), (200, 0, 0.5, 0.5), (0, 200, 0.5, 0.5)], (100, 100)),  # never both at once
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "rows, level",
+    [
+        ([], (100, 0)),
+        ([(100, 0, 0.5, 0.5), (200, 0, 0.5, 0.5)], (150, 0)),  # two levels leave one to correct by
+        ([(0, 0, 0.5, 0.5), (100, 0, 0.5, 0.5), (200, 0, 0.5, 0.5)], (150, 0)),  # the full model is no level
+        ([(100, 0, 0.5, 0.5), (100, 0, 0.5, 0.5), (200, 0, 0.5, 0.5)], (150, 0)),  # twice the same level
+        ([(100, 0, 0.5, 0.5), (200, 0, 0.5, 0.5), (300, 0, 0.5, 0.5)], (301, 0)),  # beyond what was measured
+        ([(100, 0, 0.5, 0.5), (200, 0, 0.5, 0.5), (0, 200, 0.5, 0.5)], (100, 100)),  # never both at once
+    ],
+)
 def test_an_error_nobody_measured_is_unknown(rows, level):
     calibration = checks(*rows)
     assert calibration.expected_error(*level) is None
@@ -452,20 +439,15 @@ def test_checks_of_one_level_count_by_their_questions():
     assert calibration.levels == (Check(100, 0, pytest.approx(0.8), pytest.approx(0.8), 200),)
 
 
-def test_a_calibration_is_made_of_what_is_stored(tiny_opt, tmp_path, store):
-    spec, models = LoadSpec(str(tiny_opt), "fp32"), Models(store)
-    requests, selection = asked(tmp_path, store, 40)
-    found = last_value(gradients(models, spec, requests, selection, True, store))
-    identity = models.get(spec).identity
-    shape = identity.shape
+def test_a_calibration_is_made_of_what_is_stored(tiny_opt, tmp_path, lab):
+    about = asked(lab, tiny_opt, tmp_path, 40)
+    found, shape = final(gradients(*about)), about[1].shape
     masks = {(level, 0): mask_at(shape, np.arange(8), np.arange(2), level, 0) for level in (0, 250, 500, 750)}
-    about = (identity, spec, requests, selection, found, masks)
-    assert recall_calibration(*about, "acc", True, store).levels == ()  # only the full model is stored
-    whole = last_value(evaluate(models, spec, requests, selection, masks[250, 0], True, store))
-    part = next(step.value for step in evaluate(models, spec, requests, selection, masks[500, 0], True, store)
-                if step.value is not None)  # fmt: skip
+    assert recall_calibration(*about, found, masks, "acc").levels == ()  # only the full model is stored
+    whole = final(evaluate(*about, masks[250, 0]))
+    part = next(step.value for step in evaluate(*about, masks[500, 0]) if step.value is not None)
     for metric in ("acc", "acc_norm"):
-        levels = recall_calibration(*about, metric, True, store).levels
+        levels = recall_calibration(*about, found, masks, metric).levels
         assert [(c.heads_permille, c.n) for c in levels] == [(250, 40), (500, 16)]
         for check, answers in zip(levels, (whole, part), strict=True):
             assert check.measured == (answers.correct if metric == "acc" else answers.correct_norm).mean()

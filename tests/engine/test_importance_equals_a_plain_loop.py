@@ -7,19 +7,16 @@ import torch
 from engine.accuracy.evaluation import accuracy, evaluate
 from engine.errors import UsageError
 from engine.importance.importance import importance, recall_scores
-from engine.importance.oracle import single_ablations
-from engine.models.loading import LoadSpec, Models
-from engine.models.masks import Mask
+from engine.models.masks import Mask, single_ablations
+from engine.progress import final
 from engine.questions.encoding import encode_questions
-from engine.questions.requests import TaskSpec, get_requests, select
-from tests.engine.fixtures import family_folder, write_questions
+from tests.engine.fixtures import family_folder, finished, questions_in, subject_in, write_questions
 
 
-def last_value(steps):
-    value = None
-    for step in steps:
-        value = step.value if step.value is not None else value
-    return value
+def asked(lab, folder, tmp_path, n, precision="fp32"):
+    """(lab, subject, questions of the train split)."""
+    questions = questions_in(write_questions(tmp_path / "own.jsonl", n), lab, split="train")
+    return lab, subject_in(lab, folder, precision, bos=True), questions
 
 
 def plain_loop(model, questions):
@@ -60,24 +57,22 @@ def plain_loop(model, questions):
 
 
 @pytest.mark.parametrize("family", ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"])
-def test_heads_by_gradient(family, tiny_opt, tmp_path, store):
+def test_heads_by_gradient(family, tiny_opt, tmp_path, lab):
     folder = family_folder(family, tiny_opt, tmp_path / "model")
-    requests = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 20)), split="train"), None, store)
-    spec, models = LoadSpec(str(folder), "fp32"), Models(store)
-    scores = last_value(importance(models, spec, requests, select(requests), "heads", True, store))
-    expected, gates = plain_loop(models.get(spec), requests.questions)
+    _, subject, questions = about = asked(lab, folder, tmp_path, 20)
+    scores = final(importance(*about, "heads"))
+    expected, gates = plain_loop(finished(lab.loaded(subject)), questions.requests.questions)
     np.testing.assert_allclose(scores.scores, expected, rtol=1e-4)
     np.testing.assert_allclose(scores.gate_heads[:, 0], gates, rtol=2e-3, atol=1e-6)  # kept in fp16
 
 
-def test_gates_are_the_derivatives_of_what_pruning_does(tiny_opt, tmp_path, store):
+def test_gates_are_the_derivatives_of_what_pruning_does(tiny_opt, tmp_path, lab):
     """dLoss/dgate by central differences on the model's own weights, heads and FFNs, every choice."""
-    requests = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 4)), split="train"), None, store)
-    spec, models = LoadSpec(str(tiny_opt), "fp32"), Models(store)
-    scores = last_value(importance(models, spec, requests, select(requests), "gate", True, store))
-    model = models.get(spec)
+    _, subject, questions = about = asked(lab, tiny_opt, tmp_path, 4)
+    scores = final(importance(*about, "gate"))
+    model = finished(lab.loaded(subject))
     model.model.double()
-    encoded = encode_questions(requests.questions, model.tokenizer, True, 256)
+    encoded = encode_questions(questions.requests.questions, model.tokenizer, True, 256)
     modules = model.family.layer_modules(model.model)
 
     def loss(choice):
@@ -106,32 +101,26 @@ def test_gates_are_the_derivatives_of_what_pruning_does(tiny_opt, tmp_path, stor
                     assert gradients[question, choice.choice] == pytest.approx(slope, rel=5e-3, abs=2e-4)
 
 
-def test_int8_ranks_like_fp32(tiny_opt, tmp_path, store):
-    requests = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 20)), split="train"), None, store)
-    models, found = Models(store), []
-    for precision in ("fp32", "int8"):
-        steps = importance(models, LoadSpec(str(tiny_opt), precision), requests, select(requests), "heads", True, store)
-        found.append(last_value(steps))
+def test_int8_ranks_like_fp32(tiny_opt, tmp_path, lab):
+    precisions = ("fp32", "int8")
+    found = [final(importance(*asked(lab, tiny_opt, tmp_path, 20, precision), "heads")) for precision in precisions]
     assert np.corrcoef(found[0].scores.ravel(), found[1].scores.ravel())[0, 1] > 0.98
     assert found[1].n_zero < 0.05 * found[1].gate_heads.size
 
 
 @pytest.mark.parametrize("what", ["ffns", "heads-oracle"])
-def test_oracle_is_the_accuracy_lost(what, tiny_opt, tmp_path, store):
-    requests = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 30)), split="train"), None, store)
-    spec, models, selection = LoadSpec(str(tiny_opt), "fp32"), Models(store), select(requests)
-    scores = last_value(importance(models, spec, requests, selection, what, True, store))
-    shape = models.get(spec).identity.shape
-    full = last_value(evaluate(models, spec, requests, selection, Mask.full(shape), True, store))
+def test_oracle_is_the_accuracy_lost(what, tiny_opt, tmp_path, lab):
+    about = asked(lab, tiny_opt, tmp_path, 30)
+    scores, shape = final(importance(*about, what)), about[1].shape
+    full = final(evaluate(*about, Mask.full(shape)))
     for mask, score in zip(single_ablations(shape, what), scores.scores.ravel(), strict=True):
-        without = last_value(evaluate(models, spec, requests, selection, mask, True, store))
+        without = final(evaluate(*about, mask))
         assert score == pytest.approx(accuracy(full).acc - accuracy(without).acc)
-    again = recall_scores(models.get(spec).identity, spec, requests, selection, what, True, store)
+    again = recall_scores(*about, what)
     np.testing.assert_array_equal(again.scores, scores.scores)
     assert len(set(scores.tie_break.ravel())) == scores.scores.size
 
 
-def test_an_unknown_score_is_named(tiny_opt, tmp_path, store):
-    requests = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 4)), split="train"), None, store)
+def test_an_unknown_score_is_named(tiny_opt, tmp_path, lab):
     with pytest.raises(UsageError, match="magic"):
-        list(importance(Models(store), LoadSpec(str(tiny_opt)), requests, select(requests), "magic", True, store))
+        list(importance(*asked(lab, tiny_opt, tmp_path, 4), "magic"))

@@ -9,12 +9,12 @@ from hypothesis import strategies as some
 from scipy import stats
 
 from engine.errors import HeadroomError, UsageError
-from engine.models.loading import LoadSpec, Models
-from engine.questions.requests import TaskSpec, get_requests
+from engine.models.subject import Lab
+from engine.progress import final
 from engine.texts import incontext
-from engine.texts.incontext import Source
+from engine.texts.sources import Source, slices, solved, strung_together, texts_of
 from tests.conftest import TEXT
-from tests.engine.fixtures import write_questions
+from tests.engine.fixtures import questions_in, subject_in, write_questions
 
 
 def losses(n_texts=5, n_tokens=520, seed=0):
@@ -115,8 +115,10 @@ def test_bins_are_even_in_ln_and_hold_every_index_once(n, bins, first_known):
         held = np.arange(first, last + 1)
         assert index == pytest.approx(np.exp(np.log(held).mean())) and mean == pytest.approx(held.mean())
     edges = np.geomspace(found.first[0], n + 1, bins + 1)
-    assert all(any(low <= first and last < high for low, high in zip(edges, edges[1:], strict=False))
-               for first, last in zip(found.first, found.last, strict=True))  # fmt: skip
+    assert all(
+        any(low <= first and last < high for low, high in zip(edges, edges[1:], strict=False))
+        for first, last in zip(found.first, found.last, strict=True)
+    )
 
 
 def test_a_loss_straight_in_ln_index_has_that_slope_everywhere():
@@ -146,8 +148,8 @@ TEXTS = {
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
 @pytest.mark.parametrize("wanted", [512, 100, 7])
-def test_pieces_are_consecutive_and_have_the_tokens(text, wanted, tokenizer):
-    found = incontext.pieces(text, tokenizer, wanted, limit=60)
+def test_slices_are_consecutive_and_have_the_tokens(text, wanted, tokenizer):
+    found = slices(text, tokenizer, wanted, limit=60)
     assert text.startswith("".join(found))
     assert all(wanted <= n_tokens(piece, tokenizer) <= wanted + 4 for piece in found), "and hardly more"
     rest = text[len("".join(found)) :]
@@ -156,40 +158,37 @@ def test_pieces_are_consecutive_and_have_the_tokens(text, wanted, tokenizer):
 
 def test_solved_questions_are_strung_together_until_they_are_long_enough(tokenizer, tmp_path):
     file = write_questions(tmp_path / "boats.jsonl", 60)
-    questions = incontext.solved(get_requests(TaskSpec(str(file), 0, "train"), None, None))
-    found = incontext.strung_together(questions, tokenizer, 4)
+    questions = solved(questions_in(file, split="train").requests)
+    found = strung_together(questions, tokenizer, 4)
     assert len(set(found)) == 4
     for text in found:
         assert 512 <= n_tokens(text, tokenizer) <= 516
         parts = text.split("\n\n")
         assert len(set(parts)) == len(parts) and set(parts[:-1]) <= set(questions), "none twice"
         assert any(question.startswith(parts[-1]) for question in questions), "the last one cut"
-    assert found[:2] == incontext.strung_together(questions, tokenizer, 2), "more texts are the same and others"
-    assert found != incontext.strung_together(questions, tokenizer, 4, seed=1)
+    assert found[:2] == strung_together(questions, tokenizer, 2), "more texts are the same and others"
+    assert found != strung_together(questions, tokenizer, 4, seed=1)
     with pytest.raises(HeadroomError, match="at least 512 tokens, and the longest here has"):
-        incontext.strung_together(questions[:3], tokenizer, 1)
+        strung_together(questions[:3], tokenizer, 1)
 
 
-def made(source, spec, store, models=None):
-    return list(incontext.texts_of(models or Models(store), spec, source, None, store))[-1].value
-
-
-def test_texts_come_from_a_task_a_passage_or_a_text_and_are_stored(tiny_opt, tokenizer, tmp_path, store):
-    spec = LoadSpec(str(tiny_opt), "fp32")
+def test_texts_come_from_a_task_a_passage_or_a_text_and_are_stored(tiny_opt, tokenizer, tmp_path, lab):
+    subject = subject_in(lab, tiny_opt)
     sources = [
         Source("task", str(write_questions(tmp_path / "boats.jsonl", 60)), n_texts=3),
         Source("passage", "The ferry", n_texts=2),
         Source("text", "mine", TEXT * 12, n_texts=2),
     ]
     for source in sources:
-        texts = made(source, spec, store)
+        texts = final(texts_of(lab, subject, source))
         assert len(texts) == source.n_texts and all(n_tokens(text, tokenizer) >= 512 for text in texts)
-        models = Models(store)
-        assert made(source, spec, store, models) == texts and models.loaded is None, "stored: no model is loaded"
+        fresh = Lab(lab.store)
+        assert final(texts_of(fresh, subject, source)) == texts
+        assert fresh.models.loaded is None, "stored: no model is loaded"
 
 
-def test_what_is_too_short_or_unknown_is_one_plain_line(tiny_opt, store):
-    spec = LoadSpec(str(tiny_opt), "fp32")
+def test_what_is_too_short_or_unknown_is_one_plain_line(tiny_opt, lab):
+    subject = subject_in(lab, tiny_opt)
     tokens = r"at least 512 tokens, and the longest here has \d+; take"
     for source, words in (
         (Source("text", "mine", TEXT), tokens),
@@ -198,7 +197,7 @@ def test_what_is_too_short_or_unknown_is_one_plain_line(tiny_opt, store):
         (Source("text", "mine", " \n "), "only blanks"),
     ):
         with pytest.raises(HeadroomError, match=words) as error:
-            made(source, spec, store)
+            final(texts_of(lab, subject, source))
         assert "\n" not in str(error.value)
     for wrong in ({"kind": "book"}, {"n_texts": 0}, {"n_texts": 201}):
         with pytest.raises(UsageError, match="choose"):

@@ -11,10 +11,11 @@ import torch
 from engine.errors import HeadroomError, UsageError
 from engine.heads import probes
 from engine.heads.induction import SCORES, best_heads, induction, recall_induction, retained
-from engine.models.loading import LoadSpec, Models, identify
 from engine.models.patterns import visited
+from engine.models.subject import Lab
 from engine.models.weights import output_weights
-from tests.engine.fixtures import family_folder, loaded
+from engine.progress import final
+from tests.engine.fixtures import family_folder, last, loaded, subject_in
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
 N, PERIOD = 2, 6
@@ -227,36 +228,36 @@ def test_random_tokens_come_from_the_merges_without_the_ends(tiny_opt, model_of)
         probes.random_tokens(model_of("opt"), len(pool) + 1, generators())
 
 
-def test_all_scores_are_stored_and_a_second_call_loads_nothing(tiny_opt, store):
-    spec = LoadSpec(str(tiny_opt), "fp32")
-    identity = identify(spec, store)
-    assert recall_induction(identity, spec, "olsson", 0, store) is None
-    steps = list(induction(Models(store), spec, "olsson", 0, store))
+def test_all_scores_are_stored_and_a_second_call_loads_nothing(tiny_opt, lab):
+    subject = subject_in(lab, tiny_opt)
+    shape = subject.shape
+    assert recall_induction(lab, subject, "olsson", 0) is None
+    steps = list(induction(lab, subject, "olsson", 0))
     first = steps[-1].value
     assert [step.done for step in steps] == sorted(step.done for step in steps)
     assert set(first.mean) == set(SCORES) and first.n["prefix_matching"] == 10
-    assert all(scores.shape == (identity.shape.n_layers, identity.shape.n_heads) for scores in first.mean.values())
+    assert all(scores.shape == (shape.n_layers, shape.n_heads) for scores in first.mean.values())
     assert np.isnan(first.mean["qk_trace"][0]).all() and np.isfinite(first.mean["qk_trace"][1:]).all()
-    idle = Models(store)
-    again = list(induction(idle, spec, "olsson", 0, store))[-1]
-    assert again.cached and idle.loaded is None
-    recalled = recall_induction(identity, spec, "olsson", 0, store)
+    idle = Lab(lab.store)
+    again = last(induction(idle, subject, "olsson", 0))
+    assert again.cached and idle.models.loaded is None
+    recalled = recall_induction(lab, subject, "olsson", 0)
     for name in SCORES:
         np.testing.assert_array_equal(first.mean[name], again.value.mean[name])
         np.testing.assert_array_equal(first.standard_error[name], recalled.standard_error[name])
-    assert recall_induction(identity, spec, "olsson", 1, store) is None
+    assert recall_induction(lab, subject, "olsson", 1) is None
 
 
-def test_bansals_lengths_that_do_not_fit_are_left_out_and_said(tiny_opt, store, monkeypatch):
+def test_bansals_lengths_that_do_not_fit_are_left_out_and_said(tiny_opt, lab, monkeypatch):
     monkeypatch.setattr(probes, "random_token_pool", lambda tokenizer: np.arange(4, 500))  # the tiny one has too few
-    spec = LoadSpec(str(tiny_opt), "fp32")
-    scores = list(induction(Models(store), spec, "bansal", 0, store))[-1].value
-    window = identify(spec, store).shape.n_ctx
+    subject = subject_in(lab, tiny_opt)
+    scores = final(induction(lab, subject, "bansal", 0))
+    window = subject.shape.n_ctx
     fitting = [length for length in range(25, 224, 2) if 4 * length + 1 <= window]
     assert scores.n["copying"] == len(fitting) < 100
     assert f"only {len(fitting)} of 100" in scores.note
     with pytest.raises(UsageError, match="olsson, bansal"):
-        list(induction(Models(store), spec, "other", 0, store))
+        list(induction(lab, subject, "other", 0))
 
 
 def test_retained_capacity_and_best_heads_of_a_small_example():

@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from engine.errors import Cancelled, HeadroomError
-from engine.jobs import Jobs, Progress
-
-WAIT_S = 20
+from engine.jobs import Jobs
+from engine.progress import Progress
+from tests.conftest import HANG_S as WAIT_S
 
 
 class Work:
@@ -279,6 +279,26 @@ def test_after_long_work_the_worker_is_at_rest_once_nothing_is_left(monkeypatch)
     assert jobs.join("a", WAIT_S).state == "done"
     jobs.close(WAIT_S)
     assert not rests.acquire(blocking=False), "nor after short work"
+
+
+def test_tidying_up_that_fails_does_not_end_the_worker(monkeypatch, caplog):
+    monkeypatch.setattr("engine.jobs.LONG_S", 0.0)
+    tried = threading.Semaphore(0)
+
+    def at_rest():
+        tried.release()
+        raise OSError("no memory to give back")
+
+    jobs = Jobs(at_rest)
+    for key in ("a", "b"):
+        work = Work(1)
+        work.release()
+        jobs.submit("accuracy", key, work)
+        assert jobs.join("accuracy", WAIT_S).state == "done"
+        assert tried.acquire(timeout=WAIT_S)
+    jobs.close(WAIT_S)
+    failures = [record for record in caplog.records if record.message == "tidying up failed"]
+    assert len(failures) == 2 and "no memory to give back" in str(failures[0].exc_info[1])
 
 
 def test_close_stops_everything_and_takes_no_more():

@@ -15,7 +15,7 @@ import torch
 from engine.demo import model_folder
 from engine.errors import HeadroomError, UsageError
 from engine.models.loading import LoadSpec, Models, identify, load, memory_estimate
-from tests.conftest import REPOSITORY
+from tests.conftest import HANG_S, REPOSITORY
 from tests.engine.fixtures import family_folder
 
 TOKENS = torch.tensor([[2, 40, 41, 99, 300]])
@@ -155,7 +155,7 @@ print(open(sys.argv[2]).read().count("<heap nr="))
 def test_all_threads_share_two_arenas(tmp_path):
     def count(how):
         command = [sys.executable, "-c", ARENAS, how, str(tmp_path / how)]
-        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=HANG_S)
         assert done.returncode == 0, done.stderr
         return int(done.stdout)
 

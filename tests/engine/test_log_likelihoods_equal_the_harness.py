@@ -9,19 +9,14 @@ from engine.questions.encoding import encode_questions
 from engine.questions.requests import TaskSpec, get_requests
 from engine.questions.tasks import HARNESS_TASKS
 from tests.conftest import REPOSITORY
-from tests.engine.fixtures import family_folder, loaded, write_questions
+from tests.engine.fixtures import family_folder, finished, loaded, write_questions
 
 SHARED = REPOSITORY.parent / "shared" / "task_data"
 
 
 def ours(model, questions, bos, by_greedy=False):
     encoded = encode_questions(questions, model.tokenizer, bos, model.identity.shape.n_ctx)
-    steps = score(model, encoded)
-    try:
-        while True:
-            next(steps)
-    except StopIteration as finished:
-        scores, greedy = finished.value
+    scores, greedy = finished(score(model, encoded))
     return Answers(tuple(questions), scores, greedy, np.zeros(len(questions)), by_greedy)
 
 
@@ -41,11 +36,16 @@ def compare(model, questions, bos, by_greedy=False):
         got = answers.log_likelihood_nats[row, : len(expected)]
         np.testing.assert_allclose(got, [value for value, _ in expected], atol=1e-3)
         assert [bool(g) for g in answers.greedy[row, : len(expected)]] == [greedy for _, greedy in expected]
-    right = [expected[0][1] if by_greedy else int(np.argmax([v for v, _ in expected])) in q.golds
-             for q, expected in zip(questions, reference, strict=True)]  # fmt: skip
-    right_norm = [expected[0][1] if by_greedy else
-                  int(np.argmax([v / n for (v, _), n in zip(expected, q.n_chars, strict=True)])) in q.golds
-                  for q, expected in zip(questions, reference, strict=True)]  # fmt: skip
+    right = [
+        expected[0][1] if by_greedy else int(np.argmax([v for v, _ in expected])) in q.golds
+        for q, expected in zip(questions, reference, strict=True)
+    ]
+    right_norm = [
+        expected[0][1]
+        if by_greedy
+        else int(np.argmax([v / n for (v, _), n in zip(expected, q.n_chars, strict=True)])) in q.golds
+        for q, expected in zip(questions, reference, strict=True)
+    ]
     assert accuracy(answers).acc == np.mean(right)
     assert accuracy(answers).acc_norm == np.mean(right_norm)
 
@@ -82,6 +82,9 @@ def test_the_prompts_are_the_harness_s_own(name):
     task = _harness_task(spec, task_info(name), local_files(task_info(name), SHARED))
     task.build_all_requests(limit=4, rank=0, world_size=1)
     expected = [(instance.doc_id, *instance.args) for instance in task.instances]
-    got = [(q.doc_id, c, d) for q in get_requests(spec, SHARED).questions[:4]
-           for c, d in zip(q.contexts, q.continuations, strict=True)]  # fmt: skip
+    got = [
+        (q.doc_id, c, d)
+        for q in get_requests(spec, SHARED).questions[:4]
+        for c, d in zip(q.contexts, q.continuations, strict=True)
+    ]
     assert got == expected

@@ -9,23 +9,15 @@ from engine.errors import HeadroomError, UsageError
 from engine.heads import attention as attributions
 from engine.heads.attention import head_views, overview, recall_head_views, recall_overview
 from engine.heads.direct_paths import decomposition
-from engine.models.loading import LoadSpec, Models, identify
+from engine.models.loading import Models
 from engine.models.masks import Mask, parse_mask, pruned
+from engine.models.subject import Lab
+from engine.progress import final
 from tests.conftest import TEXT
+from tests.engine.fixtures import subject_in
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
 IDS = np.array([2, *range(40, 90), *range(40, 90)])
-
-
-@pytest.fixture
-def store(tmp_path):
-    store = Store(tmp_path / "results")
-    yield store
-    store.close()
-
-
-def run(steps):
-    return list(steps)[-1].value
 
 
 @pytest.mark.parametrize("text", ["", "L0H1 L2H* F1"])
@@ -53,8 +45,10 @@ def test_a_heads_part_is_what_its_output_alone_adds(family, model_of):
     found = decomposition(model, IDS, Mask.full(shape))
     norm, out = model.family.final_norm(model.model), model.family.layer_modules(model.model)[1][0]
     seen = {}
-    hooks = [norm.register_forward_pre_hook(lambda m, a: seen.update(x=a[0][0])),
-             out.register_forward_pre_hook(lambda m, a: seen.update(z=a[0][0]))]  # fmt: skip
+    hooks = [
+        norm.register_forward_pre_hook(lambda m, a: seen.update(x=a[0][0])),
+        out.register_forward_pre_hook(lambda m, a: seen.update(z=a[0][0])),
+    ]
     with torch.inference_mode():
         model.model(input_ids=torch.tensor(IDS)[None])
         for hook in hooks:
@@ -75,11 +69,11 @@ def test_a_heads_part_is_what_its_output_alone_adds(family, model_of):
 
 @pytest.mark.parametrize("bos", [True, False])
 @pytest.mark.parametrize("family", ["opt", "llama", "gpt_neox"])
-def test_views_are_the_models_own_patterns(family, bos, folder_of, model_of, store):
-    model, spec, models = model_of(family), LoadSpec(str(folder_of(family)), "fp32"), Models(store)
+def test_views_are_the_models_own_patterns(family, bos, folder_of, model_of, lab):
+    model, subject = model_of(family), subject_in(lab, folder_of(family), bos=bos)
     mask = parse_mask("L0H3", model.identity.shape)
-    seen = run(overview(models, spec, TEXT[:200], mask, bos, store))
-    views = run(head_views(models, spec, TEXT[:200], mask, [(1, 2), (2, 0), (0, 3)], bos, store))
+    seen = final(overview(lab, subject, TEXT[:200], mask))
+    views = final(head_views(lab, subject, TEXT[:200], mask, [(1, 2), (2, 0), (0, 3)]))
     assert seen.first_text == bos and "".join(seen.pieces[seen.first_text :]) == TEXT[:200]
     model.model.set_attn_implementation("eager")
     with torch.no_grad(), pruned(model, mask):
@@ -97,13 +91,14 @@ def test_views_are_the_models_own_patterns(family, bos, folder_of, model_of, sto
     assert seen.logit[0] == 0
 
 
-def test_a_long_text_keeps_the_largest_of_each_row(folder_of, model_of, store, monkeypatch):
-    spec, models = LoadSpec(str(folder_of("opt")), "fp32"), Models(store)
-    full = Mask.full(model_of("opt").identity.shape)
-    dense = run(head_views(models, spec, TEXT, full, [(1, 1)], None, store))[1, 1]
+def test_a_long_text_keeps_the_largest_of_each_row(folder_of, lab, monkeypatch):
+    subject = subject_in(lab, folder_of("opt"))
+    full = Mask.full(subject.shape)
+    dense = final(head_views(lab, subject, TEXT, full, [(1, 1)]))[1, 1]
     monkeypatch.setattr(attributions, "WHOLE_ROWS", 64)
     monkeypatch.setattr(attributions, "N_LARGEST", 16)
-    sparse = run(head_views(models, spec, TEXT, full, [(1, 1)], None, Store(store.directory / "other")))[1, 1]
+    other = Lab(Store(lab.store.directory / "other"), lab.models)
+    sparse = final(head_views(other, subject, TEXT, full, [(1, 1)]))[1, 1]
     for whole, kept in ((dense.pattern, sparse.pattern), (dense.raised_nats, sparse.raised_nats)):
         assert len(whole) > 64
         for row_whole, row_kept in zip(whole, kept, strict=True):
@@ -112,38 +107,36 @@ def test_a_long_text_keeps_the_largest_of_each_row(folder_of, model_of, store, m
             assert np.count_nonzero(row_kept) <= 16
 
 
-def test_text_beyond_the_window_is_left_out_and_counted(folder_of, model_of, store):
-    spec, full = LoadSpec(str(folder_of("opt")), "fp32"), Mask.full(model_of("opt").identity.shape)
-    text = " ".join([TEXT, TEXT.upper()])
-    seen = run(overview(Models(store), spec, text, full, True, store))
+def test_text_beyond_the_window_is_left_out_and_counted(folder_of, model_of, lab):
+    subject, text = subject_in(lab, folder_of("opt"), bos=True), " ".join([TEXT, TEXT.upper()])
+    seen = final(overview(lab, subject, text, Mask.full(subject.shape)))
     n = len(model_of("opt").tokenizer(text, add_special_tokens=False).input_ids)
     assert len(seen.token_ids) == 256 and seen.n_left_out == n - 255 > 0
     assert text.startswith("".join(seen.pieces[1:]))
     assert seen.thumbnails.shape == (3, 4, 32, 32) and seen.thumbnails.max() == 255
 
 
-def test_what_is_stored_costs_no_forward_pass(folder_of, store, monkeypatch):
-    spec, models = LoadSpec(str(folder_of("opt")), "fp32"), Models(store)
-    identity = identify(spec)
-    full = Mask.full(identity.shape)
-    assert recall_overview(identity, spec, TEXT, full, None, store) is None
-    assert recall_head_views(identity, spec, TEXT, full, [(1, 0)], None, store) is None
-    first = run(overview(models, spec, TEXT, full, None, store))
-    run(head_views(models, spec, TEXT, full, [(1, 0)], None, store))
+def test_what_is_stored_costs_no_forward_pass(folder_of, lab, monkeypatch):
+    subject = subject_in(lab, folder_of("opt"))
+    full = Mask.full(subject.shape)
+    assert recall_overview(lab, subject, TEXT, full) is None
+    assert recall_head_views(lab, subject, TEXT, full, [(1, 0)]) is None
+    first = final(overview(lab, subject, TEXT, full))
+    final(head_views(lab, subject, TEXT, full, [(1, 0)]))
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
-    again = recall_overview(identity, spec, TEXT, full, None, store)
+    again = recall_overview(lab, subject, TEXT, full)
     assert again is not None and again.pieces == first.pieces
     np.testing.assert_array_equal(again.raised_nats, first.raised_nats)
     # the pass for one head gave all of its layer
-    assert set(run(head_views(models, spec, TEXT, full, [(1, 0), (1, 3)], None, store))) == {(1, 0), (1, 3)}
-    assert recall_head_views(identity, spec, TEXT, full, [(1, 0), (0, 0)], None, store) is None
-    assert recall_overview(identity, spec, TEXT, parse_mask("F0", identity.shape), None, store) is None
+    assert set(final(head_views(lab, subject, TEXT, full, [(1, 0), (1, 3)]))) == {(1, 0), (1, 3)}
+    assert recall_head_views(lab, subject, TEXT, full, [(1, 0), (0, 0)]) is None
+    assert recall_overview(lab, subject, TEXT, parse_mask("F0", subject.shape)) is None
 
 
-def test_what_cannot_be_shown_says_so(folder_of, store):
-    spec = LoadSpec(str(folder_of("opt")), "fp32")
-    full = Mask.full(identify(spec).shape)
+def test_what_cannot_be_shown_says_so(folder_of, lab):
+    subject = subject_in(lab, folder_of("opt"), bos=False)
+    full = Mask.full(subject.shape)
     with pytest.raises(UsageError, match="L9H0"):
-        run(head_views(Models(store), spec, TEXT, full, [(9, 0)], None, store))
+        final(head_views(lab, subject, TEXT, full, [(9, 0)]))
     with pytest.raises(HeadroomError, match="single token"):
-        run(overview(Models(store), spec, "a", full, False, store))
+        final(overview(lab, subject, "a", full))

@@ -100,8 +100,7 @@ def test_text_form_round_trips(heads, ffns):
 
 
 @pytest.mark.parametrize(
-    "text, n_heads, n_ffns",
-    [("", 0, 0), ("L3H2 L4H* F5 F2-3", 5, 3), ("L*H0", 6, 0), ("F*", 0, 6), ("L1-2H0-1", 4, 0)],
+    "text, n_heads, n_ffns", [("", 0, 0), ("L3H2 L4H* F5 F2-3", 5, 3), ("L*H0", 6, 0), ("F*", 0, 6), ("L1-2H0-1", 4, 0)]
 )
 def test_text_form_means_what_it_says(text, n_heads, n_ffns):
     mask = parse_mask(text, SHAPE)

@@ -18,7 +18,7 @@ from engine.errors import UsageError
 from engine.importance.importance import Scores
 from engine.importance.rankings import PERMUTATIONS, aggregate, agreement, as_published, top_overlap
 from engine.questions.requests import TaskSpec
-from engine.studies.surveys import Survey, agreement_rows
+from engine.studies.surveys import Survey, agreement_rows, written_row
 
 NAMES = "abcde"
 matrices = st.tuples(st.integers(2, 5), st.integers(3, 24)).flatmap(
@@ -265,7 +265,7 @@ def test_rows_compare_every_two_tasks_the_aggregate_and_chance_and_every_two_sho
     rows = iter(correlated(20, 5, seed=9).reshape(5, 4, 5))
     wanted = [("x", 0), ("x", 5), ("y", 0), ("y", 5), ("z", 5)]
     scores = {TaskSpec(name, shots): Scores("heads", 9, next(rows)) for name, shots in wanted}
-    table = agreement_rows(Survey(scores), "scores")
+    table = [written_row(row) for row in agreement_rows(Survey(scores), "scores")]
     pairs = {(row["kind"], row["at"], row["a"], row["b"]): row for row in table}
     assert len(pairs) == len(table) == 6 + 10 + 1 + 1  # 4 labels at 0 shots, 5 at 5; x and y at two shot counts
     flat = {spec: found.scores.ravel() for spec, found in scores.items()}

@@ -3,18 +3,16 @@
 import numpy as np
 import pytest
 
-from cache import Store
 from engine.accuracy.evaluation import evaluate
 from engine.accuracy.restarts import first_changed, score_each
 from engine.accuracy.scoring import score
 from engine.importance.importance import importance, recall_scores
-from engine.importance.oracle import single_ablations
-from engine.models.loading import LoadSpec, Models, identify
-from engine.models.masks import Mask, parse_mask
+from engine.models.loading import Models
+from engine.models.masks import Mask, parse_mask, single_ablations
 from engine.models.slicing import applied, sliced
 from engine.questions.encoding import encode_questions
-from engine.questions.requests import TaskSpec, get_requests, select
-from tests.engine.fixtures import finished, loaded, write_questions
+from engine.questions.requests import TaskSpec, get_requests
+from tests.engine.fixtures import finished, last, loaded, questions_in, subject_in, write_questions
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
 TEXTS = ["", "F0", "F1", "F2", "L1H2", "L0H* F2", "L2H0-2", "L2H* F1"]
@@ -47,8 +45,10 @@ def test_layers_below_the_change_are_computed_once(folder_of, questions):
     assert first_changed(Mask.full(model.identity.shape)) == 3
     calls = [0, 0, 0]
     layers = model.family.layer_list(model.model)
-    hooks = [layer.register_forward_hook(lambda m, a, o, at=at: calls.__setitem__(at, calls[at] + 1))
-             for at, layer in enumerate(layers)]  # fmt: skip
+    hooks = [
+        layer.register_forward_hook(lambda m, a, o, at=at: calls.__setitem__(at, calls[at] + 1))
+        for at, layer in enumerate(layers)
+    ]
     finished(score_each(model, encoded, [Mask.full(model.identity.shape), *masks]))
     for hook in hooks:
         hook.remove()
@@ -70,18 +70,16 @@ def test_stopped_in_the_middle_the_model_is_whole(folder_of, questions):
 
 
 @pytest.mark.parametrize("what", ["ffns", "heads-oracle"])
-def test_oracle_and_evaluation_share_what_they_measure(what, folder_of, questions, tmp_path, monkeypatch):
-    store, spec = Store(tmp_path / "results"), LoadSpec(str(folder_of("opt")), "fp32")
-    requests = get_requests(TaskSpec(str(questions), 0), None, store)
-    selection, identity = select(requests, 18), identify(spec)
-    known = single_ablations(identity.shape, what)[1]
-    list(evaluate(Models(store), spec, requests, selection, known, None, store))
-    steps = importance(Models(store), spec, requests, selection, what, None, store)
+def test_oracle_and_evaluation_share_what_they_measure(what, folder_of, questions, lab, monkeypatch):
+    subject = subject_in(lab, folder_of("opt"))
+    about = (lab, subject, questions_in(questions, lab, 18))
+    known = single_ablations(subject.shape, what)[1]
+    list(evaluate(*about, known))
+    steps = importance(*about, what)
     counts = [(step.done, step.total) for step in steps]
     assert all(done <= total for done, total in counts) and counts == sorted(counts)
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
-    scores = recall_scores(identity, spec, requests, selection, what, None, store)
+    scores = recall_scores(*about, what)
     assert scores is not None and scores.scores.shape == ((3,) if what == "ffns" else (3, 4))
-    for mask in single_ablations(identity.shape, what):
-        assert list(evaluate(Models(store), spec, requests, selection, mask, None, store))[-1].cached
-    store.close()
+    for mask in single_ablations(subject.shape, what):
+        assert last(evaluate(*about, mask)).cached

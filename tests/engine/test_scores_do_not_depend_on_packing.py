@@ -7,21 +7,14 @@ from hypothesis import strategies as st
 
 from engine.accuracy.scoring import score
 from engine.errors import HeadroomError
-from engine.models.loading import Models
-from engine.models.masks import Mask
 from engine.questions import encoding
 from engine.questions.encoding import Encoded, batches, encode_questions, pack
 from engine.questions.requests import Question, TaskSpec, get_requests
-from tests.engine.fixtures import loaded, run, write_questions
+from tests.engine.fixtures import finished, loaded, run, write_questions
 
 
 def scores_of(model, encoded):
-    steps = score(model, encoded)
-    try:
-        while True:
-            next(steps)
-    except StopIteration as finished:
-        return finished.value[0]
+    return finished(score(model, encoded))[0]
 
 
 def test_packed_equals_one_row_a_choice(tiny_opt, tmp_path, monkeypatch):
@@ -33,30 +26,25 @@ def test_packed_equals_one_row_a_choice(tiny_opt, tmp_path, monkeypatch):
     np.testing.assert_allclose(scores_of(model, encoded), packed, atol=1e-4, equal_nan=True)
     monkeypatch.setattr(encoding, "BATCH_TOKENS", 1)
     np.testing.assert_allclose(scores_of(model, encoded), packed, atol=1e-4, equal_nan=True)
-    alone = np.concatenate([np.pad(row, ((0, 0), (0, packed.shape[1] - row.shape[1])), constant_values=np.nan)
-                            for row in (scores_of(model, [choices]) for choices in encoded)])  # fmt: skip
+    alone = np.concatenate(
+        [
+            np.pad(row, ((0, 0), (0, packed.shape[1] - row.shape[1])), constant_values=np.nan)
+            for row in (scores_of(model, [choices]) for choices in encoded)
+        ]
+    )
     np.testing.assert_allclose(alone, packed, atol=1e-4, equal_nan=True)
 
 
 @pytest.mark.parametrize("precision", ["int8", "bf16", "fp32"])
-def test_the_same_call_repeats_exactly_and_a_limit_changes_nothing(precision, tiny_opt, tmp_path, store):
+def test_the_same_call_repeats_exactly_and_a_limit_changes_nothing(precision, tiny_opt, tmp_path, lab):
     questions = write_questions(tmp_path / "own.jsonl", 40)
-    models = Models(store)
-    model = models.get(_spec(tiny_opt, precision))
-    full = Mask.full(model.identity.shape)
-    first = run(tiny_opt, precision, questions, store, full, models=models).value
-    store.clear()
-    again = run(tiny_opt, precision, questions, store, full, models=models).value
+    first = run(lab, tiny_opt, precision, questions, "").value
+    lab.store.clear()
+    again = run(lab, tiny_opt, precision, questions, "").value
     np.testing.assert_array_equal(first.log_likelihood_nats, again.log_likelihood_nats)
-    store.clear()
-    some = run(tiny_opt, precision, questions, store, full, limit=21, models=models).value
+    lab.store.clear()
+    some = run(lab, tiny_opt, precision, questions, "", limit=21).value
     np.testing.assert_array_equal(some.log_likelihood_nats[:, :2], first.log_likelihood_nats[:21, :2])
-
-
-def _spec(folder, precision):
-    from engine.models.loading import LoadSpec
-
-    return LoadSpec(str(folder), precision)
 
 
 @given(st.lists(st.lists(st.integers(3, 6), min_size=1, max_size=30), min_size=1, max_size=5), st.integers(0, 12))

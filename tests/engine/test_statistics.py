@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from engine.accuracy.evaluation import Paired
-from engine.statistics import MIN_QUESTIONS, change_interval, is_clear
+from engine.statistics import MIN_QUESTIONS, Paired, change_interval
 from pages.ui.prune.figure import change_in_words
 
 
@@ -22,7 +21,7 @@ def test_the_interval_and_the_test_never_contradict_each_other():
             each = change(40, gained, lost)
             low, high = change_interval(each)
             assert -1 <= low <= (gained - lost) / 40 <= high <= 1
-            assert (low > 0 or high < 0) == (each.p_mcnemar < 0.05) == is_clear(each)
+            assert (low > 0 or high < 0) == (each.p_mcnemar < 0.05) == each.is_clear
 
 
 def test_the_published_example():
@@ -46,7 +45,7 @@ def test_the_interval_covers_what_is_true_nearly_always(p_gain, p_lose):
 
 def test_the_words_follow_the_test():
     few = change(MIN_QUESTIONS - 1, 0, 20)
-    assert "Too few questions" in change_in_words(few) and not is_clear(few)
+    assert "Too few questions" in change_in_words(few) and not few.is_clear
     assert "**No detectable change**: anything from -1.4 to +1.4 points fits" in change_in_words(change(200, 0, 0))
     assert "**Lost 39.0 points**, 95 % interval" in change_in_words(change(200, 22, 100))
     gained = change_in_words(change(200, 30, 5))

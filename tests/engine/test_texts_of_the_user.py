@@ -11,13 +11,6 @@ from engine.texts.passages import MAX_BYTES, checked, decoded, forget, names, re
 HOSTILE = ["<script>alert(1)</script>", "שלום\u202eabc", "😀\u200d👩", "x" * 200_000, "</s><s>\x1b[31m", "'\"&amp;"]
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = Store(tmp_path / "results")
-    yield store
-    store.close()
-
-
 @pytest.mark.parametrize(
     ("raw", "part"),
     [(b"", "empty"), (b" \n\t\r\n", "only blanks"), ("\u00e9".encode("latin-1"), "byte 1"), (b"ok\xff", "byte 3"),

@@ -8,29 +8,23 @@ import torch
 
 from cache import Store
 from engine.errors import HeadroomError, UsageError
-from engine.models.loading import LoadSpec, Models, identify
+from engine.models.loading import Models
 from engine.models.masks import Mask, parse_mask, pruned
+from engine.models.subject import Lab
+from engine.progress import final
 from engine.texts import tokenloss
 from engine.texts.tokenloss import Cutting, recall_token_losses, same_tokens, token_losses, windows
 from tests.conftest import TEXT
-from tests.engine.fixtures import family_folder, loaded
+from tests.engine.fixtures import family_folder, loaded, subject_in
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
 WHOLE = Cutting()
 LONG = " ".join([TEXT, TEXT.upper(), TEXT])
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = Store(tmp_path / "results")
-    yield store
-    store.close()
-
-
-def measured(folder, text, store, mask="", bos=None, cutting=WHOLE, precision="fp32", models=None):
-    spec = LoadSpec(str(folder), precision)
-    keeps = parse_mask(mask, identify(spec).shape)
-    return list(token_losses(models or Models(store), spec, text, keeps, bos, store, cutting))[-1].value
+def measured(folder, text, lab, mask="", bos=None, cutting=WHOLE, precision="fp32"):
+    subject = subject_in(lab, folder, precision, bos)
+    return final(token_losses(lab, subject, text, parse_mask(mask, subject.shape), cutting))
 
 
 def plain(model, ids, begin, start):
@@ -44,8 +38,8 @@ def plain(model, ids, begin, start):
 
 @pytest.mark.parametrize("bos", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_losses_are_a_plain_log_softmax(family, bos, folder_of, store):
-    found, model = measured(folder_of(family), TEXT[:300], store, "L0H1 F1", bos), loaded(folder_of(family))
+def test_losses_are_a_plain_log_softmax(family, bos, folder_of, lab):
+    found, model = measured(folder_of(family), TEXT[:300], lab, "L0H1 F1", bos), loaded(folder_of(family))
     begin = [model.tokenizer.bos_token_id] if bos else []
     ids = model.tokenizer(TEXT[:300], add_special_tokens=False).input_ids
     with pruned(model, parse_mask("L0H1 F1", model.identity.shape)):
@@ -55,11 +49,11 @@ def test_losses_are_a_plain_log_softmax(family, bos, folder_of, store):
 
 @pytest.mark.parametrize("bos", [True, False])
 @pytest.mark.parametrize(("length", "stride"), [(0, 0), (64, 48), (50, 1), (33, 33)])
-def test_losses_across_window_edges(length, stride, bos, folder_of, store, monkeypatch):
+def test_losses_across_window_edges(length, stride, bos, folder_of, lab, monkeypatch):
     monkeypatch.setattr(tokenloss, "BATCH_TOKENS", 256)  # so that one text takes several passes
     text = LONG if stride != 1 else TEXT[:400]
-    found, model = measured(folder_of("opt"), text, store, bos=bos, cutting=Cutting(length, stride)), loaded(
-        folder_of("opt"))  # fmt: skip
+    found = measured(folder_of("opt"), text, lab, bos=bos, cutting=Cutting(length, stride))
+    model = loaded(folder_of("opt"))
     ids = model.tokenizer(text, add_special_tokens=False).input_ids
     length, stride = length or 256, stride or 128
     assert len(ids) > length and (found.window, found.stride, len(found)) == (length, stride, len(ids))
@@ -81,8 +75,8 @@ def test_every_token_is_scored_once_with_enough_in_front(n, length, stride):
     assert all(first - start >= length - stride for start, _, first in found[1:])
 
 
-def test_ranks_and_likeliest_tokens(folder_of, store):
-    found, model = measured(folder_of("llama"), TEXT[:200], store, bos=True), loaded(folder_of("llama"))
+def test_ranks_and_likeliest_tokens(folder_of, lab):
+    found, model = measured(folder_of("llama"), TEXT[:200], lab, bos=True), loaded(folder_of("llama"))
     ids = model.tokenizer(TEXT[:200], add_special_tokens=False).input_ids
     with torch.no_grad():
         log_p = model.model(input_ids=torch.tensor([[2, *ids]])).logits[0, :-1].log_softmax(-1)
@@ -94,74 +88,74 @@ def test_ranks_and_likeliest_tokens(folder_of, store):
     assert all(found.strings[token] == model.tokenizer.decode([token]) for token in found.top_ids.ravel())
 
 
-def test_pieces_are_the_text(folder_of, store):
+def test_pieces_are_the_text(folder_of, lab):
     text = "Stones </s> and <s>, 😀 and ñandú;\n\n  שלום\tend  "
-    found = measured(folder_of("opt"), text, store)
+    found = measured(folder_of("opt"), text, lab)
     assert "".join(found.pieces) == text
     assert 2 not in found.token_ids  # what looks like a special token is text
 
 
-def test_a_stored_text_costs_no_forward_pass(folder_of, store, monkeypatch):
+def test_a_stored_text_costs_no_forward_pass(folder_of, lab, monkeypatch):
     monkeypatch.setattr(tokenloss, "BATCH_TOKENS", 256)
-    first, spec = measured(folder_of("opt"), LONG, store, "L1H*"), LoadSpec(str(folder_of("opt")), "fp32")
+    first, subject = measured(folder_of("opt"), LONG, lab, "L1H*"), subject_in(lab, folder_of("opt"))
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
-    again = measured(folder_of("opt"), LONG, store, "L1H0-3")
+    again = measured(folder_of("opt"), LONG, lab, "L1H0-3")
     np.testing.assert_array_equal(first.loss_nats, again.loss_nats)
-    identity = identify(spec)
-    mask = parse_mask("L1H*", identity.shape)
-    recalled = recall_token_losses(identity, spec, LONG, mask, None, store)
+    mask = parse_mask("L1H*", subject.shape)
+    recalled = recall_token_losses(lab, subject, LONG, mask)
     assert recalled is not None and recalled.complete and recalled.strings == first.strings
-    for other in ((LONG + ".", mask, None), (LONG, Mask.full(identity.shape), None), (LONG, mask, False)):
-        assert recall_token_losses(identity, spec, other[0], other[1], other[2], store) is None
-    assert recall_token_losses(identity, spec, LONG, mask, None, store, Cutting(64)) is None
+    without = subject_in(lab, folder_of("opt"), bos=False)
+    for other in ((subject, LONG + ".", mask), (subject, LONG, Mask.full(subject.shape)), (without, LONG, mask)):
+        assert recall_token_losses(lab, *other) is None
+    assert recall_token_losses(lab, subject, LONG, mask, Cutting(64)) is None
 
 
-def test_a_cancelled_text_goes_on_where_it_was(folder_of, store, monkeypatch):
+def test_a_cancelled_text_goes_on_where_it_was(folder_of, lab, monkeypatch):
     monkeypatch.setattr(tokenloss, "BATCH_TOKENS", 256)
-    spec, models = LoadSpec(str(folder_of("opt")), "fp32"), Models(store)
-    full = Mask.full(identify(spec).shape)
-    steps = token_losses(models, spec, LONG, full, None, store)
+    subject = subject_in(lab, folder_of("opt"))
+    full = Mask.full(subject.shape)
+    steps = token_losses(lab, subject, LONG, full)
     part = next(step.value for step in steps if step.value is not None)
     steps.close()
     assert 0 < len(part) < part.n_total
     passes, real = [], tokenloss._measured
-    monkeypatch.setattr(tokenloss, "_measured", lambda *a: passes.append(a) or real(*a))
-    whole = list(token_losses(models, spec, LONG, full, None, store))[-1].value
-    fresh = measured(folder_of("opt"), LONG, Store(store.directory / "other"))
+    monkeypatch.setattr(tokenloss, "_measured", lambda *a, **of_part: passes.append(a) or real(*a, **of_part))
+    whole = final(token_losses(lab, subject, LONG, full))
+    fresh = measured(folder_of("opt"), LONG, Lab(Store(lab.store.directory / "other")))
     n_all = len(passes)  # those of both
     np.testing.assert_array_equal(whole.loss_nats, fresh.loss_nats)
     assert n_all % 2 == 1 and whole.complete  # the second run had one pass less than the third
 
 
 @pytest.mark.parametrize("precision", ["int8", "bf16"])
-def test_low_precision_repeats_exactly(precision, folder_of, store, tmp_path):
-    first = measured(folder_of("opt"), LONG, store, precision=precision)
-    again = measured(folder_of("opt"), LONG, Store(tmp_path / "other"), precision=precision)
+def test_low_precision_repeats_exactly(precision, folder_of, lab, tmp_path):
+    first = measured(folder_of("opt"), LONG, lab, precision=precision)
+    again = measured(folder_of("opt"), LONG, Lab(Store(tmp_path / "other")), precision=precision)
     np.testing.assert_array_equal(first.loss_nats, again.loss_nats)
 
 
-def test_what_cannot_be_measured_says_so(folder_of, store):
+def test_what_cannot_be_measured_says_so(folder_of, lab):
     for text in ("", "  \n\t "):
         with pytest.raises(HeadroomError, match="empty or has only blanks"):
-            measured(folder_of("opt"), text, store)
+            measured(folder_of("opt"), text, lab)
     for cutting in (Cutting(1000), Cutting(64, 65), Cutting(1), Cutting(64, -1)):
         with pytest.raises(UsageError, match="do not fit"):
-            measured(folder_of("opt"), TEXT, store, cutting=cutting)
+            measured(folder_of("opt"), TEXT, lab, cutting=cutting)
 
 
-def test_one_token(folder_of, store):
-    found = measured(folder_of("opt"), "a", store, bos=True)
+def test_one_token(folder_of, lab):
+    found = measured(folder_of("opt"), "a", lab, bos=True)
     assert len(found) == 1 and np.isfinite(found.loss_nats[0])
-    assert np.isnan(measured(folder_of("opt"), "a", store, bos=False).loss_nats).all()
+    assert np.isnan(measured(folder_of("opt"), "a", lab, bos=False).loss_nats).all()
 
 
-def test_models_that_cut_a_text_otherwise_are_not_compared(folder_of, tiny_opt, store, tmp_path):
+def test_models_that_cut_a_text_otherwise_are_not_compared(folder_of, tiny_opt, lab, tmp_path):
     other = family_folder("opt", tiny_opt, tmp_path / "other")
     file = other / "tokenizer.json"
     settings = json.loads(file.read_text())
     settings["model"]["merges"] = settings["model"]["merges"][:20]
     file.write_text(json.dumps(settings))
-    a, b = measured(folder_of("opt"), TEXT, store), measured(other, TEXT, store)
+    a, b = measured(folder_of("opt"), TEXT, lab), measured(other, TEXT, lab)
     with pytest.raises(HeadroomError, match="different tokens"):
         same_tokens(a, b)
-    same_tokens(a, measured(folder_of("opt"), TEXT, store, "L0H*"))
+    same_tokens(a, measured(folder_of("opt"), TEXT, lab, "L0H*"))

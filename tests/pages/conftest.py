@@ -11,9 +11,10 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from pages.ui.shared import runtime
-from tests.conftest import REPOSITORY
+from pages.ui.shared.commands import program
+from tests.conftest import HANG_S, REPOSITORY
 
-WAIT_S = 120
+WAIT_S = HANG_S
 N = 20
 NUMBERS = count(1)
 
@@ -50,7 +51,7 @@ def open_app(tmp_path, monkeypatch, tiny_opt, questions):
     st.cache_resource.clear()
 
     def open_app(run=True, **parameters):
-        at = AppTest.from_file(str(REPOSITORY / "app.py"), default_timeout=60)
+        at = AppTest.from_file(str(REPOSITORY / "app.py"), default_timeout=HANG_S)
         defaults = {"model": str(tiny_opt), "precision": "fp32", "prune_task": str(questions), "prune_shots": "0"}
         for name, value in (defaults | parameters).items():
             at.query_params[name] = value
@@ -89,8 +90,7 @@ def same_on_the_command_line(at, capsys):
     from engine.__main__ import main
 
     words = shlex.split(at.code[0].value)
-    assert words[:3] == ["python", "-m", "engine"]
-    assert main([*words[3:], "--json"]) == 0
+    assert words[0] == program() and main([*words[1:], "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -135,15 +135,13 @@ def components(at):
 
 def experiment_of(at):
     """What the page shows, under a random ranking."""
-    from engine.models.loading import LoadSpec, identify
-    from engine.models.masks import parse_mask
+    from engine.models.loading import LoadSpec
     from engine.questions.requests import TaskSpec, get_requests
     from pages.ui.prune.experiment import Experiment
+    from pages.ui.shared.controls import Levels
 
-    spec = LoadSpec(at.selectbox(key="model").value, "fp32")
-    identity = identify(spec, runtime.store())
-    requests = get_requests(TaskSpec(at.selectbox(key="prune_task").value), None, runtime.store())
-    typed = parse_mask(at.text_input(key="prune_mask").value or "", identity.shape)
-    return Experiment(
-        spec, None, None, identity, requests, None, 100, "random", level(at, "prune_heads") * 10, 0, typed
-    )  # fmt: skip
+    subject = runtime.lab().subject(LoadSpec(at.selectbox(key="model").value, "fp32"))
+    task = TaskSpec(at.selectbox(key="prune_task").value)
+    levels = Levels(task, "random", level(at, "prune_heads") * 10, 0, at.text_input(key="prune_mask").value or "")
+    requests = get_requests(task, None, runtime.store())
+    return Experiment(subject, None, requests, None, 100, levels.pruning(subject.shape))

@@ -10,11 +10,10 @@ from streamlit.util import calc_hash
 
 from engine.errors import UsageError
 from engine.heads.attention import HeadView, Overview
-from engine.models.masks import Mask, parse_mask
+from engine.models.masks import Mask, parse_heads, parse_mask
 from engine.shapes import ModelShape
-from pages.ui.attention import charts as attention_charts
-from pages.ui.attention import tables as attention_frames
-from pages.ui.attention import view as attention_view
+from pages.ui.attention import charts, tables
+from pages.ui.attention.view import overview_packet, pattern_packet
 from tests.conftest import make_tiny_opt
 from tests.pages.conftest import settled
 
@@ -83,7 +82,7 @@ def packets(at):
 @pytest.mark.parametrize("n", [2, 60, 256])
 def test_a_short_pattern_arrives_whole_in_two_bytes_a_number(n):
     view = a_view(n)
-    packet = attention_view.pattern_packet("text", ["L1H0"], view)
+    packet = pattern_packet("text", ["L1H0"], view)
     assert np.abs(table_of(packet, "attention", n) - view.pattern).max() <= 0.5 / 65535 + 1e-7
     largest = np.abs(view.raised_nats).max()
     assert np.abs(table_of(packet, "nats", n) - view.raised_nats).max() <= 0.5 * largest / 32767 + 1e-6
@@ -93,7 +92,7 @@ def test_a_short_pattern_arrives_whole_in_two_bytes_a_number(n):
 @pytest.mark.parametrize("n", [257, 1024])
 def test_of_a_long_pattern_the_largest_of_each_row_arrive(n):
     view = a_view(n)
-    packet = attention_view.pattern_packet("text", ["L1H0"], view)
+    packet = pattern_packet("text", ["L1H0"], view)
     for name, sent in (("pattern", table_of(packet, "attention", n)), ("raised_nats", table_of(packet, "nats", n))):
         true = getattr(view, name)
         for row in (5, 40, n - 1):
@@ -105,18 +104,18 @@ def test_of_a_long_pattern_the_largest_of_each_row_arrive(n):
 
 def test_several_heads_are_the_mean_of_patterns_and_the_sum_of_nats():
     views = [a_view(9, seed) for seed in range(3)]
-    both = attention_frames.combined(views)
+    both = tables.combined(views)
     assert np.allclose(both.pattern[5], [np.mean([view.pattern[5, s] for view in views]) for s in range(9)])
     assert both.raised_nats[7, 2] == pytest.approx(sum(view.raised_nats[7, 2] for view in views), abs=1e-5)
 
 
 def test_heads_in_text_form():
-    assert attention_frames.parse_heads("l1h2, L0H3 L1H2", SHAPE) == [(1, 2), (0, 3)]
-    assert attention_frames.parse_heads("L1H*", SHAPE) == [(1, 0), (1, 1), (1, 2), (1, 3)]
-    assert attention_frames.parse_heads(" ", SHAPE) == []
+    assert parse_heads("l1h2, L0H3 L1H2", SHAPE) == [(1, 2), (0, 3)]
+    assert parse_heads("L1H*", SHAPE) == [(1, 0), (1, 1), (1, 2), (1, 3)]
+    assert parse_heads(" ", SHAPE) == []
     for wrong in ("F1", "L9H0", "L1", "<script>"):
         with pytest.raises(UsageError) as error:
-            attention_frames.parse_heads(wrong, SHAPE)
+            parse_heads(wrong, SHAPE)
         assert "\n" not in str(error.value) and wrong in str(error.value)
 
 
@@ -124,16 +123,16 @@ def test_the_head_to_begin_with_is_by_prefix_matching_or_by_what_it_does_to_the_
     seen = an_overview(["⟨bos⟩", "a", ":", " 1", "b", ":", " 2"])
     scores = np.zeros((2, 4))
     scores[1, 3] = 0.9
-    assert attention_frames.default_heads(seen, scores, "") == [(1, 3)]
+    assert tables.default_heads(seen, scores, "") == [(1, 3)]
     seen.raised_nats[0, 2, [3, 6]] = 20
     seen.raised_nats[1, 1, [1, 2, 4, 5]] = 30  # of other tokens than the labels
-    assert attention_frames.default_heads(seen, scores, ":") == [(0, 2)]
-    assert attention_frames.default_heads(seen, None, "") == [(1, 1)]
+    assert tables.default_heads(seen, scores, ":") == [(0, 2)]
+    assert tables.default_heads(seen, None, "") == [(1, 1)]
 
 
 def test_rows_of_a_pattern_name_both_tokens_and_the_next():
     seen, view = an_overview(["⟨bos⟩", "a", "b", "c"]), a_view(4)
-    rows = attention_frames.pattern_rows(seen, view).set_index(["destination", "source"])
+    rows = tables.pattern_rows(seen, view).set_index(["destination", "source"])
     assert len(rows) == 10  # the triangle
     row = rows.loc[2, 1]
     assert (row.destination_token, row.source_token, row.next_token) == ("b", "a", "c")
@@ -145,23 +144,23 @@ def test_the_picture_has_cells_of_tokens_or_of_squares(n):
     from pages.ui.shared.charts import to_svg
 
     seen, view = an_overview(["⟨bos⟩", *(f" t{i}" for i in range(n - 1))]), a_view(n)
-    cells = attention_frames.map_cells(seen, view)
+    cells = tables.map_cells(seen, view)
     width = -(-n // 64)
     assert cells["attention"].max() == view.pattern.max()
     corner = cells[(cells["destination"] == cells["destination"].max()) & (cells["source"] == 0)].iloc[0]
     assert corner.attention == view.pattern[-((n - 1) % width + 1) :, :width].max()
-    assert to_svg(attention_charts.pattern_map(cells), "title").startswith(b"<svg")
-    assert attention_frames.in_words(seen, view, ["L0H1"]).startswith(f"L0H1 on {n} tokens: ")
+    assert to_svg(charts.pattern_map(cells), "title").startswith(b"<svg")
+    assert tables.in_words(seen, view, ["L0H1"]).startswith(f"L0H1 on {n} tokens: ")
 
 
 def test_the_overview_names_pruned_heads_and_adds_up():
     seen = an_overview(["⟨bos⟩", "<script>", "é", "", "\n"])
-    packet = attention_view.overview_packet("k", "a name", seen, parse_mask("L1H2 F0", SHAPE), None, ":")
+    packet = overview_packet("k", "a name", seen, parse_mask("L1H2 F0", SHAPE), None, ":")
     meta, arrays = unpacked(packet)
     assert meta["pieces"] == seen.pieces and meta["pruned"] == ["L1H2"] and meta["rows"] == ":"
     assert "scores" not in arrays and arrays["thumbnails"].size == seen.thumbnails.size
     assert np.allclose(arrays["raised"] * meta["unit"], seen.raised_nats.ravel(), atol=1e-3)
-    scored = attention_view.overview_packet("k", "a name", seen, Mask.full(SHAPE), np.eye(2, 4), "")
+    scored = overview_packet("k", "a name", seen, Mask.full(SHAPE), np.eye(2, 4), "")
     assert unpacked(scored)[1]["scores"].tolist() == np.eye(2, 4).ravel().tolist()
 
 
@@ -175,7 +174,7 @@ def test_the_screen_sends_the_chosen_heads_and_the_command_line_agrees(open_scre
     assert unpacked(pattern)[0]["heads"] == ["L1H0", "L0H3"]
     monkeypatch.chdir(tmp_path)
     words = shlex.split(at.code[0].value)
-    assert main(words[3:]) == 0
+    assert main(words[1:]) == 0
     written = pd.read_csv("attention.csv")
     n = len(meta["pieces"])
     true = np.zeros((2, n, n))

@@ -1,13 +1,16 @@
 """Charts: frames in, specs out; scales never move with the data; a pruned component is marked by more than colour."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from pages.ui.shared import charts
+from pages.ui.prune.charts import accuracy_curve, ffn_bars, head_map
+from pages.ui.shared import charts, colours
 
 
 def points(*accuracies):
@@ -44,14 +47,14 @@ def ffns(scores, pruned=()):
 
 
 CHARTS = {
-    "curve": charts.accuracy_curve(points(0.6, 0.5), points(0.5)[:1], 0.6, 0.25, "Heads pruned"),
-    "curve without a point": charts.accuracy_curve(points(), points(), None, 0.25, "Heads pruned"),
-    "map": charts.head_map(heads(np.eye(2, 3), {(0, 0)})),
-    "map before any score": charts.head_map(heads(np.full((2, 3), np.nan), {(1, 2)})),
-    "map of nothing but zeros": charts.head_map(heads(np.zeros((2, 3)))),
-    "map of 4,608 heads": charts.head_map(heads(np.ones((64, 72)))),
-    "bars": charts.ffn_bars(ffns([0.1, -0.02, 0.0], {1})),
-    "bars before any score": charts.ffn_bars(ffns([np.nan, np.nan], {0})),
+    "curve": accuracy_curve(points(0.6, 0.5), points(0.5)[:1], 0.6, 0.25, "Heads pruned"),
+    "curve without a point": accuracy_curve(points(), points(), None, 0.25, "Heads pruned"),
+    "map": head_map(heads(np.eye(2, 3), {(0, 0)})),
+    "map before any score": head_map(heads(np.full((2, 3), np.nan), {(1, 2)})),
+    "map of nothing but zeros": head_map(heads(np.zeros((2, 3)))),
+    "map of 4,608 heads": head_map(heads(np.ones((64, 72)))),
+    "bars": ffn_bars(ffns([0.1, -0.02, 0.0], {1})),
+    "bars before any score": ffn_bars(ffns([np.nan, np.nan], {0})),
 }
 
 
@@ -70,7 +73,7 @@ def channels(spec, name):
 
 
 def test_the_axes_of_the_curve_do_not_move():
-    low, high = (charts.accuracy_curve(points(*acc), points(), acc[0], 0.5, "x").to_dict() for acc in ([0.1], [0.9]))
+    low, high = (accuracy_curve(points(*acc), points(), acc[0], 0.5, "x").spec for acc in ([0.1], [0.9]))
     for name, domain in (("x", [0, 1.16]), ("y", [0, 1])):
         scales = [c["scale"] for spec in (low, high) for c in channels(spec, name) if "scale" in c]
         assert scales and all(scale == {"domain": domain} for scale in scales)
@@ -88,11 +91,11 @@ def layers_of(spec, **encoding):
 
 
 def test_an_estimate_is_never_drawn_as_measured():
-    chart = charts.accuracy_curve(
+    chart = accuracy_curve(
         points(0.6, 0.5), points(0.5)[:1], 0.6, 0.25, "x", guesses(0.6, 0.4, 0.3), guesses(0.4)
     )  # fmt: skip
-    spec = charts.screen_spec(chart)
-    assert spec["datasets"] == chart.to_dict()["datasets"] and len(spec["datasets"]["points"]) == 2
+    spec = chart.spec
+    assert len(spec["datasets"]["points"]) == 2
     for name, rows in spec["datasets"].items():
         a_guess = name in ("estimates", "hand")
         assert all(
@@ -110,24 +113,24 @@ def test_an_estimate_is_never_drawn_as_measured():
 
 
 def test_a_chart_from_a_template_has_its_own_data():
-    one, other = (charts.accuracy_curve(points(acc), points(), acc, 0.25, "x") for acc in (0.6, 0.3))
-    assert one.to_dict() == {**charts.screen_spec(one), "config": one.to_dict()["config"]}
-    assert charts.screen_spec(one)["datasets"]["points"][0]["acc"] == 0.6
-    assert charts.screen_spec(other)["datasets"]["points"][0]["acc"] == 0.3
-    wide, narrow = charts.head_map(heads(np.eye(2, 3))), charts.head_map(heads(5 * np.eye(3, 2)))
-    assert charts.screen_spec(wide) != charts.screen_spec(narrow)
-    assert charts.screen_spec(narrow)["layer"][0]["encoding"]["color"]["scale"]["domain"] == [0, 5]
+    one, other = (accuracy_curve(points(acc), points(), acc, 0.25, "x") for acc in (0.6, 0.3))
+    assert one.template is other.template
+    assert one.spec["datasets"]["points"][0]["acc"] == 0.6
+    assert other.spec["datasets"]["points"][0]["acc"] == 0.3
+    wide, narrow = head_map(heads(np.eye(2, 3))), head_map(heads(5 * np.eye(3, 2)))
+    assert wide.spec != narrow.spec
+    assert narrow.spec["layer"][0]["encoding"]["color"]["scale"]["domain"] == [0, 5]
 
 
 def test_a_moved_slider_leaves_the_colours_of_the_map_alone():
-    specs = [charts.head_map(heads([[1.0, 4.0]], pruned)).to_dict() for pruned in (set(), {(0, 0), (0, 1)})]
+    specs = [head_map(heads([[1.0, 4.0]], pruned)).spec for pruned in (set(), {(0, 0), (0, 1)})]
     assert specs[0]["layer"][0]["encoding"]["color"] == specs[1]["layer"][0]["encoding"]["color"]
 
 
 @pytest.mark.parametrize("name, pruned", [("map", 1), ("map before any score", 1), ("bars", 1)])
 def test_pruned_is_a_cross_and_not_a_colour(name, pruned):
     assert charts.to_svg(CHARTS[name], "t").count(b'aria-roledescription="point"') in (0, 2 * pruned)
-    crosses = [layer for layer in CHARTS[name].to_dict()["layer"] if layer["mark"].get("shape") == charts.CROSS]
+    crosses = [layer for layer in CHARTS[name].spec["layer"] if layer["mark"].get("shape") == charts.CROSS]
     assert len(crosses) == 2
     assert all({"filter": "datum.pruned"} in layer["transform"] for layer in crosses)
 
@@ -135,12 +138,18 @@ def test_pruned_is_a_cross_and_not_a_colour(name, pruned):
 def test_colours_come_from_the_one_place():
     import tomllib
 
-    theme = tomllib.loads(charts.CONFIG.read_text(encoding="utf-8"))["theme"]["light"]
+    theme = tomllib.loads(colours.CONFIG.read_text(encoding="utf-8"))["theme"]["light"]
     svg = charts.to_svg(CHARTS["bars"], "t").decode().lower()
     assert theme["chartCategoricalColors"][0].lower() in svg
 
 
+def test_no_colour_is_set_anywhere_else():
+    home = Path(colours.__file__)
+    pages = (path for path in home.parents[2].rglob("*.py") if path != home)
+    assert not [path for path in pages if re.search(r"#[0-9a-fA-F]{6}", path.read_text(encoding="utf-8"))]
+
+
 def test_no_streamlit():
     code = "import pages.ui.shared.charts, sys; print('streamlit' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=charts.CONFIG.parents[1])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=colours.CONFIG.parents[1])
     assert done.stdout.strip() == "False", done.stderr

@@ -14,11 +14,11 @@ from engine.errors import HeadroomError
 from engine.importance.importance import Scores
 from engine.importance.rankings import random_order, top_overlap
 from engine.questions.requests import TaskSpec
-from engine.studies.surveys import Survey, agreement_rows, grid
-from pages.ui.correlations import charts
-from pages.ui.correlations import tables as frames
-from pages.ui.shared import many_tasks as study
-from pages.ui.shared import runtime as frame
+from engine.studies.surveys import Survey, agreement_rows, grid, written_row
+from pages.ui.correlations import charts, tables
+from pages.ui.shared import many_tasks, runtime
+from pages.ui.shared.defaults import RANKING_QUESTIONS
+from pages.ui.shared.tables import number
 from tests.pages.conftest import frames_of, settled
 
 NAMES = ("demo_copy", "demo_lookup", "demo_walk")
@@ -26,8 +26,8 @@ NAMES = ("demo_copy", "demo_lookup", "demo_walk")
 
 @pytest.fixture
 def open_screen(open_app, monkeypatch):
-    real = study.list_tasks
-    monkeypatch.setattr(study, "list_tasks", lambda folder: [s for s in real(folder) if s.info.name in NAMES])
+    real = many_tasks.list_tasks
+    monkeypatch.setattr(many_tasks, "list_tasks", lambda folder: [s for s in real(folder) if s.info.name in NAMES])
 
     def open_screen(**parameters):
         defaults = {"correlations_tasks": "demo_copy,demo_lookup", "correlations_shots": "0"}
@@ -56,16 +56,17 @@ def press(at, label):
 def stored_scores(tiny_opt):
     """Importance as engine.importance.importance has it, read from the store without the page's help."""
     from engine.importance.importance import recall_scores
-    from engine.models.loading import LoadSpec, identify
+    from engine.models.loading import LoadSpec
     from engine.questions.requests import get_requests, select
 
     def stored_scores():
-        store, spec = frame.store(), LoadSpec(str(tiny_opt), "fp32")
+        lab = runtime.lab()
+        subject = lab.subject(LoadSpec(str(tiny_opt), "fp32"))
         found = {}
         for task in grid(NAMES, (0, 1, 5)):
-            requests = get_requests(replace(task, split="train"), None, store)
-            selection = select(requests, study.RANKING_QUESTIONS, "stratified")
-            scores = recall_scores(identify(spec, store), spec, requests, selection, "heads", None, store)
+            requests = get_requests(replace(task, split="train"), None, lab.store)
+            questions = select(requests, RANKING_QUESTIONS, "stratified")
+            scores = recall_scores(lab, subject, questions, "heads")
             if scores is not None:
                 found[task.name, task.shots] = scores.scores
         return found
@@ -73,9 +74,9 @@ def stored_scores(tiny_opt):
     return stored_scores
 
 
-def matrix_of(at, number=0):
+def matrix_of(at, place=0):
     """The cells of one matrix on the screen, as {(a, b): row}."""
-    table = [tables["cells"] for tables in frames_of(at) if "cells" in tables][number]
+    table = [tables["cells"] for tables in frames_of(at) if "cells" in tables][place]
     return {(row["a"], row["b"]): row for row in table.to_dict("records")}
 
 
@@ -90,7 +91,7 @@ def texts(at):
 def test_missing_importance_is_measured_and_its_spearman_coefficients_are_drawn(open_screen, stored_scores):
     at = open_screen()
     assert "importance is there for 0 of 2." in texts(at) and not frames_of(at)
-    assert "engine correlate" in at.code[0].value
+    assert "headroom correlate" in at.code[0].value
     press(at, "Measure the 2")
     settled(at)
     assert "importance is there for 2 of 2." in texts(at)
@@ -104,7 +105,7 @@ def test_missing_importance_is_measured_and_its_spearman_coefficients_are_drawn(
     for (a, b), cell in cells.items():
         rho = spearmanr(scores[a].ravel(), scores[b].ravel()).statistic
         assert cell["value"] == pytest.approx(rho), (a, b)
-        assert cell["number"] == frames.number(rho)
+        assert cell["number"] == number(rho)
         assert cell["value"] == cells[b, a]["value"]
     for (a, b), cell in matrix_of(at, 1).items():
         assert cell["value"] == pytest.approx(top_overlap(scores[a], scores[b])), (a, b)
@@ -132,9 +133,9 @@ def test_two_chosen_rankings_have_a_scatter_and_a_ring(measured, stored_scores):
     assert shown["rank_a"].tolist() == pd.Series(scores).rank().tolist()
     assert shown["rank_b"].tolist() == (random_order(8) + 1).tolist()
     rho = spearmanr(scores, random_order(8)).statistic
-    assert f"SRCC **{frames.number(rho)}**" in texts(at)
-    for number in (0, 1):
-        ringed = {pair for pair, cell in matrix_of(at, number).items() if cell["selected"]}
+    assert f"SRCC **{number(rho)}**" in texts(at)
+    for place in (0, 1):
+        ringed = {pair for pair, cell in matrix_of(at, place).items() if cell["selected"]}
         assert ringed == {("demo_lookup", "random"), ("random", "demo_lookup")}
 
 
@@ -154,7 +155,7 @@ def test_shot_counts_of_a_task_are_compared(measured, stored_scores):
     at.selectbox(key="correlations_b").set_value("demo_lookup, 5 shots")  # in none of the matrices
     settled(at)
     rho = spearmanr(scores["demo_copy", 0].ravel(), scores["demo_lookup", 5].ravel()).statistic
-    assert f"SRCC **{frames.number(rho)}**" in texts(at)
+    assert f"SRCC **{number(rho)}**" in texts(at)
 
 
 def test_the_command_line_writes_the_same_pairs(measured, tmp_path, capsys):
@@ -165,7 +166,7 @@ def test_the_command_line_writes_the_same_pairs(measured, tmp_path, capsys):
     at = measured()
     words = shlex.split(at.code[0].value)
     file = tmp_path / "pairs.csv"
-    assert main([*words[3:-1], str(file), "--json"]) == 0
+    assert main([*words[1:-1], str(file), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["cached"]
     written = pd.read_csv(file)
     cells = matrix_of(at)
@@ -199,7 +200,7 @@ def test_as_published_is_labelled_and_other_scores_can_be_chosen(measured, store
     at = measured()
     at.segmented_control(key="correlations_method").set_value("as_published")
     settled(at)
-    assert [warning.value for warning in at.warning] == [frames.PUBLISHED]
+    assert [warning.value for warning in at.warning] == [tables.PUBLISHED]
     scores = [array.ravel() for array in stored_scores().values()]
     published = spearmanr(*(np.argsort(one, kind="stable") for one in scores)).statistic
     assert matrix_of(at)["demo_copy", "demo_lookup"]["value"] == pytest.approx(published)
@@ -243,91 +244,91 @@ CONSTANT = survey({TaskSpec("flat"): np.ones((2, 4)), TaskSpec("rising"): two_by
 
 
 def of_tasks(found, shots=0, how="scores"):
-    pairs = frames.pair_rows(found, how)
+    pairs = tables.pair_rows(found, how)
     return pairs[(pairs["kind"] == "tasks") & (pairs["at"] == str(shots))]
 
 
 def test_every_label_of_a_pair_has_its_scores():
     found = many(3)
     for how in ("scores", "ranks"):
-        pairs, scores = frames.pair_rows(found, how), frames.rankings(found, how)
+        pairs, scores = tables.pair_rows(found, how), tables.rankings(found, how)
         for row in pairs.to_dict("records"):
             rho = spearmanr(scores[row["first"]].ravel(), scores[row["second"]].ravel()).statistic
             assert row["srcc"] == pytest.approx(rho), (how, row["first"], row["second"])
-        assert {*pairs["first"], *pairs["second"]} == set(frames.labels([f"task_0{at}" for at in range(3)], [0, 1, 5]))
-        kept = frames.csv_rows(pairs)
-        assert kept.to_dict("records") == pd.DataFrame(agreement_rows(found, how)).to_dict("records")
+        assert {*pairs["first"], *pairs["second"]} == set(tables.labels([f"task_0{at}" for at in range(3)], [0, 1, 5]))
+        kept = tables.csv_rows(pairs)
+        assert kept.to_dict("records") == [written_row(row) for row in agreement_rows(found, how)]
 
 
 def test_the_digest_follows_every_score():
     a, b = (two_by_four(range(8)) for _ in range(2))
-    first = frames.digest(survey({TaskSpec("x"): a}))
-    assert first == frames.digest(survey({TaskSpec("x"): b}))
+    first = tables.digest(survey({TaskSpec("x"): a}))
+    assert first == tables.digest(survey({TaskSpec("x"): b}))
     b[1, 3] += 1e-12
-    assert len({first, frames.digest(survey({TaskSpec("x"): b})), frames.digest(survey({TaskSpec("y"): a}))}) == 3
+    assert len({first, tables.digest(survey({TaskSpec("x"): b})), tables.digest(survey({TaskSpec("y"): a}))}) == 3
 
 
 def test_constant_scores_are_undefined_everywhere():
     pairs = of_tasks(CONSTANT)
-    cells = frames.cells(pairs, "srcc").set_index(["a", "b"])
+    cells = tables.cells(pairs, "srcc").set_index(["a", "b"])
     for other in ("flat", "rising", "aggregate", "random"):
         assert np.isnan(cells.loc[("flat", other), "value"]) and cells.loc[("flat", other), "number"] == "–"
-        assert cells.loc[("flat", other), "srcc"] == frames.UNDEFINED
+        assert cells.loc[("flat", other), "srcc"] == tables.UNDEFINED
     assert cells.loc[("rising", "rising"), "value"] == 1
-    assert frames.cells(pairs, "overlap").set_index(["a", "b"]).loc[("flat", "rising"), "number"] == "–"
-    assert "no SRCC of two tasks" in frames.takeaway(pairs, "srcc", 8)
-    said = frames.pair_in_words(pairs, frames.rankings(CONSTANT, "scores"), "flat, 0 shots", "rising, 0 shots")
-    assert said == f"SRCC {frames.UNDEFINED}."
-    assert frames.names_in_order(pairs, "similarity")[-2:] == ["aggregate", "random"]
+    assert tables.cells(pairs, "overlap").set_index(["a", "b"]).loc[("flat", "rising"), "number"] == "–"
+    assert "no SRCC of two tasks" in tables.takeaway(pairs, "srcc", 8)
+    said = tables.pair_in_words(pairs, tables.rankings(CONSTANT, "scores"), "flat, 0 shots", "rising, 0 shots")
+    assert said == f"SRCC {tables.UNDEFINED}."
+    assert tables.names_in_order(pairs, "similarity")[-2:] == ["aggregate", "random"]
 
 
 def test_the_order_by_similarity_puts_those_that_agree_side_by_side():
     up, jump = np.arange(8.0), np.array([0, 7, 1, 6, 2, 5, 3, 4.0])
     scores = {"a": up, "b": jump, "c": up + [0, 2, 0, 0, 0, 0, 0, 0], "d": jump + [0, 0, 0, 0, 0, 0, 2, 0]}
     pairs = of_tasks(survey({TaskSpec(name): two_by_four(row) for name, row in scores.items()}))
-    ordered = frames.names_in_order(pairs, "similarity")[:4]
+    ordered = tables.names_in_order(pairs, "similarity")[:4]
     assert {frozenset(ordered[:2]), frozenset(ordered[2:])} == {frozenset("ac"), frozenset("bd")}
-    assert ordered == frames.names_in_order(pairs.iloc[::-1], "similarity")[:4]
-    assert frames.names_in_order(pairs, "name") == ["a", "b", "c", "d", "aggregate", "random"]
+    assert ordered == tables.names_in_order(pairs.iloc[::-1], "similarity")[:4]
+    assert tables.names_in_order(pairs, "name") == ["a", "b", "c", "d", "aggregate", "random"]
 
 
 def test_sentences_say_the_numbers():
     up = np.arange(8.0)
     pairs = of_tasks(survey({TaskSpec("a"): two_by_four(up), TaskSpec("b"): two_by_four(up[::-1])}))
-    assert "The two tasks have SRCC **−1.00**" in frames.takeaway(pairs, "srcc", 8)
+    assert "The two tasks have SRCC **−1.00**" in tables.takeaway(pairs, "srcc", 8)
     scores = {"a": two_by_four(up), "b": two_by_four(up + 1)}
-    said = frames.pair_in_words(pairs.iloc[:0], scores, "a", "b")
+    said = tables.pair_in_words(pairs.iloc[:0], scores, "a", "b")
     assert said.startswith("SRCC **1.00**, no interval, as the orders are equal or opposite, p ")
     assert said.endswith("of the 2 in each top 30 % they share **2** (100%; chance 25%).")
-    pairs = frames.pair_rows(many(4), "scores")
+    pairs = tables.pair_rows(many(4), "scores")
     cross = pairs[pairs["kind"] == "shots"]
     swapped = cross.assign(srcc=[0.9 if "0 shots" not in both else 0.5 for both in zip(cross["a"], cross["b"])])  # noqa: B905
-    assert "agree more than" in frames.few_in_words(swapped, "srcc") and "in 4 of 4" in frames.few_in_words(
+    assert "agree more than" in tables.few_in_words(swapped, "srcc") and "in 4 of 4" in tables.few_in_words(
         swapped, "srcc"
     )
-    assert "agree no more than" in frames.few_in_words(swapped.assign(srcc=1 - swapped["srcc"]), "srcc")
+    assert "agree no more than" in tables.few_in_words(swapped.assign(srcc=1 - swapped["srcc"]), "srcc")
     only = cross[cross["b"] == "1 shots"]
-    assert "mean SRCC" in frames.few_in_words(only, "srcc")
+    assert "mean SRCC" in tables.few_in_words(only, "srcc")
 
 
 def test_ties_share_their_mean_rank():
-    ranks = frames.rank_rows(two_by_four([0, 0, 1, 2, 3, 4, 5, 6]), np.arange(8.0).reshape(2, 4))
+    ranks = tables.rank_rows(two_by_four([0, 0, 1, 2, 3, 4, 5, 6]), np.arange(8.0).reshape(2, 4))
     assert ranks["rank_a"].tolist()[:3] == [1.5, 1.5, 3] and ranks["name"].tolist()[4] == "L1H0"
-    assert frames.rank_rows(np.arange(3.0), np.arange(3.0))["name"].tolist() == ["F0", "F1", "F2"]
+    assert tables.rank_rows(np.arange(3.0), np.arange(3.0))["name"].tolist() == ["F0", "F1", "F2"]
 
 
 def all_charts(found, selected=("task_00, 0 shots", "task_01, 0 shots")):
-    pairs, tasks = frames.pair_rows(found, "scores"), of_tasks(found)
-    names, cross = frames.names_in_order(tasks, "name"), pairs[pairs["kind"] == "shots"]
-    made = [charts.matrix(frames.cells(tasks, column), names, selected, charts.MEASURES[column])
+    pairs, tasks = tables.pair_rows(found, "scores"), of_tasks(found)
+    names, cross = tables.names_in_order(tasks, "name"), pairs[pairs["kind"] == "shots"]
+    made = [charts.matrix(tables.cells(tasks, column), names, selected, charts.MEASURES[column])
             for column in charts.MEASURES]  # fmt: skip
     if len(cross):
-        cells = frames.count_cells(cross, "srcc")
-        made.append(charts.mean_matrix(frames.mean_cells(cells), ["0", "1", "5"], charts.MEASURES["srcc"]))
+        cells = tables.count_cells(cross, "srcc")
+        made.append(charts.mean_matrix(tables.mean_cells(cells), ["0", "1", "5"], charts.MEASURES["srcc"]))
         every = sorted(set(cells["at"]))
         made.append(charts.small_matrices(cells, every, ["0", "1", "5"], selected, charts.MEASURES["srcc"]))
-    first, second = list(frames.rankings(found, "scores").items())[:2]
-    made.append(charts.rank_scatter(frames.rank_rows(first[1], second[1]), first[0], second[0], "Head"))
+    first, second = list(tables.rankings(found, "scores").items())[:2]
+    made.append(charts.rank_scatter(tables.rank_rows(first[1], second[1]), first[0], second[0], "Head"))
     return made
 
 
@@ -355,7 +356,7 @@ def scales(chart):
             for value in part:
                 yield from walk(value)
 
-    return list(walk({key: value for key, value in chart.to_dict().items() if key != "datasets"}))
+    return list(walk({key: value for key, value in chart.spec.items() if key != "datasets"}))
 
 
 def test_scales_do_not_move_with_the_data():
@@ -368,16 +369,16 @@ def test_scales_do_not_move_with_the_data():
 
 
 def test_charts_leave_their_frames_alone():
-    cells = frames.cells(of_tasks(many(2)), "srcc")
+    cells = tables.cells(of_tasks(many(2)), "srcc")
     before = cells.copy()
     charts.matrix(cells, ["task_00", "task_01"], (), charts.MEASURES["srcc"])
     pd.testing.assert_frame_equal(cells, before)
 
 
 def test_the_download_holds_every_pair(measured):
-    from pages.ui.prune.tables import to_csv
+    from pages.ui.shared.tables import to_csv
 
     at = measured()
     assert any(button.label == "Pairs of rankings (CSV)" for button in at.get("download_button"))
-    table = pd.read_csv(io.BytesIO(to_csv(frames.csv_rows(frames.pair_rows(many(2), "scores")))))
+    table = pd.read_csv(io.BytesIO(to_csv(tables.csv_rows(tables.pair_rows(many(2), "scores")))))
     assert {"kind", "at", "a", "b", "srcc", "low", "high", "p", "overlap", "as_published"} == set(table)

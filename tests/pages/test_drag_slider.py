@@ -3,6 +3,7 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from tests.conftest import HANG_S
 from tests.pages.conftest import components, level, slide
 
 
@@ -25,7 +26,7 @@ def screen():
 @pytest.fixture
 def open_screen():
     def open_screen(**parameters):
-        at = AppTest.from_function(screen, default_timeout=30)
+        at = AppTest.from_function(screen, default_timeout=HANG_S)
         for name, value in parameters.items():
             at.query_params[name] = value
         return ran(at)

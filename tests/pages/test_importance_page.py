@@ -14,14 +14,16 @@ from streamlit.util import calc_hash
 
 from engine.importance.importance import Scores, importance
 from engine.importance.rankings import aggregate, agreement, order
-from engine.models.loading import LoadSpec, Models
+from engine.models.loading import LoadSpec
+from engine.models.subject import Lab
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.questions.tasks import TaskInfo, TaskStatus
 from engine.studies.surveys import Setting, grid, together
 from pages.ui.importance import charts as drawn
-from pages.ui.prune.experiment import RANKING_QUESTIONS
-from pages.ui.shared import charts
-from pages.ui.shared import many_tasks as study
+from pages.ui.importance import tables
+from pages.ui.shared import charts, many_tasks
+from pages.ui.shared.commands import program
+from pages.ui.shared.defaults import RANKING_QUESTIONS
 from tests.conftest import make_tiny_opt
 from tests.pages.conftest import button, frames_of, settled
 
@@ -30,8 +32,8 @@ NAMES = ("demo_lookup", "demo_copy")  # as the catalogue orders them
 
 @pytest.fixture
 def open_screen(open_app, monkeypatch):
-    real = study.list_tasks
-    monkeypatch.setattr(study, "list_tasks", lambda folder: [s for s in real(folder) if s.info.name in NAMES])
+    real = many_tasks.list_tasks
+    monkeypatch.setattr(many_tasks, "list_tasks", lambda folder: [s for s in real(folder) if s.info.name in NAMES])
 
     def open_screen(run=True, **parameters):
         at = open_app(run=False, importance_shots="0", **parameters)
@@ -48,7 +50,7 @@ def measure(at, *kinds):
     return at
 
 
-def tables(at):
+def drawn_tables(at):
     """The frames of the three large charts, by name: maps, mean, ffns."""
     return dict(zip(("maps", "mean", "ffns"), frames_of(at), strict=False))
 
@@ -56,8 +58,8 @@ def tables(at):
 def by_engine(tiny_opt, store, name, what):
     """Measured once more, without the page and in another store."""
     requests = get_requests(TaskSpec(name, 0, "train"), None, store)
-    chosen = select(requests, RANKING_QUESTIONS, "stratified")
-    steps = importance(Models(store), LoadSpec(str(tiny_opt), "fp32"), requests, chosen, what, None, store)
+    lab, questions = Lab(store), select(requests, RANKING_QUESTIONS, "stratified")
+    steps = importance(lab, lab.subject(LoadSpec(str(tiny_opt), "fp32")), questions, what)
     return [step.value for step in steps][-1]
 
 
@@ -67,14 +69,14 @@ def words_of(at):
 
 def test_what_is_missing_is_measured_drawn_and_kept(open_screen, tiny_opt, store):
     at = open_screen()
-    assert "Heads: importance is there for 0 of 2." in words_of(at) and not tables(at)
+    assert "Heads: importance is there for 0 of 2." in words_of(at) and not drawn_tables(at)
     assert at.button(key="measure importance heads").label == "Measure the 2 that are missing"
     measure(at, "heads", "ffns")
     for page in (at, open_screen()):  # and a new session finds what is stored
         assert "Heads: importance is there for 2 of 2." in words_of(page)
         assert "FFNs: importance is there for 2 of 2." in words_of(page)
         assert not [button for button in page.button if button.label.startswith("Measure")]
-        found = tables(page)
+        found = drawn_tables(page)
         for number, name in enumerate(NAMES):
             expected = by_engine(tiny_opt, store, name, "heads").scores
             cells = found["maps"]["heads"].query("map == @number")
@@ -92,11 +94,11 @@ def test_the_command_line_finds_what_is_drawn(open_screen, capsys, tmp_path):
 
     at = measure(open_screen(importance_front="demo_copy, 0 shots"), "heads")
     command = shlex.split(at.code[0].value)
-    assert command[:4] == ["python", "-m", "engine", "importance"] and command[-2:] == ["--out", "heads.csv"]
-    assert main([*command[3:-1], str(tmp_path / "heads.csv"), "--json"]) == 0
+    assert command[:2] == [program(), "importance"] and command[-2:] == ["--out", "heads.csv"]
+    assert main([*command[1:-1], str(tmp_path / "heads.csv"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["cached"]
     written = pd.read_csv(tmp_path / "heads.csv")["score"]
-    np.testing.assert_allclose(tables(at)["maps"]["heads"].query("map == 1")["score"], written, rtol=1e-6)
+    np.testing.assert_allclose(drawn_tables(at)["maps"]["heads"].query("map == 1")["score"], written, rtol=1e-6)
 
 
 def test_gradients_and_oracle_agree_as_the_engine_says(open_screen, tiny_opt, store):
@@ -118,13 +120,13 @@ def test_a_task_without_its_data_is_one_plain_line(open_screen, monkeypatch, tmp
     folder.mkdir(parents=True)
     for split in ("train", "validation"):
         (folder / f"{split}.jsonl").write_text('{"premise": "It rained."}\n')
-    here = study.list_tasks
+    here = many_tasks.list_tasks
     info = TaskInfo("copa", "COPA", "", 0.5, "", ())
-    monkeypatch.setattr(study, "list_tasks", lambda at: [*here(at), TaskStatus(info, "folder", True, "")])
+    monkeypatch.setattr(many_tasks, "list_tasks", lambda at: [*here(at), TaskStatus(info, "folder", True, "")])
     at = measure(open_screen(data_dir=str(tmp_path / "data")), "heads")
     [line] = [warning.value for warning in at.warning]
     assert "copa" in line and "row 1" in line and "\n" not in line
-    assert tables(at)["maps"]["maps"]["task"].tolist() == list(NAMES), "the others are drawn"
+    assert drawn_tables(at)["maps"]["maps"]["task"].tolist() == list(NAMES), "the others are drawn"
     assert at.button(key="measure importance heads").label == "Measure the 1 that are missing", (
         "once the file is put right"
     )
@@ -152,7 +154,7 @@ def test_a_model_with_one_layer(open_screen, tmp_path):
     folder = tmp_path / "one"
     folder.mkdir()
     at = measure(open_screen(model=str(make_tiny_opt(folder, 1, 2)), importance_tasks="demo_copy"), "heads", "ffns")
-    assert tables(at)["ffns"]["ffns"]["name"].tolist() == ["F0"]
+    assert drawn_tables(at)["ffns"]["ffns"]["name"].tolist() == ["F0"]
     assert not at.error
 
 
@@ -165,17 +167,13 @@ def mean_of(found, how="scores"):
     return together(Setting(LoadSpec("demo"), aggregate=how), found)
 
 
-def spec_of(chart):
-    return json.loads(chart.to_json())
-
-
 def encodings(chart, channel):
-    return [layer["encoding"][channel] for layer in spec_of(chart)["layer"] if channel in layer["encoding"]]
+    return [layer["encoding"][channel] for layer in chart.spec["layer"] if channel in layer["encoding"]]
 
 
 def test_ranks_are_those_that_pruning_takes():
     found = {TaskSpec("a", 0): Scores("heads-oracle", 4, np.zeros((2, 2)), np.array([[3.0, 1.0], [2.0, 0.0]]))}
-    rows = drawn.head_rows(found)
+    rows = tables.head_rows(found)
     assert rows["rank"].tolist() == [4, 2, 3, 1], "equal scores go by their tie break"
     assert rows.columns.tolist() == ["task", "shots", "layer", "head", "name", "score", "rank"]
     assert rows["name"].tolist() == ["L0H0", "L0H1", "L1H0", "L1H1"]
@@ -185,7 +183,7 @@ def test_ranks_are_those_that_pruning_takes():
 def test_the_mean_is_the_engines_and_counts_who_keeps_a_head(how):
     rng = np.random.default_rng(0)
     found = scores(*rng.random((3, 2, 5)))
-    rows = drawn.aggregate_rows(found, mean_of(found, how))
+    rows = tables.aggregate_rows(found, mean_of(found, how))
     expected = aggregate({task.name: one.scores for task, one in found.items()}, how)
     np.testing.assert_allclose(rows["score"], expected.ravel())
     np.testing.assert_array_equal(rows.sort_values("rank").index, order(expected))
@@ -194,57 +192,57 @@ def test_the_mean_is_the_engines_and_counts_who_keeps_a_head(how):
 
 
 def test_colours_run_to_each_maps_own_highest_or_to_the_highest_of_all():
-    rows = drawn.head_rows(scores([[0.1, 0.4]], [[2.0, 8.0]]))
+    rows = tables.head_rows(scores([[0.1, 0.4]], [[2.0, 8.0]]))
     own, common = (encodings(drawn.score_maps(rows, "Gradient", c), "color")[0] for c in (False, True))
     assert own["scale"] == {"type": "sqrt", "domain": [0, 1]}
     assert common["scale"] == {"type": "sqrt", "domain": [0, 8.0]}
-    maps = spec_of(drawn.score_maps(rows, "Gradient", False))["datasets"]["maps"]
+    maps = drawn.score_maps(rows, "Gradient", False).datasets["maps"]
     assert [one["highest"] for one in maps] == [0.4, 8.0]
 
 
 def test_negative_head_scores_have_a_scale_around_zero():
-    rows = drawn.head_rows(scores([[0.5, -0.125]], what="heads-oracle"))
+    rows = tables.head_rows(scores([[0.5, -0.125]], what="heads-oracle"))
     colour, *_ = encodings(drawn.score_maps(rows, "Oracle", True), "color")
     assert colour["scale"] == {"domain": [-0.5, 0.5], "domainMid": 0, "interpolate": "rgb"}
     one = scores([[0.5, -0.125]])
-    mean = drawn.aggregate_rows(one, mean_of(one))
+    mean = tables.aggregate_rows(one, mean_of(one))
     assert encodings(drawn.aggregate_map(mean, "Mean", 1), "color")[0]["scale"]["domain"] == [-0.5, 0.5]
 
 
 def test_ffns_keep_their_sign_in_numbers_and_words():
-    rows = drawn.ffn_rows(scores([0.25, -0.015625], [0.0, 0.125], what="ffns"))
+    rows = tables.ffn_rows(scores([0.25, -0.015625], [0.0, 0.125], what="ffns"))
     chart = drawn.ffn_map(rows)
-    cells = pd.DataFrame(spec_of(chart)["datasets"]["ffns"])
+    cells = pd.DataFrame(chart.datasets["ffns"])
     assert cells.query("task == 'task0'")["number"].tolist() == ["+25.0", "−1.6"]
     assert cells.query("task == 'task1'")["number"].tolist() == ["0", "+12.5"]
     assert cells.query("task == 'mean'")["points"].tolist() == [12.5, pytest.approx(5.46875)]
     colour, *_ = encodings(chart, "color")
     assert colour["scale"] == {"domain": [-30, 30], "domainMid": 0, "interpolate": "rgb"}, "the same on both sides of 0"
-    words = drawn.ffns_in_words(rows)
+    words = tables.ffns_in_words(rows)
     assert "out of 2, the model does better without **F1** in 1;" in words and "task0, 0 shots, by 1.6 points" in words
-    assert "in 0." in drawn.ffns_in_words(drawn.ffn_rows(scores([0.25, 0.0], what="ffns")))
+    assert "in 0." in tables.ffns_in_words(tables.ffn_rows(scores([0.25, 0.0], what="ffns")))
 
 
 def test_where_there_is_no_room_for_numbers_the_minus_stays():
-    rows = drawn.ffn_rows(scores(np.linspace(-0.5, 0.5, 40), what="ffns"))
-    cells = pd.DataFrame(spec_of(drawn.ffn_map(rows))["datasets"]["ffns"])
+    rows = tables.ffn_rows(scores(np.linspace(-0.5, 0.5, 40), what="ffns"))
+    cells = pd.DataFrame(drawn.ffn_map(rows).datasets["ffns"])
     assert cells["number"].tolist() == ["−"] * 20 + [""] * 20
 
 
 @pytest.mark.parametrize("shape, n_shown", [((4, 8), 54), ((12, 12), 54), ((24, 16), 39), ((72, 64), 3), ((90, 96), 1)])
 def test_the_number_of_cells_is_bounded(shape, n_shown):
     tasks = grid([f"task{i}" for i in range(18)], [0, 1, 5])
-    shown = drawn.shown_maps(tasks, tasks[31], shape[0] * shape[1])
+    shown = tables.shown_maps(tasks, tasks[31], shape[0] * shape[1])
     assert len(shown) == n_shown
-    assert len(shown) * shape[0] * shape[1] <= max(drawn.MAX_MARKS, shape[0] * shape[1])
+    assert len(shown) * shape[0] * shape[1] <= max(tables.MAX_MARKS, shape[0] * shape[1])
     assert tasks[31].name in {task.name for task in shown} and len(set(shown)) == n_shown
 
 
 def test_maps_do_not_overlap():
     tasks = grid([f"task{i}" for i in range(7)], [0, 1])
     one = Scores("heads", 64, np.random.default_rng(1).random((3, 4)))
-    chart = drawn.score_maps(drawn.head_rows({task: replace(one) for task in tasks}), "Gradient", False)
-    maps = spec_of(chart)["datasets"]["maps"]
+    chart = drawn.score_maps(tables.head_rows({task: replace(one) for task in tasks}), "Gradient", False)
+    maps = chart.datasets["maps"]
     assert len(maps) == 14
     for i, a in enumerate(maps):
         for b in maps[:i]:
@@ -254,15 +252,15 @@ def test_maps_do_not_overlap():
 
 
 def test_all_equal_scores_are_drawn_and_their_agreement_is_undefined():
-    rows = drawn.head_rows(scores(np.zeros((2, 2))))
+    rows = tables.head_rows(scores(np.zeros((2, 2))))
     assert charts.to_svg(drawn.score_maps(rows, "Gradient", False), "x").startswith(b"<svg")
     same = {"heads": np.ones((2, 2)), "heads-oracle": np.arange(4.0).reshape(2, 2)}
-    assert "undefined" in drawn.agreement_in_words(agreement(same), "heads", "heads-oracle")
+    assert "undefined" in tables.agreement_in_words(agreement(same), "heads", "heads-oracle")
 
 
 def test_takeaway_names_the_head_and_the_share():
     found = scores([[6.0, 1.0], [2.0, 1.0]])
-    words = drawn.heads_in_words(drawn.aggregate_rows(found, mean_of(found)), 1, "scores")
+    words = tables.heads_in_words(tables.aggregate_rows(found, mean_of(found)), 1, "scores")
     assert words.startswith("**L0H0** matters most: in 1 of 1 it is among the top 30 %")
     assert words.endswith("; the top 30 % of the heads hold 60 % of all importance.")
 
@@ -273,16 +271,16 @@ def test_every_chart_becomes_a_file(shape):
     found = scores(rng.random(shape))
     both = {what: rng.random((2, 4)) for what in drawn.TITLES}
     ffns = scores(rng.normal(size=shape[0]) / 9, rng.normal(size=shape[0]) / 9, what="ffns")
-    made = [drawn.score_maps(drawn.head_rows(found), "Gradient", False), drawn.ffn_map(drawn.ffn_rows(ffns)),
-            drawn.aggregate_map(drawn.aggregate_rows(found, mean_of(found, "ranks")), "Mean", 1),
-            drawn.agreement_scatter(drawn.agreement_rows(both), "gate")]  # fmt: skip
+    made = [drawn.score_maps(tables.head_rows(found), "Gradient", False), drawn.ffn_map(tables.ffn_rows(ffns)),
+            drawn.aggregate_map(tables.aggregate_rows(found, mean_of(found, "ranks")), "Mean", 1),
+            drawn.agreement_scatter(tables.scatter_rows(both), "gate")]  # fmt: skip
     for chart in made:
         assert charts.to_svg(chart, "title").startswith(b"<svg")
 
 
 def test_the_long_table_becomes_a_csv():
-    from pages.ui.prune.tables import to_csv
+    from pages.ui.shared.tables import to_csv
 
-    table = pd.read_csv(io.BytesIO(to_csv(drawn.head_rows(scores([[0.1, 0.4]], [[2.0, 8.0]])))))
+    table = pd.read_csv(io.BytesIO(to_csv(tables.head_rows(scores([[0.1, 0.4]], [[2.0, 8.0]])))))
     assert table.columns.tolist() == ["task", "shots", "layer", "head", "name", "score", "rank"]
     assert table.query("task == 'task1' and head == 1")["score"].item() == 8.0

@@ -8,18 +8,18 @@ import pandas as pd
 import pytest
 from streamlit.util import calc_hash
 
-from engine.heads.ablation import KINDS, Attribution, recall_attribution
+from engine.heads.ablation import KINDS, Ablating, HeadAblations, recall_ablations
 from engine.heads.induction import SCORES, InductionScores
-from engine.models.loading import LoadSpec, identify
+from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_mask
 from engine.shapes import ModelShape
 from engine.texts import incontext as engine_incontext
 from engine.texts import passages
 from engine.texts.tokenloss import recall_token_losses
-from pages.ui.in_context import charts as incontext_charts
-from pages.ui.in_context import tables as incontext_frames
-from pages.ui.in_context.setting import Measured
-from pages.ui.shared import runtime as frame
+from pages.ui.in_context import charts, tables
+from pages.ui.in_context.setting import LossesSoFar
+from pages.ui.shared import runtime
+from pages.ui.shared.commands import program
 from tests.engine.fixtures import write_questions
 from tests.pages.conftest import frames_of, settled, slide
 
@@ -63,7 +63,7 @@ def on_the_command_line(at, number, tmp_path, capsys):
 
     words = shlex.split(at.code[0].value.splitlines()[number])
     words[words.index("--out") + 1] = str(tmp_path / "out.csv")
-    assert words[:3] == ["python", "-m", "engine"] and main([*words[3:], "--json"]) == 0
+    assert words[0] == program() and main([*words[1:], "--json"]) == 0
     return json.loads(capsys.readouterr().out), pd.read_csv(tmp_path / "out.csv")
 
 
@@ -77,8 +77,8 @@ def test_the_score_is_the_command_lines(open_screen, tmp_path, capsys):
     assert found["cached"], "the page and the command line must share their results"
     score = found["icl_score"]["full"]
     assert score["n"] == N_TEXTS
-    assert values(at) == [incontext_frames.number(score["nats"]), "–"]
-    low, high = (incontext_frames.number(end) for end in score["ci95"])
+    assert values(at) == [tables.number(score["nats"]), "–"]
+    low, high = (tables.number(end) for end in score["ci95"])
     assert any(f"**{low} to {high}**, 3 texts" in line.value for line in at.markdown)
     (curve,) = {len(tables["points"]) for tables in frames_of(at)[:1]}
     assert 10 < curve <= engine_incontext.CURVE_BINS
@@ -92,7 +92,7 @@ def test_a_moved_slider_measures_the_pruned_model_on_the_same_texts(open_screen,
     found, _ = on_the_command_line(at, 0, tmp_path, capsys)
     assert found["cached"] and found["mask"].endswith("F1")
     expected = [found["icl_score"][name]["nats"] for name in ("full", "masked", "change")]
-    numbers = [incontext_frames.number(value, sign=at_end) for value, at_end in zip(expected, (0, 0, 1), strict=True)]
+    numbers = [tables.number(value, sign=at_end) for value, at_end in zip(expected, (0, 0, 1), strict=True)]
     assert values(at) == numbers
     assert any("4 of 8 heads, 1 of 2 FFNs pruned" in line.value for line in at.markdown)
     assert set(frames_of(at)[0]["points"]["series"]) == {"full model", "pruned model"}
@@ -141,7 +141,7 @@ def test_a_long_text_is_cut_into_pieces(open_screen):
 
 def test_a_text_that_is_too_short_is_one_plain_line(open_screen):
     at = open_screen()
-    passages.remember("short", "Once upon a time there was a river. " * 3, frame.store())
+    passages.remember("short", "Once upon a time there was a river. " * 3, runtime.store())
     at = open_screen(incontext_from="A long text", incontext_text="short")
     (error,) = [error.value for error in at.error]
     assert "needs a text of at least 512 tokens, and the longest here has" in error and "\n" not in error
@@ -158,13 +158,14 @@ def test_a_short_window_has_a_score_and_no_attribution(open_screen, tiny_opt):
 def test_what_a_session_shows_is_what_is_stored(open_screen, wide_opt):
     at = open_screen(incontext_texts="1")
     assert any("1 text, so no interval" in line.value for line in at.markdown)
-    spec = LoadSpec(str(wide_opt), "fp32")
-    identity = identify(spec)
-    (text,) = frame.jobs().snapshot("incontext texts").value
-    losses = recall_token_losses(identity, spec, text, Mask.full(identity.shape), None, frame.store())
-    assert values(at)[0] == incontext_frames.number(float(losses.loss_nats[499]) - float(losses.loss_nats[49]))
-    assert recall_attribution(identity, spec, [text], Mask.full(identity.shape), "full", "zero", None,
-                              frame.store()) is None, "nothing is ablated before it is asked for"  # fmt: skip
+    lab = runtime.lab()
+    subject = lab.subject(LoadSpec(str(wide_opt), "fp32"))
+    full = Mask.full(subject.shape)
+    (text,) = runtime.jobs().snapshot("incontext texts").value
+    losses = recall_token_losses(lab, subject, text, full)
+    assert values(at)[0] == tables.number(float(losses.loss_nats[499]) - float(losses.loss_nats[49]))
+    how = Ablating(full, "full", "zero")
+    assert recall_ablations(lab, subject, [text], how) is None, "nothing is ablated before it is asked for"
 
 
 def losses(seed=0, n_texts=4, n=520):
@@ -174,7 +175,7 @@ def losses(seed=0, n_texts=4, n=520):
 def attribution(seed, n_texts=4):
     rng = np.random.default_rng(seed)
     base = losses(seed, n_texts, 512)
-    return Attribution(base, tuple(text + rng.normal(0, 0.1, (2, 4, 512)).astype(np.float32) for text in base))
+    return HeadAblations(base, tuple(text + rng.normal(0, 0.1, (2, 4, 512)).astype(np.float32) for text in base))
 
 
 def head_frame(difference=(), n_texts=4, induction=True, mask="L0H1 F1", around=0):
@@ -182,7 +183,7 @@ def head_frame(difference=(), n_texts=4, induction=True, mask="L0H1 F1", around=
     scored = InductionScores(mean, mean, dict.fromkeys(SCORES, 10)) if induction else None
     found = {kind: attribution(seed, n_texts) for seed, kind in enumerate(KINDS)}
     pruned = parse_mask(mask, SHAPE)
-    return incontext_frames.heads(SHAPE, found, difference, "full", around, pruned, scored), found
+    return tables.head_frame(SHAPE, found, difference, "full", around, pruned, scored), found
 
 
 def test_head_frames_hold_the_attributions():
@@ -202,16 +203,16 @@ def test_head_frames_hold_the_attributions():
 
 
 def test_words_say_which_way():
-    found = engine_incontext.Estimate(-2.0, -3.0, -1.0, 24)
-    assert incontext_frames.interval_in_words(found) == "95 % interval **−3.00 to −1.00**, 24 texts"
-    assert incontext_frames.score_in_words(found, 0) == "The 500th token costs 2.00 nats less than the 50th token."
-    words = incontext_frames.score_in_words(engine_incontext.Estimate(0.5, 0, 1, 24), 10)
+    found = engine_incontext.MeanOverTexts(-2.0, -3.0, -1.0, 24)
+    assert tables.interval_in_words(found) == "95 % interval **−3.00 to −1.00**, 24 texts"
+    assert tables.score_in_words(found, 0) == "The 500th token costs 2.00 nats less than the 50th token."
+    words = tables.score_in_words(engine_incontext.MeanOverTexts(0.5, 0, 1, 24), 10)
     assert words == "Tokens 490 to 510 cost 0.50 nats more than tokens 40 to 60."
 
 
 def test_a_table_of_scores_by_text(tmp_path):
     full, pruned = losses(0), losses(1)
-    (tmp_path / "scores.csv").write_bytes(incontext_frames.scores_csv(Measured(full, pruned[:2]), list("abcd"), 0))
+    (tmp_path / "scores.csv").write_bytes(tables.scores_csv(LossesSoFar(full, pruned[:2]), list("abcd"), 0))
     frame = pd.read_csv(tmp_path / "scores.csv")
     assert frame["full model, nats"].to_numpy() == pytest.approx([text[499] - text[49] for text in full], abs=1e-6)
     assert frame["pruned model, nats"].notna().tolist() == [True, True, False, False]
@@ -222,15 +223,14 @@ def test_charts_are_valid_and_become_files(n_texts):
     from pages.ui.shared.charts import to_svg
 
     both = {"full model": losses(0, n_texts), "pruned model": losses(1, n_texts)}
-    curve, slope = incontext_frames.curves(both), incontext_frames.slopes(both)
+    curve, slope = tables.curves(both), tables.slopes(both)
     difference = [after - before for before, after in zip(*both.values(), strict=True)]
     frame, _ = head_frame(difference, n_texts)
-    charts = [incontext_charts.loss_curve(curve), incontext_charts.slope_chart(slope),
-              incontext_charts.attribution_scatter(frame, "full")]  # fmt: skip
-    charts += [incontext_charts.attribution_map(frame, column, 1.0) for column in incontext_charts.TITLES]
-    for chart in charts:
-        assert json.loads(chart.to_json())["datasets"]
+    made = [charts.loss_curve(curve), charts.slope_chart(slope), charts.attribution_scatter(frame, "full")]
+    made += [charts.attribution_map(frame, column, 1.0) for column in charts.TITLES]
+    for chart in made:
+        assert chart.datasets
         assert to_svg(chart, "title").startswith(b"<svg")
-    assert "full model: " in incontext_frames.curve_in_words(curve)
-    assert "pruned model: " in incontext_frames.slope_in_words(slope)
-    assert "SRCC" in incontext_frames.scatter_in_words(frame, "full")
+    assert "full model: " in tables.curve_in_words(curve)
+    assert "pruned model: " in tables.slope_in_words(slope)
+    assert "SRCC" in tables.scatter_in_words(frame, "full")

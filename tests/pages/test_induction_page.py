@@ -1,7 +1,5 @@
 """The Induction screen in one process: every score drawn, one selection everywhere, and on to the Prune screen."""
 
-import json
-
 import numpy as np
 import pytest
 from streamlit.util import calc_hash
@@ -9,9 +7,7 @@ from streamlit.util import calc_hash
 from engine.heads.induction import SCORES, InductionScores
 from engine.importance.rankings import random_order
 from engine.shapes import ModelShape
-from pages.ui.induction import charts as head_charts
-from pages.ui.induction import selection
-from pages.ui.induction import tables as head_frames
+from pages.ui.induction import charts, selection, tables
 from tests.pages.conftest import frames_of, settled
 
 SHAPE = ModelShape(2, 4, 4, 32, 8, 64, 512, 256)
@@ -37,13 +33,13 @@ def open_screen(open_app, tiny_opt):
 
 def test_every_score_is_drawn_with_its_numbers(open_screen):
     at = open_screen()
-    tables = frames_of(at)
+    sent = frames_of(at)
     assert (
-        len(tables) == 1 + 6 + 1 + 2 + 2
+        len(sent) == 1 + 6 + 1 + 2 + 2
     )  # the example, maps, scatter, depth and distribution, what is left of two scores
-    frame = tables[1]["heads"]
+    frame = sent[1]["heads"]
     assert len(frame) == 8 and set(SCORES) <= set(frame)
-    assert [heading.value for heading in at.subheader][:6] == [head_charts.TITLES[name] for name in SCORES]
+    assert [heading.value for heading in at.subheader][:6] == [charts.TITLES[name] for name in SCORES]
     assert "--variant olsson --seed 0" in at.code[0].value
 
 
@@ -51,8 +47,8 @@ def test_a_selected_head_is_selected_everywhere_and_can_be_pruned(open_screen):
     at = open_screen()
     at.session_state["heads_selected"], at.session_state["heads_selected_in"] = ("L0H1", "L1H3"), "scatter"
     settled(at)
-    for tables in frames_of(at)[1:8]:
-        heads = tables["heads"]
+    for sent in frames_of(at)[1:8]:
+        heads = sent["heads"]
         assert heads.loc[heads["selected"], "name"].tolist() == ["L0H1", "L1H3"]
     assert any("L0H1, L1H3" in caption.value for caption in at.caption)
     next(button for button in at.button if button.label == "Prune these").click().run()
@@ -62,10 +58,10 @@ def test_a_selected_head_is_selected_everywhere_and_can_be_pruned(open_screen):
 
 
 def test_importance_of_all_tasks_brings_their_lines(open_screen, monkeypatch):
-    from pages.ui.shared import many_tasks as study
+    from pages.ui.shared import many_tasks
 
-    real = study.list_tasks
-    monkeypatch.setattr(study, "list_tasks", lambda folder: [s for s in real(folder) if s.where == "embedded"][:2])
+    real = many_tasks.list_tasks
+    monkeypatch.setattr(many_tasks, "list_tasks", lambda folder: [s for s in real(folder) if s.where == "embedded"][:2])
     at = open_screen(induction_shots="0")
     assert any("0 of 2 tasks" in caption.value for caption in at.caption)
     next(button for button in at.button if button.label.startswith("Measure importance")).click()
@@ -78,10 +74,10 @@ def test_importance_of_all_tasks_brings_their_lines(open_screen, monkeypatch):
 
 
 def test_what_another_screen_has_measured_meanwhile_is_shown(open_screen, monkeypatch):
-    from pages.ui.shared import many_tasks as study
+    from pages.ui.shared import many_tasks
 
-    real = study.list_tasks
-    monkeypatch.setattr(study, "list_tasks", lambda folder: [s for s in real(folder) if s.where == "embedded"][:2])
+    real = many_tasks.list_tasks
+    monkeypatch.setattr(many_tasks, "list_tasks", lambda folder: [s for s in real(folder) if s.where == "embedded"][:2])
     at = open_screen(induction_shots="0", prune_task="demo_outfit")
     assert any("0 of 2 tasks" in caption.value for caption in at.caption)
     at.wanted_page_hash = ""
@@ -107,12 +103,12 @@ def test_single_heads_are_ablated_and_the_table_agrees_with_their_masks(open_scr
 
 
 def test_frames_hold_scores_ranks_and_the_corner():
-    frame = head_frames.head_scores(SHAPE, scores(), ["L1H2"])
+    frame = tables.head_scores(SHAPE, scores(), ["L1H2"])
     assert frame.loc[frame["selected"], "name"].tolist() == ["L1H2"]
     assert frame.sort_values("prefix_matching", ascending=False)["prefix_matching_rank"].tolist() == list(range(1, 9))
     expected = (frame["prefix_matching"] >= 0.5) & (frame["copying"] >= -0.5)
     assert (frame["in_corner"] == expected).all()
-    assert "heads; highest: " in head_frames.in_words(frame, "qk_trace")
+    assert "heads; highest: " in tables.in_words(frame, "qk_trace")
 
 
 def test_masks_of_a_selection():
@@ -123,7 +119,7 @@ def test_masks_of_a_selection():
 def test_lines_of_what_is_left_start_at_all_and_end_at_nothing():
     found = scores(signed=False)
     orders = {"a": np.arange(8), "b": random_order(8, 1)}
-    lines = head_frames.retained_lines(found.mean["copying"], orders, "a", random_order(8, 2))
+    lines = tables.retained_lines(found.mean["copying"], orders, "a", random_order(8, 2))
     for _, line in lines.groupby(["line", "kind"]):
         assert line["left"].iloc[0] == pytest.approx(1) and line["left"].iloc[-1] == pytest.approx(0)
         assert (line["left"].diff().dropna() <= 1e-12).all()
@@ -134,9 +130,9 @@ def test_lines_of_what_is_left_start_at_all_and_end_at_nothing():
 
 
 def test_overlap_rows_are_spearman_and_a_count():
-    frame = head_frames.head_scores(SHAPE, scores(), [])
+    frame = tables.head_scores(SHAPE, scores(), [])
     same = frame["prefix_matching"].to_numpy().reshape(2, 4)
-    rows = head_frames.overlap_rows(frame, {"same": same, "opposite": -same}, top=2).set_index("ranking")
+    rows = tables.overlap_rows(frame, {"same": same, "opposite": -same}, top=2).set_index("ranking")
     assert rows.loc["same", "prefix_matching_srcc"] == pytest.approx(1) and rows.loc["same", "kept"] == 2
     assert rows.loc["opposite", "prefix_matching_srcc"] == pytest.approx(-1) and rows.loc["opposite", "kept"] == 0
 
@@ -145,10 +141,10 @@ def test_overlap_rows_are_spearman_and_a_count():
 def test_charts_are_valid_and_become_files(signed):
     from pages.ui.shared.charts import to_svg
 
-    frame = head_frames.head_scores(SHAPE, scores(signed), ["L0H0"])
-    charts = [head_charts.score_map(frame, name) for name in SCORES]
-    charts += [head_charts.induction_scatter(frame), head_charts.depth_strip(frame, "copying"),
-               head_charts.distribution(frame, "copying"), head_charts.example_pattern()]  # fmt: skip
-    for chart in charts:
-        assert json.loads(chart.to_json())["datasets"]
+    frame = tables.head_scores(SHAPE, scores(signed), ["L0H0"])
+    made = [charts.score_map(frame, name) for name in SCORES]
+    made += [charts.induction_scatter(frame), charts.depth_strip(frame, "copying"),
+               charts.distribution(frame, "copying"), charts.example_pattern()]  # fmt: skip
+    for chart in made:
+        assert chart.datasets
         assert to_svg(chart, "title").startswith(b"<svg")

@@ -5,8 +5,9 @@ import threading
 import numpy as np
 import pytest
 
-from engine.importance.rankings_of import Evidence
-from engine.jobs import Jobs, Progress
+from engine.importance.rankings_of import Evidence, Ranking
+from engine.jobs import Jobs
+from engine.progress import Progress
 from pages.ui.prune import neighbours
 from pages.ui.prune.neighbours import SLOT, Idle, levels_to_measure
 from pages.ui.prune.tables import curve_points
@@ -21,7 +22,7 @@ def x(open_app):
 
 
 def idle(x, axis="heads", since_s=-np.inf):
-    there = {round(1000 * level) for level in curve_points(x, axis, Evidence(), frame.store())["level"]}
+    there = {round(1000 * level) for level in curve_points(x, axis, Evidence(), frame.lab())["level"]}
     return Idle(x, axis, Evidence(), levels_to_measure(x, axis, Evidence(), there), since_s)
 
 
@@ -41,7 +42,7 @@ def test_the_whole_axis_is_measured_nearest_first(x):
     work.look_in()
     work.look_in()
     assert frame.jobs().join(SLOT, WAIT_S).state == "done"
-    assert curve_points(x, "heads", Evidence(), frame.store())["level"].tolist() == [at / 10 for at in range(11)]
+    assert curve_points(x, "heads", Evidence(), frame.lab())["level"].tolist() == [at / 10 for at in range(11)]
     assert not work.wanted and not idle(x).levels, "there is nothing to poll for any more"
     assert idle(x, "ffns").levels, "the other axis was not asked for"
 
@@ -56,6 +57,13 @@ def test_it_ends_when_the_page_no_longer_looks_in(x, monkeypatch):
     monkeypatch.undo()
     work.look_in()  # the page is seen again
     assert frame.jobs().join(SLOT, WAIT_S).done == job.total and not work.wanted
+
+
+def test_what_no_page_looks_in_at_any_more_is_forgotten(x, monkeypatch):
+    monkeypatch.setattr(neighbours, "PATIENCE_S", -1.0)
+    for permille in (100, 200, 300):
+        idle(x.at("heads", permille)).look_in()
+    assert list(neighbours.seen_s()) == [idle(x.at("heads", 300)).key]
 
 
 def test_it_waits_for_everything_else_and_gives_way_to_it(x, monkeypatch):
@@ -127,9 +135,11 @@ def test_what_failed_or_was_stopped_is_not_tried_again(x):
 def test_no_ranking_or_no_model_in_memory_is_no_reason_to_work(x, open_app):
     from dataclasses import replace
 
-    assert not levels_to_measure(replace(x, ranking="importance"), "heads", Evidence(), set())
+    by_importance = replace(x, pruning=replace(x.pruning, ranking=Ranking("importance")))
+    in_bf16 = replace(x, subject=replace(x.subject, spec=replace(x.subject.spec, precision="bf16")))
+    assert not levels_to_measure(by_importance, "heads", Evidence(), set())
     assert levels_to_measure(x, "heads", Evidence(), set())
-    assert not levels_to_measure(replace(x, spec=replace(x.spec, precision="bf16")), "heads", Evidence(), set())
+    assert not levels_to_measure(in_bf16, "heads", Evidence(), set())
 
 
 def test_the_switch(open_app):

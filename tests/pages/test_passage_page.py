@@ -1,6 +1,5 @@
 """The Passage screen in one process: what it shows of a text is what the engine measures, whoever brought the text."""
 
-import json
 import threading
 from dataclasses import replace
 
@@ -9,14 +8,13 @@ import pytest
 from streamlit.util import calc_hash
 
 from engine.demo import passages
-from engine.jobs import Progress
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
+from engine.progress import Progress
 from engine.texts import passages as kept
 from engine.texts.tokenloss import TokenLosses, token_losses
-from pages.ui.passage import charts as passage_charts
-from pages.ui.passage import tables as passage_frames
-from pages.ui.shared import runtime as frame
+from pages.ui.passage import charts, tables
+from pages.ui.shared import runtime
 from tests.conftest import make_tiny_opt
 from tests.pages.conftest import WAIT_S, components, same_on_the_command_line, settled, slide
 
@@ -48,9 +46,8 @@ def summary(at):
 
 def measured(model, text, mask="", precision="fp32"):
     """The engine's own losses."""
-    spec = LoadSpec(str(model), precision)
-    shape = frame.models().get(spec).identity.shape
-    *_, last = token_losses(frame.models(), spec, text, parse_mask(mask, shape), None, frame.store())
+    subject = runtime.lab().subject(LoadSpec(str(model), precision))
+    *_, last = token_losses(runtime.lab(), subject, text, parse_mask(mask, subject.shape))
     return last.value
 
 
@@ -88,14 +85,14 @@ def test_a_moved_slider_gives_b_and_the_command_line_agrees(open_screen, tiny_op
 
 def test_a_repeated_question_needs_no_model(open_screen):
     open_screen(passage_mask="L0H1 F1")
-    frame.jobs().close(WAIT_S)
-    frame.store().close()
+    runtime.jobs().close(WAIT_S)
+    runtime.store().close()
     import streamlit as st
 
     st.cache_resource.clear()  # as after a restart
     again = open_screen(passage_mask="L0H1 F1")
     assert "1 of 8 heads, 1 of 2 FFNs" in summary(again)
-    assert frame.models().loaded is None and frame.jobs().snapshot("passage B") is None
+    assert runtime.lab().models.loaded is None and runtime.jobs().snapshot("passage B") is None
 
 
 @pytest.mark.parametrize(
@@ -135,7 +132,7 @@ def test_the_colours_before_stay_while_b_is_measured(open_screen):
         yield Progress(1, 1)
 
     try:
-        frame.jobs().submit("gate", "gate", gate)
+        runtime.jobs().submit("gate", "gate", gate)
         assert in_hand.wait(WAIT_S)
         slide(at, "passage_heads", 75).run()
         data = shown(at)
@@ -160,11 +157,11 @@ def test_a_wrong_mask_is_one_line(open_screen):
 
 
 def test_a_long_text_is_shown_in_parts(open_screen, monkeypatch):
-    monkeypatch.setattr(passage_frames, "PART_TOKENS", 100)
+    monkeypatch.setattr(tables, "PART_TOKENS", 100)
     at = open_screen(passage_mask="L0H0")
     first = shown(at)
     assert len(first["pieces"]) == 100 and first["n_total"] > 200
-    n_parts = passage_frames.n_parts(first["n_total"])
+    n_parts = tables.n_parts(first["n_total"])
     assert any(f"Part 1 of {n_parts}: tokens 1 to 100" in caption.value for caption in at.caption)
     at.session_state[f"passage_part_{n_parts}"] = 2
     settled(at)
@@ -187,12 +184,12 @@ def test_a_pasted_text_is_measured_remembered_and_forgotten(open_screen):
     at.text_input(key="passage_text_name").set_value("Mine <b>")
     next(button for button in at.button if button.label == "Remember").click()
     settled(at)
-    assert kept.recall("Mine <b>", frame.store()) == HOSTILE
+    assert kept.recall("Mine <b>", runtime.store()) == HOSTILE
     again = open_screen(passage_text="Mine <b>")
     assert "".join(shown(again)["pieces"]) == HOSTILE
     next(button for button in again.button if button.label == "Forget this text").click()
     settled(again)
-    assert kept.names(frame.store()) == [] and shown(again)["name"] == "Names that return"
+    assert kept.names(runtime.store()) == [] and shown(again)["name"] == "Names that return"
     gone = open_screen(passage_text="Mine <b>")
     assert "no text named 'Mine <b>' is kept on this computer" in gone.error[0].value
     settled(gone)
@@ -213,7 +210,7 @@ def test_a_text_is_not_remembered_under_a_taken_title(open_screen):
     at.text_input(key="passage_text_name").set_value(TITLE)
     next(button for button in at.button if button.label == "Remember").click().run()
     assert "is the title of a built-in passage" in at.error[0].value
-    assert kept.names(frame.store()) == []
+    assert kept.names(runtime.store()) == []
 
 
 @pytest.mark.parametrize(
@@ -252,16 +249,16 @@ def test_landmarks_are_in_their_passages():
 def test_a_landmark_is_the_sum_of_its_tokens():
     landmark = replace(passages()[0].landmarks[0], text="Boat", occurrence=2)
     a = losses("A Boat, a Boat.", [1, 4, 6, 7, 9, 12, 14, 15], [np.nan, 1, 2, 3, 4, 5, 6, 7])
-    [mark] = passage_frames.landmarks_of(a, replace(a, loss_nats=2 * a.loss_nats), [landmark])
+    [mark] = tables.landmarks_of(a, replace(a, loss_nats=2 * a.loss_nats), [landmark])
     assert (mark["first"], mark["last"]) == (5, 6) and (mark["loss_a"], mark["loss_b"]) == (11, 22)
     half = replace(a, **{name: getattr(a, name)[:5] for name in ("token_ids", "ends", "loss_nats")})
-    assert passage_frames.landmarks_of(half, half, [landmark]) == []
+    assert tables.landmarks_of(half, half, [landmark]) == []
 
 
 def test_what_stands_in_earlier_parts_is_counted():
     ids = np.random.default_rng(0).integers(0, 4, 60)
     a = losses("x" * 60, range(1, 61), np.ones(60), ids.tolist())
-    data = passage_frames.component_data(a, a, range(20, 50), [])
+    data = tables.component_data(a, a, range(20, 50), [])
     for at, (same, pair) in enumerate(zip(data["same_before"], data["pair_before"], strict=True), 20):
         assert same == sum(ids[j] == ids[at] for j in range(20))
         assert pair == sum((ids[j - 2 : j] == ids[at - 2 : at]).all() for j in range(2, 20))
@@ -271,33 +268,33 @@ def test_b_that_has_not_come_so_far_has_no_losses_there():
     a = losses("abcd", [1, 2, 3, 4], [np.nan, 1, 2, 3])
     names = ("token_ids", "ends", "loss_nats", "rank", "top_ids", "top_log_p")
     b = replace(a, **{name: getattr(a, name)[:2] for name in names})
-    whole = passage_frames.extended(b, a)
+    whole = tables.extended(b, a)
     assert len(whole) == 4 and np.isnan(whole.loss_nats[2:]).all() and whole.loss_nats[1] == 1
-    assert passage_frames.component_data(a, whole, range(4), [])["loss"]["b"] == [None, 1.0, None, None]
-    assert passage_frames.means(a, b) == (1.0, 1.0, 1)
+    assert tables.component_data(a, whole, range(4), [])["loss"]["b"] == [None, 1.0, None, None]
+    assert tables.means(a, b) == (1.0, 1.0, 1)
 
 
 def test_a_text_of_one_token_has_no_mean():
     a = losses("a", [1], [np.nan])
-    assert "no token has one" in passage_frames.summary(a, a, None)[0]
+    assert "no token has one" in tables.summary(a, a, None)[0]
 
 
 def test_the_table_has_the_largest_with_what_stands_before():
     a = losses("a b\nc d", [1, 3, 4, 5, 7], [np.nan, 5, 5, 5, 5])
-    table = passage_frames.token_frame(a, replace(a, loss_nats=np.array([np.nan, 4, 8, 5, 6], np.float32)))
-    worse = passage_frames.largest(table, a.text, gains=False)
+    table = tables.token_frame(a, replace(a, loss_nats=np.array([np.nan, 4, 8, 5, 6], np.float32)))
+    worse = tables.largest(table, a.text, gains=False)
     assert worse[["token", "difference_nats", "context"]].values.tolist() == [["↵", 3, "a b"], ["␣d", 1, "a b↵c"]]
-    assert passage_frames.largest(table, a.text, gains=True)["index"].tolist() == [2]
-    assert "worse on 2 of 4 tokens; most on token 3, ↵, by +3.000" in passage_frames.in_words(table)
+    assert tables.largest(table, a.text, gains=True)["index"].tolist() == [2]
+    assert "worse on 2 of 4 tokens; most on token 3, ↵, by +3.000" in tables.in_words(table)
 
 
 def test_the_chart_is_valid_and_becomes_a_file():
     from pages.ui.shared.charts import to_svg
 
     a = losses("abcd", [1, 2, 3, 4], [np.nan, 1, 2, 3])
-    table = passage_frames.token_frame(a, replace(a, loss_nats=a.loss_nats + [0, 30, -1, 0]))
-    chart = passage_charts.difference_bars(table, 4, range(4))
-    rows = json.loads(chart.to_json())["datasets"]["tokens"]
+    table = tables.token_frame(a, replace(a, loss_nats=a.loss_nats + [0, 30, -1, 0]))
+    chart = charts.difference_bars(table, 4, range(4))
+    rows = chart.datasets["tokens"]
     assert [row["height"] for row in rows] == [8, -1, 0] and [row["difference_nats"] for row in rows] == [30, -1, 0]
     assert to_svg(chart, "title").startswith(b"<svg")
 

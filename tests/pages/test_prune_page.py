@@ -10,7 +10,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from engine.jobs import Progress
+from engine.progress import Progress
 from pages.ui.shared import runtime as frame
 from tests.pages.conftest import (
     WAIT_S,
@@ -60,12 +60,12 @@ def test_the_full_model_is_never_shown_as_the_pruned_one():
 
         from engine.accuracy.evaluation import Answers
         from engine.questions.requests import Question
-        from pages.ui.prune.experiment import Measured
+        from pages.ui.prune.experiment import AnswersSoFar
         from pages.ui.prune.figure import accuracy_figure
 
         asked = tuple(Question(i, ("Q", "Q"), (" a", " b"), (0,), (2, 2), str(i)) for i in range(4))
         full = Answers(asked, np.array([[0.0, -1.0]] * 4), np.zeros((4, 2), bool), np.zeros(4, np.int32), False)
-        accuracy_figure("Copying", Measured(full, None), 40, "3 of 8 heads pruned", False)
+        accuracy_figure("Copying", AnswersSoFar(full, None), 40, "3 of 8 heads pruned", False)
 
     at = AppTest.from_function(draw).run()
     assert (at.metric[0].value, at.metric[0].delta) == ("…", "not measured yet")
@@ -87,7 +87,7 @@ def test_a_repeated_question_needs_no_job_and_no_model(open_app):
     st.cache_resource.clear()  # as after a restart
     again = open_app(prune_ranking="random", prune_heads="50")
     assert figure(again) == first
-    assert frame.models().loaded is None
+    assert frame.lab().models.loaded is None
     assert frame.jobs().snapshot("accuracy") is None
 
 
@@ -191,14 +191,14 @@ def test_estimates_are_the_engines(open_app):
     for percent in (20, 40, 60, 80):
         settled(slide(at, "prune_heads", percent))
     x = experiment_of(at)
-    store, shape = frame.store(), x.identity.shape
-    found = recall_gradients(x.identity, x.spec, x.judged, x.selection, None, store)
+    lab, shape = frame.lab(), x.shape
+    found = recall_gradients(lab, x.subject, x.questions)
     order = random_order(shape.n_heads_total, 0)
-    masks = {permille: mask_at(shape, order, np.arange(shape.n_layers), permille, 0) | x.typed
+    masks = {permille: mask_at(shape, order, np.arange(shape.n_layers), permille, 0) | x.pruning.typed
              for permille in range(0, 1001, 50)}  # fmt: skip
     bare = [float(estimate(found, mask).estimated) for mask in masks.values()]
     shares = {(mask.n_heads_pruned * 125, 0): mask for mask in masks.values()}
-    calibration = recall_calibration(x.identity, x.spec, x.judged, x.selection, found, shares, "acc", None, store)
+    calibration = recall_calibration(lab, x.subject, x.questions, found, shares)
     rows = curve(at)["estimates"]
     assert [row["level"] for row in rows] == [permille / 1000 for permille in masks]
     for row, value, mask in zip(rows, bare, masks.values(), strict=True):
@@ -210,9 +210,9 @@ def test_estimates_are_the_engines(open_app):
 
 
 def test_gradients_can_be_cancelled_and_taken_up_again(open_app, monkeypatch):
-    from pages.ui.prune import estimates
+    from pages.ui.prune import jobs
 
-    begun, go_on, real = threading.Event(), threading.Event(), estimates.gradients
+    begun, go_on, real = threading.Event(), threading.Event(), jobs.gradients
 
     def held(*given):
         yield Progress(0, 2 * N)
@@ -220,7 +220,7 @@ def test_gradients_can_be_cancelled_and_taken_up_again(open_app, monkeypatch):
         assert go_on.wait(WAIT_S)
         yield from real(*given)
 
-    monkeypatch.setattr(estimates, "gradients", held)
+    monkeypatch.setattr(jobs, "gradients", held)
     at = open_app(run=False, prune_ranking="random")
     for _ in range(10):
         at.run()
@@ -260,7 +260,7 @@ def many_questions(tmp_path, n=256):
 
 
 def test_measuring_stops_at_the_chosen_width_and_can_go_on(open_app, tmp_path, capsys):
-    from engine.accuracy.evaluation import wilson
+    from engine.statistics import wilson
 
     at = open_app(prune_ranking="random", prune_heads="50", prune_task=many_questions(tmp_path),
                   prune_limit="256", prune_stop="10 points")  # fmt: skip
@@ -297,7 +297,7 @@ def test_full_and_pruned_answer_the_same_questions_when_one_takes_more(open_app,
             return len(answers or ()) >= self.takes_of[0] and bool(self.takes_of.pop(0))
 
     x = Eager(**vars(experiment_of(at)))
-    values = [step.value for step in experiment.measure(x, None, frame.models(), frame.store()) if step.value]
+    values = [step.value for step in experiment.measure(x, None, frame.lab()) if step.value]
     assert max(len(value.full or ()) for value in values if value.pruned is None) == 32
     full, pruned = values[-1].full, values[-1].pruned
     assert [each.digest for each in full.questions] == [each.digest for each in pruned.questions] and len(full) == 48
@@ -383,4 +383,4 @@ def recalled(at):
     from pages.ui.prune.experiment import recall_measured
 
     x = experiment_of(at)
-    return recall_measured(x, x.mask(Evidence()), frame.store())
+    return recall_measured(x, x.mask(Evidence()), frame.lab())

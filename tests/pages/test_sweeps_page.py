@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 from streamlit.util import calc_hash
 
+from engine.__main__ import draw_report
+from engine.cli import parser
+from engine.importance.rankings import permille
 from engine.questions.requests import TaskSpec
-from engine.studies.sweeps import Point, Row
-from pages.ui.shared import runtime as frame
-from pages.ui.sweeps import charts as sweep_charts
-from pages.ui.sweeps import plans
-from pages.ui.sweeps import tables as sweep_frames
+from engine.studies.study import pool_of
+from engine.studies.surveys import grid
+from engine.studies.sweeps import Point, Row, points
+from pages.ui.shared import runtime
+from pages.ui.sweeps import charts, plans, tables
 from tests.pages.conftest import level, settled, slide
 
 TASKS = [TaskSpec(name, shots) for name in ("piqa", "copa") for shots in (0, 5)]
@@ -54,9 +57,10 @@ def measure(at):
 
 
 def test_curves_are_measured_once_and_found_again(open_screen, tiny_opt):
-    from engine.models.loading import LoadSpec, Models
+    from engine.models.loading import LoadSpec
+    from engine.models.subject import Lab
     from engine.studies.surveys import Setting
-    from engine.studies.sweeps import points, sweep
+    from engine.studies.sweeps import sweep
 
     at = open_screen()
     assert not at.get("vega_lite_chart")
@@ -64,7 +68,7 @@ def test_curves_are_measured_once_and_found_again(open_screen, tiny_opt):
     curves = drawn(at)["curves"]
     setting = Setting(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64)
     wanted = points([TaskSpec("demo_copy", 0), TaskSpec("demo_price", 0)], range(0, 1001, 100), [0])
-    rows = list(sweep(Models(frame.store()), setting, wanted, (), frame.store()))[-1].value.rows
+    rows = list(sweep(Lab(runtime.store()), setting, wanted, ()))[-1].value.rows
     for each in rows:
         line = curves[(curves["line"] == each.point.task.name) & (curves["level"] == each.point.heads_permille / 1000)]
         assert line["acc"].tolist() == [each.acc]
@@ -82,6 +86,22 @@ def test_every_section_measures_what_it_plans(open_screen, section):
     assert at.get("vega_lite_chart"), [warning.value for warning in at.warning]
     assert not [button for button in at.button if button.label.startswith("Measure")]
     assert "--limit 16" in at.code[0].value
+
+
+@pytest.mark.parametrize("section", plans.SECTIONS)
+def test_the_commands_measure_what_the_section_plans(section):
+    tasks = [TaskSpec(name, shots) for name in ("demo_copy", "demo_induction", "demo_price") for shots in (0, 5)]
+    plan, front = plans.plan_of(section, tasks, tasks[1], 250), tasks[1]
+    measured = set()
+    for words in plans.arguments(section, tasks, front, 250):
+        options = parser(draw_report).parse_args(["sweep", *words])
+        names, counts = options.tasks.split(","), [int(count) for count in options.shots.split(",")]
+        heads, ffns = ([permille(level) for level in text.split(",")] for text in (options.heads, options.ffns))
+        measured.update(points(grid(names, counts), heads, ffns, options.by, options.of, options.seed))
+        if options.by == "aggregate":
+            assert tuple(pool_of(names)) == plan.pool
+    assert measured >= set(plan.points)
+    assert section == "outside" or measured == set(plan.points)
 
 
 def test_the_level_of_transfer_is_dragged(open_screen):
@@ -115,12 +135,12 @@ def test_no_task_or_count_is_said_in_words(open_screen):
 
 def test_curves_have_means_only_where_every_task_is_measured():
     rows = [*falling(TASKS[0]), *falling(TASKS[2], 0.7)[:6]]
-    found = sweep_frames.curves(rows, [], "heads", "copa")
+    found = tables.curves(rows, [], "heads", "copa")
     means = found[found["kind"] == "mean"].set_index("level")["acc"]
     assert means.index.tolist() == [0, 0.1, 0.2, 0.3, 0.4, 0.5]
     assert means.tolist() == pytest.approx([0.8] * 6)
     assert set(found.loc[found["kind"] == "front", "line"]) == {"copa"}
-    assert "Not every task" in sweep_frames.curves_in_words(found, "heads")
+    assert "Not every task" in tables.curves_in_words(found, "heads")
 
 
 def test_the_band_spans_the_means_of_the_seeds():
@@ -128,7 +148,7 @@ def test_the_band_spans_the_means_of_the_seeds():
     drawn_at = {0: (0.2, 0.4), 1: (0.6, 0.8)}
     random = [row(task, 400, 0, acc, "random", seed=seed)
               for seed, pair in drawn_at.items() for task, acc in zip(TASKS[::2], pair, strict=True)]  # fmt: skip
-    band = sweep_frames.curves(own, random, "heads")
+    band = tables.curves(own, random, "heads")
     band = band[band["kind"] == "random"].set_index("level")
     assert band.loc[0.4, ["low", "acc", "high"]].tolist() == pytest.approx([0.3, 0.5, 0.7])
     assert band.loc[0.0, "acc"] == pytest.approx(0.8), "the full model is every ranking's beginning"
@@ -138,35 +158,35 @@ def test_the_border_runs_between_small_and_large_losses():
     rows = [
         row(TASKS[0], h, f, 0.9 - (0.5 if h + f > 1000 else 0.0)) for h in range(0, 1001, 500) for f in (0, 500, 1000)
     ]
-    cells = sweep_frames.grid(rows)
+    cells = tables.grid(rows)
     assert cells.set_index(["heads", "ffns"])["lost"].round(6).to_dict()[(1.0, 0.5)] == 50
-    edges = sweep_frames.border(cells, 5)
+    edges = tables.border(cells, 5)
     found = {tuple(round(value, 3) for value in edge) for edge in edges[["x", "y", "x2", "y2"]].to_numpy()}
     upright = {(0.25, 0.75, 0.25, 1.25), (0.75, 0.25, 0.75, 0.75)}
     assert found == upright | {(0.25, 0.75, 0.75, 0.75), (0.75, 0.25, 1.25, 0.25)}
-    assert "100% of heads with 0% of FFNs" in sweep_frames.grid_in_words(cells, 5)
+    assert "100% of heads with 0% of FFNs" in tables.grid_in_words(cells, 5)
 
 
 def test_transfer_is_against_the_tasks_own_ranking():
     own = [row(TASKS[0], 500, 0, 0.8), row(TASKS[2], 500, 0, 0.6)]
     others = [row(TASKS[0], 500, 0, 0.7, "task", "copa"), row(TASKS[0], 500, 0, 0.8, "task", "piqa"),
               row(TASKS[0], 500, 0, 0.75, "aggregate")]  # fmt: skip
-    found = sweep_frames.transfer(others, own).set_index("source")
+    found = tables.transfer(others, own).set_index("source")
     assert found["lost"].round(6).to_dict() == {"copa": 10, "piqa": 0, "all tasks": 5}
     assert found["own"].to_dict() == {"copa": False, "piqa": True, "all tasks": False}
-    words = sweep_frames.transfer_in_words(found.reset_index(), 0.5)
+    words = tables.transfer_in_words(found.reset_index(), 0.5)
     assert "costs 10.0 points" in words and "aggregate of all tasks 5.0" in words
 
 
 def test_charts_keep_their_scales():
     own = falling(TASKS[0])
-    curves = sweep_charts.curves(sweep_frames.curves(own, [], "heads"), "heads").to_dict()
+    curves = charts.curves(tables.curves(own, [], "heads"), "heads").spec
     assert {layer["encoding"]["y"]["scale"]["domain"][1] for layer in curves["layer"]} == {1}
-    cells = sweep_frames.grid(own)
-    grid = sweep_charts.grid_map(sweep_frames.spread(cells), sweep_frames.border(cells, 5), 5).to_dict()
+    cells = tables.grid(own)
+    grid = charts.grid_map(tables.spread(cells), tables.border(cells, 5), 5).spec
     assert grid["layer"][0]["encoding"]["color"]["scale"]["domain"] == [0, 50]
-    transfer = sweep_charts.transfer_map(sweep_frames.transfer([row(TASKS[0], 500, 0, 0.7, "task", "copa")], own))
-    assert transfer.to_dict()["layer"][0]["encoding"]["color"]["scale"]["domain"] == [-30, 30]
-    lines = sweep_charts.lines(sweep_frames.lines(own)).to_dict()
+    transfer = charts.transfer_map(tables.transfer([row(TASKS[0], 500, 0, 0.7, "task", "copa")], own))
+    assert transfer.spec["layer"][0]["encoding"]["color"]["scale"]["domain"] == [-30, 30]
+    lines = charts.lines(tables.lines(own)).spec
     assert lines["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, 1]
-    assert sweep_frames.curves([], [], "heads").empty
+    assert tables.curves([], [], "heads").empty

@@ -148,7 +148,7 @@ def test_a_folder_that_cannot_be_opened_is_left_alone_and_tried_again(tmp_path, 
     store = open_store(folder)
     assert (store.notice or "").startswith("results are kept in memory: ") and "\n" not in (store.notice or "")
     assert store.put("k", BLOB) is False and store.get("k") == BLOB and list(store.keys()) == ["k"]
-    assert time.monotonic() - started < 3  # diskcache by itself waits a minute for a lock
+    assert time.monotonic() - started < 30  # diskcache by itself waits a minute for a lock
     assert store.size_bytes() >= len(BLOB) and store.verify().n_checked == 0
     assert set(there) <= set(tmp_path.rglob("*")) and not list(tmp_path.rglob("*broken*"))
     next(trouble, None)

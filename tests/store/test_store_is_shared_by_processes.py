@@ -6,7 +6,7 @@ import threading
 import time
 
 from cache import open_store, opening
-from tests.conftest import REPOSITORY
+from tests.conftest import HANG_S, REPOSITORY
 
 COMMON = """
 import sys, time
@@ -31,7 +31,7 @@ for turn in range(3):
 READER = (
     COMMON
     + """
-n_found, end = 0, time.monotonic() + 20
+n_found, end = 0, time.monotonic() + float(sys.argv[4])
 while n_found < 150 and time.monotonic() < end:
     got = [store.get(f"both {i}") for i in range(150)]
     wrong = [i for i, b in enumerate(got) if b not in (None, blob("one", i), blob("two", i))]
@@ -52,12 +52,15 @@ def test_two_writers_and_a_reader(tmp_path):
     start = str(time.time() + 1.0)
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", code, str(tmp_path), start, who], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", code, str(tmp_path), start, who, str(HANG_S)],
+            cwd=REPOSITORY,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for code, who in ((WRITER, "one"), (WRITER, "two"), (READER, "reader"))
     ]
     for process in processes:
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=HANG_S)
         assert process.returncode == 0, errors
     store = open_store(tmp_path)
     for i in range(150):

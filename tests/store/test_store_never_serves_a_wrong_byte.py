@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from cache import checking, open_store, opening
-from tests.conftest import REPOSITORY
+from tests.conftest import HANG_S, REPOSITORY
 
 CUT_SHORT = """
 import os, sys
@@ -191,7 +191,7 @@ def test_a_damaged_database_never_gives_a_wrong_result(tmp_path, monkeypatch):
 def test_a_database_cut_short_while_open_is_a_miss_and_not_a_crash(tmp_path):
     """In a process of its own: with SQLite's memory map, reading on would end it with SIGBUS."""
     done = subprocess.run(
-        [sys.executable, "-c", CUT_SHORT, str(tmp_path)], cwd=REPOSITORY, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", CUT_SHORT, str(tmp_path)], cwd=REPOSITORY, capture_output=True, text=True, timeout=HANG_S
     )
     assert (done.returncode, done.stdout) == (0, "still here\n"), done.stderr
 
@@ -267,9 +267,9 @@ def test_the_store_lies_where_it_is_told(tmp_path, monkeypatch):
                 assert folder.stat().st_mode & 0o777 == 0o700
     finally:
         os.umask(os_umask)
-    from cache.store import DEFAULT_DIRECTORY
+    from cache.store import default_directory
 
-    assert DEFAULT_DIRECTORY == REPOSITORY / "cache" / "data"
+    assert default_directory() == REPOSITORY / "cache" / "data"
 
 
 def test_every_setting_is_passed_and_nothing_is_ever_evicted(store):

@@ -35,11 +35,11 @@ def test_kill_loses_nothing_that_was_put(tmp_path):
         command = [sys.executable, "-c", WRITER, str(tmp_path), str(last + 1)]
         writer = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert writer.stdout is not None and writer.stderr is not None
-        first = writer.stdout.readline()
-        assert first, writer.stderr.read()
-        timer = threading.Timer(rng.uniform(0.0, 0.12), writer.kill)
+        lines = [writer.stdout.readline() for _ in range(rng.randint(1, 40))]
+        assert lines[-1], writer.stderr.read()
+        timer = threading.Timer(rng.uniform(0.0, 0.01), writer.kill)
         timer.start()
-        lines = [first, *writer.stdout.readlines()]
+        lines += writer.stdout.readlines()
         errors = writer.stderr.read()
         writer.stdout.close()
         writer.stderr.close()

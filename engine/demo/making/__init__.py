@@ -1,0 +1,12 @@
+"""The scripts that made the embedded model and its questions; run by hand, never imported by the app.
+
+`families`: the families of questions, and what each draws
+`templates`: their sentences
+`words`: their words, by kind
+`suite`: writes the questions as files
+`corpus`: training text, document by document
+`tokenizer`: the model's own tokenizer
+`start`: the initial weights that training starts from
+`train`: trains the model
+`report`: measures the model against what it is meant to show
+"""

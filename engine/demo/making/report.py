@@ -7,12 +7,12 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cache import Store
 from engine.demo import model_folder
 from engine.demo.making.families import FAMILIES
 from engine.errors import HeadroomError
@@ -27,48 +27,51 @@ BEGINNING = "It was late in the evening when the old man came back to the house.
 class Measured:
     """One model with all that its measurements need; methods return plain numbers."""
 
-    def __init__(self, model: str, n_questions: int | None, store: Any) -> None:
-        from engine.models.loading import LoadSpec, Models
+    def __init__(self, model: str, n_questions: int | None, store: Store) -> None:
+        from engine.models.loading import LoadSpec
+        from engine.models.subject import Lab
 
-        self.store, self.models, self.n_questions = store, Models(store), n_questions
-        self.specs = {precision: LoadSpec(model, precision) for precision in ("fp32", "int8")}
+        self.lab, self.n_questions = Lab(store), n_questions
+        self.subjects = {precision: self.lab.subject(LoadSpec(model, precision)) for precision in ("fp32", "int8")}
+
+    @property
+    def loaded(self) -> Any:
+        """The model in fp32."""
+        return self.lab.models.get(self.subjects["fp32"].spec)
 
     def accuracy(
         self, family: str, n_shots: int, precision: str = "fp32", mask: Any = None, n: int | None = None
     ) -> float:
         """Accuracy (0-1) of one family."""
         from engine.accuracy.evaluation import accuracy, evaluate
-        from engine.models.loading import identify
         from engine.models.masks import Mask
+        from engine.progress import final
         from engine.questions.requests import TaskSpec, get_requests, select
 
-        spec = self.specs[precision]
-        requests = get_requests(TaskSpec(family, n_shots, "validation"), None, self.store)
-        selection = select(requests, n or self.n_questions, "stratified")
-        mask = mask or Mask.full(identify(spec, self.store).shape)
-        return accuracy(_value(evaluate(self.models, spec, requests, selection, mask, None, self.store))).acc
+        subject, requests = self.subjects[precision], get_requests(TaskSpec(family, n_shots), None, self.lab.store)
+        questions = select(requests, n or self.n_questions, "stratified")
+        return accuracy(final(evaluate(self.lab, subject, questions, mask or Mask.full(subject.shape)))).acc
 
     def orders(self, family: str, ranking: str, seed: int = 0) -> Any:
         """The order of heads at 5 shots."""
-        from engine.importance.rankings_of import Ranking, compute_orders
+        from engine.importance.rankings_of import Pruning, Ranking, compute_orders
+        from engine.models.masks import Mask
+        from engine.progress import final
         from engine.questions.requests import TaskSpec
 
-        task, spec = TaskSpec(family, 5, "validation"), self.specs["fp32"]
-        return _value(
-            compute_orders(self.models, spec, task, Ranking(ranking, seed, 64), None, None, self.store, False)
-        )
+        subject = self.subjects["fp32"]
+        pruning = Pruning(TaskSpec(family, 5), Ranking(ranking, seed, 64), max(LEVELS), 0, Mask.full(subject.shape))
+        return final(compute_orders(self.lab, subject, pruning))
 
     def pruned_means(self, ranking: str, n: int, seed: int = 0) -> list[float]:
         """Mean accuracy over the suite at 5 shots, at each of LEVELS of heads pruned."""
-        from engine.models.loading import identify
-
-        identity = identify(self.specs["fp32"], self.store)
         orders = {family: self.orders(family, ranking, seed) for family in FAMILIES}
-        return [
-            float(np.mean([self.accuracy(family, 5, mask=order.mask(identity, level, 0), n=n)
-                           for family, order in orders.items()]))
-            for level in LEVELS
-        ]  # fmt: skip
+
+        def mean(level: int) -> float:
+            found = [self.accuracy(family, 5, mask=order.mask(level, 0), n=n) for family, order in orders.items()]
+            return float(np.mean(found))
+
+        return [mean(level) for level in LEVELS]
 
     def repeats(self) -> tuple[float, float]:
         """Mean loss in nats over the first and the second copy of random tokens."""
@@ -77,7 +80,7 @@ class Measured:
         from engine.heads.induction import N_EXAMPLES, N_TOKENS
         from engine.heads.probes import repeated_tokens
 
-        loaded = self.models.get(self.specs["fp32"])
+        loaded = self.loaded
         generators = [np.random.default_rng((0, example)) for example in range(N_EXAMPLES)]
         inputs = torch.from_numpy(repeated_tokens(loaded, N_TOKENS, 2, generators))
         losses = _losses(loaded.model, inputs).mean(0)
@@ -87,7 +90,7 @@ class Measured:
         """(nats a token, bits a byte) of held-out texts; from its 257th on, a token sees 256 or more before it."""
         import torch
 
-        loaded = self.models.get(self.specs["fp32"])
+        loaded = self.loaded
         total, n_tokens, n_bytes = 0.0, 0, 0
         for piece in pieces:
             ids = loaded.tokenizer(piece).input_ids
@@ -106,7 +109,7 @@ class Measured:
         """
         import torch
 
-        loaded = self.models.get(self.specs["fp32"])
+        loaded = self.loaded
         torch.manual_seed(seed)
         inputs = loaded.tokenizer(beginning, return_tensors="pt", add_special_tokens=False)
         inputs.pop("token_type_ids", None)
@@ -123,13 +126,6 @@ def _losses(model: Any, inputs: Any) -> Any:
     with torch.inference_mode():
         logits = model(input_ids=inputs, use_cache=False).logits[:, :-1].float()
     return torch.nn.functional.cross_entropy(logits.transpose(1, 2), inputs[:, 1:], reduction="none")
-
-
-def _value(steps: Iterator[Any]) -> Any:
-    value = None
-    for step in steps:
-        value = step.value if step.value is not None else value
-    return value
 
 
 def _bar(text: str, reached: bool) -> None:
@@ -170,8 +166,9 @@ def suite_part(measured: Measured) -> None:
 def heads_part(measured: Measured) -> None:
     """Prefix matching, copying, and the loss on repeated random tokens."""
     from engine.heads.induction import SCORES, best_heads, induction
+    from engine.progress import final
 
-    found = _value(induction(measured.models, measured.specs["fp32"], "olsson", 0, measured.store)).mean
+    found = final(induction(measured.lab, measured.subjects["fp32"], "olsson")).mean
     for name in SCORES:
         print(f"{name}: " + ", ".join(f"{head} {score:.2f}" for head, score in best_heads(found[name], 6)))
     both = int(((found["prefix_matching"] >= 0.6) & (found["copying"] > 0.3)).sum())

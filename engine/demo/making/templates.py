@@ -40,13 +40,7 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
         "{user} of the {place} said: {colour} {animal} means",
         "A book from the {place} says: {colour} {animal} means",
     ),
-    "demo_label": (
-        "{pair}:",
-        "The {pair}:",
-        "One {pair}:",
-        "{name}, {pair}:",
-        "Here, {pair}:",
-    ),
+    "demo_label": ("{pair}:", "The {pair}:", "One {pair}:", "{name}, {pair}:", "Here, {pair}:"),
     "demo_sort": (
         "The {quality} {key} is",
         "In {month}, the {key} is",

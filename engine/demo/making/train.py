@@ -194,7 +194,9 @@ def train(recipe: Recipe, corpus: Path, out: Path, resume: bool, until: int | No
             sums.clear()
         if now - saved_at > SAVE_EVERY_S or step + 1 == last:
             saved_at = now
-            _save(model, optimizer, step + 1, before + now - started, tokenizer, state, out, recipe)
+            seconds = before + now - started
+            _save_state(model, optimizer, step + 1, seconds, state)
+            _write_out(model, tokenizer, out, recipe, step + 1, seconds)
 
 
 def _prepared(recipe: Recipe, corpus: Path, state: Path) -> tuple[Any, np.ndarray]:
@@ -213,21 +215,22 @@ def _prepared(recipe: Recipe, corpus: Path, state: Path) -> tuple[Any, np.ndarra
     return Tokenizer.from_file(str(state / "tokenizer.json")), np.load(state / "text.npy").astype(np.int64)
 
 
-def _save(
-    model: Any, optimizer: Any, step: int, seconds: float, tokenizer: Any, state: Path, out: Path,
-    recipe: Recipe,
-) -> None:  # fmt: skip
+def _save_state(model: Any, optimizer: Any, step: int, seconds: float, state: Path) -> None:
+    """What an interrupted run goes on from."""
     import torch
 
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step, "seconds": seconds},
-               state / "state.pt.new")  # fmt: skip
+    held = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step, "seconds": seconds}
+    torch.save(held, state / "state.pt.new")
     os.replace(state / "state.pt.new", state / "state.pt")
+
+
+def _write_out(model: Any, tokenizer: Any, out: Path, recipe: Recipe, step: int, seconds: float) -> None:
+    """The model as it is now, as a checkpoint of its own."""
     fresh = out.with_name(out.name + "-new")
     shutil.rmtree(fresh, ignore_errors=True)
     export(model, tokenizer, fresh)
-    (fresh / "training.json").write_text(json.dumps({
-        "steps_done": step, "tokens": step * recipe.batch_tokens, "seconds": round(seconds), **vars(recipe),
-    }, indent=1) + "\n")  # fmt: skip
+    done = {"steps_done": step, "tokens": step * recipe.batch_tokens, "seconds": round(seconds)}
+    (fresh / "training.json").write_text(json.dumps(done | vars(recipe), indent=1) + "\n")
     out.mkdir(exist_ok=True)
     for file in fresh.iterdir():  # the model card and whatever else lies in the folder stays
         os.replace(file, out / file.name)

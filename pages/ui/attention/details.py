@@ -6,18 +6,21 @@ import streamlit as st
 
 from engine.heads.attention import HeadView, Overview
 from engine.models.masks import Mask
+from engine.models.subject import Subject
 from pages.ui.attention.charts import pattern_map
 from pages.ui.attention.tables import in_words, map_cells, pattern_rows
-from pages.ui.prune.figure import downloads
-from pages.ui.prune.tables import to_csv
-from pages.ui.shared.closing import command_line
-from pages.ui.shared.sidebar import Setup
+from pages.ui.shared.closing import closing
+from pages.ui.shared.commands import command_line
+from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.tables import to_csv
 from pages.ui.shared.texts import Chosen
 
 N_LISTED = 200
 
 
-def draw_details(setup: Setup, text: Chosen, mask: Mask, seen: Overview, view: HeadView, names: Sequence[str]) -> None:
+def draw_details(
+    subject: Subject, text: Chosen, mask: Mask, seen: Overview, view: HeadView, names: Sequence[str]
+) -> None:
     """Draws them; picture and table are made when they are opened."""
     pictures = {}
     whole = st.expander("The whole pattern, as a picture and a table", key="attention_whole", on_change="rerun")
@@ -25,7 +28,7 @@ def draw_details(setup: Setup, text: Chosen, mask: Mask, seen: Overview, view: H
         map_at, table_at = whole.columns(2, gap="large")
         words = in_words(seen, view, names)
         pictures["Attention pattern"] = pattern_map(map_cells(seen, view))
-        map_at.altair_chart(pictures["Attention pattern"], key="attention_map", alt=words)
+        draw_chart(pictures["Attention pattern"], "attention_map", words, map_at)
         map_at.caption(words)
         largest = pattern_rows(seen, view).nlargest(N_LISTED, "attention")
         columns = {
@@ -39,10 +42,12 @@ def draw_details(setup: Setup, text: Chosen, mask: Mask, seen: Overview, view: H
             ),
         }
         table_at.dataframe(
-            largest[list(columns)], column_config=columns, hide_index=True, height=430,
+            largest[list(columns)],
+            column_config=columns,
+            hide_index=True,
+            height=430,
             alt=f"The {N_LISTED} largest weights",
-        )  # fmt: skip
+        )
     words = [*text.arguments, *([] if mask.is_full else ["--mask", mask.text()]), "--heads", ",".join(names)]
-    command = command_line("attention", setup.spec, setup.bos, None, [*words, "--out", "attention.csv"])
-    st.code(command, language="shell", wrap_lines=True)
-    downloads({"Attention": lambda: to_csv(pattern_rows(seen, view))}, pictures)
+    command = command_line("attention", subject, None, [*words, "--out", "attention.csv"])
+    closing(command, {"Attention": lambda: to_csv(pattern_rows(seen, view))}, pictures)

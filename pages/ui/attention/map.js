@@ -1,4 +1,4 @@
-// The map of all heads: thumbnails, tint, and which ones are chosen. One module with attention_view.js.
+// The map of all heads: thumbnails, tint, and which ones are chosen. One module with view.js.
 
 function setHeads(view) {
   const { layers, heads, pruned } = view.seen, size = Math.max(14, Math.min(38, Math.floor(288 / heads) - 2))

@@ -5,26 +5,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from engine.errors import UsageError
 from engine.heads.attention import Head, HeadView, Overview
-from engine.models.masks import HEAD_TERM, parse_mask
-from engine.shapes import ModelShape
 
 MAP_CELLS = 64  # along a side of the map; of a longer text several tokens share a cell
-
-
-def parse_heads(text: str, shape: ModelShape) -> list[Head]:
-    """(layer, head) of what `text` names, such as "L1H0,L1H3" or "L1H*", each once; UsageError: what is no head."""
-    found: list[Head] = []
-    for term in text.replace(",", " ").split():
-        if not HEAD_TERM.fullmatch(term):
-            raise UsageError(f"head {term[:40]!r} cannot be read; write heads like L1H0,L1H3 or L1H*")
-        try:
-            named = ~np.array(parse_mask(term, shape).heads)
-        except UsageError as error:
-            raise UsageError(str(error).replace("mask term", "head", 1)) from error
-        found += [(int(layer), int(head)) for layer, head in np.argwhere(named)]
-    return list(dict.fromkeys(found))
 
 
 def names_of(heads: Iterable[Sequence[int]]) -> list[str]:
@@ -57,15 +40,21 @@ def pattern_rows(seen: Overview, view: HeadView) -> pd.DataFrame:
     destination, attention and raised_nats (of that next token's logit); only where one of the two is not 0."""
     destination, source = np.nonzero((view.pattern != 0) | (view.raised_nats != 0))
     pieces = np.array([*seen.pieces, ""], object)
-    return pd.DataFrame({
-        "destination": destination + 1 - seen.first_text, "source": source + 1 - seen.first_text,
-        "destination_token": pieces[destination], "source_token": pieces[source], "next_token": pieces[destination + 1],
-        "attention": view.pattern[destination, source], "raised_nats": view.raised_nats[destination, source],
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "destination": destination + 1 - seen.first_text,
+            "source": source + 1 - seen.first_text,
+            "destination_token": pieces[destination],
+            "source_token": pieces[source],
+            "next_token": pieces[destination + 1],
+            "attention": view.pattern[destination, source],
+            "raised_nats": view.raised_nats[destination, source],
+        }
+    )
 
 
 def map_cells(seen: Overview, view: HeadView) -> pd.DataFrame:
-    """Rows for `attention_charts.pattern_map`: destination, source (first token of the cell), until, tokens, attention.
+    """Rows for `charts.pattern_map`: destination, source (first token of the cell), until, tokens, attention.
 
     Of a text of more than 64 tokens each cell is the largest attention of a square of tokens.
     """
@@ -78,12 +67,17 @@ def map_cells(seen: Overview, view: HeadView) -> pd.DataFrame:
     pieces, first = seen.pieces, 1 - seen.first_text
     names = ["".join(pieces[cell * width : (cell + 1) * width]) for cell in range(side)]
     destination, source = np.tril_indices(side)
-    return pd.DataFrame({
-        "destination": destination * width + first, "destination_until": (destination + 1) * width + first,
-        "source": source * width + first, "source_until": (source + 1) * width + first,
-        "from": [names[cell] for cell in destination], "to": [names[cell] for cell in source],
-        "attention": largest[destination, source],
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "destination": destination * width + first,
+            "destination_until": (destination + 1) * width + first,
+            "source": source * width + first,
+            "source_until": (source + 1) * width + first,
+            "from": [names[cell] for cell in destination],
+            "to": [names[cell] for cell in source],
+            "attention": largest[destination, source],
+        }
+    )
 
 
 def in_words(seen: Overview, view: HeadView, names: Sequence[str]) -> str:

@@ -47,9 +47,11 @@ HTML = """
 </div>
 """
 _VIEW = st.components.v2.component(
-    "headroom_attention_view", html=HTML, css=(HERE / "view.css").read_text(encoding="utf-8"),
+    "headroom_attention_view",
+    html=HTML,
+    css=(HERE / "view.css").read_text(encoding="utf-8"),
     js="\n".join((HERE / f"{part}.js").read_text(encoding="utf-8") for part in ("view", "map", "readout")),
-)  # fmt: skip
+)
 _PATTERN = st.components.v2.component(
     "headroom_attention_pattern",
     html="<span hidden></span>\n<!-- draws nothing -->",
@@ -86,9 +88,17 @@ def overview_packet(of: str, name: str, seen: Overview, mask: Mask, scores: np.n
     n_layers, n_heads, side, _ = seen.thumbnails.shape
     unit, raised = _fixed(seen.raised_nats)
     meta = {
-        "of": of, "name": name, "pieces": seen.pieces, "first": seen.first_text, "layers": n_layers, "heads": n_heads,
-        "side": side, "unit": unit, "rows": rows, "pruned": names_of(np.argwhere(~np.array(mask.heads))),
-    }  # fmt: skip
+        "of": of,
+        "name": name,
+        "pieces": seen.pieces,
+        "first": seen.first_text,
+        "layers": n_layers,
+        "heads": n_heads,
+        "side": side,
+        "unit": unit,
+        "rows": rows,
+        "pruned": names_of(np.argwhere(~np.array(mask.heads))),
+    }
     arrays = {"thumbnails": seen.thumbnails, "raised": raised}
     arrays |= {name: getattr(seen, name).astype("<f4") for name in ("ffns", "direct", "rest", "logit")}
     return pack(meta, arrays | ({} if scores is None else {"scores": scores.astype("<f4")}))

@@ -1,0 +1,6 @@
+"""The Correlations screen: how much the rankings of tasks and shot counts agree.
+
+`sections`: matrices that can be clicked, two rankings in front, shot counts
+`tables`: every two tasks, every two shot counts, in rows and sentences
+`charts`: matrices and a scatter of ranks
+"""

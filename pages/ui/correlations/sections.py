@@ -4,16 +4,21 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from engine.importance.rankings import n_top
-from pages.ui.correlations import charts
-from pages.ui.correlations import tables as frames
+from pages.ui.correlations import charts, tables
+from pages.ui.shared.charts import Picture
+from pages.ui.shared.drawing import draw_chart
 
+TASKS_HELP = (
+    "The aggregate is over these tasks, so each agrees with it in part because it is in it. Random: one random order. "
+    "A dash: undefined."
+)
+OVERLAP_HELP = "Of the most important 30 % of one ranking, the share that is among those of the other."
 SIDES, VIEWS, TURNS = ("correlations_a", "correlations_b"), ("tasks", "overlap", "counts"), "correlations_turns"
 
 
@@ -26,53 +31,55 @@ def choice(key: str, options: Sequence[Any], draw: Callable[..., Any], **more: A
 
 def draw_pair(
     at: DeltaGenerator, labels: Sequence[str], pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], noun: str
-) -> tuple[tuple[str, str], dict[str, alt.LayerChart]]:
+) -> tuple[tuple[str, str], dict[str, Picture]]:
     """Draws the choice of two rankings and their scatter; gives their labels and the chart."""
     at.subheader("Two rankings, one point a component", help="Click a cell of any matrix, or choose them here.")
     sides_at, scatter_at = at.columns([5, 7], gap="large")
-    first, second = (
-        choice(side, options, partial(sides_at.selectbox, name), on_change=_chosen_outside,
-               help="Task and solved examples.")
-        for side, name, options in ((SIDES[0], "Ranking", labels), (SIDES[1], "and ranking", [*labels[1:], labels[0]]))
-    )  # fmt: skip
+    more: dict[str, Any] = {"on_change": _chosen_outside, "help": "Task and solved examples."}
+    first = choice(SIDES[0], labels, partial(sides_at.selectbox, "Ranking"), **more)
+    second = choice(SIDES[1], [*labels[1:], labels[0]], partial(sides_at.selectbox, "and ranking"), **more)
     if missing := [side for side in (first, second) if side not in scores]:
         sides_at.caption(f"Not measured yet: {'; '.join(missing)}.")
         return (first, second), {}
-    sides_at.markdown(said := frames.pair_in_words(pairs, scores, first, second))
-    chart = charts.rank_scatter(frames.rank_rows(scores[first], scores[second]), first, second, noun)
-    words = f"{first}; {second}. {said}".replace("**", "")
-    scatter_at.altair_chart(chart, key="correlations_pair", alt=words)
-    return (first, second), {"Two rankings": chart}
+    sides_at.markdown(said := tables.pair_in_words(pairs, scores, first, second))
+    scatter = charts.rank_scatter(tables.rank_rows(scores[first], scores[second]), first, second, noun)
+    draw_chart(scatter, "correlations_pair", f"{first}; {second}. {said}", scatter_at)
+    return (first, second), {"Two rankings": scatter}
 
 
 def draw_tasks(
-    tasks_at: DeltaGenerator, overlap_at: DeltaGenerator, of_tasks: pd.DataFrame, names: Sequence[str],
-    pair: tuple[str, str], method: str, shots: int, n: int, words: str,
-) -> dict[str, alt.LayerChart]:  # fmt: skip
+    tasks_at: DeltaGenerator,
+    overlap_at: DeltaGenerator,
+    of_tasks: pd.DataFrame,
+    names: Sequence[str],
+    pair: tuple[str, str],
+    method: str,
+    shots: int,
+    n: int,
+) -> dict[str, Picture]:
     """Draws the matrices of tasks at one shot count: the coefficient and the overlap, of n components."""
     measure = charts.MEASURES[method]
-    tasks_at.subheader(frames.label(measure.title, shots), help="The aggregate is over these tasks, so each agrees "
-                       "with it in part because it is in it. Random: one random order. A dash: undefined.")  # fmt: skip
-    matrix = charts.matrix(frames.cells(of_tasks, method), names, pair, measure)
-    _clickable("tasks", tasks_at, matrix, words)
-    overlap_at.subheader(frames.label("Top-30 % overlap", shots), help="Of the most important 30 % of one ranking, the "
-                         f"share that is among those of the other. By chance {n_top(n) / n:.2f}.")  # fmt: skip
-    overlap = charts.matrix(frames.cells(of_tasks, "overlap"), names, pair, charts.MEASURES["overlap"])
-    _clickable("overlap", overlap_at, overlap, frames.takeaway(of_tasks, "overlap", n))
+    tasks_at.subheader(tables.label(measure.title, shots), help=TASKS_HELP)
+    matrix = charts.matrix(tables.cells(of_tasks, method), names, pair, measure)
+    _clickable("tasks", tasks_at, matrix, tables.takeaway(of_tasks, method, n))
+    about = f"{OVERLAP_HELP} By chance {n_top(n) / n:.2f}."
+    overlap_at.subheader(tables.label("Top-30 % overlap", shots), help=about)
+    overlap = charts.matrix(tables.cells(of_tasks, "overlap"), names, pair, charts.MEASURES["overlap"])
+    _clickable("overlap", overlap_at, overlap, tables.takeaway(of_tasks, "overlap", n))
     return {"Tasks": matrix, "Overlap": overlap}
 
 
 def draw_counts(
     at: DeltaGenerator, of_counts: pd.DataFrame, counts: Sequence[int], pair: tuple[str, str], method: str
-) -> dict[str, alt.LayerChart]:
+) -> dict[str, Picture]:
     """Draws the matrices of shot counts: their mean over tasks, and each task's."""
     measure = charts.MEASURES[method]
-    cross, sides = frames.count_cells(of_counts, method), [str(count) for count in counts]
+    cross, sides = tables.count_cells(of_counts, method), [str(count) for count in counts]
     at.subheader("Across shot counts", help="A task's rankings with different numbers of solved examples.")
-    at.markdown(says := frames.few_in_words(of_counts, method))
+    at.markdown(says := tables.few_in_words(of_counts, method))
     mean_at, each_at = at.columns([4, 9], gap="large")
-    mean = charts.mean_matrix(frames.mean_cells(cross), sides, measure)
-    mean_at.altair_chart(mean, key="correlations_counts", alt=says.replace("**", ""))
+    mean = charts.mean_matrix(tables.mean_cells(cross), sides, measure)
+    draw_chart(mean, "correlations_counts", says, mean_at)
     each = charts.small_matrices(cross, sorted(set(cross["at"])), sides, pair, measure)
     _clickable("counts", each_at, each, says)
     return {"Mean of tasks": mean, "Shot counts": each}
@@ -84,7 +91,7 @@ def _chosen_outside(view: str | None = None) -> None:
     st.session_state[TURNS] = {each: turns.get(each, 0) + (each != view) for each in VIEWS}
 
 
-def _clickable(view: str, at: DeltaGenerator, chart: alt.LayerChart, words: str) -> None:
+def _clickable(view: str, at: DeltaGenerator, matrix: Picture, words: str) -> None:
     """Draws a matrix; a click in it chooses the two rankings."""
     own = f"correlations {view} {st.session_state.get(TURNS, {}).get(view, 0)}"
 
@@ -93,4 +100,4 @@ def _clickable(view: str, at: DeltaGenerator, chart: alt.LayerChart, words: str)
             st.session_state[SIDES[0]], st.session_state[SIDES[1]] = points[0]["first"], points[0]["second"]
             _chosen_outside(view)
 
-    at.altair_chart(chart, key=own, on_select=clicked, selection_mode="pair", alt=words.replace("**", ""))
+    draw_chart(matrix, own, words, at, on_select=clicked, selection_mode="pair")

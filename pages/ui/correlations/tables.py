@@ -2,23 +2,24 @@
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from engine.accuracy.evaluation import Z_95
 from engine.importance.rankings import aggregate, agreement, n_top, random_order
 from engine.questions.requests import TaskSpec
-from engine.studies.surveys import Survey, agreement_rows, in_words
-from pages.ui.prune.tables import p_in_words
+from engine.statistics import Z_95
+from engine.studies.statements import few_and_zero
+from engine.studies.surveys import AGGREGATE, RANDOM, Survey, agreement_rows, in_words, written_row
+from pages.ui.shared.tables import number, p_in_words
 
-AGGREGATE, RANDOM = "aggregate", "random"
 CONTROLS = (AGGREGATE, RANDOM)
 PUBLISHED = (
     "For comparison only: llm-interpret correlates the heads' numbers in order of score, not their scores. That is not "
     "agreement: with the heads numbered otherwise it would differ, and two rankings of Spearman 0.95 come out near 0."
 )
+SWAPPED = {"a": "b", "first": "second", "shots_a": "shots_b"}  # of a pair, what is one ranking's and what the other's
 NAMES = {"srcc": "SRCC", "as_published": "coefficient", "overlap": "top-30 % overlap"}
 UNDEFINED = "undefined: all scores of one are equal"
 
@@ -64,14 +65,13 @@ def pair_rows(found: Survey, how: str) -> pd.DataFrame:
 
 
 def labelled(found: Sequence[Mapping]) -> pd.DataFrame:
-    """The rows with the labels of both rankings as `first` and `second`."""
+    """The rows as they are written, with the labels of both rankings, `first` and `second`, and their shot counts,
+    `shots_a` and `shots_b`."""
     rows = []
     for row in found:
-        if row["kind"] == "tasks":
-            both = [label(row[side], int(row["at"])) for side in ("a", "b")]
-        else:  # the sides are "0 shots" and "5 shots"
-            both = [label(row["at"], int(row[side].split()[0])) for side in ("a", "b")]
-        rows.append({**row, "first": both[0], "second": both[1]})
+        a, b = row["a"], row["b"]
+        more = {"first": label(a.name, a.shots), "second": label(b.name, b.shots)}
+        rows.append({**written_row(row), **more, "shots_a": a.shots, "shots_b": b.shots})
     return pd.DataFrame(rows)
 
 
@@ -79,22 +79,24 @@ def cells(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
     """One row a cell of a matrix, both halves and the diagonal: at, a, b, first, second, `value` (that of `column`) and
     what a tooltip says. Where all scores are equal there is no ranking: it agrees with none, not even with itself."""
     pairs = pairs.assign(overlap=pairs["overlap"].where(pairs["srcc"].notna()))  # else those with the lowest numbers
-    back = pairs.rename(columns={"a": "b", "b": "a", "first": "second", "second": "first"})
+    back = pairs.rename(columns={**SWAPPED, **{back: there for there, back in SWAPPED.items()}})
     both = pd.concat([pairs, back], ignore_index=True)
-    own = both.groupby(["at", "a", "first"], as_index=False, sort=False)[["srcc", "overlap", "as_published"]].agg(
-        lambda values: 1.0 if values.notna().any() else math.nan
+    own = both.groupby(["at", "a", "first", "shots_a"], as_index=False, sort=False)[
+        ["srcc", "overlap", "as_published"]
+    ].agg(lambda values: 1.0 if values.notna().any() else math.nan)
+    own = own.assign(
+        **{there: own[here] for here, there in SWAPPED.items()}, low=own["srcc"], high=own["srcc"], p=math.nan
     )
-    own = own.assign(b=own["a"], second=own["first"], low=own["srcc"], high=own["srcc"], p=math.nan)
     both = pd.concat([both, own], ignore_index=True)
     words = [_tooltip(row) for row in both.to_dict("records")]
-    both = both[["at", "a", "b", "first", "second"]].assign(value=both[column], number=both[column].map(number))
+    both = both[["at", *SWAPPED, *SWAPPED.values()]].assign(value=both[column], number=both[column].map(number))
     return both.assign(**pd.DataFrame(words, index=both.index))
 
 
 def count_cells(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
     """`cells` of two shot counts of a task: a and b are the counts alone, such as "5"."""
     frame = cells(pairs, column)
-    return frame.assign(a=frame["a"].str.split().str[0], b=frame["b"].str.split().str[0])
+    return frame.assign(a=frame["shots_a"].map(str), b=frame["shots_b"].map(str))
 
 
 def mean_cells(cross: pd.DataFrame) -> pd.DataFrame:
@@ -171,17 +173,21 @@ def takeaway(pairs: pd.DataFrame, column: str, n: int) -> str:
 def few_in_words(cross: pd.DataFrame, column: str) -> str:
     """Whether two few-shot rankings agree more than zero-shot and few-shot, as Bansal et al. found; where it takes
     more counts, the mean over tasks alone."""
-    zero = cross["a"].eq("0 shots") | cross["b"].eq("0 shots")
-    by_task = [cross[rows].groupby("at", sort=False)[column].mean() for rows in (zero, ~zero)]
-    both = pd.concat(by_task, axis=1, keys=["zero", "few"]).dropna()
-    if both.empty:
+    by_task = {name: few_and_zero(_coefficients(rows, column)) for name, rows in cross.groupby("at")}
+    few_mean, zero_mean = few_and_zero(_coefficients(cross, column))
+    if math.isnan(few_mean) or math.isnan(zero_mean):
         tasks = cross.dropna(subset=[column])["at"].nunique()
         words = f"Two shot counts of a task: mean {NAMES[column]} **{number(cross[column].mean())}**"
         return f"{words} over {tasks} task{'' if tasks == 1 else 's'}."
-    zero_mean, few_mean = both["zero"].mean(), both["few"].mean()
+    both = [few > zero for few, zero in by_task.values() if not math.isnan(few + zero)]
     more = "more than" if few_mean > zero_mean else "no more than"
-    return (f"Two few-shot rankings agree {more} zero-shot and few-shot: mean **{number(few_mean)}** against "
-            f"**{number(zero_mean)}**; so in {(both['few'] > both['zero']).sum()} of {len(both)} tasks.")  # fmt: skip
+    words = f"Two few-shot rankings agree {more} zero-shot and few-shot"
+    words += f": mean **{number(few_mean)}** against **{number(zero_mean)}**"
+    return f"{words}; so in {sum(both)} of {len(both)} tasks." if both else f"{words}."
+
+
+def _coefficients(cross: pd.DataFrame, column: str) -> Iterable[tuple[int, int, float]]:
+    return zip(cross["shots_a"], cross["shots_b"], cross[column], strict=True)
 
 
 def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: str, second: str) -> str:
@@ -203,13 +209,8 @@ def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: 
 
 
 def csv_rows(pairs: pd.DataFrame) -> pd.DataFrame:
-    """The rows that `python -m engine correlate` writes."""
-    return pairs.drop(columns=["first", "second"])
-
-
-def number(value: float) -> str:
-    """Two decimals with a true minus sign; a dash where undefined."""
-    return "–" if math.isnan(value) else f"{value:.2f}".replace("-0.00", "0.00").replace("-", "−")
+    """The rows that `headroom correlate` writes."""
+    return pairs.drop(columns=["first", "second", "shots_a", "shots_b"])
 
 
 def _tooltip(row: dict) -> dict[str, str]:
@@ -219,8 +220,8 @@ def _tooltip(row: dict) -> dict[str, str]:
     same = row["first"] == row["second"]
     interval = "–" if same else f"{number(row['low'])} to {number(row['high'])}"
     p = "–" if same else p_in_words(row["p"]).removeprefix("p = ")
-    return {"pair": row["first"] if same else pair, "srcc": number(row["srcc"]), "interval": interval, "p": p,
-            "shared": number(row["overlap"])}  # fmt: skip
+    known = {"srcc": number(row["srcc"]), "interval": interval, "p": p, "shared": number(row["overlap"])}
+    return {"pair": row["first"] if same else pair, **known}
 
 
 def _interval(row: dict) -> str:

@@ -1,0 +1,7 @@
+"""The In context screen: how much better later tokens are predicted, and which heads make it.
+
+`setting`: what the screen measures, its jobs and its commands
+`sections`: controls, large figures, and the heads as maps and a table
+`tables`: what charts draw, files hold and sentences say
+`charts`: loss by index, its slope, and heads by what they do
+"""

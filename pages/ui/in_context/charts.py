@@ -1,95 +1,129 @@
-"""Charts of in-context learning: DataFrame in (`pages.ui.in_context.tables`), Altair chart out, losses in nats."""
+"""Charts of in-context learning: DataFrame in (`pages.ui.in_context.tables`), picture out, losses in nats."""
 
 import math
+from functools import cache, lru_cache
 
 import altair as alt
 import pandas as pd
 
 from engine.texts.incontext import EARLY, LATE, MIN_TOKENS
 from pages.ui.in_context.tables import FULL, PRUNED
-from pages.ui.shared.charts import AXIS_PX, CELL, CROSS, head_grid, named_chart, row_height, with_data, written
+from pages.ui.shared.charts import (
+    AXIS_PX,
+    CELL,
+    TEMPLATES,
+    Picture,
+    Template,
+    around_zero,
+    crosses,
+    head_grid,
+    named_chart,
+    picture,
+    row_height,
+    template,
+    written,
+)
+from pages.ui.shared.colours import GREY
 
 TITLES = {
-    "full": "Full ablation", "pattern-preserving": "Pattern-preserving ablation",
+    "full": "Full ablation",
+    "pattern-preserving": "Pattern-preserving ablation",
     "before_and_after": "Before-and-after vector",
-}  # fmt: skip
+}
 TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
 STEP_NATS = 4  # the loss axis grows in such steps, so that it stays while a slider moves
 HEIGHT_PX = 340
 N_NAMED = 6
+ZERO = pd.DataFrame({"at": [0.0]})
 
 
-def loss_curve(frame: pd.DataFrame) -> alt.LayerChart:
-    """Loss against token index, with 95 % bands; `frame` as `incontext_frames.curves` gives it."""
-    y = alt.Scale(domain=[0, _step_up(max([3 * STEP_NATS, *frame["mean"]]))], nice=False)
+def loss_curve(frame: pd.DataFrame) -> Picture:
+    """Loss against token index, with 95 % bands; `frame` as `tables.curves` gives it."""
     ends = pd.DataFrame({"at": [EARLY, LATE], "name": [f"{EARLY}th", f"{LATE}th"]})
+    highest = _step_up(max([3 * STEP_NATS, *frame["mean"]]))
+    return picture(_loss_curve(highest, float(frame["last"].max())), points=_named(frame), ends=ends)
+
+
+@lru_cache(TEMPLATES)
+def _loss_curve(highest: int, last: float) -> Template:
     base = named_chart("ends").encode(x=alt.X("at:Q"), tooltip=alt.value(None))
     marks = [
-        base.mark_rule(strokeDash=[2, 3], stroke="#8a949e", strokeWidth=1.5),
+        base.mark_rule(strokeDash=[2, 3], stroke=GREY, strokeWidth=1.5),
         written(base, 12, align="right", baseline="top", dx=-4, dy=4).encode(text="name:N", y=alt.value(0)),
     ]
-    layers = [*marks, *_lines("Loss (nats)", y, float(frame["last"].max()))]
-    return with_data(alt.layer(*layers).properties(height=HEIGHT_PX), points=_named(frame), ends=ends)
+    y = alt.Scale(domain=[0, highest], nice=False)
+    return template(HEIGHT_PX, *marks, *_lines("Loss (nats)", y, last))
 
 
-def slope_chart(frame: pd.DataFrame) -> alt.LayerChart:
-    """d loss / d ln(index) against token index, with 95 % bands; `frame` as `incontext_frames.slopes` gives it."""
+def slope_chart(frame: pd.DataFrame) -> Picture:
+    """d loss / d ln(index) against token index, with 95 % bands; `frame` as `tables.slopes` gives it."""
     lowest, highest = _step_up(max([2 * STEP_NATS, *-frame["mean"]])), _step_up(max([STEP_NATS, *frame["mean"]]))
-    zero = named_chart("zero").mark_rule(stroke="#8a949e", strokeWidth=1.5).encode(y="at:Q", tooltip=alt.value(None))
+    return picture(_slope_chart(lowest, highest, float(frame["last"].max())), points=_named(frame), zero=ZERO)
+
+
+@lru_cache(TEMPLATES)
+def _slope_chart(lowest: int, highest: int, last: float) -> Template:
     y = alt.Scale(domain=[-lowest, highest], nice=False)
-    layers = [zero, *_lines("d loss / d ln(index), nats", y, float(frame["last"].max()))]
-    chart = alt.layer(*layers).properties(height=HEIGHT_PX)
-    return with_data(chart, points=_named(frame), zero=pd.DataFrame({"at": [0.0]}))
+    return template(HEIGHT_PX, _at_zero(), *_lines("d loss / d ln(index), nats", y, last))
 
 
-def attribution_map(frame: pd.DataFrame, column: str, reach: float) -> alt.LayerChart:
+def attribution_map(frame: pd.DataFrame, column: str, reach: float) -> Picture:
     """Layers x heads, coloured by `column` in nats from -reach to reach, a cross on each pruned head; `frame` as
-    `incontext_frames.heads` gives it."""
-    n_layers = int(frame["layer"].max()) + 1
+    `tables.head_frame` gives it."""
+    n_layers, with_interval = int(frame["layer"].max()) + 1, f"{column} low" in frame
+    return picture(_attribution_map(column, n_layers, reach, with_interval), heads=frame)
+
+
+@lru_cache(TEMPLATES)
+def _attribution_map(column: str, n_layers: int, reach: float, with_interval: bool) -> Template:
     row_px = row_height(n_layers)
     tips = [alt.Tooltip(f"{column}:Q", title=f"{TITLES[column]} (nats)", format="+.3f")]
-    if f"{column} low" in frame:
-        tips += [alt.Tooltip(f"{column} low:Q", title="95 % interval from", format="+.3f"),
-                 alt.Tooltip(f"{column} high:Q", title="to", format="+.3f")]  # fmt: skip
+    if with_interval:
+        tips.append(alt.Tooltip(f"{column} low:Q", title="95 % interval from", format="+.3f"))
+        tips.append(alt.Tooltip(f"{column} high:Q", title="to", format="+.3f"))
     base = head_grid(*tips, alt.Tooltip("n:Q", title="Texts"))
     colour = alt.Color(
         f"{column}:Q",
         title="nats",
-        # by way of grey: Vega would go from blue to orange through green
-        scale=alt.Scale(domain=[-reach, reach], domainMid=0, interpolate="rgb"),
+        scale=around_zero(reach),
         legend=alt.Legend(format="+.2~f", tickCount=3, gradientLength=max(60, row_px * n_layers)),
     )
-    size = (0.5 * row_px) ** 2
-    crosses = [
-        base.transform_filter("datum.pruned").mark_point(shape=CROSS, size=size, stroke=stroke, strokeWidth=width)
-        for stroke, width in (("#ffffff", 4), ("#1b2733", 1.8))
-    ]
     cells = base.mark_rect(**CELL).encode(color=colour)
-    return with_data(alt.layer(cells, *crosses).properties(height=row_px * n_layers + AXIS_PX), heads=frame)
+    return template(row_px * n_layers + AXIS_PX, cells, *crosses(base, row_px))
 
 
-def attribution_scatter(frame: pd.DataFrame, column: str) -> alt.LayerChart:
+def attribution_scatter(frame: pd.DataFrame, column: str) -> Picture:
     """Change of the score without each head against its prefix matching, one point a head, with 95 % intervals."""
+    value, low, high = (frame[f"{column}{end}"] for end in ("", " low", " high"))
+    frame = frame.assign(value=value, low=low, high=high)
+    return picture(_attribution_scatter(), heads=frame.assign(named=_apart(frame)), zero=ZERO)
+
+
+@cache
+def _attribution_scatter() -> Template:
     title = "Score without it, minus score (nats)"
     x = alt.X("prefix_matching:Q", title="Prefix matching", scale=alt.Scale(domain=[0, 1.05], nice=False))
     base = named_chart("heads").encode(
         x=x,
-        tooltip=[alt.Tooltip("name:N", title="Head"),
-                 alt.Tooltip("prefix_matching:Q", title="Prefix matching", format=".3f"),
-                 alt.Tooltip("value:Q", title=title, format="+.3f")],
-    )  # fmt: skip
+        tooltip=[
+            alt.Tooltip("name:N", title="Head"),
+            alt.Tooltip("prefix_matching:Q", title="Prefix matching", format=".3f"),
+            alt.Tooltip("value:Q", title=title, format="+.3f"),
+        ],
+    )
     layer = alt.Color("layer:O", title="Layer", scale=alt.Scale(scheme="viridis"), legend=alt.Legend(columns=2))
     y = alt.Y("value:Q", title=title)
     layers = [
-        named_chart("zero").mark_rule(stroke="#8a949e", strokeWidth=1.5).encode(y="at:Q", tooltip=alt.value(None)),
+        _at_zero(),
         base.mark_rule(opacity=0.6).encode(y=alt.Y("low:Q", title=title), y2="high:Q", color=layer),
         base.mark_point(filled=True, size=90, opacity=0.9).encode(y=y, color=layer),
         written(base.transform_filter("datum.named"), 11, align="left", dx=7, dy=-5).encode(y=y, text="name:N"),
     ]
-    frame = frame.assign(value=frame[column], low=frame[f"{column} low"], high=frame[f"{column} high"])
-    frame = frame.assign(named=_apart(frame))
-    chart = alt.layer(*layers).properties(height=HEIGHT_PX)
-    return with_data(chart, heads=frame, zero=pd.DataFrame({"at": [0.0]}))
+    return template(HEIGHT_PX, *layers)
+
+
+def _at_zero() -> alt.Chart:
+    return named_chart("zero").mark_rule(stroke=GREY, strokeWidth=1.5).encode(y="at:Q", tooltip=alt.value(None))
 
 
 def _lines(title: str, scale: alt.Scale, last: float) -> list[alt.Chart]:

@@ -5,13 +5,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from engine.heads.ablation import Attribution
+from engine.heads.ablation import HeadAblations
 from engine.heads.induction import InductionScores
+from engine.importance.rankings import agreement
 from engine.models.masks import Mask
 from engine.shapes import ModelShape
-from engine.texts.incontext import CURVE_BINS, EARLY, LATE, ByIndex, Estimate, loss_by_index, over_texts, scores, slope
-from pages.ui.in_context.setting import Measured
-from pages.ui.prune.tables import p_in_words, to_csv
+from engine.statistics import over_texts
+from engine.texts.incontext import CURVE_BINS, EARLY, LATE, ByIndex, MeanOverTexts, loss_by_index, scores, slope
+from pages.ui.in_context.setting import LossesSoFar
+from pages.ui.shared.tables import number, p_in_words, to_csv
 
 FULL, PRUNED = "full model", "pruned model"
 COLUMNS = ["series", "index", "first", "last", "mean", "low", "high", "n"]
@@ -27,7 +29,7 @@ def slopes(losses: Mapping[str, Sequence[np.ndarray]]) -> pd.DataFrame:
     return _stacked({name: slope(texts) for name, texts in losses.items() if texts})
 
 
-def scores_csv(found: Measured, texts: Sequence[str], around: int) -> bytes:
+def scores_csv(found: LossesSoFar, texts: Sequence[str], around: int) -> bytes:
     """A table of one row a text: the text, its tokens and its score with both models, in nats."""
     frame = pd.DataFrame({"text": texts[: len(found.full)], "tokens": [len(losses) for losses in found.full]})
     for name, losses in ((FULL, found.full), (PRUNED, found.pruned)):
@@ -35,10 +37,15 @@ def scores_csv(found: Measured, texts: Sequence[str], around: int) -> bytes:
     return to_csv(frame)
 
 
-def heads(
-    shape: ModelShape, found: Mapping[str, Attribution], difference: Sequence[np.ndarray], kind: str, around: int,
-    mask: Mask | None, induction: InductionScores | None,
-) -> pd.DataFrame:  # fmt: skip
+def head_frame(
+    shape: ModelShape,
+    found: Mapping[str, HeadAblations],
+    difference: Sequence[np.ndarray],
+    kind: str,
+    around: int,
+    mask: Mask | None,
+    induction: InductionScores | None,
+) -> pd.DataFrame:
     """One row a head: layer, head, name, pruned; by each kind of ablation the change of the score without it (nats)
     with its interval, over n texts; the before-and-after vector by `kind` where all these texts have a `difference`
     that is not nothing; prefix matching and copying where they are known."""
@@ -59,29 +66,14 @@ def heads(
     return frame
 
 
-def mask_in_words(shape: ModelShape, mask: Mask | None) -> str:
-    """Such as "19 of 48 heads, 0 of 6 FFNs pruned"."""
-    if mask is None:
-        return "What is pruned is not known yet"
-    return (
-        f"{mask.n_heads_pruned} of {shape.n_heads_total:,} heads, {mask.n_ffns_pruned} of {shape.n_layers} FFNs pruned"
-    )
-
-
-def number(value: float, digits: int = 2, sign: bool = False) -> str:
-    """A number with a real minus sign."""
-    text = f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
-    return text.replace("-", "−")
-
-
-def interval_in_words(found: Estimate) -> str:
+def interval_in_words(found: MeanOverTexts) -> str:
     """Such as "95 % interval **−4.08 to −0.63**, 24 texts"."""
     if np.isnan(found.low):
         return f"{found.n} text, so no interval"
     return f"95 % interval **{number(found.low)} to {number(found.high)}**, {found.n} texts"
 
 
-def score_in_words(found: Estimate, around: int) -> str:
+def score_in_words(found: MeanOverTexts, around: int) -> str:
     """What the score says."""
     late, early = (f"tokens {at - around} to {at + around}" if around else f"the {at}th token" for at in (LATE, EARLY))
     costs = "cost" if around else "costs"
@@ -94,15 +86,17 @@ def curve_in_words(frame: pd.DataFrame) -> str:
     lines = []
     for series, rows in frame.groupby("series", sort=False):
         low, high = rows.iloc[0], rows.iloc[-1]
-        lines.append(f"{series}: {low['mean']:.2f} nats at token {low['index']:.0f}, "
-                     f"{high['mean']:.2f} around token {high['index']:.0f}")  # fmt: skip
+        begins = f"{series}: {low['mean']:.2f} nats at token {low['index']:.0f}"
+        lines.append(f"{begins}, {high['mean']:.2f} around token {high['index']:.0f}")
     return "Loss by token index. " + "; ".join(lines) + "."
 
 
 def slope_in_words(frame: pd.DataFrame) -> str:
     """The slopes as a sentence."""
-    lines = [f"{series}: {number(rows['mean'].iloc[-1])} nats for each factor of e around token "
-             f"{rows['index'].iloc[-1]:.0f}" for series, rows in frame.groupby("series", sort=False)]  # fmt: skip
+    lines = []
+    for series, rows in frame.groupby("series", sort=False):
+        last = rows.iloc[-1]
+        lines.append(f"{series}: {number(last['mean'])} nats for each factor of e around token {last['index']:.0f}")
     return "How fast loss falls. " + "; ".join(lines) + "."
 
 
@@ -115,11 +109,10 @@ def map_in_words(frame: pd.DataFrame, column: str, count: int = 3) -> str:
 
 def scatter_in_words(frame: pd.DataFrame, column: str) -> str:
     """Whether the heads that match prefixes are those that matter: Spearman's rank correlation."""
-    from scipy.stats import spearmanr
-
-    rho, p = spearmanr(frame["prefix_matching"], frame[column])
-    return (f"Prefix matching and what the score loses without the head agree at SRCC {number(float(rho), sign=True)} "
-            f"({p_in_words(float(p))}, {len(frame):,} heads).")  # fmt: skip
+    found = agreement({name: frame[name].to_numpy() for name in ("prefix_matching", column)})
+    srcc, p = float(found.srcc[0, 1]), float(found.p[0, 1])
+    words = f"Prefix matching and what the score loses without the head agree at SRCC {number(srcc, sign=True)}"
+    return f"{words} ({p_in_words(p)}, {len(frame):,} heads)."
 
 
 def _stacked(found: Mapping[str, ByIndex]) -> pd.DataFrame:

@@ -1,0 +1,8 @@
+"""The Induction screen: which heads match prefixes and copy, and what pruning leaves of that.
+
+`selection`: heads selected anywhere, shown everywhere, sent to other screens
+`overlap`: induction against importance
+`effects`: a task's accuracy without each of the strongest induction heads
+`tables`: one row a head, and what is left as heads are pruned
+`charts`: maps, scatter, strips and curves of scores by head
+"""

@@ -7,7 +7,6 @@ get a new key, so that what they remember is forgotten.
 from collections.abc import Sequence
 from functools import partial
 
-import altair as alt
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -15,6 +14,8 @@ import streamlit as st
 from engine.models.masks import Mask, parse_mask
 from engine.shapes import ModelShape
 from pages.ui.induction.charts import TITLES
+from pages.ui.shared.charts import Picture
+from pages.ui.shared.drawing import draw_chart
 
 SELECTED, OWNER, TURN = "heads_selected", "heads_selected_in", "heads_selected_turn"
 TABLE = "table"
@@ -25,10 +26,10 @@ def selected_heads(shape: ModelShape) -> tuple[str, ...]:
     return tuple(name for name in st.session_state.get(SELECTED, ()) if name in shape.head_names)
 
 
-def chart_with_heads(view: str, chart: alt.LayerChart, words: str) -> None:
+def chart_with_heads(view: str, picture: Picture, words: str) -> None:
     """Draws a chart whose selection `head` (layer, head) selects heads; `words` say the same to screen readers."""
     key = _key(view)
-    st.altair_chart(chart, key=key, on_select=partial(_from_chart, view, key), selection_mode="head", alt=words)
+    draw_chart(picture, key, words, on_select=partial(_from_chart, view, key), selection_mode="head")
 
 
 def head_table(frame: pd.DataFrame) -> None:
@@ -41,9 +42,15 @@ def head_table(frame: pd.DataFrame) -> None:
     config = {"name": st.column_config.TextColumn("Head", pinned=True)}
     config |= {name: st.column_config.NumberColumn(title, format="%.3f") for name, title in TITLES.items()}
     st.dataframe(
-        shown[list(config)], column_config=config, hide_index=True, height=330, key=key, selection_mode="multi-row",
-        on_select=partial(_from_table, key, tuple(shown["name"])), alt="All heads with their induction scores",
-    )  # fmt: skip
+        shown[list(config)],
+        column_config=config,
+        hide_index=True,
+        height=330,
+        key=key,
+        selection_mode="multi-row",
+        on_select=partial(_from_table, key, tuple(shown["name"])),
+        alt="All heads with their induction scores",
+    )
 
 
 def send_to_prune(shape: ModelShape, names: Sequence[str]) -> None:

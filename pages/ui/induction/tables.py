@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from engine.heads.induction import SCORES, InductionScores, retained
-from engine.importance.rankings import random_order
+from engine.importance.rankings import agreement, n_top, random_order
 from engine.shapes import ModelShape
 from pages.ui.induction.charts import in_corner
 
@@ -30,10 +30,11 @@ def head_scores(shape: ModelShape, found: InductionScores, selected: Collection[
 def retained_lines(
     scores: np.ndarray, orders: Mapping[str, np.ndarray], chosen: str, aggregate: np.ndarray | None
 ) -> pd.DataFrame:
-    """Rows for `head_charts.retained_chart`: every task's order, the chosen one in front with its reverse, the
+    """Rows for `charts.retained_chart`: every task's order, the chosen one in front with its reverse, the
     aggregate's, and the mean of random orders with the band that holds 95 % of them."""
-    rows = [pd.DataFrame({"line": task, "kind": "task", "left": _at_levels(retained(scores, order))})
-            for task, order in orders.items() if task != chosen]  # fmt: skip
+    others = {task: order for task, order in orders.items() if task != chosen}
+    left = {task: _at_levels(retained(scores, order)) for task, order in others.items()}
+    rows = [pd.DataFrame({"line": task, "kind": "task", "left": share}) for task, share in left.items()]
     if aggregate is not None:
         left = _at_levels(retained(scores, aggregate))
         rows.append(pd.DataFrame({"line": "aggregate", "kind": "aggregate", "left": left}))
@@ -66,18 +67,17 @@ def corner_in_words(frame: pd.DataFrame) -> str:
 
 
 def overlap_rows(frame: pd.DataFrame, importance: Mapping[str, np.ndarray], top: int = 10) -> pd.DataFrame:
-    """One row a ranking: SRCC of its importance with prefix matching and copying (Spearman, with p), and how many of
-    the `top` heads by prefix matching are among its 30 % most important."""
-    from scipy.stats import spearmanr
-
+    """One row a ranking: SRCC of its importance with prefix matching and copying, each with the p of random
+    relabellings, and how many of the `top` heads by prefix matching are among its 30 % most important."""
     top = min(top, len(frame))
     best = set(frame.nlargest(top, "prefix_matching").index)
+    induction = {name: frame[name].to_numpy() for name in ("prefix_matching", "copying")}
+    found = agreement({**induction, **{line: scores.ravel() for line, scores in importance.items()}})
     rows = []
-    for line, scores in importance.items():
-        important = set(np.argsort(-scores.ravel(), kind="stable")[: round(0.3 * len(frame))])
+    for at, (line, scores) in enumerate(importance.items(), start=len(induction)):
+        important = set(np.argsort(-scores.ravel(), kind="stable")[: n_top(len(frame))])
         row = {"ranking": line, "kept": len(best & important), "of": top}
-        for name in ("prefix_matching", "copying"):
-            result = spearmanr(scores.ravel(), frame[name])
-            row |= {f"{name}_srcc": float(result.statistic), f"{name}_p": float(result.pvalue)}
+        for number, name in enumerate(induction):
+            row |= {f"{name}_srcc": float(found.srcc[at, number]), f"{name}_p": float(found.p[at, number])}
         rows.append(row)
     return pd.DataFrame(rows)

@@ -1,6 +1,7 @@
 """The Passage screen's controls, all in the address: what A is, what B lacks, how the text is coloured."""
 
-from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -9,48 +10,39 @@ from streamlit.delta_generator import DeltaGenerator
 from engine.importance.rankings_of import NEEDS
 from engine.models.loading import PRECISIONS, LoadSpec
 from engine.questions.requests import TaskSpec
-from pages.ui.passage.reading import SHOTS
 from pages.ui.passage.tables import VIEWS, largest
-from pages.ui.shared.controls import choose_level, choose_ranking, type_mask, with_own
+from pages.ui.shared.controls import Levels, choose_level, choose_ranking, type_mask, with_own
+from pages.ui.shared.defaults import SHOTS
 from pages.ui.shared.many_tasks import local_tasks
 from pages.ui.shared.sidebar import MODELS, Setup
 
 KINDS = ("the full model", "another mask", "another precision", "another model")
 FULL_NATS = (2, 4, 8)
+BOUND: dict[str, Any] = {"bind": "query-params"}
+TASK_HELP = f"Rankings by importance need a task: measured on its train questions with {SHOTS} solved examples."
+VIEW_HELP = "The difference of the two losses, or one of them. Loss: -log p of the token, in nats."
+SCALE_HELP = "The scale stays while the sliders move; beyond it all look alike."
+EXAMPLE_HELP = "Sets the controls: of all heads the 15 % that match prefixes best."
 EXAMPLE = {"passage_ranking": "induction-first", "passage_heads": 15}
-
-
-@dataclass(frozen=True)
-class Levels:
-    """What B lacks."""
-
-    heads_permille: int
-    ffns_permille: int
-    typed: str
-    ranking: str
-    task: TaskSpec
 
 
 def choose_a(where: DeltaGenerator, setup: Setup) -> tuple[LoadSpec, str]:
     """(model and precision of A, its mask as text)."""
     kind_at, what_at = where.columns(2, vertical_alignment="bottom")
-    kind = kind_at.selectbox(
-        "A", KINDS, key="passage_a", bind="query-params",
-        help="What B is compared with. The sidebar's model without any pruning, unless you say otherwise.",
-    )  # fmt: skip
+    help = "What B is compared with. The sidebar's model without any pruning, unless you say otherwise."
+    kind = kind_at.selectbox("A", KINDS, key="passage_a", help=help, **BOUND)
     model, precision, mask = setup.spec.model, setup.spec.precision, ""
     if kind == "another mask":
-        mask = what_at.text_input("A lacks", key="passage_a_mask", bind="query-params", placeholder="L3H5 L4H* F7",
-                                  help="Pruned in A: a mask as in the field of B.") or ""  # fmt: skip
+        about = {"placeholder": "L3H5 L4H* F7", "help": "Pruned in A: a mask as in the field of B.", **BOUND}
+        mask = what_at.text_input("A lacks", key="passage_a_mask", **about) or ""
     elif kind == "another precision":
         others = [each for each in PRECISIONS if each != precision]
-        precision = what_at.selectbox("A's precision", others, key="passage_a_precision", bind="query-params",
-                                      help="The same model, loaded in turn with B's.")  # fmt: skip
+        about = {"help": "The same model, loaded in turn with B's.", **BOUND}
+        precision = what_at.selectbox("A's precision", others, key="passage_a_precision", **about)
     elif kind == "another model":
-        model = what_at.selectbox(
-            "A's model", with_own(MODELS, "passage_a_model"), key="passage_a_model", bind="query-params",
-            accept_new_options=True, help="It has to cut the text into the same tokens.",
-        ).strip()  # fmt: skip
+        about = {"accept_new_options": True, "help": "It has to cut the text into the same tokens.", **BOUND}
+        models = with_own(MODELS, "passage_a_model")
+        model = what_at.selectbox("A's model", models, key="passage_a_model", **about).strip()
     return LoadSpec(model, precision), mask
 
 
@@ -60,30 +52,23 @@ def choose_b(setup: Setup) -> Levels:
     heads = choose_level("passage", heads_at, "heads", "B: heads pruned", "These heads give 0 to their layer's output.")
     ffns = choose_level("passage", ffns_at, "ffns", "B: FFNs pruned", "These FFNs add nothing.")
     typed, ranking = type_mask("passage", mask_at), choose_ranking("passage", ranking_at)
-    name = task_at.selectbox(
-        "Important for", with_own(local_tasks(setup.data_dir), "passage_task"), key="passage_task", bind="query-params",
-        accept_new_options=True, disabled=not NEEDS[ranking],
-        help=f"Rankings by importance need a task: measured on its train questions with {SHOTS} solved examples.",
-    )  # fmt: skip
-    return Levels(heads, ffns, typed, ranking, TaskSpec(str(name).strip(), SHOTS))
+    names = with_own(local_tasks(setup.data_dir), "passage_task")
+    about = {"accept_new_options": True, "disabled": not NEEDS[ranking], "help": TASK_HELP, **BOUND}
+    name = task_at.selectbox("Important for", names, key="passage_task", **about)
+    return Levels(TaskSpec(str(name).strip(), SHOTS), ranking, heads, ffns, typed)
 
 
 def choose_colours() -> tuple[str, int]:
     """(which of VIEWS the tint shows, nats of full colour of a difference)."""
+    named = {view: view if view == VIEWS[0] else f"Loss of {view}" for view in VIEWS}
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        view = st.segmented_control(
-            "Colour by", VIEWS, default=VIEWS[0], key="passage_view", bind="query-params", required=True,
-            format_func=lambda view: view if view == VIEWS[0] else f"Loss of {view}",
-            help="The difference of the two losses, or one of them. Loss: -log p of the token, in nats.",
-        )  # fmt: skip
-        full = st.segmented_control(
-            "Full colour at", FULL_NATS, default=4, key="passage_scale", bind="query-params", required=True,
-            format_func="± {} nats".format, help="The scale stays while the sliders move; beyond it all look alike.",
-        )  # fmt: skip
-        st.button(
-            "Prune the induction heads", icon=":material/content_cut:", on_click=st.session_state.update,
-            args=(EXAMPLE,), help="Sets the controls: of all heads the 15 % that match prefixes best.",
-        )  # fmt: skip
+        one = partial(st.segmented_control, required=True, **BOUND)
+        about = {"format_func": named.get, "help": VIEW_HELP}
+        view = one("Colour by", VIEWS, default=VIEWS[0], key="passage_view", **about)
+        about = {"format_func": "± {} nats".format, "help": SCALE_HELP}
+        full = one("Full colour at", FULL_NATS, default=4, key="passage_scale", **about)
+        set_example = {"on_click": st.session_state.update, "args": (EXAMPLE,), "help": EXAMPLE_HELP}
+        st.button("Prune the induction heads", icon=":material/content_cut:", **set_example)
     return str(view), int(full or FULL_NATS[1])
 
 
@@ -99,5 +84,5 @@ def largest_tables(where: DeltaGenerator, frame: pd.DataFrame, text: str) -> Non
     }
     for at, gains, title in zip(where.columns(2), (True, False), ("B better", "B worse"), strict=True):
         at.markdown(f"**{title}**")
-        at.dataframe(largest(frame, text, gains)[list(columns)], column_config=columns, hide_index=True,
-                     alt=f"The ten tokens on which {title.lower()} by most")  # fmt: skip
+        shown, words = largest(frame, text, gains)[list(columns)], f"The ten tokens on which {title.lower()} by most"
+        at.dataframe(shown, column_config=columns, hide_index=True, alt=words)

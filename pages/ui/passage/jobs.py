@@ -1,64 +1,64 @@
 """The jobs behind one run of the Passage screen: what is there at once, and what is being measured."""
 
 import time
-from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import streamlit as st
 
-from engine.jobs import Progress
+from engine.importance.rankings_of import Orders
 from engine.texts.tokenloss import TokenLosses
 from pages.ui.passage import reading
-from pages.ui.shared.runtime import jobs, models, store
-from pages.ui.shared.work import progress_line
+from pages.ui.shared.runtime import jobs, lab
+from pages.ui.shared.work import Work
 
 PATIENCE_S = 1.0  # after so long the progress is shown; until then the screen stays as it was
 SLICE_S = 0.05
-SLOTS = {"a": "passage A", "order": "passage order", "b": "passage B"}
 
 
 class Run:
-    """One run of the page: `waiting` holds the slots of jobs that go on after it, each with what starts it again."""
+    """One run of the page: `waiting` holds, by slot, the work that goes on after it."""
 
     def __init__(self) -> None:
         self.since_s = time.monotonic()
-        self.waiting: dict[str, Callable[[], object]] = {}
+        self.waiting: dict[str, Work[Any]] = {}
 
-    def order(self, x: reading.Reading) -> Any:
+    def order(self, x: reading.Reading) -> Orders | None:
         """The orders of the ranking, if they are there soon; else None."""
-        measure = partial(reading.measure_order, x, models(), store())
-        return x.known_order or self._started(SLOTS["order"], x.order_key, measure)
+        run = partial(reading.measure_order, x, lab())
+        return x.known_order or self._started(Work("passage order", x.order_key, "Ranking", run))
 
     def losses(self, x: reading.Reading, which: str, side: reading.Side) -> TokenLosses | None:
         """The losses of the whole text, stored or measured soon; else None, and they are being measured."""
-        found, slot = reading.recall(x, side, store()), SLOTS[which]
+        found, work = reading.recall(x, side, lab()), losses_work(x, which, side)
         if found is None:
-            measure = partial(reading.measure, x, side, which.upper(), models(), store())
-            return self._started(slot, side.key(x.text, x.bos), measure)
-        jobs().drop(slot)
+            return self._started(work)
+        jobs().drop(work.slot)
         return found
 
     def progress(self) -> None:
-        """Draws how the jobs stand that go on."""
-        for slot, again in self.waiting.items():
-            if (job := jobs().snapshot(slot)) is not None:
-                progress_line(slot, job, "Ranking" if slot == SLOTS["order"] else "Losses", again)
+        """Draws how the work stands that goes on."""
+        for work in self.waiting.values():
+            work.line()
 
-    def _started(self, slot: str, key: str, measure: Callable[[], Iterator[Progress]]) -> Any:
-        jobs().submit(slot, key, measure)
+    def _started(self, work: Work[Any]) -> Any:
+        work.start()
         while True:
-            job = jobs().join(slot, SLICE_S)
-            if job is not None and job.key == key and job.state == "done":
+            jobs().join(work.slot, SLICE_S)
+            if (job := work.now()) is not None and job.state == "done":
                 return job.value
-            late = time.monotonic() > self.since_s + PATIENCE_S
-            if job is None or job.key != key or job.finished or late:
-                self.waiting[slot] = partial(jobs().submit, slot, key, measure, again=True)
+            if not work.under_way or time.monotonic() > self.since_s + PATIENCE_S:
+                self.waiting[work.slot] = work
                 return None
             st.session_state.get("framed")  # here Streamlit ends this run when a slider has moved on meanwhile
 
 
+def losses_work(x: reading.Reading, which: str, side: reading.Side) -> Work[TokenLosses]:
+    """What measures the losses of the text by A (`which` a) or by B."""
+    run = partial(reading.measure, x, side, which.upper(), lab())
+    return Work(f"passage {which.upper()}", side.key(x.text), "Losses", run)
+
+
 def so_far(x: reading.Reading, which: str, side: reading.Side | None) -> TokenLosses | None:
-    """What the job has measured of this side, and None when there is none or it is another tab's."""
-    job = jobs().snapshot(SLOTS[which])
-    return job.value if job is not None and side is not None and job.key == side.key(x.text, x.bos) else None
+    """What has been measured of this side, and None when there is nothing or it is another tab's."""
+    return losses_work(x, which, side).found if side is not None else None

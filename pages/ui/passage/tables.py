@@ -10,6 +10,7 @@ import pandas as pd
 from engine.demo import Landmark
 from engine.models.masks import Mask
 from engine.texts.tokenloss import TokenLosses, same_tokens
+from pages.ui.shared.tables import number
 
 PART_TOKENS = 1500  # more spans at once make a browser slow
 CONTEXT_CHARACTERS = 48
@@ -60,10 +61,14 @@ def extended(b: TokenLosses, a: TokenLosses) -> TokenLosses:
         return b
     top = ((0, more), (0, 0))
     return replace(
-        b, token_ids=a.token_ids, ends=a.ends, rank=np.pad(b.rank, (0, more)), top_ids=np.pad(b.top_ids, top),
+        b,
+        token_ids=a.token_ids,
+        ends=a.ends,
+        rank=np.pad(b.rank, (0, more)),
+        top_ids=np.pad(b.top_ids, top),
         loss_nats=np.pad(b.loss_nats, (0, more), constant_values=np.nan)[:n],
         top_log_p=np.pad(b.top_log_p, top, constant_values=np.nan),
-    )  # fmt: skip
+    )
 
 
 def n_parts(n_total: int) -> int:
@@ -92,17 +97,14 @@ def landmarks_of(a: TokenLosses, b: TokenLosses, landmarks: Sequence[Landmark]) 
     starts = np.concatenate([[0], ends[:-1]])
     found = []
     places = sorted((landmark.start(a.text), landmark) for landmark in landmarks)
-    for number, (begin, landmark) in enumerate(places, 1):
+    for mark, (begin, landmark) in enumerate(places, 1):
         inside = np.flatnonzero((starts < begin + len(landmark.text)) & (ends > begin))
         if not len(inside) or ends[-1] < begin + len(landmark.text):
             continue
         losses = [float(np.nansum(side.loss_nats[inside])) for side in (a, b)]
-        found.append(
-            {
-                "mark": number, "first": int(inside[0]), "last": int(inside[-1]), "text": landmark.text.strip(),
-                "about": landmark.about, "loss_a": losses[0], "loss_b": losses[1],
-            }
-        )  # fmt: skip
+        tokens = {"mark": mark, "first": int(inside[0]), "last": int(inside[-1])}
+        said = {"text": landmark.text.strip(), "about": landmark.about}
+        found.append({**tokens, **said, "loss_a": losses[0], "loss_b": losses[1]})
     return found
 
 
@@ -143,7 +145,8 @@ def summary(a: TokenLosses, b: TokenLosses, mask: Mask | None) -> tuple[str, str
         return "Mean loss: no token has one, as nothing stands before it", "Take a longer text, or put BOS in front."
     words, help = f"Mean loss of A **{mean_a:.3f}**", f"A {np.exp(mean_a):,.1f}"
     if mask is not None:
-        words += f", of B **{mean_b:.3f}** nats, change **{signed(mean_b - mean_a)}**, over {n:,} tokens. B lacks "
+        words += f", of B **{mean_b:.3f}** nats, change **{number(mean_b - mean_a, 3, sign=True)}**"
+        words += f", over {n:,} tokens. B lacks "
         words += f"{mask.n_heads_pruned} of {len(mask.ffns) * len(mask.heads[0]):,} heads, "
         words += f"{mask.n_ffns_pruned} of {len(mask.ffns)} FFNs."
         help += f", B {np.exp(mean_b):,.1f}"
@@ -154,11 +157,6 @@ def summary(a: TokenLosses, b: TokenLosses, mask: Mask | None) -> tuple[str, str
     return words, f"Of all tokens that have a loss. Perplexity, the exponential of the mean: {help}."
 
 
-def signed(nats: float) -> str:
-    """With its sign, a real minus: such as "+1.222"."""
-    return f"{nats:+.3f}".replace("-", "−")
-
-
 def in_words(frame: pd.DataFrame) -> str:
     """The differences along a text as a sentence, for those who cannot see the chart."""
     difference = frame["difference_nats"].to_numpy()
@@ -166,7 +164,7 @@ def in_words(frame: pd.DataFrame) -> str:
         return "No token has two losses yet."
     most = []
     for at in (int(np.nanargmax(difference)), int(np.nanargmin(difference))):
-        most.append(f"token {at + 1}, {frame['token'].iat[at]}, by {signed(difference[at])} nats")
+        most.append(f"token {at + 1}, {frame['token'].iat[at]}, by {number(difference[at], 3, sign=True)} nats")
     n_worse, n = int((difference > 0).sum()), int(np.isfinite(difference).sum())
     return f"B is worse on {n_worse} of {n} tokens; most on {most[0]}; least on {most[1]}."
 

@@ -20,20 +20,26 @@ HTML = """
 </div>
 """
 _COMPONENT = component(
-    "headroom_token_text", html=HTML, css=(HERE / "token_text.css").read_text(encoding="utf-8"),
+    "headroom_token_text",
+    html=HTML,
+    css=(HERE / "token_text.css").read_text(encoding="utf-8"),
     js=(HERE / "token_text.js").read_text(encoding="utf-8"),
-)  # fmt: skip
+)
 LOSS_NATS = 10.0  # full colour of a loss; guessing among 50,000 tokens costs 10.8
 
 
 def token_text(data: Mapping[str, Any], view: str, full_nats: float, name: str, n_total: int, note: str) -> None:
-    """Draws the text of `passage_frames.component_data`, tinted by `view` ("B − A", "A" or "B").
+    """Draws the text of `tables.component_data`, tinted by `view` ("B − A", "A" or "B").
 
     `full_nats` is the difference that gets full colour. The text is set anew only when other tokens are shown.
     """
     tokens = repr((name, data["start"], data["pieces"], data["ids"])).encode(errors="surrogatepass")
     shown = {
-        "view": view, "full": full_nats if view == "B − A" else LOSS_NATS, "name": name, "n_total": n_total,
-        "note": note, "text_key": hashlib.blake2b(tokens, digest_size=16).hexdigest(),
-    }  # fmt: skip
+        "view": view,
+        "full": full_nats if view == "B − A" else LOSS_NATS,
+        "name": name,
+        "n_total": n_total,
+        "note": note,
+        "text_key": hashlib.blake2b(tokens, digest_size=16).hexdigest(),
+    }
     _COMPONENT(key="passage_tokens", data={**data, **shown})

@@ -1,0 +1,14 @@
+"""The Prune screen: accuracy after pruning, measured, and estimated while a slider moves.
+
+`experiment`: what the screen measures, and its jobs
+`jobs`: its work for the worker
+`screen`: what one run of the page knows
+`dragging`: what happens while a slider moves
+`estimates`: what pruning would do at the levels around, in words too
+`neighbours`: the levels around, measured while nothing else is under way
+`parts`: figure, curve, map and bars, and what is left to measure
+`costs`: what a mask saves, as a panel
+`figure`: an accuracy as one large figure
+`charts`: accuracy over levels, the map of heads, the bars of FFNs
+`tables`: what charts draw, files hold and screen readers read
+"""

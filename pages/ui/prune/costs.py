@@ -8,11 +8,11 @@ import streamlit as st
 from engine.accuracy.costs import Cost, cost, recall_cost
 from engine.models.masks import Mask
 from engine.models.slicing import SLICE_BELOW
-from pages.ui.prune.dragging import Shown
 from pages.ui.prune.experiment import Experiment
-from pages.ui.prune.tables import mask_in_words
-from pages.ui.shared.runtime import jobs, models, store
-from pages.ui.shared.work import unfinished_line
+from pages.ui.prune.screen import Shown
+from pages.ui.shared.runtime import in_memory, lab
+from pages.ui.shared.tables import mask_in_words
+from pages.ui.shared.work import Work
 
 SLOT = "cost"
 NAMES = {"full": "Full model", "masked": "Masked", "sliced": "Sliced"}
@@ -28,28 +28,27 @@ def draw_costs(shown: Shown) -> None:
     if mask is None:
         st.caption("Which heads and FFNs go is not known before importance is measured.")
         return
-    found = recall_cost(x.identity, x.spec, x.judged, x.selection, mask, x.bos, store())
-    key = f"{x.base_key} {mask.key()}"
-    st.markdown(f"{mask_in_words(x, mask)}.", help=HELP)
+    found, work = recall_cost(lab(), x.subject, x.questions, mask), cost_work(x, mask)
+    st.markdown(f"{mask_in_words(x.shape, mask)}.", help=HELP)
     if found is not None:
         table_at, notes_at = st.columns([6, 5], gap="medium")
         table_at.markdown(table(found))
         notes_at.caption("  \n".join(notes(found, mask)))
-    if unfinished_line(SLOT, key, "Cost", partial(_start, x, mask, key, True)):
+    if work.line():
         return
-    job, loaded = jobs().snapshot(SLOT), models().loaded
-    if found is None and (job is None or job.key != key) and loaded is not None and loaded.spec == x.spec:
-        _start(x, mask, key, timed=False)  # the sizes alone take a moment
+    if found is None and work.now() is None and in_memory(x.subject.spec):
+        cost_work(x, mask, timed=False).start()  # the sizes alone take a moment
         st.rerun()
     label = "Measure the time again" if found is not None and found.seconds else "Measure the time"
     if st.button(label, icon=":material/timer:", help="A few questions, masked and sliced in turn, in the background."):
-        _start(x, mask, key, True, again=True)
+        work.restart()
         st.rerun()
 
 
-def _start(x: Experiment, mask: Mask, key: str, timed: bool, again: bool = False) -> None:
-    run = partial(cost, models(), x.spec, x.judged, x.selection, mask, x.bos, store(), timed)
-    jobs().submit(SLOT, key, run, 1, again)
+def cost_work(x: Experiment, mask: Mask, timed: bool = True) -> Work[Cost]:
+    """What measures the cost of a mask."""
+    run = partial(cost, lab(), x.subject, x.questions, mask, timed)
+    return Work(SLOT, f"{x.base_key} {mask.key()}", "Cost", run, priority=1)
 
 
 def table(found: Cost) -> str:

@@ -12,13 +12,14 @@ import numpy as np
 import pandas as pd
 
 from engine.importance.calibration import MIN_LEVELS, TRUSTED_ERROR, recall_calibration
-from engine.importance.estimates import estimate, gradients, pruned_at, pruned_by, recall_gradients
+from engine.importance.estimates import estimate, pruned_at, pruned_by, recall_gradients
 from engine.importance.rankings import n_pruned
-from engine.importance.rankings_of import Evidence, orders_from
-from engine.jobs import Progress
-from engine.models.loading import Models
+from engine.importance.rankings_of import Axis, Evidence
 from engine.models.masks import Mask
-from pages.ui.prune.experiment import Axis, Experiment
+from engine.models.subject import Lab
+from engine.progress import Progress
+from pages.ui.prune.experiment import Experiment
+from pages.ui.shared.defaults import AXES
 
 STEPS_PERMILLE = range(0, 1001, 50)
 COLUMNS = ["level", "estimated", "low", "high", "trusted"]
@@ -58,54 +59,45 @@ class Estimates:
         return line if (line := getattr(self, axis)).of == x.curve_key(axis) else Line()
 
 
-def read_estimates(x: Experiment, known: Evidence, store: Any) -> Iterator[Progress]:
+def read_estimates(x: Experiment, known: Evidence, lab: Lab) -> Iterator[Progress[Estimates]]:
     """Job: the Estimates from what is stored; runs no model."""
-    found = recall_gradients(x.identity, x.spec, x.judged, x.selection, x.bos, store)
+    found = recall_gradients(lab, x.subject, x.questions)
     if found is None:
         yield Progress(1, 1, Estimates())
         return
-    shape, orders = x.identity.shape, orders_from(x.identity.shape, x.ranked, known)
-    axes: list[Axis] = [axis for axis in ("heads", "ffns") if _has_line(x, axis, known)]
+    shape, orders, typed = x.shape, x.orders(known), x.pruning.typed
+    axes: list[Axis] = [axis for axis in AXES if _has_line(x, axis, known)]
+    bare, alone = replace(x.pruning, typed=Mask.full(shape)), replace(x.pruning, heads_permille=0, ffns_permille=0)
     masks: dict[tuple[int, int], Mask] = {}
-    for there in (x, replace(x, typed=Mask.full(shape)), replace(x, heads_permille=0, ffns_permille=0)):
+    for pruning in (x.pruning, bare, alone):
         for axis in axes:
-            for permille in {*STEPS_PERMILLE, x.level(axis)}:
-                mask = there.at(axis, permille).mask_by(orders)
+            for permille in {*STEPS_PERMILLE, x.pruning.level(axis)}:
+                mask = pruning.at(axis, permille).mask(orders)
                 masks.setdefault(_shares(pruned_by(mask), shape.n_heads_total), mask)
-    calibration = recall_calibration(
-        x.identity, x.spec, x.judged, x.selection, found, masks, "acc", x.bos, store
-    )  # fmt: skip
-    measured = {masks[check.heads_permille, check.ffns_permille]: check.measured
-                for check in calibration.checks if x.takes(round(check.n * check.measured), check.n)}  # fmt: skip
+    calibration = recall_calibration(lab, x.subject, x.questions, found, masks)
+    taken = [check for check in calibration.checks if x.takes(round(check.n * check.measured), check.n)]
+    measured = {masks[check.heads_permille, check.ffns_permille]: check.measured for check in taken}
     lines = {}
     for axis in axes:
-        levels = sorted({*STEPS_PERMILLE, x.level(axis)})
-        other = [x.ffns_permille] if axis == "heads" else [x.heads_permille]
+        levels = sorted({*STEPS_PERMILLE, x.pruning.level(axis)})
+        other = [x.pruning.level("ffns" if axis == "heads" else "heads")]
         by_level = (levels, other) if axis == "heads" else (other, levels)
-        pruned = pruned_at(shape, orders.heads, orders.ffns, *by_level).reshape(len(levels), -1) | pruned_by(x.typed)
+        pruned = pruned_at(shape, orders.heads, orders.ffns, *by_level).reshape(len(levels), -1) | pruned_by(typed)
         shares = np.array([_shares(row, shape.n_heads_total) for row in pruned])
         found_at = calibration.applied(estimate(found, pruned), shares[:, 0], shares[:, 1])
         values = zip(levels, found_at.estimated, found_at.expected_error, found_at.is_trusted, strict=True)
-        there = {permille: x.at(axis, permille).mask_by(orders) for permille in levels}
-        lines[axis] = Line(
-            x.curve_key(axis),
-            {permille: Level(float(value), None if np.isnan(error) else float(error), bool(trusted))
-             for permille, value, error, trusted in values},
-            {permille: measured[mask] for permille, mask in there.items() if mask in measured},
-        )  # fmt: skip
+        there = {permille: x.pruning.at(axis, permille).mask(orders) for permille in levels}
+        estimated = {permille: Level(float(value), None if np.isnan(error) else float(error), bool(trusted))
+                     for permille, value, error, trusted in values}  # fmt: skip
+        known_at = {permille: measured[mask] for permille, mask in there.items() if mask in measured}
+        lines[axis] = Line(x.curve_key(axis), estimated, known_at)
     yield Progress(1, 1, Estimates(**lines, n_levels=len(calibration.levels), has_gradients=True))
-
-
-def measure_gradients(x: Experiment, models: Models, store: Any) -> Iterator[Progress]:
-    """Job: the gradients that estimates are made from; they are read from the store afterwards."""
-    for step in gradients(models, x.spec, x.judged, x.selection, x.bos, store):
-        yield replace(step, value=None)
 
 
 def counts(x: Experiment, axis: Axis, known: Evidence) -> dict[int, int]:
     """How many heads or FFNs are pruned in all at each step of the axis."""
-    n = x.identity.shape.n_heads_total if axis == "heads" else x.identity.shape.n_layers
-    order, typed = x.order(axis, known), ~np.array(getattr(x.typed, axis)).ravel()
+    n = x.shape.n_heads_total if axis == "heads" else x.shape.n_layers
+    order, typed = x.order(axis, known), ~np.array(getattr(x.pruning.typed, axis)).ravel()
     if order is None:
         return {permille: max(n_pruned(permille, n), int(typed.sum())) for permille in STEPS_PERMILLE}
     typed_behind = typed[order][::-1].cumsum()[::-1]  # of the typed ones, how many stand at each place or behind it
@@ -115,7 +107,7 @@ def counts(x: Experiment, axis: Axis, known: Evidence) -> dict[int, int]:
 
 def texts(x: Experiment, axis: Axis, known: Evidence, line: Line) -> dict[int, str]:
     """{percent: what is known of that level without measuring it}, such as "12 of 32 heads · estimate 41 % ± 3"."""
-    n = x.identity.shape.n_heads_total if axis == "heads" else x.identity.shape.n_layers
+    n = x.shape.n_heads_total if axis == "heads" else x.shape.n_layers
     said = {}
     for permille, count in counts(x, axis, known).items():
         words = [f"{count} of {n:,} {NOUNS[axis]}"]
@@ -179,8 +171,8 @@ def _row(permille: int, level: Level) -> dict[str, Any]:
 
 
 def _has_line(x: Experiment, axis: Axis, known: Evidence) -> bool:
-    other = x.ffns_permille if axis == "heads" else x.heads_permille
-    return not known.missing(x.ranking, axis == "heads" or other > 0, axis == "ffns" or other > 0)
+    other = x.pruning.level("ffns" if axis == "heads" else "heads")
+    return not known.missing(x.pruning.ranking.name, axis == "heads" or other > 0, axis == "ffns" or other > 0)
 
 
 def _shares(pruned: np.ndarray, n_heads: int) -> tuple[int, int]:

@@ -3,51 +3,38 @@
 No streamlit here: the generators run in the worker thread, and everything can be tested as plain functions.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from engine.accuracy.evaluation import Answers, evaluate, recall, wilson
-from engine.importance.rankings_of import NEEDS, Evidence, Orders, Ranking, compute_orders, orders_from, recall_evidence
-from engine.jobs import Progress
-from engine.models.checkpoints import Identity
-from engine.models.loading import LoadSpec, Models
+from cache import Store
+from engine.accuracy.evaluation import Answers, evaluate, recall
+from engine.importance.rankings_of import (
+    NEEDS,
+    Axis,
+    Evidence,
+    Orders,
+    Pruning,
+    Ranking,
+    compute_orders,
+    orders_from,
+    recall_evidence,
+)
 from engine.models.masks import Mask
-from engine.questions.requests import Requests, Selection, TaskSpec, get_requests, select
-from engine.statistics import MIN_QUESTIONS
-from pages.ui.shared.closing import command_line
+from engine.models.subject import Lab, Subject
+from engine.progress import Progress, last_value
+from engine.questions.requests import Questions, Requests, TaskSpec, get_requests, select
+from engine.shapes import ModelShape
+from engine.statistics import MIN_QUESTIONS, wilson
+from pages.ui.shared.commands import command_line
+from pages.ui.shared.defaults import RANKING_QUESTIONS, SAMPLE
 
-Axis = Literal["heads", "ffns"]
 LEVELS_PERMILLE = range(0, 1001, 100)
-RANKING_QUESTIONS = 64  # train questions behind a ranking: in int8 on a CPU their gradients take half a second each
-SAMPLE = "stratified"  # so that the figure over the first few questions is a fair preview
-
-
-class Levelled(Protocol):
-    """What two levels of a ranking take to be set."""
-
-    @property
-    def spec(self) -> LoadSpec: ...
-    @property
-    def bos(self) -> bool | None: ...
-    @property
-    def data_dir(self) -> str | None: ...
-    @property
-    def identity(self) -> Identity: ...
-    @property
-    def task(self) -> TaskSpec: ...
-    @property
-    def ranked(self) -> Ranking: ...
-    @property
-    def heads_permille(self) -> int: ...
-    @property
-    def ffns_permille(self) -> int: ...
 
 
 @dataclass(frozen=True)
-class Measured:
+class AnswersSoFar:
     """Answers so far of the full and of the pruned model; None = not begun."""
 
     full: Answers | None
@@ -59,45 +46,39 @@ class Experiment:
     """One setting of all controls.
 
     `judged` are the questions accuracy is measured on (validation), `train` those importance is measured on (None until
-    they are rendered); `typed` is the mask of the text field, pruned on top of the two levels. Measuring stops early
-    where the accuracy's 95 % interval is within `width` points either way (0: never).
+    they are rendered). Measuring stops early where the accuracy's 95 % interval is within `width` points either way (0:
+    never).
     """
 
-    spec: LoadSpec
-    bos: bool | None
+    subject: Subject
     data_dir: str | None
-    identity: Identity
     judged: Requests
     train: Requests | None
     limit: int
-    ranking: str
-    heads_permille: int
-    ffns_permille: int
-    typed: Mask
+    pruning: Pruning
     width: int = 0
+
+    @property
+    def shape(self) -> ModelShape:
+        return self.subject.shape
 
     @property
     def task(self) -> TaskSpec:
         return self.judged.task
 
     @property
-    def selection(self) -> Selection:
+    def questions(self) -> Questions:
         return select(self.judged, self.limit, SAMPLE)
-
-    @property
-    def ranked(self) -> Ranking:
-        return Ranking(self.ranking, n_questions=RANKING_QUESTIONS)
 
     @property
     def base_key(self) -> str:
         """Changes with the model, its precision and the task; not with what is pruned."""
-        return f"{self.spec} {self.identity.digest} bos={self.bos} {self.judged.task} {self.judged.source}"
+        return f"{self.subject} {self.judged.task} {self.judged.source}"
 
     @property
     def key(self) -> str:
         """Changes with anything that changes what is measured."""
-        levels = f"{self.ranking} {self.heads_permille} {self.ffns_permille}"
-        return f"{self.base_key} {self.limit} {levels} {self.typed.key()} {self.width}"
+        return f"{self.base_key} {self.limit} {self.pruning} {self.width}"
 
     def curve_key(self, axis: Axis) -> str:
         """Changes with anything that changes the curve over one axis: not with that axis's own level."""
@@ -105,7 +86,7 @@ class Experiment:
 
     def takes(self, n_right: int, n: int) -> bool:
         """Whether n questions are enough: all of them, or as many as the chosen width takes."""
-        if n >= self.selection.n:
+        if n >= self.questions.n:
             return True
         if not self.width or n < MIN_QUESTIONS:
             return False
@@ -116,140 +97,132 @@ class Experiment:
         """Whether these answers are enough."""
         return answers is not None and self.takes(int(answers.correct.sum()), len(answers))
 
-    def settled(self, measured: Measured) -> bool:
+    def settled(self, found: AnswersSoFar) -> bool:
         """Whether the pruned model has enough answers, and the full model has answered the same questions."""
-        full, pruned = measured.full, measured.pruned
+        full, pruned = found.full, found.pruned
         return full is not None and pruned is not None and self.enough(pruned) and len(full) >= len(pruned)
 
-    def n_taken(self, measured: Measured) -> int:
+    def n_taken(self, found: AnswersSoFar) -> int:
         """How many questions the accuracy is over, or will be."""
-        return len(measured.pruned) if measured.pruned is not None and self.settled(measured) else self.selection.n
+        return len(found.pruned) if found.pruned is not None and self.settled(found) else self.questions.n
 
     def at(self, axis: Axis, permille: int) -> "Experiment":
         """The same experiment with the level of one axis changed."""
-        return replace(self, **{f"{axis}_permille": permille})
-
-    def level(self, axis: Axis) -> int:
-        return self.heads_permille if axis == "heads" else self.ffns_permille
+        return replace(self, pruning=self.pruning.at(axis, permille))
 
     def mask(self, known: Evidence) -> Mask | None:
         """The mask of the two levels and the typed one; None while a ranking it needs is not known."""
-        if known.missing(self.ranking, self.heads_permille > 0, self.ffns_permille > 0):
-            return None
-        return self.mask_by(orders_from(self.identity.shape, self.ranked, known))
+        return self.pruning.known_mask(self.shape, known)
 
-    def mask_by(self, orders: Orders) -> Mask:
-        return orders.mask(self.identity, self.heads_permille, self.ffns_permille) | self.typed
+    def orders(self, known: Evidence) -> Orders:
+        """The orders as far as they are known."""
+        return orders_from(self.shape, self.pruning.ranking, known)
 
     def order(self, axis: Axis, known: Evidence) -> np.ndarray | None:
         """Flat indices of heads or FFNs, first to go first; None while that is not known."""
-        if known.missing(self.ranking, axis == "heads", axis == "ffns"):
+        if known.missing(self.pruning.ranking.name, axis == "heads", axis == "ffns"):
             return None
-        return getattr(orders_from(self.identity.shape, self.ranked, known), axis)
+        return getattr(self.orders(known), axis)
 
 
-def prepare(task: TaskSpec, data_dir: str | None, store: Any) -> Iterator[Progress]:
-    """Job: renders the questions of a task; its value is their `Requests`."""
+def prepare(task: TaskSpec, data_dir: str | None, store: Store) -> Iterator[Progress[Requests]]:
+    """Job: renders the questions of a task."""
     yield Progress(1, 1, get_requests(task, data_dir, store))
 
 
-def measure(x: Experiment, mask: Mask | None, models: Models, store: Any) -> Iterator[Progress]:
-    """Job: the full model, then the ranking where the mask is not known without it, then the pruned model; its value is
-    a `Measured`. With a width both stop early, and the full model answers at least the questions of the pruned one."""
+def measure(x: Experiment, mask: Mask | None, lab: Lab) -> Iterator[Progress[AnswersSoFar]]:
+    """Job: the full model, then the ranking where the mask is not known without it, then the pruned model. With a width
+    both stop early, and the full model answers at least the questions of the pruned one."""
     full = pruned = None
-    full_steps = _evaluated(x, Mask.full(x.identity.shape), "Full model", models, store)
+    full_steps = _evaluated(x, Mask.full(x.shape), "Full model", lab)
     for step in full_steps:
         full = step.value if step.value is not None else full
-        yield replace(step, value=Measured(full, None))
+        yield _with(step, full, None)
         if x.enough(full):
             break
-    mask = x.mask_by((yield from ordered(x, models, store))) if mask is None else mask
+    if mask is None:
+        orders = yield from last_value(compute_orders(lab, x.subject, x.pruning, x.data_dir))
+        mask = x.pruning.mask(orders)
     if mask.is_full:
-        yield Progress(x.selection.n, x.selection.n, Measured(full, full))
+        yield Progress(x.questions.n, x.questions.n, AnswersSoFar(full, full))
         return
-    for step in _evaluated(x, mask, "Pruned model", models, store):
+    for step in _evaluated(x, mask, "Pruned model", lab):
         pruned = step.value if step.value is not None else pruned
-        yield replace(step, value=Measured(full, pruned))
+        yield _with(step, full, pruned)
         if x.enough(pruned):
             break
     while full is not None and pruned is not None and len(full) < len(pruned):
         step = next(full_steps)
         full = step.value if step.value is not None else full
-        yield replace(step, value=Measured(full, pruned))
+        yield _with(step, full, pruned)
 
 
-def measure_importance(x: Experiment, models: Models, store: Any) -> Iterator[Progress]:
+def measure_importance(x: Experiment, lab: Lab) -> Iterator[Progress[Orders]]:
     """Job: scores of all heads and FFNs; they are read from the store afterwards."""
-    ranking = replace(x.ranked, name="importance")
-    for step in compute_orders(models, x.spec, x.task, ranking, x.bos, x.data_dir, store):
-        yield replace(step, value=None)
+    ranking = Ranking("importance", n_questions=x.pruning.ranking.n_questions)
+    all_of_it = Pruning(x.task, ranking, 1000, 1000, x.pruning.typed)
+    yield from compute_orders(lab, x.subject, all_of_it, x.data_dir)
 
 
-def measure_curve(x: Experiment, axis: Axis, models: Models, store: Any) -> Iterator[Progress]:
+def measure_curve(x: Experiment, axis: Axis, lab: Lab) -> Iterator[Progress[int]]:
     """Job: the accuracy at every level of one axis, the other as it is; read from the store afterwards."""
-    orders = yield from ordered(x.at(axis, 1000), models, store)
-    yield from measure_levels(x, axis, orders, LEVELS_PERMILLE, models, store)
+    orders = yield from last_value(compute_orders(lab, x.subject, x.at(axis, 1000).pruning, x.data_dir))
+    yield from measure_levels(x, axis, orders, LEVELS_PERMILLE, lab)
 
 
 def measure_levels(
-    x: Experiment, axis: Axis, orders: Orders, levels: Sequence[int], models: Models, store: Any
-) -> Iterator[Progress]:
+    x: Experiment, axis: Axis, orders: Orders, levels: Sequence[int], lab: Lab
+) -> Iterator[Progress[int]]:
     """Job: the accuracy at these levels of one axis, in this order; its value is how many of them are measured."""
-    n = x.selection.n
+    n = x.questions.n
     for number, permille in enumerate(levels):
         there = x.at(axis, permille)
-        for step in _evaluated(there, there.mask_by(orders), f"Curve, {permille // 10} %", models, store):
+        for step in _evaluated(there, there.pruning.mask(orders), f"Curve, {permille // 10} %", lab):
             yield Progress(number * n + step.done, len(levels) * n, number, step.message)
             if there.enough(step.value):
                 break
     yield Progress(len(levels) * n, len(levels) * n, len(levels))
 
 
-def recall_known(x: Experiment, store: Any) -> Evidence:
+def recall_known(x: Experiment, lab: Lab) -> Evidence:
     """The scores that are stored, importance in any case, as the screen shows it; computes nothing."""
     if x.train is None:
         return Evidence()
-    wanted = {"heads", "ffns", *NEEDS[x.ranking]}
-    return recall_evidence(x.identity, x.spec, x.train, x.ranked, wanted, x.bos, store)
+    wanted = {"heads", "ffns", *NEEDS[x.pruning.ranking.name]}
+    return recall_evidence(lab, x.subject, x.train, x.pruning.ranking, wanted)
 
 
-def recall_measured(x: Experiment, mask: Mask | None, store: Any) -> Measured:
+def recall_measured(x: Experiment, mask: Mask | None, lab: Lab) -> AnswersSoFar:
     """What is stored of this experiment; computes nothing."""
-    full = recall_answers(x, Mask.full(x.identity.shape), store)
+    full = recall_answers(x, Mask.full(x.shape), lab)
     if mask is None:
-        return Measured(full, None)
-    return Measured(full, full if mask.is_full else recall_answers(x, mask, store))
+        return AnswersSoFar(full, None)
+    return AnswersSoFar(full, full if mask.is_full else recall_answers(x, mask, lab))
 
 
-def recall_answers(x: Experiment, mask: Mask, store: Any) -> Answers:
+def recall_answers(x: Experiment, mask: Mask, lab: Lab) -> Answers:
     """The answers under one mask that are stored, which may be some of all or none."""
-    return recall(x.identity, x.spec, x.judged, x.selection, mask, x.bos, store)
+    return recall(lab, x.subject, x.questions, mask)
 
 
-def command(x: Experiment, measured: Measured) -> str:
+def command(x: Experiment, found: AnswersSoFar) -> str:
     """The shell command that measures the same and finds what is stored here."""
-    n = x.n_taken(measured)
-    words = ["--task", x.task.name, "--shots", x.task.shots, "--limit", n if n < x.selection.n else x.limit]
+    n, pruning = x.n_taken(found), x.pruning
+    words = ["--task", x.task.name, "--shots", x.task.shots, "--limit", n if n < x.questions.n else x.limit]
     words += ["--sample", SAMPLE]
     words += ["--same-examples"] if x.task.same_examples else []
-    if x.heads_permille or x.ffns_permille:
-        words += ["--prune-heads", f"{x.heads_permille / 10:g}", "--prune-ffns", f"{x.ffns_permille / 10:g}"]
-        words += ["--ranking", x.ranking, "--ranking-questions", RANKING_QUESTIONS]
-    words += [] if x.typed.is_full else ["--mask", x.typed.text()]
-    return command_line("evaluate", x.spec, x.bos, x.data_dir, words)
+    if pruning.by_level:
+        levels = [f"{permille / 10:g}" for permille in (pruning.heads_permille, pruning.ffns_permille)]
+        words += ["--prune-heads", levels[0], "--prune-ffns", levels[1]]
+        words += ["--ranking", pruning.ranking.name, "--ranking-questions", RANKING_QUESTIONS]
+    words += [] if pruning.typed.is_full else ["--mask", pruning.typed.text()]
+    return command_line("evaluate", x.subject, x.data_dir, words)
 
 
-def _evaluated(x: Experiment, mask: Mask, title: str, models: Models, store: Any) -> Iterator[Progress]:
-    for step in evaluate(models, x.spec, x.judged, x.selection, mask, x.bos, store):
+def _evaluated(x: Experiment, mask: Mask, title: str, lab: Lab) -> Iterator[Progress[Answers]]:
+    for step in evaluate(lab, x.subject, x.questions, mask):
         yield replace(step, message=step.message or title)
 
 
-def ordered(x: Levelled, models: Models, store: Any) -> Generator[Progress, None, Orders]:
-    """Gives the orders that the two levels need, measuring what importance is missing."""
-    orders = orders_from(x.identity.shape, x.ranked, Evidence())
-    if x.heads_permille or x.ffns_permille:
-        ffns_too = x.ffns_permille > 0
-        for step in compute_orders(models, x.spec, x.task, x.ranked, x.bos, x.data_dir, store, ffns_too=ffns_too):
-            orders = step.value if step.value is not None else orders
-            yield replace(step, value=None, message=step.message or "Ranking")
-    return orders
+def _with(step: Progress[Answers], full: Answers | None, pruned: Answers | None) -> Progress[AnswersSoFar]:
+    return Progress(step.done, step.total, AnswersSoFar(full, pruned), step.message, step.cached)

@@ -1,19 +1,14 @@
-"""An accuracy as one large figure with everything needed to judge it, and the downloads of what a screen shows."""
+"""An accuracy as one large figure with everything needed to judge it, and components as tables."""
 
-from collections.abc import Callable, Mapping
-from functools import partial
-
-import altair as alt
 import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from engine.accuracy.evaluation import Accuracy, Paired, accuracy, paired
-from engine.statistics import MIN_QUESTIONS, change_interval, is_clear
+from engine.accuracy.evaluation import Accuracy, accuracy
+from engine.statistics import MIN_QUESTIONS, Paired, change_interval, paired
 from pages.ui.prune.estimates import Line, trust
-from pages.ui.prune.experiment import Measured
-from pages.ui.prune.tables import p_in_words
-from pages.ui.shared import charts
+from pages.ui.prune.experiment import AnswersSoFar
+from pages.ui.shared.tables import p_in_words, percent
 
 HELP = (
     "The interval is Wilson's. The length-normalised score divides each choice's log-likelihood by its characters. "
@@ -26,7 +21,7 @@ ESTIMATE_HELP = (
 )
 
 
-def accuracy_figure(title: str, measured: Measured, total: int, pruned_in_words: str, is_full: bool) -> None:
+def accuracy_figure(title: str, measured: AnswersSoFar, total: int, pruned_in_words: str, is_full: bool) -> None:
     """Draws the accuracy so far, its change against the full model, and how sure both are (`is_full`: no pruning)."""
     full, pruned = measured.full, measured.pruned
     shown = full if is_full else pruned
@@ -37,8 +32,8 @@ def accuracy_figure(title: str, measured: Measured, total: int, pruned_in_words:
         value, delta = percent(result.acc), "the full model"
         lines = [in_words(result, total), *lines]
         if not is_full and full is not None and len(full):
-            change = paired(full, shown)
-            share, clear = (change.gained - change.lost) / change.n, is_clear(change)
+            change = paired(full.correct, shown.correct)
+            share, clear = (change.gained - change.lost) / change.n, change.is_clear
             delta = f"{100 * share:+.1f} points against the full model's {percent(result.acc - share)}"
             lines.insert(1, change_in_words(change))
     elif full is not None and len(full):
@@ -66,11 +61,6 @@ def estimate_figure(title: str, line: Line, permille: int, pruned_in_words: str)
     st.markdown(f"{pruned_in_words}  \n{about}", help=ESTIMATE_HELP)
 
 
-def draw_chart(chart: alt.LayerChart, key: str, words: str) -> None:
-    """Draws a chart made from a template, at a hundredth of the time that Altair takes to write it down."""
-    st.vega_lite_chart(charts.screen_spec(chart), key=key, alt=words)
-
-
 def in_words(result: Accuracy, total: int) -> str:
     """Such as "312 of 500 questions, 95 % interval 36.1 to 46.5 %, 40.1 % by length-normalised score", in lines."""
     interval = f"95 % interval **{100 * result.ci_low:.1f} to {100 * result.ci_high:.1f} %**"
@@ -84,16 +74,11 @@ def change_in_words(change: Paired) -> str:
     low, high = (100 * end for end in change_interval(change))
     if change.n < MIN_QUESTIONS:
         return f"{counted}  \nToo few questions to tell a change from chance"
-    if not is_clear(change):
+    if not change.is_clear:
         return f"{counted}  \n**No detectable change**: anything from {low:+.1f} to {high:+.1f} points fits"
     share = 100 * (change.gained - change.lost) / change.n
     ends = f"{low:.1f} to {high:.1f}" if share > 0 else f"{-high:.1f} to {-low:.1f}"
     return f"{counted}  \n**{'Gained' if share > 0 else 'Lost'} {abs(share):.1f} points**, 95 % interval {ends}"
-
-
-def percent(share: float) -> str:
-    """A share with one decimal, such as "41.2 %"."""
-    return f"{100 * share:.1f} %"
 
 
 def component_tables(where: DeltaGenerator, heads: pd.DataFrame, ffns: pd.DataFrame) -> None:
@@ -107,23 +92,3 @@ def component_tables(where: DeltaGenerator, heads: pd.DataFrame, ffns: pd.DataFr
     for at, frame, noun in zip(where.columns(2), (heads, ffns), ("heads", "FFNs"), strict=True):
         shown = frame.sort_values(["score", "rank"], ascending=False)[list(columns)]
         at.dataframe(shown, column_config=columns, hide_index=True, height=300, alt=f"All {noun} with their importance")
-
-
-def downloads(tables: Mapping[str, Callable[[], bytes]], pictures: Mapping[str, alt.LayerChart]) -> None:
-    """One button a file, made only when clicked; each chart as PNG and as SVG."""
-    with st.popover("Download", icon=":material/download:", help="Everything on this screen, as files."):
-        for name, make in tables.items():
-            _button(f"{name} (CSV)", make, name, "csv", "text/csv")
-        for name, chart in pictures.items():
-            png, svg = st.columns(2)
-            with png:
-                _button(f"{name} (PNG)", partial(charts.to_png, chart, name), name, "png", "image/png")
-            with svg:
-                _button(f"{name} (SVG)", partial(charts.to_svg, chart, name), name, "svg", "image/svg+xml")
-
-
-def _button(label: str, make: Callable[[], bytes], name: str, ending: str, mime: str) -> None:
-    file = f"{name.lower().replace(' ', '-')}.{ending}"
-    st.download_button(
-        label, make, file, mime, key=f"download {file}", on_click="ignore", width="stretch", help=f"Saves {file}."
-    )

@@ -6,15 +6,17 @@ screen, the work ends.
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
-from engine.importance.rankings_of import Evidence, orders_from
-from engine.jobs import Progress
-from engine.models.loading import Models
-from pages.ui.prune.experiment import LEVELS_PERMILLE, Axis, Experiment, measure_levels
-from pages.ui.shared.runtime import jobs, models, store
+import streamlit as st
+
+from engine.importance.rankings_of import Axis, Evidence
+from engine.models.subject import Lab
+from engine.progress import Progress
+from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment, measure_levels
+from pages.ui.shared.runtime import in_memory, jobs, lab
+from pages.ui.shared.work import Work
 
 SLOT = "neighbours"
 PRIORITY = 5  # behind everything
@@ -22,7 +24,11 @@ PATIENCE_S = 5.0  # without a sign of the page the work ends; a page looks in ev
 WAIT_S = 1.5  # after the last movement: whoever is about to move on is not disturbed
 OTHERS = ("accuracy", "gradients", "curve", "importance", "estimates", "cost", "questions", "train questions")
 
-_seen_s: dict[str, float] = {}  # by key of the work: when a page last looked in
+
+@st.cache_resource(show_spinner=False)
+def seen_s() -> dict[str, float]:
+    """By key of the work: when a page last looked in, of all tabs; what no page looks in at any more is forgotten."""
+    return {}
 
 
 @dataclass
@@ -36,55 +42,60 @@ class Idle:
     levels: tuple[int, ...]
     since_s: float
     drawn: bool = False
+    seen_s: dict[str, float] = field(default_factory=seen_s)
 
     @property
     def key(self) -> str:
         return f"{self.axis} {self.x.key}"
 
     @property
+    def work(self) -> Work[int]:
+        return Work(SLOT, self.key, "Neighbouring levels", partial(measure_while_seen, self, lab()), PRIORITY)
+
+    @property
     def wanted(self) -> bool:
         """Whether there is something left that can be measured now."""
-        job = jobs().snapshot(SLOT)
-        ended = job is not None and job.key == self.key and (
-            job.state in ("failed", "cancelled") or (job.state == "done" and job.done == job.total)
-        )  # fmt: skip
-        return bool(self.levels) and not ended
+        job = self.work.now()
+        stopped = job is not None and job.state in ("failed", "cancelled")
+        complete = job is not None and job.state == "done" and job.done == job.total
+        return bool(self.levels) and not stopped and not complete
 
     def look_in(self) -> None:
         """What the page calls each time it draws: from the second time on, which is a timer's and not the user's, it
         starts the work when nothing else is under way, in any tab."""
-        now_s = _seen_s[self.key] = time.monotonic()
+        now_s = time.monotonic()
+        for key, at_s in list(self.seen_s.items()):
+            if now_s > at_s + PATIENCE_S:
+                self.seen_s.pop(key, None)
+        self.seen_s[self.key] = now_s
         jobs_now = [jobs().snapshot(slot) for slot in (*OTHERS, SLOT)]
         busy = any(job is not None and not job.finished for job in jobs_now)
         if self.drawn and self.wanted and not busy and now_s > self.since_s + WAIT_S:
-            jobs().submit(SLOT, self.key, partial(measure_while_seen, self, models(), store()), PRIORITY, again=True)
+            self.work.restart()
         self.drawn = True
 
     def in_words(self) -> str:
         """How the work stands, "" while there is none."""
-        job = jobs().snapshot(SLOT)
-        if job is None or job.key != self.key or job.finished or not job.total:
+        job = self.work.now()
+        if job is None or job.finished or not job.total:
             return ""
-        return f"While idle: {job.value or 0} of {job.total // self.x.selection.n} neighbouring levels measured."
+        return f"While idle: {job.value or 0} of {job.total // self.x.questions.n} neighbouring levels measured."
 
 
 def levels_to_measure(x: Experiment, axis: Axis, known: Evidence, measured: set[int]) -> tuple[int, ...]:
     """The levels of the 10 % grid that are missing, nearest first; none where that takes a ranking that is not known,
     or a model that is not in memory: idle work is to measure, not to prepare."""
-    loaded = models().loaded
-    if loaded is None or loaded.spec != x.spec or x.at(axis, 1000).mask(known) is None:
+    if not in_memory(x.subject.spec) or x.at(axis, 1000).mask(known) is None:
         return ()
-    return tuple(sorted(set(LEVELS_PERMILLE) - measured, key=lambda level: abs(level - x.level(axis))))
+    return tuple(sorted(set(LEVELS_PERMILLE) - measured, key=lambda level: abs(level - x.pruning.level(axis))))
 
 
-def measure_while_seen(idle: Idle, models: Models, store: Any) -> Iterator[Progress]:
+def measure_while_seen(idle: Idle, lab: Lab) -> Iterator[Progress[int]]:
     """Job: the missing levels, for as long as the page looks in; its value is how many are measured."""
-    orders = orders_from(idle.x.identity.shape, idle.x.ranked, idle.known)
-    for step in measure_levels(idle.x, idle.axis, orders, idle.levels, models, store):
+    for step in measure_levels(idle.x, idle.axis, idle.x.orders(idle.known), idle.levels, lab):
         yield step
-        if time.monotonic() > _seen_s.get(idle.key, 0.0) + PATIENCE_S:
+        if time.monotonic() > idle.seen_s.get(idle.key, 0.0) + PATIENCE_S:
             break
-    _seen_s.pop(idle.key, None)
 
 
 def stop() -> None:

@@ -3,20 +3,55 @@
 from dataclasses import replace
 from functools import partial
 
-import altair as alt
 import pandas as pd
 import streamlit as st
 
-from pages.ui.prune import dragging, estimates, experiment
-from pages.ui.prune import tables as frames
-from pages.ui.prune.dragging import Shown
-from pages.ui.prune.experiment import Axis
-from pages.ui.prune.figure import accuracy_figure, draw_chart, estimate_figure
-from pages.ui.shared import charts
-from pages.ui.shared.runtime import jobs, models, store
-from pages.ui.shared.work import progress_line, unfinished_line
+from pages.ui.prune import charts, dragging, estimates, neighbours, tables
+from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment
+from pages.ui.prune.figure import accuracy_figure, estimate_figure
+from pages.ui.prune.jobs import accuracy_work, curve_work, gradients_work, importance_work
+from pages.ui.prune.screen import Screen, Shown, idle_work
+from pages.ui.shared.charts import Picture
+from pages.ui.shared.controls import choose_idle, type_mask
+from pages.ui.shared.defaults import AXES, AXIS_HELP
+from pages.ui.shared.drag_slider import draw_field, draw_slider
+from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.tables import mask_in_words
+from pages.ui.shared.work import live
 
-AXES: dict[Axis, str] = {"heads": "Attention heads pruned", "ffns": "FFNs pruned"}
+
+@st.fragment
+def draw_levels(screen: Screen) -> None:
+    """The sliders and what follows them. While one moves this alone runs, and nothing is read or measured for it."""
+    places = st.columns([4, 4, 3], gap="medium")
+    labels = zip(AXES.items(), places, strict=False)
+    fields = [draw_field(at, f"prune_{axis}", label, with_texts=True) for (axis, label), at in labels]
+    typed = type_mask("prune", places[2])
+    if not screen.whole and (screen.shown is None or not dragging.moving()):
+        st.rerun()  # something is set: the whole page has to know
+    figure_at, curve_at = st.columns([4, 7], gap="large")
+    shown = screen.shown
+    try:
+        if shown is None or screen.whole:
+            shown = screen.shown = screen.look(fields[0].percent, fields[1].percent, typed)
+        if dragging.moving():
+            dragging.let_go_of(shown.x)
+        with figure_at:  # before all else: whatever the browser draws, the figure would wait behind it
+            slots = ["accuracy", "train questions"]
+            live(slots, partial(draw_result, shown), screen.since_s, dragging.FIGURE_S, always=shown.postponed)
+        if screen.whole and not shown.postponed:
+            shown.estimates, shown.waits = dragging.look_ahead(shown.x, shown.known)
+    finally:  # the sliders are there while the rest is waited for
+        for axis, field in zip(AXES, fields, strict=True):
+            draw_slider(field, AXIS_HELP[axis], True, {} if shown is None else shown.texts(axis))
+    with curve_at:  # apart from the figure: a chart takes long to build, and the worker would wait for it
+        chart_at, idle = st.container(), choose_idle("prune")
+        if screen.whole:
+            shown.idle = idle_work(shown, screen.since_s) if idle else neighbours.stop()
+        slots, goes_on = ["curve", "gradients", neighbours.SLOT], shown.idle is not None and shown.idle.wanted
+        with chart_at:
+            live([*slots, *shown.waits], partial(draw_curve, shown, screen.pictures), screen.since_s, always=goes_on)
+    screen.tables.update(draw_components(shown, screen.pictures))
 
 
 def draw_result(shown: Shown) -> None:
@@ -24,7 +59,7 @@ def draw_result(shown: Shown) -> None:
     if axes := dragging.moving():
         x = shown.at_hand()
         line = shown.estimates.line(x, axes[0])
-        estimate_figure(shown.title, line, x.level(axes[0]), frames.mask_in_words(x, x.mask(shown.known)))
+        estimate_figure(shown.title, line, x.pruning.level(axes[0]), mask_in_words(x.shape, x.mask(shown.known)))
         return
     if shown.postponed and shown.drawn:  # a timer's run: the browser has drawn the page
         st.rerun()
@@ -32,80 +67,78 @@ def draw_result(shown: Shown) -> None:
     dragging.await_last_answers(shown.x)
     (job, measured), x = shown.job(), shown.x
     is_full = shown.mask is not None and shown.mask.is_full
-    accuracy_figure(shown.title, measured, x.selection.n, frames.mask_in_words(x, shown.mask), is_full)
+    accuracy_figure(shown.title, measured, x.questions.n, mask_in_words(x.shape, shown.mask), is_full)
     if job is not None:
-        progress_line("accuracy", job, "Accuracy", partial(dragging.measure, x, shown.mask, again=True))
+        accuracy_work(x, shown.mask).line()
     elif not x.settled(shown.stored) and not shown.postponed:
         st.caption("Another tab has taken over the measuring. Change any control to go on here.")
-    if x.settled(measured) and x.n_taken(measured) < x.selection.n:
+    if x.settled(measured) and x.n_taken(measured) < x.questions.n:
         draw_stopped(x, measured)
 
 
-def draw_stopped(x: experiment.Experiment, measured: experiment.Measured) -> None:
+def draw_stopped(x: Experiment, measured: AnswersSoFar) -> None:
     """Says that the chosen width is reached, and offers to go on."""
-    st.caption(f"Stopped after {x.n_taken(measured):,} of {x.selection.n:,} questions: the interval is within "
-               f"± {x.width} points.")  # fmt: skip
-    if st.button(f"Measure all {x.selection.n:,}", icon=":material/play_arrow:", help="At this level alone."):
+    taken = f"Stopped after {x.n_taken(measured):,} of {x.questions.n:,} questions"
+    st.caption(f"{taken}: the interval is within ± {x.width} points.")
+    if st.button(f"Measure all {x.questions.n:,}", icon=":material/play_arrow:", help="At this level alone."):
         st.session_state["prune all of"] = replace(x, width=0).key
         st.rerun()
 
 
-def draw_curve(shown: Shown, pictures: dict[str, alt.LayerChart]) -> None:
+def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
     """Accuracy over the levels of one axis, measured and estimated, and the job that measures them all."""
     (_, measured), x, moving = shown.job(), shown.at_hand(), dragging.moving()
     axis = st.segmented_control(
-        "Curve over", list(AXES), format_func=AXES.__getitem__, default="heads", key="prune_axis", required=True,
+        "Curve over",
+        list(AXES),
+        format_func=AXES.__getitem__,
+        default="heads",
+        key="prune_axis",
+        required=True,
         help="Which of the two levels runs along the chart; the other stays where it is.",
-    )  # fmt: skip
+    )
     if shown.idle is not None and not moving:
         shown.idle.look_in()
-    points, line, hand = shown.curve(axis), shown.estimates.line(x, axis), None
-    now = frames.now_point(x, axis, measured, shown.mask)
+    points, line, hand = shown.curve(axis), shown.estimates.line(x, axis), charts.NO_ESTIMATES
+    now = tables.now_point(x, axis, measured, shown.mask)
     if moving:
         points = points if x.curve_key(axis) == shown.x.curve_key(axis) else points[:0]
-        now = points[points["level"] == x.level(axis) / 1000]
+        now = points[points["level"] == x.pruning.level(axis) / 1000]
         if now.empty:
             along = shown.estimates.line(x, moving[0])
-            hand = estimates.hand_frame(along, x.level(moving[0]), x.level(axis))
-    chart = charts.accuracy_curve(
-        points, now, frames.full_accuracy(measured), x.judged.chance, AXES[axis], estimates.line_frame(line), hand
-    )  # fmt: skip
-    pictures["Curve"] = chart
-    draw_chart(chart, "prune_curve", frames.points_in_words(points, AXES[axis]))
-    st.caption(estimates.in_words(shown.x, shown.estimates, line, x.level(axis)))
-    if unfinished_line(
-        "gradients", dragging.gradients_key(x), "Estimates", partial(dragging.measure_gradients, shown.x)
-    ):  # fmt: skip
+            hand = estimates.hand_frame(along, x.pruning.level(moving[0]), x.pruning.level(axis))
+    full, estimated = tables.full_accuracy(measured), estimates.line_frame(line)
+    pictures["Curve"] = charts.accuracy_curve(points, now, full, x.judged.chance, AXES[axis], estimated, hand)
+    draw_chart(pictures["Curve"], "prune_curve", tables.points_in_words(points, AXES[axis]))
+    st.caption(estimates.in_words(shown.x, shown.estimates, line, x.pruning.level(axis)))
+    if gradients_work(shown.x).line():
         return
     if shown.idle is not None and (words := shown.idle.in_words()):
         st.caption(words)
-    key = shown.x.curve_key(axis)
-    run = partial(experiment.measure_curve, shown.x, axis, models(), store())
-    start = partial(jobs().submit, "curve", key, run, priority=1)
-    if unfinished_line("curve", key, "Curve", start):
+    work = curve_work(shown.x, axis)
+    if work.line() or len(points) == len(LEVELS_PERMILLE):
         return
-    if len(points) < len(experiment.LEVELS_PERMILLE) and st.button(
-        "Measure the curve", icon=":material/timeline:", help="Every tenth of this level, in the background."
-    ):
-        start()
+    about = "Every tenth of this level, in the background."
+    if st.button("Measure the curve", icon=":material/timeline:", help=about):
+        work.start()
         st.rerun()
 
 
-def draw_components(shown: Shown, pictures: dict[str, alt.LayerChart]) -> dict[str, pd.DataFrame]:
-    """The map of heads and the bars of FFNs, with what is pruned where the hand is; gives their frames."""
+def draw_components(shown: Shown, pictures: dict[str, Picture]) -> dict[str, pd.DataFrame]:
+    """The map of heads and the bars of FFNs, with what is pruned where the hand is; gives their tables."""
     x = shown.at_hand()
     mask = x.mask(shown.known) if dragging.moving() else shown.mask
-    heads, ffns = frames.head_frame(x, shown.known, mask), frames.ffn_frame(x, shown.known, mask)
+    heads, ffns = tables.head_frame(x, shown.known, mask), tables.ffn_frame(x, shown.known, mask)
     pictures["Heads"], pictures["FFNs"] = charts.head_map(heads), charts.ffn_bars(ffns)
     map_at, bars_at = st.columns([7, 4], gap="large")
     with map_at:
         st.subheader("Attention heads", help="Layer 0 is next to the tokens. A cross marks a pruned head.")
-        words = frames.components_in_words(heads, "heads")
+        words = tables.components_in_words(heads, "heads")
         draw_chart(pictures["Heads"], "prune_map", words)
         st.caption(words)
     with bars_at:
         st.subheader("FFNs", help="Accuracy lost on the train questions without this FFN. A cross marks a pruned one.")
-        words = frames.components_in_words(ffns, "FFNs")
+        words = tables.components_in_words(ffns, "FFNs")
         draw_chart(pictures["FFNs"], "prune_bars", words)
         st.caption(words)
     return {"Heads": heads, "FFNs": ffns}
@@ -113,13 +146,10 @@ def draw_components(shown: Shown, pictures: dict[str, alt.LayerChart]) -> dict[s
 
 def draw_importance(shown: Shown) -> None:
     """The job that scores what is not scored yet."""
-    x, known = shown.x, shown.known
-    run = partial(experiment.measure_importance, x, models(), store())
-    start = partial(jobs().submit, "importance", x.base_key, run, priority=1)
-    if unfinished_line("importance", x.base_key, "Importance", start):
+    work, known = importance_work(shown.x), shown.known
+    if work.line() or (known.heads is not None and known.ffns is not None):
         return
-    if (known.heads is None or known.ffns is None) and st.button(
-        "Measure importance", icon=":material/insights:", help="Heads by gradient, FFNs by leaving each out once."
-    ):
-        start()
+    about = "Heads by gradient, FFNs by leaving each out once."
+    if st.button("Measure importance", icon=":material/insights:", help=about):
+        work.start()
         st.rerun()

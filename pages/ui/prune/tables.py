@@ -1,4 +1,5 @@
-"""Records and arrays as DataFrames and sentences: what charts draw, files hold and screen readers read."""
+"""Answers and scores of the Prune screen as DataFrames and sentences: what charts draw, files hold and screen readers
+read."""
 
 from typing import Any
 
@@ -7,52 +8,54 @@ import pandas as pd
 
 from engine.accuracy.evaluation import Answers, accuracy
 from engine.importance.importance import Scores
-from engine.importance.rankings_of import Evidence
+from engine.importance.rankings_of import Axis, Evidence
 from engine.models.masks import Mask
-from pages.ui.prune.experiment import LEVELS_PERMILLE, Axis, Experiment, Measured, recall_answers
+from engine.models.subject import Lab
+from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment, recall_answers
+from pages.ui.shared.tables import to_csv
 
 POINT_COLUMNS = ["level", "acc", "low", "high", "n", "pruned"]
 
 
-def curve_points(x: Experiment, axis: Axis, known: Evidence, store: Any) -> pd.DataFrame:
+def curve_points(x: Experiment, axis: Axis, known: Evidence, lab: Lab) -> pd.DataFrame:
     """One row for each level of `axis` that is measured on all questions, or on as many as the width takes."""
     rows = []
     for permille in LEVELS_PERMILLE:
         mask = x.at(axis, permille).mask(known)
-        if mask is not None and x.enough(answers := recall_answers(x, mask, store)):
+        if mask is not None and x.enough(answers := recall_answers(x, mask, lab)):
             rows.append(_point(answers, permille, mask))
     return pd.DataFrame(rows, columns=POINT_COLUMNS)
 
 
-def now_point(x: Experiment, axis: Axis, measured: Measured, mask: Mask | None) -> pd.DataFrame:
+def now_point(x: Experiment, axis: Axis, measured: AnswersSoFar, mask: Mask | None) -> pd.DataFrame:
     """The present position on the curve: one row, or none before the first answer."""
     answers = measured.pruned
     there = mask is not None and answers is not None and len(answers) > 0
-    return pd.DataFrame([_point(answers, x.level(axis), mask)] if there else [], columns=POINT_COLUMNS)
+    return pd.DataFrame([_point(answers, x.pruning.level(axis), mask)] if there else [], columns=POINT_COLUMNS)
 
 
-def full_accuracy(measured: Measured) -> float | None:
+def full_accuracy(measured: AnswersSoFar) -> float | None:
     """Accuracy of the full model so far, 0-1; None before the first answer."""
     return accuracy(measured.full).acc if measured.full is not None and len(measured.full) else None
 
 
 def head_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFrame:
     """One row a head."""
-    shape = x.identity.shape
+    shape = x.shape
     layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
-    kept = np.array((mask or x.typed).heads)
+    kept = np.array((mask or x.pruning.typed).heads)
     return _components(known.heads, x.order("heads", known), kept, shape.head_names).assign(layer=layer, head=head)
 
 
 def ffn_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFrame:
     """One row an FFN."""
-    layer = np.arange(x.identity.shape.n_layers)
-    kept = np.array((mask or x.typed).ffns)
+    layer = np.arange(x.shape.n_layers)
+    kept = np.array((mask or x.pruning.typed).ffns)
     names = [f"F{at}" for at in layer]
     return _components(known.ffns, x.order("ffns", known), kept, names).assign(layer=layer)
 
 
-def answers_csv(measured: Measured) -> bytes:
+def answers_csv(measured: AnswersSoFar) -> bytes:
     """A table of one row a question and choice: texts, gold, log-likelihoods and which was chosen, full and pruned."""
     rows = []
     full = measured.full
@@ -67,31 +70,11 @@ def answers_csv(measured: Measured) -> bytes:
     return to_csv(pd.DataFrame(rows))
 
 
-def to_csv(frame: pd.DataFrame) -> bytes:
-    """The frame as a CSV file."""
-    return frame.to_csv(index=False).encode()
-
-
-def p_in_words(p: float) -> str:
-    """Such as "p = 0.012"."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-
-
 def points_in_words(points: pd.DataFrame, label: str) -> str:
     """The curve as a sentence, for those who cannot see it."""
     if points.empty:
         return f"{label}: no level is measured yet."
     return f"{label}: " + ", ".join(f"at {row.level:.0%} {row.acc:.1%} right" for row in points.itertuples()) + "."
-
-
-def mask_in_words(x: Experiment, mask: Mask | None) -> str:
-    """Such as "19 of 48 heads and 0 of 6 FFNs pruned"."""
-    if mask is None:
-        return "Which heads and FFNs go is not known before importance is measured"
-    shape = x.identity.shape
-    return (
-        f"{mask.n_heads_pruned} of {shape.n_heads_total:,} heads, {mask.n_ffns_pruned} of {shape.n_layers} FFNs pruned"
-    )
 
 
 def components_in_words(frame: pd.DataFrame, noun: str) -> str:

@@ -1,0 +1,17 @@
+"""What two screens or more use: set-up, jobs on screen, controls, charts and the shell command.
+
+`runtime`: set-up that all tabs share, and the one place that shows errors
+`sidebar`: which model in which precision, where task data lie, how the result store does
+`work`: jobs on screen: progress, a cancel button, a part of the page that redraws itself
+`controls`: task, ranking, levels and mask, bound to the address
+`many_tasks`: what the screens about many tasks share
+`drag_slider`: a slider that reports while it moves
+`texts`: which text a screen looks at
+`defaults`: the two axes, and what measuring begins with
+`charts`: what all charts are made of, and how they become files
+`drawing`: pictures on screen
+`colours`: the colours that are not the theme's
+`tables`: numbers in words, tables as files
+`commands`: the shell command that measures what a screen shows
+`closing`: what every screen ends with: the command, and all it shows as files
+"""

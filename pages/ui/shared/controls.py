@@ -1,17 +1,37 @@
 """Controls that several screens share, bound to the address; `prefix` keeps the screens' parameters apart."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from engine.importance.rankings_of import NEEDS
+from engine.importance.rankings_of import OF_ONE_TASK, Pruning, Ranking
+from engine.models.masks import parse_mask
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
+from engine.shapes import ModelShape
 from engine.statistics import MIN_QUESTIONS
+from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS, SHOTS
 from pages.ui.shared.drag_slider import Hand, drag_slider, hand
 
 STOPS = {"off": 0} | {f"{points} points": points for points in (10, 7, 5, 4, 3)}
+
+
+@dataclass(frozen=True)
+class Levels:
+    """What is chosen to be pruned: `typed` is the text of a mask, `task` what importance is measured on."""
+
+    task: TaskSpec
+    ranking: str
+    heads_permille: int
+    ffns_permille: int
+    typed: str
+
+    def pruning(self, shape: ModelShape) -> Pruning:
+        """The same for a model of `shape`; UsageError where the mask cannot be read."""
+        ranking = Ranking(self.ranking, n_questions=RANKING_QUESTIONS)
+        return Pruning(self.task, ranking, self.heads_permille, self.ffns_permille, parse_mask(self.typed, shape))
 
 
 def with_own(options: Sequence[str], key: str) -> list[str]:
@@ -35,8 +55,8 @@ def choose_task(prefix: str, where: DeltaGenerator, data_dir: str | None) -> tup
     )
     shots = shots_at.segmented_control(
         "Solved examples",
-        [0, 1, 5],
-        default=5,
+        SHOT_COUNTS,
+        default=SHOTS,
         key=f"{prefix}_shots",
         bind="query-params",
         required=True,
@@ -75,12 +95,13 @@ def choose_ranking(prefix: str, where: DeltaGenerator) -> str:
     """Draws the choice of an order in which components are pruned."""
     return where.selectbox(
         "Who goes first",
-        list(NEEDS),
+        OF_ONE_TASK,
         key=f"{prefix}_ranking",
         bind="query-params",
         help="`importance`: the least important, as measured on this task's train split. `reversed`: the most "
-        "important. `random`: a seeded random order, which every other order has to beat. `induction-first`: the heads "
-        "that match prefixes best. `induction-protected`: by importance, but heads that match prefixes go last.",
+        "important. `random`: a seeded random order, which every other order has to beat. `within-layers`: each layer "
+        "loses as many heads as by importance, at random. `induction-first`: the heads that match prefixes best. "
+        "`induction-protected`: by importance, but heads that match prefixes go last.",
     )
 
 

@@ -1,22 +1,22 @@
 """What the screens about many tasks share: which tasks and shot counts, and the importance of each of them."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from engine.importance.importance import Scores
+from engine.models.subject import Subject
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.studies.surveys import Setting, Survey, grid, survey
-from pages.ui.prune.experiment import RANKING_QUESTIONS
-from pages.ui.shared.runtime import errors_shown, jobs, models, store
+from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS
+from pages.ui.shared.runtime import errors_shown, lab
 from pages.ui.shared.sidebar import Setup
-from pages.ui.shared.work import known_or_measured, unfinished_line
+from pages.ui.shared.work import Work
 
-SHOTS = (0, 1, 5)
 JUDGES = 48  # questions a task; three stored chunks
 REDRAW_S = 10.0
 
@@ -42,7 +42,7 @@ def choose_tasks(prefix: str, where: DeltaGenerator, data_dir: str | None) -> li
     names = _several(f"{prefix}_tasks", every, every, partial(tasks_at.multiselect, "Tasks", every, help=(
         "All whose rows lie on this computer. One from the hub appears here once its folder is in the task data folder."
     )))  # fmt: skip
-    counts = [str(count) for count in SHOTS]
+    counts = [str(count) for count in SHOT_COUNTS]
     shots = _several(f"{prefix}_shots", counts, counts, partial(
         shots_at.pills, "Solved examples", counts, selection_mode="multi", width="stretch",
         help="In front of each question. At least one count.",
@@ -54,39 +54,40 @@ def choose_tasks(prefix: str, where: DeltaGenerator, data_dir: str | None) -> li
     return tasks
 
 
-def importance_so_far(
-    setting: Setting, digest: str, tasks: Sequence[TaskSpec], what: str, slot: str
-) -> tuple[Survey, str, Callable[..., object]]:
-    """(importance there is so far of every task, the key of the job in `slot`, what starts it to measure the rest)."""
-    key = f"{setting} {digest} {what} {' '.join(f'{task.name}/{task.shots}' for task in tasks)}"
-    values, start = known_or_measured(slot, key, partial(survey, models(), setting, tuple(tasks), what, store()))
+def importance_work(
+    setting: Setting, subject: Subject, tasks: Sequence[TaskSpec], what: str, slot: str, title: str
+) -> Work[Survey]:
+    """The work that measures the importance of every task; `so_far` tells what there is of it."""
+    of = " ".join(f"{task.name}/{task.shots}" for task in tasks)
+    run = partial(survey, lab(), setting, tuple(tasks), what)
+    return Work(slot, f"{setting} {subject} {what} {of}", title, run, priority=2)
+
+
+def so_far(work: Work[Survey]) -> Survey:
+    """The importance there is so far, stored or just measured."""
     scores: dict[TaskSpec, Scores] = {}
     failed: dict[TaskSpec, str] = {}
-    for value in values:
+    for value in work.stored():
         scores, failed = {**scores, **value.scores}, {**failed, **value.failed}
-    return Survey(scores, failed), key, start
+    return Survey(scores, failed)
 
 
-def survey_line(
-    slot: str, label: str, tasks: Sequence[TaskSpec], found: Survey, key: str, start: Callable[..., object],
-    since_s: float,
-) -> None:  # fmt: skip
-    """Draws how the survey in `slot` stands, or the button that starts it; to be run by `live`.
+def survey_line(work: Work[Survey], n_tasks: int, found: Survey, since_s: float) -> None:
+    """Draws how a survey stands, or the button that starts it; to be run by `live`.
 
     While it is measured the page is drawn anew as more becomes known, but not often: that interrupts the worker.
     """
-    missing = len(tasks) - len(found.scores)
-    st.caption(f"{label}: importance is there for {len(found.scores)} of {len(tasks)}.")
-    if unfinished_line(slot, key, label, start):
-        now = jobs().snapshot(slot)
-        known = len(now.value.scores) if now is not None and now.value is not None else 0
+    missing = n_tasks - len(found.scores)
+    st.caption(f"{work.title}: importance is there for {len(found.scores)} of {n_tasks}.")
+    if work.line():
+        known = len(work.found.scores) if work.found is not None else 0
         if known > len(found.scores) and time.monotonic() - since_s > REDRAW_S:
             st.rerun()
-    elif missing and st.button(
-        f"Measure the {missing} that are missing", key=f"measure {slot}", icon=":material/insights:",
-        help=f"On {RANKING_QUESTIONS} train questions of each task, in the background. What is stored is kept.",
-    ):  # fmt: skip
-        start(again=True)
+        return
+    about = f"On {RANKING_QUESTIONS} train questions of each task, in the background. What is stored is kept."
+    label, icon = f"Measure the {missing} that are missing", ":material/insights:"
+    if missing and st.button(label, key=f"measure {work.slot}", icon=icon, help=about):
+        work.restart()
         st.rerun()
 
 

@@ -11,7 +11,8 @@ from cache import Store, open_store
 from engine.errors import HeadroomError
 from engine.jobs import Jobs
 from engine.memory import return_freed_memory, share_arenas
-from engine.models.loading import Models
+from engine.models.loading import LoadSpec
+from engine.models.subject import Lab
 
 
 def require_frame(page: str) -> None:
@@ -53,9 +54,15 @@ def jobs() -> Jobs:
 
 
 @st.cache_resource(show_spinner=False)
-def models() -> Models:
-    """Holds the one loaded model; only the worker asks it to load."""
-    return Models(store())
+def lab() -> Lab:
+    """The store and the one model in memory, for all tabs; only the worker asks it to load."""
+    return Lab(store())
+
+
+def in_memory(spec: LoadSpec) -> bool:
+    """Whether this model is loaded now."""
+    held = lab().models.loaded
+    return held is not None and held.spec == spec
 
 
 @contextmanager

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from engine.jobs import Progress, Snapshot
 from engine.models.checkpoints import Identity
-from engine.models.loading import PRECISIONS, LoadSpec, identify
+from engine.models.loading import PRECISIONS, LoadSpec, identify, stamp
+from engine.models.subject import Subject, subject_of
+from engine.progress import Progress
 from pages.ui.shared.controls import with_own
-from pages.ui.shared.runtime import jobs, models, show_error, store
+from pages.ui.shared.runtime import in_memory, show_error, store
+from pages.ui.shared.work import Work
 
 MODELS = ["demo", *(f"facebook/opt-{size}" for size in ("125m", "350m", "1.3b", "2.7b", "6.7b", "13b", "30b", "66b"))]
 BOS = {"model's own": None, "on": True, "off": False}
@@ -32,23 +34,23 @@ def chosen() -> Setup:
     return Setup(spec, BOS.get(state.get("bos")), (state.get("data_dir") or "").strip() or None)
 
 
-def identity_slot(spec: LoadSpec) -> str:
-    """The job slot in which `identity` works; one for each model, as tabs may differ."""
-    return f"identity of {spec.model}"
-
-
-def identity(spec: LoadSpec, again: bool = False) -> Snapshot:
-    """The job that finds out what a model is from its files; its value is an `Identity`."""
+def identity_of(spec: LoadSpec) -> Work[Identity]:
+    """What finds out, from its files, what a model is: in a slot for each model, as tabs may differ."""
 
     def find():
         yield Progress(1, 1, identify(spec, store()))
 
-    submitted = jobs().submit(identity_slot(spec), "identity", find, again=again)
-    return jobs().join(identity_slot(spec), IDENTIFY_WAIT_S) or submitted
+    return Work(f"identity of {spec.model}", f"identity {stamp(spec)}", "Reading the model's files", find)
+
+
+def wait_for_model(setup: Setup, spec: LoadSpec | None = None) -> Subject:
+    """The sidebar's model, or another one, as it is measured; until its files are read, the page says so and ends."""
+    spec = spec or setup.spec
+    return subject_of(spec, identity_of(spec).required(IDENTIFY_WAIT_S), setup.bos)
 
 
 def draw_sidebar() -> None:
-    """Draws the sidebar; `chosen` and `identity` give what it says."""
+    """Draws the sidebar; `chosen` and `wait_for_model` give what it says."""
     with st.sidebar:
         st.title("Headroom")
         st.selectbox(
@@ -92,18 +94,19 @@ def draw_sidebar() -> None:
 
 def _about(spec: LoadSpec) -> None:
     """Size, shape and load state of the model, or why it cannot be had."""
-    found = identity(spec)
-    if found.error:
+    work = identity_of(spec)
+    work.value(IDENTIFY_WAIT_S)
+    found = work.now()
+    if found is not None and found.error:
         show_error(found.error)
         if st.button("Look again", icon=":material/refresh:", help="After the folder or the network was put right."):
-            identity(spec, again=True)
+            work.restart()
             st.rerun()
-    elif not isinstance(found.value, Identity):
+    elif found is None or found.value is None:
         st.caption(f"Reading the files of {spec.model} …")
     else:
         about = found.value
-        loaded = models().loaded
-        state = ":green-badge[in memory]" if loaded and loaded.spec == spec else ":gray-badge[loads when needed]"
+        state = ":green-badge[in memory]" if in_memory(spec) else ":gray-badge[loads when needed]"
         st.caption(
             f"{about.family}, {about.n_params / 1e6:,.1f} M parameters, "
             f"{about.shape.n_layers} layers × {about.shape.n_heads} heads, "

@@ -1,18 +1,108 @@
-"""Running jobs on screen: progress in words, a cancel button, and a part of the page that redraws itself meanwhile."""
+"""Work for the worker and how it shows: start it, read what it has found, draw how it stands, redraw meanwhile."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import streamlit as st
 
-from engine.jobs import Progress, Snapshot
+from engine.jobs import Snapshot
+from engine.progress import Progress
 from pages.ui.shared.runtime import end_run, jobs, show_error, store
 
+T = TypeVar("T")
 POLL_S = 1.0
 AT_ONCE_S = 0.3  # what is stored shows within the same run
 NO_FORECAST_S = 2.0  # before that the seconds left would jump about
+
+
+@dataclass(frozen=True)
+class Work(Generic[T]):
+    """Something to be computed: its place on the screen (`slot`), what it is of (`key`), its title, and how it is done.
+
+    A slot holds the work of one key at a time; tabs that show the same thing share it, another key takes its place.
+    """
+
+    slot: str
+    key: str
+    title: str
+    run: Callable[..., Iterator[Progress[T]]]
+    priority: int = 0
+
+    def start(self, again: bool = False) -> Snapshot[T]:
+        """Has it done, unless that is under way or finished; `again`: once more after it ended."""
+        return jobs().submit(self.slot, self.key, self.run, self.priority, again)
+
+    def restart(self) -> None:
+        """Has it done once more after it was stopped or failed."""
+        self.start(again=True)
+
+    def now(self) -> Snapshot[T] | None:
+        """How it stands; None where it was never started, or the slot is another's by now."""
+        job = jobs().snapshot(self.slot)
+        return job if job is not None and job.key == self.key else None
+
+    @property
+    def found(self) -> T | None:
+        """What it has found so far."""
+        job = self.now()
+        return None if job is None else job.value
+
+    @property
+    def under_way(self) -> bool:
+        job = self.now()
+        return job is not None and not job.finished
+
+    def value(self, patience_s: float = AT_ONCE_S) -> T | None:
+        """What it has found once it is done, started if need be; None where that takes longer."""
+        self.start()
+        jobs().join(self.slot, patience_s)
+        job = self.now()
+        return job.value if job is not None and job.state == "done" else None
+
+    def required(self, patience_s: float = AT_ONCE_S) -> T:
+        """What it has found; until then its progress stands in place of the rest of the page."""
+        since_s = time.monotonic()
+        value = self.value(patience_s)
+        if value is None:
+            live([self.slot], lambda: self.line() or None, since_s)
+            end_run()
+        return value
+
+    def line(self) -> bool:
+        """Draws how it stands while it is not done; whether that is so."""
+        job = self.now()
+        unfinished = job is not None and job.state != "done"
+        if unfinished:
+            progress_line(self.slot, job, self.title, self.restart)
+        return unfinished
+
+    def stored(self) -> list[T]:
+        """What there is so far: of what is stored, and of this work itself.
+
+        For work whose `run(compute=False)` reads what is stored. It is read at once, and again when something was
+        stored since; while the work is under way nothing is read, as the measuring would have to give way each time.
+        """
+        reading = Work(f"{self.slot}, stored", f"{self.key}, {store().n_puts} stored", "", self._read, 1)
+        last = jobs().snapshot(reading.slot)
+        if not (self.under_way and last is not None and last.key.startswith(f"{self.key}, ")):
+            reading.start()
+        last = jobs().join(reading.slot, AT_ONCE_S)
+        read = last.value if last is not None and last.key.startswith(f"{self.key}, ") else None
+        return [value for value in (read, self.found) if value is not None]
+
+    def watched(self) -> list[str]:
+        """The slots whose end changes a page that shows what is `stored`.
+
+        A read that has ended is drawn already; to draw it once more would find what was stored meanwhile, read again,
+        and so on for as long as anything is measured.
+        """
+        read = jobs().snapshot(f"{self.slot}, stored")
+        return [self.slot] if read is None or read.finished else [self.slot, f"{self.slot}, stored"]
+
+    def _read(self) -> Iterator[Progress[T]]:
+        return self.run(compute=False)
 
 
 def live(
@@ -39,83 +129,21 @@ def live(
     part()
 
 
-def wait_for(slot: str, what: str, retry: Callable[[], object]) -> Any:
-    """The value of the slot's job; until it is there, its progress is shown in place of the rest of the page."""
-    since_s = time.monotonic()
-    snapshot = jobs().snapshot(slot)
-    if snapshot is not None and snapshot.state == "done":
-        return snapshot.value
-
-    def draw() -> None:
-        now = jobs().snapshot(slot)
-        if now is not None:
-            progress_line(slot, now, what, retry)
-
-    live([slot], draw, since_s)
-    end_run()
-
-
-def known_or_measured(
-    slot: str, key: str, run: Callable[..., Iterator[Progress]]
-) -> tuple[list[Any], Callable[[], object]]:
-    """(values there are so far, what starts the measuring) of a job that runs twice.
-
-    `run(compute=False)` reads what is stored, at once, and again when the key changes or something was stored since;
-    `run(compute=True)` measures the rest in the slot itself, when it is started. While it measures nothing is read: the
-    measuring would have to give way each time.
-    """
-    reading, own, now = f"{slot}, stored", jobs().snapshot(slot), f"{key}, {store().n_puts} stored"
-    read = jobs().snapshot(reading)
-    measuring = own is not None and own.key == key and not own.finished
-    if not (measuring and read is not None and read.key.startswith(f"{key}, ")):
-        jobs().submit(reading, now, partial(run, compute=False), priority=1)
-    read = jobs().join(reading, AT_ONCE_S)
-    stored = [read.value] if read is not None and read.key.startswith(f"{key}, ") else []
-    here = [own.value] if (own := jobs().snapshot(slot)) is not None and own.key == key else []
-    values = [value for value in (*stored, *here) if value is not None]
-    return values, partial(jobs().submit, slot, key, partial(run, compute=True), priority=2)
-
-
-def watched(*slots: str) -> list[str]:
-    """The slots of `known_or_measured` whose end changes the page.
-
-    A read that has ended is drawn already; to draw it once more would find what was stored meanwhile, read again, and
-    so on for as long as anything is measured.
-    """
-    reads = [f"{slot}, stored" for slot in slots]
-    return [*slots, *(read for read in reads if (job := jobs().snapshot(read)) is not None and not job.finished)]
-
-
-def unfinished_line(slot: str, key: str, what: str, start: Callable[..., object]) -> bool:
-    """Draws `progress_line` while the slot's job of this key is not done; whether there is one."""
-    job = jobs().snapshot(slot)
-    unfinished = job is not None and job.key == key and job.state != "done"
-    if unfinished:
-        progress_line(slot, job, what, partial(start, again=True))
-    return unfinished
-
-
-def progress_line(slot: str, snapshot: Snapshot, what: str, retry: Callable[[], object] | None = None) -> None:
+def progress_line(slot: str, snapshot: Snapshot[Any], what: str, retry: Callable[[], object]) -> None:
     """One line on how a job stands: progress and cancel while it runs, a retry when it ended early, else nothing."""
     if snapshot.state in ("queued", "running"):
         with st.container(horizontal=True, vertical_alignment="bottom"):
             st.progress(min(1.0, snapshot.done / snapshot.total) if snapshot.total else 0.0, in_words(snapshot, what))
-            st.button(
-                "Cancel",
-                key=f"cancel {slot}",
-                on_click=jobs().cancel,
-                args=(slot,),
-                help="Stops after the chunk in hand; what is finished stays stored.",
-            )
+            stops = "Stops after the chunk in hand; what is finished stays stored."
+            st.button("Cancel", key=f"cancel {slot}", on_click=jobs().cancel, args=(slot,), help=stops)
         return
     if snapshot.error:
         show_error(snapshot.error)
     elif snapshot.state == "cancelled":
         st.caption(f"{what}: stopped at {snapshot.done:,} of {snapshot.total:,}. What was finished is kept.")
-    if snapshot.state in ("failed", "cancelled") and retry is not None:
-        st.button(
-            "Go on", key=f"retry {slot}", icon=":material/play_arrow:", on_click=retry, help="Starts it once more."
-        )
+    if snapshot.state in ("failed", "cancelled"):
+        play = {"icon": ":material/play_arrow:", "help": "Starts it once more."}
+        st.button("Go on", key=f"retry {slot}", on_click=retry, **play)
 
 
 def in_words(snapshot: Snapshot, what: str) -> str:

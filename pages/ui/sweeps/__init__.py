@@ -1,0 +1,7 @@
+"""The Sweeps screen: accuracy over many tasks, levels and rankings.
+
+`plans`: what each section measures, and whose rankings make it
+`sections`: what was measured so far, drawn
+`tables`: curves with their mean, the grid with its border, transfer
+`charts`: curves, grid and transfer, one shot count each
+"""

@@ -1,28 +1,44 @@
-"""Charts of sweeps: DataFrames of `pages.ui.sweeps.tables` in, Altair charts out, for one shot count each."""
+"""Charts of sweeps: DataFrames of `pages.ui.sweeps.tables` in, pictures out, for one shot count each."""
+
+from collections.abc import Sequence
+from functools import cache, lru_cache
 
 import altair as alt
 import pandas as pd
 
-from pages.ui.shared.charts import PALE, named_chart, with_data, written
+from pages.ui.shared.charts import (
+    PALE,
+    TEMPLATES,
+    Picture,
+    Template,
+    around_zero,
+    named_chart,
+    picture,
+    template,
+    written,
+)
+from pages.ui.shared.colours import GREY, MARK
+from pages.ui.shared.defaults import AXES, Axis
 
-KINDS = {
-    "mean": "mean", "random": "random", "chance": "chance", "task": "a task", "front": "in front",
-}  # fmt: skip
-AXIS_NAMES = {"heads": "Attention heads pruned", "ffns": "FFNs pruned"}
+KINDS = {"mean": "mean", "random": "random", "chance": "chance", "task": "a task", "front": "in front"}
 RIGHT = "Questions right"
 HEIGHT_PX = 340
-EDGE, GRID = "#d9480f", "#8a949e"
 BELOW = alt.Legend(orient="bottom", title=None, columns=2)
 
 
-def curves(frame: pd.DataFrame, axis: str) -> alt.LayerChart:
+def curves(frame: pd.DataFrame, axis: Axis) -> Picture:
     """Accuracy against level: thin lines of tasks, their mean and one task in front, chance, the band of random
     rankings."""
-    here = [kind for kind in KINDS if kind in set(frame["kind"])]
+    here = tuple(kind for kind in KINDS if kind in set(frame["kind"]))
+    return picture(_curves(axis, here), curves=frame)
+
+
+@lru_cache(TEMPLATES)
+def _curves(axis: Axis, here: tuple[str, ...]) -> Template:
     names = " ".join(f"datum.value == '{kind}' ? '{name}' :" for kind, name in KINDS.items()) + " ''"
-    legend = alt.Legend(orient="bottom", title=None, labelExpr=names, columns=2, values=here, symbolOpacity=1)
+    legend = alt.Legend(orient="bottom", title=None, labelExpr=names, columns=2, values=list(here), symbolOpacity=1)
     base = named_chart("curves").encode(
-        x=_share("level:Q", AXIS_NAMES[axis]),
+        x=_share("level:Q", AXES[axis]),
         detail="line:N",
         color=alt.Color("kind:N", scale=alt.Scale(domain=list(KINDS)), legend=legend),
         tooltip=[_tip("line:N", "Line"), _tip("level:Q", "Pruned", ".0%"), *_interval()],
@@ -36,13 +52,18 @@ def curves(frame: pd.DataFrame, axis: str) -> alt.LayerChart:
         _of(base, "mean").mark_line(strokeWidth=3, point=True),
     ]
     layers = [band, *(each.encode(y=_share("acc:Q", RIGHT)) for each in layers)]
-    return with_data(alt.layer(*layers).properties(height=HEIGHT_PX), curves=frame)
+    return template(HEIGHT_PX, *layers)
 
 
-def lines(frame: pd.DataFrame) -> alt.LayerChart:
+def lines(frame: pd.DataFrame) -> Picture:
     """Accuracy against heads pruned, one line a task and kind of ranking."""
+    return picture(_lines(), lines=frame)
+
+
+@cache
+def _lines() -> Template:
     base = named_chart("lines").encode(
-        x=_share("level:Q", AXIS_NAMES["heads"]),
+        x=_share("level:Q", AXES["heads"]),
         y=_share("acc:Q", RIGHT),
         color=alt.Color("ranking:N", legend=BELOW),
         strokeDash=alt.StrokeDash("task:N", legend=BELOW),
@@ -53,65 +74,77 @@ def lines(frame: pd.DataFrame) -> alt.LayerChart:
             *_interval(),
         ],
     )
-    layers = [base.mark_line(strokeWidth=2), base.mark_point(size=35, filled=True)]
-    return with_data(alt.layer(*layers).properties(height=HEIGHT_PX), lines=frame)
+    return template(HEIGHT_PX, base.mark_line(strokeWidth=2), base.mark_point(size=35, filled=True))
 
 
-def grid_map(cells: pd.DataFrame, edges: pd.DataFrame, points: float) -> alt.LayerChart:
+def grid_map(cells: pd.DataFrame, edges: pd.DataFrame, points: float) -> Picture:
     """Points of accuracy lost over heads x FFNs pruned; a line bounds what loses less than `points`."""
+    across, up = (tuple(float(level) for level in sorted(cells[name].unique())) for name in ("heads", "ffns"))
+    return picture(_grid_map(across, up, points), cells=cells, edges=edges)
+
+
+@lru_cache(TEMPLATES)
+def _grid_map(across: tuple[float, ...], up: tuple[float, ...], points: float) -> Template:
     scale = alt.Scale(nice=False, zero=False)
-    across, up = ([float(level) for level in sorted(cells[name].unique())] for name in ("heads", "ffns"))
     legend = alt.Legend(tickCount=5, orient="bottom", direction="horizontal", gradientLength=140)
     base = named_chart("cells")
-    cell = base.mark_rect(stroke=GRID, strokeOpacity=0.3, opacity=PALE).encode(
-        x=alt.X("x:Q", title=AXIS_NAMES["heads"], axis=_at(across), scale=scale), x2="x2:Q",
-        y=alt.Y("y:Q", title=AXIS_NAMES["ffns"], axis=_at(up), scale=scale), y2="y2:Q",
+    cell = base.mark_rect(stroke=GREY, strokeOpacity=0.3, opacity=PALE).encode(
+        x=alt.X("x:Q", title=AXES["heads"], axis=_at(across), scale=scale),
+        x2="x2:Q",
+        y=alt.Y("y:Q", title=AXES["ffns"], axis=_at(up), scale=scale),
+        y2="y2:Q",
         color=alt.Color("lost:Q", title="Points lost", scale=alt.Scale(domain=[0, 50], clamp=True), legend=legend),
-        tooltip=[_tip("heads:Q", "Heads pruned", ".0%"), _tip("ffns:Q", "FFNs pruned", ".0%"),
-                 _tip("acc:Q", "Mean of tasks", ".1%"), _tip("lost:Q", "Points lost", ".1f"), _tip("n:Q", "Tasks")],
-    )  # fmt: skip
+        tooltip=[
+            _tip("heads:Q", "Heads pruned", ".0%"),
+            _tip("ffns:Q", "FFNs pruned", ".0%"),
+            _tip("acc:Q", "Mean of tasks", ".1%"),
+            _tip("lost:Q", "Points lost", ".1f"),
+            _tip("n:Q", "Tasks"),
+        ],
+    )
     text = written(base.transform_filter("datum.lost >= 0.5"), 9)  # there is no room for signs
     text = text.encode(x="heads:Q", y="ffns:Q", text=alt.Text("lost:Q", format=".0f"))
-    edge = named_chart("edges").mark_rule(strokeWidth=3, color=EDGE)
+    edge = named_chart("edges").mark_rule(strokeWidth=3, color=MARK)
     edge = edge.encode(x="x:Q", y="y:Q", x2="x2:Q", y2="y2:Q", tooltip=alt.value(f"border of {points:g} points lost"))
-    return with_data(alt.layer(cell, text, edge).properties(height=HEIGHT_PX), cells=cells, edges=edges)
+    return template(HEIGHT_PX, cell, text, edge)
 
 
-def transfer_map(frame: pd.DataFrame) -> alt.LayerChart:
+def transfer_map(frame: pd.DataFrame) -> Picture:
     """Tasks judged x whose ranking pruned them; a cell has the points lost against the task's own ranking."""
-    names = list(dict.fromkeys(frame["task"]))
-    sources = [*names, *(source for source in dict.fromkeys(frame["source"]) if source not in names)]
+    names = tuple(dict.fromkeys(frame["task"]))
+    others = tuple(source for source in dict.fromkeys(frame["source"]) if source not in names)
+    return picture(_transfer_map(names, (*names, *others)), transfer=frame)
+
+
+@lru_cache(TEMPLATES)
+def _transfer_map(names: tuple[str, ...], sources: tuple[str, ...]) -> Template:
+    slanted = alt.Axis(labelAngle=-45, labelOverlap=False)
     base = named_chart("transfer").encode(
-        x=alt.X(
-            "source:N",
-            title="Pruned by the ranking of",
-            sort=sources,
-            axis=alt.Axis(labelAngle=-45, labelOverlap=False),
-        ),
-        y=alt.Y("task:N", title="Judged on", sort=names, axis=alt.Axis(labelLimit=150)),
+        x=alt.X("source:N", title="Pruned by the ranking of", sort=list(sources), axis=slanted),
+        y=alt.Y("task:N", title="Judged on", sort=list(names), axis=alt.Axis(labelLimit=150)),
     )
-    scale = alt.Scale(domain=[-30, 30], domainMid=0, clamp=True)
-    cell = base.mark_rect(stroke=GRID, strokeOpacity=0.4, opacity=PALE).encode(
-        color=alt.Color("lost:Q", title="Points lost", scale=scale),
-        tooltip=[_tip("task:N", "Judged on"), _tip("source:N", "Ranking of"), _tip("acc:Q", RIGHT, ".1%"),
-                 _tip("lost:Q", "Points lost against its own ranking", ".1f")],
-    )  # fmt: skip
+    cell = base.mark_rect(stroke=GREY, strokeOpacity=0.4, opacity=PALE).encode(
+        color=alt.Color("lost:Q", title="Points lost", scale=around_zero(30, clamp=True)),
+        tooltip=[
+            _tip("task:N", "Judged on"),
+            _tip("source:N", "Ranking of"),
+            _tip("acc:Q", RIGHT, ".1%"),
+            _tip("lost:Q", "Points lost against its own ranking", ".1f"),
+        ],
+    )
     text = written(base, 10).encode(text=alt.Text("lost:Q", format=".0f"))
-    own = base.transform_filter("datum.own").mark_rect(filled=False, stroke=GRID, strokeWidth=2.5)
-    height = max(160, 22 * len(names) + 120)
-    return with_data(alt.layer(cell, own, text).properties(height=height), transfer=frame)
+    own = base.transform_filter("datum.own").mark_rect(filled=False, stroke=GREY, strokeWidth=2.5)
+    return template(max(160, 22 * len(names) + 120), cell, own, text)
 
 
 def _share(field: str, title: str) -> dict:
     """A position channel in percent, always from 0 to 100."""
-    return {
-        "field": field.removesuffix(":Q"), "type": "quantitative", "title": title,
-        "axis": {"format": "%", "tickCount": 5}, "scale": {"domain": [0, 1]},
-    }  # fmt: skip
+    axis, scale = {"format": "%", "tickCount": 5}, {"domain": [0, 1]}
+    return {"field": field.removesuffix(":Q"), "type": "quantitative", "title": title, "axis": axis, "scale": scale}
 
 
-def _at(levels: list[float]) -> alt.Axis:
-    return alt.Axis(format="%", grid=False, values=levels, labelOverlap=True)
+def _at(levels: Sequence[float]) -> alt.Axis:
+    return alt.Axis(format="%", grid=False, values=list(levels), labelOverlap=True)
 
 
 def _of(base: alt.Chart, kind: str) -> alt.Chart:

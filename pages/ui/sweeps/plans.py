@@ -1,16 +1,28 @@
-"""What each section of the Sweeps screen measures: points, and whose rankings make them."""
+"""What each section of the Sweeps screen measures: points, whose rankings make them, and commands to the same end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.questions.requests import TaskSpec
-from engine.studies.study import OUT_OF_DISTRIBUTION, RANDOM_LEVELS, TENTHS, pool_of, random_points, transfer_points
+from engine.studies.study import (
+    OUT_OF_DISTRIBUTION,
+    RANDOM_LEVELS,
+    RANDOM_SEEDS,
+    TENTHS,
+    pool_of,
+    random_points,
+    transfer_points,
+)
 from engine.studies.sweeps import Point, points
 
 SECTIONS = {
-    "heads": "Heads", "ffns": "FFNs", "both": "Both", "transfer": "Transfer", "outside": "Unseen tasks",
+    "heads": "Heads",
+    "ffns": "FFNs",
+    "both": "Both",
+    "transfer": "Transfer",
+    "outside": "Unseen tasks",
     "rescored": "Scored anew",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -19,19 +31,6 @@ class Plan:
 
     points: tuple[Point, ...]
     pool: tuple[str, ...]
-
-
-def arguments(section: str, front: str, permille: int) -> list[str]:
-    """What `python -m engine sweep` needs to measure the same; whole studies where it takes several rankings."""
-    tenths = ",".join(str(level // 10) for level in TENTHS)
-    own = {
-        "heads": ["--heads", tenths],
-        "ffns": ["--heads", "0", "--ffns", tenths],
-        "both": ["--heads", tenths, "--ffns", tenths],
-        "transfer": ["--heads", str(permille // 10), "--by", "task", "--of", front],
-        "rescored": ["--heads", tenths, "--by", "rescored"],
-    }
-    return [*own[section], "--out", "sweep.csv"] if section in own else ["--preset", "paper", "--out", "study"]
 
 
 def plan_of(section: str, tasks: Sequence[TaskSpec], front: TaskSpec, permille: int) -> Plan:
@@ -51,3 +50,46 @@ def plan_of(section: str, tasks: Sequence[TaskSpec], front: TaskSpec, permille: 
         return Plan((*points(outside, TENTHS, [0]), *points(outside, TENTHS, [0], "aggregate")), pool)
     random = random_points([front], RANDOM_LEVELS, [0])
     return Plan((*points([front], TENTHS, [0]), *random, *points([front], TENTHS, [0], "rescored")), pool)
+
+
+def arguments(section: str, tasks: Sequence[TaskSpec], front: TaskSpec, permille: int) -> list[list[str]]:
+    """What measures the same as the section's plan with `python -m engine sweep`: the arguments of each line."""
+    here = [task for task in tasks if task.shots == front.shots]
+    outside = [task for task in tasks if task.name in OUT_OF_DISTRIBUTION]
+    heads, ffns = ["--heads", _percent(TENTHS)], ["--heads", "0", "--ffns", _percent(TENTHS)]
+    few_heads, few_ffns = ["--heads", _percent(RANDOM_LEVELS)], ["--heads", "0", "--ffns", _percent(RANDOM_LEVELS)]
+    level = ["--heads", _percent([permille])]
+    names = dict.fromkeys(task.name for task in here)
+    lines = {
+        "heads": [_line(tasks, heads, "own"), *_random(tasks, few_heads)],
+        "ffns": [_line(tasks, ffns, "own"), *_random(tasks, few_ffns)],
+        "both": [_line(tasks, ["--heads", _percent(TENTHS), "--ffns", _percent(TENTHS)], "own")],
+        "transfer": [
+            _line(here, level, "own"),
+            *(_line(here, [*level, "--by", "task", "--of", name], f"of-{name}") for name in names),
+            _line(here, [*level, "--by", "aggregate"], "aggregate"),
+        ],
+        # of all tasks, as they make the aggregate
+        "outside": [_line(outside, heads, "own"), _line(tasks, [*heads, "--by", "aggregate"], "aggregate")],
+        "rescored": [
+            _line([front], heads, "own"),
+            *_random([front], few_heads),
+            _line([front], [*heads, "--by", "rescored"], "rescored"),
+        ],
+    }
+    return lines[section]
+
+
+def _line(tasks: Sequence[TaskSpec], words: Sequence[str], file: str) -> list[str]:
+    names = dict.fromkeys(task.name for task in tasks)
+    counts = sorted({task.shots for task in tasks})
+    return ["--tasks", ",".join(names), "--shots", ",".join(map(str, counts)), *words, "--out", f"sweep-{file}.csv"]
+
+
+def _random(tasks: Sequence[TaskSpec], words: Sequence[str]) -> list[list[str]]:
+    seeds = map(str, RANDOM_SEEDS)
+    return [_line(tasks, [*words, "--by", "random", "--seed", seed], f"random-{seed}") for seed in seeds]
+
+
+def _percent(levels: Sequence[int]) -> str:
+    return ",".join(f"{level / 10:g}" for level in levels)

@@ -12,9 +12,11 @@ from engine.studies.sweeps import Row
 CURVE_COLUMNS = ["line", "kind", "shots", "level", "acc", "low", "high", "n"]
 NAMED_LEVELS = (0.0, 0.5, 0.7, 1.0)
 NAMES = {
-    "own": "own ranking", "aggregate": "ranking of other tasks", "rescored": "scored anew at each step",
+    "own": "own ranking",
+    "aggregate": "ranking of other tasks",
+    "rescored": "scored anew at each step",
     "random": "random rankings (mean)",
-}  # fmt: skip
+}
 
 
 def table(rows: Sequence[Row]) -> pd.DataFrame:
@@ -23,7 +25,7 @@ def table(rows: Sequence[Row]) -> pd.DataFrame:
 
 
 def curves(own: Sequence[Row], random: Sequence[Row], axis: str, front: str = "") -> pd.DataFrame:
-    """Rows for `sweep_charts.curves`: each task's line (of kind `front` where it is that one), their mean, chance, and
+    """Rows for `charts.curves`: each task's line (of kind `front` where it is that one), their mean, chance, and
     the mean of random rankings with the range of their seeds' means. A mean is given where every task of a shot count
     is measured."""
     frame, parts = table(own), []
@@ -49,7 +51,7 @@ def curves(own: Sequence[Row], random: Sequence[Row], axis: str, front: str = ""
 
 
 def lines(rows: Sequence[Row]) -> pd.DataFrame:
-    """Rows for `sweep_charts.lines`: one line a task and kind of ranking, by heads; of random ones the seeds' mean."""
+    """Rows for `charts.lines`: one line a task and kind of ranking, by heads; of random ones the seeds' mean."""
     frame = table(rows)
     frame = frame.assign(ranking=frame["by"].map(NAMES), level=frame["heads"])
     by = ["task", "shots", "level", "ranking"]
@@ -90,8 +92,9 @@ def border(cells: pd.DataFrame, points: float) -> pd.DataFrame:
 def spread(cells: pd.DataFrame) -> pd.DataFrame:
     """The cells with the edges of their rectangles."""
     dx, dy = _step(sorted(cells["heads"].unique())), _step(sorted(cells["ffns"].unique()))
-    return cells.assign(x=cells["heads"] - dx / 2, x2=cells["heads"] + dx / 2, y=cells["ffns"] - dy / 2,
-                        y2=cells["ffns"] + dy / 2)  # fmt: skip
+    return cells.assign(
+        x=cells["heads"] - dx / 2, x2=cells["heads"] + dx / 2, y=cells["ffns"] - dy / 2, y2=cells["ffns"] + dy / 2
+    )
 
 
 def transfer(rows: Sequence[Row], own: Sequence[Row]) -> pd.DataFrame:
@@ -102,8 +105,16 @@ def transfer(rows: Sequence[Row], own: Sequence[Row]) -> pd.DataFrame:
     for row in rows:
         source = row.point.of or {"aggregate": "all tasks", "others": "all others"}.get(row.point.by, row.point.by)
         own_acc = by_own.get((row.point.task, row.point.heads_permille), math.nan)
-        found.append({"task": row.point.task.name, "shots": row.point.task.shots, "source": source, "acc": row.acc,
-                      "lost": 100 * (own_acc - row.acc), "own": source == row.point.task.name})  # fmt: skip
+        found.append(
+            {
+                "task": row.point.task.name,
+                "shots": row.point.task.shots,
+                "source": source,
+                "acc": row.acc,
+                "lost": 100 * (own_acc - row.acc),
+                "own": source == row.point.task.name,
+            }
+        )
     return pd.DataFrame(found, columns=["task", "shots", "source", "acc", "lost", "own"])
 
 
@@ -116,8 +127,11 @@ def break_table(found: Sequence[BreakPoint]) -> pd.DataFrame:
 def curves_in_words(frame: pd.DataFrame, what: str) -> str:
     """The means of a curve as a sentence, for those who cannot see it."""
     means = frame[(frame["kind"] == "mean") & frame["level"].isin(NAMED_LEVELS)]
-    parts = [f"{shots} shots " + " → ".join(f"{acc:.0%}" for acc in line.sort_values("level")["acc"])
-             for shots, line in means.groupby("shots") if len(line) == len(NAMED_LEVELS)]  # fmt: skip
+    parts = [
+        f"{shots} shots " + " → ".join(f"{acc:.0%}" for acc in line.sort_values("level")["acc"])
+        for shots, line in means.groupby("shots")
+        if len(line) == len(NAMED_LEVELS)
+    ]
     levels = ", ".join(f"{level:.0%}" for level in NAMED_LEVELS)
     return (
         f"Mean of tasks at {levels} of {what} pruned: {'; '.join(parts)}." if parts else "Not every task is there yet."

@@ -11,10 +11,13 @@ from scipy import stats
 
 from cache import open_store
 from engine.accuracy.evaluation import evaluate, recall
+from engine.heads.induction import induction
 from engine.importance.importance import Scores, importance
 from engine.importance.rankings import mask_at, random_order, random_order_within_layers
-from engine.models.loading import LoadSpec, Models, identify
+from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
+from engine.models.subject import Lab
+from engine.progress import final
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.studies.surveys import Setting
 from engine.studies.sweeps import Swept, sweep
@@ -23,6 +26,7 @@ from tests.engine.fixtures import write_questions
 
 SIZES = (18, 6, 6)  # questions of the three tasks
 N, N_CHUNKS = 18, 2  # of the first: a chunk of 16 and one of 2
+INDUCTIVE = 0.03  # prefix matching: a random model has some heads on either side
 FEW, MANY = 750, 813  # 12 and 13 of 16 heads: levels at which all rankings differ
 
 
@@ -55,12 +59,12 @@ def last(steps):
     return value
 
 
-def swept(setting, wanted, pool, store, models=None) -> Swept:
-    return last(sweep(models or Models(store), setting, wanted, pool, store))
+def swept(lab, setting, wanted, pool) -> Swept:
+    return last(sweep(lab, setting, wanted, pool))
 
 
-def read_only(setting, wanted, pool, store) -> Swept:
-    return last(sweep(Models(store), setting, wanted, pool, store, compute=False))
+def read_only(lab, setting, wanted, pool) -> Swept:
+    return last(sweep(lab, setting, wanted, pool, compute=False))
 
 
 def answers_stored(store):
@@ -71,23 +75,21 @@ class ByHand:
     """Importance, orders and accuracies of a model by single calls, in a store of its own."""
 
     def __init__(self, setting, store):
-        self.setting, self.store, self.models = setting, store, Models(store)
-        self.identity = identify(setting.spec, store)
-        self.shape = self.identity.shape
+        self.setting, self.store, self.lab = setting, store, Lab(store)
+        self.subject = self.lab.subject(setting.spec, setting.bos)
+        self.shape, self.folder = self.subject.shape, self.subject.identity.folder
         self.rendered = {}
 
     def asked(self, task):
         if task not in self.rendered:
             self.rendered[task] = get_requests(task, None, self.store)
-        return self.rendered[task], select(self.rendered[task], None, "stratified")
+        return select(self.rendered[task], None, "stratified")
 
     def answers(self, task, mask):
-        steps = evaluate(self.models, self.setting.spec, *self.asked(task), mask, self.setting.bos, self.store)
-        return list(steps)[-1].value
+        return final(evaluate(self.lab, self.subject, self.asked(task), mask))
 
     def scores(self, task, what, mask=None) -> Scores:
-        about = (*self.asked(task), what, self.setting.bos, self.store, mask)
-        return list(importance(self.models, self.setting.spec, *about))[-1].value
+        return final(importance(self.lab, self.subject, self.asked(task), what, mask))
 
     def order(self, point, pool, kind):
         """Least important first, from the definitions of the rankings."""
@@ -103,6 +105,11 @@ class ByHand:
         ranked = np.array(sorted(range(size), key=lambda index: (mean[index], ties[index], index)))
         if point.by == "within-layers" and kind == "heads":
             return random_order_within_layers(self.shape, ranked, point.seed)
+        if point.by.startswith("induction") and kind == "heads":
+            prefix = final(induction(self.lab, self.subject, "olsson")).mean["prefix_matching"].ravel()
+            if point.by == "induction-first":
+                return np.array(sorted(range(size), key=lambda head: (-prefix[head], head)))
+            return np.array(sorted(ranked, key=lambda head: bool(prefix[head] >= INDUCTIVE)))
         return ranked[::-1] if point.by == "reversed" else ranked
 
     def mask(self, point, pool):
@@ -122,10 +129,11 @@ class ByHand:
         assert row.p_mcnemar == pytest.approx(p)
         assert row.is_loss == (lost > gained and p < 0.05)
         assert (row.n_heads_pruned, row.n_ffns_pruned) == (mask.n_heads_pruned, mask.n_ffns_pruned)
-        requests, selection = self.asked(row.point.task)
-        assert row.chance == pytest.approx(np.mean([1 / len(question.contexts) for question in requests.questions]))
-        about = (self.identity, self.setting.spec, requests, selection, mask, self.setting.bos, store)
-        assert len(recall(*about)) == len(full), f"the sweep did not measure {mask.text()!r} for {row.point}"
+        questions = self.asked(row.point.task)
+        n_choices = [len(question.contexts) for question in questions.requests.questions]
+        assert row.chance == pytest.approx(np.mean([1 / n for n in n_choices]))
+        measured = recall(Lab(store), self.subject, questions, mask)
+        assert len(measured) == len(full), f"the sweep did not measure {mask.text()!r} for {row.point}"
 
 
 @pytest.fixture(scope="session")
@@ -160,6 +168,12 @@ def by_hand(setting, tasks, tmp_path_factory):
     store.close()
 
 
+@pytest.fixture(autouse=True)
+def some_heads_are_inductive(monkeypatch):
+    """Of the small model, which learned nothing."""
+    monkeypatch.setattr("engine.importance.rankings_of.INDUCTION_FROM", INDUCTIVE)
+
+
 @pytest.fixture
 def store(by_hand, tmp_path):
     """A store of this test's own in which nothing is measured; the questions are rendered, which takes long."""
@@ -169,6 +183,12 @@ def store(by_hand, tmp_path):
             store.put(key, by_hand.store.get(key))
     yield store
     store.close()
+
+
+@pytest.fixture
+def lab(store, by_hand):
+    """That store, and the model that `by_hand` has loaded."""
+    return Lab(store, by_hand.lab.models)
 
 
 def without_columns(folder, mask, target):

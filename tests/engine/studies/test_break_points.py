@@ -29,16 +29,24 @@ def test_break_points_of_a_curve(axis, tasks):
     (found,) = break_points(rows, axis)
     assert (found.task, found.level, found.first_loss, found.full_acc, found.chance) == (tasks[0], 0.2, 0.3, 0.8, 0.25)
     assert found.inflection == 0.3  # 75 -> 74 -> 40: second difference -33
-    assert found.cells() == {"task": tasks[0].name, "shots": 0, "level": 0.2, "first_loss": 0.3, "inflection": 0.3,
-                             "full_acc": 0.8, "chance": 0.25}  # fmt: skip
+    assert found.cells() == {
+        "task": tasks[0].name,
+        "shots": 0,
+        "level": 0.2,
+        "first_loss": 0.3,
+        "inflection": 0.3,
+        "full_acc": 0.8,
+        "chance": 0.25,
+    }
 
 
 def test_break_points_are_by_task_and_shot_count_in_any_order_of_rows(tasks):
     few = replace(tasks[0], shots=5)
     rows = [*curve(tasks[0], [80, 79, 60]), *curve(few, [90, 60, 50]), *curve(tasks[1], [50, 50, 50])]
     found = {each.task: each for each in break_points(rows[::-1], "heads")}
-    assert {task: (each.level, each.first_loss) for task, each in found.items() if each.first_loss == each.first_loss} \
-        == {tasks[0]: (0.1, 0.2), few: (0.0, 0.1)}  # fmt: skip
+    assert {
+        task: (each.level, each.first_loss) for task, each in found.items() if each.first_loss == each.first_loss
+    } == {tasks[0]: (0.1, 0.2), few: (0.0, 0.1)}
     assert found[tasks[1]].level == 0.2 and np.isnan(found[tasks[1]].first_loss)
     assert break_points([], "heads") == []
 
@@ -67,8 +75,15 @@ def test_a_curve_that_never_bends_down_has_no_inflection(right, tasks):
     assert np.isnan(found.inflection)
 
 
-@pytest.mark.parametrize("right, level", [([90, 90, 80, 80, 70], 0.1), ([70, 70, 63, 63, 56], 0.1),
-                                          ([80, 75, 60, 55, 40], 0.1), ([80, 79, 60, 55, 30], 0.3)])  # fmt: skip
+@pytest.mark.parametrize(
+    "right, level",
+    [
+        ([90, 90, 80, 80, 70], 0.1),
+        ([70, 70, 63, 63, 56], 0.1),
+        ([80, 75, 60, 55, 40], 0.1),
+        ([80, 79, 60, 55, 30], 0.3),
+    ],
+)
 def test_of_equal_bends_the_first_is_the_inflection(right, level, tasks):
     assert level == (1 + int(np.diff(right, 2).argmin())) / 10  # of whole numbers, so ties are ties
     (found,) = break_points(curve(tasks[0], right), "heads")
@@ -81,10 +96,8 @@ def test_the_full_accuracy_is_the_full_models_also_where_no_row_is_of_level_0(ta
     assert found.full_acc == pytest.approx(0.8)
 
 
-def test_break_points_of_a_real_sweep(setting, tasks, store, by_hand):
-    found = swept(
-        setting, points(tasks[1:], [0, 250, 500, 750, 1000], [0], "random", seed=2), (), store, by_hand.models
-    )
+def test_break_points_of_a_real_sweep(setting, tasks, lab):
+    found = swept(lab, setting, points(tasks[1:], [0, 250, 500, 750, 1000], [0], "random", seed=2), ())
     for each, task in zip(break_points(found.rows, "heads"), tasks[1:], strict=True):
         mine = [row for row in found.rows if row.point.task == task]
         assert each.task == task and each.full_acc == mine[0].acc and each.chance == mine[0].chance

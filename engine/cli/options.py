@@ -1,0 +1,88 @@
+"""The options that commands share: the parents of their parsers, and what was given as the engine wants it."""
+
+import argparse
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Collection, Sequence
+from typing import Any, NoReturn
+
+from engine.errors import UsageError
+from engine.models.loading import PRECISIONS
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line and a hint."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message}; `{self.prog} --help` lists the options", file=sys.stderr)
+        raise SystemExit(2)
+
+    def add_choice(self, option: str, names: Collection[str], help: str, **more: Any) -> None:
+        """An option that takes one of `names`: a table of the engine's, so that help and check cannot differ."""
+
+        def known(name: str) -> str:
+            if name not in names:
+                raise argparse.ArgumentTypeError(f"{name!r} is unknown; choose one of {', '.join(names)}")
+            return name
+
+        self.add_argument(option, type=known, choices=tuple(names), help=help, **more)
+
+
+def shared() -> Parser:
+    """The options of every command."""
+    parent = Parser(add_help=False)
+    default = "HEADROOM_CACHE, then cache/data in a clone, the user's cache folder where headroom is installed"
+    parent.add_argument("--cache", help=f"folder of the result store (default: {default})")
+    parent.add_argument("--json", action="store_true", help="print one JSON object on standard output")
+    return parent
+
+
+def model() -> Parser:
+    """Which model, and how it is run."""
+    parent = Parser(add_help=False)
+    parent.add_argument("--model", default="demo", help="demo, a hub id such as facebook/opt-125m, or a folder")
+    parent.add_choice("--precision", PRECISIONS, "of the weights (default: int8)", default="int8")
+    parent.add_argument("--int8-threshold", type=float, default=6.0, help="bitsandbytes outlier threshold (6.0)")
+    parent.add_argument("--revision", help="branch, tag or commit of a hub model")
+    parent.add_argument(
+        "--bos",
+        action=argparse.BooleanOptionalAction,
+        help="beginning-of-sequence token in front (default: as the tokenizer; OPT: yes)",
+    )
+    parent.add_argument("--threads", type=int, help="CPU threads (default: torch's choice)")
+    return parent
+
+
+def data() -> Parser:
+    """Where tasks come from."""
+    parent = Parser(add_help=False)
+    parent.add_argument(
+        "--task-data", help="folder with <task>/train.jsonl and validation.jsonl (or HEADROOM_TASK_DATA)"
+    )
+    return parent
+
+
+def spec_of(options: Namespace) -> Any:
+    """Which model, as the options name it."""
+    from engine.models.loading import LoadSpec
+
+    return LoadSpec(options.model, options.precision, options.int8_threshold, options.revision)
+
+
+def data_dir(options: Namespace) -> str | None:
+    """The folder with task data, or None."""
+    return options.task_data or os.environ.get("HEADROOM_TASK_DATA") or None
+
+
+def names_of(text: str | None, default: Sequence[str]) -> list[str]:
+    """The names in a list separated by commas; each once."""
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip())) if text else list(default)
+
+
+def numbers_of(option: str, text: str) -> list[int]:
+    """The whole numbers in a list separated by commas."""
+    try:
+        return [int(number) for number in names_of(text, ())]
+    except ValueError as error:
+        raise UsageError(f"{option} {text!r} is no list of whole numbers; write it like 0,1,5") from error

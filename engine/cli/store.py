@@ -1,0 +1,94 @@
+"""The commands that look around: the result store, and the tasks and models that can be used."""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from engine.cli.options import data, data_dir, shared
+from engine.cli.output import Report, print_result
+from engine.errors import HeadroomError
+from engine.models.subject import Lab
+
+
+def add_parsers(commands: Any) -> None:
+    """The parsers of cache, tasks and models."""
+    parser = commands.add_parser("cache", parents=[shared()], help="look after the result store")
+    parser.add_argument("action", choices=("list", "size", "verify", "clear"))
+    parser.set_defaults(run=_cache)
+    parser = commands.add_parser("tasks", parents=[shared(), data()], help="the tasks that can be used here and now")
+    parser.set_defaults(run=_tasks)
+    parser = commands.add_parser("models", parents=[shared()], help="the models that can be used here and now")
+    parser.set_defaults(run=_models)
+
+
+def _cache(options: Namespace, lab: Lab, report: Report) -> int:
+    from engine.records import SCHEMA
+
+    store = lab.store
+    folder = str(store.directory)
+    if options.action == "list":
+        counts: dict[str, int] = {}
+        for key in store.keys():
+            kind = key.split("/")[1] if key.startswith(f"{SCHEMA}/") else key.split("/")[0]
+            name = kind if key.startswith((f"{SCHEMA}/", "file-digest/", "passage")) else "old results"
+            counts[name] = counts.get(name, 0) + 1
+        lines = "\n".join(f"{kind}: {count}" for kind, count in sorted(counts.items())) or "the store is empty"
+        print_result(options, {"folder": folder, "entries": counts}, lines)
+    elif options.action == "size":
+        size = store.size_bytes()
+        print_result(options, {"folder": folder, "bytes": size}, f"{size / 1e6:,.1f} MB in {folder}")
+    elif options.action == "verify":
+        found = store.verify()
+        text = (f"{found.n_checked} entries checked, {len(found.bad_keys)} damaged and deleted, "
+                f"{found.n_orphans_removed} orphan files removed")  # fmt: skip
+        print_result(options, {"checked": found.n_checked, "damaged": list(found.bad_keys),
+                         "orphans_removed": found.n_orphans_removed}, text)  # fmt: skip
+    else:
+        freed = store.clear()
+        print_result(options, {"folder": folder, "bytes_freed": freed}, f"{freed / 1e6:,.1f} MB deleted from {folder}")
+    return 0
+
+
+def _tasks(options: Namespace, lab: Lab, report: Report) -> int:
+    from engine.questions.tasks import list_tasks
+
+    states = list_tasks(data_dir(options))
+    entries = [{"name": state.info.name, "title": state.info.title, "asks": state.info.asks, "where": state.where,
+                "available": state.available, "note": state.note} for state in states]  # fmt: skip
+    lines = [f"{entry['name']:<18} {entry['where']:<9} {entry['title']}: {entry['asks']}"
+             + ("" if entry["available"] else f" ({entry['note']})") for entry in entries]  # fmt: skip
+    print_result(options, {"tasks": entries}, "\n".join(lines))
+    return 0
+
+
+def _models(options: Namespace, lab: Lab, report: Report) -> int:
+    from engine.models.loading import OPT_PARAMETERS, PRECISIONS, LoadSpec, identify, memory_estimate
+
+    entries, lines = [], []
+    for name in ["demo", *_hub_models()]:
+        try:
+            identity = identify(LoadSpec(name), lab.store)
+        except HeadroomError as error:
+            entries.append({"model": name, "available": False, "note": str(error)})
+            lines.append(f"{name}: {error}")
+            continue
+        sizes = {precision: identity.weight_bytes(precision) for precision in PRECISIONS}
+        fits = {precision: memory_estimate(identity, precision).fits for precision in PRECISIONS}
+        shape = identity.shape
+        entries.append({"model": name, "available": True, "parameters": identity.n_params, "n_layers": shape.n_layers,
+                        "n_heads": shape.n_heads, "bytes": sizes, "fits": fits})  # fmt: skip
+        each = [f"{p} {size / 1e6:,.0f} MB{'' if fits[p] else ' (too big)'}" for p, size in sizes.items()]
+        count = f"{identity.n_params / 1e6:,.0f} M parameters, {shape.n_layers} layers x {shape.n_heads} heads"
+        lines.append(f"{name}: {count}, {', '.join(each)}")
+    print_result(
+        options, {"models": entries, "hub": [f"facebook/opt-{name}" for name in OPT_PARAMETERS]}, "\n".join(lines)
+    )
+    return 0
+
+
+def _hub_models() -> list[str]:
+    """Ids of supported models that lie in the hub's own cache on this computer."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    folders = sorted(Path(HF_HUB_CACHE).glob("models--*/snapshots/*/config.json"))
+    return sorted({file.parts[-4].removeprefix("models--").replace("--", "/") for file in folders})

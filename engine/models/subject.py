@@ -1,0 +1,91 @@
+"""Who is measured, and where: `Subject` is what a key says of a model, `Lab` one store and one model in memory."""
+
+import platform
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cache import Store
+from engine.errors import HeadroomError
+from engine.models.checkpoints import Identity
+from engine.models.loading import Loaded, LoadSpec, Models, device_class, identify
+from engine.progress import Progress
+from engine.records import version
+from engine.shapes import ModelShape
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model in one precision, with or without the beginning-of-sequence token in front."""
+
+    spec: LoadSpec
+    identity: Identity
+    bos: bool
+
+    @property
+    def shape(self) -> ModelShape:
+        return self.identity.shape
+
+    @property
+    def as_usual(self) -> "Subject":
+        """The same with BOS as its own tokenizer has it."""
+        return replace(self, bos=self.identity.default_bos)
+
+    def __str__(self) -> str:
+        """Changes with anything that changes a number, within one process: what jobs are told apart by."""
+        return f"{self.spec} {self.identity.digest} bos={self.bos}"
+
+    def key(self) -> dict[str, Any]:
+        """The fields that change the numbers of any measurement on this model; part of every key and receipt."""
+        versions = {name: version(name) for name in ("torch", "transformers", "lm_eval")}
+        is_int8 = self.spec.precision == "int8"
+        if is_int8:
+            versions["bitsandbytes"] = version("bitsandbytes")
+        return {
+            "model": self.identity.digest,
+            "tokenizer": self.identity.tokenizer_digest,
+            "precision": self.spec.precision,
+            "int8_threshold_milli": round(self.spec.int8_threshold * 1000) if is_int8 else None,
+            "device": device_class(),
+            "attention": "sdpa",
+            "bos": self.bos,
+            "versions": versions,
+        }
+
+    def receipt(self, seconds: float, **more: Any) -> dict[str, Any]:
+        """What travels with every stored measurement: which model, when, how long, with which versions, and `more`."""
+        measured_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        how = {"python": platform.python_version(), "machine": platform.machine(), "seconds": round(seconds, 4)}
+        return self.key() | {"name": self.identity.name, "measured_at": measured_at} | how | more
+
+
+class Lab:
+    """Where things are measured: a result store, and the one model that is held in memory."""
+
+    def __init__(self, store: Store, models: Models | None = None) -> None:
+        self.store = store
+        self.models = models or Models(store)
+
+    def subject(self, spec: LoadSpec, bos: bool | None = None) -> Subject:
+        """The Subject of a model, from its files alone; `bos` None = as the model's own tokenizer does."""
+        return subject_of(spec, identify(spec, self.store), bos)
+
+    def loaded(self, subject: Subject, done: int = 0, total: int = 1) -> Generator[Progress[Any], None, Loaded]:
+        """Gives the model, after a Progress that says so where it has to be loaded first.
+
+        HeadroomError where its files are no longer those of the subject: what is measured would lie under a wrong key.
+        """
+        spec, held = subject.spec, self.models.loaded
+        if held is None or held.spec != spec:
+            message = f"loading {spec.model} in {spec.precision}"
+            yield Progress(done, total, message=message, is_loading=True)
+        loaded = self.models.get(spec)
+        if loaded.identity.digest != subject.identity.digest:
+            raise HeadroomError(f"the files of {spec.model} have changed since they were read; start it once more")
+        return loaded
+
+
+def subject_of(spec: LoadSpec, identity: Identity, bos: bool | None = None) -> Subject:
+    """The Subject of a model whose identity is known."""
+    return Subject(spec, identity, identity.default_bos if bos is None else bos)

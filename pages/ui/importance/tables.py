@@ -1,0 +1,111 @@
+"""Importance of heads and FFNs over many tasks and shot counts: one row a component, and sentences.
+
+A rank of 1 is the first to go, as pruning would take them: equal scores in the order of their tie breaks.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from engine.importance.importance import Scores
+from engine.importance.rankings import Agreement, n_top, order
+from engine.questions.requests import TaskSpec
+from engine.studies.surveys import in_words
+from pages.ui.shared.tables import p_in_words
+
+MAX_MARKS = 15_000  # cells of one chart: with more the page takes seconds to make it and the browser to draw it
+
+
+def head_rows(scores: Mapping[TaskSpec, Scores]) -> pd.DataFrame:
+    """task, shots, layer, head, name, score, rank of every head for every task and shot count."""
+    frames = [_ranked(found.scores, found.tie_break, task) for task, found in scores.items()]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+
+def ffn_rows(scores: Mapping[TaskSpec, Scores]) -> pd.DataFrame:
+    """task, shots, layer, name, score (share of the questions, 0-1) and rank of every FFN, for every task and count."""
+    rows = head_rows(scores)  # an FFN a layer: as if it had one head
+    return rows if rows.empty else rows.drop(columns="head").assign(name=[f"F{layer}" for layer in rows["layer"]])
+
+
+def aggregate_rows(scores: Mapping[TaskSpec, Scores], mean: Scores) -> pd.DataFrame:
+    """layer, head, name, score and rank by `mean` (engine.studies.surveys.together), and `kept`: how many of the tasks
+    and shot counts have the head among their 30 % most important."""
+    rows = _ranked(mean.scores, mean.tie_break)
+    kept = np.zeros(len(rows), int)
+    for found in scores.values():
+        kept[_top(order(found.scores, found.tie_break))] += 1
+    return rows.assign(kept=kept)
+
+
+def best_first(rows: pd.DataFrame, n_cells: int) -> pd.DataFrame:
+    """`aggregate_rows` under the titles of a table on screen."""
+    titles = {"name": "Head", "score": "Mean", "rank": "Rank", "kept": f"In the top 30 % of (out of {n_cells})"}
+    digits = [float(f"{score:.3g}") for score in rows["score"]]
+    return rows.assign(score=digits).sort_values("rank", ascending=False)[list(titles)].rename(columns=titles)
+
+
+def scatter_rows(found: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    """layer, head, name and each head score in a column of its own; `oracle_points` is the accuracy lost, in points."""
+    rows = _ranked(found["heads-oracle"], None).drop(columns=["score", "rank"])
+    rows = rows.assign(**{what: scores.ravel() for what, scores in found.items()})
+    return rows.assign(oracle_points=100 * rows["heads-oracle"])
+
+
+def shown_maps(tasks: Sequence[TaskSpec], front: TaskSpec, n_heads: int) -> list[TaskSpec]:
+    """All of `tasks` if their maps have at most MAX_MARKS cells, else as many as do, from the task in front on."""
+    most = max(1, MAX_MARKS // n_heads)
+    if len(tasks) <= most:
+        return list(tasks)
+    names = [task.name for task in tasks]
+    at = names.index(front.name) if front.name in names else 0
+    n_shots = len({task.shots for task in tasks})
+    return [*tasks[at:], *tasks[:at]][: most - most % n_shots if most >= n_shots else most]
+
+
+def heads_in_words(rows: pd.DataFrame, n_cells: int, how: str) -> str:
+    """The takeaway of `aggregate_rows`."""
+    best = rows.loc[rows["rank"].idxmax()]
+    words = f"**{best['name']}** matters most: in {int(best['kept'])} of {n_cells} it is among the top 30 %"
+    if how == "scores" and (rows["score"] >= 0).all() and rows["score"].sum() > 0:
+        share = rows["score"].iloc[_top(rows["rank"].to_numpy().argsort())].sum() / rows["score"].sum()
+        words += f"; the top 30 % of the heads hold {100 * share:.0f} % of all importance"
+    return words + "."
+
+
+def ffns_in_words(rows: pd.DataFrame) -> str:
+    """Which FFNs help when removed, and where."""
+    n_cells = len(rows) // (int(rows["layer"].max()) + 1)
+    helped = rows[rows["score"] < 0].groupby("name").size().sort_values(ascending=False, kind="stable")
+    if helped.empty:
+        return f"Removal never helps: out of {n_cells}, the model does better without an FFN in 0."
+    worst = rows.loc[rows["score"].idxmin()]
+    named = ", ".join(f"**{name}** in {count}" for name, count in helped.head(4).items())
+    more = f" and {len(helped) - 4} others" if len(helped) > 4 else ""
+    words = f"Removal can help: out of {n_cells}, the model does better without {named}{more}"
+    at = in_words(TaskSpec(worst["task"], int(worst["shots"])))
+    return f"{words}; most of all without {worst['name']} in {at}, by {-100 * worst['score']:.1f} points."
+
+
+def agreement_in_words(found: Agreement, a: str, b: str) -> str:
+    """Such as "SRCC +0.62, 95 % interval +0.31 to +0.81, p = 0.001"."""
+    i, j = found.labels.index(a), found.labels.index(b)
+    if np.isnan(found.srcc[i, j]):
+        return "SRCC undefined: one of the two scores is the same for all heads."
+    interval = f"95 % interval {found.low[i, j]:+.2f} to {found.high[i, j]:+.2f}"
+    return f"SRCC **{found.srcc[i, j]:+.2f}**, {interval}, {p_in_words(found.p[i, j])}"
+
+
+def _ranked(scores: np.ndarray, tie_break: np.ndarray | None, task: TaskSpec | None = None) -> pd.DataFrame:
+    """One row a component; its layer and head, or head 0 where there is one component a layer."""
+    rank = np.empty(scores.size, int)
+    rank[order(scores, tie_break)] = np.arange(1, scores.size + 1)
+    layer, head = np.divmod(np.arange(scores.size), scores.size // len(scores))
+    names = [f"L{of}H{at}" for of, at in zip(layer, head, strict=True)]
+    of = {} if task is None else {"task": task.name, "shots": task.shots}
+    return pd.DataFrame(of | {"layer": layer, "head": head, "name": names, "score": scores.ravel(), "rank": rank})
+
+
+def _top(least_first: np.ndarray) -> np.ndarray:
+    return least_first[-n_top(len(least_first)) :]

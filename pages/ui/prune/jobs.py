@@ -1,0 +1,55 @@
+"""The Prune screen's work for the worker: what measures an experiment, and what is measured beside it."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from engine.importance.estimates import gradients
+from engine.importance.rankings_of import Axis, Evidence
+from engine.models.masks import Mask
+from engine.progress import Progress
+from engine.questions.requests import Requests, TaskSpec
+from pages.ui.prune import experiment
+from pages.ui.prune.estimates import Estimates, read_estimates
+from pages.ui.prune.experiment import AnswersSoFar, Experiment
+from pages.ui.shared.runtime import lab, store
+from pages.ui.shared.work import Work
+
+
+def accuracy_work(x: Experiment, mask: Mask | None) -> Work[AnswersSoFar]:
+    """What measures the experiment."""
+    return Work("accuracy", x.key, "Accuracy", partial(experiment.measure, x, mask, lab()))
+
+
+def gradients_work(x: Experiment) -> Work[Any]:
+    """What measures what estimates are made from, behind everything else; they are read from the store afterwards."""
+
+    def run() -> Iterator[Progress[Any]]:
+        yield from (step.within() for step in gradients(here, x.subject, x.questions))
+
+    here = lab()
+
+    return Work("gradients", f"{x.base_key} {x.limit}", "Estimates", run, priority=3)
+
+
+def importance_work(x: Experiment) -> Work[Any]:
+    """What scores all heads and FFNs for the task."""
+    run = partial(experiment.measure_importance, x, lab())
+    return Work("importance", x.base_key, "Importance", run, priority=1)
+
+
+def curve_work(x: Experiment, axis: Axis) -> Work[int]:
+    """What measures every tenth of one level."""
+    return Work("curve", x.curve_key(axis), "Curve", partial(experiment.measure_curve, x, axis, lab()), priority=1)
+
+
+def estimates_work(x: Experiment, known: Evidence) -> Work[Estimates]:
+    """What reads the estimates there are; again when something was stored."""
+    run = partial(read_estimates, x, known, lab())
+    return Work("estimates", f"{x.key} {store().n_puts}", "Estimates", run, priority=1)
+
+
+def questions_work(slot: str, task: TaskSpec, data_dir: str | None, priority: int) -> Work[Requests]:
+    """What renders the questions of a task; finished at once where they are stored."""
+    run = partial(experiment.prepare, task, data_dir, store())
+    return Work(slot, f"{task} {data_dir}", "Preparing the questions", run, priority)

@@ -1,0 +1,119 @@
+"""What one run of the Prune screen knows: `Screen` is what is set and drawn, `Shown` what was found at the levels."""
+
+import time
+from dataclasses import dataclass, field, replace
+
+import pandas as pd
+import streamlit as st
+
+from engine.importance.rankings_of import Axis, Evidence
+from engine.jobs import Snapshot
+from engine.models.masks import Mask
+from engine.questions.requests import TaskSpec
+from engine.questions.tasks import task_info
+from pages.ui.prune import dragging, estimates, experiment, neighbours
+from pages.ui.prune.estimates import Estimates
+from pages.ui.prune.experiment import AnswersSoFar, Experiment
+from pages.ui.prune.jobs import accuracy_work, questions_work
+from pages.ui.prune.neighbours import Idle
+from pages.ui.prune.tables import curve_points
+from pages.ui.shared.charts import Picture
+from pages.ui.shared.controls import Levels, hand_level
+from pages.ui.shared.defaults import AXES
+from pages.ui.shared.runtime import errors_shown, jobs, lab, store
+from pages.ui.shared.sidebar import Setup, wait_for_model
+
+
+@dataclass
+class Shown:
+    """What the last run of the whole page found, and what it drew."""
+
+    x: Experiment
+    title: str
+    known: Evidence
+    mask: Mask | None
+    stored: AnswersSoFar
+    estimates: Estimates
+    waits: list[str]
+    postponed: bool  # nothing is measured before the browser has drawn this once
+    drawn: bool = False
+    idle: Idle | None = None
+    points: dict[str, tuple[int, pd.DataFrame]] = field(default_factory=dict)  # by axis, with what was stored then
+
+    def at_hand(self) -> Experiment:
+        """The experiment at the levels where the hand has the sliders."""
+        x = self.x
+        for axis in AXES:
+            x = x.at(axis, hand_level("prune", axis).permille)
+        return x
+
+    def texts(self, axis: Axis) -> dict[int, str]:
+        """What the slider of the axis says under each of its steps."""
+        return estimates.texts(self.x, axis, self.known, self.estimates.line(self.x, axis))
+
+    def curve(self, axis: Axis) -> pd.DataFrame:
+        """The measured levels of the axis; nothing is read while a slider moves."""
+        puts = store().n_puts
+        if axis not in self.points or (self.points[axis][0] != puts and not dragging.moving()):
+            self.points[axis] = puts, curve_points(self.x, axis, self.known, lab())
+        return self.points[axis][1]
+
+    def job(self) -> tuple[Snapshot[AnswersSoFar] | None, AnswersSoFar]:
+        """This experiment's job, if it has one, and the answers so far."""
+        work = accuracy_work(self.x, self.mask)
+        return work.now(), work.found or self.stored
+
+
+@dataclass
+class Screen:
+    """What the controls above the sliders are set to, and what the run that set them has found and drawn. `whole`: the
+    whole page runs; afterwards it is the fragment with the sliders alone."""
+
+    setup: Setup
+    task: TaskSpec
+    limit: int
+    width: int
+    ranking: str
+    postponed: bool  # nothing is measured before the browser has drawn this once
+    whole: bool = True
+    shown: Shown | None = None
+    since_s: float = field(default_factory=time.monotonic)
+    pictures: dict[str, Picture] = field(default_factory=dict)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+
+    def look(self, heads: int, ffns: int, typed: str) -> Shown:
+        """What is known at these levels, in percent; what is not is being measured, unless a slider is in the hand."""
+        data_dir = self.setup.data_dir
+        subject = wait_for_model(self.setup)
+        with errors_shown():
+            pruning = Levels(self.task, self.ranking, 10 * heads, 10 * ffns, typed).pruning(subject.shape)
+            info = task_info(self.task.name)
+        judged = questions_work("questions", self.task, data_dir, 0).required()
+        train = questions_work("train questions", replace(self.task, split="train"), data_dir, 1).value()
+        x = Experiment(subject, data_dir, judged, train, self.limit, pruning, self.width)
+        if st.session_state.get("prune all of") == replace(x, width=0).key:
+            x = replace(x, width=0)
+        known = experiment.recall_known(x, lab())
+        mask = x.mask(known)
+        stored = experiment.recall_measured(x, mask, lab())
+        if x.settled(stored):
+            jobs().drop("accuracy")
+        elif not dragging.moving() and not self.postponed:
+            dragging.measure(x, mask)
+        return Shown(x, info.title, known, mask, stored, *dragging.latest_estimates(), self.postponed)
+
+
+def idle_work(shown: Shown, since_s: float) -> Idle:
+    """The levels of the axis that was moved last which are still to be measured once nothing else is."""
+    x = shown.x
+    levels = x.pruning.heads_permille, x.pruning.ffns_permille
+    before, axis = st.session_state.get("prune moved") or (levels, "heads")
+    if levels != before:
+        axis = "heads" if levels[0] != before[0] else "ffns"
+    st.session_state["prune moved"] = levels, axis
+    missing = ()
+    estimated = x.judged.greedy or shown.estimates.line(x, axis).estimated or dragging.gradients_given_up(x)
+    if x.settled(shown.stored) and estimated:  # estimates come first
+        there = {round(1000 * level) for level in shown.curve(axis)["level"]}
+        missing = neighbours.levels_to_measure(x, axis, shown.known, there)
+    return Idle(x, axis, shown.known, missing, since_s)

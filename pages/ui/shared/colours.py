@@ -1,0 +1,22 @@
+"""The colours that are not the theme's: its own, of text, lines and scales, are set in `.streamlit/config.toml`.
+
+A scale around zero runs from blue (negative) by way of grey to orange (positive), on every screen.
+"""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+CONFIG = Path(__file__).resolve().parents[3] / ".streamlit" / "config.toml"
+GREY = "#8a949e"  # edges and rules, to be seen in both themes
+UNKNOWN, UNDEFINED = f"{GREY}33", f"{GREY}44"  # cells without a number: not measured, and that have none
+MARK = "#d9480f"  # what is selected, and borders that say something
+DARK, LIGHT = "#1b2733", "#ffffff"  # a cross and its edge, to be seen on any cell
+QUIET, YES, NO = "#52606d", "#00704f", "#b34700"  # words of the report of a study
+
+
+@cache
+def light_theme() -> dict[str, Any]:
+    """The light theme as it is set: what saved files are drawn in."""
+    return tomllib.loads(CONFIG.read_text(encoding="utf-8"))["theme"]["light"]

@@ -1,0 +1,13 @@
+"""What the screens have in common in words and numbers: the two axes, and what measuring begins with.
+
+No streamlit here: what runs in the worker thread begins with the same numbers.
+"""
+
+from engine.importance.rankings_of import Axis
+
+AXES: dict[Axis, str] = {"heads": "Attention heads pruned", "ffns": "FFNs pruned"}
+AXIS_HELP = {"heads": "A pruned head gives 0 to its layer's output projection.", "ffns": "A pruned FFN adds nothing."}
+SHOT_COUNTS = (0, 1, 5)  # solved examples in front of a question
+SHOTS = 5  # of them, where there is no control for it and before it is moved
+RANKING_QUESTIONS = 64  # train questions behind a ranking: in int8 on a CPU their gradients take half a second each
+SAMPLE = "stratified"  # so that the figure over the first few questions is a fair preview

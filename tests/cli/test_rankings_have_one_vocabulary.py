@@ -1,0 +1,56 @@
+"""Every ranking works by its name: in `evaluate` where it takes one task, in `sweep` where it takes several."""
+
+import json
+
+import pytest
+
+from engine.importance.rankings_of import OF_MANY_TASKS, OF_ONE_TASK
+from tests.engine.fixtures import write_questions
+
+N = 16
+
+
+@pytest.fixture
+def files(tmp_path):
+    return [write_questions(tmp_path / f"{name}.jsonl", N, seed) for seed, name in enumerate("ab")]
+
+
+@pytest.fixture
+def evaluated(cli, tiny_opt, files):
+    def run(ranking):
+        options = ("--model", tiny_opt, "--precision", "fp32", "--task", files[0], "--json", "--ranking", ranking)
+        code, out, _ = cli("evaluate", *options, "--prune-heads", 50, "--prune-ffns", 50, "--seed", 3)
+        assert code == 0
+        return json.loads(out)
+
+    return run
+
+
+@pytest.fixture
+def swept(cli, tiny_opt, files, tmp_path):
+    def run(ranking):
+        options = ("--model", tiny_opt, "--precision", "fp32", "--tasks", ",".join(map(str, files)), "--shots", 0)
+        levels = ("--heads", "50", "--ffns", "50", "--by", ranking, "--of", files[1] if ranking == "task" else "")
+        code, out, _ = cli("sweep", *options, *levels, "--seed", 3, "--out", tmp_path / "rows.csv", "--json")
+        assert code == 0
+        return json.loads(out)
+
+    return run
+
+
+@pytest.mark.parametrize("ranking", OF_ONE_TASK)
+def test_evaluate_prunes_by_every_ranking_of_one_task_and_sweep_by_the_same(ranking, evaluated, swept):
+    found = evaluated(ranking)
+    assert (found["heads_pruned"], found["ffns_pruned"], found["n"]) == (4, 1, N)
+    row = swept("own" if ranking == "importance" else ranking)["rows"][0]
+    assert (row["acc"], row["n_heads_pruned"], row["n_ffns_pruned"]) == (found["acc"], 4, 1)
+    assert evaluated(ranking)["mask"] == found["mask"]
+
+
+@pytest.mark.parametrize("ranking", OF_MANY_TASKS)
+def test_sweep_prunes_by_every_ranking_of_many_tasks(ranking, swept):
+    found = swept(ranking)
+    assert found["not_measured"] == {} and len(found["rows"]) == 2
+    for row in found["rows"]:
+        assert (row["by"], row["n_heads_pruned"], row["n_ffns_pruned"], row["n"]) == (ranking, 4, 1, N)
+    assert swept(ranking)["cached"]

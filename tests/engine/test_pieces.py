@@ -1,0 +1,194 @@
+"""What is stored is read, what is missing or unsound is measured and stored at once; and a long run's arithmetic."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from engine.models.subject import Lab
+from engine.pieces import Piece, all_stored, pieces, stored
+from engine.progress import Progress, driven, final, last_value
+from engine.records import Record, canonical_key, decode, encode
+from tests.engine.fixtures import last, subject_in
+
+SHAPES = {"scores": (2, "W"), "names": ("W",)}
+SOUND = {"scores": np.zeros((2, 3)), "names": np.zeros(3)}
+
+
+class OneModel:
+    """In the place of Models: it gives a model that is nothing but its identity, and counts how often it is asked."""
+
+    def __init__(self):
+        self.loaded, self.n_asked = None, 0
+
+    def get(self, spec):
+        self.n_asked += 1
+        self.loaded = SimpleNamespace(spec=spec, identity=self.identity)
+        return self.loaded
+
+
+@pytest.fixture
+def subject(lab, tiny_opt):
+    return subject_in(lab, tiny_opt)
+
+
+@pytest.fixture
+def bench(store, subject):
+    """A lab without a model, and the names of the pieces that were begun and of those that ended in some way."""
+    models = OneModel()
+    models.identity = subject.identity
+    return SimpleNamespace(lab=Lab(store, models), begun=[], ended=[])
+
+
+def key_of(name):
+    return canonical_key("test", {"name": name})
+
+
+def piece(bench, name, size=2):
+    def measure(loaded):
+        bench.begun.append(name)
+        try:
+            for number in range(size):
+                yield Progress(number, size, message=f"in {name}")
+        finally:
+            bench.ended.append(name)
+        return {"scores": np.full((2, 3), ord(name)), "names": np.arange(3)}, {"kind": "test", "of": name}
+
+    return Piece(key_of(name), size, SHAPES, measure)
+
+
+def values(records):
+    return "".join(chr(int(record.arrays["scores"][0, 0])) for record in records)
+
+
+def test_what_is_stored_is_read_and_the_rest_is_measured_and_stored_at_once(bench, subject, store):
+    list(pieces(bench.lab, subject, [piece(bench, "b")]))
+    seen = []
+    for step in pieces(bench.lab, subject, [piece(bench, name) for name in "abc"]):
+        if step.value is not None:
+            seen.append((values(step.value), step.done, step.total, step.cached))
+            assert all(store.get(key_of(name)) is not None for name in values(step.value)), "not stored at once"
+            assert (store.get(key_of("c")) is not None) == ("c" in values(step.value))
+    assert seen == [("a", 2, 6, False), ("ab", 4, 6, False), ("abc", 6, 6, False)]
+    assert bench.begun == ["b", "a", "c"]
+    receipt = decode(store.get(key_of("c"))).receipt
+    assert receipt["of"] == "c" and receipt["model"] == subject.identity.digest and receipt["seconds"] >= 0
+
+
+def test_a_run_that_finds_everything_is_cached_and_asks_for_no_model(bench, subject):
+    wanted = [piece(bench, name) for name in "ab"]
+    measured = last(pieces(bench.lab, subject, wanted))
+    n_asked = bench.lab.models.n_asked
+    steps = list(pieces(bench.lab, subject, wanted))
+    assert all(step.cached for step in steps) and not measured.cached and bench.lab.models.n_asked == n_asked > 0
+    assert values(steps[-1].value) == values(stored(bench.lab, wanted)) == values(all_stored(bench.lab, wanted)) == "ab"
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        None,
+        {"scores": SOUND["scores"]},
+        SOUND | {"names": np.zeros((3, 1))},
+        SOUND | {"scores": np.zeros((1, 3))},
+        SOUND | {"names": np.zeros(4)},
+    ],
+    ids=["no record", "an array is missing", "another rank", "another length", "a letter is two lengths"],
+)
+def test_an_unsound_record_is_measured_anew(arrays, bench, subject, store):
+    wanted = [piece(bench, name) for name in "ab"]
+    store.put(key_of("b"), encode(Record(SOUND, {})))
+    assert stored(bench.lab, wanted[1:]), "sound, so that this test can tell"
+    store.put(key_of("b"), b"nonsense" if arrays is None else encode(Record(arrays, {})))
+    assert stored(bench.lab, wanted[1:]) == [] and all_stored(bench.lab, wanted[1:]) is None
+    assert values(final(pieces(bench.lab, subject, wanted))) == "ab" and bench.begun == ["a", "b"]
+    assert values(stored(bench.lab, wanted)) == "ab", "the sound one is kept"
+
+
+def test_reading_alone_ends_at_the_first_that_is_missing(bench, subject):
+    list(pieces(bench.lab, subject, [piece(bench, name) for name in "ac"]))
+    n_asked, wanted = bench.lab.models.n_asked, [piece(bench, name) for name in "abc"]
+    steps = list(pieces(bench.lab, subject, wanted, compute=False))
+    assert [values(step.value) for step in steps] == ["a"] and (steps[0].done, steps[0].total) == (2, 6)
+    assert values(stored(bench.lab, wanted)) == "a" and all_stored(bench.lab, wanted) is None
+    assert list(pieces(bench.lab, subject, wanted[1:], compute=False)) == []
+    assert bench.begun == ["a", "c"] and bench.lab.models.n_asked == n_asked
+
+
+def test_a_run_that_is_closed_keeps_what_was_finished(bench, subject, store):
+    wanted = [piece(bench, name) for name in "abc"]
+    steps = pieces(bench.lab, subject, wanted)
+    next(step for step in steps if step.message == "in b")
+    steps.close()
+    assert bench.ended == ["a", "b"], "what the piece in hand has put into the model is taken out"
+    assert values(stored(bench.lab, wanted)) == "a" and store.get(key_of("b")) is None
+    assert values(final(pieces(bench.lab, subject, wanted))) == "abc" and bench.begun == ["a", "b", "b", "c"]
+
+
+def test_later_pieces_may_go_by_the_records_so_far(bench, subject):
+    so_far = []
+
+    def wanted():
+        while len(so_far) < 3:
+            yield piece(bench, "abc"[len(so_far)])
+
+    for step in pieces(bench.lab, subject, wanted(), total=6):
+        so_far[:] = step.value or so_far
+    assert values(so_far) == "abc" and (step.done, step.total) == (6, 6)
+
+
+def test_a_step_within_a_piece_stands_at_its_place_in_the_run(bench, subject):
+    steps = list(pieces(bench.lab, subject, [piece(bench, "a", 4), piece(bench, "b", 6)]))
+    inside = [(step.done, step.total, step.message) for step in steps if step.value is None and not step.is_loading]
+    assert inside == [(at, 10, "in a" if at < 4 else "in b") for at in range(10)]
+    loading = [step for step in steps if step.is_loading]
+    assert [(step.done, step.total) for step in loading] == [(0, 10)] and loading[0].message.startswith("loading ")
+
+
+def test_part_of_a_longer_run_by_hand():
+    step = Progress(3, 4, "value", "here", cached=True)
+    assert step.within(10, 100) == Progress(13, 100, None, "here", True)
+    assert step.within(10, 100, 20) == Progress(25, 100, None, "here", True), "3 of 4 are 15 of 20"
+    assert step.within(10, 100, 20, "there").message == "there"
+    assert Progress(0, 0).within(10, 100, 20).done == 10
+    loading = Progress(0, 1, message="loading demo", is_loading=True)
+    assert loading.within(10, 100, 20, "there") == Progress(10, 100, None, "loading demo", is_loading=True)
+    assert step.map(len) == Progress(3, 4, 5, "here", True) and Progress(1, 2).map(len) == Progress(1, 2)
+
+
+def test_the_last_value_is_that_of_the_last_step_that_has_one():
+    steps = [Progress(0, 4), Progress(1, 4, "a"), Progress(2, 4, ""), Progress(4, 4)]
+    assert final(steps) == ""
+
+    def whole():
+        found = yield from last_value(steps, 10, 100, 40, "label")
+        yield Progress(100, 100, found)
+
+    *inside, end = whole()
+    assert [(step.done, step.total, step.value, step.message) for step in inside] == [
+        (10, 100, None, "label"),
+        (20, 100, None, "label"),
+        (30, 100, None, "label"),
+        (50, 100, None, "label"),
+    ]
+    assert end.value == ""
+
+
+def test_a_driven_generator_gives_what_it_returns_and_is_closed_with_its_driver():
+    ended = []
+
+    def inner(n):
+        try:
+            yield from range(n)
+        finally:
+            ended.append(n)
+        return "returned"
+
+    def outer(n):
+        yield (yield from driven(inner(n), lambda each: each * 10))
+
+    assert list(outer(3)) == [0, 10, 20, "returned"] and list(outer(0)) == ["returned"] and ended == [3, 0]
+    steps = outer(5)
+    assert next(steps) == 0
+    steps.close()
+    assert ended == [3, 0, 5]

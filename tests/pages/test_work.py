@@ -1,0 +1,147 @@
+"""Work for the worker as a page sees it: whose a slot is, what was found, how it stands, and what is stored of it."""
+
+import threading
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from engine.errors import HeadroomError
+from engine.progress import Progress
+from pages.ui.shared import runtime
+from pages.ui.shared import work as of_pages
+from pages.ui.shared.work import Work
+from tests.conftest import HANG_S
+
+
+class Counting:
+    """What counts to two, and at one waits for the word to go on; of what is stored it reads `kept`."""
+
+    def __init__(self, faults=0):
+        self.at_one, self.go_on = threading.Event(), threading.Event()
+        self.faults, self.kept, self.n_runs, self.n_reads = faults, "old", 0, 0
+
+    def run(self, compute=True):
+        if not compute:
+            self.n_reads += 1
+            yield Progress(1, 1, self.kept)
+            return
+        self.n_runs += 1
+        if self.n_runs <= self.faults:
+            raise HeadroomError("there are no numbers; bring some")
+        yield Progress(1, 2, "one")
+        self.at_one.set()
+        assert self.go_on.wait(HANG_S)
+        yield Progress(2, 2, "two")
+
+    def work(self, key="a", slot="count"):
+        return Work(slot, key, "Counting", self.run)
+
+
+@pytest.fixture(autouse=True)
+def own_worker(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
+    monkeypatch.setattr(of_pages, "AT_ONCE_S", HANG_S)
+    st.cache_resource.clear()
+    yield
+    runtime.jobs().close(HANG_S)
+    runtime.store().close()
+    st.cache_resource.clear()
+
+
+@pytest.fixture
+def counting():
+    found = Counting()
+    yield found
+    found.go_on.set()
+
+
+def seen(work):
+    return work.now() and work.now().state, work.found, work.under_way
+
+
+def test_a_slot_is_the_work_of_one_key(counting):
+    counting.go_on.set()
+    mine, other = counting.work("a"), counting.work("b")
+    assert mine.value(HANG_S) == "two" and seen(mine) == ("done", "two", False)
+    assert seen(other) == (None, None, False) and not other.line(), "what another key has found is none of its own"
+    assert other.value(HANG_S) == "two" and seen(mine) == (None, None, False)
+    assert seen(counting.work("b")) == ("done", "two", False), "the same slot and key are the same work"
+
+
+def test_a_value_is_there_once_all_is_done(counting):
+    work = counting.work()
+    assert work.value(0.0) is None and counting.at_one.wait(HANG_S)
+    assert work.value(0.0) is None and seen(work) == ("running", "one", True)
+    counting.go_on.set()
+    assert work.value(HANG_S) == "two" and seen(work) == ("done", "two", False)
+    assert work.value(0.0) == "two" and counting.n_runs == 1, "it is done once"
+
+
+def test_what_has_failed_waits_to_be_restarted():
+    counting = Counting(faults=1)
+    counting.go_on.set()
+    work = counting.work()
+    assert work.value(HANG_S) is None and seen(work) == ("failed", None, False)
+    assert work.value(HANG_S) is None and counting.n_runs == 1, "a page asks on every run"
+    work.restart()
+    assert work.value(HANG_S) == "two" and counting.n_runs == 2
+
+
+def page(work):
+    import streamlit as st
+
+    st.text("above")
+    st.text(work.required(0.0))
+
+
+def test_what_is_required_stands_in_place_of_the_rest(counting):
+    work = counting.work()
+    work.start()
+    assert counting.at_one.wait(HANG_S)
+    at = AppTest.from_function(page, default_timeout=HANG_S, args=(work,)).run()
+    assert not at.exception and [text.value for text in at.text] == ["above"]
+    assert at.progress[0].text == "Counting: 1 of 2" and [button.label for button in at.button] == ["Cancel"]
+    counting.go_on.set()
+    runtime.jobs().join("count", HANG_S)
+    at.run()
+    assert [text.value for text in at.text] == ["above", "two"] and not at.progress
+
+
+def test_what_is_required_and_fails_is_one_line_and_can_be_taken_up_again():
+    counting = Counting(faults=1)
+    counting.go_on.set()
+    at = AppTest.from_function(page, default_timeout=HANG_S, args=(counting.work(),)).run()
+    runtime.jobs().join("count", HANG_S)
+    at.run()
+    assert [error.value for error in at.error] == ["there are no numbers; bring some"]
+    assert [text.value for text in at.text] == ["above"]
+    [go_on] = at.button
+    go_on.click().run()
+    runtime.jobs().join("count", HANG_S)
+    assert [text.value for text in at.run().text] == ["above", "two"] and not at.error
+
+
+def test_what_is_stored_is_read_and_nothing_is_measured(counting):
+    work = counting.work()
+    assert work.stored() == ["old"] and (counting.n_reads, counting.n_runs) == (1, 0)
+    assert work.stored() == ["old"] and counting.n_reads == 1, "nothing was stored since"
+    counting.kept = "new"
+    runtime.store().put("some key", b"")
+    assert work.stored() == ["new"] and counting.n_reads == 2
+    assert counting.work("b").stored() == ["new"] and counting.n_reads == 3, "what another key has read is not taken"
+    assert work.now() is None and counting.n_runs == 0
+
+
+def test_what_is_stored_is_not_read_again_while_it_is_measured(counting):
+    work = counting.work()
+    assert work.stored() == ["old"]
+    work.start()
+    assert counting.at_one.wait(HANG_S)
+    counting.kept = "new"
+    runtime.store().put("some key", b"")
+    assert work.stored() == ["old", "one"] and counting.n_reads == 1, "the measuring would have to give way"
+    assert work.watched() == ["count"], "a read that has ended brings nothing new"
+    counting.go_on.set()
+    runtime.jobs().join("count", HANG_S)
+    assert work.stored() == ["new", "two"] and counting.n_reads == 2

@@ -1,0 +1,157 @@
+"""What the documents say is so: packages and modules, screens, commands and options, files, names, make targets."""
+
+import ast
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.test_imports_go_one_way import FLOORS
+from tests.write_command_line import PAGE, commands_of, page, parser
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+README, CONTRIBUTING = REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md"
+DOCS = [README, CONTRIBUTING, *sorted((REPOSITORY / "docs").glob("*.md"))]
+PACKAGES = sorted(
+    init.parent for top in ("cache", "engine", "pages") for init in (REPOSITORY / top).rglob("__init__.py")
+)
+SCREENS = sorted(file.stem for file in (REPOSITORY / "pages").glob("*.py"))
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(REPOSITORY).as_posix()
+
+
+def docstring(package: Path) -> str:
+    return ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
+
+
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def told(path: Path) -> list[str]:
+    """What a document sets in backticks or as a line of a code block."""
+    blocks = re.findall(r"^```.*?\n(.*?)^```", read(path), re.M | re.S)
+    prose = re.sub(r"^```.*?^```", "", read(path), flags=re.M | re.S)
+    return [line for block in blocks for line in block.splitlines()] + re.findall(r"`([^`\n]+)`", prose)
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=relative)
+def test_a_package_says_what_each_of_its_modules_gives(package):
+    named = re.findall(r"^`([\w.]+)`: \S", docstring(package), re.M)
+    there = {file.stem for file in package.glob("*.py")} - {"__init__"}
+    there |= {folder.name for folder in package.iterdir() if (folder / "__init__.py").exists()}
+    there |= {file.name for file in package.glob("*.[jc]s*") if not file.with_suffix(".py").exists()}
+    data = {name for name in named if (package / name).is_dir()}
+    assert len(named) == len(set(named)) and set(named) == there | data
+
+
+def tree() -> dict[str, str]:
+    """What the README's tree says of each path."""
+    [block] = re.findall(r"^```\n(app\.py.*?)^```", read(README), re.M | re.S)
+    found, folders = {}, []
+    for line in block.splitlines():
+        name, words = line.split(maxsplit=1)
+        folders[(len(line) - len(line.lstrip())) // 2 :] = [name.rstrip("/")]
+        found["/".join(folders)] = words
+    return found
+
+
+def test_the_tree_of_the_readme_is_what_packages_say_of_themselves():
+    said = {relative(package): docstring(package).splitlines()[0] for package in PACKAGES}
+    assert all(sentence.endswith(".") for sentence in said.values())
+    assert {path: f"{words}." for path, words in tree().items() if path in said} == said
+    assert all((REPOSITORY / path).exists() for path in tree())
+    assert ast.get_docstring(ast.parse(read(REPOSITORY / "app.py"))).startswith(f"{tree()['app.py']}.")
+
+
+def titles() -> dict[str, str]:
+    """The title of each page in app.py, by its file, in the order of the navigation."""
+    pages = re.findall(r'st\.Page\(\s*"([^"]+)",\s*title="([^"]+)"', read(REPOSITORY / "app.py"))
+    return dict(pages)
+
+
+def test_every_screen_is_in_the_navigation_the_readme_and_the_docs():
+    assert sorted(titles()) == [f"pages/{name}.py" for name in SCREENS]
+    assert tree()["pages"].endswith(f": {', '.join(titles().values())}")
+    assert re.findall(r"^## (.+)", read(REPOSITORY / "docs" / "screens.md"), re.M) == [*titles().values()]
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_a_screen_has_its_folder_and_its_tests(name):
+    assert REPOSITORY / "pages" / "ui" / name in PACKAGES
+    assert (REPOSITORY / "tests" / "pages" / f"test_{name}_page.py").exists()
+
+
+def test_every_command_and_option_is_told():
+    assert read(PAGE) == page(parser()), "run `.venv/bin/python -m tests.write_command_line`"
+
+
+CHOICES = {
+    ("evaluate", "--ranking"): "engine.importance.rankings_of OF_ONE_TASK",
+    ("importance", "--what"): "engine.importance.importance WHAT",
+    ("induction", "--variant"): "engine.heads.induction VARIANTS",
+    ("attribute", "--kind"): "engine.heads.ablation KINDS",
+    ("attribute", "--fill"): "engine.heads.ablation FILLS",
+    ("correlate", "--what"): "engine.importance.importance WHAT",
+    ("sweep", "--by"): "engine.importance.rankings_of OF_MANY_TASKS",
+    ("sweep", "--aggregate"): "engine.importance.rankings AGGREGATES",
+    ("evaluate", "--precision"): "engine.models.loading PRECISIONS",
+    ("importance", "--split"): "engine.questions.tasks SPLITS",
+}
+
+
+@pytest.mark.parametrize(("command", "option"), CHOICES)
+def test_every_choice_is_told(command, option):
+    module, name = CHOICES[command, option].split()
+    choices = getattr(__import__(module, fromlist=[name]), name)
+    [action] = [each for each in commands_of(parser())[command][1]._actions if option in each.option_strings]
+    words = f"{action.help} {' '.join(map(str, action.choices or ()))}"
+    assert {choice for choice in choices if not re.search(rf"(?<![\w-]){choice}(?![\w-])", words)} == set()
+
+
+@pytest.mark.parametrize("path", DOCS, ids=relative)
+def test_every_command_that_is_shown_can_be_parsed(path):
+    for line in told(path):
+        words = shlex.split(line.removeprefix(".venv/bin/"), comments=True) if "headroom " in line else []
+        if words[:1] == ["headroom"] and len(words) > 1 and "..." not in words:
+            parser().parse_args(words[1:])
+
+
+@pytest.mark.parametrize("path", DOCS, ids=relative)
+def test_every_file_and_link_is_there(path):
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", read(path)) if not link.startswith("http")]
+    assert [link for link in links if not (path.parent / link).exists()] == []
+    words = re.sub(r"\S*<\S*", "", "\n".join(told(path)))  # without names to be filled in
+    files = set(re.findall(r"(?<![\w/.-])(?:cache|docs|engine|pages|tests)/[\w./-]*\w", words))
+    assert {file for file in files - {"cache/data"} if not (REPOSITORY / file).exists()} == set()
+
+
+@pytest.mark.parametrize("path", DOCS, ids=relative)
+def test_every_name_of_the_code_is_there(path):
+    for words in told(path):
+        for name in re.findall(r"(?<![\w/.-])(?:engine|pages|cache|tests)(?:\.\w+)+", words):
+            assert is_there(name), f"{relative(path)} names {name}"
+
+
+def is_there(name: str) -> bool:
+    """Whether it is a package, a module, or what a module defines."""
+    folder, _, last = (REPOSITORY / name.replace(".", "/")).as_posix().rpartition("/")
+    module = Path(folder).with_suffix(".py")
+    defined = module.exists() and re.search(rf"^(?:def |class |){last}\b", read(module), re.M)
+    return bool(defined) or Path(folder, last).is_dir() or Path(folder, f"{last}.py").exists()
+
+
+def test_every_target_of_make_is_told_and_every_one_told_exists():
+    [there] = re.findall(r"^\.PHONY: (.*)", read(REPOSITORY / "Makefile"), re.M)
+    asked = {path: set(re.findall(r"^(?:\w+=\S+ )*make (\w+)", "\n".join(told(path)), re.M)) for path in DOCS}
+    assert set().union(*asked.values()) <= set(there.split())
+    assert asked[CONTRIBUTING] == set(there.split())
+
+
+def test_the_floors_that_are_drawn_are_those_that_are_checked():
+    rows = re.findall(r"^\| (\d+) \| (.+?) \|", read(REPOSITORY / "docs" / "architecture.md"), re.M)
+    drawn = {int(number): set(re.findall(r"`([\w.]+)`", names)) for number, names in rows}
+    assert drawn == {number: set(floor.split()) for number, floor in enumerate(FLOORS, start=1)}

@@ -1,0 +1,102 @@
+"""Writes docs/command-line.md from the parser of the command line: `.venv/bin/python -m tests.write_command_line`."""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "command-line.md"
+SHARED_BY = 3  # an option that so many commands take alike is told once, at the end
+
+OPENING = """\
+# The command line
+
+<!-- Written by `.venv/bin/python -m tests.write_command_line` from the parser: change the parser, not this page. -->
+
+The same work without a browser, filling the same store. `pip install .` gives the command `headroom`; in a clone, after
+`make run`, it is `.venv/bin/headroom`. Without a command it opens the app.
+
+```sh
+headroom evaluate --task demo_translation --shots 5 --prune-heads 40
+headroom evaluate --model facebook/opt-125m --task piqa --mask "L3H5 L4H* F7 F2-5" --items answers.jsonl
+headroom importance --task demo_translation --shots 5 --what heads --out heads.csv
+headroom induction --variant olsson --out induction.csv
+headroom losses --text mine.txt --mask "L1H0-4" --out losses.csv
+headroom attribute --solved demo_outfit --kind pattern-preserving --out heads.csv
+headroom attention --passage "Privet Drive, twice" --heads L1H0,L1H1 --out attention.csv
+headroom correlate --tasks piqa,copa --shots 0,5 --task-data DIR --out correlations.csv
+headroom sweep --tasks demo_outfit,demo_copy --heads 0,20,40,60 --out sweep.csv
+headroom sweep --preset paper --precision fp32 --out study
+headroom tasks
+headroom models
+headroom cache size
+```
+
+With `--json` one JSON object goes to standard output and nothing else; progress and messages go to standard error.
+`sweep --preset paper` is the first paper's whole study of a model: a folder with tables, figures and one HTML report,
+which says which of the paper's statements hold.
+
+Exit codes: 0 done, 1 failed with one plain line, 2 bad usage, 130 cancelled. What is finished is stored, and the same
+command goes on from there.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    from engine import cli
+
+    return cli.parser(lambda study, folder: None)
+
+
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, tuple[str, argparse.ArgumentParser]]:
+    """What each command gives, in words, and its own parser."""
+    [action] = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    words = {each.dest: each.help or "" for each in action._choices_actions}
+    return {name: (words[name], each) for name, each in action.choices.items()}
+
+
+def page(parser: argparse.ArgumentParser) -> str:
+    """The whole page."""
+    commands = commands_of(parser)
+    taken: dict[str, list[str]] = {}
+    for name, (_, each) in commands.items():
+        for option in _options(each):
+            taken.setdefault(_row(option), []).append(name)
+    shared = [row for row, by in taken.items() if len(by) >= SHARED_BY and not row.endswith("required |")]
+    lines = [OPENING, "| command | gives |", "|---|---|"]
+    lines += [f"| [`{name}`](#{name}) | {words} |" for name, (words, _) in commands.items()]
+    for name, (words, each) in commands.items():
+        rows = [_row(option) for option in _options(each)]
+        lines += ["", f"## {name}", "", f"{words[:1].upper()}{words[1:]}."]
+        if own := [row for row in rows if row not in shared]:
+            lines += ["", "| option | what it says |", "|---|---|", *own]
+        if also := [row for row in rows if row in shared]:
+            lines += ["", f"And, as below: {', '.join(_name(row) for row in also)}."]
+    lines += ["", "## Options of several commands", "", "| option | what it says |", "|---|---|", *shared]
+    return "\n".join(lines) + "\n"
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    return (each for each in parser._actions if not isinstance(each, argparse._HelpAction))
+
+
+def _row(option: argparse.Action) -> str:
+    choices = list(option.choices or ())
+    value = "" if option.nargs == 0 else f" {option.metavar or option.dest.upper()}"
+    names = f"`{', '.join(option.option_strings)}{value}`" if option.option_strings else f"`{option.dest}`"
+    words = (option.help or "").replace("%", "%%").replace("%%(", "%(") % vars(option)
+    said = [words.replace("<", "&lt;").replace("|", "\\|")] if words else []
+    if choices:
+        said.append(f"one of {', '.join(f'`{choice}`' for choice in choices)}")
+    if option.required and option.option_strings:
+        said.append("required")
+    return f"| {names} | {'; '.join(said)} |".replace("\n", " ")
+
+
+def _name(row: str) -> str:
+    """The option itself, of a row of a table."""
+    return f"`{row.split('`')[1].split()[0].rstrip(',')}`"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(parser()), encoding="utf-8")
+    print(f"Written: {PAGE}")
