@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -9,51 +11,38 @@ import pandas as pd
 
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import in_words, shots_in_words
-from pages.ui.shared.charts import (
-    AXIS_PX,
-    CELL,
-    Picture,
-    around_zero,
-    head_grid,
-    inked,
-    named_chart,
-    picture,
-    row_height,
-    template,
-    with_data,
-    written,
-)
+from pages.ui.shared import charts
 from pages.ui.shared.colours import GREY
 from pages.ui.shared.tables import number
 
 TITLES = {"heads": "Gradient", "gate": "Gate gradient", "heads-oracle": "Accuracy lost without it"}
 ACROSS = 6  # maps beside one another
 WIDTH_PX = 850  # of the page at 1280 px: what heights are chosen for; widths follow the window
-LEGEND_PX = 48  # a legend on top, which Streamlit counts as part of the height, like AXIS_PX
+LEGEND_PX = 48  # a legend on top, which Streamlit counts as part of the height, like charts.AXIS_PX
 TASK_PX, SHOTS_PX, GAP_PX = 18, 15, 12  # a map's two lines of title and what is left under it
 ROW_PX = 17  # of a task in the FFN map
 ROOM_FOR_NUMBERS = 28  # layers: with more, cells of the FFN map hold only the sign
-RANK = alt.Tooltip("rank:Q", title="Rank (1 = first to go)")
-WHERE = [alt.Tooltip("task:N", title="Task"), alt.Tooltip("shots:Q", title="Solved examples")]
+RANK = "rank:Q|Rank (1 = first to go)"
+WHERE = "task:N|Task; shots:Q|Solved examples"
 
 
-def score_maps(rows: pd.DataFrame, title: str, common: bool) -> Picture:
+def score_maps(rows: pd.DataFrame, title: str, common: bool) -> charts.Picture:
     """A small map layers x heads for each task and shot count of `head_rows`; colours run to each map's own highest
     score, or where `common` to the highest of all. Scores that can be negative have a scale around 0."""
     maps, row_px = _places(rows)
     largest = float(rows["score"].abs().max()) or 1.0
-    colour = alt.Color(
-        "shade:Q",
-        title=title if common else f"{title}, as share of the map's highest",
-        scale=_scale(rows["score"], largest if common else 1.0),
-        legend=_legend(".2~g" if common else ".0%"),
-    )
-    x = alt.X("x:Q", title="Heads, 0 on the left", axis=_bare(), scale=_exactly(0, maps["end"].max()))
-    y = alt.Y("y:Q", title="Layers, 0 on top", axis=_bare(), scale=_exactly(float(maps["bottom"].max()), 0))
-    tooltip = [*WHERE, alt.Tooltip("name:N", title="Head"), alt.Tooltip("score:Q", title=title, format=".3~g"), RANK]
+    scale, legend = _scale(rows["score"], largest if common else 1.0), _legend(".2~g" if common else ".0%")
+    words = title if common else f"{title}, as share of the map's highest"
+    colour = alt.Color("shade:Q", title=words, scale=scale, legend=legend)
+    bare = alt.Axis(labels=False, ticks=False, domain=False, grid=False)
+    exactly = partial(alt.Scale, nice=False, zero=False)
+    across, down = (float(maps[end].max()) for end in ("end", "bottom"))
+    x = alt.X("x:Q", title="Heads, 0 on the left", axis=bare, scale=exactly(domain=[0, across]))
+    y = alt.Y("y:Q", title="Layers, 0 on top", axis=bare, scale=exactly(domain=[down, 0]))
+    tooltip = charts.tips(WHERE, f"name:N|Head; score:Q|{title}|.3~g", RANK)
     # what all cells of a map share is in the expressions, not in each row: it would double the time to draw
     lists = {name: json.dumps(maps[name].tolist()) for name in ("x", "y", "task", "shots", "highest")}
-    base = named_chart("heads").transform_calculate(
+    base = charts.named_chart("heads").transform_calculate(
         x=f"{lists['x']}[datum.map] + datum.head",
         y=f"{lists['y']}[datum.map] + {row_px} * datum.layer",
         task=f"{lists['task']}[datum.map]",
@@ -62,34 +51,34 @@ def score_maps(rows: pd.DataFrame, title: str, common: bool) -> Picture:
         shade="datum.score" if common else f"datum.score / {lists['highest']}[datum.map]",
     )
     base = base.transform_calculate(x2="datum.x + 1", y2=f"datum.y + {row_px}")
-    edge = CELL if row_px >= 6 else {"strokeWidth": 0}
+    edge: dict[str, Any] = charts.CELL if row_px >= 6 else {"strokeWidth": 0}
     rect = base.mark_rect(**edge).encode(x=x, y=y, x2="x2:Q", y2="y2:Q", color=colour, tooltip=tooltip)
-    frame = named_chart("maps").mark_rect(filled=False, stroke=GREY, strokeWidth=1)
+    frame = charts.named_chart("maps").mark_rect(filled=False, stroke=GREY, strokeWidth=1)
     frame = frame.encode(x=x, x2="x2:Q", y=y, y2="bottom:Q", tooltip=alt.value(None))
-    words = inked(named_chart("maps").encode(x=x, y=y))
-    above = {"align": "left", "baseline": "bottom"}
+    words = charts.inked(charts.named_chart("maps").encode(x=x, y=y))
+    above: dict[str, Any] = {"align": "left", "baseline": "bottom"}
     names = words.transform_filter("datum.first").mark_text(**above, dy=-SHOTS_PX, fontSize=12, fontWeight=600)
     names, counts = names.encode(text="task:N"), words.mark_text(**above, dy=-3, fontSize=11, opacity=0.8)
     counts = counts.encode(text="count:N")
     chart = alt.layer(rect, frame, names, counts).resolve_scale(color="independent")
-    chart = chart.properties(height=float(maps["bottom"].max()) + LEGEND_PX + AXIS_PX)
+    chart = chart.properties(height=down + LEGEND_PX + charts.AXIS_PX)
     numbered = rows.merge(maps.assign(map=maps.index)[["task", "shots", "map"]], on=["task", "shots"], how="left")
-    return with_data(chart, heads=numbered[["map", "layer", "head", "score", "rank"]], maps=maps)
+    return charts.with_data(chart, heads=numbered[["map", "layer", "head", "score", "rank"]], maps=maps)
 
 
-def aggregate_map(rows: pd.DataFrame, title: str, n_cells: int) -> Picture:
+def aggregate_map(rows: pd.DataFrame, title: str, n_cells: int) -> charts.Picture:
     """Layers x heads of `aggregate_rows`."""
     n_layers = int(rows["layer"].max()) + 1
-    height = row_height(n_layers)
-    kept = alt.Tooltip("kept:Q", title=f"In the top 30 % of (out of {n_cells})")
+    height = charts.row_height(n_layers)
+    kept = f"kept:Q|In the top 30 % of (out of {n_cells})"
     scale = _scale(rows["score"], float(rows["score"].abs().max()) or 1.0)
     colour = alt.Color("score:Q", title=title, scale=scale, legend=_legend(".2~g"))
-    base = head_grid(alt.Tooltip("score:Q", title=title, format=".3~g"), RANK, kept)
-    cells = base.mark_rect(**CELL).encode(color=colour)
-    return picture(template(height * n_layers + LEGEND_PX + AXIS_PX, cells), heads=rows)
+    base = charts.head_grid(f"score:Q|{title}|.3~g", RANK, kept)
+    cells = base.mark_rect(**charts.CELL).encode(color=colour)
+    return charts.picture(charts.template(height * n_layers + LEGEND_PX + charts.AXIS_PX, cells), heads=rows)
 
 
-def ffn_map(rows: pd.DataFrame) -> Picture:
+def ffn_map(rows: pd.DataFrame) -> charts.Picture:
     """Tasks x layers of `ffn_rows`, in accuracy points lost, with the mean on top: the same colours on both sides of 0,
     the number in each cell, or where there is no room a minus sign on those whose removal helps."""
     mean = rows.groupby("layer", as_index=False)["score"].mean()
@@ -102,37 +91,35 @@ def ffn_map(rows: pd.DataFrame) -> Picture:
     if n_layers > ROOM_FOR_NUMBERS:
         numbers = ["−" if number.startswith("−") else "" for number in numbers]
     cells = cells.assign(points=points, number=numbers)
-    reach = max(10.0, 10 * np.ceil(points.abs().max() / 10))
-    axis, lost = {"ticks": False, "domain": False}, "Accuracy points lost without it"
-    every_task = alt.Axis(labelLimit=240, labelOverlap=False, labelBound=False, labelFlush=False, **axis)
-    base = named_chart("ffns").encode(
-        x=alt.X("layer:O", title="FFN of layer", axis=alt.Axis(labelAngle=0, labelOverlap=True, **axis)),
+    reach = max(10.0, 10 * float(np.ceil(points.abs().max() / 10)))
+    axis, lost = partial(alt.Axis, ticks=False, domain=False), "Accuracy points lost without it"
+    every_task = axis(labelLimit=240, labelOverlap=False, labelBound=False, labelFlush=False)
+    base = charts.named_chart("ffns").encode(
+        x=alt.X("layer:O", title="FFN of layer", axis=axis(labelAngle=0, labelOverlap=True)),
         y=alt.Y("row:N", title="Task", sort=None, axis=every_task),
-        tooltip=[*WHERE, alt.Tooltip("name:N", title="FFN"), alt.Tooltip("points:Q", title=lost, format="+.1f"), RANK],
+        tooltip=charts.tips(WHERE, f"name:N|FFN; points:Q|{lost}|+.1f", RANK),
     )
     title = f"{lost} (negative: its removal helps)"
-    colour = alt.Color("points:Q", title=title, scale=around_zero(reach), legend=_legend("+.0f"))
+    colour = alt.Color("points:Q", title=title, scale=charts.around_zero(reach), legend=_legend("+.0f"))
     # pale, so that the theme's text can be read on every cell
-    rect = base.mark_rect(**CELL, fillOpacity=0.6).encode(color=colour)
-    text = written(base, 10).encode(text="number:N")
-    height = ROW_PX * cells["row"].nunique() + LEGEND_PX + AXIS_PX
-    return with_data(alt.layer(rect, text).resolve_scale(color="independent").properties(height=height), ffns=cells)
+    rect = base.mark_rect(**charts.CELL, fillOpacity=0.6).encode(color=colour)
+    text = charts.written(base, 10).encode(text="number:N")
+    height = ROW_PX * cells["row"].nunique() + LEGEND_PX + charts.AXIS_PX
+    return charts.with_data(
+        alt.layer(rect, text).resolve_scale(color="independent").properties(height=height), ffns=cells
+    )
 
 
-def agreement_scatter(rows: pd.DataFrame, what: str) -> Picture:
+def agreement_scatter(rows: pd.DataFrame, what: str) -> charts.Picture:
     """A gradient score against the oracle, one point a head of `scatter_rows`, coloured by layer."""
     x = alt.X("oracle_points:Q", title="Accuracy points lost without the head", axis=alt.Axis(format="+.1f"))
     y = alt.Y(f"{what}:Q", title=f"Importance by {TITLES[what].lower()}", scale=alt.Scale(zero=True))
     layers = sorted(set(np.linspace(0, rows["layer"].max(), 5).astype(int).tolist()))
     colour = alt.Color("layer:Q", title="Layer", scale=alt.Scale(scheme="viridis"), legend=_legend("d", layers))
-    tooltip = [
-        alt.Tooltip("name:N", title="Head"),
-        alt.Tooltip(f"{what}:Q", title=TITLES[what], format=".3~g"),
-        alt.Tooltip("oracle_points:Q", title="Points lost", format="+.1f"),
-    ]
-    points = named_chart("heads").mark_point(filled=True, size=80, opacity=0.85)
+    tooltip = charts.tips("name:N|Head", f"{what}:Q|{TITLES[what]}|.3~g", "oracle_points:Q|Points lost|+.1f")
+    points = charts.named_chart("heads").mark_point(filled=True, size=80, opacity=0.85)
     points = points.encode(x=x, y=y, color=colour, tooltip=tooltip)
-    return picture(template(300, points), heads=rows)
+    return charts.picture(charts.template(300, points), heads=rows)
 
 
 def _places(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
@@ -159,20 +146,11 @@ def _places(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
 def _scale(scores: pd.Series, largest: float) -> alt.Scale:
     """From 0, by the root: most heads score far below the best few. With negative scores, straight and around 0."""
     if (scores < 0).any():
-        return around_zero(largest)
+        return charts.around_zero(largest)
     return alt.Scale(type="sqrt", domain=[0, largest])
 
 
 def _legend(format: str, values: Sequence[int] | None = None) -> alt.Legend:
-    only = {} if values is None else {"values": values}
-    length = {"gradientLength": 200, "gradientThickness": 12, "tickCount": 5}
-    title = {"titleOrient": "left", "titleLimit": 500}
-    return alt.Legend(orient="top", direction="horizontal", format=format, **length, **title, **only)
-
-
-def _bare() -> alt.Axis:
-    return alt.Axis(labels=False, ticks=False, domain=False, grid=False)
-
-
-def _exactly(low: float, high: float) -> alt.Scale:
-    return alt.Scale(domain=[low, high], nice=False, zero=False)
+    more: dict[str, Any] = {} if values is None else {"values": values}
+    more |= {"gradientLength": 200, "gradientThickness": 12, "tickCount": 5, "titleOrient": "left", "titleLimit": 500}
+    return alt.Legend(orient="top", direction="horizontal", format=format, **more)

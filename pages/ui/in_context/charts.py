@@ -1,35 +1,18 @@
 """Charts of in-context learning: DataFrame in (`pages.ui.in_context.tables`), picture out, losses in nats."""
 
 import math
-from functools import cache, lru_cache
+from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from engine.texts.incontext import EARLY, LATE, MIN_TOKENS
 from pages.ui.in_context.tables import FULL, PRUNED
-from pages.ui.shared.charts import (
-    AXIS_PX,
-    CELL,
-    TEMPLATES,
-    Picture,
-    Template,
-    around_zero,
-    crosses,
-    head_grid,
-    named_chart,
-    picture,
-    row_height,
-    template,
-    written,
-)
+from pages.ui.shared import charts
 from pages.ui.shared.colours import GREY
 
-TITLES = {
-    "full": "Full ablation",
-    "pattern-preserving": "Pattern-preserving ablation",
-    "before_and_after": "Before-and-after vector",
-}
+TITLES = {"full": "Full ablation", "pattern-preserving": "Pattern-preserving ablation"}
+TITLES |= {"before_and_after": "Before-and-after vector"}
 TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
 STEP_NATS = 4  # the loss axis grows in such steps, so that it stays while a slider moves
 HEIGHT_PX = 340
@@ -37,93 +20,78 @@ N_NAMED = 6
 ZERO = pd.DataFrame({"at": [0.0]})
 
 
-def loss_curve(frame: pd.DataFrame) -> Picture:
+def loss_curve(frame: pd.DataFrame) -> charts.Picture:
     """Loss against token index, with 95 % bands; `frame` as `tables.curves` gives it."""
     ends = pd.DataFrame({"at": [EARLY, LATE], "name": [f"{EARLY}th", f"{LATE}th"]})
     highest = _step_up(max([3 * STEP_NATS, *frame["mean"]]))
-    return picture(_loss_curve(highest, float(frame["last"].max())), points=_named(frame), ends=ends)
+    return charts.picture(_loss_curve(highest, float(frame["last"].max())), points=_named(frame), ends=ends)
 
 
-@lru_cache(TEMPLATES)
-def _loss_curve(highest: int, last: float) -> Template:
-    base = named_chart("ends").encode(x=alt.X("at:Q"), tooltip=alt.value(None))
-    marks = [
-        base.mark_rule(strokeDash=[2, 3], stroke=GREY, strokeWidth=1.5),
-        written(base, 12, align="right", baseline="top", dx=-4, dy=4).encode(text="name:N", y=alt.value(0)),
-    ]
+@charts.kept
+def _loss_curve(highest: int, last: float) -> charts.Template:
+    base = charts.named_chart("ends").encode(x=alt.X("at:Q"), tooltip=alt.value(None))
+    rules = base.mark_rule(strokeDash=[2, 3], stroke=GREY, strokeWidth=1.5)
+    names = charts.written(base, 12, align="right", baseline="top", dx=-4, dy=4).encode(text="name:N", y=alt.value(0))
     y = alt.Scale(domain=[0, highest], nice=False)
-    return template(HEIGHT_PX, *marks, *_lines("Loss (nats)", y, last))
+    return charts.template(HEIGHT_PX, rules, names, *_lines("Loss (nats)", y, last))
 
 
-def slope_chart(frame: pd.DataFrame) -> Picture:
+def slope_chart(frame: pd.DataFrame) -> charts.Picture:
     """d loss / d ln(index) against token index, with 95 % bands; `frame` as `tables.slopes` gives it."""
     lowest, highest = _step_up(max([2 * STEP_NATS, *-frame["mean"]])), _step_up(max([STEP_NATS, *frame["mean"]]))
-    return picture(_slope_chart(lowest, highest, float(frame["last"].max())), points=_named(frame), zero=ZERO)
+    return charts.picture(_slope_chart(lowest, highest, float(frame["last"].max())), points=_named(frame), zero=ZERO)
 
 
-@lru_cache(TEMPLATES)
-def _slope_chart(lowest: int, highest: int, last: float) -> Template:
+@charts.kept
+def _slope_chart(lowest: int, highest: int, last: float) -> charts.Template:
     y = alt.Scale(domain=[-lowest, highest], nice=False)
-    return template(HEIGHT_PX, _at_zero(), *_lines("d loss / d ln(index), nats", y, last))
+    return charts.template(HEIGHT_PX, _at_zero(), *_lines("d loss / d ln(index), nats", y, last))
 
 
-def attribution_map(frame: pd.DataFrame, column: str, reach: float) -> Picture:
+def attribution_map(frame: pd.DataFrame, column: str, reach: float) -> charts.Picture:
     """Layers x heads, coloured by `column` in nats from -reach to reach, a cross on each pruned head; `frame` as
     `tables.head_frame` gives it."""
     n_layers, with_interval = int(frame["layer"].max()) + 1, f"{column} low" in frame
-    return picture(_attribution_map(column, n_layers, reach, with_interval), heads=frame)
+    return charts.picture(_attribution_map(column, n_layers, reach, with_interval), heads=frame)
 
 
-@lru_cache(TEMPLATES)
-def _attribution_map(column: str, n_layers: int, reach: float, with_interval: bool) -> Template:
-    row_px = row_height(n_layers)
-    tips = [alt.Tooltip(f"{column}:Q", title=f"{TITLES[column]} (nats)", format="+.3f")]
-    if with_interval:
-        tips.append(alt.Tooltip(f"{column} low:Q", title="95 % interval from", format="+.3f"))
-        tips.append(alt.Tooltip(f"{column} high:Q", title="to", format="+.3f"))
-    base = head_grid(*tips, alt.Tooltip("n:Q", title="Texts"))
-    colour = alt.Color(
-        f"{column}:Q",
-        title="nats",
-        scale=around_zero(reach),
-        legend=alt.Legend(format="+.2~f", tickCount=3, gradientLength=max(60, row_px * n_layers)),
-    )
-    cells = base.mark_rect(**CELL).encode(color=colour)
-    return template(row_px * n_layers + AXIS_PX, cells, *crosses(base, row_px))
+@charts.kept
+def _attribution_map(column: str, n_layers: int, reach: float, with_interval: bool) -> charts.Template:
+    row_px = charts.row_height(n_layers)
+    interval = [f"{column} low:Q|95 % interval from|+.3f", f"{column} high:Q|to|+.3f"] if with_interval else []
+    base = charts.head_grid(f"{column}:Q|{TITLES[column]} (nats)|+.3f", *interval, "n:Q|Texts")
+    legend = alt.Legend(format="+.2~f", tickCount=3, gradientLength=max(60, row_px * n_layers))
+    colour = alt.Color(f"{column}:Q", title="nats", scale=charts.around_zero(reach), legend=legend)
+    cells = base.mark_rect(**charts.CELL).encode(color=colour)
+    return charts.template(row_px * n_layers + charts.AXIS_PX, cells, *charts.crosses(base, row_px))
 
 
-def attribution_scatter(frame: pd.DataFrame, column: str) -> Picture:
+def attribution_scatter(frame: pd.DataFrame, column: str) -> charts.Picture:
     """Change of the score without each head against its prefix matching, one point a head, with 95 % intervals."""
     value, low, high = (frame[f"{column}{end}"] for end in ("", " low", " high"))
     frame = frame.assign(value=value, low=low, high=high)
-    return picture(_attribution_scatter(), heads=frame.assign(named=_apart(frame)), zero=ZERO)
+    return charts.picture(_attribution_scatter(), heads=frame.assign(named=_apart(frame)), zero=ZERO)
 
 
-@cache
-def _attribution_scatter() -> Template:
+@charts.kept
+def _attribution_scatter() -> charts.Template:
     title = "Score without it, minus score (nats)"
     x = alt.X("prefix_matching:Q", title="Prefix matching", scale=alt.Scale(domain=[0, 1.05], nice=False))
-    base = named_chart("heads").encode(
-        x=x,
-        tooltip=[
-            alt.Tooltip("name:N", title="Head"),
-            alt.Tooltip("prefix_matching:Q", title="Prefix matching", format=".3f"),
-            alt.Tooltip("value:Q", title=title, format="+.3f"),
-        ],
-    )
+    tooltip = charts.tips(f"name:N|Head; prefix_matching:Q|Prefix matching|.3f; value:Q|{title}|+.3f")
+    base = charts.named_chart("heads").encode(x=x, tooltip=tooltip)
     layer = alt.Color("layer:O", title="Layer", scale=alt.Scale(scheme="viridis"), legend=alt.Legend(columns=2))
     y = alt.Y("value:Q", title=title)
     layers = [
         _at_zero(),
         base.mark_rule(opacity=0.6).encode(y=alt.Y("low:Q", title=title), y2="high:Q", color=layer),
         base.mark_point(filled=True, size=90, opacity=0.9).encode(y=y, color=layer),
-        written(base.transform_filter("datum.named"), 11, align="left", dx=7, dy=-5).encode(y=y, text="name:N"),
+        charts.written(base.transform_filter("datum.named"), 11, align="left", dx=7, dy=-5).encode(y=y, text="name:N"),
     ]
-    return template(HEIGHT_PX, *layers)
+    return charts.template(HEIGHT_PX, *layers)
 
 
 def _at_zero() -> alt.Chart:
-    return named_chart("zero").mark_rule(stroke=GREY, strokeWidth=1.5).encode(y="at:Q", tooltip=alt.value(None))
+    return charts.named_chart("zero").mark_rule(stroke=GREY, strokeWidth=1.5).encode(y="at:Q", tooltip=alt.value(None))
 
 
 def _lines(title: str, scale: alt.Scale, last: float) -> list[alt.Chart]:
@@ -132,20 +100,13 @@ def _lines(title: str, scale: alt.Scale, last: float) -> list[alt.Chart]:
     span = alt.Scale(type="log", domain=[1, 1.05 * max(last, MIN_TOKENS)], nice=False)
     x = alt.X("index:Q", title="Token index (from 1, ln scale)", scale=span, axis=axis)
     series = alt.Scale(domain=[FULL, PRUNED])
-    legend = alt.Legend(
-        orient="top", title=None, symbolType="stroke", symbolStrokeWidth=3, symbolSize=300, symbolOpacity=1
-    )
+    symbol: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 3, "symbolSize": 300, "symbolOpacity": 1}
+    legend = alt.Legend(orient="top", title=None, **symbol)
     colour = alt.Color("series:N", scale=series, legend=legend)
     dash = alt.StrokeDash("series:N", scale=alt.Scale(domain=[FULL, PRUNED], range=[[7, 4], [1, 0]]), legend=legend)
-    tooltip = [
-        alt.Tooltip("series:N", title="Model"),
-        alt.Tooltip("tokens:N", title="Tokens"),
-        alt.Tooltip("mean:Q", title=title, format=".3f"),
-        alt.Tooltip("low:Q", title="95 % interval from", format=".3f"),
-        alt.Tooltip("high:Q", title="to", format=".3f"),
-        alt.Tooltip("n:Q", title="Texts"),
-    ]
-    base = named_chart("points").encode(x=x, color=colour)
+    interval = "low:Q|95 % interval from|.3f; high:Q|to|.3f; n:Q|Texts"
+    tooltip = charts.tips(f"series:N|Model; tokens:N|Tokens; mean:Q|{title}|.3f", interval)
+    base = charts.named_chart("points").encode(x=x, color=colour)
     y = alt.Y("mean:Q", title=title, scale=scale)
     return [
         base.mark_area(opacity=0.2, clip=True).encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q"),

@@ -3,25 +3,11 @@
 A head that is selected anywhere has a ring; every chart gives what is clicked as the selection `head`.
 """
 
-from functools import cache, lru_cache
-
 import altair as alt
 import pandas as pd
 
 from engine.errors import UsageError
-from pages.ui.shared.charts import (
-    AXIS_PX,
-    CELL,
-    TEMPLATES,
-    Picture,
-    Template,
-    around_zero,
-    head_grid,
-    named_chart,
-    picture,
-    row_height,
-    template,
-)
+from pages.ui.shared import charts
 from pages.ui.shared.colours import GREY, MARK, UNDEFINED
 
 TITLES = {
@@ -47,29 +33,27 @@ CORNER_PREFIX = 0.5  # Olsson et al. name no threshold: half of the attention, a
 CORNER_COPYING = {True: -0.5, False: 0.1}  # signed scores (Olsson; chance is -0.84) or shares (Bansal)
 
 
-def score_map(frame: pd.DataFrame, score: str) -> Picture:
+def score_map(frame: pd.DataFrame, score: str) -> charts.Picture:
     """Layers x heads, coloured by one score on a scale of its own."""
     reach = (float(frame[score].abs().max()) or 1.0) if score == "qk_trace" else 1.0
     signed = score == "qk_trace" or (score in SIGNED and bool(frame[score].min() < 0))
-    return picture(_score_map(score, int(frame["layer"].max()) + 1, signed, reach), heads=frame)
+    return charts.picture(_score_map(score, int(frame["layer"].max()) + 1, signed, reach), heads=frame)
 
 
-@lru_cache(TEMPLATES)
-def _score_map(score: str, n_layers: int, signed: bool, reach: float) -> Template:
-    height = row_height(n_layers)
-    base = head_grid(
-        alt.Tooltip(f"{score}:Q", title=TITLES[score], format=".3~g"),
-        alt.Tooltip(f"{score}_se:Q", title="standard error", format=".2~g"),
-        alt.Tooltip(f"{score}_rank:Q", title="Rank (1 = highest)"),
+@charts.kept
+def _score_map(score: str, n_layers: int, signed: bool, reach: float) -> charts.Template:
+    height = charts.row_height(n_layers)
+    base = charts.head_grid(
+        f"{score}:Q|{TITLES[score]}|.3~g", f"{score}_se:Q|standard error|.2~g", f"{score}_rank:Q|Rank (1 = highest)"
     )
-    scale = around_zero(reach) if signed else alt.Scale(domain=[0, 1])
+    scale = charts.around_zero(reach) if signed else alt.Scale(domain=[0, 1])
     legend = alt.Legend(title=None, format=".2~g", tickCount=3, gradientLength=max(60, height * n_layers))
     colour = alt.Color(f"{score}:Q", scale=scale, legend=legend)
     # not the other way round: Vega-Lite would then paint what is undefined as 0
     known = alt.condition(f"!isValid(datum['{score}'])", alt.value(UNDEFINED), colour)
-    cells = base.mark_rect(**CELL, cursor="pointer", invalid="show").encode(color=known).add_params(_click())
+    cells = base.mark_rect(**charts.CELL, cursor="pointer", invalid="show").encode(color=known).add_params(_click())
     ring = base.transform_filter("datum.selected").mark_rect(filled=False, stroke=MARK, strokeWidth=2.5)
-    return template(height * n_layers + AXIS_PX, cells, ring)
+    return charts.template(height * n_layers + charts.AXIS_PX, cells, ring)
 
 
 def is_signed(frame: pd.DataFrame) -> bool:
@@ -82,61 +66,59 @@ def in_corner(frame: pd.DataFrame) -> pd.Series:
     return (frame["prefix_matching"] >= CORNER_PREFIX) & (frame["copying"] >= CORNER_COPYING[is_signed(frame)])
 
 
-def induction_scatter(frame: pd.DataFrame) -> Picture:
+def induction_scatter(frame: pd.DataFrame) -> charts.Picture:
     """Prefix matching against copying, one point a head, coloured by depth, the induction corner marked."""
     signed = is_signed(frame)
     corner = pd.DataFrame({"x": [CORNER_PREFIX], "x2": [1.0], "y": [CORNER_COPYING[signed]], "y2": [1.0]})
-    return picture(_induction_scatter(-1 if signed else 0), heads=frame, corner=corner)
+    return charts.picture(_induction_scatter(-1 if signed else 0), heads=frame, corner=corner)
 
 
-@cache
-def _induction_scatter(lowest: int) -> Template:
-    base = named_chart("heads").encode(
+@charts.kept
+def _induction_scatter(lowest: int) -> charts.Template:
+    base = charts.named_chart("heads").encode(
         x=alt.X("prefix_matching:Q", title="Prefix matching", scale=alt.Scale(domain=[0, 1])),
         y=alt.Y("copying:Q", title="Copying", scale=alt.Scale(domain=[lowest, 1])),
-        tooltip=[
-            alt.Tooltip("name:N", title="Head"),
-            alt.Tooltip("prefix_matching:Q", title="Prefix matching", format=".3f"),
-            alt.Tooltip("copying:Q", title="Copying", format=".3f"),
-        ],
+        tooltip=charts.tips("name:N|Head; prefix_matching:Q|Prefix matching|.3f; copying:Q|Copying|.3f"),
     )
     points = base.mark_point(filled=True, size=90, opacity=0.85, cursor="pointer").encode(
         color=alt.Color("layer:O", title="Layer", scale=alt.Scale(scheme="viridis"), legend=alt.Legend(columns=2))
     )
     names = base.transform_filter("datum.selected || datum.in_corner").mark_text(align="left", dx=7, dy=-5, fontSize=11)
     ring = base.transform_filter("datum.selected").mark_point(filled=False, size=220, stroke=MARK, strokeWidth=2.5)
-    corner = named_chart("corner").mark_rect(opacity=0.08, color=MARK)
+    corner = charts.named_chart("corner").mark_rect(opacity=0.08, color=MARK)
     corner = corner.encode(x="x:Q", x2="x2:Q", y="y:Q", y2="y2:Q", tooltip=alt.value(None))
-    words = named_chart("corner").mark_text(align="right", baseline="top", dx=-5, dy=5, color=MARK)
+    words = charts.named_chart("corner").mark_text(align="right", baseline="top", dx=-5, dy=5, color=MARK)
     words = words.encode(x="x2:Q", y="y2:Q", text=alt.value("induction corner"))
-    return template(330, corner, words, points.add_params(_click()), ring, names.encode(text="name:N"))
+    return charts.template(330, corner, words, points.add_params(_click()), ring, names.encode(text="name:N"))
 
 
-def depth_strip(frame: pd.DataFrame, score: str) -> Picture:
+def depth_strip(frame: pd.DataFrame, score: str) -> charts.Picture:
     """One score against relative depth, with the mean of each layer."""
-    return picture(_depth_strip(score), heads=frame)
+    return charts.picture(_depth_strip(score), heads=frame)
 
 
-@cache
-def _depth_strip(score: str) -> Template:
+@charts.kept
+def _depth_strip(score: str) -> charts.Template:
     x = alt.X("depth:Q", title="Depth (0 = first layer, 1 = last)", scale=alt.Scale(domain=[-0.03, 1.03], nice=False))
     y = alt.Y(f"{score}:Q", title=TITLES[score])
-    base = named_chart("heads").encode(x=x)
-    tooltip = [alt.Tooltip("name:N", title="Head"), alt.Tooltip(f"{score}:Q", title=TITLES[score], format=".3~g")]
+    base = charts.named_chart("heads").encode(x=x)
+    tooltip = charts.tips("name:N|Head", f"{score}:Q|{TITLES[score]}|.3~g")
     points = base.mark_point(filled=True, size=60, opacity=0.65, cursor="pointer").encode(y=y, tooltip=tooltip)
     means = base.mark_line(strokeWidth=2, opacity=0.6, point=False).encode(y=alt.Y(f"mean({score}):Q"))
     ring = base.transform_filter("datum.selected").mark_point(filled=False, size=160, stroke=MARK, strokeWidth=2.5)
-    return template(250, means, points.add_params(_click()), ring.encode(y=y))
+    return charts.template(250, means, points.add_params(_click()), ring.encode(y=y))
 
 
-def distribution(frame: pd.DataFrame, score: str) -> Picture:
+def distribution(frame: pd.DataFrame, score: str) -> charts.Picture:
     """How many heads have which score."""
     x = alt.X(f"{score}:Q", bin=alt.Bin(maxbins=24), title=TITLES[score])
-    y, tooltip = alt.Y("count():Q", title="Heads"), [alt.Tooltip("count():Q", title="Heads")]
-    return picture(template(250, named_chart("heads").mark_bar().encode(x=x, y=y, tooltip=tooltip)), heads=frame)
+    y, tooltip = alt.Y("count():Q", title="Heads"), charts.tips("count():Q|Heads")
+    return charts.picture(
+        charts.template(250, charts.named_chart("heads").mark_bar().encode(x=x, y=y, tooltip=tooltip)), heads=frame
+    )
 
 
-def example_pattern() -> Picture:
+def example_pattern() -> charts.Picture:
     """What an ideal induction head looks at, on four tokens that come twice."""
     words = ["the", "red", "fox", "ran"] * 2
     names = [f"{position} {word}" for position, word in enumerate(words, start=1)]
@@ -146,16 +128,16 @@ def example_pattern() -> Picture:
             strong = s > 0 and d >= 4 and words[s - 1] == words[d] and s <= d - 3
             what = f"at {destination}: looks at {source}" if strong else ""
             cells.append({"looks": destination, "at": source, "attention": float(strong), "what": what})
-    base = named_chart("cells").encode(
+    base = charts.named_chart("cells").encode(
         x=alt.X("at:N", sort=names, title="looks at", axis=alt.Axis(labelAngle=-40)),
         y=alt.Y("looks:N", sort=names, title="token"),
     )
     colour = alt.Color("attention:Q", scale=alt.Scale(domain=[0, 1]), legend=None)
     rect = base.mark_rect(stroke=GREY, strokeOpacity=0.45).encode(color=colour, tooltip="what:N")
-    return picture(template(230, rect), cells=pd.DataFrame(cells))
+    return charts.picture(charts.template(230, rect), cells=pd.DataFrame(cells))
 
 
-def retained_chart(frame: pd.DataFrame, score: str) -> Picture:
+def retained_chart(frame: pd.DataFrame, score: str) -> charts.Picture:
     """Share of a score's total left against heads pruned; `frame`: line, level, left, low, high, kind.
 
     Kinds: `task` (thin lines), `chosen`, `aggregate`, `reversed`, `random` (mean with its band).
@@ -163,26 +145,22 @@ def retained_chart(frame: pd.DataFrame, score: str) -> Picture:
     unknown = set(frame["kind"]) - set(KINDS)
     if unknown:
         raise UsageError(f"kinds of lines {sorted(unknown)} are unknown")
-    return picture(_retained_chart(score), lines=frame)
+    return charts.picture(_retained_chart(score), lines=frame)
 
 
-@cache
-def _retained_chart(score: str) -> Template:
+@charts.kept
+def _retained_chart(score: str) -> charts.Template:
     x = alt.X("level:Q", title="Heads pruned", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
     y = alt.Y("left:Q", title=f"{TITLES[score]} left", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
-    base = named_chart("lines").encode(x=x, detail="line:N")
+    base = charts.named_chart("lines").encode(x=x, detail="line:N")
     colour = alt.Color("kind:N", title=None, scale=alt.Scale(domain=KINDS), legend=alt.Legend(orient="bottom"))
     band = base.transform_filter("datum.kind == 'random'").mark_area(opacity=0.18)
     band = band.encode(y=alt.Y("low:Q", title=f"{TITLES[score]} left"), y2="high:Q", color=colour)
-    tooltip = [
-        alt.Tooltip("line:N", title="Ranking"),
-        alt.Tooltip("level:Q", title="Pruned", format=".0%"),
-        alt.Tooltip("left:Q", title="Left", format=".1%"),
-    ]
+    tooltip = charts.tips("line:N|Ranking", "level:Q|Pruned|.0%", "left:Q|Left|.1%")
     thin = base.transform_filter("datum.kind == 'task'").mark_line(strokeWidth=1, opacity=0.4)
     thick = base.transform_filter("datum.kind != 'task'").mark_line(strokeWidth=2.5)
     layers = [band, *(lines.encode(y=y, color=colour, tooltip=tooltip) for lines in (thin, thick))]
-    return template(300, *layers)
+    return charts.template(300, *layers)
 
 
 def _click() -> alt.Parameter:

@@ -1,18 +1,16 @@
 """Loss along a text as bars: DataFrame in, picture out, on a fixed scale (`pages.ui.passage.tables`)."""
 
-from functools import lru_cache
-
 import altair as alt
 import numpy as np
 import pandas as pd
 
-from pages.ui.shared.charts import TEMPLATES, Picture, Template, named_chart, picture, template
+from pages.ui.shared import charts
 
 SIGNS = ["B better", "B worse"]  # blue and orange, as the theme begins: as the tints of the text
 COLUMNS = ["index", "token", "loss_a_nats", "loss_b_nats", "difference_nats"]
 
 
-def difference_bars(frame: pd.DataFrame, full_nats: float, tokens: range) -> Picture:
+def difference_bars(frame: pd.DataFrame, full_nats: float, tokens: range) -> charts.Picture:
     """One bar for each of `tokens`, B - A in nats, cut off at twice the tint's full colour; `frame`: `token_frame`."""
     reach, first, last = 2 * full_nats, tokens.start + 1, tokens.stop
     shown = frame.iloc[tokens.start : tokens.stop].query("difference_nats == difference_nats")  # nan has no bar
@@ -22,29 +20,29 @@ def difference_bars(frame: pd.DataFrame, full_nats: float, tokens: range) -> Pic
         to=shown["index"] + 0.9,
         sign=np.where(difference > 0, SIGNS[1], SIGNS[0]),
     )
-    return picture(_difference_bars(full_nats, first, last), tokens=shown)
+    return charts.picture(_difference_bars(full_nats, first, last), tokens=shown)
 
 
-@lru_cache(TEMPLATES)
-def _difference_bars(full_nats: float, first: int, last: int) -> Template:
+@charts.kept
+def _difference_bars(full_nats: float, first: int, last: int) -> charts.Template:
     reach = 2 * full_nats
     span, height = alt.Scale(domain=[first, last + 1], nice=False), alt.Scale(domain=[-reach, reach])
     ticks = [-reach, -full_nats, 0, full_nats, reach]
     signed = alt.Axis(values=ticks, labelExpr="(datum.value > 0 ? '+' : '') + datum.label")
     legend = alt.Legend(orient="top", direction="horizontal")
-    bars = named_chart("tokens").mark_rect()
+    bars = charts.named_chart("tokens").mark_rect()
     bars = bars.encode(
         x=alt.X("index:Q", title="Token of the text", scale=span, axis=alt.Axis(format="d", grid=False)),
         x2="to:Q",
         y=alt.Y("height:Q", title="B − A, nats", scale=height, axis=signed),
         y2=alt.datum(0),
         color=alt.Color("sign:N", title=None, scale=alt.Scale(domain=SIGNS), legend=legend),
-        tooltip=[
-            alt.Tooltip("index:Q", title="Token of the text", format="d"),
-            alt.Tooltip("token:N", title="Token"),
-            alt.Tooltip("loss_a_nats:Q", title="Loss A, nats", format=".3f"),
-            alt.Tooltip("loss_b_nats:Q", title="Loss B, nats", format=".3f"),
-            alt.Tooltip("difference_nats:Q", title="B − A, nats", format="+.3f"),
-        ],
+        tooltip=charts.tips(
+            "index:Q|Token of the text|d",
+            "token:N|Token",
+            "loss_a_nats:Q|Loss A, nats|.3f",
+            "loss_b_nats:Q|Loss B, nats|.3f",
+            "difference_nats:Q|B − A, nats|+.3f",
+        ),
     )
-    return template(240, bars)
+    return charts.template(240, bars)

@@ -99,7 +99,7 @@ def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
     )
     if shown.idle is not None and not moving:
         shown.idle.look_in()
-    points, line, hand = shown.curve(axis), shown.estimates.line(x, axis), charts.NO_ESTIMATES
+    points, line, hand = shown.curve(axis), shown.estimates.line(x, axis), charts.NONE
     now = tables.now_point(x, axis, measured, shown.mask)
     if moving:
         points = points if x.curve_key(axis) == shown.x.curve_key(axis) else points[:0]
@@ -107,8 +107,8 @@ def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
         if now.empty:
             along = shown.estimates.line(x, moving[0])
             hand = estimates.hand_frame(along, x.pruning.level(moving[0]), x.pruning.level(axis))
-    full, estimated = tables.full_accuracy(measured), estimates.line_frame(line)
-    pictures["Curve"] = charts.accuracy_curve(points, now, full, x.judged.chance, AXES[axis], estimated, hand)
+    full, dashed = tables.full_accuracy(measured), (estimates.line_frame(line), hand)
+    pictures["Curve"] = charts.accuracy_curve(points, now, full, x.judged.chance, AXES[axis], dashed)
     draw_chart(pictures["Curve"], "prune_curve", tables.points_in_words(points, AXES[axis]))
     st.caption(estimates.in_words(shown.x, shown.estimates, line, x.pruning.level(axis)))
     if gradients_work(shown.x).line():

@@ -7,7 +7,7 @@ On screen Streamlit's theme supplies the colours; a saved file gets those of the
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import altair as alt
@@ -16,14 +16,14 @@ import pandas as pd
 from pages.ui.shared.colours import DARK, GREY, LIGHT, light_theme
 
 AXIS_PX = 85  # an x axis with its title, which Streamlit counts as part of the height
-CELL = {"stroke": GREY, "strokeOpacity": 0.45, "strokeWidth": 0.5}
+CELL: dict[str, Any] = {"stroke": GREY, "strokeOpacity": 0.45, "strokeWidth": 0.5}
 CROSS = "M-1,-1L1,1M-1,1L1,-1"
 FILE_WIDTH_PX = 900
 # text marks are black in either theme; the last of the palette's eight colours is the theme's own text colour, nearly
 INK = alt.Fill("ink:N", legend=None, scale=alt.Scale(domain=[*"1234567", "ink"]))
 PALE = 0.45  # opacity of cells on which text is to be read
-TEMPLATES = 64  # of a kind of chart that are kept
 Template = Mapping[str, Any]
+kept = lru_cache(64)  # around what makes a template: of each kind the last so many
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,17 @@ def to_svg(drawn: Picture, title: str) -> bytes:
     return vl_convert.vegalite_to_svg(spec).encode()
 
 
-def head_grid(*tooltip: alt.Tooltip) -> alt.Chart:
-    """Layers x heads of the frame `heads`, no marks yet; a tooltip begins with the head's name."""
+def tips(*each: str) -> list[alt.Tooltip]:
+    """The lines of a tooltip: "field|title" or "field|title|format", several in one text with "; " between them."""
+    parts = [f"{line}|".split("|")[:3] for line in "; ".join(each).split("; ")]
+    return [alt.Tooltip(field, title=title, format=form or alt.Undefined) for field, title, form in parts]
+
+
+def head_grid(*tooltip: str) -> alt.Chart:
+    """Layers x heads of the frame `heads`, no marks yet; a tooltip (as for `tips`) begins with the head's name."""
     axis = alt.Axis(labelAngle=0, labelOverlap=True, ticks=False, domain=False)
-    return named_chart("heads").encode(
-        x=alt.X("head:O", title="Head", axis=axis),
-        y=layer_rows(),
-        tooltip=[alt.Tooltip("name:N", title="Head"), *tooltip],
-    )
+    x = alt.X("head:O", title="Head", axis=axis)
+    return named_chart("heads").encode(x=x, y=layer_rows(), tooltip=tips("name:N|Head", *tooltip))
 
 
 def written(base: alt.Chart, size_px: int, **mark: Any) -> alt.Chart:
@@ -85,7 +88,7 @@ def named_chart(data: str) -> alt.Chart:
     return alt.Chart(alt.NamedData(data))
 
 
-def with_data(chart: alt.LayerChart, **frames: pd.DataFrame) -> Picture:
+def with_data(chart: alt.TopLevelMixin, **frames: pd.DataFrame) -> Picture:
     """The chart with its frames by name."""
     return picture(_without_config(chart), **frames)
 
@@ -123,8 +126,7 @@ def crosses(base: alt.Chart, row_px: int) -> list[alt.Chart]:
 
 def layer_rows() -> alt.Y:
     """Layers from top to bottom, 0 on top."""
-    axis = alt.Axis(labelOverlap=True, ticks=False, domain=False)
-    return alt.Y("layer:O", title="Layer", axis=axis)
+    return alt.Y("layer:O", title="Layer", axis=alt.Axis(labelOverlap=True, ticks=False, domain=False))
 
 
 def row_height(n_layers: int) -> int:
@@ -132,7 +134,7 @@ def row_height(n_layers: int) -> int:
     return max(9, min(30, 420 // n_layers))
 
 
-def _without_config(chart: alt.LayerChart) -> Template:
+def _without_config(chart: alt.TopLevelMixin) -> Template:
     return {key: value for key, value in chart.to_dict().items() if key != "config"}
 
 

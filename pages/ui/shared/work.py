@@ -38,6 +38,12 @@ class Work(Generic[T]):
         """Has it done once more after it was stopped or failed."""
         self.start(again=True)
 
+    def offer(self, label: str, icon: str, help: str, **more: Any) -> None:
+        """Draws the button that has it done; then the whole page runs, as only that draws a part again and again."""
+        if st.button(label, icon=f":material/{icon}:", help=help, **more):
+            self.restart()
+            st.rerun()
+
     def now(self) -> Snapshot[T] | None:
         """How it stands; None where it was never started, or the slot is another's by now."""
         job = jobs().snapshot(self.slot)
@@ -66,17 +72,17 @@ class Work(Generic[T]):
         since_s = time.monotonic()
         value = self.value(patience_s)
         if value is None:
-            live([self.slot], lambda: self.line() or None, since_s)
+            live([self.slot], self.line, since_s)
             end_run()
         return value
 
     def line(self) -> bool:
         """Draws how it stands while it is not done; whether that is so."""
         job = self.now()
-        unfinished = job is not None and job.state != "done"
-        if unfinished:
-            progress_line(self.slot, job, self.title, self.restart)
-        return unfinished
+        if job is None or job.state == "done":
+            return False
+        progress_line(self.slot, job, self.title, self.restart)
+        return True
 
     def stored(self) -> list[T]:
         """What there is so far: of what is stored, and of this work itself.
@@ -105,8 +111,13 @@ class Work(Generic[T]):
         return self.run(compute=False)
 
 
+def under_way(slots: Sequence[str]) -> bool:
+    """Whether a job in one of the slots is waiting or running."""
+    return any(job is not None and not job.finished for job in map(jobs().snapshot, slots))
+
+
 def live(
-    slots: Sequence[str], draw: Callable[[], None], since_s: float, every_s: float = POLL_S, always: bool = False
+    slots: Sequence[str], draw: Callable[[], object], since_s: float, every_s: float = POLL_S, always: bool = False
 ) -> None:
     """Runs `draw` now, and again every second (or `every_s`) for as long as a job in one of `slots` is under way, or
     `always`, where `draw` itself starts one when it is time.
@@ -114,22 +125,21 @@ def live(
     When a job ends after `since_s` (`time.monotonic()` before the page read what it shows), the whole page runs once
     more, so that everything shows the result and polling stops in time.
     """
-    busy = always or any(snapshot is not None and not snapshot.finished for snapshot in map(jobs().snapshot, slots))
+    busy = always or under_way(slots)
 
     @st.fragment(run_every=every_s if busy else None)
     def part() -> None:
         draw()
-        now = [snapshot is not None and not snapshot.finished for snapshot in map(jobs().snapshot, slots)]
-        if any(now) and not busy:
+        if not busy and under_way(slots):
             st.rerun()  # started from in here ("Go on"): only a run of the whole page starts the polling
-        ends = [snapshot.finished_s for snapshot in map(jobs().snapshot, slots) if snapshot is not None]
+        ends = [job.finished_s for job in map(jobs().snapshot, slots) if job is not None]
         if any(end_s is not None and end_s > since_s for end_s in ends):
             st.rerun()
 
     part()
 
 
-def progress_line(slot: str, snapshot: Snapshot[Any], what: str, retry: Callable[[], object]) -> None:
+def progress_line(slot: str, snapshot: Snapshot[Any], what: str, retry: Callable[[], None]) -> None:
     """One line on how a job stands: progress and cancel while it runs, a retry when it ended early, else nothing."""
     if snapshot.state in ("queued", "running"):
         with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -142,11 +152,11 @@ def progress_line(slot: str, snapshot: Snapshot[Any], what: str, retry: Callable
     elif snapshot.state == "cancelled":
         st.caption(f"{what}: stopped at {snapshot.done:,} of {snapshot.total:,}. What was finished is kept.")
     if snapshot.state in ("failed", "cancelled"):
-        play = {"icon": ":material/play_arrow:", "help": "Starts it once more."}
-        st.button("Go on", key=f"retry {slot}", on_click=retry, **play)
+        icon, help = ":material/play_arrow:", "Starts it once more."
+        st.button("Go on", key=f"retry {slot}", on_click=retry, icon=icon, help=help)
 
 
-def in_words(snapshot: Snapshot, what: str) -> str:
+def in_words(snapshot: Snapshot[Any], what: str) -> str:
     """Such as "Full model: 312 of 500, about 12 s left"."""
     if snapshot.state == "queued":
         return f"{what}: {snapshot.message or 'waiting'}"

@@ -1,47 +1,39 @@
 """Charts of sweeps: DataFrames of `pages.ui.sweeps.tables` in, pictures out, for one shot count each."""
 
-from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import partial
+from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from pages.ui.shared.charts import (
-    PALE,
-    TEMPLATES,
-    Picture,
-    Template,
-    around_zero,
-    named_chart,
-    picture,
-    template,
-    written,
-)
+from pages.ui.shared import charts
 from pages.ui.shared.colours import GREY, MARK
 from pages.ui.shared.defaults import AXES, Axis
 
 KINDS = {"mean": "mean", "random": "random", "chance": "chance", "task": "a task", "front": "in front"}
 RIGHT = "Questions right"
+MEAN = "acc:Q|Mean of tasks|.1%; lost:Q|Points lost|.1f; n:Q|Tasks"
+INTERVAL = "acc:Q|Questions right|.1%; low:Q|from|.1%; high:Q|to|.1%"
 HEIGHT_PX = 340
 BELOW = alt.Legend(orient="bottom", title=None, columns=2)
 
 
-def curves(frame: pd.DataFrame, axis: Axis) -> Picture:
+def curves(frame: pd.DataFrame, axis: Axis) -> charts.Picture:
     """Accuracy against level: thin lines of tasks, their mean and one task in front, chance, the band of random
     rankings."""
     here = tuple(kind for kind in KINDS if kind in set(frame["kind"]))
-    return picture(_curves(axis, here), curves=frame)
+    return charts.picture(_curves(axis, here), curves=frame)
 
 
-@lru_cache(TEMPLATES)
-def _curves(axis: Axis, here: tuple[str, ...]) -> Template:
+@charts.kept
+def _curves(axis: Axis, here: tuple[str, ...]) -> charts.Template:
     names = " ".join(f"datum.value == '{kind}' ? '{name}' :" for kind, name in KINDS.items()) + " ''"
     legend = alt.Legend(orient="bottom", title=None, labelExpr=names, columns=2, values=list(here), symbolOpacity=1)
-    base = named_chart("curves").encode(
+    base = charts.named_chart("curves").encode(
         x=_share("level:Q", AXES[axis]),
         detail="line:N",
         color=alt.Color("kind:N", scale=alt.Scale(domain=list(KINDS)), legend=legend),
-        tooltip=[_tip("line:N", "Line"), _tip("level:Q", "Pruned", ".0%"), *_interval()],
+        tooltip=charts.tips("line:N|Line; level:Q|Pruned|.0%", INTERVAL),
     )
     band = _of(base, "random").mark_area(opacity=0.2).encode(y=_share("low:Q", RIGHT), y2="high:Q")
     layers = [
@@ -51,109 +43,83 @@ def _curves(axis: Axis, here: tuple[str, ...]) -> Template:
         _of(base, "random").mark_line(strokeWidth=2, point=True),
         _of(base, "mean").mark_line(strokeWidth=3, point=True),
     ]
-    layers = [band, *(each.encode(y=_share("acc:Q", RIGHT)) for each in layers)]
-    return template(HEIGHT_PX, *layers)
+    return charts.template(HEIGHT_PX, band, *(each.encode(y=_share("acc:Q", RIGHT)) for each in layers))
 
 
-def lines(frame: pd.DataFrame) -> Picture:
+def lines(frame: pd.DataFrame) -> charts.Picture:
     """Accuracy against heads pruned, one line a task and kind of ranking."""
-    return picture(_lines(), lines=frame)
+    return charts.picture(_lines(), lines=frame)
 
 
-@cache
-def _lines() -> Template:
-    base = named_chart("lines").encode(
+@charts.kept
+def _lines() -> charts.Template:
+    base = charts.named_chart("lines").encode(
         x=_share("level:Q", AXES["heads"]),
         y=_share("acc:Q", RIGHT),
         color=alt.Color("ranking:N", legend=BELOW),
         strokeDash=alt.StrokeDash("task:N", legend=BELOW),
-        tooltip=[
-            _tip("task:N", "Task"),
-            _tip("ranking:N", "Ranked by"),
-            _tip("level:Q", "Pruned", ".0%"),
-            *_interval(),
-        ],
+        tooltip=charts.tips("task:N|Task; ranking:N|Ranked by; level:Q|Pruned|.0%", INTERVAL),
     )
-    return template(HEIGHT_PX, base.mark_line(strokeWidth=2), base.mark_point(size=35, filled=True))
+    return charts.template(HEIGHT_PX, base.mark_line(strokeWidth=2), base.mark_point(size=35, filled=True))
 
 
-def grid_map(cells: pd.DataFrame, edges: pd.DataFrame, points: float) -> Picture:
+def grid_map(cells: pd.DataFrame, edges: pd.DataFrame, points: float) -> charts.Picture:
     """Points of accuracy lost over heads x FFNs pruned; a line bounds what loses less than `points`."""
     across, up = (tuple(float(level) for level in sorted(cells[name].unique())) for name in ("heads", "ffns"))
-    return picture(_grid_map(across, up, points), cells=cells, edges=edges)
+    return charts.picture(_grid_map(across, up, points), cells=cells, edges=edges)
 
 
-@lru_cache(TEMPLATES)
-def _grid_map(across: tuple[float, ...], up: tuple[float, ...], points: float) -> Template:
-    scale = alt.Scale(nice=False, zero=False)
+@charts.kept
+def _grid_map(across: tuple[float, ...], up: tuple[float, ...], points: float) -> charts.Template:
+    scale, axis = alt.Scale(nice=False, zero=False), partial(alt.Axis, format="%", grid=False, labelOverlap=True)
     legend = alt.Legend(tickCount=5, orient="bottom", direction="horizontal", gradientLength=140)
-    base = named_chart("cells")
-    cell = base.mark_rect(stroke=GREY, strokeOpacity=0.3, opacity=PALE).encode(
-        x=alt.X("x:Q", title=AXES["heads"], axis=_at(across), scale=scale),
+    base = charts.named_chart("cells")
+    cell = base.mark_rect(stroke=GREY, strokeOpacity=0.3, opacity=charts.PALE).encode(
+        x=alt.X("x:Q", title=AXES["heads"], axis=axis(values=list(across)), scale=scale),
         x2="x2:Q",
-        y=alt.Y("y:Q", title=AXES["ffns"], axis=_at(up), scale=scale),
+        y=alt.Y("y:Q", title=AXES["ffns"], axis=axis(values=list(up)), scale=scale),
         y2="y2:Q",
         color=alt.Color("lost:Q", title="Points lost", scale=alt.Scale(domain=[0, 50], clamp=True), legend=legend),
-        tooltip=[
-            _tip("heads:Q", "Heads pruned", ".0%"),
-            _tip("ffns:Q", "FFNs pruned", ".0%"),
-            _tip("acc:Q", "Mean of tasks", ".1%"),
-            _tip("lost:Q", "Points lost", ".1f"),
-            _tip("n:Q", "Tasks"),
-        ],
+        tooltip=charts.tips("heads:Q|Heads pruned|.0%; ffns:Q|FFNs pruned|.0%", MEAN),
     )
-    text = written(base.transform_filter("datum.lost >= 0.5"), 9)  # there is no room for signs
+    text = charts.written(base.transform_filter("datum.lost >= 0.5"), 9)  # there is no room for signs
     text = text.encode(x="heads:Q", y="ffns:Q", text=alt.Text("lost:Q", format=".0f"))
-    edge = named_chart("edges").mark_rule(strokeWidth=3, color=MARK)
+    edge = charts.named_chart("edges").mark_rule(strokeWidth=3, color=MARK)
     edge = edge.encode(x="x:Q", y="y:Q", x2="x2:Q", y2="y2:Q", tooltip=alt.value(f"border of {points:g} points lost"))
-    return template(HEIGHT_PX, cell, text, edge)
+    return charts.template(HEIGHT_PX, cell, text, edge)
 
 
-def transfer_map(frame: pd.DataFrame) -> Picture:
+def transfer_map(frame: pd.DataFrame) -> charts.Picture:
     """Tasks judged x whose ranking pruned them; a cell has the points lost against the task's own ranking."""
     names = tuple(dict.fromkeys(frame["task"]))
     others = tuple(source for source in dict.fromkeys(frame["source"]) if source not in names)
-    return picture(_transfer_map(names, (*names, *others)), transfer=frame)
+    return charts.picture(_transfer_map(names, (*names, *others)), transfer=frame)
 
 
-@lru_cache(TEMPLATES)
-def _transfer_map(names: tuple[str, ...], sources: tuple[str, ...]) -> Template:
+@charts.kept
+def _transfer_map(names: tuple[str, ...], sources: tuple[str, ...]) -> charts.Template:
     slanted = alt.Axis(labelAngle=-45, labelOverlap=False)
-    base = named_chart("transfer").encode(
+    base = charts.named_chart("transfer").encode(
         x=alt.X("source:N", title="Pruned by the ranking of", sort=list(sources), axis=slanted),
         y=alt.Y("task:N", title="Judged on", sort=list(names), axis=alt.Axis(labelLimit=150)),
     )
-    cell = base.mark_rect(stroke=GREY, strokeOpacity=0.4, opacity=PALE).encode(
-        color=alt.Color("lost:Q", title="Points lost", scale=around_zero(30, clamp=True)),
-        tooltip=[
-            _tip("task:N", "Judged on"),
-            _tip("source:N", "Ranking of"),
-            _tip("acc:Q", RIGHT, ".1%"),
-            _tip("lost:Q", "Points lost against its own ranking", ".1f"),
-        ],
+    cell = base.mark_rect(stroke=GREY, strokeOpacity=0.4, opacity=charts.PALE).encode(
+        color=alt.Color("lost:Q", title="Points lost", scale=charts.around_zero(30, clamp=True)),
+        tooltip=charts.tips(
+            "task:N|Judged on; source:N|Ranking of; acc:Q|Questions right|.1%",
+            "lost:Q|Points lost against its own ranking|.1f",
+        ),
     )
-    text = written(base, 10).encode(text=alt.Text("lost:Q", format=".0f"))
+    text = charts.written(base, 10).encode(text=alt.Text("lost:Q", format=".0f"))
     own = base.transform_filter("datum.own").mark_rect(filled=False, stroke=GREY, strokeWidth=2.5)
-    return template(max(160, 22 * len(names) + 120), cell, own, text)
+    return charts.template(max(160, 22 * len(names) + 120), cell, own, text)
 
 
-def _share(field: str, title: str) -> dict:
+def _share(field: str, title: str) -> dict[str, Any]:
     """A position channel in percent, always from 0 to 100."""
     axis, scale = {"format": "%", "tickCount": 5}, {"domain": [0, 1]}
     return {"field": field.removesuffix(":Q"), "type": "quantitative", "title": title, "axis": axis, "scale": scale}
 
 
-def _at(levels: Sequence[float]) -> alt.Axis:
-    return alt.Axis(format="%", grid=False, values=list(levels), labelOverlap=True)
-
-
 def _of(base: alt.Chart, kind: str) -> alt.Chart:
     return base.transform_filter(alt.datum.kind == kind)
-
-
-def _tip(field: str, title: str, format: str | None = None) -> alt.Tooltip:
-    return alt.Tooltip(field, title=title, **({"format": format} if format else {}))
-
-
-def _interval() -> list[alt.Tooltip]:
-    return [_tip("acc:Q", RIGHT, ".1%"), _tip("low:Q", "from", ".1%"), _tip("high:Q", "to", ".1%")]
