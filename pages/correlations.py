@@ -2,6 +2,7 @@
 
 import time
 from functools import partial
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -15,41 +16,22 @@ from pages.ui.shared.commands import command_line
 from pages.ui.shared.many_tasks import choose_tasks, importance_work, setting_of, show_failed, so_far, survey_line
 from pages.ui.shared.runtime import require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.tables import to_csv
 from pages.ui.shared.work import live
 
 require_frame("pages/correlations.py")
 TITLES = {"heads": "Heads by gradient", "gate": "Heads by gate", "ffns": "FFNs", "heads-oracle": "Heads by oracle"}
 METHODS, ORDERS = {"srcc": "Spearman", "as_published": "as published"}, ("similarity", "name")
 BESIDE = 9  # labels: matrices of so many stand side by side
-CONTROLS = {
-    "what": (
-        "Importance",
-        list(WHAT),
-        TITLES.get,
-        "Gradient: Bansal et al.'s, |z · dLoss/dz| summed over positions. "
-        "Gate: mean |dLoss/dgate|, Michel et al. Oracle and FFNs: accuracy lost when just that one is pruned.",
-    ),
-    "method": (
-        "Coefficient",
-        list(METHODS),
-        METHODS.get,
-        "Spearman: rank correlation of the scores. As published: what llm-interpret prints, for comparison only.",
-    ),
-    "mean": (
-        "Aggregate",
-        list(AGGREGATES),
-        "mean of {}".format,
-        "Over the tasks at one shot count. By scores (Bansal "
-        "et al.), large gradients decide; by ranks, every task counts alike.",
-    ),
-    "order": (
-        "Order",
-        list(ORDERS),
-        "by {}".format,
-        "Similarity: tasks that agree stand side by side (average linkage on 1 − SRCC).",
-    ),
-}
+WHAT_HELP = (
+    "Gradient: Bansal et al.'s, |z · dLoss/dz| summed over positions. "
+    "Gate: mean |dLoss/dgate|, Michel et al. Oracle and FFNs: accuracy lost when just that one is pruned."
+)
+METHOD_HELP = "Spearman: rank correlation of the scores. As published: what llm-interpret prints, for comparison only."
+MEAN_HELP = (
+    "Over the tasks at one shot count. By scores (Bansal et al.), large gradients decide; by ranks, every task counts "
+    "alike."
+)
+ORDER_HELP = "Similarity: tasks that agree stand side by side (average linkage on 1 − SRCC)."
 
 
 @st.cache_data(max_entries=8, show_spinner="Comparing the rankings")
@@ -58,36 +40,29 @@ def compared(digest: str, how: str, _found: Survey) -> pd.DataFrame:
     return tables.pair_rows(_found, how)
 
 
-def control(name, at):
-    """One of CONTROLS; its first option is the default."""
-    label, options, words, about = CONTROLS[name]
-    return at.segmented_control(
-        label,
-        options,
-        default=options[0],
-        format_func=words,
-        help=about,
-        required=True,
-        key=f"correlations_{name}",
-        bind="query-params",
-    )
-
-
 setup = chosen()
 tasks = choose_tasks("correlations", st.container(), setup.data_dir)
 counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
 what_at, shown_at = st.columns([9, 4])
-what = control("what", what_at)
-shown = sections.choice(
-    "correlations_shown",
-    counts,
-    partial(shown_at.segmented_control, "Matrix at"),
-    default=counts[-1],
-    required=True,
-    format_func=shots_in_words,
-    help="Solved examples in front of each question, in the matrices of tasks.",
+one: dict[str, Any] = {"required": True, "bind": "query-params"}
+what = what_at.segmented_control(
+    "Importance", WHAT, default="heads", format_func=TITLES.get, help=WHAT_HELP, key="correlations_what", **one
 )
-method, how, ordered = (control(name, at) for name, at in zip(("method", "mean", "order"), st.columns(3), strict=True))
+help = "Solved examples in front of each question, in the matrices of tasks."
+at_one = partial(shown_at.segmented_control, "Matrix at", default=counts[-1], format_func=shots_in_words, required=True)
+shown = sections.choice("correlations_shown", counts, at_one, help=help)
+method_at, how_at, order_at = st.columns(3)
+method = method_at.segmented_control(
+    "Coefficient", METHODS, default="srcc", format_func=METHODS.get, help=METHOD_HELP, key="correlations_method", **one
+)
+words = "mean of {}".format
+how = how_at.segmented_control(
+    "Aggregate", AGGREGATES, default="scores", format_func=words, help=MEAN_HELP, key="correlations_mean", **one
+)
+words = "by {}".format
+ordered = order_at.segmented_control(
+    "Order", ORDERS, default="similarity", format_func=words, help=ORDER_HELP, key="correlations_order", **one
+)
 
 subject = wait_for_model(setup)
 since_s, setting = time.monotonic(), setting_of(setup)
@@ -118,10 +93,11 @@ if len(names) <= BESIDE:
 noun = "FFN" if what == "ffns" else "Head"
 pair, pictures = sections.draw_pair(pair_at, tables.labels(task_names, counts), pairs, scores, noun)
 if names:
-    pictures |= sections.draw_tasks(tasks_at, overlap_at, of_tasks, names, pair, method, shown, n)
+    shown_tasks = sections.TaskPairs(of_tasks, names, method, shown, n)
+    pictures |= sections.draw_tasks(tasks_at, overlap_at, shown_tasks, pair)
 if not of_counts.empty:
     pictures |= sections.draw_counts(counts_at, of_counts, counts, pair, method)
 with counts_at:
     if (table := st.expander("All pairs as a table", key="correlations_table", on_change="rerun")).open:
         table.dataframe(rows, hide_index=True, height=330, alt="Every two rankings with SRCC, interval, p and overlap")
-closing(command, {"Pairs of rankings": partial(to_csv, rows)}, pictures)
+closing(command, {"Pairs of rankings": rows}, pictures)

@@ -3,12 +3,15 @@
 import time
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from engine.importance.rankings import AGGREGATES, agreement
 from engine.studies.surveys import Survey, in_words, together
 from pages.ui.importance import charts, tables
+from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import closing
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.defaults import RANKING_QUESTIONS as N
@@ -17,7 +20,6 @@ from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import choose_tasks, importance_work, setting_of, show_failed, so_far, survey_line
 from pages.ui.shared.runtime import require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.tables import to_csv
 from pages.ui.shared.work import Work, live
 
 require_frame("pages/importance.py")
@@ -30,6 +32,7 @@ WHAT_HELP = (
     "accuracy lost when just that head is pruned."
 )
 MEAN_HELP = "Of scores, a task with large gradients decides; of ranks, all count alike."
+SCALE_HELP = "Up to each map's own highest score, or to the highest of all maps."
 KINDS = {"heads": "Heads", "ffns": "FFNs"}
 
 
@@ -46,24 +49,26 @@ def agreement_lines(missing: list[Work[Survey]]) -> None:
 setup = chosen()
 tasks = choose_tasks("importance", st.container(), setup.data_dir)
 what_at, scale_at, mean_at, front_at = st.columns([23, 21, 17, 22])
-choose = partial(st.segmented_control, required=True, bind="query-params")
-with what_at:
-    named = {"format_func": SHORT.get, "help": WHAT_HELP}
-    what = choose("Head score", list(SHORT), default="heads", key="importance_what", **named)
-with scale_at:
-    named = {"format_func": SCALES.get, "help": "Up to each map's own highest score, or to the highest of all maps."}
-    scale = choose("Colours", list(SCALES), default="own", key="importance_scale", **named)
-with mean_at:
-    named = {"format_func": MEANS.get, "help": MEAN_HELP}
-    how = choose("Mean", AGGREGATES, default="scores", key="importance_mean", **named)
+one: dict[str, Any] = {"required": True, "bind": "query-params"}
+what = what_at.segmented_control(
+    "Head score", list(SHORT), default="heads", key="importance_what", format_func=SHORT.get, help=WHAT_HELP, **one
+)
+scale = scale_at.segmented_control(
+    "Colours", list(SCALES), default="own", key="importance_scale", format_func=SCALES.get, help=SCALE_HELP, **one
+)
+how = mean_at.segmented_control(
+    "Mean", AGGREGATES, default="scores", key="importance_mean", format_func=MEANS.get, help=MEAN_HELP, **one
+)
 labels = {in_words(task): task for task in tasks}
-about = {"bind": "query-params", "help": "Its gradients are compared with the oracle below."}
-front = labels[front_at.selectbox("In front", list(labels), key="importance_front", **about)]
+about = "Its gradients are compared with the oracle below."
+front = labels[front_at.selectbox("In front", list(labels), key="importance_front", bind="query-params", help=about)]
 
 subject = wait_for_model(setup)
 since_s, setting, n_heads = time.monotonic(), setting_of(setup), subject.shape.n_heads_total
 too_many = f"{n_heads:,} heads: the oracle takes {N} questions for each, and is offered up to {ORACLE_HEADS} heads."
-found, pictures, files = {}, {}, {}
+found: dict[str, Survey] = {}
+pictures: dict[str, Picture] = {}
+files: dict[str, pd.DataFrame] = {}
 for kind, at in zip(KINDS, st.columns(2, gap="large"), strict=True):
     with at:
         if kind == "heads" and what == ORACLE and n_heads > ORACLE_HEADS:
@@ -78,15 +83,13 @@ show_failed({**found["heads"].failed, **found["ffns"].failed})
 if scores := found["heads"].scores:
     rows = tables.head_rows(scores)
     mean = tables.aggregate_rows(scores, together(replace(setting, aggregate=how), scores))
-    files |= {"Head importance": partial(to_csv, rows), "Mean head importance": partial(to_csv, mean)}
+    files |= {"Head importance": rows, "Mean head importance": mean}
     st.markdown(words := tables.heads_in_words(mean, len(scores), how))
     st.subheader("Heads by task", help="Layer 0, next to the tokens, is the top row of each map.")
     shown = tables.shown_maps(list(scores), front, n_heads)
     if len(shown) < len(scores):
-        some = (
-            f"Of {len(scores)} maps with {n_heads:,} heads each, too many to draw at once, these are the {len(shown)}"
-        )
-        st.caption(f"{some} from the task in front on. The mean and the downloads hold all.")
+        some = f"Of {len(scores)} maps with {n_heads:,} heads each, too many to draw at once, these are"
+        st.caption(f"{some} the {len(shown)} from the task in front on. The mean and the downloads hold all.")
         rows = tables.head_rows({task: scores[task] for task in shown})
     pictures["Heads by task"] = charts.score_maps(rows, charts.TITLES[what], scale == "common")
     draw_chart(pictures["Heads by task"], "importance_maps", words)
@@ -98,7 +101,7 @@ if scores := found["heads"].scores:
     top_at.dataframe(tables.best_first(mean, len(scores)), hide_index=True, height=330, alt=words)
 if scores := found["ffns"].scores:
     rows = tables.ffn_rows(scores)
-    files["FFN importance"], pictures["FFNs by task"] = partial(to_csv, rows), charts.ffn_map(rows)
+    files["FFN importance"], pictures["FFNs by task"] = rows, charts.ffn_map(rows)
     st.subheader("FFNs by task", help=f"Accuracy lost without each; one of {N} questions is {100 / N:.1f} points.")
     st.markdown(words := tables.ffns_in_words(rows))
     draw_chart(pictures["FFNs by task"], "importance_ffns", words)
@@ -115,7 +118,7 @@ else:
     if not missing:
         both = {by: found.scores for by, found in known.items() if found is not None}
         rows, agreed = tables.scatter_rows(both), agreement(both)
-        files["Gradient and oracle"] = partial(to_csv, rows)
+        files["Gradient and oracle"] = rows
         for by, at in zip(("heads", "gate"), st.columns(2, gap="large"), strict=True):
             name = f"{charts.TITLES[by]} and oracle"
             at.markdown(words := tables.agreement_in_words(agreed, by, ORACLE))

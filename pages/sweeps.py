@@ -2,17 +2,20 @@
 
 import time
 from functools import partial
+from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from engine.studies.sweeps import Swept, sweep
+from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import closing
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import choose_level
+from pages.ui.shared.defaults import AXES
 from pages.ui.shared.many_tasks import JUDGES, choose_tasks, setting_of, show_failed
 from pages.ui.shared.runtime import lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.tables import to_csv
 from pages.ui.shared.work import Work, live
 from pages.ui.sweeps.plans import SECTIONS, arguments, plan_of
 from pages.ui.sweeps.sections import draw_section
@@ -28,19 +31,18 @@ MEASURE_HELP = "In the background; what is finished is stored, whatever becomes 
 setup = chosen()
 tasks = choose_tasks("sweeps", st.container(), setup.data_dir)
 section_at, front_at, judges_at = st.columns([7, 3, 2], vertical_alignment="bottom")
-shown = {"format_func": SECTIONS.get, "default": "heads", "required": True, "bind": "query-params", "help": HELP}
-section = section_at.segmented_control("What", list(SECTIONS), key="sweeps_what", **shown)
+bound: dict[str, Any] = {"bind": "query-params"}
+one = bound | {"format_func": SECTIONS.get, "default": "heads", "required": True}
+section = section_at.segmented_control("What", list(SECTIONS), key="sweeps_what", help=HELP, **one)
 names = list(dict.fromkeys(task.name for task in tasks))
-shown = {"bind": "query-params", "help": "Drawn darker among the curves; the one that is scored anew."}
-front_name = front_at.selectbox("Task in front", names, key="sweeps_front", **shown)
-shown = {"bind": "query-params", "help": "Of each task's validation split. More of them, narrower intervals."}
-judges = judges_at.number_input("Questions", 1, value=JUDGES, step=16, key="sweeps_limit", **shown)
+about = "Drawn darker among the curves; the one that is scored anew."
+front_name = front_at.selectbox("Task in front", names, key="sweeps_front", help=about, **bound)
+about = "Of each task's validation split. More of them, narrower intervals."
+judges = judges_at.number_input("Questions", 1, value=JUDGES, step=16, key="sweeps_limit", help=about, **bound)
 permille = 500
 if section == "transfer":
-    level_at, _ = st.columns([1, 1])
-    permille = choose_level(
-        "sweeps", level_at, "level", "Attention heads pruned", "By each task's ranking in turn.", 50
-    )
+    help = "By each task's ranking in turn."
+    permille = choose_level("sweeps", st.columns(2)[0], "level", AXES["heads"], help, 50)
 front = max((task for task in tasks if task.name == front_name), key=lambda task: task.shots)
 
 subject = wait_for_model(setup)
@@ -56,19 +58,18 @@ def draw() -> None:
     found = max(known, key=lambda each: (len(each.rows), len(each.failed)))
     wanted = {point for point in plan.points if point.task not in found.failed}
     missing = len(wanted - {row.point for row in found.rows})
-    look = {"icon": ":material/timeline:", "type": "primary", "help": MEASURE_HELP}
-    if not work.line() and missing and st.button(f"Measure {missing:,} accuracies", **look):
-        work.restart()
-        st.rerun()  # the whole page: only then is this part drawn again and again
+    if not work.line() and missing:
+        work.offer(f"Measure {missing:,} accuracies", "timeline", MEASURE_HELP, type="primary")
     if found.rows and missing:
         st.caption(f"{len(found.rows):,} of {len(plan.points):,} accuracies are there.")
     show_failed(found.failed)
     drawn, frames = draw_section(section, found.rows, front, permille)
     pictures.update(drawn)
-    files.update({name: partial(to_csv, frame) for name, frame in frames.items()})
+    files.update(frames)
 
 
-pictures, files = {}, {}
+pictures: dict[str, Picture] = {}
+files: dict[str, pd.DataFrame] = {}
 live(work.watched(), draw, since_s)
 limit = ["--limit", str(int(judges))]
 lines = [[*words, *limit] for words in arguments(section, tasks, front, permille)]

@@ -1,6 +1,7 @@
 """The sections of the Correlations screen: matrices that can be clicked, two rankings in front, shot counts; drawn."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,9 @@ TASKS_HELP = (
     "The aggregate is over these tasks, so each agrees with it in part because it is in it. Random: one random order. "
     "A dash: undefined."
 )
-OVERLAP_HELP = "Of the most important 30 % of one ranking, the share that is among those of the other."
+OVERLAP_HELP = (
+    "Of the most important 30 % of one ranking, the share that is among those of the other. By chance {:.2f}."
+)
 SIDES, VIEWS, TURNS = ("correlations_a", "correlations_b"), ("tasks", "overlap", "counts"), "correlations_turns"
 
 
@@ -47,26 +50,29 @@ def draw_pair(
     return (first, second), {"Two rankings": scatter}
 
 
+@dataclass(frozen=True)
+class TaskPairs:
+    """Every two tasks at one shot count, their names in order, and how they are compared: rankings of n components."""
+
+    rows: pd.DataFrame
+    names: Sequence[str]
+    method: str
+    shots: int
+    n: int
+
+
 def draw_tasks(
-    tasks_at: DeltaGenerator,
-    overlap_at: DeltaGenerator,
-    of_tasks: pd.DataFrame,
-    names: Sequence[str],
-    pair: tuple[str, str],
-    method: str,
-    shots: int,
-    n: int,
+    tasks_at: DeltaGenerator, overlap_at: DeltaGenerator, of: TaskPairs, pair: tuple[str, str]
 ) -> dict[str, Picture]:
-    """Draws the matrices of tasks at one shot count: the coefficient and the overlap, of n components."""
-    measure = charts.MEASURES[method]
-    tasks_at.subheader(tables.label(measure.title, shots), help=TASKS_HELP)
-    matrix = charts.matrix(tables.cells(of_tasks, method), names, pair, measure)
-    _clickable("tasks", tasks_at, matrix, tables.takeaway(of_tasks, method, n))
-    about = f"{OVERLAP_HELP} By chance {n_top(n) / n:.2f}."
-    overlap_at.subheader(tables.label("Top-30 % overlap", shots), help=about)
-    overlap = charts.matrix(tables.cells(of_tasks, "overlap"), names, pair, charts.MEASURES["overlap"])
-    _clickable("overlap", overlap_at, overlap, tables.takeaway(of_tasks, "overlap", n))
-    return {"Tasks": matrix, "Overlap": overlap}
+    """Draws the matrices of tasks: the coefficient and the overlap."""
+    tasks_at.subheader(tables.label(charts.MEASURES[of.method].title, of.shots), help=TASKS_HELP)
+    overlap_at.subheader(tables.label("Top-30 % overlap", of.shots), help=OVERLAP_HELP.format(n_top(of.n) / of.n))
+    pictures = {}
+    for view, at, column in (("tasks", tasks_at, of.method), ("overlap", overlap_at, "overlap")):
+        drawn = charts.matrix(tables.cells(of.rows, column), of.names, pair, charts.MEASURES[column])
+        _clickable(view, at, drawn, tables.takeaway(of.rows, column, of.n))
+        pictures[view.capitalize()] = drawn
+    return pictures
 
 
 def draw_counts(

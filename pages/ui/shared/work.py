@@ -77,11 +77,23 @@ class Work(Generic[T]):
         return value
 
     def line(self) -> bool:
-        """Draws how it stands while it is not done; whether that is so."""
+        """Draws how it stands while it is not done: progress and cancel while it runs, a retry when it ended early;
+        whether that is so."""
         job = self.now()
         if job is None or job.state == "done":
             return False
-        progress_line(self.slot, job, self.title, self.restart)
+        if job.state in ("queued", "running"):
+            with st.container(horizontal=True, vertical_alignment="bottom"):
+                st.progress(min(1.0, job.done / job.total) if job.total else 0.0, in_words(job, self.title))
+                stops, slot = "Stops after the chunk in hand; what is finished stays stored.", self.slot
+                st.button("Cancel", key=f"cancel {slot}", on_click=jobs().cancel, args=(slot,), help=stops)
+            return True
+        if job.error:
+            show_error(job.error)
+        elif job.state == "cancelled":
+            st.caption(f"{self.title}: stopped at {job.done:,} of {job.total:,}. What was finished is kept.")
+        icon, help = ":material/play_arrow:", "Starts it once more."
+        st.button("Go on", key=f"retry {self.slot}", on_click=self.restart, icon=icon, help=help)
         return True
 
     def stored(self) -> list[T]:
@@ -137,23 +149,6 @@ def live(
             st.rerun()
 
     part()
-
-
-def progress_line(slot: str, snapshot: Snapshot[Any], what: str, retry: Callable[[], None]) -> None:
-    """One line on how a job stands: progress and cancel while it runs, a retry when it ended early, else nothing."""
-    if snapshot.state in ("queued", "running"):
-        with st.container(horizontal=True, vertical_alignment="bottom"):
-            st.progress(min(1.0, snapshot.done / snapshot.total) if snapshot.total else 0.0, in_words(snapshot, what))
-            stops = "Stops after the chunk in hand; what is finished stays stored."
-            st.button("Cancel", key=f"cancel {slot}", on_click=jobs().cancel, args=(slot,), help=stops)
-        return
-    if snapshot.error:
-        show_error(snapshot.error)
-    elif snapshot.state == "cancelled":
-        st.caption(f"{what}: stopped at {snapshot.done:,} of {snapshot.total:,}. What was finished is kept.")
-    if snapshot.state in ("failed", "cancelled"):
-        icon, help = ":material/play_arrow:", "Starts it once more."
-        st.button("Go on", key=f"retry {slot}", on_click=retry, icon=icon, help=help)
 
 
 def in_words(snapshot: Snapshot[Any], what: str) -> str:
