@@ -2,6 +2,7 @@
 
 import time
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -16,7 +17,7 @@ from pages.ui.attention.view import asked_heads, attention_view, hand_over, over
 from pages.ui.shared.controls import type_mask
 from pages.ui.shared.runtime import errors_shown, lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.texts import choose_text
+from pages.ui.shared.texts import Chosen, choose_text
 from pages.ui.shared.work import Work, live
 
 require_frame("pages/attention.py")
@@ -46,13 +47,10 @@ setup = chosen()
 text_at, mask_at, rows_at = st.columns([6, 3, 2], vertical_alignment="bottom")
 text = choose_text("attention", text_at, default="Privet Drive, twice")
 mask_text = type_mask("attention", mask_at)
-rows = rows_at.text_input(
-    "Only these tokens",
-    key="attention_rows",
-    bind="query-params",
-    placeholder="all",
-    help="Such as `:`. Only tokens that read like this can be pointed at.",
-).strip()
+bound: dict[str, Any] = {"bind": "query-params"}
+about = "Such as `:`. Only tokens that read like this can be pointed at."
+rows = rows_at.text_input("Only these tokens", key="attention_rows", placeholder="all", help=about, **bound)
+rows = (rows or "").strip()
 with st.container(horizontal=True, vertical_alignment="center"):
     for title, (passage, _, icon) in PRESETS.items():
         st.button(title, icon=icon, on_click=use_preset, args=(title,), help=f"The passage “{passage}”.")
@@ -64,13 +62,8 @@ with errors_shown():
 of = f"{subject} {mask.key()} {text_digest(text.text)}"
 what = (lab(), subject, text.text, mask)
 seen = recall_overview(*what) or Work("attention", of, "Text", partial(overview, *what)).required()
-score = Work(
-    "attention induction",
-    str(subject),
-    "Induction scores for the map",
-    partial(induction, lab(), subject, "olsson", INDUCTION_SEED),
-    priority=1,
-)
+measure = partial(induction, lab(), subject, "olsson", INDUCTION_SEED)
+score = Work("attention induction", str(subject), "Induction scores for the map", measure, priority=1)
 since_s = time.monotonic()
 found = recall_induction(lab(), subject, "olsson", INDUCTION_SEED) or score.value(patience_s=0)
 scores = None if found is None else found.mean["prefix_matching"]
@@ -80,22 +73,18 @@ packet = overview_packet(of, text.name, seen, mask, scores, rows)
 
 
 @st.fragment
-def draw_view() -> None:
+def draw_view(text: Chosen) -> None:
     """The view; another head redraws this part alone."""
     problem_at, view_at = st.container(), st.container()
     about_at, heads_at = st.columns([5, 3], gap="medium")
     about_at.caption(CAPTION)
-    typed = heads_at.text_input(
-        "Heads",
-        key="attention_heads",
-        bind="query-params",
-        placeholder="such as L1H0,L1H3",
-        help="Or click them on the map. Of several heads you see their mean attention and the sum of their nats.",
-    )
+    help = "Or click them on the map. Of several heads you see their mean attention and the sum of their nats."
+    example = "such as L1H0,L1H3"
+    typed = heads_at.text_input("Heads", key="attention_heads", placeholder=example, help=help, **bound)
     with view_at:
         attention_view(packet, set_heads)
     with problem_at, errors_shown():
-        heads = parse_heads(typed, subject.shape)
+        heads = parse_heads(typed or "", subject.shape)
     heads = heads or default_heads(seen, scores, rows)
     names = names_of(heads)
     looking = Work("attention heads", f"{of} {names}", "Heads", partial(head_views, *what, heads))
@@ -106,5 +95,5 @@ def draw_view() -> None:
 
 
 if found is None:
-    live([score.slot], lambda: score.line() or None, since_s)
-draw_view()
+    live([score.slot], score.line, since_s)
+draw_view(text)

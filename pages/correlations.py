@@ -2,7 +2,6 @@
 
 import time
 from functools import partial
-from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -13,6 +12,7 @@ from engine.studies.surveys import Survey, shots_in_words
 from pages.ui.correlations import sections, tables
 from pages.ui.shared.closing import closing, draw_command
 from pages.ui.shared.commands import command_line
+from pages.ui.shared.controls import one_of
 from pages.ui.shared.many_tasks import choose_tasks, importance_work, setting_of, show_failed, so_far, survey_line
 from pages.ui.shared.runtime import require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
@@ -20,7 +20,8 @@ from pages.ui.shared.work import live
 
 require_frame("pages/correlations.py")
 TITLES = {"heads": "Heads by gradient", "gate": "Heads by gate", "ffns": "FFNs", "heads-oracle": "Heads by oracle"}
-METHODS, ORDERS = {"srcc": "Spearman", "as_published": "as published"}, ("similarity", "name")
+METHODS = {"srcc": "Spearman", "as_published": "as published"}
+ORDERS = {"similarity": "by similarity", "name": "by name"}
 BESIDE = 9  # labels: matrices of so many stand side by side
 WHAT_HELP = (
     "Gradient: Bansal et al.'s, |z · dLoss/dz| summed over positions. "
@@ -44,25 +45,15 @@ setup = chosen()
 tasks = choose_tasks("correlations", st.container(), setup.data_dir)
 counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
 what_at, shown_at = st.columns([9, 4])
-one: dict[str, Any] = {"required": True, "bind": "query-params"}
-what = what_at.segmented_control(
-    "Importance", WHAT, default="heads", format_func=TITLES.get, help=WHAT_HELP, key="correlations_what", **one
-)
+what = one_of(what_at, "Importance", {name: TITLES[name] for name in WHAT}, "correlations_what", WHAT_HELP)
 help = "Solved examples in front of each question, in the matrices of tasks."
 at_one = partial(shown_at.segmented_control, "Matrix at", default=counts[-1], format_func=shots_in_words, required=True)
 shown = sections.choice("correlations_shown", counts, at_one, help=help)
 method_at, how_at, order_at = st.columns(3)
-method = method_at.segmented_control(
-    "Coefficient", METHODS, default="srcc", format_func=METHODS.get, help=METHOD_HELP, key="correlations_method", **one
-)
-words = "mean of {}".format
-how = how_at.segmented_control(
-    "Aggregate", AGGREGATES, default="scores", format_func=words, help=MEAN_HELP, key="correlations_mean", **one
-)
-words = "by {}".format
-ordered = order_at.segmented_control(
-    "Order", ORDERS, default="similarity", format_func=words, help=ORDER_HELP, key="correlations_order", **one
-)
+method = one_of(method_at, "Coefficient", METHODS, "correlations_method", METHOD_HELP)
+named = {each: f"mean of {each}" for each in AGGREGATES}
+how = one_of(how_at, "Aggregate", named, "correlations_mean", MEAN_HELP)
+ordered = one_of(order_at, "Order", ORDERS, "correlations_order", ORDER_HELP)
 
 subject = wait_for_model(setup)
 since_s, setting = time.monotonic(), setting_of(setup)

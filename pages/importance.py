@@ -3,17 +3,17 @@
 import time
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from engine.importance.rankings import AGGREGATES, agreement
+from engine.importance.rankings import agreement
 from engine.studies.surveys import Survey, in_words, together
 from pages.ui.importance import charts, tables
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import closing
 from pages.ui.shared.commands import command_line
+from pages.ui.shared.controls import one_of
 from pages.ui.shared.defaults import RANKING_QUESTIONS as N
 from pages.ui.shared.defaults import SAMPLE
 from pages.ui.shared.drawing import draw_chart
@@ -38,9 +38,10 @@ KINDS = {"heads": "Heads", "ffns": "FFNs"}
 
 def agreement_lines(missing: list[Work[Survey]]) -> None:
     """Progress of the comparison with the oracle, or the button that starts it."""
-    busy = [work.line() for work in missing]
     help = f"Measures what is missing: at most {n_heads + 1} evaluations of {N} train questions, and two gradients."
-    if missing and not any(busy) and st.button("Compare with the oracle", icon=":material/balance:", help=help):
+    if any([work.line() for work in missing]) or not missing:
+        return
+    if st.button("Compare with the oracle", icon=":material/balance:", help=help):
         for work in missing:
             work.restart()
         st.rerun()
@@ -49,16 +50,9 @@ def agreement_lines(missing: list[Work[Survey]]) -> None:
 setup = chosen()
 tasks = choose_tasks("importance", st.container(), setup.data_dir)
 what_at, scale_at, mean_at, front_at = st.columns([23, 21, 17, 22])
-one: dict[str, Any] = {"required": True, "bind": "query-params"}
-what = what_at.segmented_control(
-    "Head score", list(SHORT), default="heads", key="importance_what", format_func=SHORT.get, help=WHAT_HELP, **one
-)
-scale = scale_at.segmented_control(
-    "Colours", list(SCALES), default="own", key="importance_scale", format_func=SCALES.get, help=SCALE_HELP, **one
-)
-how = mean_at.segmented_control(
-    "Mean", AGGREGATES, default="scores", key="importance_mean", format_func=MEANS.get, help=MEAN_HELP, **one
-)
+what = one_of(what_at, "Head score", SHORT, "importance_what", WHAT_HELP)
+scale = one_of(scale_at, "Colours", SCALES, "importance_scale", SCALE_HELP)
+how = one_of(mean_at, "Mean", MEANS, "importance_mean", MEAN_HELP)
 labels = {in_words(task): task for task in tasks}
 about = "Its gradients are compared with the oracle below."
 front = labels[front_at.selectbox("In front", list(labels), key="importance_front", bind="query-params", help=about)]

@@ -15,10 +15,11 @@ from engine.texts.passages import text_digest
 from engine.texts.sources import texts_of
 from pages.ui.in_context import sections, setting
 from pages.ui.in_context.tables import head_frame, scores_csv
-from pages.ui.shared.closing import closing
+from pages.ui.shared.charts import Picture
+from pages.ui.shared.closing import Table, closing
 from pages.ui.shared.runtime import errors_shown, lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.tables import mask_in_words, to_csv
+from pages.ui.shared.tables import mask_in_words
 from pages.ui.shared.work import Work, live
 
 require_frame("pages/in_context.py")
@@ -63,28 +64,25 @@ def draw_scores() -> None:
     if found.full:
         drawn, frames = sections.curves(found)
         pictures.update(drawn)
-        files.update({name: partial(to_csv, frame) for name, frame in frames.items()})
+        files.update(frames)
 
 
 def draw_heads() -> None:
     """Which heads make the score, redrawn while they are ablated."""
     found = max(({}, *stored, heads.found or {}), key=lambda each: len(each[KINDS[0]].base) if each else 0)
     n_passes, n_done = 2 * len(texts) * (subject.shape.n_heads_total + 1), len(found[KINDS[0]].base) if found else 0
-    unfinished = heads.line()
-    label, help = f"Ablate {subject.shape.n_heads_total:,} heads, one at a time", ABLATE_HELP.format(n_passes)
-    if not unfinished and n_done < len(texts) and st.button(label, icon=":material/science:", help=help):
-        heads.restart()
-        st.rerun()  # the whole page: only then is this part drawn again and again
+    label = f"Ablate {subject.shape.n_heads_total:,} heads, one at a time"
+    if not heads.line() and n_done < len(texts):
+        heads.offer(label, "science", ABLATE_HELP.format(n_passes))
     if n_done:
-        now = so_far()
-        difference = [after - before for before, after in zip(*now.in_both, strict=True)]
         known = recall_induction(lab(), subject, "olsson", INDUCTION_SEED)
-        frame = head_frame(subject.shape, found, difference, kind, controls.around, now.mask, known)
+        frame = head_frame(subject.shape, found, so_far(), kind, controls.around, known)
         pictures.update(sections.head_section(frame, kind, len(texts)))
-        files["Heads"] = partial(to_csv, frame)
+        files["Heads"] = frame
 
 
-pictures, files = {}, {}
+pictures: dict[str, Picture] = {}
+files: dict[str, Table] = {}
 live(["incontext"], draw_scores, since_s)
 st.subheader("Which heads make it", help=WHICH_HELP)
 kind, fill = sections.choose_ablation()

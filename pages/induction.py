@@ -11,10 +11,10 @@ from pages.ui.induction.selection import chart_with_heads, head_table, selected_
 from pages.ui.induction.tables import corner_in_words, head_scores, in_words
 from pages.ui.shared.closing import closing
 from pages.ui.shared.commands import command_line
+from pages.ui.shared.controls import one_of
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.runtime import lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.tables import to_csv
 from pages.ui.shared.work import Work
 
 require_frame("pages/induction.py")
@@ -36,16 +36,9 @@ Where our numbers differ from the latter's code: the position after the beginnin
 
 setup = chosen()
 variant_at, seed_at, about_at = st.columns([4, 2, 5], vertical_alignment="bottom")
-variant = variant_at.segmented_control(
-    "Variant",
-    VARIANTS,
-    default="olsson",
-    key="induction_variant",
-    bind="query-params",
-    required=True,
-    format_func=str.capitalize,
-    help="Olsson: 10 examples. Bansal: llm-interpret's, 100 lengths and much slower.",
-)
+about = "Olsson: 10 examples. Bansal: llm-interpret's, 100 lengths and much slower."
+named = {each: each.capitalize() for each in VARIANTS}
+variant = one_of(variant_at, "Variant", named, "induction_variant", about, default="olsson")
 seed = seed_at.number_input("Seed", 0, 9999, 0, key="induction_seed", bind="query-params", help="Of the random tokens.")
 with about_at.popover("What am I looking at?", icon=":material/help:", help="What the scores mean."):
     st.markdown(ABOUT)
@@ -74,9 +67,8 @@ for row in (SCORES[:3], SCORES[3:]):
 
 scatter_at, table_at = st.columns([5, 6], gap="large")
 with scatter_at:
-    st.subheader(
-        "Who does both", help="One point a head, coloured by layer. Up and right: matches prefixes and copies."
-    )
+    about = "One point a head, coloured by layer. Up and right: matches prefixes and copies."
+    st.subheader("Who does both", help=about)
     pictures["Prefix matching and copying"] = charts.induction_scatter(frame)
     chart_with_heads("scatter", pictures["Prefix matching and copying"], corner_in_words(frame))
 with table_at:
@@ -84,15 +76,9 @@ with table_at:
     head_table(frame)
     send_to_prune(subject.shape, names)
 
-score = st.segmented_control(
-    "One score, closely",
-    SCORES,
-    format_func=charts.TITLES.get,
-    default="prefix_matching",
-    key="induction_score",
-    required=True,
-    help="For the two charts below and for what is left after pruning.",
-)
+named = {each: charts.TITLES[each] for each in SCORES}
+about, first = "For the two charts below and for what is left after pruning.", "prefix_matching"
+score = one_of(st.container(), "One score, closely", named, "induction_score", about, default=first, bind=None)
 depth_at, many_at = st.columns(2, gap="large")
 pictures["By depth"] = charts.depth_strip(frame, score)
 pictures["Distribution"] = charts.distribution(frame, score)
@@ -104,5 +90,5 @@ with many_at:
     draw_chart(pictures["Distribution"], "induction_distribution", in_words(frame, score))
 overlap_pictures, overlap_tables = overlap.draw(setup, subject, found, frame, since_s)
 words = ["--variant", variant, "--seed", seed, "--out", "induction.csv"]
-files = {"Induction scores": partial(to_csv, frame), **overlap_tables}
+files = {"Induction scores": frame, **overlap_tables}
 closing(command_line("induction", subject.as_usual, None, words), files, pictures | overlap_pictures)

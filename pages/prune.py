@@ -9,11 +9,10 @@ from pages.ui.prune.experiment import command
 from pages.ui.prune.figure import component_tables
 from pages.ui.prune.screen import Screen
 from pages.ui.prune.tables import answers_csv
-from pages.ui.shared.closing import closing
+from pages.ui.shared.closing import Table, closing
 from pages.ui.shared.controls import choose_ranking, choose_task
 from pages.ui.shared.runtime import errors_shown, require_frame
 from pages.ui.shared.sidebar import chosen
-from pages.ui.shared.tables import to_csv
 from pages.ui.shared.work import live
 
 require_frame("pages/prune.py")
@@ -26,6 +25,7 @@ screen = Screen(setup, task, limit, width, ranking, postponed=dragging.nothing_d
 parts.draw_levels(screen)
 screen.whole = False  # the next time, it is the sliders' fragment that runs
 shown = screen.shown
+assert shown is not None
 live(["importance"], partial(parts.draw_importance, shown), screen.since_s)
 cost_at = st.expander("What pruning saves", key="prune_cost", on_change="rerun", bind="query-params")
 if cost_at.open:
@@ -34,7 +34,6 @@ if cost_at.open:
 table_at = st.expander("The same as tables", key="prune_tables", on_change="rerun")
 if table_at.open:
     component_tables(table_at, screen.tables["Heads"], screen.tables["FFNs"])
-files = {"Questions and choices": partial(answers_csv, shown.stored)}
-files |= {name: partial(to_csv, frame) for name, frame in screen.tables.items()}
+files: dict[str, Table] = {"Questions and choices": partial(answers_csv, shown.stored), **screen.tables}
 closing(command(shown.x, shown.job()[1]), files, screen.pictures)
 st.session_state["prune drawn"] = True

@@ -11,7 +11,7 @@ from engine.studies.sweeps import Swept, sweep
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import closing
 from pages.ui.shared.commands import command_line
-from pages.ui.shared.controls import choose_level
+from pages.ui.shared.controls import choose_level, one_of
 from pages.ui.shared.defaults import AXES
 from pages.ui.shared.many_tasks import JUDGES, choose_tasks, setting_of, show_failed
 from pages.ui.shared.runtime import lab, require_frame
@@ -32,8 +32,7 @@ setup = chosen()
 tasks = choose_tasks("sweeps", st.container(), setup.data_dir)
 section_at, front_at, judges_at = st.columns([7, 3, 2], vertical_alignment="bottom")
 bound: dict[str, Any] = {"bind": "query-params"}
-one = bound | {"format_func": SECTIONS.get, "default": "heads", "required": True}
-section = section_at.segmented_control("What", list(SECTIONS), key="sweeps_what", help=HELP, **one)
+section = one_of(section_at, "What", SECTIONS, "sweeps_what", HELP)
 names = list(dict.fromkeys(task.name for task in tasks))
 about = "Drawn darker among the curves; the one that is scored anew."
 front_name = front_at.selectbox("Task in front", names, key="sweeps_front", help=about, **bound)

@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import pandas as pd
-
 from engine.errors import HeadroomError
 from engine.studies.break_points import break_points
 from engine.studies.statements import SMALL_LOSS, Statement, statements
@@ -20,6 +18,7 @@ from pages.ui.importance.charts import aggregate_map, ffn_map
 from pages.ui.importance.tables import aggregate_rows, ffn_rows, ffns_in_words, heads_in_words
 from pages.ui.shared.charts import Picture, rasterised, to_svg
 from pages.ui.shared.colours import NO, QUIET, YES, light_theme
+from pages.ui.shared.defaults import NOUNS
 from pages.ui.sweeps import charts, tables
 
 STYLE = """
@@ -49,9 +48,8 @@ def write_report(study: Study, folder: str | Path) -> None:
             parts.append(f'<figure><img src="{source}" alt="{words}"><figcaption>{words}</figcaption></figure>')
         (Path(folder) / "report.html").write_text(page(study, parts), encoding="utf-8")
     except OSError as error:
-        raise HeadroomError(
-            f"cannot write the report into {folder} ({error.strerror}); choose another --out"
-        ) from error
+        line = f"cannot write the report into {folder} ({error.strerror}); choose another --out"
+        raise HeadroomError(line) from error
 
 
 def figures(study: Study) -> Iterator[tuple[str, str, Picture]]:
@@ -83,12 +81,12 @@ def _correlations(study: Study) -> Iterator[tuple[str, str, Picture]]:
 
 def _sweeps(rows: Mapping[str, Sequence[Row]]) -> Iterator[tuple[str, str, Picture]]:
     own = rows.get("heads", ())
-    for axis, noun in (("heads", "heads"), ("ffns", "FFNs")):
+    for axis, noun in NOUNS.items():
         frame = tables.curves(rows.get(axis, ()), rows.get("random", ()) if axis == "heads" else (), axis)
-        for shots, mine in frame.groupby("shots"):
+        for shots, mine in tables.by_shots(frame):
             words = tables.curves_in_words(mine, noun)
             yield f"Pruned {noun}, {shots_in_words(shots)}", words, charts.curves(mine, axis)
-    for shots, mine in tables.grid(rows.get("combined", ())).groupby("shots"):
+    for shots, mine in tables.by_shots(tables.grid(rows.get("combined", ()))):
         drawn = charts.grid_map(tables.spread(mine), tables.border(mine, SMALL_LOSS), SMALL_LOSS)
         yield f"Heads and FFNs, {shots_in_words(shots)}", tables.grid_in_words(mine, SMALL_LOSS), drawn
     frame = tables.transfer(rows.get("transfer", ()), own)
@@ -99,7 +97,7 @@ def _sweeps(rows: Mapping[str, Sequence[Row]]) -> Iterator[tuple[str, str, Pictu
         if measured := rows.get(name, ()):
             judged = {row.point.task for row in measured}
             frame = tables.lines([*(row for row in own if row.point.task in judged), *measured])
-            for shots, mine in frame.groupby("shots"):
+            for shots, mine in tables.by_shots(frame):
                 yield f"{title}, {shots_in_words(shots)}", tables.lines_in_words(mine), charts.lines(mine)
 
 
@@ -144,9 +142,6 @@ def _statement(each: Statement) -> str:
 
 
 def _break_points(study: Study, axis: str, noun: str) -> str:
-    found = break_points(study.curves.get(axis, Swept()).rows, axis)
-    return f"<h3>{noun}</h3>{_table(tables.break_table(found))}"
-
-
-def _table(frame: pd.DataFrame) -> str:
-    return frame.to_html(index=False, float_format="{:.3f}".format, na_rep="–", border=0)
+    frame = tables.break_table(break_points(study.curves.get(axis, Swept()).rows, axis))
+    drawn = frame.to_html(index=False, float_format="{:.3f}".format, na_rep="–", border=0)
+    return f"<h3>{noun}</h3>{drawn}"

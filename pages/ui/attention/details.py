@@ -1,6 +1,7 @@
 """Under the attention view: the chosen heads' whole pattern as a picture, a table and files, and the command."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import streamlit as st
 
@@ -9,6 +10,7 @@ from engine.models.masks import Mask
 from engine.models.subject import Subject
 from pages.ui.attention.charts import pattern_map
 from pages.ui.attention.tables import in_words, map_cells, pattern_rows
+from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import closing
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.drawing import draw_chart
@@ -22,7 +24,7 @@ def draw_details(
     subject: Subject, text: Chosen, mask: Mask, seen: Overview, view: HeadView, names: Sequence[str]
 ) -> None:
     """Draws them; picture and table are made when they are opened."""
-    pictures = {}
+    pictures: dict[str, Picture] = {}
     whole = st.expander("The whole pattern, as a picture and a table", key="attention_whole", on_change="rerun")
     if whole.open:
         map_at, table_at = whole.columns(2, gap="large")
@@ -31,23 +33,18 @@ def draw_details(
         draw_chart(pictures["Attention pattern"], "attention_map", words, map_at)
         map_at.caption(words)
         largest = pattern_rows(seen, view).nlargest(N_LISTED, "attention")
+        number = partial(st.column_config.NumberColumn, format="%d")
+        about = "Added to the logit of the token after the one it looks from."
         columns = {
-            "destination": st.column_config.NumberColumn("From", format="%d"),
+            "destination": number("From"),
             "destination_token": st.column_config.TextColumn("token"),
-            "source": st.column_config.NumberColumn("Looks at", format="%d"),
+            "source": number("Looks at"),
             "source_token": st.column_config.TextColumn("token "),
-            "attention": st.column_config.NumberColumn("Attention", format="%.3f"),
-            "raised_nats": st.column_config.NumberColumn(
-                "Nats", format="%+.2f", help="Added to the logit of the token after the one it looks from."
-            ),
+            "attention": number("Attention", format="%.3f"),
+            "raised_nats": number("Nats", format="%+.2f", help=about),
         }
-        table_at.dataframe(
-            largest[list(columns)],
-            column_config=columns,
-            hide_index=True,
-            height=430,
-            alt=f"The {N_LISTED} largest weights",
-        )
+        shown, words = largest[list(columns)], f"The {N_LISTED} largest weights"
+        table_at.dataframe(shown, column_config=columns, hide_index=True, height=430, alt=words)
     words = [*text.arguments, *([] if mask.is_full else ["--mask", mask.text()]), "--heads", ",".join(names)]
     command = command_line("attention", subject, None, [*words, "--out", "attention.csv"])
     closing(command, {"Attention": lambda: to_csv(pattern_rows(seen, view))}, pictures)

@@ -29,10 +29,8 @@ def default_heads(seen: Overview, scores: np.ndarray | None, rows: str) -> list[
 
 def combined(views: Sequence[HeadView]) -> HeadView:
     """Several heads as one: the mean of their patterns, the sum of what they raised."""
-    return HeadView(
-        np.mean([view.pattern for view in views], axis=0, dtype=np.float32),
-        np.sum([view.raised_nats for view in views], axis=0, dtype=np.float32),
-    )
+    pattern = np.stack([view.pattern for view in views]).mean(0, dtype=np.float32)
+    return HeadView(pattern, np.stack([view.raised_nats for view in views]).sum(0, dtype=np.float32))
 
 
 def pattern_rows(seen: Overview, view: HeadView) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
+from streamlit.components.v2 import component
 
 from engine.heads.attention import HeadView, Overview
 from engine.models.masks import Mask
@@ -46,23 +47,18 @@ HTML = """
   <div class="readout" role="status" aria-live="polite"></div>
 </div>
 """
-_VIEW = st.components.v2.component(
-    "headroom_attention_view",
-    html=HTML,
-    css=(HERE / "view.css").read_text(encoding="utf-8"),
-    js="\n".join((HERE / f"{part}.js").read_text(encoding="utf-8") for part in ("view", "map", "readout")),
-)
-_PATTERN = st.components.v2.component(
-    "headroom_attention_pattern",
-    html="<span hidden></span>\n<!-- draws nothing -->",
-    js="""
-    export default function ({ data, parentElement }) {
-      const page = parentElement.ownerDocument
-      page.headroomAttention = data
-      page.dispatchEvent(new Event("headroom-attention"))
-    }
-    """,
-)
+CSS = (HERE / "view.css").read_text(encoding="utf-8")
+JS = "\n".join((HERE / f"{part}.js").read_text(encoding="utf-8") for part in ("view", "map", "readout"))
+HAND_OVER = """
+export default function ({ data, parentElement }) {
+  const page = parentElement.ownerDocument
+  page.headroomAttention = data
+  page.dispatchEvent(new Event("headroom-attention"))
+}
+"""
+NOTHING = "<span hidden></span>\n<!-- draws nothing -->"
+_VIEW = component("headroom_attention_view", html=HTML, css=CSS, js=JS)
+_PATTERN = component("headroom_attention_pattern", html=NOTHING, js=HAND_OVER)
 
 
 def attention_view(packet: bytes, on_heads: Callable[[], None]) -> None:
@@ -87,18 +83,9 @@ def overview_packet(of: str, name: str, seen: Overview, mask: Mask, scores: np.n
     """
     n_layers, n_heads, side, _ = seen.thumbnails.shape
     unit, raised = _fixed(seen.raised_nats)
-    meta = {
-        "of": of,
-        "name": name,
-        "pieces": seen.pieces,
-        "first": seen.first_text,
-        "layers": n_layers,
-        "heads": n_heads,
-        "side": side,
-        "unit": unit,
-        "rows": rows,
-        "pruned": names_of(np.argwhere(~np.array(mask.heads))),
-    }
+    meta = {"of": of, "name": name, "pieces": seen.pieces, "first": seen.first_text, "unit": unit, "rows": rows}
+    meta |= {"layers": n_layers, "heads": n_heads, "side": side}
+    meta |= {"pruned": names_of(np.argwhere(~np.array(mask.heads)))}
     arrays = {"thumbnails": seen.thumbnails, "raised": raised}
     arrays |= {name: getattr(seen, name).astype("<f4") for name in ("ffns", "direct", "rest", "logit")}
     return pack(meta, arrays | ({} if scores is None else {"scores": scores.astype("<f4")}))

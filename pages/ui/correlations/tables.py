@@ -90,7 +90,7 @@ def cells(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
     both = pd.concat([both, own], ignore_index=True)
     words = [_tooltip(row) for row in both.to_dict("records")]
     both = both[["at", *SWAPPED, *SWAPPED.values()]].assign(value=both[column], number=both[column].map(number))
-    return both.assign(**pd.DataFrame(words, index=both.index))
+    return both.join(pd.DataFrame(words, index=both.index))
 
 
 def count_cells(pairs: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -106,7 +106,7 @@ def mean_cells(cross: pd.DataFrame) -> pd.DataFrame:
         known = group.dropna(subset=["value"])
         row = {"a": a, "b": b, "value": known["value"].mean(), "n": len(known), "lowest": "–", "highest": "–"}
         if len(known) and a != b:
-            low, high = known.loc[known["value"].idxmin()], known.loc[known["value"].idxmax()]
+            low, high = (find(1, "value").iloc[0] for find in (known.nsmallest, known.nlargest))
             row |= {"lowest": f"{low['number']} {low['at']}", "highest": f"{high['number']} {high['at']}"}
         rows.append(row)
     frame = pd.DataFrame(rows, columns=["a", "b", "value", "n", "lowest", "highest"])
@@ -160,7 +160,7 @@ def takeaway(pairs: pd.DataFrame, column: str, n: int) -> str:
         random += f"; chance is {n_top(n) / n:.2f}"
     if tasks.empty:
         return f"There is no {name} of two tasks yet: it takes two that are measured and not constant."
-    low, high = tasks.loc[tasks[column].idxmin()], tasks.loc[tasks[column].idxmax()]
+    low, high = (find(1, column).iloc[0] for find in (tasks.nsmallest, tasks.nlargest))
     if len(tasks) == 1:
         return f"The two tasks have {name} **{number(low[column])}**. {random}."
     words = f"Mean {name} of {len(tasks)} pairs of tasks **{number(tasks[column].mean())}**, from "

@@ -66,7 +66,7 @@ def shown_maps(tasks: Sequence[TaskSpec], front: TaskSpec, n_heads: int) -> list
 
 def heads_in_words(rows: pd.DataFrame, n_cells: int, how: str) -> str:
     """The takeaway of `aggregate_rows`."""
-    best = rows.loc[rows["rank"].idxmax()]
+    best = rows.nlargest(1, "rank").iloc[0]
     words = f"**{best['name']}** matters most: in {int(best['kept'])} of {n_cells} it is among the top 30 %"
     if how == "scores" and (rows["score"] >= 0).all() and rows["score"].sum() > 0:
         share = rows["score"].iloc[_top(rows["rank"].to_numpy().argsort())].sum() / rows["score"].sum()
@@ -80,7 +80,7 @@ def ffns_in_words(rows: pd.DataFrame) -> str:
     helped = rows[rows["score"] < 0].groupby("name").size().sort_values(ascending=False, kind="stable")
     if helped.empty:
         return f"Removal never helps: out of {n_cells}, the model does better without an FFN in 0."
-    worst = rows.loc[rows["score"].idxmin()]
+    worst = rows.nsmallest(1, "score").iloc[0]
     named = ", ".join(f"**{name}** in {count}" for name, count in helped.head(4).items())
     more = f" and {len(helped) - 4} others" if len(helped) > 4 else ""
     words = f"Removal can help: out of {n_cells}, the model does better without {named}{more}"

@@ -16,7 +16,7 @@ from engine.texts.sources import MAX_TEXTS, N_TEXTS, Source
 from pages.ui.in_context import charts, tables
 from pages.ui.in_context.setting import Losses, LossesSoFar
 from pages.ui.shared.charts import Picture
-from pages.ui.shared.controls import Levels, choose_level, choose_ranking, type_mask, with_own
+from pages.ui.shared.controls import Levels, choose_level, choose_ranking, one_of, type_mask, with_own
 from pages.ui.shared.defaults import AXES, AXIS_HELP, SHOTS
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import local_tasks
@@ -24,7 +24,7 @@ from pages.ui.shared.tables import number
 from pages.ui.shared.texts import choose_text
 
 SOURCES = {"task": "Solved questions", "text": "A long text"}
-AROUND = (0, 5, 10)
+AROUND = {0: "exact", 5: "± 5", 10: "± 10"}
 NOISY_NATS = 2.0  # an interval so wide leaves open what pruning does
 SCORE_HELP = (
     f"Olsson et al.'s in-context-learning score: loss at the {LATE}th token minus loss at the {EARLY}th (from 1, the "
@@ -77,23 +77,12 @@ def choose(data_dir: str | None) -> Controls:
     """Draws where texts come from, how the score is read, and the Prune screen's sliders."""
     kind_at, task_at, n_at, around_at = st.columns([7, 7, 3, 6], gap="medium")
     bound: dict[str, Any] = {"bind": "query-params"}
-    one: dict[str, Any] = {**bound, "required": True, "width": "stretch"}
-    kind = kind_at.segmented_control(
-        "Texts", list(SOURCES), default="task", format_func=SOURCES.get, key="incontext_from", help=SOURCE_HELP, **one
-    )
+    kind = one_of(kind_at, "Texts", SOURCES, "incontext_from", SOURCE_HELP, width="stretch")
     names = with_own(local_tasks(data_dir), "incontext_task")
     name = task_at.selectbox("Task", names, key="incontext_task", accept_new_options=True, help=TASK_HELP, **bound)
     help = "More texts, narrower intervals. A long text may have fewer pieces."
     n_texts = n_at.number_input("Most texts", 1, MAX_TEXTS, N_TEXTS, 12, key="incontext_texts", help=help, **bound)
-    around = around_at.segmented_control(
-        "Score from",
-        AROUND,
-        default=0,
-        key="incontext_around",
-        format_func=lambda each: f"± {each}" if each else "exact",
-        help=AROUND_HELP,
-        **one,
-    )
+    around = one_of(around_at, "Score from", AROUND, "incontext_around", AROUND_HELP, width="stretch")
     source = Source("task", str(name).strip(), n_texts=int(n_texts))
     if kind == "text":
         text = choose_text("incontext", st.container(), default="The ferry")
@@ -104,7 +93,7 @@ def choose(data_dir: str | None) -> Controls:
     heads, ffns = (choose_level("incontext", at, axis, AXES[axis], AXIS_HELP[axis]) for axis, at in levels)
     typed, ranking = type_mask("incontext", mask_at), choose_ranking("incontext", ranking_at)
     chosen = Levels(TaskSpec(str(name).strip(), SHOTS), ranking, heads, ffns, typed)
-    return Controls(source, int(around or 0), chosen)
+    return Controls(source, around, chosen)
 
 
 def figures(found: LossesSoFar, around: int, pruned_in_words: str) -> None:
@@ -171,11 +160,10 @@ def curves(found: LossesSoFar) -> tuple[dict[str, Picture], dict[str, pd.DataFra
 
 def choose_ablation() -> tuple[str, str]:
     """Draws the choice of (kind of ablation, what an ablated head gives)."""
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        choose_one = partial(st.segmented_control, bind="query-params", required=True)
-        fill = choose_one("An ablated head gives", FILLS, default="zero", key="incontext_fill", help=FILL_HELP)
-        kind = choose_one("One kind, closely", KINDS, default="full", key="incontext_kind", help=KIND_HELP)
-    return str(kind), str(fill)
+    at = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
+    fills, kinds = ({each: each for each in names} for names in (FILLS, KINDS))
+    fill = one_of(at, "An ablated head gives", fills, "incontext_fill", FILL_HELP, default="zero")
+    return one_of(at, "One kind, closely", kinds, "incontext_kind", KIND_HELP, default="full"), fill
 
 
 def head_section(frame: pd.DataFrame, kind: str, n_texts: int) -> dict[str, Picture]:
@@ -220,9 +208,7 @@ def _top_table(frame: pd.DataFrame, kind: str) -> None:
         f"{kind} high": nats("to", help="95 % interval over texts."),
         other: nats("Full" if other == "full" else "Pattern", help=f"The same by {other} ablation."),
         "before_and_after": nats("Bef.-after", help="Before-and-after vector, nats."),
-        "prefix_matching": st.column_config.NumberColumn(
-            "Prefix", format="%.2f", width=60, help="Prefix matching, 0 to 1."
-        ),
+        "prefix_matching": nats("Prefix", format="%.2f", width=60, help="Prefix matching, 0 to 1."),
     }
     known = [column for column in columns if column in frame and frame[column].notna().any()]
     words = f"The ten heads of largest {kind} attribution to the in-context-learning score"

@@ -8,13 +8,13 @@ import pandas as pd
 from engine.heads.ablation import HeadAblations
 from engine.heads.induction import InductionScores
 from engine.importance.rankings import agreement
-from engine.models.masks import Mask
 from engine.shapes import ModelShape
 from engine.statistics import over_texts
 from engine.texts.incontext import CURVE_BINS, EARLY, LATE, ByIndex, MeanOverTexts, loss_by_index, scores, slope
 from pages.ui.in_context.setting import LossesSoFar
 from pages.ui.shared.tables import number, p_in_words, to_csv
 
+INDUCTION = ("prefix_matching", "copying")
 FULL, PRUNED = "full model", "pruned model"
 COLUMNS = ["series", "index", "first", "last", "mean", "low", "high", "n"]
 
@@ -40,29 +40,28 @@ def scores_csv(found: LossesSoFar, texts: Sequence[str], around: int) -> bytes:
 def head_frame(
     shape: ModelShape,
     found: Mapping[str, HeadAblations],
-    difference: Sequence[np.ndarray],
+    losses: LossesSoFar,
     kind: str,
     around: int,
-    mask: Mask | None,
     induction: InductionScores | None,
 ) -> pd.DataFrame:
     """One row a head: layer, head, name, pruned; by each kind of ablation the change of the score without it (nats)
-    with its interval, over n texts; the before-and-after vector by `kind` where all these texts have a `difference`
-    that is not nothing; prefix matching and copying where they are known."""
+    with its interval, over n texts; the before-and-after vector by `kind` where pruning changes some of the `losses`
+    and both models have read all these texts; prefix matching and copying where they are known."""
     layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
     frame = pd.DataFrame({"layer": layer, "head": head, "name": shape.head_names})
-    frame["pruned"] = False if mask is None else ~np.array(mask.heads).ravel()
+    frame["pruned"] = False if losses.mask is None else ~np.array(losses.mask.heads).ravel()
     for name, attribution in found.items():
         without, plain = scores(attribution.ablated, around), scores(attribution.base, around)
         values = over_texts(without - plain[:, None, None])
         for column, value in zip((name, f"{name} low", f"{name} high"), values, strict=True):
             frame[column] = value.ravel()
-    n = len(found[kind].base)
+    n, difference = len(found[kind].base), [after - before for before, after in zip(*losses.in_both, strict=True)]
     frame["n"] = n
     if len(difference) >= n and any(np.any(change) for change in difference[:n]):
         frame["before_and_after"] = found[kind].before_and_after(difference[:n]).ravel()
-    for score in ("prefix_matching", "copying") if induction is not None else ():
-        frame[score] = induction.mean[score].ravel()
+    if induction is not None:
+        frame["prefix_matching"], frame["copying"] = (induction.mean[name].ravel() for name in INDUCTION)
     return frame
 
 

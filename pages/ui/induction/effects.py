@@ -1,7 +1,7 @@
 """What single heads do for a task: its accuracy with each of the strongest induction heads ablated alone."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pandas as pd
@@ -16,7 +16,6 @@ from engine.statistics import paired
 from pages.ui.shared.defaults import SAMPLE
 from pages.ui.shared.runtime import lab
 from pages.ui.shared.sidebar import Setup
-from pages.ui.shared.tables import to_csv
 from pages.ui.shared.work import Work, live
 
 N_HEADS = 8  # the strongest by prefix matching, besides those that are selected
@@ -52,13 +51,10 @@ def measured(
     yield Progress(1, 1, None if full is None else rows_of(full, answers))
 
 
-def draw(setup: Setup, subject: Subject, task: TaskSpec, frame: pd.DataFrame) -> dict[str, Callable[[], bytes]]:
+def draw(setup: Setup, subject: Subject, task: TaskSpec, frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Draws the section; gives its table for the downloads."""
     since_s = time.monotonic()
-    about = (
-        f"Accuracy with that one head ablated (z = 0), on the same {N_QUESTIONS} questions. p is McNemar's exact test."
-    )
-    st.subheader("What each does for this task", help=about)
+    st.subheader("What each does for this task", help=HELP)
     strongest = frame.nlargest(N_HEADS, "prefix_matching")["name"].tolist()
     names = tuple(dict.fromkeys([*strongest, *frame.loc[frame["selected"], "name"]]))
     run = partial(measured, setup, subject, task, names, lab())
@@ -67,27 +63,22 @@ def draw(setup: Setup, subject: Subject, task: TaskSpec, frame: pd.DataFrame) ->
     if len(table) < len(names):
         about = "The strongest by prefix matching and the selected ones, in the background."
         label = f"Ablate {len(names)} heads, one at a time"
-        st.button(label, icon=":material/science:", on_click=work.start, help=about)
-    live(work.watched(), lambda: work.line() or None, since_s)
+        st.button(label, icon=":material/science:", on_click=work.restart, help=about)
+    live(work.watched(), work.line, since_s)
     if table.empty:
         return {}
     shown = frame.set_index("name")[["prefix_matching", "copying"]]
     table = table.join(shown, on="head").sort_values("change")
-    percent = partial(st.column_config.NumberColumn, format="percent")
-    st.dataframe(
-        table,
-        hide_index=True,
-        height=min(360, 40 + 35 * len(table)),
-        alt="Accuracy without single heads",
-        column_config={
-            "head": "Head",
-            "acc": percent("Accuracy without it"),
-            "change": percent("Change"),
-            "gained": "Gained",
-            "lost": "Lost",
-            "p": st.column_config.NumberColumn("p", format="%.3f"),
-            "prefix_matching": st.column_config.NumberColumn("Prefix matching", format="%.3f"),
-            "copying": st.column_config.NumberColumn("Copying", format="%.3f"),
-        },
-    )
-    return {"Single heads": partial(to_csv, table)}
+    columns = {
+        "head": "Head",
+        "acc": st.column_config.NumberColumn("Accuracy without it", format="percent"),
+        "change": st.column_config.NumberColumn("Change", format="percent"),
+        "gained": "Gained",
+        "lost": "Lost",
+        "p": st.column_config.NumberColumn("p", format="%.3f"),
+        "prefix_matching": st.column_config.NumberColumn("Prefix matching", format="%.3f"),
+        "copying": st.column_config.NumberColumn("Copying", format="%.3f"),
+    }
+    height, words = min(360, 40 + 35 * len(table)), "Accuracy without single heads"
+    st.dataframe(table, hide_index=True, height=height, alt=words, column_config=columns)
+    return {"Single heads": table}

@@ -1,6 +1,5 @@
 """Induction against importance: how much of the heads' induction capacity is left as a task's ranking prunes them."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,11 +15,11 @@ from engine.studies.surveys import grid
 from pages.ui.induction import charts, effects
 from pages.ui.induction.tables import overlap_rows, retained_lines
 from pages.ui.shared.charts import Picture
+from pages.ui.shared.controls import one_of
 from pages.ui.shared.defaults import SHOT_COUNTS, SHOTS
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import importance_work, local_tasks, setting_of, show_failed, so_far
 from pages.ui.shared.sidebar import Setup
-from pages.ui.shared.tables import to_csv
 from pages.ui.shared.work import live
 
 LEFT_HELP = (
@@ -39,45 +38,45 @@ def capacity(found: InductionScores, score: str) -> np.ndarray:
 
 def draw(
     setup: Setup, subject: Subject, found: InductionScores, heads: pd.DataFrame, since_s: float
-) -> tuple[dict[str, Picture], dict[str, Callable[[], bytes]]]:
+) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
     """Draws the section; gives its charts and tables for the downloads."""
     st.header("What importance keeps of it", divider="gray")
     available = local_tasks(setup.data_dir)
     task_at, shots_at, button_at = st.columns([5, 3, 4], vertical_alignment="bottom")
-    about = {"bind": "query-params", "help": "Its line is drawn thick; all others thin."}
-    name = task_at.selectbox("Task in front", available, key="induction_task", **about)
-    about = {"bind": "query-params", "required": True, "help": "In the questions behind the importance."}
-    shots = shots_at.segmented_control("Solved examples", SHOT_COUNTS, default=SHOTS, key="induction_shots", **about)
-    tasks = grid(available, [int(shots)])
+    about = "Its line is drawn thick; all others thin."
+    name = task_at.selectbox("Task in front", available, key="induction_task", bind="query-params", help=about)
+    about, counts = "In the questions behind the importance.", {count: str(count) for count in SHOT_COUNTS}
+    shots = one_of(shots_at, "Solved examples", counts, "induction_shots", about, default=SHOTS)
+    tasks = grid(available, [shots])
     setting = setting_of(setup, aggregate="ranks")  # the sizes of the tasks' scores differ
     work = importance_work(setting, subject, tasks, "heads", "importance of all", "Importance of every task")
     measured = so_far(work)
-    scores = measured.at(int(shots))
+    scores = measured.at(shots)
     if len(scores) < len(tasks):
         words = f"Measure importance of all {len(tasks)} tasks"
         help = "Head importance by gradient, in the background; what is stored is kept."
-        button_at.button(words, icon=":material/insights:", on_click=work.start, help=help)
-    live(work.watched(), lambda: work.line() or None, since_s)
+        button_at.button(words, icon=":material/insights:", on_click=work.restart, help=help)
+    live(work.watched(), work.line, since_s)
     st.caption(f"Importance is there for {len(scores)} of {len(tasks)} tasks.")
     show_failed(measured.failed)
     orders = {task: order(one) for task, one in scores.items()}
     mean = aggregate(scores, setting.aggregate) if len(scores) > 1 else None
-    pictures, tables = {}, {}
+    pictures: dict[str, Picture] = {}
+    tables: dict[str, pd.DataFrame] = {}
     for score, at in zip(BOTH, st.columns(2, gap="large"), strict=True):
         lines = retained_lines(capacity(found, score), orders, name, None if mean is None else order(mean))
         title = f"{charts.TITLES[score]} left"
         pictures[title] = charts.retained_chart(lines, score)
-        tables[title] = partial(to_csv, lines)
+        tables[title] = lines
         with at:
             st.subheader(title, help=LEFT_HELP)
             draw_chart(pictures[title], f"left {score}", f"{title} against heads pruned")
     if scores:
-        rankings = scores | ({} if mean is None else {"aggregate": mean})
-        rows = overlap_rows(heads, rankings)
-        tables["Importance and induction"] = partial(to_csv, rows)
+        rows = overlap_rows(heads, scores | ({} if mean is None else {"aggregate": mean}))
+        tables["Importance and induction"] = rows
         words, height = "Rank correlation of importance with induction, by task", min(400, 40 + 35 * len(rows))
         st.dataframe(rows, hide_index=True, height=height, column_config=_columns(), alt=words)
-    return pictures, tables | effects.draw(setup, subject, TaskSpec(name, int(shots)), heads)
+    return pictures, tables | effects.draw(setup, subject, TaskSpec(name, shots), heads)
 
 
 def _columns() -> dict[str, Any]:

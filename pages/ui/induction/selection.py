@@ -6,6 +6,7 @@ get a new key, so that what they remember is forgotten.
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,18 +40,11 @@ def head_table(frame: pd.DataFrame) -> None:
     if key not in st.session_state:
         rows = shown.index[shown["selected"]].tolist()
         st.session_state[key] = {"selection": {"rows": rows, "columns": [], "cells": []}}
-    config = {"name": st.column_config.TextColumn("Head", pinned=True)}
+    config: dict[str, Any] = {"name": st.column_config.TextColumn("Head", pinned=True)}
     config |= {name: st.column_config.NumberColumn(title, format="%.3f") for name, title in TITLES.items()}
-    st.dataframe(
-        shown[list(config)],
-        column_config=config,
-        hide_index=True,
-        height=330,
-        key=key,
-        selection_mode="multi-row",
-        on_select=partial(_from_table, key, tuple(shown["name"])),
-        alt="All heads with their induction scores",
-    )
+    look: dict[str, Any] = {"hide_index": True, "height": 330, "alt": "All heads with their induction scores"}
+    look |= {"selection_mode": "multi-row", "on_select": partial(_from_table, key, tuple(shown["name"]))}
+    st.dataframe(shown[list(config)], column_config=config, key=key, **look)
 
 
 def send_to_prune(shape: ModelShape, names: Sequence[str]) -> None:

@@ -19,12 +19,8 @@ HTML = """
   <div class="said" role="status" aria-live="polite"></div>
 </div>
 """
-_COMPONENT = component(
-    "headroom_token_text",
-    html=HTML,
-    css=(HERE / "token_text.css").read_text(encoding="utf-8"),
-    js=(HERE / "token_text.js").read_text(encoding="utf-8"),
-)
+CSS, JS = ((HERE / f"token_text.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+_COMPONENT = component("headroom_token_text", html=HTML, css=CSS, js=JS)
 LOSS_NATS = 10.0  # full colour of a loss; guessing among 50,000 tokens costs 10.8
 
 
@@ -34,12 +30,6 @@ def token_text(data: Mapping[str, Any], view: str, full_nats: float, name: str, 
     `full_nats` is the difference that gets full colour. The text is set anew only when other tokens are shown.
     """
     tokens = repr((name, data["start"], data["pieces"], data["ids"])).encode(errors="surrogatepass")
-    shown = {
-        "view": view,
-        "full": full_nats if view == "B − A" else LOSS_NATS,
-        "name": name,
-        "n_total": n_total,
-        "note": note,
-        "text_key": hashlib.blake2b(tokens, digest_size=16).hexdigest(),
-    }
+    key, full = hashlib.blake2b(tokens, digest_size=16).hexdigest(), full_nats if view == "B − A" else LOSS_NATS
+    shown = {"view": view, "full": full, "name": name, "n_total": n_total, "note": note, "text_key": key}
     _COMPONENT(key="passage_tokens", data={**data, **shown})

@@ -40,9 +40,7 @@ def draw_costs(shown: Shown) -> None:
         cost_work(x, mask, timed=False).start()  # the sizes alone take a moment
         st.rerun()
     label = "Measure the time again" if found is not None and found.seconds else "Measure the time"
-    if st.button(label, icon=":material/timer:", help="A few questions, masked and sliced in turn, in the background."):
-        work.restart()
-        st.rerun()
+    work.offer(label, "timer", "A few questions, masked and sliced in turn, in the background.")
 
 
 def cost_work(x: Experiment, mask: Mask, timed: bool = True) -> Work[Cost]:

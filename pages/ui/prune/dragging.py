@@ -13,6 +13,7 @@ from pages.ui.prune.jobs import accuracy_work, estimates_work, gradients_work
 from pages.ui.shared.controls import hand_level
 from pages.ui.shared.defaults import AXES
 from pages.ui.shared.runtime import jobs
+from pages.ui.shared.work import under_way
 
 FIRST_S = 0.3  # the first figure comes before the charts are drawn, unless it takes longer
 FIGURE_S = 0.35  # how often it is redrawn while it is measured: each time the worker waits
@@ -65,8 +66,7 @@ def look_ahead(x: Experiment, known: Evidence) -> tuple[Estimates, list[str]]:
     else is."""
     if x.judged.greedy:
         return Estimates(), []
-    others = [jobs().snapshot(slot) for slot in MEASURING]
-    if not moving() and all(job is None or job.finished for job in others):
+    if not moving() and not under_way(MEASURING):
         found = estimates_work(x, known).value()
         if found is not None and not found.has_gradients:
             gradients_work(x).start()

@@ -19,11 +19,10 @@ from engine.models.masks import Mask
 from engine.models.subject import Lab
 from engine.progress import Progress
 from pages.ui.prune.experiment import Experiment
-from pages.ui.shared.defaults import AXES
+from pages.ui.shared.defaults import AXES, NOUNS
 
 STEPS_PERMILLE = range(0, 1001, 50)
 COLUMNS = ["level", "estimated", "low", "high", "trusted"]
-NOUNS = {"heads": "heads", "ffns": "FFNs"}
 
 
 @dataclass(frozen=True)

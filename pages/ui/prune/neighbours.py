@@ -16,7 +16,7 @@ from engine.models.subject import Lab
 from engine.progress import Progress
 from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment, measure_levels
 from pages.ui.shared.runtime import in_memory, jobs, lab
-from pages.ui.shared.work import Work
+from pages.ui.shared.work import Work, under_way
 
 SLOT = "neighbours"
 PRIORITY = 5  # behind everything
@@ -68,8 +68,7 @@ class Idle:
             if now_s > at_s + PATIENCE_S:
                 self.seen_s.pop(key, None)
         self.seen_s[self.key] = now_s
-        jobs_now = [jobs().snapshot(slot) for slot in (*OTHERS, SLOT)]
-        busy = any(job is not None and not job.finished for job in jobs_now)
+        busy = under_way((*OTHERS, SLOT))
         if self.drawn and self.wanted and not busy and now_s > self.since_s + WAIT_S:
             self.work.restart()
         self.drawn = True
@@ -100,6 +99,5 @@ def measure_while_seen(idle: Idle, lab: Lab) -> Iterator[Progress[int]]:
 
 def stop() -> None:
     """Abandons the idle work: the user has something else in mind."""
-    job = jobs().snapshot(SLOT)
-    if job is not None and not job.finished:
+    if under_way([SLOT]):
         jobs().drop(SLOT)

@@ -12,7 +12,7 @@ from pages.ui.prune.figure import accuracy_figure, estimate_figure
 from pages.ui.prune.jobs import accuracy_work, curve_work, gradients_work, importance_work
 from pages.ui.prune.screen import Screen, Shown, idle_work
 from pages.ui.shared.charts import Picture
-from pages.ui.shared.controls import choose_idle, type_mask
+from pages.ui.shared.controls import choose_idle, one_of, type_mask
 from pages.ui.shared.defaults import AXES, AXIS_HELP
 from pages.ui.shared.drag_slider import draw_field, draw_slider
 from pages.ui.shared.drawing import draw_chart
@@ -44,6 +44,7 @@ def draw_levels(screen: Screen) -> None:
     finally:  # the sliders are there while the rest is waited for
         for axis, field in zip(AXES, fields, strict=True):
             draw_slider(field, AXIS_HELP[axis], True, {} if shown is None else shown.texts(axis))
+    assert shown is not None
     with curve_at:  # apart from the figure: a chart takes long to build, and the worker would wait for it
         chart_at, idle = st.container(), choose_idle("prune")
         if screen.whole:
@@ -88,15 +89,8 @@ def draw_stopped(x: Experiment, measured: AnswersSoFar) -> None:
 def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
     """Accuracy over the levels of one axis, measured and estimated, and the job that measures them all."""
     (_, measured), x, moving = shown.job(), shown.at_hand(), dragging.moving()
-    axis = st.segmented_control(
-        "Curve over",
-        list(AXES),
-        format_func=AXES.__getitem__,
-        default="heads",
-        key="prune_axis",
-        required=True,
-        help="Which of the two levels runs along the chart; the other stays where it is.",
-    )
+    about = "Which of the two levels runs along the chart; the other stays where it is."
+    axis = one_of(st.container(), "Curve over", AXES, "prune_axis", about, bind=None)
     if shown.idle is not None and not moving:
         shown.idle.look_in()
     points, line, hand = shown.curve(axis), shown.estimates.line(x, axis), charts.NONE
@@ -116,12 +110,8 @@ def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
     if shown.idle is not None and (words := shown.idle.in_words()):
         st.caption(words)
     work = curve_work(shown.x, axis)
-    if work.line() or len(points) == len(LEVELS_PERMILLE):
-        return
-    about = "Every tenth of this level, in the background."
-    if st.button("Measure the curve", icon=":material/timeline:", help=about):
-        work.start()
-        st.rerun()
+    if not work.line() and len(points) < len(LEVELS_PERMILLE):
+        work.offer("Measure the curve", "timeline", "Every tenth of this level, in the background.")
 
 
 def draw_components(shown: Shown, pictures: dict[str, Picture]) -> dict[str, pd.DataFrame]:
@@ -130,26 +120,20 @@ def draw_components(shown: Shown, pictures: dict[str, Picture]) -> dict[str, pd.
     mask = x.mask(shown.known) if dragging.moving() else shown.mask
     heads, ffns = tables.head_frame(x, shown.known, mask), tables.ffn_frame(x, shown.known, mask)
     pictures["Heads"], pictures["FFNs"] = charts.head_map(heads), charts.ffn_bars(ffns)
-    map_at, bars_at = st.columns([7, 4], gap="large")
-    with map_at:
-        st.subheader("Attention heads", help="Layer 0 is next to the tokens. A cross marks a pruned head.")
-        words = tables.components_in_words(heads, "heads")
-        draw_chart(pictures["Heads"], "prune_map", words)
-        st.caption(words)
-    with bars_at:
-        st.subheader("FFNs", help="Accuracy lost on the train questions without this FFN. A cross marks a pruned one.")
-        words = tables.components_in_words(ffns, "FFNs")
-        draw_chart(pictures["FFNs"], "prune_bars", words)
-        st.caption(words)
+    about = {"Heads": "Layer 0 is next to the tokens. A cross marks a pruned head."}
+    about["FFNs"] = "Accuracy lost on the train questions without this FFN. A cross marks a pruned one."
+    parts = (("Heads", "Attention heads", "heads", "map"), ("FFNs", "FFNs", "FFNs", "bars"))
+    for (name, title, noun, what), at in zip(parts, st.columns([7, 4], gap="large"), strict=True):
+        with at:
+            st.subheader(title, help=about[name])
+            words = tables.components_in_words(heads if name == "Heads" else ffns, noun)
+            draw_chart(pictures[name], f"prune_{what}", words)
+            st.caption(words)
     return {"Heads": heads, "FFNs": ffns}
 
 
 def draw_importance(shown: Shown) -> None:
     """The job that scores what is not scored yet."""
     work, known = importance_work(shown.x), shown.known
-    if work.line() or (known.heads is not None and known.ffns is not None):
-        return
-    about = "Heads by gradient, FFNs by leaving each out once."
-    if st.button("Measure importance", icon=":material/insights:", help=about):
-        work.start()
-        st.rerun()
+    if not work.line() and (known.heads is None or known.ffns is None):
+        work.offer("Measure importance", "insights", "Heads by gradient, FFNs by leaving each out once.")

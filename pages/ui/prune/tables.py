@@ -30,8 +30,9 @@ def curve_points(x: Experiment, axis: Axis, known: Evidence, lab: Lab) -> pd.Dat
 def now_point(x: Experiment, axis: Axis, measured: AnswersSoFar, mask: Mask | None) -> pd.DataFrame:
     """The present position on the curve: one row, or none before the first answer."""
     answers = measured.pruned
-    there = mask is not None and answers is not None and len(answers) > 0
-    return pd.DataFrame([_point(answers, x.pruning.level(axis), mask)] if there else [], columns=POINT_COLUMNS)
+    return pd.DataFrame(
+        [_point(answers, x.pruning.level(axis), mask)] if answers and mask else [], columns=POINT_COLUMNS
+    )
 
 
 def full_accuracy(measured: AnswersSoFar) -> float | None:

@@ -1,7 +1,8 @@
 """Controls that several screens share, bound to the address; `prefix` keeps the screens' parameters apart."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -15,6 +16,36 @@ from engine.statistics import MIN_QUESTIONS
 from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS, SHOTS
 from pages.ui.shared.drag_slider import Hand, drag_slider, hand
 
+T = TypeVar("T")
+TASK_HELP = (
+    "A task of EleutherAI's lm-evaluation-harness, or the path of your own `.jsonl` file with `context`, `choices` and "
+    "`gold` in each row."
+)
+SHOTS_HELP = "How many solved questions stand in front of each question: 0-shot, 1-shot, 5-shot."
+SAME_HELP = (
+    "The same solved examples for all questions. The harness draws others for each: the same ones are several times as "
+    "fast to score, but give other numbers than the harness."
+)
+LIMIT_HELP = "The first so many of the validation split. More questions, narrower interval."
+STOP_HELP = (
+    "Measuring stops once the accuracy's 95 % interval is within so many points either way, after at least "
+    f"{MIN_QUESTIONS} questions; the full model answers the same ones. Where to stop depends on the answers so far, so "
+    "the interval is a little too narrow."
+)
+RANKING_HELP = (
+    "`importance`: the least important, as measured on this task's train split. `reversed`: the most important. "
+    "`random`: a seeded random order, which every other order has to beat. `within-layers`: each layer loses as many "
+    "heads as by importance, at random. `induction-first`: the heads that match prefixes best. `induction-protected`: "
+    "by importance, but heads that match prefixes go last."
+)
+IDLE_HELP = (
+    "Every tenth of the level that was moved last, the nearest first, while this page is open and nothing else is "
+    "being measured. Whatever you ask for comes first."
+)
+MASK_HELP = (
+    "`L3H5` is head 5 of layer 3, `L4H*` all heads of layer 4, `F7` the FFN of layer 7, `F2-5` those of four layers. "
+    "They are pruned on top of the two levels."
+)
 STOPS = {"off": 0} | {f"{points} points": points for points in (10, 7, 5, 4, 3)}
 
 
@@ -34,6 +65,12 @@ class Levels:
         return Pruning(self.task, ranking, self.heads_permille, self.ffns_permille, parse_mask(self.typed, shape))
 
 
+def one_of(where: DeltaGenerator, label: str, named: Mapping[T, str], key: str, help: str, **more: Any) -> T:
+    """Draws a choice of one of what `named` has words for, bound to the address: the first, if not `default`."""
+    look: dict[str, Any] = {"default": next(iter(named)), "required": True, "bind": "query-params", **more}
+    return where.segmented_control(label, list(named), format_func=named.__getitem__, key=key, help=help, **look)
+
+
 def with_own(options: Sequence[str], key: str) -> list[str]:
     """The options and, last, what the user typed or the address says instead of them."""
     own = st.session_state.get(key) or st.query_params.get(key)
@@ -44,77 +81,27 @@ def choose_task(prefix: str, where: DeltaGenerator, data_dir: str | None) -> tup
     """Task, number of questions and where to stop (points, 0: never); HeadroomError: there is no such data folder."""
     names = [status.info.name for status in list_tasks(data_dir) if status.available]
     task_at, shots_at, limit_at, stop_at = where.columns([20, 15, 11, 11])
-    name = task_at.selectbox(
-        "Task",
-        with_own(names, f"{prefix}_task"),
-        key=f"{prefix}_task",
-        bind="query-params",
-        accept_new_options=True,
-        help="A task of EleutherAI's lm-evaluation-harness, or the path of your own `.jsonl` file with `context`, "
-        "`choices` and `gold` in each row.",
-    )
-    shots = shots_at.segmented_control(
-        "Solved examples",
-        SHOT_COUNTS,
-        default=SHOTS,
-        key=f"{prefix}_shots",
-        bind="query-params",
-        required=True,
-        width="stretch",
-        help="How many solved questions stand in front of each question: 0-shot, 1-shot, 5-shot.",
-    )
-    same = shots_at.checkbox(
-        "Same for all",
-        key=f"{prefix}_same",
-        bind="query-params",
-        help="The same solved examples for all questions. The harness draws others for each: the same ones are several "
-        "times as fast to score, but give other numbers than the harness.",
-    )
-    limit = limit_at.number_input(
-        "Questions",
-        min_value=1,
-        value=100,
-        step=50,
-        key=f"{prefix}_limit",
-        bind="query-params",
-        help="The first so many of the validation split. More questions, narrower interval.",
-    )
-    stop = stop_at.selectbox(
-        "Stop at ±",
-        STOPS,
-        key=f"{prefix}_stop",
-        bind="query-params",
-        help="Measuring stops once the accuracy's 95 % interval is within so many points either way, after at least "
-        f"{MIN_QUESTIONS} questions; the full model answers the same ones. Where to stop depends on the answers so "
-        "far, so the interval is a little too narrow.",
-    )
+    names, key = with_own(names, f"{prefix}_task"), f"{prefix}_task"
+    bound: dict[str, Any] = {"bind": "query-params"}
+    name = task_at.selectbox("Task", names, key=key, accept_new_options=True, help=TASK_HELP, **bound)
+    counts, key = {count: str(count) for count in SHOT_COUNTS}, f"{prefix}_shots"
+    shots = one_of(shots_at, "Solved examples", counts, key, SHOTS_HELP, default=SHOTS, width="stretch")
+    same = shots_at.checkbox("Same for all", key=f"{prefix}_same", help=SAME_HELP, **bound)
+    limit = limit_at.number_input("Questions", 1, None, 100, 50, key=f"{prefix}_limit", help=LIMIT_HELP, **bound)
+    stop = stop_at.selectbox("Stop at ±", STOPS, key=f"{prefix}_stop", help=STOP_HELP, **bound)
     return TaskSpec(name, int(shots), same_examples=bool(same and shots)), int(limit), STOPS[stop]
 
 
 def choose_ranking(prefix: str, where: DeltaGenerator) -> str:
     """Draws the choice of an order in which components are pruned."""
-    return where.selectbox(
-        "Who goes first",
-        OF_ONE_TASK,
-        key=f"{prefix}_ranking",
-        bind="query-params",
-        help="`importance`: the least important, as measured on this task's train split. `reversed`: the most "
-        "important. `random`: a seeded random order, which every other order has to beat. `within-layers`: each layer "
-        "loses as many heads as by importance, at random. `induction-first`: the heads that match prefixes best. "
-        "`induction-protected`: by importance, but heads that match prefixes go last.",
-    )
+    key = f"{prefix}_ranking"
+    return where.selectbox("Who goes first", OF_ONE_TASK, key=key, bind="query-params", help=RANKING_HELP)
 
 
 def choose_idle(prefix: str) -> bool:
     """Draws the switch for what is measured while nothing else is."""
-    return st.toggle(
-        "Measure neighbouring levels while idle",
-        True,
-        key=f"{prefix}_idle",
-        bind="query-params",
-        help="Every tenth of the level that was moved last, the nearest first, while this page is open and nothing "
-        "else is being measured. Whatever you ask for comes first.",
-    )
+    label, key = "Measure neighbouring levels while idle", f"{prefix}_idle"
+    return st.toggle(label, True, key=key, bind="query-params", help=IDLE_HELP)
 
 
 def choose_level(prefix: str, where: DeltaGenerator, axis: str, label: str, help: str, default: int = 0) -> int:
@@ -129,11 +116,5 @@ def hand_level(prefix: str, axis: str) -> Hand:
 
 def type_mask(prefix: str, where: DeltaGenerator) -> str:
     """Draws the field for a mask in text form."""
-    return where.text_input(
-        "Prune also",
-        key=f"{prefix}_mask",
-        bind="query-params",
-        placeholder="L3H5 L4H* F7 F2-5",
-        help="`L3H5` is head 5 of layer 3, `L4H*` all heads of layer 4, `F7` the FFN of layer 7, `F2-5` those of four "
-        "layers. They are pruned on top of the two levels.",
-    )
+    key, example = f"{prefix}_mask", "L3H5 L4H* F7 F2-5"
+    return where.text_input("Prune also", key=key, bind="query-params", placeholder=example, help=MASK_HELP)

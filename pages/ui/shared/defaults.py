@@ -6,6 +6,7 @@ No streamlit here: what runs in the worker thread begins with the same numbers.
 from engine.importance.rankings_of import Axis
 
 AXES: dict[Axis, str] = {"heads": "Attention heads pruned", "ffns": "FFNs pruned"}
+NOUNS: dict[Axis, str] = {"heads": "heads", "ffns": "FFNs"}
 AXIS_HELP = {"heads": "A pruned head gives 0 to its layer's output projection.", "ffns": "A pruned FFN adds nothing."}
 SHOT_COUNTS = (0, 1, 5)  # solved examples in front of a question
 SHOTS = 5  # of them, where there is no control for it and before it is moved

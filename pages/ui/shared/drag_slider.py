@@ -25,10 +25,8 @@ HTML = """
   <div class="note"></div>
 </div>
 """
-_COMPONENT = component(
-    "headroom_drag_slider", html=HTML, css=(HERE / "drag_slider.css").read_text(encoding="utf-8"),
-    js=(HERE / "drag_slider.js").read_text(encoding="utf-8"),
-)  # fmt: skip
+CSS, JS = ((HERE / f"drag_slider.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+_COMPONENT = component("headroom_drag_slider", html=HTML, css=CSS, js=JS)
 STEP = 5
 FIELD_PX = 52
 
@@ -67,10 +65,9 @@ def draw_field(where: DeltaGenerator, key: str, label: str, with_texts: bool = F
     beside_track = "center" if with_texts else "bottom"
     with where.container(horizontal=True, vertical_alignment=beside_track, gap="xsmall"):
         place = st.container()
-        value = st.number_input(
-            label, 0, 100, default, STEP, key=key, bind="query-params", width=FIELD_PX, label_visibility="collapsed",
-            help=f"{label}, in percent: type any whole number.",
-        )  # fmt: skip
+        about: dict[str, Any] = {"help": f"{label}, in percent: type any whole number.", "bind": "query-params"}
+        about |= {"width": FIELD_PX, "label_visibility": "collapsed"}
+        value = st.number_input(label, 0, 100, default, STEP, key=key, **about)
     return Field(key, label, int(value), place)
 
 

@@ -1,7 +1,7 @@
 """What the screens about many tasks share: which tasks and shot counts, and the importance of each of them."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import streamlit as st
@@ -19,6 +19,9 @@ from pages.ui.shared.work import Work
 
 JUDGES = 48  # questions a task; three stored chunks
 REDRAW_S = 10.0
+TASKS_HELP = (
+    "All whose rows lie on this computer. One from the hub appears here once its folder is in the task data folder."
+)
 
 
 def setting_of(setup: Setup, n_questions: int = JUDGES, aggregate: str = "scores") -> Setting:
@@ -39,14 +42,10 @@ def choose_tasks(prefix: str, where: DeltaGenerator, data_dir: str | None) -> li
     """
     tasks_at, shots_at = where.columns([8, 3])
     every = local_tasks(data_dir)
-    names = _several(f"{prefix}_tasks", every, every, partial(tasks_at.multiselect, "Tasks", every, help=(
-        "All whose rows lie on this computer. One from the hub appears here once its folder is in the task data folder."
-    )))  # fmt: skip
-    counts = [str(count) for count in SHOT_COUNTS]
-    shots = _several(f"{prefix}_shots", counts, counts, partial(
-        shots_at.pills, "Solved examples", counts, selection_mode="multi", width="stretch",
-        help="In front of each question. At least one count.",
-    ))  # fmt: skip
+    names = _several(f"{prefix}_tasks", every, partial(tasks_at.multiselect, "Tasks", every, help=TASKS_HELP))
+    counts, help = [str(count) for count in SHOT_COUNTS], "In front of each question. At least one count."
+    pills = partial(shots_at.pills, "Solved examples", counts, selection_mode="multi", width="stretch", help=help)
+    shots = _several(f"{prefix}_shots", counts, pills)
     tasks = grid([name for name in every if name in names], [int(count) for count in counts if count in shots])
     if not tasks:
         st.info("Choose at least one task and one number of solved examples.", icon=":material/checklist:")
@@ -85,10 +84,8 @@ def survey_line(work: Work[Survey], n_tasks: int, found: Survey, since_s: float)
             st.rerun()
         return
     about = f"On {RANKING_QUESTIONS} train questions of each task, in the background. What is stored is kept."
-    label, icon = f"Measure the {missing} that are missing", ":material/insights:"
-    if missing and st.button(label, key=f"measure {work.slot}", icon=icon, help=about):
-        work.restart()
-        st.rerun()
+    if missing:
+        work.offer(f"Measure the {missing} that are missing", "insights", about, key=f"measure {work.slot}")
 
 
 def show_failed(failed: Mapping[TaskSpec, str]) -> None:
@@ -97,16 +94,17 @@ def show_failed(failed: Mapping[TaskSpec, str]) -> None:
         st.warning(reason, icon=":material/report:")
 
 
-def _several(key: str, options: Sequence[str], default: Sequence[str], draw: partial) -> list[str]:
-    """Several of `options` from a widget, kept in the address as one text: Streamlit would keep only the last one."""
+def _several(key: str, options: Sequence[str], draw: Callable[..., Sequence[str]]) -> list[str]:
+    """Several of `options` from a widget, all at first, kept in the address as one text: Streamlit would keep only the
+    last one."""
     if key not in st.session_state:
         asked = (st.query_params.get(key) or "").split(",")
-        st.session_state[key] = [option for option in options if option in asked] or list(default)
+        st.session_state[key] = [option for option in options if option in asked] or list(options)
     elif gone := set(st.session_state[key]) - set(options):  # they change with the task data folder
         # only then: what is set here goes back to the browser, over what was clicked there meanwhile
-        st.session_state[key] = [option for option in st.session_state[key] if option not in gone] or list(default)
+        st.session_state[key] = [option for option in st.session_state[key] if option not in gone] or list(options)
     chosen = list(draw(key=key))
-    if set(chosen) == set(default):
+    if set(chosen) == set(options):
         st.query_params.pop(key, None)
     else:
         st.query_params[key] = ",".join(chosen)

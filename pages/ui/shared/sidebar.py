@@ -1,7 +1,9 @@
 """The sidebar, on every page: which model in which precision, where task data lie, and how the result store does."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 
@@ -9,11 +11,19 @@ from engine.models.checkpoints import Identity
 from engine.models.loading import PRECISIONS, LoadSpec, identify, stamp
 from engine.models.subject import Subject, subject_of
 from engine.progress import Progress
-from pages.ui.shared.controls import with_own
+from pages.ui.shared.controls import one_of, with_own
 from pages.ui.shared.runtime import in_memory, show_error, store
 from pages.ui.shared.work import Work
 
 MODELS = ["demo", *(f"facebook/opt-{size}" for size in ("125m", "350m", "1.3b", "2.7b", "6.7b", "13b", "30b", "66b"))]
+MODEL_HELP = (
+    "`demo` comes with the app. Or type the Hugging Face id of an OPT, Llama, GPT-2 or GPT-NeoX model, or the path of "
+    "a folder with config.json, tokenizer and weights."
+)
+PRECISION_HELP = (
+    "`int8` halves the memory of bf16 (bitsandbytes, outlier threshold 6.0). Without a GPU it saves memory, not time. "
+    "`fp32` is the reference."
+)
 BOS = {"model's own": None, "on": True, "off": False}
 IDENTIFY_WAIT_S = 1.0  # the demo takes a few milliseconds; a big folder is hashed once, in the worker
 
@@ -31,13 +41,13 @@ def chosen() -> Setup:
     """The sidebar's present settings."""
     state = st.session_state
     spec = LoadSpec(model=(state.get("model") or "demo").strip(), precision=state.get("precision") or "int8")
-    return Setup(spec, BOS.get(state.get("bos")), (state.get("data_dir") or "").strip() or None)
+    return Setup(spec, BOS.get(state.get("bos", "")), (state.get("data_dir") or "").strip() or None)
 
 
 def identity_of(spec: LoadSpec) -> Work[Identity]:
     """What finds out, from its files, what a model is: in a slot for each model, as tabs may differ."""
 
-    def find():
+    def find() -> Iterator[Progress[Identity]]:
         yield Progress(1, 1, identify(spec, store()))
 
     return Work(f"identity of {spec.model}", f"identity {stamp(spec)}", "Reading the model's files", find)
@@ -53,43 +63,20 @@ def draw_sidebar() -> None:
     """Draws the sidebar; `chosen` and `wait_for_model` give what it says."""
     with st.sidebar:
         st.title("Headroom")
-        st.selectbox(
-            "Model",
-            with_own(MODELS, "model"),
-            key="model",
-            bind="query-params",
-            accept_new_options=True,
-            help="`demo` comes with the app. Or type the Hugging Face id of an OPT, Llama, GPT-2 or GPT-NeoX "
-            "model, or the path of a folder with config.json, tokenizer and weights.",
-        )
-        st.segmented_control(
-            "Precision",
-            PRECISIONS,
-            default="int8",
-            key="precision",
-            bind="query-params",
-            required=True,
-            width="stretch",
-            help="`int8` halves the memory of bf16 (bitsandbytes, outlier threshold 6.0). Without a GPU "
-            "it saves memory, not time. `fp32` is the reference.",
-        )
+        bound: dict[str, Any] = {"bind": "query-params"}
+        names = with_own(MODELS, "model")
+        st.selectbox("Model", names, key="model", accept_new_options=True, help=MODEL_HELP, **bound)
+        named, where = {each: each for each in PRECISIONS}, st.container()
+        one_of(where, "Precision", named, "precision", PRECISION_HELP, default="int8", width="stretch")
         _about(chosen().spec)
-        st.selectbox(
-            "Beginning-of-sequence token",
-            list(BOS),
-            key="bos",
-            bind="query-params",
-            help="Put in front of every question? OPT was trained with it; Bansal et al. left it off.",
-        )
-        st.text_input(
-            "Task data folder",
-            value=os.environ.get("HEADROOM_TASK_DATA", ""),
-            key="data_dir",
-            bind="query-params",
-            placeholder="from the Hugging Face hub",
-            help="A folder with `<task>/validation.jsonl` and `<task>/train.jsonl`. The embedded tasks need none.",
-        )
-        _about_store()
+        about = "Put in front of every question? OPT was trained with it; Bansal et al. left it off."
+        st.selectbox("Beginning-of-sequence token", list(BOS), key="bos", help=about, **bound)
+        about = "A folder with `<task>/validation.jsonl` and `<task>/train.jsonl`. The embedded tasks need none."
+        folder, hint = os.environ.get("HEADROOM_TASK_DATA", ""), "from the Hugging Face hub"
+        st.text_input("Task data folder", folder, key="data_dir", placeholder=hint, help=about, **bound)
+        if store().notice:
+            st.warning(store().notice, icon=":material/save:")
+        st.caption(f"Results kept in cache/: {store().size_bytes() / 1e6:,.1f} MB")
 
 
 def _about(spec: LoadSpec) -> None:
@@ -112,10 +99,3 @@ def _about(spec: LoadSpec) -> None:
             f"{about.shape.n_layers} layers × {about.shape.n_heads} heads, "
             f"{about.weight_bytes(spec.precision) / 1e6:,.1f} MB  \n{state}"
         )
-
-
-def _about_store() -> None:
-    results = store()
-    if results.notice:
-        st.warning(results.notice, icon=":material/save:")
-    st.caption(f"Results kept in cache/: {results.size_bytes() / 1e6:,.1f} MB")

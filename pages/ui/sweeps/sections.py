@@ -11,16 +11,15 @@ from engine.studies.statements import SMALL_LOSS
 from engine.studies.surveys import in_words
 from engine.studies.sweeps import Row
 from pages.ui.shared.charts import Picture
-from pages.ui.shared.defaults import Axis
+from pages.ui.shared.defaults import NOUNS, Axis
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.sweeps import charts, tables
 
+Drawn = tuple[Mapping[str, Picture], Mapping[str, pd.DataFrame]]
 NOTHING = "Nothing is measured here yet."
 
 
-def draw_section(
-    section: str, rows: Sequence[Row], front: TaskSpec, permille: int
-) -> tuple[Mapping[str, Picture], Mapping[str, pd.DataFrame]]:
+def draw_section(section: str, rows: Sequence[Row], front: TaskSpec, permille: int) -> Drawn:
     """Draws a section; gives its charts and tables by name, for the downloads."""
     if not rows:
         st.caption(NOTHING)
@@ -30,21 +29,19 @@ def draw_section(
     return pictures, {"Accuracies": tables.table(rows), **more}
 
 
-def _curves(section: str, rows: Sequence[Row], front: TaskSpec, permille: int):
+def _curves(section: str, rows: Sequence[Row], front: TaskSpec, permille: int) -> Drawn:
     axis: Axis = "ffns" if section == "ffns" else "heads"
-    noun = {"heads": "heads", "ffns": "FFNs"}[axis]
     own = [row for row in rows if row.point.by == "own"]
     random = [row for row in rows if row.point.by == "random"]
     frame, pictures = tables.curves(own, random, axis, front.name), {}
-    st.markdown(tables.curves_in_words(frame, noun))
-    counts = sorted(frame["shots"].unique())
-    for shots, at in zip(counts, st.columns(len(counts), gap="medium"), strict=True):
-        mine = frame[frame["shots"] == shots]
+    st.markdown(tables.curves_in_words(frame, NOUNS[axis]))
+    each = tables.by_shots(frame)
+    for (shots, mine), at in zip(each, st.columns(len(each), gap="medium"), strict=True):
         title = f"{section}, {_shots(shots)}"
         pictures[title] = charts.curves(mine, axis)
         with at:
             st.subheader(_shots(shots), help=CURVES_HELP)
-            words = tables.curves_in_words(mine, noun)
+            words = tables.curves_in_words(mine, NOUNS[axis])
             draw_chart(pictures[title], f"sweep {title}", words)
     table = tables.break_table(break_points(own, axis))
     st.subheader("How much can go", help=BREAK_HELP)
@@ -55,12 +52,11 @@ def _curves(section: str, rows: Sequence[Row], front: TaskSpec, permille: int):
     return pictures, {"Break points": table}
 
 
-def _grid(section: str, rows: Sequence[Row], front: TaskSpec, permille: int):
+def _grid(section: str, rows: Sequence[Row], front: TaskSpec, permille: int) -> Drawn:
     cells, pictures = tables.grid(rows), {}
     st.markdown(tables.grid_in_words(cells, SMALL_LOSS))
-    counts = sorted(cells["shots"].unique())
-    for shots, at in zip(counts, st.columns(max(1, len(counts)), gap="medium"), strict=False):
-        mine = cells[cells["shots"] == shots]
+    each = tables.by_shots(cells)
+    for (shots, mine), at in zip(each, st.columns(max(1, len(each)), gap="medium"), strict=False):
         title = f"heads and FFNs, {_shots(shots)}"
         edges = tables.border(mine, SMALL_LOSS)
         pictures[title] = charts.grid_map(tables.spread(mine), edges, SMALL_LOSS)
@@ -70,7 +66,7 @@ def _grid(section: str, rows: Sequence[Row], front: TaskSpec, permille: int):
     return pictures, {"Means over tasks": cells}
 
 
-def _transfer(section: str, rows: Sequence[Row], front: TaskSpec, permille: int):
+def _transfer(section: str, rows: Sequence[Row], front: TaskSpec, permille: int) -> Drawn:
     own = [row for row in rows if row.point.by == "own"]
     frame = tables.transfer([row for row in rows if row.point.by != "own"], own)
     if frame.empty:
@@ -83,13 +79,12 @@ def _transfer(section: str, rows: Sequence[Row], front: TaskSpec, permille: int)
     return {"Transfer": chart}, {"Transfer": frame}
 
 
-def _lines(section: str, rows: Sequence[Row], front: TaskSpec, permille: int):
+def _lines(section: str, rows: Sequence[Row], front: TaskSpec, permille: int) -> Drawn:
     frame, pictures = tables.lines(rows), {}
     st.markdown(tables.lines_in_words(frame))
-    counts = sorted(frame["shots"].unique())
-    for shots, at in zip(counts, st.columns(len(counts), gap="medium"), strict=True):
+    each = tables.by_shots(frame)
+    for (shots, mine), at in zip(each, st.columns(len(each), gap="medium"), strict=True):
         title = f"{section}, {_shots(shots)}"
-        mine = frame[frame["shots"] == shots]
         pictures[title] = charts.lines(mine)
         with at:
             st.subheader(_shots(shots) if section == "outside" else in_words(front), help=LINES_HELP[section])

@@ -19,6 +19,11 @@ NAMES = {
 }
 
 
+def by_shots(frame: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
+    """The rows of each shot count, the lowest first."""
+    return [(int(shots), frame[frame["shots"] == shots]) for shots in sorted(frame["shots"].unique())]
+
+
 def table(rows: Sequence[Row]) -> pd.DataFrame:
     """One row an accuracy, as it goes to a file."""
     return pd.DataFrame([row.cells() for row in rows])
@@ -55,9 +60,7 @@ def lines(rows: Sequence[Row]) -> pd.DataFrame:
     frame = table(rows)
     frame = frame.assign(ranking=frame["by"].map(NAMES), level=frame["heads"])
     by = ["task", "shots", "level", "ranking"]
-    return (
-        frame.groupby(by, sort=False).agg(acc=("acc", "mean"), low=("low", "mean"), high=("high", "mean")).reset_index()
-    )
+    return frame.groupby(by, sort=False)[["acc", "low", "high"]].mean().reset_index()
 
 
 def grid(rows: Sequence[Row]) -> pd.DataFrame:
@@ -91,10 +94,9 @@ def border(cells: pd.DataFrame, points: float) -> pd.DataFrame:
 
 def spread(cells: pd.DataFrame) -> pd.DataFrame:
     """The cells with the edges of their rectangles."""
-    dx, dy = _step(sorted(cells["heads"].unique())), _step(sorted(cells["ffns"].unique()))
-    return cells.assign(
-        x=cells["heads"] - dx / 2, x2=cells["heads"] + dx / 2, y=cells["ffns"] - dy / 2, y2=cells["ffns"] + dy / 2
-    )
+    x, y = cells["heads"], cells["ffns"]
+    dx, dy = _step(sorted(x.unique())), _step(sorted(y.unique()))
+    return cells.assign(x=x - dx / 2, x2=x + dx / 2, y=y - dy / 2, y2=y + dy / 2)
 
 
 def transfer(rows: Sequence[Row], own: Sequence[Row]) -> pd.DataFrame:
@@ -105,16 +107,8 @@ def transfer(rows: Sequence[Row], own: Sequence[Row]) -> pd.DataFrame:
     for row in rows:
         source = row.point.of or {"aggregate": "all tasks", "others": "all others"}.get(row.point.by, row.point.by)
         own_acc = by_own.get((row.point.task, row.point.heads_permille), math.nan)
-        found.append(
-            {
-                "task": row.point.task.name,
-                "shots": row.point.task.shots,
-                "source": source,
-                "acc": row.acc,
-                "lost": 100 * (own_acc - row.acc),
-                "own": source == row.point.task.name,
-            }
-        )
+        task, lost = row.point.task, 100 * (own_acc - row.acc)
+        found.append((task.name, task.shots, source, row.acc, lost, source == task.name))
     return pd.DataFrame(found, columns=["task", "shots", "source", "acc", "lost", "own"])
 
 
@@ -133,9 +127,8 @@ def curves_in_words(frame: pd.DataFrame, what: str) -> str:
         if len(line) == len(NAMED_LEVELS)
     ]
     levels = ", ".join(f"{level:.0%}" for level in NAMED_LEVELS)
-    return (
-        f"Mean of tasks at {levels} of {what} pruned: {'; '.join(parts)}." if parts else "Not every task is there yet."
-    )
+    said = f"Mean of tasks at {levels} of {what} pruned: {'; '.join(parts)}."
+    return said if parts else "Not every task is there yet."
 
 
 def grid_in_words(cells: pd.DataFrame, points: float) -> str:
@@ -156,11 +149,10 @@ def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
         return "Not measured yet."
     together = others[others["source"] == "all tasks"]["lost"]
     others = others[others["source"] != "all tasks"]
-    words = (
-        f"At {level:.0%} of heads pruned, another task's ranking costs {others['lost'].mean():.1f} points on average"
-    )
-    worst = others.loc[others["lost"].idxmax()] if len(others) else None
-    if worst is not None:
+    mean = f"{others['lost'].mean():.1f} points on average"
+    words = f"At {level:.0%} of heads pruned, another task's ranking costs {mean}"
+    if len(others):
+        worst = others.nlargest(1, "lost").iloc[0]
         words += f", at most {worst['lost']:.0f} ({worst['task']} by {worst['source']})"
     return words + (f"; the aggregate of all tasks {together.mean():.1f}." if len(together) else ".")
 
