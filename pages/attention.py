@@ -49,8 +49,8 @@ text = choose_text("attention", text_at, default="Privet Drive, twice")
 mask_text = type_mask("attention", mask_at)
 bound: dict[str, Any] = {"bind": "query-params"}
 about = "Such as `:`. Only tokens that read like this can be pointed at."
-rows = rows_at.text_input("Only these tokens", key="attention_rows", placeholder="all", help=about, **bound)
-rows = (rows or "").strip()
+only = rows_at.text_input("Only these tokens", key="attention_rows", placeholder="all", help=about, **bound)
+rows = (only or "").strip()
 with st.container(horizontal=True, vertical_alignment="center"):
     for title, (passage, _, icon) in PRESETS.items():
         st.button(title, icon=icon, on_click=use_preset, args=(title,), help=f"The passage “{passage}”.")

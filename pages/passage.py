@@ -1,7 +1,5 @@
 """The Passage screen: a text, token by token, as two models read it; the sliders move its colours."""
 
-from functools import partial
-
 import streamlit as st
 
 from engine.models.masks import Mask, parse_mask
@@ -15,7 +13,6 @@ from pages.ui.shared.closing import closing
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.runtime import errors_shown, lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.tables import to_csv
 from pages.ui.shared.texts import choose_text
 from pages.ui.shared.work import live
 
@@ -87,15 +84,11 @@ if a is None or b is None or b_shown is None:
     st.stop()
 frame, pictures = tables.token_frame(a, b), {}
 # closed, so that a moved slider changes the text and nothing else: the chart alone would cost a tenth of a second
-more = st.expander(
-    "Along the text, and the largest gains and losses",
-    key="passage_more",
-    on_change="rerun",
-    icon=":material/bar_chart:",
-)
+title, icon = "Along the text, and the largest gains and losses", ":material/bar_chart:"
+more = st.expander(title, key="passage_more", on_change="rerun", icon=icon)
 if more.open:
     picture = difference_bars(frame, full_nats, tables.part_range(part, a.n_total))
     pictures["Difference along the text"] = picture
     draw_chart(picture, "passage_bars", tables.in_words(frame), more)
     largest_tables(more, frame, x.text)
-closing(reading.command(x, b_shown), {"Losses by token": partial(to_csv, frame)}, pictures)
+closing(reading.command(x, b_shown), {"Losses by token": frame}, pictures)

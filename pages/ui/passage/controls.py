@@ -11,13 +11,13 @@ from engine.importance.rankings_of import NEEDS
 from engine.models.loading import PRECISIONS, LoadSpec
 from engine.questions.requests import TaskSpec
 from pages.ui.passage.tables import VIEWS, largest
-from pages.ui.shared.controls import Levels, choose_level, choose_ranking, type_mask, with_own
+from pages.ui.shared.controls import Levels, choose_level, choose_ranking, one_of, type_mask, with_own
 from pages.ui.shared.defaults import SHOTS
 from pages.ui.shared.many_tasks import local_tasks
 from pages.ui.shared.sidebar import MODELS, Setup
 
 KINDS = ("the full model", "another mask", "another precision", "another model")
-FULL_NATS = (2, 4, 8)
+FULL_NATS = {nats: f"± {nats} nats" for nats in (2, 4, 8)}
 BOUND: dict[str, Any] = {"bind": "query-params"}
 TASK_HELP = f"Rankings by importance need a task: measured on its train questions with {SHOTS} solved examples."
 VIEW_HELP = "The difference of the two losses, or one of them. Loss: -log p of the token, in nats."
@@ -61,26 +61,24 @@ def choose_b(setup: Setup) -> Levels:
 def choose_colours() -> tuple[str, int]:
     """(which of VIEWS the tint shows, nats of full colour of a difference)."""
     named = {view: view if view == VIEWS[0] else f"Loss of {view}" for view in VIEWS}
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        one = partial(st.segmented_control, required=True, **BOUND)
-        about = {"format_func": named.get, "help": VIEW_HELP}
-        view = one("Colour by", VIEWS, default=VIEWS[0], key="passage_view", **about)
-        about = {"format_func": "± {} nats".format, "help": SCALE_HELP}
-        full = one("Full colour at", FULL_NATS, default=4, key="passage_scale", **about)
-        set_example = {"on_click": st.session_state.update, "args": (EXAMPLE,), "help": EXAMPLE_HELP}
-        st.button("Prune the induction heads", icon=":material/content_cut:", **set_example)
-    return str(view), int(full or FULL_NATS[1])
+    at = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
+    view = one_of(at, "Colour by", named, "passage_view", VIEW_HELP)
+    full = one_of(at, "Full colour at", FULL_NATS, "passage_scale", SCALE_HELP, default=4)
+    icon, change = ":material/content_cut:", st.session_state.update
+    at.button("Prune the induction heads", icon=icon, on_click=change, args=(EXAMPLE,), help=EXAMPLE_HELP)
+    return view, full
 
 
 def largest_tables(where: DeltaGenerator, frame: pd.DataFrame, text: str) -> None:
     """Draws the ten tokens that B predicts most better, and most worse, than A."""
+    number = partial(st.column_config.NumberColumn, format="%.2f")
     columns = {
-        "index": st.column_config.NumberColumn("Token", format="%d", help="Its place in the text, from 1.", width=60),
+        "index": number("Token", format="%d", help="Its place in the text, from 1.", width=60),
         "context": st.column_config.TextColumn("After", help="The end of the text before it."),
         "token": st.column_config.TextColumn("Token itself"),
-        "loss_a_nats": st.column_config.NumberColumn("Loss A, nats", format="%.2f"),
-        "loss_b_nats": st.column_config.NumberColumn("Loss B, nats", format="%.2f"),
-        "difference_nats": st.column_config.NumberColumn("B − A, nats", format="%+.2f"),
+        "loss_a_nats": number("Loss A, nats"),
+        "loss_b_nats": number("Loss B, nats"),
+        "difference_nats": number("B − A, nats", format="%+.2f"),
     }
     for at, gains, title in zip(where.columns(2), (True, False), ("B better", "B worse"), strict=True):
         at.markdown(f"**{title}**")

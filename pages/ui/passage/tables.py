@@ -22,19 +22,11 @@ VIEWS = ("B − A", "A", "B")
 def token_frame(a: TokenLosses, b: TokenLosses) -> pd.DataFrame:
     """One row a token that both have read so far; `token` shows blanks, `difference_nats` is B - A."""
     n = min(len(a), len(b))
-    return pd.DataFrame(
-        {
-            "index": np.arange(1, n + 1),
-            "token": [visible(piece) for piece in a.pieces[:n]],
-            "token_id": a.token_ids[:n],
-            "end_character": a.ends[:n],
-            "loss_a_nats": a.loss_nats[:n],
-            "loss_b_nats": b.loss_nats[:n],
-            "difference_nats": b.loss_nats[:n] - a.loss_nats[:n],
-            "rank_a": a.rank[:n],
-            "rank_b": b.rank[:n],
-        }
-    )
+    frame = pd.DataFrame({"index": np.arange(1, n + 1), "token": [visible(piece) for piece in a.pieces[:n]]})
+    frame = frame.assign(token_id=a.token_ids[:n], end_character=a.ends[:n])
+    frame = frame.assign(loss_a_nats=a.loss_nats[:n], loss_b_nats=b.loss_nats[:n])
+    frame = frame.assign(difference_nats=frame["loss_b_nats"] - frame["loss_a_nats"])
+    return frame.assign(rank_a=a.rank[:n], rank_b=b.rank[:n])
 
 
 def visible(piece: str) -> str:
@@ -56,19 +48,14 @@ def extended(b: TokenLosses, a: TokenLosses) -> TokenLosses:
     if b is a:
         return a
     same_tokens(a, b)
-    n, more = len(a), len(a) - len(b)
+    more = len(a) - len(b)
     if more <= 0:
         return b
-    top = ((0, more), (0, 0))
-    return replace(
-        b,
-        token_ids=a.token_ids,
-        ends=a.ends,
-        rank=np.pad(b.rank, (0, more)),
-        top_ids=np.pad(b.top_ids, top),
-        loss_nats=np.pad(b.loss_nats, (0, more), constant_values=np.nan)[:n],
-        top_log_p=np.pad(b.top_log_p, top, constant_values=np.nan),
-    )
+    top = [(0, more), (0, 0)]
+    loss_nats = np.pad(b.loss_nats, (0, more), constant_values=np.nan)
+    top_ids, top_log_p = np.pad(b.top_ids, top), np.pad(b.top_log_p, top, constant_values=np.nan)
+    b = replace(b, token_ids=a.token_ids, ends=a.ends, rank=np.pad(b.rank, (0, more)), loss_nats=loss_nats)
+    return replace(b, top_ids=top_ids, top_log_p=top_log_p)
 
 
 def n_parts(n_total: int) -> int:
@@ -146,8 +133,9 @@ def summary(a: TokenLosses, b: TokenLosses, mask: Mask | None) -> tuple[str, str
     words, help = f"Mean loss of A **{mean_a:.3f}**", f"A {np.exp(mean_a):,.1f}"
     if mask is not None:
         words += f", of B **{mean_b:.3f}** nats, change **{number(mean_b - mean_a, 3, sign=True)}**"
-        words += f", over {n:,} tokens. B lacks "
-        words += f"{mask.n_heads_pruned} of {len(mask.ffns) * len(mask.heads[0]):,} heads, "
+        words += (
+            f", over {n:,} tokens. B lacks {mask.n_heads_pruned} of {len(mask.ffns) * len(mask.heads[0]):,} heads, "
+        )
         words += f"{mask.n_ffns_pruned} of {len(mask.ffns)} FFNs."
         help += f", B {np.exp(mean_b):,.1f}"
     else:

@@ -143,12 +143,9 @@ def in_words(x: Experiment, found: Estimates, line: Line, permille: int) -> str:
         return "Estimates without a forward pass, a dashed line, come once the gradients are measured."
     level = line.estimated[permille]
     here = "here it was measured." if permille in line.measured else f"here {short(level)}. {trust(level)}"
-    behind = (
-        f", corrected by {found.n_levels} measured level{'s' * (found.n_levels > 1)}"
-        if found.n_levels
-        else ", not corrected by any measured level"
-    )
-    return f"Dashed: estimate without a forward pass{behind}; {here}"
+    by = f"{found.n_levels} measured level{'s' * (found.n_levels > 1)}"
+    behind = f"corrected by {by}" if found.n_levels else "not corrected by any measured level"
+    return f"Dashed: estimate without a forward pass, {behind}; {here}"
 
 
 def line_frame(line: Line) -> pd.DataFrame:

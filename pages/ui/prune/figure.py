@@ -38,13 +38,8 @@ def accuracy_figure(title: str, measured: AnswersSoFar, total: int, pruned_in_wo
             lines.insert(1, change_in_words(change))
     elif full is not None and len(full):
         lines.append(f"The full model: {percent(accuracy(full).acc)}, {len(full):,} of {total:,} questions")
-    st.metric(
-        f"{title}: questions answered right",
-        value,
-        delta,
-        delta_color="normal" if clear else "off",
-        delta_arrow="auto" if clear else "off",
-    )
+    colour, arrow = ("normal", "auto") if clear else ("off", "off")
+    st.metric(f"{title}: questions answered right", value, delta, delta_color=colour, delta_arrow=arrow)
     st.markdown("  \n".join(lines), help=HELP)
 
 

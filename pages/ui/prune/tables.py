@@ -99,16 +99,9 @@ def _components(scores: Scores | None, order: np.ndarray | None, kept: np.ndarra
     rank = np.full(len(names), np.nan)
     if order is not None:
         rank[order] = np.arange(1, len(names) + 1)
-    pruned = ~kept.ravel()
-    return pd.DataFrame(
-        {
-            "name": names,
-            "score": np.full(len(names), np.nan) if scores is None else scores.scores.ravel(),
-            "rank": rank,
-            "pruned": pruned,
-            "state": np.where(pruned, "pruned", "kept"),
-        }
-    )
+    score, pruned = np.full(len(names), np.nan) if scores is None else scores.scores.ravel(), ~kept.ravel()
+    state = np.where(pruned, "pruned", "kept")
+    return pd.DataFrame({"name": names, "score": score, "rank": rank, "pruned": pruned, "state": state})
 
 
 def _count(n: int, noun: str) -> str:

@@ -6,6 +6,7 @@ result store on this computer. What a text says is never part of the address, on
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -50,10 +51,8 @@ def choose_text(prefix: str, where: DeltaGenerator, default: str = "Names that r
     asked = st.query_params.get(key) if key not in st.session_state else None
     if asked and asked not in options:
         st.session_state[FAULT] = f"no text named {asked!r} is kept on this computer; choose another or paste it again"
-    name = choice_at.selectbox(
-        "Text", options, index=list(built_in).index(default), key=key, bind="query-params",
-        help="Built-in passages first, then those you have remembered under a name.",
-    )  # fmt: skip
+    first, about = options.index(default), "Built-in passages first, then those you have remembered under a name."
+    name = choice_at.selectbox("Text", options, index=first, key=key, bind="query-params", help=about)
     with own_at.popover("Your own text", icon=":material/edit_note:", width="stretch", help="Paste or load a text."):
         _draw_own(key, str(name), own, names, list(built_in))
     if fault := st.session_state.pop(FAULT, None):
@@ -75,24 +74,20 @@ def _draw_own(key: str, name: str, own: Chosen | None, names: list[str], titles:
     """The controls with which a text comes in, and is remembered or forgotten."""
     pasted, loaded, kept_name = f"{key}_pasted", f"{key}_loaded", f"{key}_name"
     st.text_area("Paste a text", key=pasted, height=140, help=f"A few sentences, at most 1 MB. {PRIVATE}")
-    st.button(
-        "Use the pasted text", icon=":material/check:", on_click=_guarded, args=(_use_pasted, key),
-        help="Measures it. Ctrl+Enter in the field does not: it only ends the typing.",
-    )  # fmt: skip
-    st.file_uploader(
-        "Or load a text file", "txt", key=loaded, max_upload_size=1, on_change=_guarded, args=(_use_loaded, key),
-        help=f"UTF-8, at most 1 MB. {PRIVATE}",
-    )  # fmt: skip
+    about: dict[str, Any] = {"on_click": _guarded, "args": (_use_pasted, key), "icon": ":material/check:"}
+    help = "Measures it. Ctrl+Enter in the field does not: it only ends the typing."
+    st.button("Use the pasted text", help=help, **about)
+    about = {"on_change": _guarded, "args": (_use_loaded, key), "help": f"UTF-8, at most 1 MB. {PRIVATE}"}
+    st.file_uploader("Or load a text file", "txt", key=loaded, max_upload_size=1, **about)
     if own and own.name == name:
         st.text_input("Remember it under a name", key=kept_name, help=f"Kept in the result store. {PRIVATE}")
-        st.button(
-            "Remember", icon=":material/bookmark_add:", on_click=_guarded, args=(_remember, key, tuple(titles)),
-            help="Without a name the address of this screen cannot say which text it was.",
-        )  # fmt: skip
+        help = "Without a name the address of this screen cannot say which text it was."
+        about = {"on_click": _guarded, "args": (_remember, key, tuple(titles)), "icon": ":material/bookmark_add:"}
+        st.button("Remember", help=help, **about)
         st.caption(f"This text is in no address and gone after a reload until it has a name. {PRIVATE}")
     elif name in names:
-        st.button("Forget this text", icon=":material/delete:", on_click=_forget, args=(key, name),
-                  help=f"Deletes {name} from the result store.")  # fmt: skip
+        about = {"on_click": _forget, "args": (key, name), "icon": ":material/delete:"}
+        st.button("Forget this text", help=f"Deletes {name} from the result store.", **about)
 
 
 def _guarded(change: Callable[..., None], *arguments: object) -> None:
