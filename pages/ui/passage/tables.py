@@ -133,9 +133,8 @@ def summary(a: TokenLosses, b: TokenLosses, mask: Mask | None) -> tuple[str, str
     words, help = f"Mean loss of A **{mean_a:.3f}**", f"A {np.exp(mean_a):,.1f}"
     if mask is not None:
         words += f", of B **{mean_b:.3f}** nats, change **{number(mean_b - mean_a, 3, sign=True)}**"
-        words += (
-            f", over {n:,} tokens. B lacks {mask.n_heads_pruned} of {len(mask.ffns) * len(mask.heads[0]):,} heads, "
-        )
+        n_heads = len(mask.ffns) * len(mask.heads[0])
+        words += f", over {n:,} tokens. B lacks {mask.n_heads_pruned} of {n_heads:,} heads, "
         words += f"{mask.n_ffns_pruned} of {len(mask.ffns)} FFNs."
         help += f", B {np.exp(mean_b):,.1f}"
     else:
