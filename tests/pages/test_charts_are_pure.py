@@ -91,10 +91,8 @@ def layers_of(spec, **encoding):
 
 
 def test_an_estimate_is_never_drawn_as_measured():
-    chart = accuracy_curve(
-        points(0.6, 0.5), points(0.5)[:1], 0.6, 0.25, "x", guesses(0.6, 0.4, 0.3), guesses(0.4)
-    )  # fmt: skip
-    spec = chart.spec
+    dashed = guesses(0.6, 0.4, 0.3), guesses(0.4)
+    spec = accuracy_curve(points(0.6, 0.5), points(0.5)[:1], 0.6, 0.25, "x", dashed).spec
     assert len(spec["datasets"]["points"]) == 2
     for name, rows in spec["datasets"].items():
         a_guess = name in ("estimates", "hand")
