@@ -53,7 +53,7 @@ def plan_of(section: str, tasks: Sequence[TaskSpec], front: TaskSpec, permille: 
 
 
 def arguments(section: str, tasks: Sequence[TaskSpec], front: TaskSpec, permille: int) -> list[list[str]]:
-    """What measures the same as the section's plan with `python -m engine sweep`: the arguments of each line."""
+    """What measures the same as the section's plan with `headroom sweep`: the arguments of each line."""
     here = [task for task in tasks if task.shots == front.shots]
     outside = [task for task in tasks if task.name in OUT_OF_DISTRIBUTION]
     heads, ffns = ["--heads", _percent(TENTHS)], ["--heads", "0", "--ffns", _percent(TENTHS)]
