@@ -182,8 +182,9 @@ def head_frame(difference=(), n_texts=4, induction=True, mask="L0H1 F1", around=
     mean = {name: np.random.default_rng(7).random((2, 4)) for name in SCORES}
     scored = InductionScores(mean, mean, dict.fromkeys(SCORES, 10)) if induction else None
     found = {kind: attribution(seed, n_texts) for seed, kind in enumerate(KINDS)}
-    pruned = parse_mask(mask, SHAPE)
-    return tables.head_frame(SHAPE, found, difference, "full", around, pruned, scored), found
+    nothing = tuple(np.zeros_like(each) for each in difference)
+    so_far = LossesSoFar(nothing, tuple(difference), parse_mask(mask, SHAPE))
+    return tables.head_frame(SHAPE, found, so_far, "full", around, scored), found
 
 
 def test_head_frames_hold_the_attributions():

@@ -51,11 +51,12 @@ def extended(b: TokenLosses, a: TokenLosses) -> TokenLosses:
     more = len(a) - len(b)
     if more <= 0:
         return b
-    top = [(0, more), (0, 0)]
-    loss_nats = np.pad(b.loss_nats, (0, more), constant_values=np.nan)
-    top_ids, top_log_p = np.pad(b.top_ids, top), np.pad(b.top_log_p, top, constant_values=np.nan)
-    b = replace(b, token_ids=a.token_ids, ends=a.ends, rank=np.pad(b.rank, (0, more)), loss_nats=loss_nats)
-    return replace(b, top_ids=top_ids, top_log_p=top_log_p)
+
+    def longer(array: np.ndarray, fill: float = 0) -> np.ndarray:
+        return np.concatenate([array, np.full((more, *array.shape[1:]), fill, array.dtype)])
+
+    read = {"token_ids": a.token_ids, "ends": a.ends, "rank": longer(b.rank), "top_ids": longer(b.top_ids)}
+    return replace(b, **read, loss_nats=longer(b.loss_nats, np.nan), top_log_p=longer(b.top_log_p, np.nan))
 
 
 def n_parts(n_total: int) -> int:
