@@ -52,7 +52,11 @@ def last_value(
 
 def final(steps: Iterable[Progress[T]]) -> T:
     """The value of the last of `steps` that has one."""
-    return [step.value for step in steps if step.value is not None][-1]
+    value = None
+    for step in steps:
+        value = step.value if step.value is not None else value
+    assert value is not None
+    return value
 
 
 def driven(steps: Generator[U, None, T], change: Callable[[U], V]) -> Generator[V, None, T]:

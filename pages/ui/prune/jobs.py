@@ -23,11 +23,10 @@ def accuracy_work(x: Experiment, mask: Mask | None) -> Work[AnswersSoFar]:
 
 def gradients_work(x: Experiment) -> Work[Any]:
     """What measures what estimates are made from, behind everything else; they are read from the store afterwards."""
+    here = lab()
 
     def run() -> Iterator[Progress[Any]]:
         yield from (step.within() for step in gradients(here, x.subject, x.questions))
-
-    here = lab()
 
     return Work("gradients", f"{x.base_key} {x.limit}", "Estimates", run, priority=3)
 
