@@ -1,5 +1,6 @@
 """A real Chromium, tabs that note every fault, and a server of their own: for all browser tests."""
 
+import contextlib
 import shutil
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -23,6 +24,18 @@ def pytest_collection_modifyitems(items):
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this computer"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """With a failure comes what the page said then: a wait that ran out tells no more than what it waited for."""
+    report = yield
+    page = getattr(item, "funcargs", {}).get("page")
+    if report.when == "call" and report.failed and page is not None:
+        for number, tab in enumerate(page.context.pages):
+            with contextlib.suppress(Exception):  # the browser itself may be what failed
+                report.sections.append((f"tab {number}, {tab.url}", tab.locator("body").inner_text(timeout=5000)))
+    return report
 
 
 @pytest.fixture(scope="module")
