@@ -15,7 +15,7 @@ from pages.ui.attention.details import draw_details
 from pages.ui.attention.tables import combined, default_heads, names_of
 from pages.ui.attention.view import asked_heads, attention_view, hand_over, overview_packet, pattern_packet
 from pages.ui.shared.controls import type_mask
-from pages.ui.shared.runtime import errors_shown, lab, require_frame
+from pages.ui.shared.runtime import end_run, errors_shown, lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.texts import Chosen, choose_text
 from pages.ui.shared.work import Work, live
@@ -55,7 +55,7 @@ with st.container(horizontal=True, vertical_alignment="center"):
     for title, (passage, _, icon) in PRESETS.items():
         st.button(title, icon=icon, on_click=use_preset, args=(title,), help=f"The passage “{passage}”.")
 if text is None:
-    st.stop()
+    end_run()
 subject = wait_for_model(setup)
 with errors_shown():
     mask = parse_mask(mask_text, subject.shape)

@@ -14,7 +14,7 @@ from pages.ui.shared.closing import closing, draw_command
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import one_of
 from pages.ui.shared.many_tasks import choose_tasks, importance_work, setting_of, show_failed, so_far, survey_line
-from pages.ui.shared.runtime import require_frame
+from pages.ui.shared.runtime import end_run, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.work import live
 
@@ -67,7 +67,7 @@ words += ["--out", "correlations.csv"]
 command = command_line("correlate", subject, setup.data_dir, words)
 if not found.scores:
     draw_command(command)
-    st.stop()
+    end_run()
 
 found = tables.in_order(found, tasks)
 pairs, scores = compared(tables.digest(found), how, found), tables.rankings(found, how)

@@ -17,7 +17,7 @@ from pages.ui.in_context import sections, setting
 from pages.ui.in_context.tables import head_frame, scores_csv
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import Table, closing
-from pages.ui.shared.runtime import errors_shown, lab, require_frame
+from pages.ui.shared.runtime import end_run, errors_shown, lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.tables import mask_in_words
 from pages.ui.shared.work import Work, live
@@ -36,7 +36,7 @@ with errors_shown():
     controls = sections.choose(setup.data_dir)
 source = controls.source
 if source is None:
-    st.stop()
+    end_run()
 
 subject = wait_for_model(setup)
 with errors_shown():

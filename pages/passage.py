@@ -11,7 +11,7 @@ from pages.ui.passage.jobs import Run, so_far
 from pages.ui.passage.token_text import token_text
 from pages.ui.shared.closing import closing
 from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.runtime import errors_shown, lab, require_frame
+from pages.ui.shared.runtime import end_run, errors_shown, lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.texts import choose_text
 from pages.ui.shared.work import live
@@ -60,7 +60,7 @@ levels = choose_b(setup)
 view, full_nats = choose_colours()
 if text is None:
     st.info("This text is no longer kept here; choose another.", icon=":material/notes:")
-    st.stop()
+    end_run()
 subject, a_subject = wait_for_model(setup), wait_for_model(setup, a_spec)
 with errors_shown():
     pruning, a_mask = levels.pruning(subject.shape), parse_mask(a_typed, a_subject.shape)
@@ -81,7 +81,7 @@ if a is not None and n_parts > 1:
     st.caption(f"Part {part} of {n_parts}: tokens {tokens.start + 1:,} to {tokens.stop:,} of {a.n_total:,}.")
 live(list(run.waiting), draw_text, run.since_s)
 if a is None or b is None or b_shown is None:
-    st.stop()
+    end_run()
 frame, pictures = tables.token_frame(a, b), {}
 # closed, so that a moved slider changes the text and nothing else: the chart alone would cost a tenth of a second
 title, icon = "Along the text, and the largest gains and losses", ":material/bar_chart:"

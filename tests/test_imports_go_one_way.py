@@ -114,6 +114,13 @@ def test_screens_leave_the_heavy_work_to_the_worker(path):
     assert not {name.split(".")[0] for name in imports(path)} & (HEAVY - {"streamlit"})
 
 
+@pytest.mark.parametrize("path", [p for p in sources() if part(dotted(p)) in ("pages", "pages.ui", "app")], ids=dotted)
+def test_no_screen_ends_by_losing_what_is_clicked_meanwhile(path):
+    """st.stop takes the place of a request that waits for the run to end, a click in a fragment: `end_run` does not."""
+    named = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Attribute)]
+    assert not [node.lineno for node in named if ast.unparse(node) == "st.stop"]
+
+
 def test_importing_the_whole_engine_leaves_torch_out():
     modules = [dotted(p) for p in (REPOSITORY / "engine").rglob("*.py") if not {"making", "__main__.py"} & {*p.parts}]
     modules += ["cache", "engine.__main__"]

@@ -13,7 +13,7 @@ from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.studies.surveys import Setting, Survey, grid, survey
 from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS
-from pages.ui.shared.runtime import errors_shown, lab
+from pages.ui.shared.runtime import end_run, errors_shown, lab
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.work import Work
 
@@ -49,7 +49,7 @@ def choose_tasks(prefix: str, where: DeltaGenerator, data_dir: str | None) -> li
     tasks = grid([name for name in every if name in names], [int(count) for count in counts if count in shots])
     if not tasks:
         st.info("Choose at least one task and one number of solved examples.", icon=":material/checklist:")
-        st.stop()
+        end_run()
     return tasks
 
 

@@ -76,7 +76,8 @@ def errors_shown() -> Iterator[None]:
 
 
 def end_run() -> NoReturn:
-    """Ends the run here, as st.stop does; after that one, nothing that a `finally` draws would be drawn."""
+    """Ends the run here. Not by st.stop: that takes the place of what was clicked while the page was drawn, which is
+    lost then, and nothing that a `finally` draws afterwards is drawn."""
     raise StopException
 
 
