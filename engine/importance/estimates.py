@@ -16,12 +16,10 @@ import numpy as np
 from engine.accuracy.evaluation import Answers, evaluate, recall
 from engine.errors import UsageError
 from engine.importance.importance import Scores, importance, recall_scores
-from engine.importance.rankings import n_pruned
 from engine.models.masks import Mask
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress, last_value
 from engine.questions.requests import Question, Questions
-from engine.shapes import ModelShape
 
 METRICS = ("acc", "acc_norm")
 BLOCK = 2_000_000  # predicted log-likelihoods held at once: 16 MB
@@ -60,18 +58,11 @@ class Gradients:
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """What masks are estimated to give: not measured. Arrays in the masks' shape, accuracies 0-1.
-
-    `expected_error` is nan where it is unknown; `is_trusted` as engine.importance.calibration says. Not
-    `is_calibrated`: every error is unknown and nothing is trusted.
-    """
+    """What masks are estimated to give: not measured. `estimated` in the masks' shape, accuracies 0-1."""
 
     metric: str
     estimated: np.ndarray
     n_questions: int
-    expected_error: np.ndarray
-    is_trusted: np.ndarray
-    is_calibrated: bool = False
 
 
 def gradients(lab: Lab, subject: Subject, questions: Questions) -> Iterator[Progress[Gradients]]:
@@ -104,31 +95,9 @@ def pruned_by(masks: Mask | Sequence[Mask]) -> np.ndarray:
     return np.array([pruned_by(mask) for mask in masks])
 
 
-def pruned_at(
-    shape: ModelShape, head_order: np.ndarray, ffn_order: np.ndarray, heads_permille: Sequence[int],
-    ffns_permille: Sequence[int],
-) -> np.ndarray:  # fmt: skip
-    """Bool (levels of heads, levels of FFNs, component): what `engine.importance.rankings.mask_at` prunes at each two
-    levels."""
-    parts = []
-    for order, levels in ((head_order, heads_permille), (ffn_order, ffns_permille)):
-        place = np.empty(len(order), int)
-        place[np.asarray(order, int)] = np.arange(len(order))
-        parts.append(place < np.array([[n_pruned(level, len(order))] for level in levels]))
-    heads, ffns = parts
-    if (heads.shape[1], ffns.shape[1]) != (shape.n_heads_total, shape.n_layers):
-        raise UsageError(f"orders of {heads.shape[1]} heads and {ffns.shape[1]} FFNs do not fit a model of "
-                         f"{shape.n_heads_total} and {shape.n_layers}; take the orders of this model")  # fmt: skip
-    grid = (len(heads), len(ffns))
-    return np.concatenate([
-        np.broadcast_to(heads[:, None], (*grid, heads.shape[1])),
-        np.broadcast_to(ffns[None], (*grid, ffns.shape[1])),
-    ], axis=2)  # fmt: skip
-
-
 def predicted(gradients: Gradients, masks: Mask | Sequence[Mask] | np.ndarray) -> np.ndarray:
     """(..., n, choice) predicted log-likelihoods in nats, nan where there is no choice; `masks` as Mask, several, or
-    what `pruned_by` and `pruned_at` give. Being first-order they may exceed 0. UsageError: masks of another model."""
+    what `pruned_by` gives. Being first-order they may exceed 0. UsageError: masks of another model."""
     pruned = masks if isinstance(masks, np.ndarray) else pruned_by(masks)
     if pruned.shape[-1] != len(gradients.by_component):
         raise UsageError(f"masks are over {pruned.shape[-1]} heads and FFNs, the gradients over "
@@ -160,7 +129,7 @@ def estimate(
     found = [estimated_correct(gradients, predicted(gradients, rows[at : at + block]), metric)[:, :n].mean(1)
              for at in range(0, len(rows), block)]  # fmt: skip
     values = np.concatenate(found).reshape(pruned.shape[:-1]) if found else np.zeros(pruned.shape[:-1])
-    return Estimate(metric, values, n, np.full(values.shape, np.nan), np.zeros(values.shape, bool))
+    return Estimate(metric, values, n)
 
 
 def _refuse_greedy(questions: Questions) -> None:

@@ -1,6 +1,5 @@
 """Estimates are what the gate gradients say, to first order, and calibrations say no more than what was measured."""
 
-import time
 from dataclasses import fields, replace
 
 import numpy as np
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from engine.accuracy.evaluation import Accuracy, Answers, evaluate
 from engine.errors import UsageError
-from engine.importance.calibration import Calibration, Check, recall_calibration
+from engine.importance.calibration import TRUSTED_ERROR, Calibration, Check, recall_check
 from engine.importance.estimates import (
     Estimate,
     Gradients,
@@ -18,7 +17,6 @@ from engine.importance.estimates import (
     estimated_correct,
     gradients,
     predicted,
-    pruned_at,
     pruned_by,
     recall_gradients,
 )
@@ -201,25 +199,20 @@ def test_choices_are_made_as_answers_makes_them(metric):
     np.testing.assert_array_equal(estimated_correct(found, np.stack([scores] * 2), metric), np.stack([expected] * 2))
 
 
-def test_every_level_of_two_orders_at_once(monkeypatch):
+def test_many_masks_at_once(monkeypatch):
     found, shape = made_up(), ModelShape(12, 12, 12, 768, 64, 3072, 50272, 2048)
     rng = np.random.default_rng(1)
     heads, ffns = rng.permutation(144), rng.permutation(12)
-    head_levels, ffn_levels = list(range(0, 1001, 10)), [0, 83, 84, 500, 1000]
-    grid = pruned_at(shape, heads, ffns, head_levels, ffn_levels)
-    assert grid.shape == (101, 5, 156)
-    for i, h in enumerate(head_levels):
-        for j, f in enumerate(ffn_levels):
-            np.testing.assert_array_equal(grid[i, j], pruned_by(mask_at(shape, heads, ffns, h, f)))
-    started = time.process_time()
-    result = estimate(found, grid)
-    assert time.process_time() - started < 1.0  # tens of milliseconds of this process's own
-    assert result.estimated.shape == (101, 5) and len(np.unique(result.estimated)) > 10
+    masks = [mask_at(shape, heads, ffns, h, f) for h in range(0, 1001, 10) for f in (0, 83, 84, 500, 1000)]
+    result = estimate(found, masks)
+    assert result.estimated.shape == (505,) and len(np.unique(result.estimated)) > 10
+    np.testing.assert_array_equal(estimate(found, pruned_by(masks).reshape(101, 5, 156)).estimated.ravel(),
+                                  result.estimated)  # fmt: skip
     monkeypatch.setattr("engine.importance.estimates.BLOCK", 1)
-    for i, j in ((0, 0), (1, 2), (57, 3), (100, 4)):
-        alone = estimate(found, mask_at(shape, heads, ffns, head_levels[i], ffn_levels[j]))
-        assert result.estimated[i, j] == pytest.approx(float(alone.estimated), abs=0.006)  # one near-tie of 200
-    np.testing.assert_allclose(estimate(found, grid[:3]).estimated, result.estimated[:3], atol=0.006)
+    for at in (0, 7, 288, 504):
+        alone = estimate(found, masks[at])
+        assert result.estimated[at] == pytest.approx(float(alone.estimated), abs=0.006)  # one near-tie of 200
+    np.testing.assert_allclose(estimate(found, masks[:15]).estimated, result.estimated[:15], atol=0.006)
 
 
 def test_the_first_questions_alone():
@@ -236,8 +229,6 @@ def test_masks_of_another_model_are_refused():
     other = ModelShape(3, 2, 2, 8, 4, 16, 64, 64)
     with pytest.raises(UsageError, match="over 9 heads and FFNs, the gradients over 6"):
         predicted(found, Mask.full(other))
-    with pytest.raises(UsageError, match="do not fit"):
-        pruned_at(other, np.arange(4), np.arange(2), [0], [0])
     with pytest.raises(UsageError, match="'f1'"):
         estimate(found, np.zeros(6, bool), "f1")
 
@@ -322,134 +313,150 @@ def test_chunks_of_a_time_when_lengths_were_not_kept_are_made_again(tiny_opt, tm
 def test_an_estimate_cannot_be_taken_for_a_measurement():
     assert not {field.name for field in fields(Estimate)} & {field.name for field in fields(Accuracy)}
     assert not issubclass(Estimate, Accuracy) and not issubclass(Accuracy, Estimate)
-    bare = estimate(made_up(n=5, n_layers=2, n_heads=2), np.zeros((3, 6), bool))
-    assert not bare.is_calibrated and not bare.is_trusted.any() and np.isnan(bare.expected_error).all()
 
 
-def checks(*rows):
-    return Calibration(tuple(Check(*row, 200) for row in rows))
+def calibration_of(checks, n_pruned=range(0, 11), estimated=0.9):
+    """`checks` as (n_pruned, estimated, measured)."""
+    places = np.array(n_pruned)
+    bare = np.broadcast_to(np.asarray(estimated, float), places.shape)
+    return Calibration(places, bare, tuple(Check(*check, 200) for check in checks))
 
 
 def test_leave_one_out_by_hand():
-    # residuals (measured - estimated): -.10 at 10 %, -.20 at 20 %, -.24 at 40 %
-    calibration = checks((100, 0, 0.9, 0.8), (200, 0, 0.9, 0.7), (400, 0, 0.8, 0.56))
-    # 10 %: halfway between 0 at the full model and -.20, so right. 20 %: a third of the way from -.10 to -.24.
-    # 40 %: beyond what is left, the residual of 20 %.
-    assert calibration.errors_left_out == pytest.approx((0.0, 0.9 - 0.1 - 0.14 / 3 - 0.7, 0.8 - 0.2 - 0.56))
-    assert calibration.expected_error(250, 0) == pytest.approx(np.mean([0.0, 0.1 - 0.14 / 3, 0.04]))
-    assert calibration.corrected(0.85, 300, 0) == pytest.approx(0.85 - 0.22)
-    assert calibration.corrected(0.85, 50, 0) == pytest.approx(0.85 - 0.05)
-    assert calibration.corrected(0.85, 900, 0) == pytest.approx(0.85 - 0.24)
-    bands = {(band.low, band.high): band for band in calibration.bands()}
-    assert list(bands) == [(1, 100), (101, 300), (301, 500)]
-    middle = bands[101, 300]
-    assert (middle.n_levels, middle.mean_absolute_error, middle.bias) == (1, pytest.approx(0.2), pytest.approx(0.2))
-    assert middle.mean_absolute_error_corrected == pytest.approx(0.1 - 0.14 / 3)
+    # shifts (measured - estimated): 0 at the full model, -.10 at 1, -.20 at 2, -.24 at 4
+    estimated = [0.9, 0.9, 0.9, 0.85, 0.8, 0.8]
+    rows = [(0, 0.9, 0.9), (1, 0.9, 0.8), (2, 0.9, 0.7), (4, 0.8, 0.56)]
+    calibration = calibration_of(rows, range(6), estimated)
+    # 3: halfway between the shifts of 2 and 4. 5: the shift of 4.
+    assert calibration.corrected == pytest.approx([0.9, 0.8, 0.7, 0.85 - 0.22, 0.56, 0.8 - 0.24])
+    # 1: halfway between 0 at the full model and -.20, so right. 2: a third of the way from -.10 to -.24.
+    # 4: beyond what is left, the shift of 2.
+    errors = (0.0, 0.9 - 0.1 - 0.14 / 3 - 0.7, 0.8 - 0.2 - 0.56)
+    assert calibration.errors_left_out == pytest.approx(errors)
+    assert calibration.expected_error[:5] == pytest.approx(np.mean(errors)) and np.isnan(calibration.expected_error[5])
 
 
 def test_the_error_is_that_of_the_three_nearest_levels():
-    rows = [
-        (level, 0, 0.5, 0.5 + residual)
-        for level, residual in zip((100, 200, 300, 400, 500), (0.0, 0.0, 0.0, 0.3, 0.0), strict=True)
-    ]
-    calibration = checks(*rows)
+    shifts = (0.0, 0.0, 0.0, 0.0, 0.3, 0.0)
+    calibration = calibration_of([(at, 0.5, 0.5 + shift) for at, shift in enumerate(shifts)], range(7), 0.5)
+    # 3: of places 2 and 4, half of .3. 4 and 5: flat between and behind what is left.
     assert calibration.errors_left_out == pytest.approx((0.0, 0.0, 0.15, 0.3, 0.3))
-    assert calibration.expected_error(110, 0) == pytest.approx(0.05)
-    assert calibration.trusted(110, 0) is (calibration.expected_error(110, 0) <= 0.05)
-    assert calibration.expected_error(450, 0) == pytest.approx(0.25)
-    assert not calibration.trusted(450, 0)
+    assert calibration.expected_error[:6] == pytest.approx([0.05, 0.05, 0.05, 0.15, 0.25, 0.25])
+    assert np.isnan(calibration.expected_error[6])
+    assert calibration.is_trusted.tolist() == [error <= TRUSTED_ERROR for error in calibration.expected_error]
+    assert calibration.is_shown.tolist() == calibration.is_trusted.tolist(), "contradicted by .3 where it is unknown"
+
+
+def test_the_estimate_says_where_between_two_measured_places_it_falls():
+    estimated = [0.9, 0.88, 0.7, 0.75, 0.2, 0.3]
+    rows = [(0, 0.9, 0.9), (5, 0.3, 0.3)]
+    # halfway between the nearest falling lines above (.9 .88 .75 .75 .3) and below (.9 .88 .7 .7 .3)
+    expected = [0.9, 0.88, 0.725, 0.725, 0.3, 0.3]
+    assert calibration_of(rows, range(6), estimated).corrected == pytest.approx(expected)
+    upwards = calibration_of([(n, 1 - e, 1 - m) for n, e, m in rows], range(6), 1 - np.array(estimated))
+    assert upwards.corrected == pytest.approx(1 - np.array(expected))
 
 
 @pytest.mark.parametrize(
-    "rows, level",
+    "checked, place",
     [
-        ([], (100, 0)),
-        ([(100, 0, 0.5, 0.5), (200, 0, 0.5, 0.5)], (150, 0)),  # two levels leave one to correct by
-        ([(0, 0, 0.5, 0.5), (100, 0, 0.5, 0.5), (200, 0, 0.5, 0.5)], (150, 0)),  # the full model is no level
-        ([(100, 0, 0.5, 0.5), (100, 0, 0.5, 0.5), (200, 0, 0.5, 0.5)], (150, 0)),  # twice the same level
-        ([(100, 0, 0.5, 0.5), (200, 0, 0.5, 0.5), (300, 0, 0.5, 0.5)], (301, 0)),  # beyond what was measured
-        ([(100, 0, 0.5, 0.5), (200, 0, 0.5, 0.5), (0, 200, 0.5, 0.5)], (100, 100)),  # never both at once
+        ((), 1),
+        ((1, 2), 1),  # two levels leave one to correct by
+        ((0, 1, 2), 1),  # the full model is no level
+        ((1, 2, 3), 0),  # not on both sides
+        ((1, 2, 3), 4),
     ],
 )
-def test_an_error_nobody_measured_is_unknown(rows, level):
-    calibration = checks(*rows)
-    assert calibration.expected_error(*level) is None
-    assert calibration.trusted(*level) is False
+def test_an_error_nobody_measured_is_unknown(checked, place):
+    calibration = calibration_of([(at, 0.5, 0.5) for at in checked], estimated=0.5)
+    assert np.isnan(calibration.expected_error[place]) and not calibration.is_trusted[place]
+    assert calibration.is_shown[place], "nothing measured speaks against it"
 
 
-def test_few_errors_are_trusted():
-    calibration = checks(*((level, 0, 0.5, 0.48) for level in (100, 200, 300, 400)))
-    assert calibration.expected_error(260, 0) == pytest.approx(0.0) and calibration.trusted(260, 0)
-    assert calibration.expected_error(50, 0) == pytest.approx(0.01 / 3) and calibration.trusted(50, 0)
+def test_what_a_measurement_contradicts_is_not_shown_unchecked():
+    """The typed mask of the report: 89 % estimated and 32 % measured."""
+    one = calibration_of([(4, 0.89, 0.32)], range(4, 10), 0.89)
+    assert one.contradiction == one.checks[0] and not one.is_shown.any()
+    assert one.corrected == pytest.approx(0.32)
+    near = calibration_of([(4, 0.89, 0.85)], range(4, 10), 0.89)
+    assert near.contradiction is None and near.is_shown.all() and not near.is_trusted.any()
+    many = calibration_of([(at, 0.89, 0.32 + 0.01 * (at % 2)) for at in range(4, 8)], range(4, 10), 0.89)
+    assert many.is_shown.tolist() == [True] * 4 + [False] * 2, "trusted where it is measured on both sides"
 
 
 accuracies = st.integers(0, 200).map(lambda right: right / 200)
-levels = st.tuples(st.sampled_from(range(0, 1001, 50)), st.sampled_from((0, 100, 250, 500, 1000)))
-measured_points = st.dictionaries(levels.filter(any), st.tuples(accuracies, accuracies), max_size=12)
+lines = st.lists(st.tuples(accuracies, st.none() | st.tuples(accuracies, accuracies)), min_size=1, max_size=22)
+starts = st.integers(0, 3)
+
+
+def calibrated(line, start):
+    """A Calibration of places three parts apart from `start` on."""
+    places = [start + 3 * at for at in range(len(line))]
+    checks = [(at, *pair) for at, (_, pair) in zip(places, line, strict=True) if pair is not None]
+    return calibration_of(checks, places, [bare for bare, _ in line])
+
+
+def turns(values):
+    """How often a line turns back."""
+    steps = np.sign(np.diff(values))
+    steps = steps[steps != 0]
+    return int((steps[1:] != steps[:-1]).sum())
 
 
 @settings(deadline=None)  # the machine may be busy
-@given(measured_points, levels, accuracies)
-def test_corrected_estimates_pass_through_the_measured_points(points, anywhere, estimated):
-    calibration = checks(*((*level, *pair) for level, pair in points.items()))
-    for level, (bare, measured) in points.items():
-        assert calibration.corrected(bare, *level) == pytest.approx(measured, abs=1e-9)
-    assert calibration.corrected(estimated, 0, 0) == pytest.approx(estimated, abs=1e-9)  # exact at the full model
-    assert 0 <= calibration.corrected(estimated, *anywhere) <= 1
-    error = calibration.expected_error(*anywhere)
-    assert error is None or 0 <= error <= 1
-    assert calibration.trusted(*anywhere) == (error is not None and error <= 0.05)
+@given(lines, starts)
+def test_between_measured_places_a_line_stays_between_them_and_turns_only_there(line, start):
+    """Exactly, not up to some margin."""
+    calibration = calibrated(line, start)
+    corrected, at = calibration.corrected, [at for at, (_, pair) in enumerate(line) if pair is not None]
+    measured = [line[each][1][1] for each in at]
+    assert ((corrected >= 0) & (corrected <= 1)).all() and corrected[at].tolist() == measured
+    for (left, start_acc), (right, end_acc) in zip(zip(at, measured, strict=True),
+                                                   list(zip(at, measured, strict=True))[1:], strict=False):  # fmt: skip
+        inside = corrected[left : right + 1]
+        assert inside.min() == min(start_acc, end_acc) and inside.max() == max(start_acc, end_acc)
+    if at:
+        assert turns(corrected[at[0] : at[-1] + 1]) == turns(measured)
+    else:
+        assert corrected.tolist() == [bare for bare, _ in line]
 
 
 @settings(deadline=None)
-@given(measured_points, st.lists(st.tuples(levels, accuracies), min_size=1, max_size=5))
-def test_a_calibration_applied_is_its_parts(points, asked_for):
-    calibration = checks(*((*level, *pair) for level, pair in points.items()))
-    at, bare = [level for level, _ in asked_for], np.array([value for _, value in asked_for])
-    unknown = np.full(bare.shape, np.nan)
-    heads, ffns = np.array(at).T
-    result = calibration.applied(Estimate("acc", bare, 200, unknown, unknown > 0), heads, ffns)
-    assert result.is_calibrated and result.n_questions == 200
-    for index, (h, f) in enumerate(at):
-        error = calibration.expected_error(h, f)
-        assert result.estimated[index] == pytest.approx(calibration.corrected(bare[index], h, f))
-        assert result.expected_error[index] == pytest.approx(np.nan if error is None else error, nan_ok=True)
-        assert result.is_trusted[index] == calibration.trusted(h, f)
+@given(lines, starts)
+def test_nothing_untrusted_is_shown(line, start):
+    calibration = calibrated(line, start)
+    off = [abs(pair[0] - pair[1]) for _, pair in line if pair is not None]
+    counted = [at for at, (_, pair) in enumerate(line) if pair is not None and (at or start)]
+    measured = [at for at, (_, pair) in enumerate(line) if pair is not None]
+    for at in range(len(line)):
+        error = calibration.expected_error[at]
+        known = len(counted) >= 3 and measured[0] <= at <= measured[-1]
+        assert np.isnan(error) != known and not error < 0
+        if known:
+            nearest = sorted(counted, key=lambda other: (abs(other - at), other))[:3]
+            assert error == pytest.approx(np.mean([left_out(line, start, other) for other in nearest]))
+        assert calibration.is_trusted[at] == (error <= TRUSTED_ERROR)
+        assert calibration.is_shown[at] == (error <= TRUSTED_ERROR if known else max(off, default=0) <= TRUSTED_ERROR)
 
 
-def test_two_axes_add_up_where_nothing_is_measured():
-    calibration = checks((200, 0, 0.9, 0.8), (0, 500, 0.9, 0.7))
-    assert calibration.corrected(0.9, 200, 500) == pytest.approx(0.6)
-    assert calibration.corrected(0.9, 100, 250) == pytest.approx(0.75)
-    more = checks((200, 0, 0.9, 0.8), (0, 500, 0.9, 0.7), (200, 500, 0.8, 0.7))  # .2 better than the sum
-    assert more.corrected(0.9, 100, 500) == pytest.approx(0.9 - 0.05 - 0.2 + 0.1)
-    assert more.corrected(0.9, 200, 250) == pytest.approx(0.9 - 0.1 - 0.1 + 0.1)
-    assert more.corrected(0.9, 200, 0) == pytest.approx(0.8)
+def left_out(line, start, at):
+    """How far the line without its check at one place is off there."""
+    others = [(bare, None if other == at else pair) for other, (bare, pair) in enumerate(line)]
+    return abs(calibrated(others, start).corrected[at] - line[at][1][1])
 
 
-def test_corrections_are_clipped():
-    calibration = checks((100, 0, 0.5, 0.1), (200, 0, 0.5, 0.9))
-    assert calibration.corrected(0.2, 100, 0) == 0.0
-    assert calibration.corrected(0.8, 200, 0) == 1.0
-    np.testing.assert_array_equal(calibration.corrected(np.array([0.2, 0.8]), [100, 200], 0), [0.0, 1.0])
-
-
-def test_checks_of_one_level_count_by_their_questions():
-    calibration = Calibration((Check(100, 0, 0.9, 0.8, 150), Check(100, 0, 0.5, 0.8, 50)))
-    assert calibration.levels == (Check(100, 0, pytest.approx(0.8), pytest.approx(0.8), 200),)
-
-
-def test_a_calibration_is_made_of_what_is_stored(tiny_opt, tmp_path, lab):
+def test_checks_are_made_of_what_is_stored(tiny_opt, tmp_path, lab):
     about = asked(lab, tiny_opt, tmp_path, 40)
     found, shape = final(gradients(*about)), about[1].shape
-    masks = {(level, 0): mask_at(shape, np.arange(8), np.arange(2), level, 0) for level in (0, 250, 500, 750)}
-    assert recall_calibration(*about, found, masks, "acc").levels == ()  # only the full model is stored
-    whole = final(evaluate(*about, masks[250, 0]))
-    part = next(step.value for step in evaluate(*about, masks[500, 0]) if step.value is not None)
+    masks = {level: mask_at(shape, np.arange(8), np.arange(2), level, 0) for level in (0, 250, 500, 750)}
+    full = recall_check(*about, found, masks[0])
+    assert full.estimated == full.measured and (full.n_pruned, full.n) == (0, 40)
+    assert [recall_check(*about, found, masks[level]) for level in (250, 500, 750)] == [None] * 3
+    whole = final(evaluate(*about, masks[250]))
+    part = next(step.value for step in evaluate(*about, masks[500]) if step.value is not None)
     for metric in ("acc", "acc_norm"):
-        levels = recall_calibration(*about, found, masks, metric).levels
-        assert [(c.heads_permille, c.n) for c in levels] == [(250, 40), (500, 16)]
-        for check, answers in zip(levels, (whole, part), strict=True):
+        checks = [recall_check(*about, found, masks[level], metric) for level in (250, 500)]
+        assert [(check.n_pruned, check.n) for check in checks] == [(2, 40), (4, 16)]
+        for check, answers, mask in zip(checks, (whole, part), (masks[250], masks[500]), strict=True):
             assert check.measured == (answers.correct if metric == "acc" else answers.correct_norm).mean()
-            mask = masks[check.heads_permille, 0]
             assert check.estimated == estimated_correct(found, predicted(found, mask), metric)[: check.n].mean()

@@ -3,6 +3,7 @@
 import io
 import json
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -183,11 +184,12 @@ def test_a_moving_hand_shows_an_estimate_and_measures_nothing(open_app):
 
 
 def test_estimates_are_the_engines(open_app):
-    from engine.importance.calibration import recall_calibration
+    from engine.importance.calibration import Calibration, recall_check
     from engine.importance.estimates import estimate, recall_gradients
     from engine.importance.rankings import mask_at, random_order
 
-    at = open_app(prune_ranking="random", prune_mask="L1H0")
+    at = open_app(prune_ranking="random", prune_heads="20")  # measured without the typed mask: says nothing with it
+    at.text_input(key="prune_mask").set_value("L1H0")
     for percent in (20, 40, 60, 80):
         settled(slide(at, "prune_heads", percent))
     x = experiment_of(at)
@@ -196,17 +198,56 @@ def test_estimates_are_the_engines(open_app):
     order = random_order(shape.n_heads_total, 0)
     masks = {permille: mask_at(shape, order, np.arange(shape.n_layers), permille, 0) | x.pruning.typed
              for permille in range(0, 1001, 50)}  # fmt: skip
-    bare = [float(estimate(found, mask).estimated) for mask in masks.values()]
-    shares = {(mask.n_heads_pruned * 125, 0): mask for mask in masks.values()}
-    calibration = recall_calibration(lab, x.subject, x.questions, found, shares)
+    first = {mask.n_heads_pruned: mask for mask in masks.values()}
+    checks = [recall_check(lab, x.subject, x.questions, found, mask) for mask in first.values()]
+    bare = np.array([float(estimate(found, mask).estimated) for mask in first.values()])
+    calibration = Calibration(np.array(list(first)), bare, tuple(check for check in checks if check is not None))
+    assert len(calibration.checks) == len({masks[permille] for permille in (200, 400, 600, 800)})
     rows = curve(at)["estimates"]
     assert [row["level"] for row in rows] == [permille / 1000 for permille in masks]
-    for row, value, mask in zip(rows, bare, masks.values(), strict=True):
-        at_share = (round(1000 * mask.n_heads_pruned / 8), 0)
-        assert row["estimated"] == pytest.approx(float(calibration.corrected(value, *at_share)), abs=1e-9)
+    places = [list(first).index(mask.n_heads_pruned) for mask in masks.values()]
+    for row, place in zip(rows, places, strict=True):
+        expected = calibration.corrected[place] if calibration.is_shown[place] else np.nan
+        assert row["estimated"] == pytest.approx(expected, abs=1e-9, nan_ok=True)
     texts = sent(at, "prune_heads")["texts"]
     assert "measured" in texts["60"] and "estimate" in texts["100"]
-    assert "corrected by" in " ".join(caption.value for caption in at.caption)
+    assert "estimate without a forward pass" in " ".join(caption.value for caption in at.caption)
+
+
+def test_what_measurements_contradict_is_said_and_not_drawn():
+    """The line of the report: 89 % where 32 % were measured."""
+    from engine.importance.calibration import Check
+    from pages.ui.prune.estimates import Level, Line, hand_frame, in_words, line_frame, short
+
+    level, levels = Level(0.32, None, False, shown=False), range(0, 1001, 50)
+    line = Line("x", dict.fromkeys(levels, level), {0: 0.32}, 1, (0, Check(4, 0.89, 0.32, 100)))
+    x = SimpleNamespace(judged=SimpleNamespace(greedy=False))
+    assert line_frame(line)["estimated"].isna().all() and line_frame(line)["low"].isna().all()
+    assert hand_frame(line, 450, 450).empty and short(level) == "not to be trusted"
+    assert in_words(x, line, 450) == (
+        "No dashed line. The estimate without a forward pass is **not to be trusted**: with 0 % pruned it is 89 %, "
+        "where 32 % was measured. Measure the curve to know more."
+    )
+    known = {
+        permille: Level(0.3, 0.01 if permille < 500 else 0.2, permille < 500, permille < 500) for permille in levels
+    }
+    part = Line("x", known, dict.fromkeys(range(0, 1001, 100), 0.3), 11)
+    assert list(line_frame(part)["estimated"].notna()) == [permille < 500 for permille in levels]
+    assert "; here 30 % ± 1. Expected to be 1.0 points off" in in_words(x, part, 450)
+    assert in_words(x, part, 450).endswith("Left out at 11 of 21 levels, where not to be trusted.")
+    assert "here none. The estimate without a forward pass is **not to be trusted**: expected to be 20.0" in in_words(
+        x, part, 550
+    )
+
+    def draw(line, permille):
+        from pages.ui.prune.figure import estimate_figure
+
+        estimate_figure("Copying", line, permille, "3 of 8 heads pruned")
+
+    for each, permille, value in ((line, 450, "…"), (line, 0, "32.0 %"), (part, 550, "…"), (part, 450, "≈ 30 %")):
+        at = AppTest.from_function(draw, args=(each, permille)).run()
+        assert not at.exception and at.metric[0].value == value
+        assert ("not to be trusted" in at.markdown[0].value) == (value == "…")
 
 
 def test_gradients_can_be_cancelled_and_taken_up_again(open_app, monkeypatch):

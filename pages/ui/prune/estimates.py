@@ -5,20 +5,19 @@ but for `Line.measured`.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from engine.importance.calibration import MIN_LEVELS, TRUSTED_ERROR, recall_calibration
-from engine.importance.estimates import estimate, pruned_at, pruned_by, recall_gradients
+from engine.importance.calibration import MIN_LEVELS, TRUSTED_ERROR, Calibration, Check, recall_check
+from engine.importance.estimates import Gradients, estimate, recall_gradients
 from engine.importance.rankings import n_pruned
-from engine.importance.rankings_of import Axis, Evidence
-from engine.models.masks import Mask
+from engine.importance.rankings_of import Axis, Evidence, Orders
 from engine.models.subject import Lab
 from engine.progress import Progress
-from pages.ui.prune.experiment import Experiment
+from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment
 from pages.ui.shared.defaults import AXES, NOUNS
 
 STEPS_PERMILLE = range(0, 1001, 50)
@@ -27,21 +26,25 @@ COLUMNS = ["level", "estimated", "low", "high", "trusted"]
 
 @dataclass(frozen=True)
 class Level:
-    """The estimate at one level: accuracy 0-1, the absolute error to expect (None: unknown), whether to trust it."""
+    """The estimate at one level: accuracy 0-1, the absolute error to expect (None: unknown), whether to trust it.
+    `shown`: whether it may stand as a figure; where not, it is said in words (`trust`)."""
 
     estimated: float
     error: float | None
     trusted: bool
+    shown: bool = True
 
 
 @dataclass(frozen=True)
 class Line:
     """Along one axis, everything else as it is (`of`, a `curve_key`): estimates, and accuracies that were measured on
-    enough questions, 0-1."""
+    enough questions, 0-1. `contradiction`: the measured level at which the bare estimate is furthest off, too far."""
 
     of: str = ""
     estimated: Mapping[int, Level] = field(default_factory=dict)
     measured: Mapping[int, float] = field(default_factory=dict)
+    n_levels: int = 0  # measured levels that the estimates are corrected by
+    contradiction: tuple[int, Check] | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,6 @@ class Estimates:
 
     heads: Line = Line()
     ffns: Line = Line()
-    n_levels: int = 0  # measured levels that the estimates are corrected by
     has_gradients: bool = False
 
     def line(self, x: Experiment, axis: Axis) -> Line:
@@ -64,33 +66,38 @@ def read_estimates(x: Experiment, known: Evidence, lab: Lab) -> Iterator[Progres
     if found is None:
         yield Progress(1, 1, Estimates())
         return
-    shape, orders, typed = x.shape, x.orders(known), x.pruning.typed
-    axes: list[Axis] = [axis for axis in AXES if _has_line(x, axis, known)]
-    bare, alone = replace(x.pruning, typed=Mask.full(shape)), replace(x.pruning, heads_permille=0, ffns_permille=0)
-    masks: dict[tuple[int, int], Mask] = {}
-    for pruning in (x.pruning, bare, alone):
-        for axis in axes:
-            for permille in {*STEPS_PERMILLE, x.pruning.level(axis)}:
-                mask = pruning.at(axis, permille).mask(orders)
-                masks.setdefault(_shares(pruned_by(mask), shape.n_heads_total), mask)
-    calibration = recall_calibration(lab, x.subject, x.questions, found, masks)
-    taken = [check for check in calibration.checks if x.takes(round(check.n * check.measured), check.n)]
-    measured = {masks[check.heads_permille, check.ffns_permille]: check.measured for check in taken}
-    lines = {}
-    for axis in axes:
-        levels = sorted({*STEPS_PERMILLE, x.pruning.level(axis)})
-        other = [x.pruning.level("ffns" if axis == "heads" else "heads")]
-        by_level = (levels, other) if axis == "heads" else (other, levels)
-        pruned = pruned_at(shape, orders.heads, orders.ffns, *by_level).reshape(len(levels), -1) | pruned_by(typed)
-        shares = np.array([_shares(row, shape.n_heads_total) for row in pruned])
-        found_at = calibration.applied(estimate(found, pruned), shares[:, 0], shares[:, 1])
-        values = zip(levels, found_at.estimated, found_at.expected_error, found_at.is_trusted, strict=True)
-        there = {permille: x.pruning.at(axis, permille).mask(orders) for permille in levels}
-        estimated = {permille: Level(float(value), None if np.isnan(error) else float(error), bool(trusted))
-                     for permille, value, error, trusted in values}  # fmt: skip
-        known_at = {permille: measured[mask] for permille, mask in there.items() if mask in measured}
-        lines[axis] = Line(x.curve_key(axis), estimated, known_at)
-    yield Progress(1, 1, Estimates(**lines, n_levels=len(calibration.levels), has_gradients=True))
+    orders = x.orders(known)
+    lines = {axis: _line(x, axis, orders, found, lab) for axis in AXES if _has_line(x, axis, known)}
+    yield Progress(1, 1, Estimates(**lines, has_gradients=True))
+
+
+def _line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, lab: Lab) -> Line:
+    """The line along the axis, corrected by what is stored of its own masks alone."""
+    levels = sorted({*STEPS_PERMILLE, x.pruning.level(axis)})
+    masks = {permille: x.at(axis, permille).pruning.mask(orders) for permille in levels}
+    n_pruned, first, place_of = np.unique(
+        [mask.n_heads_pruned + mask.n_ffns_pruned for mask in masks.values()], return_index=True, return_inverse=True
+    )
+    at = dict(zip(levels, place_of.tolist(), strict=True))  # levels of few parts prune the same
+    places = [levels[index] for index in first]
+    checks = {}
+    for place, permille in enumerate(places):
+        check = recall_check(lab, x.subject, x.questions, found, masks[permille])
+        if check is not None and x.takes(round(check.n * check.measured), check.n):
+            checks[place] = check
+    bare = estimate(found, [masks[permille] for permille in places]).estimated
+    calibration = Calibration(n_pruned, bare, tuple(checks.values()))
+    worst, of_line = calibration.contradiction, []
+    for value, error, trusted, shown in zip(calibration.corrected, calibration.expected_error, calibration.is_trusted,
+                                            calibration.is_shown, strict=True):  # fmt: skip
+        of_line.append(Level(float(value), None if np.isnan(error) else float(error), bool(trusted), bool(shown)))
+    return Line(
+        x.curve_key(axis),
+        {permille: of_line[place] for permille, place in at.items()},
+        {permille: checks[place].measured for permille, place in at.items() if place in checks},
+        len(calibration.levels),
+        None if worst is None else next((places[place], worst) for place in checks if checks[place] is worst),
+    )
 
 
 def counts(x: Experiment, axis: Axis, known: Evidence) -> dict[int, int]:
@@ -119,58 +126,73 @@ def texts(x: Experiment, axis: Axis, known: Evidence, line: Line) -> dict[int, s
 
 
 def short(level: Level) -> str:
-    """Such as "41 % ± 3", "41 %, unchecked"."""
+    """Such as "41 % ± 3", "41 %, unchecked", "not to be trusted"."""
+    if not level.shown:
+        return "not to be trusted"
     value = f"{100 * level.estimated:.0f} %"
     return f"{value}, unchecked" if level.error is None else f"{value} ± {100 * level.error:.0f}"
 
 
-def trust(level: Level) -> str:
-    """Whether to believe the estimate, and how that is known, in a sentence."""
-    if level.error is None:
-        return f"How far it is off is not known: that takes {MIN_LEVELS} measured levels, one of them as high."
-    expected = f"{100 * level.error:.1f} points off"
+def trust(line: Line, permille: int) -> str:
+    """Whether to believe the line's estimate at a level, and how that is known, in a sentence."""
+    level = line.estimated[permille]
+    if level.error is None and level.shown:
+        return f"How far it is off is not known: that takes {MIN_LEVELS} measured levels, on both sides of it."
+    expected = f"{100 * (level.error or 0):.1f} points off"
     if level.trusted:
         return f"Expected to be {expected}, going by the measured levels."
+    not_to_be = "The estimate without a forward pass is **not to be trusted**"
+    if level.error is None and line.contradiction is not None:
+        at, check = line.contradiction
+        said, right = (f"{100 * share:.0f} %" for share in (check.estimated, check.measured))
+        return f"{not_to_be}: with {at / 10:g} % pruned it is {said}, where {right} was measured."
     limit = f"more than {100 * TRUSTED_ERROR:.0f}"
-    return f"**Not to be trusted**: expected to be {expected}, {limit}, going by the measured levels."
+    return f"{not_to_be}: expected to be {expected}, {limit}, going by the measured levels."
 
 
-def in_words(x: Experiment, found: Estimates, line: Line, permille: int) -> str:
-    """What the dashed line is and how far to believe it where the slider is, or why there is none."""
+def in_words(x: Experiment, line: Line, permille: int) -> str:
+    """What the dashed line is and how far to believe it where the slider is, or why there is none and what to do."""
     if x.judged.greedy:
         return "No estimates: this task is judged by greedy decoding, which does not follow from log-likelihoods."
     if permille not in line.estimated:
         return "Estimates without a forward pass, a dashed line, come once the gradients are measured."
-    level = line.estimated[permille]
-    here = "here it was measured." if permille in line.measured else f"here {short(level)}. {trust(level)}"
-    by = f"{found.n_levels} measured level{'s' * (found.n_levels > 1)}"
-    behind = f"corrected by {by}" if found.n_levels else "not corrected by any measured level"
-    return f"Dashed: estimate without a forward pass, {behind}; {here}"
+    left_out = sum(not level.shown for level in line.estimated.values())
+    more = "" if line.measured.keys() >= {*LEVELS_PERMILLE} else " Measure the curve to know more."
+    if left_out == len(line.estimated):
+        return f"No dashed line. {trust(line, permille)}{more}"
+    here = "here it was measured."
+    if permille not in line.measured:
+        level = line.estimated[permille]
+        here = f"here {short(level) if level.shown else 'none'}. {trust(line, permille)}"
+    by = f"{line.n_levels} measured level{'s' * (line.n_levels > 1)}"
+    behind = f"corrected by {by}" if line.n_levels else "not corrected by any measured level"
+    words = f"Dashed: estimate without a forward pass, {behind}; {here}"
+    if not left_out:
+        return words
+    return f"{words} Left out at {left_out} of {len(line.estimated)} levels, where not to be trusted.{more}"
 
 
 def line_frame(line: Line) -> pd.DataFrame:
-    """One row a level, shares 0-1; `low` and `high` are the error to expect, nan where that is unknown."""
+    """One row a level, shares 0-1, nan where the estimate is not to be shown; `low` and `high` are the error to expect,
+    nan where that is unknown."""
     return pd.DataFrame([_row(*each) for each in line.estimated.items()], columns=COLUMNS)
 
 
 def hand_frame(line: Line, permille: int, shown_at: int) -> pd.DataFrame:
     """The estimate at `permille`, drawn at another level where the curve runs along the other axis; one row or none."""
-    rows = [_row(permille, line.estimated[permille])] if permille in line.estimated else []
+    level = line.estimated.get(permille)
+    rows = [_row(permille, level)] if level is not None and level.shown else []
     return pd.DataFrame(rows, columns=COLUMNS).assign(level=shown_at / 1000)
 
 
 def _row(permille: int, level: Level) -> dict[str, Any]:
     error = np.nan if level.error is None else level.error
-    low, high = np.clip([level.estimated - error, level.estimated + error], 0, 1)
+    estimated = level.estimated if level.shown else np.nan
+    low, high = np.clip([estimated - error, estimated + error], 0, 1)
     trusted = "not checked" if level.error is None else "yes" if level.trusted else "no"
-    return dict(zip(COLUMNS, (permille / 1000, level.estimated, low, high, trusted), strict=True))
+    return dict(zip(COLUMNS, (permille / 1000, estimated, low, high, trusted), strict=True))
 
 
 def _has_line(x: Experiment, axis: Axis, known: Evidence) -> bool:
     other = x.pruning.level("ffns" if axis == "heads" else "heads")
     return not known.missing(x.pruning.ranking.name, axis == "heads" or other > 0, axis == "ffns" or other > 0)
-
-
-def _shares(pruned: np.ndarray, n_heads: int) -> tuple[int, int]:
-    """Heads and FFNs that go, in permille: the level of a mask, whatever it was made of."""
-    return round(1000 * pruned[:n_heads].mean()), round(1000 * pruned[n_heads:].mean())

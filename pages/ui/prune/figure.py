@@ -47,9 +47,11 @@ def estimate_figure(title: str, line: Line, permille: int, pruned_in_words: str)
     """Draws what is known of a level that the hand passes: what was measured there before, or the estimate."""
     if permille in line.measured:
         value, what, about = percent(line.measured[permille]), "measured before", "Let go to see it in full."
+    elif permille in line.estimated and line.estimated[permille].shown:
+        estimated = line.estimated[permille].estimated
+        value, what, about = f"≈ {100 * estimated:.0f} %", "estimate, not measured", trust(line, permille)
     elif permille in line.estimated:
-        level = line.estimated[permille]
-        value, what, about = f"≈ {100 * level.estimated:.0f} %", "estimate, not measured", trust(level)
+        value, what, about = "…", "not measured yet", f"{trust(line, permille)} Let go to measure it."
     else:
         value, what, about = "…", "not measured yet", "Let go to measure it."
     st.metric(f"{title}: questions answered right", value, what, delta_color="off", delta_arrow="off")

@@ -104,7 +104,7 @@ def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
     full, dashed = tables.full_accuracy(measured), (estimates.line_frame(line), hand)
     pictures["Curve"] = charts.accuracy_curve(points, now, full, x.judged.chance, AXES[axis], dashed)
     draw_chart(pictures["Curve"], "prune_curve", tables.points_in_words(points, AXES[axis]))
-    st.caption(estimates.in_words(shown.x, shown.estimates, line, x.pruning.level(axis)))
+    st.caption(estimates.in_words(shown.x, line, x.pruning.level(axis)))
     if gradients_work(shown.x).line():
         return
     if shown.idle is not None and (words := shown.idle.in_words()):
