@@ -136,18 +136,11 @@ def short(level: Level) -> str:
 def trust(line: Line, permille: int) -> str:
     """Whether to believe the line's estimate at a level, and how that is known, in a sentence."""
     level = line.estimated[permille]
-    if level.error is None and level.shown:
+    if not level.shown:
+        return f"The estimate without a forward pass is **not to be trusted**: {_doubt(line, level)}."
+    if level.error is None:
         return f"How far it is off is not known: that takes {MIN_LEVELS} measured levels, on both sides of it."
-    expected = f"{100 * (level.error or 0):.1f} points off"
-    if level.trusted:
-        return f"Expected to be {expected}, going by the measured levels."
-    not_to_be = "The estimate without a forward pass is **not to be trusted**"
-    if level.error is None and line.contradiction is not None:
-        at, check = line.contradiction
-        said, right = (f"{100 * share:.0f} %" for share in (check.estimated, check.measured))
-        return f"{not_to_be}: with {at / 10:g} % pruned it is {said}, where {right} was measured."
-    limit = f"more than {100 * TRUSTED_ERROR:.0f}"
-    return f"{not_to_be}: expected to be {expected}, {limit}, going by the measured levels."
+    return f"Expected to be {100 * level.error:.1f} points off, going by the measured levels."
 
 
 def in_words(x: Experiment, line: Line, permille: int) -> str:
@@ -160,16 +153,19 @@ def in_words(x: Experiment, line: Line, permille: int) -> str:
     more = "" if line.measured.keys() >= {*LEVELS_PERMILLE} else " Measure the curve to know more."
     if left_out == len(line.estimated):
         return f"No dashed line. {trust(line, permille)}{more}"
-    here = "here it was measured."
-    if permille not in line.measured:
-        level = line.estimated[permille]
-        here = f"here {short(level) if level.shown else 'none'}. {trust(line, permille)}"
     by = f"{line.n_levels} measured level{'s' * (line.n_levels > 1)}"
-    behind = f"corrected by {by}" if line.n_levels else "not corrected by any measured level"
-    words = f"Dashed: estimate without a forward pass, {behind}; {here}"
-    if not left_out:
-        return words
-    return f"{words} Left out at {left_out} of {len(line.estimated)} levels, where not to be trusted.{more}"
+    words = "Dashed: estimate without a forward pass, "
+    words += f"corrected by {by}" if line.n_levels else "not corrected by any measured level"
+    if any(level.shown and level.error is None for level in line.estimated.values()):
+        words += ", unchecked" + " beyond them" * (line.n_levels >= MIN_LEVELS)
+    level = line.estimated[permille]
+    if permille in line.measured:
+        words += "; here it was measured."
+    elif level.shown:
+        words += f"; here {short(level)}. {trust(line, permille)}"
+    else:
+        words += f"; none here: {_doubt(line, level)}."
+    return f"{words} Left out at {left_out} of {len(line.estimated)} levels.{more}" if left_out else words
 
 
 def line_frame(line: Line) -> pd.DataFrame:
@@ -183,6 +179,16 @@ def hand_frame(line: Line, permille: int, shown_at: int) -> pd.DataFrame:
     level = line.estimated.get(permille)
     rows = [_row(permille, level)] if level is not None and level.shown else []
     return pd.DataFrame(rows, columns=COLUMNS).assign(level=shown_at / 1000)
+
+
+def _doubt(line: Line, level: Level) -> str:
+    if level.error is not None:
+        limit = f"more than {100 * TRUSTED_ERROR:.0f}"
+        return f"expected to be {100 * level.error:.1f} points off, {limit}, going by the measured levels"
+    assert line.contradiction is not None  # what else would keep an unchecked estimate from being shown
+    at, check = line.contradiction
+    said, right = (f"{100 * share:.0f} %" for share in (check.estimated, check.measured))
+    return f"with {at / 10:g} % pruned it is {said}, where {right} was measured"
 
 
 def _row(permille: int, level: Level) -> dict[str, Any]:
