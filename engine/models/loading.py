@@ -9,8 +9,7 @@ import pickle
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache as once
 from pathlib import Path
@@ -18,10 +17,11 @@ from typing import Any
 
 from cache import Store
 from engine.errors import HeadroomError, UsageError
-from engine.memory import return_freed_memory
+from engine.memory import freed_at_once, return_freed_memory
 from engine.models import cpu_products as linear
 from engine.models.architectures import Family, family_of
 from engine.models.checkpoints import Identity, identify_folder
+from engine.models.tensors import stored_tensors
 from engine.models.tuning import set_threads, tuning
 
 PRECISIONS = ("int8", "bf16", "fp32")
@@ -144,16 +144,18 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         model_class: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-        with _weights(identity) as weights:
-            model = model_class.from_pretrained(
-                None if weights else folder,
+        with stored_tensors(identity.folder, bool(config.tie_word_embeddings)) as tensors, freed_at_once():
+            model, report = model_class.from_pretrained(
+                None,
                 config=config,
-                state_dict=weights,
-                local_files_only=True,
+                state_dict=tensors,
                 attn_implementation="sdpa",
                 device_map="auto" if estimate.device == "cuda" else {"": "cpu"},
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # `_check_whole` says it in one line
                 **options,
             )
+        _check_whole(spec, model, report)
     except pickle.UnpicklingError as error:
         raise HeadroomError(
             f"{spec.model}: its .bin checkpoint holds more than weights and is not read; use one in safetensors"
@@ -205,21 +207,17 @@ class Models:
             return_freed_memory()
 
 
-@contextmanager
-def _weights(identity: Identity) -> Iterator[dict[str, Any] | None]:
-    """The tensors of the safetensors files, each read from disk when it is asked for; None for pickled checkpoints.
-
-    Reading, not mapping: a mapped file stays in the process's memory until the end of the load, three times what the
-    int8 weights need.
-    """
-    from safetensors import safe_open
-
-    with ExitStack() as files:
-        weights: dict[str, Any] = {}
-        for file in sorted(identity.folder.glob("*.safetensors")):
-            handle = files.enter_context(safe_open(str(file), framework="pt", device="cpu", backend="pread"))
-            weights |= {name: handle.get_slice(name) for name in handle.keys()}  # noqa: SIM118
-        yield weights or None
+def _check_whole(spec: LoadSpec, model: Any, report: Any) -> None:
+    """HeadroomError where a parameter did not come from the files: transformers fills it with random numbers."""
+    wrong = [f"{name} is {tuple(found)} and should be {tuple(due)}" for name, found, due in report["mismatched_keys"]]
+    for name, module in model.named_modules():  # whose size transformers leaves unchecked in int8
+        if type(module).__name__ == "Linear8bitLt" and module.weight.shape != (module.out_features, module.in_features):
+            due = (module.out_features, module.in_features)
+            wrong.append(f"{name}.weight is {tuple(module.weight.shape)} and should be {due}")
+    wrong += [f"{name} is missing" for name in sorted(report["missing_keys"])]
+    if wrong:
+        more = f" (and {len(wrong) - 1} more like it)" if len(wrong) > 1 else ""
+        raise HeadroomError(f"{spec.model} is not whole: {wrong[0]}{more}; download or copy the folder again")
 
 
 @once
