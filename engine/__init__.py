@@ -12,7 +12,7 @@
 
 `errors`: the exceptions whose one line people see
 `jobs`: the one worker thread, and what it tells whoever looks
-`memory`: what is freed goes back to the system
+`memory`: what is kept is bounded, and what is freed goes back to the system
 `pieces`: read or measure, piece by piece
 `progress`: what long work tells of itself
 `records`: what is stored, its codec and its keys

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from cache import Store
+from engine.memory import Trimming
 from engine.models.loading import Loaded
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress, driven
@@ -19,6 +20,7 @@ from engine.records import Record, decode, encode
 
 Measured = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]  # arrays, and what the receipt says beside the subject
 Measuring = Generator[Progress[Any], None, Measured]  # its Progress is within the piece
+_TRIMMING = Trimming()  # of what the passes of earlier pieces freed
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ def measured(
     arrays, about = yield from driven(piece.measure(loaded), lambda step: step.within(done, total))
     record = Record(arrays, subject.receipt(time.perf_counter() - started, **about))
     lab.store.put(piece.key, encode(record))
+    _TRIMMING.look()
     return record
 
 

@@ -23,7 +23,7 @@ from engine.questions.requests import Question, Questions
 from engine.records import Record, canonical_key
 from engine.statistics import wilson
 
-ENCODED_CHUNKS = 32  # 512 questions: 4 to 40 MB
+ENCODED_TOKENS = 1_500_000  # of 36 bytes each: 54 MB
 
 
 @dataclass(frozen=True)
@@ -130,10 +130,14 @@ def encoded_chunk(loaded: Loaded, subject: Subject, questions: Questions, chunk:
     """The questions of a chunk as tokens; those encoded last are kept beside the model, for the next mask."""
     key, held = (questions.digest(chunk), subject.bos), loaded.encoded
     if key not in held:
-        while len(held) >= ENCODED_CHUNKS:
-            held.pop(next(iter(held)))
         held[key] = encode_questions(questions.at(chunk), loaded.tokenizer, subject.bos, subject.shape.n_ctx)
+        while len(held) > 1 and sum(map(_n_tokens, held.values())) > ENCODED_TOKENS:
+            held.pop(next(iter(held)))
     return held[key]
+
+
+def _n_tokens(encoded: Sequence[Sequence[Encoded]]) -> int:
+    return sum(len(choice.inputs) + len(choice.targets) for choices in encoded for choice in choices)
 
 
 def answers_measured(

@@ -23,11 +23,13 @@ from engine.cli.options import Parser
 from engine.cli.output import report_to_terminal
 from engine.cli.studies import Draw
 from engine.errors import Cancelled, HeadroomError, UsageError
+from engine.memory import bound_growth
 
 
 def main(draw: Draw, arguments: list[str] | None = None) -> int:
     """Exit code of the command in `arguments` (default: the process's own); `draw` makes the pictures of a study."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    bound_growth()
     signal.signal(signal.SIGTERM, _stop)
     options = parser(draw).parse_args(arguments)
     try:

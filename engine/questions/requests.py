@@ -20,12 +20,14 @@ import numpy as np
 
 from cache import Store
 from engine.errors import HeadroomError, UsageError
+from engine.memory import Kept
 from engine.questions.tasks import SPLITS, TaskInfo, embedded_tasks, local_files, read_rows, task_info
 from engine.records import Record, canonical_key, decode, encode, version
 
 HARNESS_SEED = 1234  # what lm-eval's own command line passes to set_fewshot_seed
 MAX_SHOTS = 64
 CHUNK = 16  # questions stored together and scored in one fixed packing
+PARSED_BYTES = 64_000_000  # of rendered text whose questions are kept: a study asks for the same ones again and again
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,9 @@ class Requests:
     chance: float
 
 
+_PARSED: "Kept[tuple[tuple[Question, ...], bool]]" = Kept(PARSED_BYTES)
+
+
 def get_requests(task: TaskSpec, data_dir: str | Path | None = None, store: Store | None = None) -> Requests:
     """The rendered questions of `task`, from `store` where they were rendered before.
 
@@ -96,7 +101,9 @@ def get_requests(task: TaskSpec, data_dir: str | Path | None = None, store: Stor
         record = Record({"json": np.frombuffer(text.encode(), np.uint8)}, {"kind": "requests", "task": asdict(task)})
         if store is not None:
             store.put(key, encode(record))
-    questions, greedy = _parsed(record.arrays["json"].tobytes())
+    content = record.arrays["json"].tobytes()
+    digest = hashlib.blake2b(content).digest()
+    questions, greedy = _PARSED.get(digest, lambda: _parsed(content), lambda _: len(content))
     chance = info.chance
     if not info.chance and not greedy:
         chance = float(np.mean([len(question.golds) / len(question.contexts) for question in questions]))
@@ -166,7 +173,6 @@ def _stratified(requests: Requests) -> tuple[int, ...]:
     return tuple(sorted(shuffled, key=place.__getitem__))
 
 
-@functools.lru_cache(maxsize=128)  # a study asks for the same ones again and again
 def _parsed(content: bytes) -> tuple[tuple[Question, ...], bool]:
     """(questions, greedy) of what is stored."""
     found = json.loads(content)
@@ -175,6 +181,8 @@ def _parsed(content: bytes) -> tuple[tuple[Question, ...], bool]:
 
 def _question(entry: dict[str, Any]) -> Question:
     fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+    once: dict[str, str] = {}  # the choices' contexts are equal in most tasks, and most of the text
+    fields["contexts"] = tuple(once.setdefault(context, context) for context in fields["contexts"])
     return Question(**fields)
 
 

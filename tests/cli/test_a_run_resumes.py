@@ -104,7 +104,8 @@ def test_a_chunk_is_encoded_once_for_all_masks_and_anew_for_another_beginning(ti
     assert len(calls) == 3
     without = answers("F1", False)
     assert len(calls) == 6
-    monkeypatch.setattr(evaluation, "ENCODED_CHUNKS", 2)
+    one = evaluation._n_tokens(next(iter(lab.models.loaded.encoded.values())))
+    monkeypatch.setattr(evaluation, "ENCODED_TOKENS", int(2.5 * one))
     answers("F0 L1H0", True)
     lab.models.unload()
     again = answers("F1 L0H0", False)

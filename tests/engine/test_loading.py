@@ -137,11 +137,11 @@ def test_an_unknown_precision_is_refused():
 
 ARENAS = """
 import ctypes, sys, threading
-from engine.memory import share_arenas
+from engine.memory import bound_growth
 libc = ctypes.CDLL(None)
 libc.malloc.restype = libc.fopen.restype = ctypes.c_void_p
 if sys.argv[1] == "shared":
-    share_arenas()
+    bound_growth()
 together = threading.Barrier(12)
 threads = [threading.Thread(target=lambda: (together.wait(), libc.malloc(1000), together.wait())) for _ in range(12)]
 [thread.start() for thread in threads], [thread.join() for thread in threads]

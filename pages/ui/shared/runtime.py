@@ -10,7 +10,7 @@ from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 from cache import Store, open_store
 from engine.errors import HeadroomError
 from engine.jobs import Jobs
-from engine.memory import return_freed_memory, share_arenas
+from engine.memory import bound_growth, return_freed_memory
 from engine.models.loading import LoadSpec
 from engine.models.subject import Lab
 
@@ -49,7 +49,7 @@ def store() -> Store:
 @st.cache_resource(show_spinner=False)
 def jobs() -> Jobs:
     """The one worker, for all tabs."""
-    share_arenas()
+    bound_growth()
     return Jobs(at_rest=return_freed_memory)
 
 

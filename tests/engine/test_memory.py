@@ -1,0 +1,134 @@
+"""What is kept for the next time is bounded, and what long work has freed goes back to the system."""
+
+import subprocess
+import sys
+
+import pytest
+
+from engine import pieces
+from engine.accuracy import evaluation
+from engine.accuracy.evaluation import evaluate
+from engine.memory import CAPACITIES, GROWN_BYTES, Kept, Trimming, resident_bytes
+from engine.models.masks import Mask
+from engine.questions import requests
+from engine.questions.requests import TaskSpec, get_requests
+from tests.cli.test_a_run_resumes import questions_in, subject_in
+from tests.conftest import HANG_S, REPOSITORY
+from tests.engine.fixtures import write_questions
+
+# Prints MB by which the process grows over so many shapes of a bf16 product, after as many as are kept.
+SHAPES = """
+import sys
+from engine.memory import SHAPES_KEPT, bound_growth, resident_bytes, return_freed_memory
+if sys.argv[1] == "bounded":
+    bound_growth()
+import torch
+torch.set_num_threads(1)
+weight, x = torch.ones(576, 576, dtype=torch.bfloat16), torch.ones(640, 576, dtype=torch.bfloat16)
+def held(lengths):
+    for n in lengths:
+        torch.nn.functional.linear(x[:n], weight)
+    return_freed_memory()
+    return resident_bytes()
+before = held(range(1, SHAPES_KEPT + 1))
+print((held(range(SHAPES_KEPT + 1, 500)) - before) / 1e6)
+"""
+
+
+def grown_mb(how, **environment):
+    import os
+
+    known = {name: value for name, value in os.environ.items() if name not in CAPACITIES}
+    command = [sys.executable, "-c", SHAPES, how]
+    done = subprocess.run(
+        command, cwd=REPOSITORY, env=known | environment, capture_output=True, text=True, timeout=HANG_S
+    )
+    assert done.returncode == 0, done.stderr
+    return float(done.stdout)
+
+
+def test_products_of_ever_new_shapes_do_not_add_up():
+    if grown_mb("unbounded") < 50:
+        pytest.skip("torch keeps nothing by shape on this processor")
+    assert grown_mb("bounded") < 20
+    assert grown_mb("bounded", **dict.fromkeys(CAPACITIES, "1024")) > 50, "the user's own environment stands"
+
+
+def test_kept_values_stay_within_their_limit_and_the_last_used_stay():
+    kept, made = Kept(100), []
+
+    def get(key, size=40):
+        return kept.get(key, lambda: made.append(key) or key.upper(), lambda value: size)
+
+    assert [get("a"), get("b"), get("a")] == ["A", "B", "A"] and made == ["a", "b"]
+    get("c")
+    assert ("a" in kept, "b" in kept, "c" in kept) == (True, False, True) and kept.size == 80
+    get("huge", 1000)
+    assert len(kept) == 1 and kept.size == 1000, "what is larger than the limit is kept alone"
+    get("d")
+    assert len(kept) == 1 and kept.size == 40
+
+
+def test_questions_are_parsed_once_and_forgotten_beyond_so_many_bytes(tmp_path, store, monkeypatch):
+    real, parsed = requests._parsed, []
+    monkeypatch.setattr(requests, "_parsed", lambda content: parsed.append(len(content)) or real(content))
+    kept = Kept(0)
+    monkeypatch.setattr(requests, "_PARSED", kept)
+    files = [write_questions(tmp_path / f"{name}.jsonl", n) for name, n in (("one", 8), ("two", 9), ("three", 10))]
+    for file in (files[0], files[0], files[1], files[0]):
+        get_requests(TaskSpec(str(file)), store=store)
+    assert len(parsed) == 3 and len(kept) == 1, "one at least is kept, and no more than fit"
+    kept.limit = sum(parsed[:2])
+    for file in files[:2] * 3:
+        get_requests(TaskSpec(str(file)), store=store)
+    assert len(parsed) == 4 and len(kept) == 2 and kept.size == sum(parsed[:2])
+
+
+def test_the_choices_of_a_question_share_its_context(tmp_path, store):
+    questions = get_requests(TaskSpec(str(write_questions(tmp_path / "own.jsonl", 8))), store=store).questions
+    assert all(first is other for question in questions for first, *rest in [question.contexts] for other in rest)
+
+
+def test_encoded_questions_are_bounded_by_their_tokens(tiny_opt, tmp_path, lab, monkeypatch):
+    questions, subject = questions_in(write_questions(tmp_path / "own.jsonl", 80), lab), subject_in(lab, tiny_opt)
+    loaded = lab.models.get(subject.spec)
+    monkeypatch.setattr(evaluation, "ENCODED_TOKENS", 700)
+    for chunk in questions.chunks():
+        evaluation.encoded_chunk(loaded, subject, questions, chunk)
+        assert len(loaded.encoded) == 1 or sum(map(evaluation._n_tokens, loaded.encoded.values())) <= 700
+    assert evaluation._n_tokens(list(loaded.encoded.values())[0]) == sum(
+        len(choice.inputs) + len(choice.targets) for each in list(loaded.encoded.values())[0] for choice in each
+    )
+
+
+def test_freed_memory_is_given_back_whenever_the_process_has_grown_by_so_much():
+    held, gave = [], []
+    trimming = Trimming(lambda: held.pop(0), lambda: gave.append(1))
+
+    def look(*now):
+        held.extend(now)
+        trimming.look()
+        assert not held
+        return len(gave)
+
+    assert look(1000) == 0
+    assert look(1000 + GROWN_BYTES - 1) == 0
+    assert look(1000 + GROWN_BYTES, 2000) == 1
+    assert look(1000 + GROWN_BYTES) == 1, "from what was left"
+    assert look(500) == 1
+    assert look(500 + GROWN_BYTES, 500 + GROWN_BYTES) == 2
+    assert look(500 + GROWN_BYTES) == 2, "what is in use is not given back again and again"
+
+
+def test_it_is_looked_after_between_the_pieces_of_one_job(tiny_opt, tmp_path, lab, monkeypatch):
+    seen = []
+    monkeypatch.setattr(pieces, "_TRIMMING", Trimming(lambda: seen.append(1) or GROWN_BYTES * len(seen)))
+    questions, subject = questions_in(write_questions(tmp_path / "own.jsonl", 48), lab), subject_in(lab, tiny_opt)
+    for _ in evaluate(lab, subject, questions, Mask.full(subject.shape)):
+        pass
+    assert len(seen) >= 3, "once a chunk at least"
+
+
+def test_resident_memory_is_that_of_this_process():
+    before, block = resident_bytes(), bytearray(b"x") * 100_000_000
+    assert 80_000_000 < resident_bytes() - before < 150_000_000, len(block)
