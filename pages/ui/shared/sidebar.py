@@ -1,4 +1,5 @@
-"""The sidebar, on every page: which model in which precision, where task data lie, and how the result store does."""
+"""The sidebar, on every page: which model in which precision, where task data lie, how the result store does, and what
+the process holds."""
 
 import os
 from collections.abc import Iterator
@@ -7,12 +8,13 @@ from typing import Any
 
 import streamlit as st
 
+from engine.memory import resident_bytes
 from engine.models.checkpoints import Identity
 from engine.models.loading import PRECISIONS, LoadSpec, identify, stamp
 from engine.models.subject import Subject, subject_of
 from engine.progress import Progress
 from pages.ui.shared.controls import one_of, with_own
-from pages.ui.shared.runtime import in_memory, show_error, store
+from pages.ui.shared.runtime import in_memory, lab, show_error, store
 from pages.ui.shared.work import Work
 
 MODELS = ["demo", *(f"facebook/opt-{size}" for size in ("125m", "350m", "1.3b", "2.7b", "6.7b", "13b", "30b", "66b"))]
@@ -23,6 +25,10 @@ MODEL_HELP = (
 PRECISION_HELP = (
     "`int8` halves the memory of bf16 (bitsandbytes, outlier threshold 6.0). Without a GPU it saves memory, not time. "
     "`fp32` is the reference."
+)
+MEMORY_HELP = (
+    "Main memory, when this page was drawn. The rest is libraries (about half a gigabyte once a model was loaded), work "
+    "under way and what is kept for the next time; what long work frees goes back to the system when it ends."
 )
 BOS = {"model's own": None, "on": True, "off": False}
 IDENTIFY_WAIT_S = 1.0  # the demo takes a few milliseconds; a big folder is hashed once, in the worker
@@ -77,6 +83,17 @@ def draw_sidebar() -> None:
         if store().notice:
             st.warning(store().notice, icon=":material/save:")
         st.caption(f"Results kept in cache/: {store().size_bytes() / 1e6:,.1f} MB")
+        st.caption(memory_in_words(), help=MEMORY_HELP)
+
+
+def memory_in_words() -> str:
+    """What this process holds now, such as "This app holds 0.8 GB: model 0.2, the rest 0.6"."""
+    held, loaded = resident_bytes(), lab().models.loaded
+    if loaded is None or loaded.device != "cpu":
+        return f"This app holds {held / 1e9:.1f} GB"
+    weights = loaded.identity.weight_bytes(loaded.spec.precision)
+    model = f"{weights / 1e9:.1f}" if weights >= 0.05e9 else "under 0.1"
+    return f"This app holds {held / 1e9:.1f} GB: model {model}, the rest {(held - weights) / 1e9:.1f}"
 
 
 def _about(spec: LoadSpec) -> None:
