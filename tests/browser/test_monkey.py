@@ -6,10 +6,6 @@ says which MONKEY_SEED it was, and all that was done.
 
 import os
 import re
-import signal
-import socket
-import subprocess
-import sys
 import time
 from collections import Counter
 from contextlib import suppress
@@ -20,7 +16,8 @@ from playwright.sync_api import Error
 
 from tests.browser.monkey import LONG_MS, SCREENS, act
 from tests.browser.recompute import CHECKS, LOOK, Comparison, Oracle, waiting
-from tests.conftest import HANG_S, REPOSITORY
+from tests.browser.weighed import Server
+from tests.conftest import HANG_S
 
 SECONDS = float(os.environ.get("MONKEY_SECONDS", "45"))
 SEED = int(os.environ.get("MONKEY_SEED", "1"))
@@ -29,54 +26,13 @@ BETWEEN_CHECKS = 120  # actions
 REST_S = 2.5  # nothing changes for so long: jobs on the screen are looked at every second
 GIVE_UP_S = HANG_S
 SMALL = "/?precision=fp32&prune_limit=16&prune_ranking=random&incontext_texts=2"
-# The app, and how much memory it holds whenever it is sent a signal.
-SERVE = """
-import gc, signal
-def weigh(*_):
-    gc.collect()
-    with open("/proc/self/statm") as file:
-        print("holds", int(file.read().split()[1]) * 4096, flush=True)
-signal.signal(signal.SIGUSR1, weigh)
-from streamlit.web.cli import main
-main()
-"""
-
-
-class Server:
-    """The app with an empty store, and what it says."""
-
-    def __init__(self, folder):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self.address, self.said = f"http://127.0.0.1:{port}", folder / "server.log"
-        with self.said.open("w") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", SERVE, "run", "app.py", f"--server.port={port}", "--server.headless=true"],
-                cwd=REPOSITORY, env={**os.environ, "HEADROOM_CACHE": str(folder / "results")},
-                stdout=log, stderr=subprocess.STDOUT,
-            )  # fmt: skip
-        self.wait_for(f":{port}", 1)
-
-    def wait_for(self, words, times):
-        for _ in range(10 * HANG_S):
-            if (lines := [line for line in self.said.read_text().splitlines() if words in line])[times - 1 :]:
-                return lines[-1]
-            time.sleep(0.1)
-        raise AssertionError(f"the server never said {words!r}: {self.said.read_text()}")
-
-    def megabytes(self):
-        before = self.said.read_text().count("holds")
-        self.process.send_signal(signal.SIGUSR1)
-        return int(self.wait_for("holds", before + 1).split()[1]) / 1e6
 
 
 @pytest.fixture
 def server(tmp_path, no_network):
     server = Server(tmp_path)
     yield server
-    server.process.terminate()
-    server.process.wait(HANG_S)
+    server.end()
 
 
 @pytest.fixture

@@ -27,8 +27,8 @@ PRECISION_HELP = (
     "`fp32` is the reference."
 )
 MEMORY_HELP = (
-    "Main memory, when this page was drawn. The rest is libraries (about half a gigabyte once a model was loaded), work "
-    "under way and what is kept for the next time; what long work frees goes back to the system when it ends."
+    "Main memory, when this page was drawn. The rest: libraries, about half a gigabyte once a model was loaded, work "
+    "under way, and what is kept for the next time. What long work frees goes back to the system."
 )
 BOS = {"model's own": None, "on": True, "off": False}
 IDENTIFY_WAIT_S = 1.0  # the demo takes a few milliseconds; a big folder is hashed once, in the worker
