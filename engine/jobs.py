@@ -1,14 +1,17 @@
 """One worker thread for everything slow: whoever draws the screen only ever reads a frozen `Snapshot`.
 
-A job is a generator that yields `Progress` after each chunk of work. The worker reads the job's cancel event between
-two chunks, so nothing is ever interrupted in the middle of a forward pass, and it closes the generator in its own
-thread, so `finally` blocks and context managers (mask hooks) run before the next job starts.
+A job is a generator that yields `Progress` after each chunk of work. Between two of them, and wherever it asks
+`engine.progress.may_stop` (between two layers of a pass), the worker sees whether it is to stop. It closes the
+generator in its own thread, so `finally` blocks and context managers (mask hooks) run before the next job starts.
 
 A *slot* is one place on a screen ("accuracy", "importance", "curve"). A slot holds one job: a job with another key
 replaces it at once (latest wins), a job with the same key is left alone, so a page may submit on every run. Slots are
-served in order of priority (0 before 1), then of submission. A job of lower priority gives way between two chunks: its
-generator is closed and later started again. It is not kept open, because a paused generator could hold a mask on the
-model that the next job measures; what it had finished is in the store, so starting again costs nothing but the reading.
+served in order of priority (0 before 1), then of submission. A job of lower priority gives way at once: its generator
+is closed and later started again. It is not kept open, because a paused generator could hold a mask on the model that
+the next job measures; what it had finished is in the store, so starting again costs nothing but the reading.
+
+A job that is there for whoever looks (`while_seen`) gives way in the same manner when nobody has looked at it for
+UNSEEN_S, and goes on when somebody does again: a page that shows it says so each time that it draws.
 """
 
 import heapq
@@ -21,18 +24,20 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from engine.errors import Cancelled, HeadroomError
-from engine.progress import Progress
+from engine.progress import Progress, Stopped, TimeLeft, is_to_stop
 
 T = TypeVar("T")
-State = Literal["queued", "running", "done", "failed", "cancelled"]
+State = Literal["queued", "running", "left", "done", "failed", "cancelled"]  # left: nobody looks at it
 FINISHED = ("done", "failed", "cancelled")
 LONG_S = 1.0  # of work: then there may be something to tidy up
+UNSEEN_S = 4.0  # a page draws what it shows every second
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Snapshot(Generic[T]):
-    """How a job stands. Times are seconds on `time.monotonic`; `started_s` is the submission until the job runs."""
+    """How a job stands. Times are seconds on `time.monotonic`; `started_s` is the submission until the job runs.
+    `forecast` is (seconds left, when that was reckoned), None while it is not known."""
 
     key: str
     state: State
@@ -43,10 +48,21 @@ class Snapshot(Generic[T]):
     error: str | None
     started_s: float
     finished_s: float | None
+    title: str = ""
+    forecast: tuple[float, float] | None = None
+
+    @property
+    def left_s(self) -> float | None:
+        """About how many seconds are left, None while that is not known."""
+        return None if self.forecast is None else max(0.0, self.forecast[0] - (time.monotonic() - self.forecast[1]))
 
     @property
     def finished(self) -> bool:
         return self.state in FINISHED
+
+    @property
+    def under_way(self) -> bool:
+        return self.state in ("queued", "running")
 
     @property
     def seconds(self) -> float:
@@ -54,17 +70,34 @@ class Snapshot(Generic[T]):
         return (self.finished_s if self.finished_s is not None else time.monotonic()) - self.started_s
 
 
+@dataclass(frozen=True)
+class Job:
+    """What is to be run. `while_seen`: for as long as somebody looks at it, else to its end."""
+
+    key: str
+    start: Callable[[], Iterator[Progress[Any]]]
+    priority: int = 0
+    title: str = ""
+    while_seen: bool = False
+
+
 class _Job:
-    def __init__(self, key: str, start: Callable[[], Iterator[Progress[Any]]], priority: int, number: int):
-        self.rank = (priority, number)
-        self.priority = priority
-        self.start = start
+    def __init__(self, asked: Job, number: int):
+        self.priority, self.number = asked.priority, number
+        self.start = asked.start
+        self.while_seen, self.seen_s, self.n_waiting = asked.while_seen, time.monotonic(), 0
         self.cancelled = threading.Event()
         self.has_run = False
-        self.snapshot: Snapshot[Any] = Snapshot(key, "queued", 0, 0, None, "", None, time.monotonic(), None)
+        self.snapshot: Snapshot[Any] = Snapshot(
+            asked.key, "queued", 0, 0, None, "", None, time.monotonic(), None, asked.title
+        )
+
+    @property
+    def is_unseen(self) -> bool:
+        return self.while_seen and not self.n_waiting and time.monotonic() > self.seen_s + UNSEEN_S
 
     def __lt__(self, other: "_Job") -> bool:
-        return self.rank < other.rank
+        return (self.priority, self.number) < (other.priority, other.number)
 
 
 class Jobs:
@@ -78,6 +111,7 @@ class Jobs:
         self._changed = threading.Condition()  # guards everything below; notified whenever a snapshot changes
         self._slots: dict[str, _Job] = {}
         self._queue: list[_Job] = []
+        self._running: _Job | None = None
         self._numbers = itertools.count()
         self._worker: threading.Thread | None = None
         self._closed = False
@@ -85,20 +119,29 @@ class Jobs:
     def submit(
         self, slot: str, key: str, start: Callable[[], Iterator[Progress[Any]]], priority: int = 0, again: bool = False
     ) -> Snapshot[Any]:
-        """The snapshot of the job now in the slot.
+        """As `put`, of a job that is run to its end."""
+        return self.put(slot, Job(key, start, priority), again)
+
+    def put(self, slot: str, asked: Job, again: bool = False) -> Snapshot[Any]:
+        """The snapshot of the job now in the slot; whoever puts one there looks at it.
 
         The same key is a no-op whatever became of it: otherwise a page that submits on every run would repeat a
         failing job for ever and restart what the user has just cancelled. `again` starts a finished job anew (a retry).
+        What was once asked for to its end is run to its end.
         """
         with self._changed:
             if self._closed:
                 raise HeadroomError("no new work is accepted: the app is closing down; start it again")
             old = self._slots.get(slot)
-            if old is not None and old.snapshot.key == key and not (again and old.snapshot.finished):
+            if old is not None and old.snapshot.key == asked.key and not (again and old.snapshot.finished):
+                old.while_seen = old.while_seen and asked.while_seen
+                old.priority = min(old.priority, asked.priority)
+                heapq.heapify(self._queue)
+                self._look_at(old)
                 return old.snapshot
             if old is not None:
                 self._abandon(old)
-            job = _Job(key, start, priority, next(self._numbers))
+            job = _Job(asked, next(self._numbers))
             self._slots[slot] = job
             heapq.heappush(self._queue, job)
             if self._worker is None:
@@ -106,6 +149,36 @@ class Jobs:
                 self._worker.start()
             self._changed.notify_all()
             return job.snapshot
+
+    def see(self, slot: str, key: str) -> Snapshot[Any] | None:
+        """As `snapshot`, for whoever looks at the job of this key: it goes on. None where the slot is another's."""
+        job = self._slots.get(slot)
+        if job is None or job.snapshot.key != key:
+            return None
+        if job.while_seen and not job.snapshot.finished:
+            with self._changed:
+                self._look_at(job)
+        return job.snapshot
+
+    def ahead_of(self, slot: str) -> Snapshot[Any] | None:
+        """What the slot's queued job waits for: the job that runs, or that will run first. None where it waits for
+        nothing."""
+        with self._changed:
+            job, running = self._slots.get(slot), self._running
+            if job is None or job.snapshot.state != "queued":
+                return None
+            first = running or min(self._queue, default=None)
+            return None if first is job or first is None else first.snapshot
+
+    def put_first(self, slot: str) -> None:
+        """Has the slot's job go before all others: what runs gives way, and goes on later."""
+        with self._changed:
+            job = self._slots.get(slot)
+            if job is not None and not job.snapshot.finished:
+                others = [self._running] if self._running is not None else []
+                job.priority = min(other.priority for other in [*others, *self._queue, job]) - 1
+                heapq.heapify(self._queue)
+                self._changed.notify_all()
 
     def snapshot(self, slot: str) -> Snapshot[Any] | None:
         """How the slot's job stands, or None when the slot was never used."""
@@ -143,7 +216,16 @@ class Jobs:
             return job is None or job.snapshot.finished or (until is not None and until(job.snapshot))
 
         with self._changed:
-            self._changed.wait_for(arrived, timeout)
+            job = self._slots.get(slot)
+            if job is None:
+                return None
+            self._look_at(job)
+            job.n_waiting += 1
+            try:
+                self._changed.wait_for(arrived, timeout)
+            finally:
+                job.n_waiting -= 1
+                job.seen_s = time.monotonic()
         return self.snapshot(slot)
 
     def close(self, timeout: float | None = 10.0) -> None:
@@ -157,13 +239,21 @@ class Jobs:
             self._worker.join(timeout)
 
     def _abandon(self, job: _Job) -> None:
-        """Takes the job out of the queue, or has the worker stop it at the end of the chunk in hand."""
+        """Takes the job out of the queue, or has the worker stop it."""
         job.cancelled.set()
-        if job in self._queue:
-            self._queue.remove(job)
-            heapq.heapify(self._queue)
+        if job.snapshot.state in ("queued", "left"):
+            if job in self._queue:
+                self._queue.remove(job)
+                heapq.heapify(self._queue)
             job.start = _spent
             job.snapshot = replace(job.snapshot, state="cancelled", finished_s=time.monotonic())
+
+    def _look_at(self, job: _Job) -> None:
+        """Notes that somebody looks at a job; one that nobody had looked at is queued anew."""
+        job.seen_s = time.monotonic()
+        if job.snapshot.state == "left":
+            heapq.heappush(self._queue, job)
+            self._publish(job, state="queued")
 
     def _work(self) -> None:
         worked_s = 0.0
@@ -173,9 +263,12 @@ class Jobs:
                 if not self._queue:
                     return
                 job = heapq.heappop(self._queue)
+                if job.is_unseen:
+                    self._publish(job, state="left")  # it stays in its slot, until somebody looks
+                    continue
                 now_s = time.monotonic()
                 began_s = job.snapshot.started_s if job.has_run else now_s
-                job.has_run = True
+                job.has_run, self._running = True, job
                 self._publish(job, state="running", started_s=began_s, message="")
             self._run(job)
             worked_s += time.monotonic() - now_s
@@ -186,26 +279,41 @@ class Jobs:
                 except Exception as error:  # tidying up must not end the only worker
                     _log.error("tidying up failed", exc_info=error)
 
+    def _must_stop(self, job: _Job) -> bool:
+        """Whether the job that runs has to: it is cancelled, nobody looks at it, or another is more urgent."""
+        if job.cancelled.is_set() or job.is_unseen:
+            return True
+        with self._changed:
+            return any(other.priority < job.priority and not other.is_unseen for other in self._queue)
+
     def _run(self, job: _Job) -> None:
-        """Runs one job until it is done, fails, is cancelled, or gives way to a more urgent one."""
+        """Runs one job until it is done, fails, is cancelled, gives way to a more urgent one or is not looked at."""
         end: dict[str, Any] = {"state": "done"}
+        gave_way: dict[str, Any] = {"state": "queued", "message": "", "forecast": None}
         generator: Iterator[Progress[Any]] | None = None
+        time_left = TimeLeft(time.monotonic())
+        is_to_stop.set(lambda: self._must_stop(job))
         try:
             generator = job.start()
             for progress in generator:
+                time_left.told(now_s := time.monotonic(), progress)
+                left_s = time_left.left_s(now_s)
+                told: dict[str, Any] = {"done": progress.done, "total": progress.total, "message": progress.message}
+                told["forecast"] = None if left_s is None else (left_s, now_s)
                 with self._changed:
-                    if job.cancelled.is_set():
-                        end = {"state": "cancelled", "message": ""}
-                        break
-                    value = progress.value if progress.value is not None else job.snapshot.value
-                    self._publish(job, done=progress.done, total=progress.total, value=value, message=progress.message)
-                    if self._queue and self._queue[0].priority < job.priority:
-                        end = {"state": "queued", "message": "waiting for more urgent work"}
-                        break
+                    if not job.cancelled.is_set():
+                        value = progress.value if progress.value is not None else job.snapshot.value
+                        self._publish(job, value=value, **told)
+                if self._must_stop(job):
+                    end = gave_way
+                    break
+        except Stopped:
+            end = gave_way
         except BaseException as error:  # a panic in Rust code (tokenizers, safetensors) is no Exception
             end = _ending(error)
         end = _closed(generator) or end
         with self._changed:
+            self._running = None
             if job.cancelled.is_set() and end["state"] == "queued":
                 end = {"state": "cancelled", "message": ""}
             if end["state"] == "queued":
@@ -213,7 +321,7 @@ class Jobs:
                 self._publish(job, **end)
             else:
                 job.start = _spent  # the closure may hold on to a model
-                self._publish(job, finished_s=time.monotonic(), **end)
+                self._publish(job, finished_s=time.monotonic(), forecast=None, **end)
 
     def _publish(self, job: _Job, **changes: Any) -> None:
         job.snapshot = replace(job.snapshot, **changes)

@@ -6,16 +6,20 @@ missing is measured and stored at once, so that a run that is stopped or killed 
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from cache import Store
 from engine.memory import Trimming
+from engine.models import rates
 from engine.models.loading import Loaded
 from engine.models.subject import Lab, Subject
-from engine.progress import Progress, driven
+from engine.progress import Progress, driven, may_stop
 from engine.records import Record, decode, encode
 
 Measured = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]  # arrays, and what the receipt says beside the subject
@@ -26,12 +30,17 @@ _TRIMMING = Trimming()  # of what the passes of earlier pieces freed
 @dataclass(frozen=True)
 class Piece:
     """One record that is wanted: its key, its `size` on the progress bar, the shape of each array of a sound record (a
-    letter is the same length wherever it stands), and how it is measured where it is missing or unsound."""
+    letter is the same length wherever it stands), and how it is measured where it is missing or unsound.
+
+    `characters` gives how much is read for it, by passes of this `kind`: for forecasts.
+    """
 
     key: str
     size: int
     shapes: Mapping[str, tuple[int | str, ...]]
     measure: Callable[[Loaded], Measuring]
+    characters: Callable[[], float] | None = None
+    kind: rates.Pass = "forward"
 
 
 def pieces(
@@ -42,20 +51,24 @@ def pieces(
 
     `wanted` may be a generator that goes by the records so far, if it is given the `total` of all sizes.
     """
+    listed: list[Piece] = []
     if total is None:
-        wanted = list(wanted)
+        wanted = listed = list(wanted)
         total = sum(piece.size for piece in wanted)
+    ends: list[float] | None = None
     records, done, all_cached = [], 0, True
-    for piece in wanted:
+    for number, piece in enumerate(wanted):
         record = found(lab.store, piece)
         if record is None:
             if not compute:
                 return
             all_cached = False
-            record = yield from measured(lab, subject, piece, done, total)
+            ends = _ends(listed) if ends is None else ends
+            steps = measured(lab, subject, piece, done, total)
+            record = yield from driven(steps, partial(_placed, ends=ends, number=number))
         records = [*records, record]
         done += piece.size
-        yield Progress(done, total, records, cached=all_cached)
+        yield Progress(done, total, records, cached=all_cached, share=ends[number] if ends else None)
 
 
 def stored(lab: Lab, wanted: Iterable[Piece]) -> list[Record]:
@@ -84,14 +97,60 @@ def found(store: Store, piece: Piece) -> Record | None:
 def measured(
     lab: Lab, subject: Subject, piece: Piece, done: int = 0, total: int = 1
 ) -> Generator[Progress[Any], None, Record]:
-    """Gives the record of a piece, measured now and stored."""
+    """Gives the record of a piece, measured now and stored. The `share` of its steps is of the piece alone."""
+    is_new = lab.models.loaded is None or lab.models.loaded.spec != subject.spec
     loaded = yield from lab.loaded(subject, done, total)
-    started = time.perf_counter()
-    arrays, about = yield from driven(piece.measure(loaded), lambda step: step.within(done, total))
-    record = Record(arrays, subject.receipt(time.perf_counter() - started, **about))
-    lab.store.put(piece.key, encode(record))
-    _TRIMMING.look()
+    characters = piece.characters() if piece.characters is not None else 0.0
+    measuring, seconds = piece.measure(loaded), 0.0
+    try:
+        while True:
+            began_s = time.perf_counter()
+            try:
+                with _stoppable(loaded):
+                    step = next(measuring)
+            except StopIteration as ended:
+                seconds += time.perf_counter() - began_s
+                arrays, about = ended.value
+                break
+            seconds += time.perf_counter() - began_s
+            if step.cached:  # measured before, in a run that was left
+                characters *= 1 - step.part
+            yield replace(step.within(done, total), cached=False, share=step.part)
+        record = Record(arrays, subject.receipt(seconds, **about))
+        rates.learn(lab.store, subject, piece.kind, characters, seconds, is_new)
+        lab.store.put(piece.key, encode(record))
+        _TRIMMING.look()
+    finally:
+        measuring.close()
     return record
+
+
+@contextmanager
+def _stoppable(loaded: Loaded) -> Iterator[None]:
+    """While open, a forward pass can be left in front of each layer: whoever is more urgent never waits for a long
+    one, and no number depends on how long passes are."""
+    layers = loaded.family.layer_list(loaded.model)
+    hooks = [layer.register_forward_pre_hook(lambda module, args: may_stop()) for layer in layers]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _placed(step: Progress[Any], ends: Sequence[float], number: int) -> Progress[Any]:
+    """A step of one piece, with its share in all of them."""
+    if not ends:
+        return replace(step, share=None)
+    began = ends[number - 1] if number else 0.0
+    return replace(step, share=began + (ends[number] - began) * (step.share or 0.0))
+
+
+def _ends(wanted: Sequence[Piece]) -> list[float]:
+    """What share of all there is to read is read at the end of each piece; [] where that is not known."""
+    sizes = [piece.characters() for piece in wanted if piece.characters is not None]
+    total = sum(sizes)
+    return [end / total for end in accumulate(sizes)] if total and len(sizes) == len(wanted) else []
 
 
 def is_sound(record: Record, shapes: Mapping[str, tuple[int | str, ...]]) -> bool:

@@ -1,18 +1,38 @@
-"""What long work tells of itself: `Progress`, and how one generator of it becomes part of another."""
+"""What long work tells of itself: `Progress`, how one generator of it becomes part of another, how long the rest will
+take, and how it hears in the middle of a step that it is to stop.
+"""
 
 from collections.abc import Callable, Generator, Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 U = TypeVar("U")
 V = TypeVar("V")
+HALF_LIFE_S = 30.0  # of what is remembered of a run's pace
+ANEW_S = 2.0  # how often the rest is reckoned anew; in between it falls with the clock
+ONLY_READ = 20  # times the usual pace: nothing was measured then, it was there
+
+
+class Stopped(BaseException):
+    """Raised in the middle of a step by `may_stop`. Not an Exception, so that nothing on the way takes it for one."""
+
+
+is_to_stop: ContextVar[Callable[[], bool]] = ContextVar("is_to_stop", default=lambda: False)  # set by who runs the work
+
+
+def may_stop() -> None:
+    """A place where work can be left at once: Stopped where whoever runs it wants that."""
+    if is_to_stop.get()():
+        raise Stopped
 
 
 @dataclass(frozen=True)
 class Progress(Generic[T]):
     """What a job yields after each step: items done of total, and the result so far (None: as it was). `is_loading`:
-    the message is about the model being loaded, which stands above whatever else is to be said."""
+    the message is about the model being loaded, which stands above whatever else is to be said. `share`: how much of
+    the work that is, 0 to 1, where items are uneven (None: as many as the items)."""
 
     done: int
     total: int
@@ -20,11 +40,17 @@ class Progress(Generic[T]):
     message: str = ""
     cached: bool = False
     is_loading: bool = False
+    share: float | None = None
+
+    @property
+    def part(self) -> float:
+        """How much of the work is done, 0 to 1."""
+        return self.share if self.share is not None else self.done / self.total if self.total else 0.0
 
     def map(self, change: Callable[[T], U]) -> "Progress[U]":
         """The same with the value changed, where there is one."""
         value = None if self.value is None else change(self.value)
-        return Progress(self.done, self.total, value, self.message, self.cached, self.is_loading)
+        return Progress(self.done, self.total, value, self.message, self.cached, self.is_loading, self.share)
 
     def within(
         self, done: int = 0, total: int | None = None, size: int | None = None, label: str = ""
@@ -35,7 +61,10 @@ class Progress(Generic[T]):
             total = self.total
         here = self.done if size is None else round(size * self.done / self.total) if self.total else 0
         message = self.message if self.is_loading or not label else label
-        return Progress(done + here, total, None, message, self.cached, self.is_loading)
+        share = None
+        if self.share is not None and total:
+            share = (done + self.share * (self.total if size is None else size)) / total
+        return Progress(done + here, total, None, message, self.cached, self.is_loading, share)
 
 
 def last_value(
@@ -67,3 +96,47 @@ def driven(steps: Generator[U, None, T], change: Callable[[U], V]) -> Generator[
         except StopIteration as ended:
             return ended.value
         yield change(step)
+
+
+class TimeLeft:
+    """How many seconds a run has left, from its smoothed pace over the work that is left. The clock is handed in.
+
+    Loading and the first step behind it are not the pace of what follows; nor is what was only read, not measured.
+    """
+
+    def __init__(self, at_s: float) -> None:
+        self._at_s, self._part, self._is_first = at_s, 0.0, True  # when work was last done, and how much by then
+        self._seconds = self._parts = 0.0  # of late, the older the less
+        self._said: tuple[float, float] | None = None  # seconds left, and when that was said
+
+    def told(self, at_s: float, step: Progress[Any]) -> None:
+        """Hears of a step at this time."""
+        more = step.part - self._part
+        if step.is_loading or more < 0:
+            self._at_s, self._part, self._is_first = at_s, min(self._part, step.part), True
+            return
+        if not more:
+            return
+        seconds, self._at_s, self._part = at_s - self._at_s, at_s, step.part
+        pace = seconds / more
+        usual = self._seconds / self._parts if self._parts else None
+        if self._is_first or (usual is not None and pace * ONLY_READ < usual):
+            self._is_first = False
+            return
+        if usual is not None and usual * ONLY_READ < pace:  # what was usual was reading
+            self._seconds = self._parts = 0.0
+        fading = 0.5 ** (seconds / HALF_LIFE_S)
+        self._seconds, self._parts = self._seconds * fading + seconds, self._parts * fading + more
+        if self._said is None or at_s - self._said[1] >= ANEW_S:
+            self._said = self._seconds / self._parts * (1 - self._part), at_s
+
+    def left_s(self, at_s: float) -> float | None:
+        """Seconds left at this time; None while that is not known."""
+        return None if self._said is None else max(0.0, self._said[0] - (at_s - self._said[1]))
+
+
+def in_time(seconds: float) -> str:
+    """Such as "12 s", "4 min", "3 h"."""
+    if seconds < 99.5:
+        return f"{max(1.0, seconds):,.0f} s"
+    return f"{seconds / 60:,.0f} min" if seconds < 99.5 * 60 else f"{seconds / 3600:,.0f} h"

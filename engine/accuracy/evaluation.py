@@ -18,6 +18,7 @@ from engine.models.slicing import sliced
 from engine.models.subject import Lab, Subject
 from engine.pieces import Measured, Measuring, Piece, pieces, stored
 from engine.progress import Progress, driven
+from engine.questions.amounts import characters, kept_share
 from engine.questions.encoding import Encoded, encode_questions
 from engine.questions.requests import Question, Questions
 from engine.records import Record, canonical_key
@@ -122,8 +123,14 @@ def chunk_pieces(subject: Subject, questions: Questions, mask: Mask) -> list[Pie
     for chunk, size in questions.sized_chunks():
         key = canonical_key("answers", fields | {"questions": questions.digest(chunk)})
         shapes = {"log_likelihood_nats": (len(chunk), "C"), "greedy": (len(chunk), "C"), "n_cut": (len(chunk),)}
-        found.append(Piece(key, size, shapes, partial(measure, chunk=chunk)))
+        reads = partial(_reads, questions, chunk, mask)
+        found.append(Piece(key, size, shapes, partial(measure, chunk=chunk), reads))
     return found
+
+
+def _reads(questions: Questions, chunk: Sequence[int], mask: Mask) -> float:
+    """Characters of a chunk, as many as the pruned model's passes take as long for."""
+    return characters(questions.at(chunk)) * kept_share(mask)
 
 
 def encoded_chunk(loaded: Loaded, subject: Subject, questions: Questions, chunk: Sequence[int]) -> list[list[Encoded]]:

@@ -15,6 +15,7 @@ import numpy as np
 from engine.accuracy.scoring import batch_inputs, read_places
 from engine.models.last_layer import last_layer_at
 from engine.models.loading import Loaded
+from engine.progress import may_stop
 from engine.questions.encoding import Row
 
 
@@ -74,6 +75,7 @@ def _watched(loaded: Loaded) -> Iterator[list[Any]]:
     def keep(value: Any) -> Any:
         if not value.requires_grad:  # nothing below the first branch needs one
             value = value.detach().requires_grad_()
+        value.register_hook(lambda gradient: may_stop())  # a backward pass can be left like a forward pass
         branches.append(value)
         return value
 

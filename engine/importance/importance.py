@@ -7,6 +7,8 @@ The choices of a question share one packed forward pass where that is cheaper.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -19,6 +21,7 @@ from engine.models.masks import Mask, pruned
 from engine.models.subject import Lab, Subject
 from engine.pieces import Measuring, Piece, all_stored, pieces
 from engine.progress import Progress
+from engine.questions.amounts import gradient_characters
 from engine.questions.encoding import Encoded, Row, pack
 from engine.questions.requests import Questions
 from engine.records import Record, canonical_key
@@ -29,6 +32,9 @@ GRADIENT_TOKENS = 256  # padded tokens a backward pass, which keeps every layer'
 GRADIENT_TOKENS_SMALL = 512  # ... except where n_layers * d_model is at most SMALL_WIDTH, and little is kept
 SMALL_WIDTH = 4096
 WHAT = ("heads", "gate", "heads-oracle", "ffns")
+Found = tuple[np.ndarray, np.ndarray, np.ndarray]  # of a group of rows, as gate_gradients gives it
+N_IN_HAND = 4  # chunks in whose middle work was left
+IN_HAND: WeakKeyDictionary[Loaded, dict[str, list[Found]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -105,13 +111,14 @@ def _chunk_pieces(subject: Subject, questions: Questions, what: str, mask: Mask 
         }
         if what == "gate":
             shapes["n_targets"] = (n, "C")
-        measure = partial(_measured, subject=subject, questions=questions, chunk=chunk, what=what, mask=mask)
-        found.append(Piece(key, size, shapes, measure))
+        measure = partial(_measured, subject=subject, questions=questions, chunk=chunk, what=what, mask=mask, key=key)
+        reads = partial(gradient_characters, questions.at(chunk), what == "gate")
+        found.append(Piece(key, size, shapes, measure, reads, "gradient"))
     return found
 
 
 def _measured(
-    loaded: Loaded, subject: Subject, questions: Questions, chunk: Sequence[int], what: str, mask: Mask
+    loaded: Loaded, subject: Subject, questions: Questions, chunk: Sequence[int], what: str, mask: Mask, key: str
 ) -> Measuring:
     shape = subject.shape
     encoded = encoded_chunk(loaded, subject, questions, chunk)
@@ -125,9 +132,16 @@ def _measured(
     rows = [row for choices, gold in zip(encoded, golds, strict=True)
             for row in (_rows(choices) if what == "gate" else pack([choices[gold]]))]  # fmt: skip
     small = shape.n_layers * shape.d_model <= SMALL_WIDTH
-    for group in _groups(rows, GRADIENT_TOKENS_SMALL if small else GRADIENT_TOKENS):
+    groups = _groups(rows, GRADIENT_TOKENS_SMALL if small else GRADIENT_TOKENS)
+    ends = list(accumulate(sum(len(row.tokens) * (1 + len(row.choices)) for row in group) for group in groups))
+    done = _in_hand(loaded, key)
+    if done:
+        yield Progress(0, 1, cached=True, share=ends[len(done) - 1] / ends[-1])
+    for group, end in zip(groups[len(done) :], ends[len(done) :], strict=True):
         with pruned(loaded, mask):
-            by_position, by_head, by_ffn = gate_gradients(loaded, group)
+            done.append(gate_gradients(loaded, group))
+        yield Progress(0, 1, share=end / ends[-1])
+    for group, (by_position, by_head, by_ffn) in zip(groups, done, strict=True):
         places = [((index, number), choice) for index, row in enumerate(group)
                   for number, choice in enumerate(row.choices)]  # fmt: skip
         for at, choice in places:
@@ -136,12 +150,21 @@ def _measured(
             if choice.choice == golds[choice.question]:
                 absolute[choice.question] = by_position[at]
                 lengths[choice.question] = len(choice.inputs), len(choice.targets)
-        yield Progress(0, 1)
+    IN_HAND[loaded].pop(key, None)
     gold = np.array(golds if what == "gate" else [0] * len(chunk), np.int64)
     arrays = {"absolute": absolute, "heads": heads, "ffns": ffns, "lengths": lengths, "gold": gold}
     if what == "gate":
         arrays["n_targets"] = n_targets
     return arrays, questions.receipt() | {"kind": what, "mask": mask.text()}
+
+
+def _in_hand(loaded: Loaded, key: str) -> list[Found]:
+    """What a run that was left in the middle of this chunk had found, group by group: work that gives way again and
+    again gets on all the same."""
+    held = IN_HAND.setdefault(loaded, {})
+    while len(held) >= N_IN_HAND and key not in held:
+        held.pop(next(iter(held)))
+    return held.setdefault(key, [])
 
 
 def _rows(choices: Sequence[Encoded]) -> list[Row]:

@@ -12,4 +12,5 @@
 `weights`: weights of heads and of the unembedding, from any precision
 `cpu_products`: bf16 and int8 layers by fp32 products, where the processor has no 16-bit arithmetic
 `tuning`: which way this machine is faster, measured once
+`rates`: how fast a model is on this machine, from what it has done so far
 """

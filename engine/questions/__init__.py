@@ -3,6 +3,7 @@
 `tasks`: which tasks there are, and their rows, checked
 `requests`: rows rendered by lm-evaluation-harness into hashed questions
 `encoding`: questions as tokens, packed one row a question
+`amounts`: how much there is to read, in characters
 `tokens`: a text as tokens, and what stands in front of it
 `squad`: two answer metrics that ReCoRD needs
 """

@@ -23,7 +23,8 @@ class OneModel:
 
     def get(self, spec):
         self.n_asked += 1
-        self.loaded = SimpleNamespace(spec=spec, identity=self.identity)
+        family = SimpleNamespace(layer_list=lambda model: [])
+        self.loaded = SimpleNamespace(spec=spec, identity=self.identity, family=family, model=None)
         return self.loaded
 
 

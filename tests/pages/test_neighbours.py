@@ -5,10 +5,12 @@ import threading
 import numpy as np
 import pytest
 
+from engine import jobs as engine_jobs
 from engine.importance.rankings_of import Evidence, Ranking
 from engine.jobs import Jobs
 from engine.progress import Progress
 from pages.ui.prune import neighbours
+from pages.ui.prune.forecasts import seconds_at
 from pages.ui.prune.neighbours import SLOT, Idle, levels_to_measure
 from pages.ui.prune.tables import curve_points
 from pages.ui.shared import runtime as frame
@@ -47,23 +49,40 @@ def test_the_whole_axis_is_measured_nearest_first(x):
     assert idle(x, "ffns").levels, "the other axis was not asked for"
 
 
-def test_it_ends_when_the_page_no_longer_looks_in(x, monkeypatch):
-    work = idle(x)
-    monkeypatch.setattr(neighbours, "PATIENCE_S", -1.0)
+def test_it_rests_when_no_page_looks_in_and_goes_on_when_one_does(x, monkeypatch):
+    """A second job, behind it, shows that the worker has left it: no test sleeps."""
+    work, in_hand, go_on, real = idle(x), threading.Event(), threading.Event(), neighbours.measure_levels
+
+    def held(*given):
+        for number, step in enumerate(real(*given)):
+            yield step
+            if not number:
+                in_hand.set()
+                assert go_on.wait(WAIT_S)
+
+    monkeypatch.setattr(neighbours, "measure_levels", held)
     work.look_in()
     work.look_in()
-    job = frame.jobs().join(SLOT, WAIT_S)
-    assert job.state == "done" and job.done < job.total and work.wanted
+    assert in_hand.wait(WAIT_S)
+    monkeypatch.setattr(engine_jobs, "UNSEEN_S", -1.0)  # from now on nobody looks in
+    frame.jobs().submit("after it", "after it", lambda: iter([Progress(1, 1)]), neighbours.PRIORITY + 1)
+    go_on.set()
+    frame.jobs().join("after it", WAIT_S)
+    job = frame.jobs().snapshot(SLOT)
+    assert job.state == "left" and job.done < job.total and work.wanted
     monkeypatch.undo()
     work.look_in()  # the page is seen again
     assert frame.jobs().join(SLOT, WAIT_S).done == job.total and not work.wanted
 
 
-def test_what_no_page_looks_in_at_any_more_is_forgotten(x, monkeypatch):
-    monkeypatch.setattr(neighbours, "PATIENCE_S", -1.0)
-    for permille in (100, 200, 300):
-        idle(x.at("heads", permille)).look_in()
-    assert list(neighbours.seen_s()) == [idle(x.at("heads", 300)).key]
+def test_no_more_is_measured_than_the_budget_allows(x, monkeypatch):
+    [one, *_] = seconds_at(x, "heads", Evidence(), [300], frame.lab())
+    assert one > 0, "the accuracy that the page has measured was timed"
+    assert seconds_at(x, "heads", Evidence(), [0], frame.lab())[0] > one, "of a pruned model less is computed"
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", str(1.5 * one))
+    assert idle(x).levels == (300,)
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+    assert idle(x).levels == ()
 
 
 def test_it_waits_for_everything_else_and_gives_way_to_it(x, monkeypatch):

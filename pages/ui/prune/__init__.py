@@ -5,6 +5,7 @@
 `screen`: what one run of the page knows
 `dragging`: what happens while a slider moves
 `estimates`: what pruning would do at the levels around, in words too
+`forecasts`: how long what is measured would take
 `neighbours`: the levels around, measured while nothing else is under way
 `parts`: figure, curve, map and bars, and what is left to measure
 `costs`: what a mask saves, as a panel

@@ -9,6 +9,7 @@ from engine.accuracy.costs import Cost, cost, recall_cost
 from engine.models.masks import Mask
 from engine.models.slicing import SLICE_BELOW
 from pages.ui.prune.experiment import Experiment
+from pages.ui.prune.forecasts import cost_s
 from pages.ui.prune.screen import Shown
 from pages.ui.shared.runtime import in_memory, lab
 from pages.ui.shared.tables import mask_in_words
@@ -46,7 +47,7 @@ def draw_costs(shown: Shown) -> None:
 def cost_work(x: Experiment, mask: Mask, timed: bool = True) -> Work[Cost]:
     """What measures the cost of a mask."""
     run = partial(cost, lab(), x.subject, x.questions, mask, timed)
-    return Work(SLOT, f"{x.base_key} {mask.key()}", "Cost", run, priority=1)
+    return Work(SLOT, f"{x.base_key} {mask.key()}", "Cost", run, 1, takes=partial(cost_s, x, lab()))
 
 
 def table(found: Cost) -> str:

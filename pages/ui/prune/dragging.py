@@ -56,9 +56,9 @@ def await_last_answers(x: Experiment) -> None:
 
 
 def gradients_given_up(x: Experiment) -> bool:
-    """Whether the estimates' gradients were stopped or failed."""
+    """Whether the estimates' gradients were stopped, failed or were never begun."""
     job = gradients_work(x).now()
-    return job is not None and job.state in ("cancelled", "failed")
+    return job is None or job.state in ("cancelled", "failed")
 
 
 def look_ahead(x: Experiment, known: Evidence) -> tuple[Estimates, list[str]]:
@@ -69,7 +69,7 @@ def look_ahead(x: Experiment, known: Evidence) -> tuple[Estimates, list[str]]:
     if not moving() and not under_way(MEASURING):
         found = estimates_work(x, known).value()
         if found is not None and not found.has_gradients:
-            gradients_work(x).start()
+            gradients_work(x).start_ahead()
     return latest_estimates()
 
 

@@ -1,6 +1,6 @@
 """The Prune screen's work for the worker: what measures an experiment, and what is measured beside it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -9,7 +9,7 @@ from engine.importance.rankings_of import Axis, Evidence
 from engine.models.masks import Mask
 from engine.progress import Progress
 from engine.questions.requests import Requests, TaskSpec
-from pages.ui.prune import experiment
+from pages.ui.prune import experiment, forecasts
 from pages.ui.prune.estimates import Estimates, read_estimates
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
 from pages.ui.shared.runtime import lab, store
@@ -18,7 +18,7 @@ from pages.ui.shared.work import Work
 
 def accuracy_work(x: Experiment, mask: Mask | None) -> Work[AnswersSoFar]:
     """What measures the experiment."""
-    return Work("accuracy", x.key, "Accuracy", partial(experiment.measure, x, mask, lab()))
+    return Work("accuracy", x.key, "Accuracy", partial(experiment.measure, x, mask, lab()), while_seen=True)
 
 
 def gradients_work(x: Experiment) -> Work[Any]:
@@ -28,18 +28,21 @@ def gradients_work(x: Experiment) -> Work[Any]:
     def run() -> Iterator[Progress[Any]]:
         yield from (step.within() for step in gradients(here, x.subject, x.questions))
 
-    return Work("gradients", f"{x.base_key} {x.limit}", "Estimates", run, priority=3)
+    key, title = f"{x.base_key} {x.limit}", f"Estimates of {x.task.name}"
+    return Work("gradients", key, title, run, 3, while_seen=True, takes=partial(forecasts.gradients_s, x, here))
 
 
-def importance_work(x: Experiment) -> Work[Any]:
+def importance_work(x: Experiment, known: Evidence) -> Work[Any]:
     """What scores all heads and FFNs for the task."""
     run = partial(experiment.measure_importance, x, lab())
-    return Work("importance", x.base_key, "Importance", run, priority=1)
+    return Work("importance", x.base_key, "Importance", run, 1, takes=partial(forecasts.importance_s, x, known, lab()))
 
 
-def curve_work(x: Experiment, axis: Axis) -> Work[int]:
-    """What measures every tenth of one level."""
-    return Work("curve", x.curve_key(axis), "Curve", partial(experiment.measure_curve, x, axis, lab()), priority=1)
+def curve_work(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int]) -> Work[int]:
+    """What measures every tenth of one level; `levels` are those that are missing."""
+    run = partial(experiment.measure_curve, x, axis, lab())
+    takes = partial(forecasts.curve_s, x, axis, known, levels, lab())
+    return Work("curve", x.curve_key(axis), "Curve", run, 1, takes=takes)
 
 
 def estimates_work(x: Experiment, known: Evidence) -> Work[Estimates]:

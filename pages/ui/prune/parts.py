@@ -7,8 +7,9 @@ import pandas as pd
 import streamlit as st
 
 from pages.ui.prune import charts, dragging, estimates, neighbours, tables
-from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment
+from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar
 from pages.ui.prune.figure import accuracy_figure, estimate_figure
+from pages.ui.prune.forecasts import seconds_at
 from pages.ui.prune.jobs import accuracy_work, curve_work, gradients_work, importance_work
 from pages.ui.prune.screen import Screen, Shown, idle_work
 from pages.ui.shared.charts import Picture
@@ -16,8 +17,9 @@ from pages.ui.shared.controls import choose_idle, one_of, type_mask
 from pages.ui.shared.defaults import AXES, AXIS_HELP
 from pages.ui.shared.drag_slider import draw_field, draw_slider
 from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.runtime import lab
 from pages.ui.shared.tables import mask_in_words
-from pages.ui.shared.work import live
+from pages.ui.shared.work import cost_in_words, live
 
 
 @st.fragment
@@ -74,14 +76,18 @@ def draw_result(shown: Shown) -> None:
     elif not x.settled(shown.stored) and not shown.postponed:
         st.caption("Another tab has taken over the measuring. Change any control to go on here.")
     if x.settled(measured) and x.n_taken(measured) < x.questions.n:
-        draw_stopped(x, measured)
+        draw_stopped(shown, measured)
 
 
-def draw_stopped(x: Experiment, measured: AnswersSoFar) -> None:
+def draw_stopped(shown: Shown, measured: AnswersSoFar) -> None:
     """Says that the chosen width is reached, and offers to go on."""
+    x = shown.x
     taken = f"Stopped after {x.n_taken(measured):,} of {x.questions.n:,} questions"
     st.caption(f"{taken}: the interval is within ± {x.width} points.")
-    if st.button(f"Measure all {x.questions.n:,}", icon=":material/play_arrow:", help="At this level alone."):
+    takes_s = seconds_at(x, "heads", shown.known, [x.pruning.heads_permille], lab())
+    left = 0.0 if takes_s is None else 2 * takes_s[0] * (1 - x.n_taken(measured) / x.questions.n)
+    label = f"Measure all {x.questions.n:,}{cost_in_words(left)}"
+    if st.button(label, icon=":material/play_arrow:", help="At this level alone.", key="measure all"):
         st.session_state["prune all of"] = replace(x, width=0).key
         st.rerun()
 
@@ -105,12 +111,17 @@ def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
     pictures["Curve"] = charts.accuracy_curve(points, now, full, x.judged.chance, AXES[axis], dashed)
     draw_chart(pictures["Curve"], "prune_curve", tables.points_in_words(points, AXES[axis]))
     st.caption(estimates.in_words(shown.x, line, x.pruning.level(axis)))
-    if gradients_work(shown.x).line():
+    estimating = gradients_work(shown.x)
+    if estimating.line():
         return
     if shown.idle is not None and (words := shown.idle.in_words()):
         st.caption(words)
-    work = curve_work(shown.x, axis)
-    if not work.line() and len(points) < len(LEVELS_PERMILLE):
+    if shown.can_estimate and estimating.now() is None and not moving:
+        about = "A backward pass for each choice: then the figure follows while a slider moves, as an estimate."
+        estimating.offer("Measure estimates", "show_chart", about)
+    missing = sorted(set(LEVELS_PERMILLE) - shown.there(axis))
+    work = curve_work(shown.x, axis, shown.known, missing)
+    if not work.line() and missing:
         work.offer("Measure the curve", "timeline", "Every tenth of this level, in the background.")
 
 
@@ -134,6 +145,6 @@ def draw_components(shown: Shown, pictures: dict[str, Picture]) -> dict[str, pd.
 
 def draw_importance(shown: Shown) -> None:
     """The job that scores what is not scored yet."""
-    work, known = importance_work(shown.x), shown.known
+    work, known = importance_work(shown.x, shown.known), shown.known
     if not work.line() and (known.heads is None or known.ffns is None):
         work.offer("Measure importance", "insights", "Heads by gradient, FFNs by leaving each out once.")

@@ -40,6 +40,12 @@ class Shown:
     idle: Idle | None = None
     points: dict[str, tuple[int, pd.DataFrame]] = field(default_factory=dict)  # by axis, with what was stored then
 
+    @property
+    def can_estimate(self) -> bool:
+        """Whether what estimates are made from is still to be measured, and can be: not for a task that is decoded."""
+        x = self.x
+        return not self.waits and not self.estimates.has_gradients and not x.judged.greedy and x.settled(self.stored)
+
     def at_hand(self) -> Experiment:
         """The experiment at the levels where the hand has the sliders."""
         x = self.x
@@ -57,6 +63,10 @@ class Shown:
         if axis not in self.points or (self.points[axis][0] != puts and not dragging.moving()):
             self.points[axis] = puts, curve_points(self.x, axis, self.known, lab())
         return self.points[axis][1]
+
+    def there(self, axis: Axis) -> set[int]:
+        """The measured levels of the axis, in permille."""
+        return {round(1000 * level) for level in self.curve(axis)["level"]}
 
     def job(self) -> tuple[Snapshot[AnswersSoFar] | None, AnswersSoFar]:
         """This experiment's job, if it has one, and the answers so far."""
@@ -114,6 +124,5 @@ def idle_work(shown: Shown, since_s: float) -> Idle:
     missing = ()
     estimated = x.judged.greedy or shown.estimates.line(x, axis).estimated or dragging.gradients_given_up(x)
     if x.settled(shown.stored) and estimated:  # estimates come first
-        there = {round(1000 * level) for level in shown.curve(axis)["level"]}
-        missing = neighbours.levels_to_measure(x, axis, shown.known, there)
+        missing = neighbours.levels_to_measure(x, axis, shown.known, shown.there(axis))
     return Idle(x, axis, shown.known, missing, since_s)

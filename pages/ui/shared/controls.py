@@ -9,11 +9,12 @@ from streamlit.delta_generator import DeltaGenerator
 
 from engine.importance.rankings_of import OF_ONE_TASK, Pruning, Ranking
 from engine.models.masks import parse_mask
+from engine.progress import in_time
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.shapes import ModelShape
 from engine.statistics import MIN_QUESTIONS
-from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS, SHOTS
+from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS, SHOTS, idle_budget_s
 from pages.ui.shared.drag_slider import Hand, drag_slider, hand
 
 T = TypeVar("T")
@@ -40,7 +41,8 @@ RANKING_HELP = (
 )
 IDLE_HELP = (
     "Every tenth of the level that was moved last, the nearest first, while this page is open and nothing else is "
-    "being measured. Whatever you ask for comes first."
+    "being measured: as many as are forecast to take {budget} here. Whatever you ask for comes first. The same holds "
+    "for the estimates; set HEADROOM_IDLE_SECONDS to allow more or less."
 )
 MASK_HELP = (
     "`L3H5` is head 5 of layer 3, `L4H*` all heads of layer 4, `F7` the FFN of layer 7, `F2-5` those of four layers. "
@@ -101,7 +103,8 @@ def choose_ranking(prefix: str, where: DeltaGenerator) -> str:
 def choose_idle(prefix: str) -> bool:
     """Draws the switch for what is measured while nothing else is."""
     label, key = "Measure neighbouring levels while idle", f"{prefix}_idle"
-    return st.toggle(label, True, key=key, bind="query-params", help=IDLE_HELP)
+    help = IDLE_HELP.format(budget=in_time(idle_budget_s()))
+    return st.toggle(label, True, key=key, bind="query-params", help=help)
 
 
 def choose_level(prefix: str, where: DeltaGenerator, axis: str, label: str, help: str, default: int = 0) -> int:

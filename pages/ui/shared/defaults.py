@@ -3,6 +3,9 @@
 No streamlit here: what runs in the worker thread begins with the same numbers.
 """
 
+import os
+
+from engine.errors import UsageError
 from engine.importance.rankings_of import Axis
 
 AXES: dict[Axis, str] = {"heads": "Attention heads pruned", "ffns": "FFNs pruned"}
@@ -12,3 +15,17 @@ SHOT_COUNTS = (0, 1, 5)  # solved examples in front of a question
 SHOTS = 5  # of them, where there is no control for it and before it is moved
 RANKING_QUESTIONS = 64  # train questions behind a ranking: in int8 on a CPU their gradients take half a second each
 SAMPLE = "stratified"  # so that the figure over the first few questions is a fair preview
+BUDGET_S = 10.0  # of work that nobody asked for; HEADROOM_IDLE_SECONDS sets another
+
+
+def idle_budget_s() -> float:
+    """Up to how many seconds work may be forecast to take that begins though nobody asked for it (0: none begins).
+    UsageError where the environment gives no number."""
+    asked = os.environ.get("HEADROOM_IDLE_SECONDS", "").strip()
+    try:
+        found = float(asked) if asked else BUDGET_S
+    except ValueError:
+        found = -1.0
+    if not found >= 0:
+        raise UsageError(f"HEADROOM_IDLE_SECONDS is {asked!r}; give seconds, such as 10, or 0 for no work ahead")
+    return found

@@ -7,14 +7,18 @@ from typing import Any, Generic, TypeVar
 
 import streamlit as st
 
-from engine.jobs import Snapshot
-from engine.progress import Progress
+from engine.jobs import UNSEEN_S, Job, Snapshot
+from engine.progress import Progress, in_time
+from pages.ui.shared.defaults import idle_budget_s
 from pages.ui.shared.runtime import end_run, jobs, show_error, store
 
 T = TypeVar("T")
 POLL_S = 1.0
 AT_ONCE_S = 0.3  # what is stored shows within the same run
-NO_FORECAST_S = 2.0  # before that the seconds left would jump about
+LONG_S = 10.0  # from which a button says how long it takes
+ASKED = 2  # the priority, at least, of what a button has started
+FIRST_HELP = "What runs now gives way, and goes on afterwards. What it has finished is kept."
+SHOWN = "work shown"  # in the session: keys of the work that its page shows, and when it was drawn last
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,8 @@ class Work(Generic[T]):
     """Something to be computed: its place on the screen (`slot`), what it is of (`key`), its title, and how it is done.
 
     A slot holds the work of one key at a time; tabs that show the same thing share it, another key takes its place.
+    `while_seen`: what nobody has asked for by a button; it rests while no page shows it (asks how it stands). `takes`
+    gives the seconds it is forecast to take, None where that is not known.
     """
 
     slot: str
@@ -29,25 +35,38 @@ class Work(Generic[T]):
     title: str
     run: Callable[..., Iterator[Progress[T]]]
     priority: int = 0
+    while_seen: bool = False
+    takes: Callable[[], float | None] = lambda: None
 
     def start(self, again: bool = False) -> Snapshot[T]:
         """Has it done, unless that is under way or finished; `again`: once more after it ended."""
-        return jobs().submit(self.slot, self.key, self.run, self.priority, again)
+        return jobs().put(self.slot, Job(self.key, self.run, self.priority, self.title, self.while_seen), again)
+
+    def start_ahead(self) -> bool:
+        """Has it done though nobody asked, if it is forecast to take no longer than the budget for that; whether it
+        is."""
+        takes_s = self.takes()
+        if takes_s is None or takes_s > idle_budget_s():
+            return False
+        self.start()
+        return True
 
     def restart(self) -> None:
-        """Has it done once more after it was stopped or failed."""
-        self.start(again=True)
+        """Has it done because the user asked: once more after it was stopped or failed, and to its end whether or not
+        a page shows it."""
+        jobs().put(self.slot, Job(self.key, self.run, min(self.priority, ASKED), self.title), again=True)
 
     def offer(self, label: str, icon: str, help: str, **more: Any) -> None:
         """Draws the button that has it done; then the whole page runs, as only that draws a part again and again."""
-        if st.button(label, icon=f":material/{icon}:", help=help, **more):
+        more = {"key": f"offer {self.slot}", **more}
+        if st.button(label + cost_in_words(self.takes()), icon=f":material/{icon}:", help=help, **more):
             self.restart()
             st.rerun()
 
     def now(self) -> Snapshot[T] | None:
-        """How it stands; None where it was never started, or the slot is another's by now."""
-        job = jobs().snapshot(self.slot)
-        return job if job is not None and job.key == self.key else None
+        """How it stands; None where it was never started, or the slot is another's by now. Whoever asks looks at it:
+        it goes on."""
+        return jobs().see(self.slot, self.key)
 
     @property
     def found(self) -> T | None:
@@ -58,7 +77,7 @@ class Work(Generic[T]):
     @property
     def under_way(self) -> bool:
         job = self.now()
-        return job is not None and not job.finished
+        return job is not None and job.under_way
 
     def value(self, patience_s: float = AT_ONCE_S) -> T | None:
         """What it has found once it is done, started if need be; None where that takes longer."""
@@ -82,10 +101,14 @@ class Work(Generic[T]):
         job = self.now()
         if job is None or job.state == "done":
             return False
-        if job.state in ("queued", "running"):
+        if not job.finished:
+            ahead, slot = jobs().ahead_of(self.slot), self.slot
             with st.container(horizontal=True, vertical_alignment="bottom"):
-                st.progress(min(1.0, job.done / job.total) if job.total else 0.0, in_words(job, self.title))
-                stops, slot = "Stops after the chunk in hand; what is finished stays stored.", self.slot
+                st.progress(min(1.0, job.done / job.total) if job.total else 0.0, in_words(job, self.title, ahead))
+                if _is_of_others(self.key, ahead):
+                    first = {"on_click": jobs().put_first, "args": (slot,), "help": FIRST_HELP}
+                    st.button("Let this go first", key=f"first {slot}", **first)
+                stops = "Stops at once; what is finished stays stored."
                 st.button("Cancel", key=f"cancel {slot}", on_click=jobs().cancel, args=(slot,), help=stops)
             return True
         if job.error:
@@ -125,7 +148,7 @@ class Work(Generic[T]):
 
 def under_way(slots: Sequence[str]) -> bool:
     """Whether a job in one of the slots is waiting or running."""
-    return any(job is not None and not job.finished for job in map(jobs().snapshot, slots))
+    return any(job is not None and job.under_way for job in map(jobs().snapshot, slots))
 
 
 def live(
@@ -151,12 +174,33 @@ def live(
     part()
 
 
-def in_words(snapshot: Snapshot[Any], what: str) -> str:
-    """Such as "Full model: 312 of 500, about 12 s left"."""
-    if snapshot.state == "queued":
-        return f"{what}: {snapshot.message or 'waiting'}"
-    what = snapshot.message or what
-    words = f"{what}: {snapshot.done:,} of {snapshot.total:,}" if snapshot.done else f"{what} …"
-    if snapshot.done and snapshot.seconds > NO_FORECAST_S:
-        words += f", about {snapshot.seconds * (snapshot.total - snapshot.done) / snapshot.done:,.0f} s left"
-    return words
+def in_words(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = None) -> str:
+    """Such as "Full model: 312 of 500, about 12 s left"; while it is queued, what it waits for (`ahead`)."""
+    if snapshot.state == "running":
+        what = snapshot.message or what
+        words = f"{what}: {snapshot.done:,} of {snapshot.total:,}" if snapshot.done else f"{what} …"
+        return words + ("" if snapshot.left_s is None else f", about {in_time(snapshot.left_s)} left")
+    if ahead is None:
+        return f"{what}: about to begin"
+    other = ahead.title or "other work"
+    words = [other[:1].lower() + other[1:]]
+    if ahead.total:
+        words.append(f"{ahead.done:,} of {ahead.total:,}")
+    if ahead.left_s is not None:
+        words.append(f"about {in_time(ahead.left_s)}")
+    return f"{what}: waiting for: {', '.join(words)}"
+
+
+def cost_in_words(takes_s: float | None) -> str:
+    """What a button says behind its label: ", about 2 min here"; "" where it is short or not known."""
+    return "" if takes_s is None or takes_s < LONG_S else f", about {in_time(takes_s)} here"
+
+
+def _is_of_others(key: str, ahead: Snapshot[Any] | None) -> bool:
+    """Whether work waits for something that this page does not show. Notes that the page shows this one."""
+    shown = st.session_state.setdefault(SHOWN, {})
+    now_s = time.monotonic()
+    for other in [other for other, at_s in shown.items() if now_s > at_s + UNSEEN_S]:
+        del shown[other]
+    shown[key] = now_s
+    return ahead is not None and ahead.key not in shown

@@ -1,0 +1,62 @@
+"""How fast a model is on this machine: seconds a character of text, smoothed over real passes and kept in the store.
+
+Characters stand for tokens: they are known before anything is encoded. Gradient passes have a rate of their own.
+"""
+
+import os
+from contextlib import suppress
+from typing import Literal
+
+from cache import Store
+from engine.models.loading import device_class
+from engine.models.subject import Subject
+from engine.models.tuning import processor
+from engine.records import Record, canonical_key, decode, encode
+
+Pass = Literal["forward", "gradient"]
+FADING = 0.7  # what came before counts for so much less with each new measurement
+WORTH_KEEPING = 0.05  # relative change from which the stored rate is written anew
+GRADIENT_FACTOR = 1.5  # times as long as a forward pass over as much, as long as none was timed
+
+
+def seconds_for(store: Store, subject: Subject, kind: Pass, characters: float) -> float | None:
+    """About how long passes over so many characters take here; None where nothing was timed yet."""
+    known = _known(store, subject)
+    if kind not in known and "forward" in known:
+        seconds, n = known["forward"]
+        return GRADIENT_FACTOR * characters * seconds / n
+    if kind not in known:
+        return None
+    seconds, n = known[kind]
+    return characters * seconds / n
+
+
+def learn(
+    store: Store, subject: Subject, kind: Pass, characters: float, seconds: float, are_first: bool = False
+) -> None:
+    """Remembers that passes over so many characters have taken so long. The first ones of a model in memory are slower
+    than all that follow, and count only where nothing else is known."""
+    known = _known(store, subject)
+    if characters <= 0 or seconds <= 0 or (are_first and kind in known):
+        return
+    before_s, before_n = known.get(kind, (0.0, 0.0))
+    now = FADING * before_s + seconds, FADING * before_n + characters
+    if before_n and abs(now[0] / now[1] / (before_s / before_n) - 1) < WORTH_KEEPING:
+        return
+    record = Record({}, {"kind": "rates", "name": subject.identity.name, "rates": known | {kind: now}})
+    store.put(_key(subject), encode(record))
+
+
+def _known(store: Store, subject: Subject) -> dict[str, tuple[float, float]]:
+    """(seconds, characters) by kind of pass."""
+    record = decode(store.get(_key(subject)))
+    if record is not None:
+        with suppress(KeyError, TypeError, ValueError, AttributeError):
+            found = {kind: (float(seconds), float(n)) for kind, (seconds, n) in record.receipt["rates"].items()}
+            return {kind: (seconds, n) for kind, (seconds, n) in found.items() if seconds > 0 and n > 0}
+    return {}
+
+
+def _key(subject: Subject) -> str:
+    machine = {"processor": processor(), "cores": os.cpu_count(), "device": device_class()}
+    return canonical_key("rates", {"model": subject.identity.digest, "precision": subject.spec.precision, **machine})

@@ -1,0 +1,76 @@
+"""How long what the Prune screen measures would take here, in seconds; None where nothing was timed yet.
+
+No streamlit here. What is stored already is taken off where that is cheap to know.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+from engine.accuracy.costs import N_QUESTIONS, N_ROUNDS, WAYS
+from engine.importance.rankings_of import Axis, Evidence
+from engine.models.rates import seconds_for
+from engine.models.subject import Lab
+from engine.questions.amounts import all_characters, kept_share
+from engine.questions.requests import Questions, select
+from pages.ui.prune.experiment import Experiment
+from pages.ui.shared.defaults import RANKING_QUESTIONS
+
+
+def gradients_s(x: Experiment, lab: Lab) -> float | None:
+    """A backward pass for every choice of every question."""
+    return seconds_for(lab.store, x.subject, "gradient", all_characters(x.questions, gradients=True))
+
+
+def importance_s(x: Experiment, known: Evidence, lab: Lab) -> float | None:
+    """Of the heads a backward pass for each gold choice, of the FFNs a pass without each, begun in its layer."""
+    questions = ranked(x)
+    if questions is None:
+        return None
+    taken = [0.0]
+    if known.heads is None:
+        read = all_characters(questions, gradients=True, every_choice=False)
+        taken.append(seconds_for(lab.store, x.subject, "gradient", read))
+    if known.ffns is None:
+        read = all_characters(questions) * (1 + x.shape.n_layers / 2)
+        taken.append(seconds_for(lab.store, x.subject, "forward", read))
+    return None if None in taken else sum(each for each in taken if each is not None)
+
+
+def curve_s(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int], lab: Lab) -> float | None:
+    """These levels of one axis, and the ranking where it is not known."""
+    if x.at(axis, 1000).mask(known) is None:
+        ranking, levels_s = importance_s(x, known, lab), seconds_at(x, axis, None, levels, lab)
+    else:
+        ranking, levels_s = 0.0, seconds_at(x, axis, known, levels, lab)
+    return None if ranking is None or levels_s is None else ranking + sum(levels_s)
+
+
+def seconds_at(
+    x: Experiment, axis: Axis, known: Evidence | None, levels: Sequence[int], lab: Lab
+) -> list[float] | None:
+    """Seconds of all questions at each level; where nothing is `known` of the order, as if the model were whole."""
+    read, found = all_characters(x.questions), []
+    for permille in levels:
+        mask = None if known is None else x.at(axis, permille).mask(known)
+        share = 1.0 if mask is None else kept_share(mask)
+        found.append(seconds_for(lab.store, x.subject, "forward", read * share))
+    return None if None in found else [each for each in found if each is not None]
+
+
+def cost_s(x: Experiment, lab: Lab) -> float | None:
+    """A few questions in each way, again and again."""
+    n_passes = len(WAYS) * (N_ROUNDS + 1)
+    read = all_characters(replace(x.questions, n=min(N_QUESTIONS, x.questions.n)))
+    return seconds_for(lab.store, x.subject, "forward", n_passes * read)
+
+
+def within(budget_s: float, levels: Sequence[int], seconds: Sequence[float] | None) -> tuple[int, ...]:
+    """The first of the levels that are together within the budget; none where nothing was timed yet."""
+    ends = [] if seconds is None else accumulate(seconds)
+    return tuple(level for level, end_s in zip(levels, ends, strict=False) if end_s <= budget_s)
+
+
+def ranked(x: Experiment) -> Questions | None:
+    """The questions that importance is measured on, None until they are rendered."""
+    return None if x.train is None else select(x.train, RANKING_QUESTIONS, "stratified")
