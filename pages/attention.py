@@ -7,9 +7,10 @@ from typing import Any
 import streamlit as st
 
 from engine.heads.attention import head_views, overview, recall_head_views, recall_overview
-from engine.heads.induction import induction, recall_induction
+from engine.heads.induction import characters, induction, recall_induction
 from engine.importance.rankings_of import INDUCTION_SEED
 from engine.models.masks import parse_heads, parse_mask
+from engine.models.rates import seconds_for
 from engine.texts.passages import text_digest
 from pages.ui.attention.details import draw_details
 from pages.ui.attention.tables import combined, default_heads, names_of
@@ -26,6 +27,7 @@ PRESETS = {  # what is to be seen, the passage, the only tokens to point at, ico
     "Translation": ("Three languages", "", ":material/translate:"),
     "Pattern labels": ("Pattern labels", ":", ":material/label:"),
 }
+SCORES, SCORES_HELP = "Induction scores for the map", "As on the Induction screen: the map marks who matches prefixes."
 CAPTION = """:red[**Red**]: where the chosen heads attend from the token you point at. :blue[**Blue bar**]: which
 earlier tokens raised its logit, by the direct path: attention × value through W_O and the unembedding, the mean over
 all tokens taken off. Blue is read at the position just before, where the model says what comes next; set to “the one
@@ -36,6 +38,12 @@ def use_preset(title: str) -> None:
     """Sets the controls as the preset has them, with the heads that suit it."""
     st.session_state.attention_text, st.session_state.attention_rows = PRESETS[title][:2]
     st.session_state.attention_heads = ""
+
+
+def draw_score() -> None:
+    """How the scores for the map stand, or the button that has them measured."""
+    if not score.line() and score.now() is None:
+        score.offer(f"Measure {SCORES.lower()}", "repeat", SCORES_HELP)
 
 
 def set_heads() -> None:
@@ -61,11 +69,12 @@ with errors_shown():
     mask = parse_mask(mask_text, subject.shape)
 of = f"{subject} {mask.key()} {text_digest(text.text)}"
 what = (lab(), subject, text.text, mask)
-seen = recall_overview(*what) or Work("attention", of, "Text", partial(overview, *what)).required()
+seen = recall_overview(*what) or Work("attention", of, "Text", partial(overview, *what), while_seen=True).required()
 measure = partial(induction, lab(), subject, "olsson", INDUCTION_SEED)
-score = Work("attention induction", str(subject), "Induction scores for the map", measure, priority=1)
+takes = partial(seconds_for, lab().store, subject, "patterns", characters(subject, "olsson"))
+score = Work("attention induction", str(subject), SCORES, measure, 3, while_seen=True, takes=takes)
 since_s = time.monotonic()
-found = recall_induction(lab(), subject, "olsson", INDUCTION_SEED) or score.value(patience_s=0)
+found = recall_induction(lab(), subject, "olsson", INDUCTION_SEED)
 scores = None if found is None else found.mean["prefix_matching"]
 if seen.n_left_out:
     st.caption(f"The first {len(seen.ends):,} tokens; {seen.n_left_out:,} more do not fit the model's window.")
@@ -87,7 +96,7 @@ def draw_view(text: Chosen) -> None:
         heads = parse_heads(typed or "", subject.shape)
     heads = heads or default_heads(seen, scores, rows)
     names = names_of(heads)
-    looking = Work("attention heads", f"{of} {names}", "Heads", partial(head_views, *what, heads))
+    looking = Work("attention heads", f"{of} {names}", "Heads", partial(head_views, *what, heads), while_seen=True)
     views = recall_head_views(*what, heads) or looking.required()
     view = combined([views[head] for head in heads])
     hand_over(pattern_packet(of, names, view))
@@ -95,5 +104,7 @@ def draw_view(text: Chosen) -> None:
 
 
 if found is None:
-    live([score.slot], score.line, since_s)
+    if score.now() is None:
+        score.start_ahead()  # nobody has asked for it
+    live([score.slot], draw_score, since_s)
 draw_view(text)

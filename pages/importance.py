@@ -20,7 +20,7 @@ from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import choose_tasks, importance_work, setting_of, show_failed, so_far, survey_line
 from pages.ui.shared.runtime import require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.work import Work, live
+from pages.ui.shared.work import Work, cost_in_words, live, together_s
 
 require_frame("pages/importance.py")
 ORACLE, ORACLE_HEADS = "heads-oracle", 200  # up to so many: it takes one evaluation of all questions a head
@@ -41,7 +41,8 @@ def agreement_lines(missing: list[Work[Survey]]) -> None:
     help = f"Measures what is missing: at most {n_heads + 1} evaluations of {N} train questions, and two gradients."
     if any([work.line() for work in missing]) or not missing:
         return
-    if st.button("Compare with the oracle", icon=":material/balance:", help=help):
+    label = f"Compare with the oracle{cost_in_words(together_s([work.takes() for work in missing]))}"
+    if st.button(label, icon=":material/balance:", help=help, key="compare"):
         for work in missing:
             work.restart()
         st.rerun()

@@ -46,7 +46,7 @@ making = partial(texts_of, lab(), subject, source, setup.data_dir)
 texts = Work("incontext texts", of, "Texts", making).required()
 x = setting.Setting(subject, setup.data_dir, source, texts, pruning)
 since_s = time.monotonic()
-losses = Work("incontext", x.key, "Losses", partial(setting.measure, x, lab()))
+losses = Work("incontext", x.key, "Losses", partial(setting.measure, x, lab()), while_seen=True)
 losses.value()
 
 
@@ -86,7 +86,8 @@ files: dict[str, Table] = {}
 live(["incontext"], draw_scores, since_s)
 st.subheader("Which heads make it", help=WHICH_HELP)
 kind, fill = sections.choose_ablation()
-heads = Work("incontext heads", f"{x.base_key} {fill}", "Ablations", partial(setting.ablations, x, fill, lab()), 2)
+run, takes = partial(setting.ablations, x, fill, lab()), partial(setting.ablations_s, x, lab())
+heads = Work("incontext heads", f"{x.base_key} {fill}", "Ablations", run, 2, takes=takes)
 if subject.shape.n_ctx < MIN_TOKENS:
     short = f"This model reads {subject.shape.n_ctx} tokens at once, and heads are ablated over {MIN_TOKENS}"
     st.info(f"{short}: choose a model with a longer window.", icon=":material/info:")

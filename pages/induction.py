@@ -50,7 +50,8 @@ since_s = time.monotonic()
 found = recall_induction(lab(), subject, variant, seed)
 if found is None:
     measure = partial(induction, lab(), subject, variant, seed)
-    found = Work("induction", f"{subject} {variant} {seed}", "Induction scores", measure).required()
+    of = f"{subject} {variant} {seed}"
+    found = Work("induction", of, "Induction scores", measure, while_seen=True).required()
 if found.note:
     st.info(found.note[0].upper() + found.note[1:] + ".", icon=":material/info:")
 names = selected_heads(subject.shape)

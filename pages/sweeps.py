@@ -1,6 +1,7 @@
 """The Sweeps screen: accuracy over many tasks, shot counts, levels and rankings, measured in the background."""
 
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from pages.ui.shared.defaults import AXES
 from pages.ui.shared.many_tasks import JUDGES, choose_tasks, setting_of, show_failed
 from pages.ui.shared.runtime import lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.work import Work, live
+from pages.ui.shared.work import Work, live, together_s
 from pages.ui.sweeps.plans import SECTIONS, arguments, plan_of
 from pages.ui.sweeps.sections import draw_section
 
@@ -49,6 +50,8 @@ setting, plan = setting_of(setup, int(judges)), plan_of(section, tasks, front, p
 since_s, run = time.monotonic(), partial(sweep, lab(), setting, plan.points, plan.pool)
 work = Work(f"sweep {section}", f"{setting} {subject} {hash(plan)}", SECTIONS[section], run, priority=2)
 stored = work.stored()
+takes_s = together_s([each.takes_s(lab().store, subject) for each in stored if each.left])
+work = replace(work, takes=lambda: takes_s or None)
 
 
 def draw() -> None:

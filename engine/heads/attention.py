@@ -131,7 +131,7 @@ def _overview_piece(subject: Subject, text: str, mask: Mask) -> Piece:
     shapes |= {"ends": ("n",), "n_left_out": (), "thumbnails": (*heads, "S", "S")}
     shapes |= {"raised_nats": (*heads, "T"), "ffns": (subject.shape.n_layers, "T")}
     measure = partial(_overview, text=text, mask=mask, bos=subject.bos)
-    return Piece(_key(subject, text, mask, "overview"), 1, shapes, measure)
+    return Piece(_key(subject, text, mask, "overview"), 1, shapes, measure, lambda: len(text), "patterns")
 
 
 def _overview(loaded: Loaded, text: str, mask: Mask, bos: bool) -> Measuring:

@@ -27,6 +27,7 @@ SCORES = ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov
 N_TOKENS, N_EXAMPLES = 25, 10
 TEXT_TOKENS = 100  # tokens of one stretch of natural text
 BANSAL_LENGTHS = range(25, 224, 2)
+CHARACTERS = 4  # of a token, about
 PART = 10  # examples stored together, so that a cancelled run resumes there
 
 
@@ -73,6 +74,12 @@ def retained(scores: np.ndarray, order: np.ndarray) -> np.ndarray:
     return 1 - np.concatenate([[0], np.cumsum(capacity)]) / max(float(capacity.sum()), 1e-30)
 
 
+def characters(subject: Subject, variant: str) -> float:
+    """How much is read for the scores, about: what stands for so many tokens in forecasts."""
+    wanted = _pieces(subject.as_usual, variant, 0, [])
+    return sum(piece.characters() for piece in wanted if piece.characters is not None)
+
+
 def best_heads(scores: np.ndarray, count: int) -> Iterator[tuple[str, float]]:
     """The `count` heads of highest score by name, such as `L3H5`."""
     n_heads, known = scores.shape[1], np.where(np.isnan(scores), -np.inf, scores)
@@ -105,11 +112,19 @@ def _pieces(subject: Subject, variant: str, seed: int, records: Sequence[Record]
             part = each[first : first + PART]
             about = {"what": what, "first": first, "lengths": part, "seed": seed, "form": form}
             measure = partial(_probed, probe=probe, about=about, variant=variant)
-            found.append(Piece(_key(subject, about), len(part), {what: (len(part), *heads)}, measure))
+            reads = partial(_reads, what, part)
+            found.append(
+                Piece(_key(subject, about), len(part), {what: (len(part), *heads)}, measure, reads, "patterns")
+            )
     about = {"what": "weights", "first": 0, "lengths": [], "seed": seed, "form": "olsson"}
     measure = partial(_weighed, records=records, about=about, variant=variant)
     shapes = {"ov_eigen": (1, *heads), "qk_trace": (1, *heads)}
     return [*found, Piece(_key(subject, about), 1, shapes, measure)]
+
+
+def _reads(what: str, lengths: Sequence[int]) -> float:
+    """Characters that so many tokens would be of a text."""
+    return CHARACTERS * sum(lengths) * (1 if what == "previous_token" else probes.N_COPIES)
 
 
 def _probed(loaded: Loaded, probe: Probe, about: Mapping[str, Any], variant: str) -> Measuring:

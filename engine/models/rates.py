@@ -1,6 +1,7 @@
 """How fast a model is on this machine: seconds a character of text, smoothed over real passes and kept in the store.
 
-Characters stand for tokens: they are known before anything is encoded. Gradient passes have a rate of their own.
+Characters stand for tokens: they are known before anything is encoded. Gradient passes have a rate of their own, and so
+have passes that give attention patterns.
 """
 
 import os
@@ -13,22 +14,20 @@ from engine.models.subject import Subject
 from engine.models.tuning import processor
 from engine.records import Record, canonical_key, decode, encode
 
-Pass = Literal["forward", "gradient"]
+Pass = Literal["forward", "gradient", "patterns"]
 FADING = 0.7  # what came before counts for so much less with each new measurement
 WORTH_KEEPING = 0.05  # relative change from which the stored rate is written anew
-GRADIENT_FACTOR = 1.5  # times as long as a forward pass over as much, as long as none was timed
+FACTOR = {"forward": 1.0, "gradient": 1.5, "patterns": 2.0}  # times a forward pass, as long as none was timed
 
 
 def seconds_for(store: Store, subject: Subject, kind: Pass, characters: float) -> float | None:
     """About how long passes over so many characters take here; None where nothing was timed yet."""
     known = _known(store, subject)
-    if kind not in known and "forward" in known:
-        seconds, n = known["forward"]
-        return GRADIENT_FACTOR * characters * seconds / n
-    if kind not in known:
+    nearest = kind if kind in known else "forward"
+    if nearest not in known:
         return None
-    seconds, n = known[kind]
-    return characters * seconds / n
+    seconds, n = known[nearest]
+    return characters * seconds / n * (FACTOR[kind] if nearest != kind else 1.0)
 
 
 def learn(

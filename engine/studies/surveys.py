@@ -12,11 +12,13 @@ import numpy as np
 
 from cache import Store
 from engine.errors import Cancelled, HeadroomError
-from engine.importance.importance import Scores, importance, recall_scores
+from engine.importance.importance import ORACLES, Scores, importance, recall_scores
 from engine.importance.rankings import aggregate, agreement, as_published, random_order
 from engine.models.loading import LoadSpec
-from engine.models.subject import Lab
+from engine.models.rates import Pass, seconds_for
+from engine.models.subject import Lab, Subject
 from engine.progress import Progress, last_value
+from engine.questions.amounts import all_characters
 from engine.questions.requests import Questions, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 
@@ -65,14 +67,29 @@ class Setting:
 
 @dataclass(frozen=True)
 class Survey:
-    """Importance by task, and for those that could not be measured the reason, one plain line each."""
+    """Importance by task, and for those that could not be measured the reason, one plain line each. `left`: how much
+    is still to be read for others, in characters of passes; told where nothing is computed."""
 
     scores: Mapping[TaskSpec, Scores] = field(default_factory=dict)
     failed: Mapping[TaskSpec, str] = field(default_factory=dict)
+    left: Mapping[TaskSpec, float] = field(default_factory=dict)
 
     def at(self, shots: int) -> dict[str, np.ndarray]:
         """Scores by task name, of one shot count."""
         return {task.name: found.scores for task, found in self.scores.items() if task.shots == shots}
+
+
+def pass_of(what: str) -> Pass:
+    """The passes that importance takes."""
+    return "forward" if what in ORACLES else "gradient"
+
+
+def takes_s(store: Store, subject: Subject, what: str, found: Survey, tasks: Sequence[TaskSpec]) -> float | None:
+    """Seconds that importance of the tasks that are missing would take here; None while that is not known."""
+    missing = [task for task in tasks if task not in found.scores and task not in found.failed]
+    if any(task not in found.left for task in missing):
+        return None
+    return seconds_for(store, subject, pass_of(what), sum(found.left[task] for task in missing))
 
 
 def grid(names: Sequence[str], shots: Sequence[int]) -> list[TaskSpec]:
@@ -88,7 +105,7 @@ def survey(
     subject = lab.subject(setting.spec, setting.bos)
     cost = setting.cost(subject.shape, what)
     total = len(tasks) * cost
-    found, failed, all_cached = {}, {}, True
+    found, failed, left, all_cached = {}, {}, {}, True
     for number, task in enumerate(tasks):
         label = f"{'FFN' if what == 'ffns' else 'head'} importance, {in_words(task)}"
         try:
@@ -100,11 +117,21 @@ def survey(
                 scores = yield from last_value(steps, number * cost, total, cost, label)
             if scores is not None:
                 found[task] = scores
+            else:
+                left[task] = _reads(questions, what, subject.shape)
         except Cancelled:
             raise
         except HeadroomError as error:
             failed[task] = str(error)
-        yield Progress((number + 1) * cost, total, Survey(dict(found), dict(failed)), label, all_cached)
+        yield Progress((number + 1) * cost, total, Survey(dict(found), dict(failed), dict(left)), label, all_cached)
+
+
+def _reads(questions: Questions, what: str, shape: ModelShape) -> float:
+    """Characters of the passes that importance takes; one without a component begins in its layer."""
+    if what not in ORACLES:
+        return all_characters(questions, gradients=True, every_choice=what == "gate")
+    n = shape.n_layers if what == "ffns" else shape.n_heads_total
+    return all_characters(questions) * (1 + n / 2)
 
 
 def together(setting: Setting, scores: Mapping[TaskSpec, Scores]) -> Scores:

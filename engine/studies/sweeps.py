@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cache import Store
 from engine.accuracy.evaluation import Answers, accuracy, evaluate, recall
 from engine.errors import Cancelled, HeadroomError, UsageError
 from engine.heads.induction import induction, recall_induction
@@ -25,12 +26,14 @@ from engine.importance.rankings_of import (
     orders_from,
 )
 from engine.models.masks import Mask
+from engine.models.rates import Pass, seconds_for
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress, last_value
+from engine.questions.amounts import all_characters, kept_share
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.statistics import ALPHA, paired
-from engine.studies.surveys import Setting, Survey, in_words, survey, together
+from engine.studies.surveys import Setting, Survey, in_words, pass_of, survey, together
 
 
 @dataclass(frozen=True)
@@ -92,10 +95,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Swept:
-    """Rows so far, in the order of the points, and for tasks that could not be measured the reason."""
+    """Rows so far, in the order of the points, and for tasks that could not be measured the reason. `left`: how much is
+    still to be read for the others, in characters by kind of pass; told where nothing is computed."""
 
     rows: tuple[Row, ...] = ()
     failed: Mapping[TaskSpec, str] = field(default_factory=dict)
+    left: Mapping[Pass, float] = field(default_factory=dict)
+
+    def takes_s(self, store: Store, subject: Subject) -> float | None:
+        """Seconds that what is left would take here; None while that is not known."""
+        each = [seconds_for(store, subject, kind, characters) for kind, characters in self.left.items()]
+        return None if None in each else sum(one for one in each if one is not None)
 
 
 def points(
@@ -118,6 +128,7 @@ def sweep(
     tasks_of = {kind: _sources_of_all(subject.shape, wanted, pool, kind) for kind in by}
     costs = {kind: len(tasks) * setting.cost(subject.shape, by[kind]) for kind, tasks in tasks_of.items()}
     done, total, known = 0, sum(costs.values()) + len(wanted) * setting.n_judges, {}
+    left: dict[Pass, float] = {"forward": 0.0, "gradient": 0.0}
     for kind, tasks in tasks_of.items():
         known[kind] = Survey()
         for step in survey(lab, setting, tasks, by[kind], compute):
@@ -126,6 +137,7 @@ def sweep(
             yield step.within(done, total)
         done += costs[kind]
         failed |= known[kind].failed
+        left[pass_of(by[kind])] += sum(known[kind].left.values())
     if any("prefix_matching" in _wanted(subject.shape, point) for point in wanted):
         scores = recall_induction(lab, subject, "olsson", INDUCTION_SEED)
         if scores is None and compute:
@@ -133,7 +145,7 @@ def sweep(
             steps = induction(lab, subject, "olsson", INDUCTION_SEED)
             scores = yield from last_value(steps, done, total, 0, "induction scores")
         known["prefix_matching"] = None if scores is None else scores.mean["prefix_matching"]
-    ready = _Ready(lab, subject, setting, pool, known, compute)
+    ready = _Ready(lab, subject, setting, pool, known, compute, left)
     rows: dict[Point, Row] = {}
     tasks = list(dict.fromkeys(point.task for point in wanted))
     for task in tasks:
@@ -148,7 +160,8 @@ def sweep(
             failed[task] = str(error)
         done += len(mine) * setting.n_judges
         ordered = tuple(rows[point] for point in wanted if point in rows)
-        yield Progress(done, total, Swept(ordered, dict(failed)), in_words(task), all_cached)
+        found = Swept(ordered, dict(failed), {} if compute else dict(left))
+        yield Progress(done, total, found, in_words(task), all_cached)
     if not tasks:
         yield Progress(total, total, Swept((), dict(failed)), cached=all_cached)
 
@@ -156,7 +169,7 @@ def sweep(
 @dataclass(frozen=True)
 class _Ready:
     """What the points of a sweep have in common, once what ranks them is known: the Survey of `heads` and of `ffns`,
-    and where it is needed `prefix_matching`."""
+    and where it is needed `prefix_matching`. What is missing is added to `left`, as in `Swept`."""
 
     lab: Lab
     subject: Subject
@@ -164,6 +177,7 @@ class _Ready:
     pool: Sequence[str]
     known: Mapping[str, Any]
     compute: bool
+    left: dict[Pass, float]
 
     def orders(self, point: Point) -> Orders | None:
         """The orders of a point's ranking; None where something it needs is not known."""
@@ -208,6 +222,7 @@ def _task(ready: _Ready, task: TaskSpec, mine: Sequence[Point], rows: dict[Point
     lab, subject, n = ready.lab, ready.subject, ready.setting.n_judges
     questions, total = ready.setting.judged(task, lab.store), len(mine) * n
     answers: dict[Mask, Answers] = {}
+    characters, read = all_characters(questions), {}
     full = Mask.full(subject.shape)
     levels = sorted({point.heads_permille for point in mine if point.by == "rescored"})
     anew = yield from _scored_anew(ready, task, levels, total)
@@ -217,6 +232,7 @@ def _task(ready: _Ready, task: TaskSpec, mine: Sequence[Point], rows: dict[Point
             heads = anew.get(point.heads_permille)
             orders = None if heads is None else replace(orders, heads=heads)
         if orders is None:
+            ready.left["forward"] += characters * (1 - (point.heads_permille + 2 * point.ffns_permille) / 3000)
             continue
         mask = orders.mask(point.heads_permille, point.ffns_permille)
         for each in (full, mask):
@@ -227,8 +243,11 @@ def _task(ready: _Ready, task: TaskSpec, mine: Sequence[Point], rows: dict[Point
                     found = yield from last_value(steps, number * n, total, label=_what(point))
                 if len(found) == questions.n:
                     answers[each] = found
+                else:
+                    read[each] = characters * kept_share(each) * (1 - len(found) / questions.n)
         if full in answers and mask in answers:
             rows[point] = _row(point, mask, answers[full], answers[mask], questions.requests.chance)
+    ready.left["forward"] += sum(read.values())
 
 
 def _scored_anew(
@@ -247,6 +266,8 @@ def _scored_anew(
                 label = f"{in_words(task)}, scored anew for {level / 10:g} %"
                 scores = yield from last_value(importance(*about), 0, total, 0, label)
             if scores is None:
+                read = all_characters(about[2], gradients=True, every_choice=setting.heads_by == "gate")
+                ready.left[pass_of(setting.heads_by)] += read * sum(each >= level for each in levels)
                 break
             gone += [head for head in order(scores.scores, scores.tie_break) if kept[head]][:more]
             kept[gone] = False

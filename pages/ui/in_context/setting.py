@@ -14,6 +14,7 @@ import numpy as np
 from engine.heads.ablation import KINDS, Ablating, HeadAblations, ablate_heads, recall_ablations
 from engine.importance.rankings_of import Pruning, compute_orders
 from engine.models.masks import Mask
+from engine.models.rates import seconds_for
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress, last_value
 from engine.texts.sources import Source
@@ -101,6 +102,12 @@ def ablations(x: Setting, fill: str, lab: Lab, compute: bool = True) -> Iterator
             held = finished[kind]
             finished = {**finished, kind: HeadAblations((*held.base, *one.base), (*held.ablated, *one.ablated))}
         yield Progress(2 * (number + 1) * each, total, finished)
+
+
+def ablations_s(x: Setting, lab: Lab) -> float | None:
+    """Seconds that `ablations` takes here of all texts, None while that is not known."""
+    read = 2 * (x.subject.shape.n_heads_total + 1) * sum(map(len, x.texts))
+    return seconds_for(lab.store, x.subject, "forward", read)
 
 
 def commands(x: Setting, mask: Mask | None, kind: str, fill: str) -> str:

@@ -9,8 +9,10 @@ import streamlit as st
 
 from engine.accuracy.evaluation import Answers, accuracy, evaluate, recall
 from engine.models.masks import Mask, parse_mask
+from engine.models.rates import seconds_for
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress, last_value
+from engine.questions.amounts import all_characters
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.statistics import paired
 from pages.ui.shared.defaults import SAMPLE
@@ -51,19 +53,25 @@ def measured(
     yield Progress(1, 1, None if full is None else rows_of(full, answers))
 
 
+def takes_s(setup: Setup, subject: Subject, task: TaskSpec, names: Sequence[str], lab: Lab) -> float | None:
+    """Seconds that the table takes here, None while that is not known."""
+    questions = select(get_requests(task, setup.data_dir, lab.store), N_QUESTIONS, SAMPLE)
+    return seconds_for(lab.store, subject, "forward", all_characters(questions) * (len(names) + 1))
+
+
 def draw(setup: Setup, subject: Subject, task: TaskSpec, frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Draws the section; gives its table for the downloads."""
     since_s = time.monotonic()
     st.subheader("What each does for this task", help=HELP)
     strongest = frame.nlargest(N_HEADS, "prefix_matching")["name"].tolist()
     names = tuple(dict.fromkeys([*strongest, *frame.loc[frame["selected"], "name"]]))
-    run = partial(measured, setup, subject, task, names, lab())
-    work = Work("effects", f"{setup} {subject} {task} {names}", "Single heads", run, priority=2)
+    run, takes = (partial(each, setup, subject, task, names, lab()) for each in (measured, takes_s))
+    work = Work("effects", f"{setup} {subject} {task} {names}", "Single heads", run, priority=2, takes=takes)
     table = max(work.stored(), key=len, default=pd.DataFrame())
     if len(table) < len(names):
         about = "The strongest by prefix matching and the selected ones, in the background."
         label = f"Ablate {len(names)} heads, one at a time"
-        st.button(label, icon=":material/science:", on_click=work.restart, help=about)
+        work.offer(label, "science", about)
     live(work.watched(), work.line, since_s)
     if table.empty:
         return {}

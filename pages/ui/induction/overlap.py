@@ -55,7 +55,8 @@ def draw(
     if len(scores) < len(tasks):
         words = f"Measure importance of all {len(tasks)} tasks"
         help = "Head importance by gradient, in the background; what is stored is kept."
-        button_at.button(words, icon=":material/insights:", on_click=work.restart, help=help)
+        with button_at:
+            work.offer(words, "insights", help)
     live(work.watched(), work.line, since_s)
     st.caption(f"Importance is there for {len(scores)} of {len(tasks)} tasks.")
     show_failed(measured.failed)

@@ -26,7 +26,7 @@ class Run:
     def order(self, x: reading.Reading) -> Orders | None:
         """The orders of the ranking, if they are there soon; else None."""
         run = partial(reading.measure_order, x, lab())
-        return x.known_order or self._started(Work("passage order", x.order_key, "Ranking", run))
+        return x.known_order or self._started(Work("passage order", x.order_key, "Ranking", run, while_seen=True))
 
     def losses(self, x: reading.Reading, which: str, side: reading.Side) -> TokenLosses | None:
         """The losses of the whole text, stored or measured soon; else None, and they are being measured."""
@@ -56,7 +56,7 @@ class Run:
 def losses_work(x: reading.Reading, which: str, side: reading.Side) -> Work[TokenLosses]:
     """What measures the losses of the text by A (`which` a) or by B."""
     run = partial(reading.measure, x, side, which.upper(), lab())
-    return Work(f"passage {which.upper()}", side.key(x.text), "Losses", run)
+    return Work(f"passage {which.upper()}", side.key(x.text), f"Losses of {which.upper()}", run, while_seen=True)
 
 
 def so_far(x: reading.Reading, which: str, side: reading.Side | None) -> TokenLosses | None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -11,9 +12,9 @@ from engine.importance.importance import Scores
 from engine.models.subject import Subject
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
-from engine.studies.surveys import Setting, Survey, grid, survey
+from engine.studies.surveys import Setting, Survey, grid, survey, takes_s
 from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS
-from pages.ui.shared.runtime import end_run, errors_shown, lab
+from pages.ui.shared.runtime import end_run, errors_shown, lab, store
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.work import Work
 
@@ -59,16 +60,18 @@ def importance_work(
     """The work that measures the importance of every task; `so_far` tells what there is of it."""
     of = " ".join(f"{task.name}/{task.shots}" for task in tasks)
     run = partial(survey, lab(), setting, tuple(tasks), what)
-    return Work(slot, f"{setting} {subject} {what} {of}", title, run, priority=2)
+    work: Work[Survey] = Work(slot, f"{setting} {subject} {what} {of}", title, run, priority=2)
+    return replace(work, takes=lambda: takes_s(store(), subject, what, so_far(work), tasks))
 
 
 def so_far(work: Work[Survey]) -> Survey:
     """The importance there is so far, stored or just measured."""
     scores: dict[TaskSpec, Scores] = {}
     failed: dict[TaskSpec, str] = {}
+    left: dict[TaskSpec, float] = {}
     for value in work.stored():
-        scores, failed = {**scores, **value.scores}, {**failed, **value.failed}
-    return Survey(scores, failed)
+        scores, failed, left = {**scores, **value.scores}, {**failed, **value.failed}, {**left, **value.left}
+    return Survey(scores, failed, left)
 
 
 def survey_line(work: Work[Survey], n_tasks: int, found: Survey, since_s: float) -> None:

@@ -58,8 +58,8 @@ class Work(Generic[T]):
 
     def offer(self, label: str, icon: str, help: str, **more: Any) -> None:
         """Draws the button that has it done; then the whole page runs, as only that draws a part again and again."""
-        more = {"key": f"offer {self.slot}", **more}
-        if st.button(label + cost_in_words(self.takes()), icon=f":material/{icon}:", help=help, **more):
+        takes_s, more = self.takes(), {"key": f"offer {self.slot}", **more}
+        if st.button(label + cost_in_words(takes_s), icon=f":material/{icon}:", help=help, **more):
             self.restart()
             st.rerun()
 
@@ -189,6 +189,11 @@ def in_words(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = N
     if ahead.left_s is not None:
         words.append(f"about {in_time(ahead.left_s)}")
     return f"{what}: waiting for: {', '.join(words)}"
+
+
+def together_s(each: Sequence[float | None]) -> float | None:
+    """The seconds of several things one after the other; None where those of one are not known."""
+    return None if None in each else sum(one for one in each if one is not None)
 
 
 def cost_in_words(takes_s: float | None) -> str:
