@@ -16,7 +16,7 @@ from engine.records import Record, canonical_key, decode, encode
 
 Pass = Literal["forward", "gradient", "patterns"]
 FADING = 0.7  # what came before counts for so much less with each new measurement
-WORTH_KEEPING = 0.05  # relative change from which the stored rate is written anew
+ALIKE = 0.05  # of the rate: what is as near to it teaches nothing new
 FACTOR = {"forward": 1.0, "gradient": 1.5, "patterns": 2.0}  # times a forward pass, as long as none was timed
 
 
@@ -39,9 +39,9 @@ def learn(
     if characters <= 0 or seconds <= 0 or (are_first and kind in known):
         return
     before_s, before_n = known.get(kind, (0.0, 0.0))
-    now = FADING * before_s + seconds, FADING * before_n + characters
-    if before_n and abs(now[0] / now[1] / (before_s / before_n) - 1) < WORTH_KEEPING:
+    if before_n and abs(seconds / characters / (before_s / before_n) - 1) < ALIKE:
         return
+    now = FADING * before_s + seconds, FADING * before_n + characters
     record = Record({}, {"kind": "rates", "name": subject.identity.name, "rates": known | {kind: now}})
     store.put(_key(subject), encode(record))
 

@@ -1,0 +1,143 @@
+"""What passes take here: learned from real ones, kept in the store, and the amounts they are multiplied with."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from engine.importance import importance as of_importance
+from engine.importance.importance import importance
+from engine.models import rates
+from engine.models.masks import Mask
+from engine.progress import Stopped, final, is_to_stop
+from engine.questions.amounts import all_characters, characters, gradient_characters, kept_share
+from engine.questions.requests import Question, TaskSpec, get_requests, select
+from tests.engine.fixtures import subject_in
+
+
+@pytest.fixture
+def subject(lab, tiny_opt):
+    return subject_in(lab, tiny_opt)
+
+
+def question(contexts, continuations, golds=(0,)):
+    return Question(0, tuple(contexts), tuple(continuations), golds, tuple(map(len, continuations)), "")
+
+
+def test_nothing_is_forecast_before_anything_was_timed(store, subject):
+    assert rates.seconds_for(store, subject, "forward", 1000) is None
+    rates.learn(store, subject, "forward", 1000, 2.0)
+    assert rates.seconds_for(store, subject, "forward", 500) == pytest.approx(1.0)
+    assert rates.seconds_for(store, subject, "gradient", 1000) == pytest.approx(2.0 * rates.FACTOR["gradient"])
+    rates.learn(store, subject, "gradient", 100, 1.0)
+    assert rates.seconds_for(store, subject, "gradient", 1000) == pytest.approx(10.0)
+    assert rates.seconds_for(store, subject, "forward", 1000) == pytest.approx(2.0), "each kind has its own"
+    other = replace(subject, spec=replace(subject.spec, precision="bf16"))
+    assert rates.seconds_for(store, other, "forward", 1000) is None, "another precision is another rate"
+
+
+def test_a_rate_is_smoothed_and_a_models_first_passes_count_for_little(store, subject):
+    rates.learn(store, subject, "forward", 1000, 9.0, are_first=True)
+    assert rates.seconds_for(store, subject, "forward", 1000) == pytest.approx(9.0), "better than nothing"
+    for _ in range(30):
+        rates.learn(store, subject, "forward", 1000, 1.0)
+    settled = rates.seconds_for(store, subject, "forward", 1000)
+    assert settled == pytest.approx(1.0, rel=0.1)
+    rates.learn(store, subject, "forward", 1000, 9.0, are_first=True)
+    assert rates.seconds_for(store, subject, "forward", 1000) == settled
+    rates.learn(store, subject, "forward", 1000, 2.0)
+    assert settled < rates.seconds_for(store, subject, "forward", 1000) < 1.6
+    puts = store.n_puts
+    for nothing in ((0, 1.0), (1000, 0.0)):
+        rates.learn(store, subject, "forward", *nothing)
+    assert store.n_puts == puts
+
+
+def test_a_damaged_record_is_no_rate(store, subject):
+    store.put(rates._key(subject), b"nonsense")
+    assert rates.seconds_for(store, subject, "forward", 1) is None
+    rates.learn(store, subject, "forward", 10, 1.0)
+    assert rates.seconds_for(store, subject, "forward", 10) == pytest.approx(1.0)
+
+
+def test_amounts_by_hand():
+    shared = question(["a" * 90] * 2, ["b" * 10, "c" * 20])
+    assert characters([shared]) == 120 and gradient_characters([shared], True) == min(120 * 3, 2 * 210)
+    assert (
+        gradient_characters([shared], False) == 2 * 100
+        and gradient_characters([replace(shared, golds=(1,))], False) == 220
+    )
+    apart = question(["a" * 90, "b" * 50], ["x", "x"])
+    assert characters([apart]) == 91 + 51
+    many = [question(["same" * 100 + name], [" yes"]) for name in "pqr"]
+    assert characters(many) == 3 * 405 - 2 * 400, "what all begin with is read once"
+    assert characters([]) == 0
+    mask = Mask.from_arrays(np.zeros((2, 4), bool), np.ones(2, bool))
+    assert (
+        kept_share(mask) == pytest.approx(2 / 3)
+        and kept_share(mask | Mask.from_arrays(np.ones((2, 4), bool), np.zeros(2, bool))) == 0.05
+    )
+
+
+def test_measuring_teaches_the_rate(lab, subject):
+    from engine.accuracy.evaluation import evaluate
+
+    questions = select(get_requests(TaskSpec("demo_copy", 0), None, lab.store), 32, "stratified")
+    steps = list(evaluate(lab, subject, questions, Mask.full(subject.shape)))
+    assert rates.seconds_for(lab.store, subject, "forward", all_characters(questions)) > 0
+    shares = [step.share for step in steps if step.share is not None]
+    assert shares == sorted(shares) and shares[-1] == pytest.approx(1.0) and steps[-1].value is not None
+
+
+def test_gradients_that_give_way_again_and_again_get_on_and_are_the_same_numbers(lab, subject, monkeypatch):
+    """Left in the middle of a pass, forwards and backwards; what is finished is not done twice."""
+    monkeypatch.setattr(of_importance, "GRADIENT_TOKENS_SMALL", 64)
+    questions = select(get_requests(TaskSpec("demo_copy", 0), None, lab.store), 16, "stratified")
+    plain = of_importance._chunk_pieces(subject, questions, "gate", None)[0]
+    loaded = final_loaded(lab, subject)
+    undisturbed, _ = run_out(plain.measure(loaded))
+    passes, real, asked = [], of_importance.gate_gradients, [0]
+
+    def counted(*given):
+        passes.append("begun")
+        found = real(*given)
+        passes.append("ended")
+        return found
+
+    def sometimes():
+        asked[0] += 1
+        return asked[0] % 47 == 0
+
+    monkeypatch.setattr(of_importance, "gate_gradients", counted)
+    token, n_left = is_to_stop.set(sometimes), 0
+    try:
+        for _ in range(200):
+            try:
+                scores = final(importance(lab, subject, questions, "gate"))
+                break
+            except Stopped:
+                n_left += 1
+    finally:
+        is_to_stop.reset(token)
+    n_groups = passes.count("ended")
+    assert n_left > 0 and passes.count("begun") == n_groups + n_left and n_groups > 2, "nothing finished was done twice"
+    assert np.array_equal(scores.gate_heads, undisturbed["heads"][: questions.n], equal_nan=True)
+    assert not of_importance.IN_HAND[loaded], "what is stored is held no longer"
+    assert not any(layer._forward_pre_hooks for layer in loaded.family.layer_list(loaded.model))
+
+
+def final_loaded(lab, subject):
+    try:
+        steps = lab.loaded(subject)
+        while True:
+            next(steps)
+    except StopIteration as ended:
+        return ended.value
+
+
+def run_out(steps):
+    try:
+        while True:
+            next(steps)
+    except StopIteration as ended:
+        return ended.value
