@@ -151,3 +151,20 @@ def test_no_streamlit():
     code = "import pages.ui.shared.charts, sys; print('streamlit' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=colours.CONFIG.parents[1])
     assert done.stdout.strip() == "False", done.stderr
+
+
+def test_a_line_breaks_off_where_no_estimate_is_shown():
+    """A path of its own on each side, in a saved picture too."""
+    dashed = guesses(0.6, 0.5, np.nan, 0.3, 0.2)
+    whole, broken = (
+        charts.to_svg(accuracy_curve(points(), points(), 0.6, 0.25, "x", (frame, guesses())), "t").decode()
+        for frame in (guesses(0.6, 0.5, 0.4, 0.3, 0.2), dashed)
+    )
+    (one,), (two,) = ([path for path in re.findall(r'd="(M[^"]*)"', svg) if svg_is_dashed(svg, path)]
+                      for svg in (whole, broken))  # fmt: skip
+    assert (one.count("M"), one.count("L")) == (1, 4) and (two.count("M"), two.count("L")) == (2, 2)
+
+
+def svg_is_dashed(svg, path):
+    """Whether this path is drawn in the dashes of estimates."""
+    return re.search(rf'd="{re.escape(path)}"[^>]*stroke-dasharray="5,4"', svg) is not None
