@@ -1,35 +1,88 @@
-"""Linear layers of bf16 and int8 models on a CPU that has no 16-bit arithmetic of its own, where torch multiplies bf16
-eight times slower than fp32: the same numbers by fp32 products.
+"""Linear layers of bf16 and int8 models on a CPU, the way this machine's processor does fastest (`engine.models.tuning`).
 
-A bf16 layer's product is taken in fp32 and rounded once, as native bf16 with fp32 sums does. An int8 layer quantises
-its input row by row and keeps outlier columns apart as LLM.int8() does (Dettmers et al. 2022); its whole numbers are
-multiplied in fp32, which is exact as long as sums stay under 2^24. Departs from bitsandbytes in two roundings: the
-outliers' part is added before the result is rounded to bf16, not after, and the gradient passes through weights
-dequantised to fp32, not to bf16. Weights stay as they are; a copy in fp32 exists block by block while it is used.
+A bf16 layer's product may be taken in fp32 and rounded once, as native bf16 with fp32 sums does: without 16-bit
+arithmetic torch multiplies bf16 eight times slower than fp32. An int8 layer quantises its input row by row and keeps
+outlier columns apart as LLM.int8() does (Dettmers et al. 2022); its whole numbers are multiplied by the processor's own
+int8 products, exact in int32, or in fp32, which is exact as long as sums stay under 2^24. bitsandbytes' own layers take
+the same products in more and longer passes over memory; here blocks stay in the processor's cache from the input to
+the rounded output. Departs from bitsandbytes in two roundings: the outliers' part is added before the result is rounded
+to bf16, not after, and a gradient may pass through weights dequantised to fp32, not to bf16. Weights stay as they are; a
+copy in fp32 exists block by block while it is used.
 """
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache as once
 from typing import TYPE_CHECKING, Any
+
+from engine.errors import HeadroomError
+from engine.models.tuning import FP32, INTEGER, OWN, Products
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 BLOCK = 2**22  # weights made fp32 at once: 16 MB, which stays in the processor's cache
 ROWS = 1024  # inputs made fp32 at once
+CACHED = 2**18  # sums, or inputs, in hand at once, for each thread: 1 MB in int32 and 1 MB in fp32
+FEWEST = 128  # rows below which the int8 products themselves slow down
 LEVELS = 127.0  # of int8 on each side of 0
 
 
-def put_in_place(model: Any) -> None:
-    """Lets every linear layer of a bf16 or int8 model on the CPU compute by fp32 products from now on."""
+def put_in_place(model: Any, products: Products) -> None:
+    """Lets every linear layer of a bf16 or int8 model on the CPU compute by these products from now on."""
     import torch
 
+    if INTEGER in (products.bf16, products.int8) and not has_exact_product():
+        raise HeadroomError(
+            "the installed torch has no exact int8 product; set HEADROOM_PRODUCTS to own, or delete the store's tuning"
+        )
+    shared = Shared(products.int8, products.gradient)
     for module in model.modules():
-        if type(module) is torch.nn.Linear and module.weight.dtype == torch.bfloat16:
+        if type(module) is torch.nn.Linear and module.weight.dtype == torch.bfloat16 and products.bf16 == FP32:
             module.__class__ = _bf16_linear()
-        elif type(module).__name__ == "Linear8bitLt":
-            module.__class__ = _int8_linear()
+        elif type(module).__name__ == "Linear8bitLt" and (products.int8, products.gradient) != (OWN, OWN):
+            module.__class__, module.shared = _int8_linear(), shared
+
+
+def bitsandbytes_layer(weight: Tensor, bias: Tensor) -> Any:
+    """A bitsandbytes layer of these weights (out, in) in int8, with its usual threshold: what is compared with."""
+    import logging
+
+    import bitsandbytes
+
+    logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)  # a line a layer otherwise
+    nn: Any = bitsandbytes.nn
+    layer = nn.Linear8bitLt(*weight.shape[::-1], has_fp16_weights=False, threshold=6.0, device="meta")
+    layer.weight = nn.Int8Params(weight, has_fp16_weights=False, requires_grad=False).to("cpu")
+    layer.bias.requires_grad_(False)
+    layer.bias = type(layer.bias)(bias, requires_grad=False)
+    return layer.eval()
+
+
+def exact_product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
+    """(m, n) int32: the exact product of two int8 matrices, (m, k) and (k, n). The one place that calls what is
+    torch's private function; `has_exact_product` says whether it can be."""
+    import torch
+
+    return torch._int_mm(a, b) if out is None else torch._int_mm(a, b, out=out)
+
+
+@once
+def has_exact_product() -> bool:
+    """Whether torch's int8 product is there and exact, tried once on whole numbers of both signs and the extremes."""
+    import torch
+
+    a = (torch.arange(40 * 48) * 37 % 255 - 127).to(torch.int8).view(40, 48)
+    b = (torch.arange(24 * 48) * 53 % 255 - 127).to(torch.int8).view(24, 48)
+    a[3], b[5] = 127, -127
+    try:
+        found = exact_product(a, b.t(), torch.empty(40, 24, dtype=torch.int32))
+        return torch.equal(found.long(), a.long() @ b.t().long()) and exact_product(a[:0], b.t()).shape == (0, 24)
+    except (AttributeError, NotImplementedError, RuntimeError, TypeError):
+        return False
 
 
 def bf16_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -44,37 +97,102 @@ def bf16_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return found.view(*x.shape[:-1], found.shape[1])
 
 
-def int8_product(x: Tensor, quantised: Tensor, scales: Tensor, bias: Tensor | None, threshold: float) -> Tensor:
-    """(..., out) in the dtype of `x` (..., in) by LLM.int8(): `quantised` (out, in) int8, `scales` (out,) the largest
-    absolute weight of each row, `threshold` from which an input makes its column an outlier (0: no column is)."""
-    flat = x.reshape(-1, x.shape[-1])
-    found, columns = flat.new_empty(len(flat), len(quantised)), _outlier_columns(flat, threshold)
-    size = scales.float() / LEVELS
-    for rows in _slices(len(flat), ROWS):
-        whole = flat[rows].float()
-        if columns is not None:
-            apart = whole[:, columns]
-            whole[:, columns] = apart.masked_fill(apart.abs() >= threshold, 0)
-        largest = whole.amax(1).maximum(-whole.amin(1)).clamp_(min=1e-30)[:, None]
-        if columns is not None:
-            whole[:, columns] = 0
-        whole.mul_(LEVELS / largest).round_()
-        for outs in _blocks(quantised):
-            part = (whole @ quantised[outs].float().t()).mul_(largest / LEVELS).mul_(size[outs])
-            if columns is not None:
-                part.addmm_(apart, (quantised[outs][:, columns] * size[outs, None]).t())
-            found[rows, outs] = part if bias is None else part.add_(bias[outs])
-    return found.view(*x.shape[:-1], found.shape[1])
+@dataclass(frozen=True)
+class Rows:
+    """A layer's input for LLM.int8(): `whole` (rows, in) int8, one fp32 `size` (rows, 1) of a step, and the outlier
+    `columns` with their values `apart` (rows, columns) fp32, None without any."""
+
+    whole: Tensor
+    size: Tensor
+    columns: Tensor | None
+    apart: Tensor | None
 
 
-def _outlier_columns(flat: Tensor, threshold: float) -> Tensor | None:
-    """Indices of the columns with a value of at least `threshold` in any row, None without one."""
-    if threshold <= 0 or not len(flat):
-        return None
-    low, high = flat.aminmax()
-    if max(high.item(), -low.item()) < threshold:
-        return None
-    return (flat.amax(0).maximum(-flat.amin(0)) >= threshold).nonzero()[:, 0]
+class Shared:
+    """What the int8 layers of a model have in common: their ways, and the input that was quantised last: queries, keys
+    and values are made of the same one, as are gates and what they gate."""
+
+    def __init__(self, product: str, gradient: str) -> None:
+        self.product, self.gradient = product, gradient
+        self._last: tuple[Any, float, Rows] | None = None
+
+    def quantised(self, x: Tensor, threshold: float) -> Rows:
+        """The input (..., in) of a layer, quantised; no pass changes a layer's input in place once a layer had it."""
+        if self._last is not None and self._last[0]() is x and self._last[1] == threshold:
+            return self._last[2]
+        self._last = None  # first: its memory serves the next
+        found = quantised(x.reshape(-1, x.shape[-1]), threshold)
+        self._last = weakref.ref(x), threshold, found
+        return found
+
+
+def quantised(flat: Tensor, threshold: float) -> Rows:
+    """`flat` (rows, in) bf16 as LLM.int8() has it: a column with a value of at least `threshold` in any row is kept
+    apart (0: none is), and a row's step is a 127th of the largest of its other values."""
+    import torch
+
+    bits = flat.view(torch.int16) & 0x7FFF  # of absolute values, which order as bf16 numbers do
+    largest, columns, apart = bits.amax(1) if len(flat) else bits.new_zeros(0), None, None
+    least = int(torch.tensor(threshold).bfloat16().view(torch.int16)) if threshold > 0 else 0
+    if threshold > 0 and bool((largest >= least).any()):
+        columns = (bits.amax(0) >= least).nonzero()[:, 0]
+        apart = flat[:, columns].float()
+        largest = bits.masked_fill_(bits >= least, 0).amax(1)
+    size = largest.view(torch.bfloat16).float().clamp_(min=1e-30)[:, None]
+    whole, scale = flat.new_empty(flat.shape, dtype=torch.int8), LEVELS / size
+    for rows in _slices(len(flat), _rows_in_cache(flat.shape[1])):
+        whole[rows] = flat[rows].float().mul_(scale[rows]).round_()
+    if columns is not None:
+        whole[:, columns] = 0
+    return Rows(whole, size / LEVELS, columns, apart)
+
+
+def int8_product(rows: Rows, weight: Tensor, scales: Tensor, bias: Tensor | None, exactly: bool) -> Tensor:
+    """(rows, out) bf16 by LLM.int8(): `weight` (out, in) int8, `scales` (out,) the largest absolute weight of each row,
+    `exactly`: by integer products, else in fp32."""
+    import torch
+
+    found = torch.empty(len(rows.whole), len(weight), dtype=torch.bfloat16)
+    size, bias = scales.float() / LEVELS, None if bias is None else bias.float()
+    if rows.columns is not None:
+        apart = (weight[:, rows.columns] * size[:, None]).t()
+    for at, outs, sums in _exact_sums(rows.whole, weight) if exactly else _fp32_sums(rows.whole, weight):
+        part = sums.mul_(rows.size[at]).mul_(size[outs])
+        if rows.apart is not None:
+            part.addmm_(rows.apart[at], apart[:, outs])
+        found[at, outs] = part if bias is None else part.add_(bias[outs])
+    return found
+
+
+def _exact_sums(whole: Tensor, weight: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
+    """(rows, outputs, their sums as fp32, which may be written to) block by block."""
+    import torch
+
+    step = _rows_in_cache(len(weight))
+    held = torch.empty(min(step, len(whole)), len(weight), dtype=torch.int32)
+    sums = torch.empty_like(held, dtype=torch.float32)
+    for at in _slices(len(whole), step):
+        n = at.stop - at.start
+        yield at, slice(None), sums[:n].copy_(exact_product(whole[at], weight.t(), held[:n]))
+
+
+def _fp32_sums(whole: Tensor, weight: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
+    """As `_exact_sums`."""
+    for outs in _blocks(weight):
+        large = weight[outs].float().t()
+        for at in _slices(len(whole), ROWS):
+            yield at, outs, whole[at].float() @ large
+
+
+def _rows_in_cache(width: int) -> int:
+    import torch
+
+    return max(FEWEST, CACHED * torch.get_num_threads() // width)
+
+
+def own_gradient(gradient: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
+    """As `input_gradient`, through int8 weights dequantised to the gradient's dtype: bitsandbytes' own way."""
+    return gradient @ weight.to(gradient.dtype).mul_(scales[:, None] / LEVELS)
 
 
 def input_gradient(gradient: Tensor, weight: Tensor, scales: Tensor | None = None) -> Tensor:
@@ -110,7 +228,7 @@ def _through() -> Any:
         @staticmethod
         @torch.autograd.function.once_differentiable
         def backward(ctx: Any, *gradients: Any) -> tuple[Any, None]:
-            return input_gradient(gradients[0], *ctx.layer.weights()), None
+            return ctx.layer.input_gradient(gradients[0]), None
 
     return Through
 
@@ -128,8 +246,8 @@ def _bf16_linear() -> Any:
         def product(self, x: Tensor) -> Tensor:
             return bf16_product(x, self.weight, self.bias)
 
-        def weights(self) -> tuple[Tensor]:
-            return (self.weight,)
+        def input_gradient(self, gradient: Tensor) -> Tensor:
+            return input_gradient(gradient, self.weight)
 
     return Bf16Linear
 
@@ -142,11 +260,22 @@ def _int8_linear() -> Any:
     layers: Any = bitsandbytes.nn
 
     class Int8Linear(layers.Linear8bitLt):
+        shared: Shared
+
         def forward(self, x: Tensor) -> Tensor:
+            if x.dtype != torch.bfloat16:
+                return super().forward(x)
             return _through().apply(x, self) if torch.is_grad_enabled() else self.product(x)
 
         def product(self, x: Tensor) -> Tensor:
-            return int8_product(x, *self.weights(), self.bias, self.state.threshold)
+            if self.shared.product == OWN:
+                return super().forward(x)
+            rows = self.shared.quantised(x, self.state.threshold)
+            found = int8_product(rows, *self.weights(), self.bias, self.shared.product == INTEGER)
+            return found.view(*x.shape[:-1], found.shape[1])
+
+        def input_gradient(self, gradient: Tensor) -> Tensor:
+            return (input_gradient if self.shared.gradient == FP32 else own_gradient)(gradient, *self.weights())
 
         def weights(self) -> tuple[Tensor, Tensor]:
             held = self.weight if self.weight.CB is not None else self.state  # before or after its first use

@@ -22,7 +22,7 @@ from engine.models import cpu_products as linear
 from engine.models.architectures import Family, family_of
 from engine.models.checkpoints import Identity, identify_folder
 from engine.models.tensors import stored_tensors
-from engine.models.tuning import set_threads, tuning
+from engine.models.tuning import Products, products, set_threads, tuning
 
 PRECISIONS = ("int8", "bf16", "fp32")
 WORKSPACE_BYTES = 300_000_000  # activations, attention masks and logits of one batch of questions
@@ -97,6 +97,12 @@ def stamp(spec: LoadSpec) -> str:
     return " ".join(f"{name} {found.st_size} {found.st_mtime_ns}" for name, found in files)
 
 
+def ways_of(spec: LoadSpec, store: Store | None = None) -> Products:
+    """How this model's matrix products are computed here; measured first where that is not known yet."""
+    by_library = spec.precision == "fp32" or device_class() != "cpu"
+    return Products() if by_library else products(store).of(spec.precision)
+
+
 def memory_estimate(identity: Identity, precision: str) -> MemoryEstimate:
     """What loading would need in bytes against what is free now on the GPUs, or in main memory without one."""
     needed = identity.weight_bytes(precision) + WORKSPACE_BYTES
@@ -129,8 +135,8 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    found = tuning(store)
-    set_threads(identity.n_params, found)
+    set_threads(identity.n_params, tuning(store))
+    ways = ways_of(spec, store)
     progress(f"loading {identity.n_params / 1e6:,.0f} M parameters in {spec.precision}")
     options: dict[str, Any] = {"dtype": torch.float32 if spec.precision == "fp32" else torch.bfloat16}
     if spec.precision == "int8":
@@ -166,8 +172,7 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
             f"{spec.model} cannot be loaded: {first_line}; check or download the folder again"
         ) from error
     model.eval().requires_grad_(False)
-    if found.fp32_products and estimate.device == "cpu" and spec.precision != "fp32":
-        linear.put_in_place(model)
+    linear.put_in_place(model, ways)
     return_freed_memory()
     return Loaded(
         spec, identity, model, tokenizer, family_of(identity.config), estimate.device, time.perf_counter() - started

@@ -124,6 +124,8 @@ def _slice(linear: Any, rows: np.ndarray | None = None, columns: np.ndarray | No
         held = weight if weight.CB is not None else linear.state  # before or after its first use
         data, scales = cut(held.CB), held.SCB if rows is None else cut(held.SCB)
         small = type(linear)(1, 1, bias=False, has_fp16_weights=False, threshold=linear.state.threshold, device="meta")
+        if hasattr(linear, "shared"):
+            small.shared = linear.shared
         small.weight = type(weight)(data, requires_grad=False, has_fp16_weights=False, CB=data, SCB=scales)
     if bias is not None:
         bias = torch.nn.Parameter(bias.detach() if rows is None else cut(bias), requires_grad=False)

@@ -1,31 +1,55 @@
-"""How to compute on this machine's processor, measured once in under a second and kept in the store."""
+"""How to compute on this machine's processor, measured once in about a second and kept in the store."""
 
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache as once
+from functools import lru_cache
 from typing import Any
 
 from cache import Store
+from engine.errors import UsageError
 from engine.records import Record, canonical_key, decode, encode, version
 
 SMALL_PARAMETERS = 20_000_000
-CLEARLY = 1.5  # times as fast, from which the other way is taken: noise must not decide
+CLEARLY = {"bf16": 1.5, "int8": 1.1, "gradient": 1.5}  # times as fast as the library's own, from which another way is
+# taken: noise must not decide. bitsandbytes' own takes about twice as long as the same products in fewer passes
 ENOUGH = 0.8  # of the best speed, for which fewer threads are taken
 N_ROUNDS = 5
+OWN, FP32, INTEGER = "own", "fp32", "integer"
+PINNED = "HEADROOM_PRODUCTS"  # the user's choice of a way
+SHAPES = ((64, 768, 768), (384, 768, 768))  # rows, inputs, outputs: of a short text, and of questions packed together
+
+
+@dataclass(frozen=True)
+class Products:
+    """Ways of the matrix products on a CPU. OWN is the library's: torch's bf16, bitsandbytes' int8. FP32 and INTEGER are
+    those of `engine.models.cpu_products`. `gradient` is that of int8 layers; a bf16 layer's goes the way of `bf16`."""
+
+    bf16: str = OWN
+    int8: str = OWN
+    gradient: str = OWN
+
+    def of(self, precision: str) -> "Products":
+        """The ways that a model in this precision takes: in int8 its unembedding stays bf16."""
+        return Products(*{"fp32": (), "bf16": (self.bf16,), "int8": (self.bf16, self.int8, self.gradient)}[precision])
+
+    def not_own(self, gradients: bool) -> dict[str, str]:
+        """The ways that are not the library's own, as keys say them; with that of the gradients where they count."""
+        return {name: way for name, way in asdict(self).items() if way != OWN and (gradients or name != "gradient")}
+
+
+PINS = {OWN: Products(), FP32: Products(FP32, FP32, FP32), INTEGER: Products(int8=INTEGER)}
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """`fp32_products`: bf16 and int8 layers are faster by fp32 products (`engine.models.cpu_products`) than torch's and
-    bitsandbytes' own. `small_threads`: threads for models under SMALL_PARAMETERS, whose passes are too short to share
-    with many; one core is always left to the page, as two threads that wait for each other crawl beside anything else.
-    """
+    """`small_threads`: threads for models under SMALL_PARAMETERS, whose passes are too short to share with many; one
+    core is always left to the page, as two threads that wait for each other crawl beside anything else."""
 
-    fp32_products: bool
     small_threads: int
 
 
@@ -34,11 +58,53 @@ def tuning(store: Store | None = None) -> Tuning:
     key = canonical_key("tuning", {
         "torch": version("torch"), "processor": processor(), "cores": _all_threads(), "system": platform.platform(),
     })  # fmt: skip
+    return _stored(store, key, Tuning) or _put(store, key, measured())
+
+
+def products(store: Store | None = None) -> Products:
+    """The fastest ways of the products on this processor, measured where neither this process nor the store has them;
+    a user's HEADROOM_PRODUCTS stands. UsageError where that is no way."""
+    found = known_products(store)
+    return _put(store, _products_key(), measured_products()) if found is None else found
+
+
+def known_products(store: Store | None = None) -> Products | None:
+    """`products` where they need not be measured: without torch."""
+    if pin := os.environ.get(PINNED):
+        if pin not in PINS:
+            raise UsageError(f"{PINNED} is {pin!r}; choose one of {', '.join(PINS)}, or leave it empty")
+        return PINS[pin]
+    with suppress(LookupError):
+        return _kept_products(store)
+    return None
+
+
+@lru_cache(maxsize=8)
+def _kept_products(store: Store | None) -> Products:
+    """Those in the store, read once: what is deleted meanwhile must not change a process's ways. LookupError."""
+    found = _stored(store, _products_key(), Products)
+    if found is None or not all(way in PINS for way in asdict(found).values()):
+        raise LookupError
+    return found
+
+
+def _products_key() -> str:
+    """Without the number of threads: a way measured with one is kept for any, as numbers must not depend on it."""
+    return canonical_key("tuning", {
+        "of": "products", "torch": version("torch"), "bitsandbytes": version("bitsandbytes"),
+        "processor": processor(), "system": platform.platform(),
+    })  # fmt: skip
+
+
+def _stored(store: Store | None, key: str, form: type[Any]) -> Any:
+    """What the store has in this form; None without, and where it is of another form: it is then measured anew."""
     record = decode(store.get(key)) if store is not None else None
-    if record is not None:
-        with suppress(KeyError, TypeError):
-            return Tuning(**record.receipt["tuning"])
-    found = measured()
+    with suppress(KeyError, TypeError):
+        return form(**record.receipt["tuning"]) if record is not None else None
+    return None
+
+
+def _put(store: Store | None, key: str, found: Any) -> Any:
     if store is not None:
         store.put(key, encode(Record({}, {"kind": "tuning", "tuning": asdict(found)})))
     return found
@@ -63,23 +129,66 @@ def measured() -> Tuning:
         seconds = {n: _pass_s(n) for n in _thread_counts(_all_threads() - 1)}
         best = min(seconds.values())
         small = min(n for n, taken in seconds.items() if best >= ENOUGH * taken)
-        torch.set_num_threads(1)  # two that wait for each other would time the waiting
-        slow = _product_s(torch.bfloat16) > CLEARLY * _product_s(torch.float32)
     finally:
         torch.set_num_threads(before)
-    return Tuning(slow, small)
+    return Tuning(small)
+
+
+@once
+def measured_products() -> Products:
+    """The products' ways, measured now: in turn, so that other work in between slows all of them alike."""
+    import torch
+
+    _all_threads()
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # two that wait for each other would time the waiting
+    try:
+        taken = [_ways(*shape) for shape in SHAPES]
+    finally:
+        torch.set_num_threads(before)
+    return Products(**{of: fastest([each[of] for each in taken], CLEARLY[of]) for of in CLEARLY})
+
+
+def fastest(taken: Sequence[Mapping[str, float]], clearly: float) -> str:
+    """The way that takes the fewest seconds over all shapes, and at none more than the library's own, if that is clearly
+    fewer than OWN's; else OWN."""
+    sums = {way: sum(each[way] for each in taken) for way in taken[0]}
+    others = [way for way in sums if way != OWN and clearly * sums[way] < sums[OWN]]
+    safe = [way for way in others if all(each[way] <= each[OWN] for each in taken)]
+    return min(safe, key=sums.__getitem__, default=OWN)
+
+
+def _ways(rows: int, d_in: int, d_out: int) -> dict[str, dict[str, float]]:
+    """Seconds of each way of each field of Products."""
+    import torch
+
+    from engine.models import cpu_products
+
+    x, weight = torch.randn(rows, d_in).bfloat16(), torch.randn(d_out, d_in).bfloat16()
+    back, bias = torch.randn(rows, d_out).bfloat16(), torch.zeros(d_out).bfloat16()
+    plain = cpu_products.bitsandbytes_layer(weight, bias)
+    held, scales = plain.weight.CB, plain.weight.SCB
+    ways: dict[str, dict[str, Callable[[], Any]]] = {
+        "bf16": {
+            OWN: lambda: torch.nn.functional.linear(x, weight, bias),
+            FP32: lambda: cpu_products.bf16_product(x, weight, bias),
+        },
+        "int8": {OWN: lambda: plain(x)} | {
+            way: lambda way=way: cpu_products.int8_product(
+                cpu_products.quantised(x, plain.state.threshold), held, scales, bias, way == INTEGER
+            )
+            for way in (FP32, *([INTEGER] if cpu_products.has_exact_product() else []))
+        },
+        "gradient": {
+            OWN: lambda: cpu_products.own_gradient(back, held, scales),
+            FP32: lambda: cpu_products.input_gradient(back, held, scales),
+        },
+    }
+    return {of: _shortest_each_s(runs) for of, runs in ways.items()}
 
 
 def _thread_counts(most: int) -> list[int]:
     return sorted({max(1, most), *(2**power for power in range(8) if 2**power <= most)})
-
-
-def _product_s(dtype: Any) -> float:
-    """Seconds of one matrix product in this dtype."""
-    import torch
-
-    x, weight = torch.ones(256, 512, dtype=dtype), torch.ones(512, 512, dtype=dtype)
-    return _shortest_s(lambda: torch.nn.functional.linear(x, weight))
 
 
 def _pass_s(threads: int) -> float:
@@ -93,16 +202,23 @@ def _pass_s(threads: int) -> float:
 
 
 def _shortest_s(run: Callable[[], Any]) -> float:
+    return _shortest_each_s({"": run})[""]
+
+
+def _shortest_each_s(runs: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
+    """Seconds of each, the shortest of some rounds: the rest is other work in between."""
     import torch
 
-    taken = []
+    taken: dict[str, list[float]] = {name: [] for name in runs}
     with torch.inference_mode():
-        run()
-        for _ in range(N_ROUNDS):
-            started = time.perf_counter()
+        for run in runs.values():
             run()
-            taken.append(time.perf_counter() - started)
-    return min(taken)  # the rest is other work in between
+        for _ in range(N_ROUNDS):
+            for name, run in runs.items():
+                started = time.perf_counter()
+                run()
+                taken[name].append(time.perf_counter() - started)
+    return {name: min(seconds) for name, seconds in taken.items()}
 
 
 @once
