@@ -2,6 +2,7 @@
 
 `evaluation`: answers, accuracy, intervals and flips, through the store
 `scoring`: log-likelihoods of all choices; what all questions begin with is computed once
+`passes`: a forward pass over rows of different lengths, without padding
 `restarts`: passes that begin at the first layer that a mask changes
 `costs`: what a mask saves in parameters, bytes and seconds
 """

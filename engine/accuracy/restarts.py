@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from engine.accuracy.scoring import Scored, gathered, hidden_states, read_rows, score_under, shared_prefix
+from engine.accuracy.passes import hidden_states, passes
+from engine.accuracy.scoring import Scored, gathered, read_rows, score_under, shared_prefix
 from engine.models.loading import Loaded
 from engine.models.masks import Mask
 from engine.models.slicing import Sliced, applied, sliced
 from engine.progress import driven
-from engine.questions.encoding import Encoded, batches, pack
+from engine.questions.encoding import Encoded, pack
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,23 +42,24 @@ def score_each(
         return (yield from _one_by_one(loaded, questions, masks))
     starts = [first_changed(mask) for mask in masks]
     parts: list[Sliced | None] = [None] * len(masks)
-    found: list[list[list[Scored]]] = [[] for _ in masks]
-    groups = batches(rows)
+    found: list[list[Scored]] = [[] for _ in masks]
+    scored = []
     n_layers = loaded.identity.shape.n_layers
-    for group in groups:
+    for groups in passes(loaded, rows):
+        scored += (together := [row for group in groups for row in group])
         with _kept(loaded, {start for start in starts if start < n_layers}) as inputs:
-            full = hidden_states(loaded, group)
-        plain = read_rows(loaded, group, full) if n_layers in starts else None
+            full = hidden_states(loaded, groups)
+        plain = read_rows(loaded, together, full) if n_layers in starts else None
         yield starts.count(n_layers)
         for number, (mask, start) in enumerate(zip(masks, starts, strict=True)):
             if plain is not None and start == n_layers:
-                found[number].append(plain)
+                found[number] += plain
                 continue
             smaller = parts[number] = parts[number] or sliced(loaded, mask)
             with applied(loaded, smaller), _starting_at(loaded, start, inputs[start]):
-                found[number].append(read_rows(loaded, group, hidden_states(loaded, group)))
+                found[number] += read_rows(loaded, together, hidden_states(loaded, groups))
             yield 1
-    return [gathered(questions, groups, results) for results in found]
+    return [gathered(questions, scored, results) for results in found]
 
 
 def _one_by_one(

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
 from os.path import commonprefix
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.models.last_layer import last_layer_at
+from engine.accuracy.passes import compute_prefix, hidden_states, passes, read_places
 from engine.models.loading import Loaded
 from engine.models.slicing import Sliced, applied
-from engine.questions.encoding import Encoded, Row, batches, pack
+from engine.questions.encoding import Encoded, Row, pack
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 READ_POSITIONS = 128  # logits computed at once: 128 x 50,272 x 4 bytes = 26 MB
+CACHED_POSITIONS = 8  # of them looked at together: 1.6 MB in fp32, which stays in the processor's cache
 MIN_PREFIX, MIN_PREFIX_SHARE = 32, 0.25  # tokens, and share of all rows' tokens, from which a prefix is computed apart
 
 
@@ -35,13 +35,14 @@ def score(loaded: Loaded, questions: Sequence[Sequence[Encoded]]) -> Generator[N
     rows = [row for choices in questions for row in pack(choices)]
     n_prefix, prefix, results = shared_prefix(rows), None, []
     if n_prefix:
-        prefix = _prefix(loaded, rows[0], n_prefix)
+        prefix = compute_prefix(loaded, rows[0].tokens[:n_prefix])
         yield
-    groups = batches([_behind(row, n_prefix) for row in rows])
-    for group in groups:
-        results.append(read_rows(loaded, group, hidden_states(loaded, group, prefix)))
+    scored = []
+    for groups in passes(loaded, [_behind(row, n_prefix) for row in rows]):
+        scored += (together := [row for group in groups for row in group])
+        results += read_rows(loaded, together, hidden_states(loaded, groups, prefix))
         yield
-    return gathered(questions, groups, results)
+    return gathered(questions, scored, results)
 
 
 def score_under(loaded: Loaded, questions: Sequence[Sequence[Encoded]], parts: Sliced) -> Generator[None, None, Scored]:
@@ -69,89 +70,17 @@ def shared_prefix(rows: Sequence[Row]) -> int:
     return shared if enough and shared * len(rows) >= MIN_PREFIX_SHARE * sum(len(row.tokens) for row in rows) else 0
 
 
-def gathered(
-    questions: Sequence[Sequence[Encoded]], groups: Sequence[Sequence[Row]], results: Sequence[Sequence[Scored]]
-) -> Scored:
-    """What `score` returns, from the results of each group's rows."""
+def gathered(questions: Sequence[Sequence[Encoded]], rows: Sequence[Row], results: Sequence[Scored]) -> Scored:
+    """What `score` returns, from the results of each row."""
     n_choices = max((len(choices) for choices in questions), default=0)
     log_likelihood_nats = np.full((len(questions), n_choices), np.nan)
     greedy = np.zeros((len(questions), n_choices), bool)
     row_of = {choice[0].question: index for index, choice in enumerate(questions)}
-    for group, found in zip(groups, results, strict=True):
-        for row, (sums, exact) in zip(group, found, strict=True):
-            for number, choice in enumerate(row.choices):
-                log_likelihood_nats[row_of[choice.question], choice.choice] = sums[number]
-                greedy[row_of[choice.question], choice.choice] = exact[number]
+    for row, (sums, exact) in zip(rows, results, strict=True):
+        for number, choice in enumerate(row.choices):
+            log_likelihood_nats[row_of[choice.question], choice.choice] = sums[number]
+            greedy[row_of[choice.question], choice.choice] = exact[number]
     return log_likelihood_nats, greedy
-
-
-def batch_inputs(rows: Sequence[Row], dtype: Any, device: Any, n_prefix: int = 0) -> dict[str, Any]:
-    """`input_ids`, `position_ids` (B, T), `attention_mask` (B, 1, T, n_prefix + T) or None for one pass, padded right;
-    the prefix in front of all rows is seen by everything.
-    """
-    import torch
-
-    length = max(len(row.tokens) for row in rows)
-    tokens = torch.zeros(len(rows), length, dtype=torch.long)
-    positions = torch.zeros(len(rows), length, dtype=torch.long)
-    branch = torch.full((len(rows), length), -1)  # -1 = padding
-    for index, row in enumerate(rows):
-        n = len(row.tokens)
-        tokens[index, :n], positions[index, :n] = torch.tensor(row.tokens), torch.tensor(row.positions)
-        branch[index, :n] = torch.tensor(row.branch)
-    inputs = {"input_ids": tokens.to(device), "position_ids": positions.to(device), "attention_mask": None}
-    if n_prefix or bool((branch > 0).any()):
-        # padding lies behind everything, so the causal mask alone hides it where there are no branches
-        earlier = torch.ones(length, length, dtype=torch.bool).tril()
-        visible = (branch[:, None, :] == 0) | (branch[:, None, :] == branch[:, :, None])  # (B, T destination, T source)
-        hidden = ~(earlier & visible)[:, None]
-        hidden = torch.cat([torch.zeros(*hidden.shape[:3], n_prefix, dtype=torch.bool), hidden], dim=-1)
-        # finfo.min and not -inf: a row that sees nothing would be nan
-        mask = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, torch.finfo(dtype).min)
-        inputs["attention_mask"] = mask.to(device)
-    return inputs
-
-
-@dataclass(frozen=True)
-class Prefix:
-    """The first `n` tokens of all rows: keys and values (1, H, n, d_head) of each layer that has heads."""
-
-    n: int
-    layers: dict[int, tuple[Tensor, Tensor]]
-
-
-def hidden_states(loaded: Loaded, rows: Sequence[Row], prefix: Prefix | None = None) -> Tensor:
-    """(B, T, d_model): what the unembedding reads, from one forward pass over what lies behind the `prefix`; true only
-    where a choice is read."""
-    import torch
-    from transformers import DynamicCache
-
-    model, before = loaded.model, None
-    device = model.get_input_embeddings().weight.device
-    inputs = batch_inputs(rows, model.dtype, device, 0 if prefix is None else prefix.n)
-    with torch.inference_mode():
-        if prefix is not None:
-            before = DynamicCache()
-            for layer, (keys, values) in prefix.layers.items():
-                keys, values = (each.expand(len(rows), -1, -1, -1) for each in (keys, values))
-                before.update(keys, values, layer)
-        with last_layer_at(loaded, read_places(rows), inputs["input_ids"].shape[1]):
-            return model.base_model(**inputs, past_key_values=before, use_cache=before is not None).last_hidden_state
-
-
-def read_places(rows: Sequence[Row]) -> list[tuple[int, int]]:
-    """(row, position) of all that is read."""
-    return sorted({(index, position) for index, row in enumerate(rows) for _, position, _ in row.read})
-
-
-def _prefix(loaded: Loaded, row: Row, n: int) -> Prefix:
-    import torch
-
-    tokens = torch.tensor([row.tokens[:n]], device=loaded.model.get_input_embeddings().weight.device)
-    with torch.inference_mode():
-        cache = loaded.model.base_model(input_ids=tokens, use_cache=True).past_key_values
-    # a layer without heads has none
-    return Prefix(n, {at: (each.keys, each.values) for at, each in enumerate(cache.layers) if each.is_initialized})
 
 
 def _behind(row: Row, n_prefix: int) -> Row:
@@ -176,33 +105,46 @@ def log_probabilities(loaded: Loaded, hidden: Tensor, targets: Tensor) -> Iterat
 
 
 def read_rows(loaded: Loaded, rows: Sequence[Row], hidden: Tensor) -> list[Scored]:
-    """Per row: (sum of log-probabilities, greedy match) for each of its choices."""
+    """Per row: (sum of log-probabilities, greedy match) for each of its choices; `hidden` (place, d_model) is what the
+    unembedding reads at each of `read_places`."""
     import torch
 
-    model = loaded.model
+    places = read_places(rows)
+    slot = {place: index for index, place in enumerate(places)}
+    targets: list[set[int]] = [set() for _ in places]
+    for index, row in enumerate(rows):
+        for _, position, target in row.read:
+            targets[slot[index, position]].add(target)
+    found: dict[tuple[int, int], tuple[float, bool]] = {}  # of (place, target)
     with torch.inference_mode():
-        places = read_places(rows)
-        slot = {place: index for index, place in enumerate(places)}
-        picked = hidden[[b for b, _ in places], [t for _, t in places]]  # (places, d_model)
-        targets: list[list[int]] = [[] for _ in places]
-        for index, row in enumerate(rows):
-            for _, position, target in row.read:
-                targets[slot[index, position]].append(target)
-        log_probability: dict[tuple[int, int], float] = {}
-        best: list[int] = []
         for start in range(0, len(places), READ_POSITIONS):
-            logits = model.get_output_embeddings()(picked[start : start + READ_POSITIONS]).float()
-            best += logits.argmax(-1).tolist()
-            which = [(at, token) for at in range(len(logits)) for token in targets[start + at]]
-            at, token = torch.tensor(which, device=logits.device).unbind(1)
-            values = logits[at, token] - torch.logsumexp(logits, -1)[at]
-            log_probability |= {(start + a, t): v for (a, t), v in zip(which, values.tolist(), strict=True)}
+            logits = loaded.model.get_output_embeddings()(hidden[start : start + READ_POSITIONS])
+            for first in range(0, len(logits), CACHED_POSITIONS):
+                some = logits[first : first + CACHED_POSITIONS].float()
+                which = [(at, token) for at in range(len(some)) for token in targets[start + first + at]]
+                values = zip(*_read(some, which), strict=True)
+                found |= {(start + first + at, token): value for (at, token), value in zip(which, values, strict=True)}
     results = []
     for index, row in enumerate(rows):
         sums, exact = np.zeros(len(row.choices)), np.ones(len(row.choices), bool)
         for number, position, target in row.read:
-            place = slot[index, position]
-            sums[number] += log_probability[place, target]
-            exact[number] &= best[place] == target
+            log_probability, is_best = found[slot[index, position], target]
+            sums[number] += log_probability
+            exact[number] &= is_best
         results.append((sums, exact))
     return results
+
+
+def _read(logits: Tensor, which: Sequence[tuple[int, int]]) -> tuple[list[float], list[bool]]:
+    """(log-probability, whether it is the arg-max) of each (position, token); the logits (n, V) in fp32 are lost."""
+    import torch
+
+    at, token = torch.tensor(which, device=logits.device).unbind(1)
+    chosen, largest = logits[at, token], logits.amax(-1, keepdim=True)
+    is_best = (chosen == largest[at, 0]).tolist()
+    if any(is_best):  # of equal logits the arg-max is one alone
+        best = dict.fromkeys(place for (place, _), tied in zip(which, is_best, strict=True) if tied)
+        best |= zip(best, logits[list(best)].argmax(-1).tolist(), strict=True)
+        is_best = [tied and best[place] == target for (place, target), tied in zip(which, is_best, strict=True)]
+    sums = logits.sub_(largest).exp_().sum(-1).log_().add_(largest[:, 0])
+    return (chosen - sums[at]).tolist(), is_best

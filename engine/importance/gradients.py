@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.accuracy.scoring import batch_inputs, read_places
+from engine.accuracy.passes import padded_inputs, read_places
 from engine.models.last_layer import last_layer_at
 from engine.models.loading import Loaded
 from engine.progress import may_stop
@@ -29,7 +29,7 @@ def gate_gradients(loaded: Loaded, rows: Sequence[Row]) -> tuple[np.ndarray, np.
     import torch
 
     model, shape = loaded.model, loaded.identity.shape
-    inputs = batch_inputs(rows, model.dtype, model.get_input_embeddings().weight.device)
+    inputs = padded_inputs(rows, model.dtype, model.get_input_embeddings().weight.device)
     n_rows, length = inputs["input_ids"].shape
     n_choices = max(len(row.choices) for row in rows)
     absolute = np.zeros((n_rows, n_choices, shape.n_layers, shape.n_heads), np.float32)

@@ -16,6 +16,7 @@ from engine.questions.tokens import beginning
 
 BATCH_TOKENS = 2048  # padded tokens a forward pass; part of the numbers in int8 and bf16, see records.SCHEMA
 PASS_TOKENS = 256  # padded tokens that are worth a forward pass of their own
+JOINED_TOKENS = 512  # tokens from which more in one pass make it no faster a token
 MIN_LENGTH = 0.8  # of the longest row in a group: padding costs as much as tokens
 ROW_TOKENS = 2048  # longest packed row, unless one choice alone is longer
 MIN_SHARED = 0.25  # trunk / mean input length below which packing costs more attention than it saves
@@ -116,6 +117,21 @@ def batches(rows: Sequence[Row]) -> list[list[Row]]:
             longest, padded = len(row.tokens), 0
         padded += longest
     return groups
+
+
+def joined(groups: Sequence[list[Row]]) -> list[list[list[Row]]]:
+    """The groups, in order, as many together as share a forward pass: up to JOINED_TOKENS, or one alone."""
+    together: list[list[list[Row]]] = []
+    n_tokens = 0
+    for group in groups:
+        more = sum(len(row.tokens) for row in group)
+        if together and n_tokens + more <= JOINED_TOKENS:
+            together[-1].append(group)
+        else:
+            together.append([group])
+            n_tokens = 0
+        n_tokens += more
+    return together
 
 
 def _row(choices: Sequence[Encoded], trunk: int) -> Row:

@@ -28,12 +28,13 @@ def test_a_shared_prefix_changes_no_number(family, text, folder_of, questions, m
     encoded = encode_questions(questions, model.tokenizer, True, 256)
     assert len(questions) > 3 and shared_prefix([row for choices in encoded for row in pack(choices)]) > MIN_PREFIX
     mask, calls = parse_mask(text, model.identity.shape), []
-    real = scoring.batch_inputs
-    monkeypatch.setattr(scoring, "batch_inputs", lambda *a: calls.append(a[3]) or real(*a))
+    real = scoring.hidden_states
+    monkeypatch.setattr(scoring, "hidden_states", lambda *a: calls.append(a[2].n) or real(*a))
     with applied(model, sliced(model, mask)):
         shared = finished(score(model, encoded))
     assert min(calls) > MIN_PREFIX
     monkeypatch.setattr(scoring, "MIN_PREFIX", 10_000)
+    monkeypatch.setattr(scoring, "hidden_states", real)
     with pruned(model, mask):
         apart = finished(score(model, encoded))
     np.testing.assert_allclose(shared[0], apart[0], atol=2e-4)

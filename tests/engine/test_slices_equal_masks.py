@@ -7,7 +7,8 @@ from operator import attrgetter
 import pytest
 import torch
 
-from engine.accuracy.scoring import hidden_states, read_rows
+from engine.accuracy.passes import hidden_states
+from engine.accuracy.scoring import read_rows
 from engine.models.last_layer import last_layer_at
 from engine.models.masks import parse_mask, pruned
 from engine.models.slicing import applied, sliced
@@ -90,12 +91,12 @@ def test_the_last_layer_is_computed_only_where_it_is_read(family, text, model_of
     parts, sizes = sliced(model, parse_mask(text, model.identity.shape)), []
 
     def scored(context):
-        monkeypatch.setattr("engine.accuracy.scoring.last_layer_at", context)
+        monkeypatch.setattr("engine.accuracy.passes.last_layer_at", context)
         with applied(model, parts):
             ffn_out = attrgetter(model.family.ffn_out)(model.family.layer_list(model.model)[-1])
             hook = ffn_out.register_forward_hook(lambda module, args, output: sizes.append(output.numel()))
             try:
-                return read_rows(model, rows, hidden_states(model, rows))
+                return read_rows(model, rows, hidden_states(model, [rows]))
             finally:
                 hook.remove()
 

@@ -1,0 +1,216 @@
+"""Forward passes over rows of different lengths, without padding: all rows of a pass lie end to end, and everything but
+attention is computed for their tokens alone. Attention is computed by groups of rows that are about as long, padded as
+`engine.questions.encoding.batches` has it, so that no number depends on which groups share a pass.
+
+But outlier columns of LLM.int8() are those of everything in a pass, padding too. Where they are looked for, groups pass
+one by one and padded, as ever: stored results were computed so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache as once
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from engine.models.last_layer import last_layer_at
+from engine.models.loading import Loaded
+from engine.questions.encoding import Row, batches, joined
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Place = tuple[int, int]  # row, position
+ATTENTION = "headroom_end_to_end"  # what transformers knows `_attention` as
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """The first `n` tokens of all rows: keys and values (1, H, n, d_head) of each layer that has heads."""
+
+    n: int
+    layers: dict[int, tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Rows of one padded attention. `padded` (B, T): where each token lies in the pass, anything for padding; `real`
+    (n,): which of the B * T are tokens, in the pass's order, None without padding; `mask` (B, 1, T, n_prefix + T)."""
+
+    start: int
+    padded: Tensor
+    real: Tensor | None
+    mask: Tensor | None
+
+
+@dataclass(frozen=True)
+class _Layout:
+    groups: tuple[_Group, ...]
+    prefix: Prefix | None
+
+
+def passes(loaded: Loaded, rows: Sequence[Row]) -> list[list[list[Row]]]:
+    """The groups of rows, in order, of each forward pass."""
+    groups = batches(rows)
+    return [[group] for group in groups] if _padding_counts(loaded) else joined(groups)
+
+
+def _padding_counts(loaded: Loaded) -> bool:
+    return loaded.spec.precision == "int8" and loaded.spec.int8_threshold > 0
+
+
+def compute_prefix(loaded: Loaded, tokens: Sequence[int]) -> Prefix:
+    """The Prefix of rows that begin with these tokens, by a pass of its own."""
+    import torch
+
+    inputs = torch.tensor([tokens], device=loaded.model.get_input_embeddings().weight.device)
+    with torch.inference_mode():
+        cache = loaded.model.base_model(input_ids=inputs, use_cache=True).past_key_values
+    # a layer without heads has none
+    layers = {at: (each.keys, each.values) for at, each in enumerate(cache.layers) if each.is_initialized}
+    return Prefix(len(tokens), layers)
+
+
+def hidden_states(loaded: Loaded, groups: Sequence[Sequence[Row]], prefix: Prefix | None = None) -> Tensor:
+    """(place, d_model): what the unembedding reads, at each of `read_places` of all rows in order, from one forward
+    pass over what lies behind the `prefix`."""
+    import torch
+
+    rows = [row for group in groups for row in group]
+    run = _padded if _padding_counts(loaded) else _end_to_end
+    with torch.inference_mode():
+        return run(loaded, groups, read_places(rows), prefix)
+
+
+def read_places(rows: Sequence[Row]) -> list[Place]:
+    """(row, position) of all that is read."""
+    return sorted({(index, position) for index, row in enumerate(rows) for _, position, _ in row.read})
+
+
+def padded_inputs(rows: Sequence[Row], dtype: Any, device: Any, n_prefix: int = 0) -> dict[str, Any]:
+    """`input_ids`, `position_ids` (B, T), `attention_mask` (B, 1, T, n_prefix + T) or None for one pass, padded right;
+    the prefix in front of all rows is seen by everything."""
+    import torch
+
+    length = max(len(row.tokens) for row in rows)
+    ids, positions = (
+        torch.tensor([[*part, *[0] * (length - len(part))] for part in parts], device=device)
+        for parts in ([row.tokens for row in rows], [row.positions for row in rows])
+    )
+    return {"input_ids": ids, "position_ids": positions, "attention_mask": _mask(rows, dtype, device, n_prefix)}
+
+
+def _padded(loaded: Loaded, groups: Sequence[Sequence[Row]], places: Sequence[Place], prefix: Prefix | None) -> Tensor:
+    """The pass over one group."""
+    from transformers import DynamicCache
+
+    (rows,), model, before = groups, loaded.model, None
+    device = model.get_input_embeddings().weight.device
+    inputs = padded_inputs(rows, model.dtype, device, 0 if prefix is None else prefix.n)
+    if prefix is not None:
+        before = DynamicCache()
+        for layer, parts in prefix.layers.items():
+            before.update(*(each.expand(len(rows), -1, -1, -1) for each in parts), layer)
+    with last_layer_at(loaded, places, inputs["input_ids"].shape[1]):
+        found = model.base_model(**inputs, past_key_values=before, use_cache=before is not None).last_hidden_state
+    return found[[row for row, _ in places], [position for _, position in places]]
+
+
+def _end_to_end(
+    loaded: Loaded, groups: Sequence[Sequence[Row]], places: Sequence[Place], prefix: Prefix | None
+) -> Tensor:
+    """The pass over any groups, without padding."""
+    import torch
+
+    model, rows = loaded.model, [row for group in groups for row in group]
+    device = model.get_input_embeddings().weight.device
+    starts = list(accumulate((len(row.tokens) for row in rows), initial=0))
+    read = [starts[row] + position for row, position in places]
+    ids = torch.tensor([[token for row in rows for token in row.tokens]], device=device)
+    positions = torch.tensor([[position for row in rows for position in row.positions]], device=device)
+    layout = _Layout(tuple(_grouped(groups, model.dtype, device, 0 if prefix is None else prefix.n)), prefix)
+    with _own_attention(model), last_layer_at(loaded, [(0, at) for at in read], ids.shape[1]):
+        found = model.base_model(input_ids=ids, position_ids=positions, use_cache=False, end_to_end=layout)
+    return found.last_hidden_state[0, read]
+
+
+def _mask(rows: Sequence[Row], dtype: Any, device: Any, n_prefix: int) -> Tensor | None:
+    """(B, 1, T, n_prefix + T), added to the attention of rows padded right; None where causal attention is enough."""
+    import torch
+
+    length = max(len(row.tokens) for row in rows)
+    branch = torch.tensor([[*row.branch, *[-1] * (length - len(row.branch))] for row in rows])  # -1 = padding
+    if not n_prefix and not bool((branch > 0).any()):
+        return None  # padding lies behind everything, so causal attention hides it
+    earlier = torch.ones(length, length, dtype=torch.bool).tril()
+    visible = (branch[:, None, :] == 0) | (branch[:, None, :] == branch[:, :, None])  # (B, T destination, T source)
+    hidden = ~(earlier & visible)[:, None]
+    hidden = torch.cat([torch.zeros(*hidden.shape[:3], n_prefix, dtype=torch.bool), hidden], dim=-1)
+    # finfo.min and not -inf: a row that sees nothing would be nan
+    return torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, torch.finfo(dtype).min).to(device)
+
+
+def _grouped(groups: Sequence[Sequence[Row]], dtype: Any, device: Any, n_prefix: int) -> Iterator[_Group]:
+    import torch
+
+    start = 0
+    for rows in groups:
+        lengths = torch.tensor([len(row.tokens) for row in rows])
+        steps = torch.arange(int(lengths.max()))
+        is_real = steps < lengths[:, None]  # (B, T)
+        begins = start + lengths.cumsum(0) - lengths
+        padded = (begins[:, None] + steps).where(is_real, begins[:, None])
+        real = None if bool(is_real.all()) else is_real.flatten().nonzero()[:, 0].to(device)
+        yield _Group(start, padded.to(device), real, _mask(rows, dtype, device, n_prefix))
+        start += int(lengths.sum())
+
+
+@contextmanager
+def _own_attention(model: Any) -> Iterator[None]:
+    """Context in which the model's attention is `_attention`."""
+    _register()
+    before = model.config._attn_implementation
+    try:
+        model.config._attn_implementation = ATTENTION
+        yield
+    finally:
+        model.config._attn_implementation = before
+
+
+@once
+def _register() -> None:
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(ATTENTION, _attention)
+
+
+def _attention(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, *, end_to_end: _Layout, **options: Any
+) -> tuple[Tensor, None]:
+    """What transformers asks of an attention function, ((1, n, H, d_head), None), of `query` (1, H, n, d_head), `key`
+    and `value`; group by group by its own for torch's scaled_dot_product_attention."""
+    import torch
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    attend, prefix, found = ALL_ATTENTION_FUNCTIONS["sdpa"], end_to_end.prefix, []
+    for group in end_to_end.groups:
+        q, k, v = (_as_rows(each, group) for each in (query, key, value))
+        if prefix is not None:
+            k, v = (torch.cat([before.expand(len(each), -1, -1, -1), each], dim=2)
+                    for before, each in zip(prefix.layers[module.layer_idx], (k, v), strict=True))  # fmt: skip
+        mask = None if group.mask is None else group.mask.to(query.device)
+        z = attend(module, q, k, v, mask, **options)[0].flatten(0, 1)  # (B * T, H, d_head)
+        found.append(z if group.real is None else z.index_select(0, group.real.to(z.device)))
+    return (found[0] if len(found) == 1 else torch.cat(found))[None], None
+
+
+def _as_rows(value: Tensor, group: _Group) -> Tensor:
+    """(B, H, T, d_head) of (1, H, n, d_head)."""
+    by_token, (n_rows, length) = value[0].transpose(0, 1), group.padded.shape
+    if group.real is None:
+        rows = by_token[group.start : group.start + n_rows * length]
+    else:
+        rows = by_token.index_select(0, group.padded.flatten().to(value.device))
+    return rows.unflatten(0, (n_rows, length)).transpose(1, 2)
