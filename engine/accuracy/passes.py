@@ -2,8 +2,8 @@
 attention is computed for their tokens alone. Attention is computed by groups of rows that are about as long, padded as
 `engine.questions.encoding.batches` has it, so that no number depends on which groups share a pass.
 
-But outlier columns of LLM.int8() are those of everything in a pass, padding too. Where they are looked for, groups pass
-one by one and padded, as ever: stored results were computed so.
+But outlier columns of LLM.int8() are those of everything in a pass, padding too. Where bitsandbytes' own layers look
+for them, groups pass one by one and padded, as ever: stored results were computed so. Other ways have other keys.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.models.last_layer import last_layer_at
 from engine.models.loading import Loaded
+from engine.models.tuning import OWN
 from engine.questions.encoding import Row, batches, joined
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def passes(loaded: Loaded, rows: Sequence[Row]) -> list[list[list[Row]]]:
 
 
 def _padding_counts(loaded: Loaded) -> bool:
-    return loaded.spec.precision == "int8" and loaded.spec.int8_threshold > 0
+    return loaded.spec.precision == "int8" and loaded.spec.int8_threshold > 0 and loaded.ways.int8 == OWN
 
 
 def compute_prefix(loaded: Loaded, tokens: Sequence[int]) -> Prefix:

@@ -73,6 +73,7 @@ class Loaded:
     family: Family
     device: str
     seconds: float
+    ways: Products = Products()
     encoded: dict[Any, Any] = field(
         default_factory=dict
     )  # questions as tokens, see `engine.accuracy.evaluation.encoded_chunk`
@@ -175,7 +176,14 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
     linear.put_in_place(model, ways)
     return_freed_memory()
     return Loaded(
-        spec, identity, model, tokenizer, family_of(identity.config), estimate.device, time.perf_counter() - started
+        spec,
+        identity,
+        model,
+        tokenizer,
+        family_of(identity.config),
+        estimate.device,
+        time.perf_counter() - started,
+        ways,
     )
 
 

@@ -174,7 +174,8 @@ def _ways(rows: int, d_in: int, d_out: int) -> dict[str, dict[str, float]]:
             OWN: lambda: torch.nn.functional.linear(x, weight, bias),
             FP32: lambda: cpu_products.bf16_product(x, weight, bias),
         },
-        "int8": {OWN: lambda: plain(x)} | {
+        "int8": {OWN: lambda: plain(x)}
+        | {
             way: lambda way=way: cpu_products.int8_product(
                 cpu_products.quantised(x, plain.state.threshold), held, scales, bias, way == INTEGER
             )
