@@ -112,6 +112,8 @@ class TimeLeft:
     def told(self, at_s: float, step: Progress[Any]) -> None:
         """Hears of a step at this time."""
         more = step.part - self._part
+        if more < 0:  # another run: its work is not to be compared
+            self._seconds, self._parts, self._said = 0.0, 0.0, None
         if step.is_loading or more < 0:
             self._at_s, self._part, self._is_first = at_s, min(self._part, step.part), True
             return

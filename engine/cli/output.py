@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from engine.errors import HeadroomError, UsageError
-from engine.progress import Progress
+from engine.progress import Progress, TimeLeft, in_time
 
 T = TypeVar("T")
-Report = Callable[[int, int, str, float], None]
+Report = Callable[[int, int, str, float | None], None]  # done, total, message, seconds left
 ENDINGS = (".npz", ".csv", ".parquet")
 
 
@@ -66,11 +66,12 @@ def table_file(suffix: str, frame: Any) -> bytes:
 
 def last(steps: Iterator[Progress[T]], report: Report) -> tuple[T, bool]:
     """What a measurement ends with, and whether all of it was stored already; how it goes is told to `report`."""
-    started, value, cached = time.monotonic(), None, True
+    time_left, value, cached = TimeLeft(time.monotonic()), None, True
     for step in steps:
         value, cached = step.value, step.cached
+        time_left.told(now_s := time.monotonic(), step)
         if not cached:
-            report(step.done, step.total, step.message, started)
+            report(step.done, step.total, step.message, time_left.left_s(now_s))
     assert value is not None
     return value, cached
 
@@ -93,20 +94,23 @@ def report_to_terminal() -> Report:
     return _report if sys.stderr.isatty() else _report_sparsely()
 
 
-def _report(done: int, total: int, message: str, started_s: float) -> None:
-    seconds = time.monotonic() - started_s
-    left = f", {seconds / done * (total - done):.0f} s left" if done and done < total and seconds > 2 else ""
-    end = "\n" if total and done >= total else ""
-    print(f"\r\033[K{done} of {total}  {message}{left}", end=end, file=sys.stderr, flush=True)
+def _report(done: int, total: int, message: str, left_s: float | None) -> None:
+    is_end = bool(total) and done >= total
+    print(f"\r\033[K{_line(done, total, message, left_s)}", end="\n" if is_end else "", file=sys.stderr, flush=True)
 
 
 def _report_sparsely() -> Report:
     last_s = time.monotonic()
 
-    def report(done: int, total: int, message: str, started_s: float) -> None:
+    def report(done: int, total: int, message: str, left_s: float | None) -> None:
         nonlocal last_s
         if time.monotonic() - last_s > 5:
             last_s = time.monotonic()
-            print(f"{done} of {total}  {message}", file=sys.stderr, flush=True)
+            print(_line(done, total, message, left_s), file=sys.stderr, flush=True)
 
     return report
+
+
+def _line(done: int, total: int, message: str, left_s: float | None) -> str:
+    left = "" if left_s is None or done >= total else f", about {in_time(left_s)} left"
+    return f"{done} of {total}  {message}{left}"

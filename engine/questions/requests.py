@@ -21,6 +21,7 @@ import numpy as np
 from cache import Store
 from engine.errors import HeadroomError, UsageError
 from engine.memory import Kept
+from engine.progress import may_stop
 from engine.questions.tasks import SPLITS, TaskInfo, embedded_tasks, local_files, read_rows, task_info
 from engine.records import Record, canonical_key, decode, encode, version
 
@@ -205,6 +206,7 @@ def _questions(task: TaskSpec, harness_task: Any) -> list[Question]:
     questions = []
     documents = harness_task.doc_iterator(rank=0, limit=None, world_size=1)
     for doc_id, doc in documents:
+        may_stop()  # a large train split takes longer than whoever waits for an accuracy should
         try:
             if task.same_examples:
                 harness_task.set_fewshot_seed(task.seed)

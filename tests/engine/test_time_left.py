@@ -80,10 +80,11 @@ def test_it_falls_with_the_clock_and_never_below_nothing():
         time_left.told(10.0 * number, Progress(number, 10))
     assert time_left.left_s(30.0) == pytest.approx(70.0)
     assert time_left.left_s(40.0) == pytest.approx(60.0) and time_left.left_s(1e6) == 0.0
-    time_left.told(31.0, Progress(0, 10))  # begun anew: the pace is still known
-    time_left.told(41.0, Progress(1, 10))
-    time_left.told(51.0, Progress(2, 10))
-    assert time_left.left_s(51.0) == pytest.approx(80.0)
+    time_left.told(31.0, Progress(0, 5))
+    assert time_left.left_s(31.0) is None, "another run"
+    time_left.told(32.0, Progress(1, 5))
+    time_left.told(33.0, Progress(2, 5))
+    assert time_left.left_s(33.0) == pytest.approx(3.0)
 
 
 def test_seconds_in_words():

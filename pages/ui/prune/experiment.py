@@ -23,7 +23,7 @@ from engine.importance.rankings_of import (
 )
 from engine.models.masks import Mask
 from engine.models.subject import Lab, Subject
-from engine.progress import Progress, last_value
+from engine.progress import Progress, driven, last_value
 from engine.questions.requests import Questions, Requests, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 from engine.statistics import MIN_QUESTIONS, wilson
@@ -134,21 +134,25 @@ def measure(x: Experiment, mask: Mask | None, lab: Lab) -> Iterator[Progress[Ans
     """Job: the full model, then the ranking where the mask is not known without it, then the pruned model. With a width
     both stop early, and the full model answers at least the questions of the pruned one."""
     full = pruned = None
+    n = x.questions.n
+    ranking = RANKING_QUESTIONS * (2 + x.shape.n_layers / 2) if mask is None else 0.0  # in passes of a question, about
+    total = n if mask is not None and mask.is_full else 2 * n + ranking
     full_steps = _evaluated(x, Mask.full(x.shape), "Full model", lab)
     for step in full_steps:
         full = step.value if step.value is not None else full
-        yield _with(step, full, None)
+        yield replace(_with(step, full, None), share=n * step.part / total)
         if x.enough(full):
             break
     if mask is None:
-        orders = yield from last_value(compute_orders(lab, x.subject, x.pruning, x.data_dir))
+        steps = last_value(compute_orders(lab, x.subject, x.pruning, x.data_dir))
+        orders = yield from driven(steps, lambda step: replace(step, share=(n + ranking * step.part) / total))
         mask = x.pruning.mask(orders)
     if mask.is_full:
-        yield Progress(x.questions.n, x.questions.n, AnswersSoFar(full, full))
+        yield Progress(n, n, AnswersSoFar(full, full))
         return
     for step in _evaluated(x, mask, "Pruned model", lab):
         pruned = step.value if step.value is not None else pruned
-        yield _with(step, full, pruned)
+        yield replace(_with(step, full, pruned), share=1 - n * (1 - step.part) / total)
         if x.enough(pruned):
             break
     while full is not None and pruned is not None and len(full) < len(pruned):
