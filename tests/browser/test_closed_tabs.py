@@ -1,0 +1,53 @@
+"""Two tabs, one closed: what nobody looks at any more rests, and whoever opens it again goes on where it was."""
+
+import json
+import re
+import time
+
+import psutil
+import pytest
+
+from tests.conftest import HANG_S
+
+N = 3000
+LOOK_S, IDLE_S = 2.0, 0.4  # of processor time within so long: nothing is measured then
+
+
+@pytest.fixture
+def many(tmp_path):
+    """A file of so many long questions that nobody waits for the last of them."""
+    story = " ".join(
+        f"Then {name} went to the market and came back with {name.lower()}s." for name in "ABCDEFGHIJKLMNOPQR"
+    )
+    rows = [{"context": f"{i}. {story} The answer is", "choices": [" yes", " no"], "gold": i % 2} for i in range(N)]
+    file = tmp_path / "many.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def wait_for_rest(process):
+    """Until the server's process does nothing."""
+    server, end_s = psutil.Process(process.pid), time.monotonic() + HANG_S
+    while time.monotonic() < end_s:
+        before = sum(server.cpu_times()[:2])
+        time.sleep(LOOK_S)
+        if sum(server.cpu_times()[:2]) - before < IDLE_S:
+            return
+    raise AssertionError("the server works on")
+
+
+def test_what_a_closed_tab_showed_rests_and_goes_on_when_it_is_opened_again(page, app_server, store_folder, many):
+    address, process = app_server(store_folder)
+    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_ranking=random&prune_idle=false")
+    page.get_by_text("16 of 16 questions").wait_for()
+    asked = f"{address}/?precision=fp32&prune_ranking=random&prune_limit={N}&prune_task={many}&prune_shots=0"
+    closed = page.context.new_page()
+    closed.goto(asked)
+    under_way = re.compile(r"Full model: [\d,]+ of 3,000")
+    closed.get_by_text(under_way).first.wait_for()
+    closed.close()
+    wait_for_rest(process)
+    page.goto(asked)
+    page.get_by_text(under_way).first.wait_for()  # not all of it: it has rested, and now goes on
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_text(re.compile("stopped at")).wait_for()
