@@ -59,7 +59,7 @@ def passes(loaded: Loaded, rows: Sequence[Row]) -> list[list[list[Row]]]:
 
 
 def _padding_counts(loaded: Loaded) -> bool:
-    return loaded.spec.precision == "int8" and loaded.spec.int8_threshold > 0 and loaded.ways.int8 == OWN
+    return loaded.spec.precision == "int8" and loaded.spec.int8_threshold > 0 and loaded.products.int8 == OWN
 
 
 def compute_prefix(loaded: Loaded, tokens: Sequence[int]) -> Prefix:

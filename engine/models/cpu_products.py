@@ -1,13 +1,13 @@
-"""Linear layers of bf16 and int8 models on a CPU, the way this machine's processor does fastest (`engine.models.tuning`).
+"""Linear layers of bf16 and int8 models on a CPU, the way this processor is fastest at (`engine.models.tuning`).
 
 A bf16 layer's product may be taken in fp32 and rounded once, as native bf16 with fp32 sums does: without 16-bit
 arithmetic torch multiplies bf16 eight times slower than fp32. An int8 layer quantises its input row by row and keeps
 outlier columns apart as LLM.int8() does (Dettmers et al. 2022); its whole numbers are multiplied by the processor's own
 int8 products, exact in int32, or in fp32, which is exact as long as sums stay under 2^24. bitsandbytes' own layers take
-the same products in more and longer passes over memory; here blocks stay in the processor's cache from the input to
-the rounded output. Departs from bitsandbytes in two roundings: the outliers' part is added before the result is rounded
-to bf16, not after, and a gradient may pass through weights dequantised to fp32, not to bf16. Weights stay as they are; a
-copy in fp32 exists block by block while it is used.
+the same products in more and longer passes over memory; here blocks stay in the processor's cache until they are
+rounded. Departs from bitsandbytes in two roundings: the outliers' part is added before the result is rounded to bf16,
+not after, and a gradient may pass through weights dequantised to fp32, not to bf16. Weights stay as they are; a copy in
+fp32 exists block by block while it is used.
 """
 
 from __future__ import annotations
@@ -85,6 +85,11 @@ def has_exact_product() -> bool:
         return False
 
 
+def int8_ways() -> tuple[str, ...]:
+    """The ways of int8 layers besides bitsandbytes' own that there are with the installed torch."""
+    return (FP32, INTEGER) if has_exact_product() else (FP32,)
+
+
 def bf16_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """(..., out) in the dtype of `x` (..., in): x @ weight.T + bias, rounded once."""
     flat = x.reshape(-1, x.shape[-1])
@@ -140,8 +145,10 @@ def quantised(flat: Tensor, threshold: float) -> Rows:
         largest = bits.masked_fill_(bits >= least, 0).amax(1)
     size = largest.view(torch.bfloat16).float().clamp_(min=1e-30)[:, None]
     whole, scale = flat.new_empty(flat.shape, dtype=torch.int8), LEVELS / size
-    for rows in _slices(len(flat), _rows_in_cache(flat.shape[1])):
-        whole[rows] = flat[rows].float().mul_(scale[rows]).round_()
+    step = _rows_in_cache(flat.shape[1])
+    held = torch.empty(min(step, len(flat)), flat.shape[1])
+    for rows in _slices(len(flat), step):
+        whole[rows] = held[: rows.stop - rows.start].copy_(flat[rows]).mul_(scale[rows]).round_()
     if columns is not None:
         whole[:, columns] = 0
     return Rows(whole, size / LEVELS, columns, apart)

@@ -22,7 +22,7 @@ from engine.models import cpu_products as linear
 from engine.models.architectures import Family, family_of
 from engine.models.checkpoints import Identity, identify_folder
 from engine.models.tensors import stored_tensors
-from engine.models.tuning import Products, products, set_threads, tuning
+from engine.models.tuning import Products, known_products, products, set_threads, tuning
 
 PRECISIONS = ("int8", "bf16", "fp32")
 WORKSPACE_BYTES = 300_000_000  # activations, attention masks and logits of one batch of questions
@@ -73,7 +73,7 @@ class Loaded:
     family: Family
     device: str
     seconds: float
-    ways: Products = Products()
+    products: Products = Products()
     encoded: dict[Any, Any] = field(
         default_factory=dict
     )  # questions as tokens, see `engine.accuracy.evaluation.encoded_chunk`
@@ -100,8 +100,16 @@ def stamp(spec: LoadSpec) -> str:
 
 def ways_of(spec: LoadSpec, store: Store | None = None) -> Products:
     """How this model's matrix products are computed here; measured first where that is not known yet."""
-    by_library = spec.precision == "fp32" or device_class() != "cpu"
-    return Products() if by_library else products(store).of(spec.precision)
+    found = known_ways(spec, store)
+    return products(store).of(spec.precision) if found is None else found
+
+
+def known_ways(spec: LoadSpec, store: Store | None = None) -> Products | None:
+    """The same where nothing need be measured, else None; without torch."""
+    if spec.precision == "fp32" or device_class() != "cpu":
+        return Products()
+    found = known_products(store)
+    return None if found is None else found.of(spec.precision)
 
 
 def memory_estimate(identity: Identity, precision: str) -> MemoryEstimate:
@@ -200,7 +208,8 @@ class Models:
         with self._lock:
             held = self.loaded
             if held and held.spec == spec and identify(spec, self._store).digest == held.identity.digest:
-                return held
+                if held.products == ways_of(spec, self._store):
+                    return held
             del held
             self.unload()
             self.loaded = load(spec, self._store, progress)

@@ -3,13 +3,14 @@
 import platform
 import time
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cache import Store
 from engine.errors import HeadroomError
 from engine.models.checkpoints import Identity
-from engine.models.loading import Loaded, LoadSpec, Models, device_class, identify
+from engine.models.loading import Loaded, LoadSpec, Models, device_class, identify, ways_of
+from engine.models.tuning import Products
 from engine.progress import Progress
 from engine.records import version
 from engine.shapes import ModelShape
@@ -17,11 +18,13 @@ from engine.shapes import ModelShape
 
 @dataclass(frozen=True)
 class Subject:
-    """A model in one precision, with or without the beginning-of-sequence token in front."""
+    """A model in one precision, with or without the beginning-of-sequence token in front; `products` are the ways in
+    which its matrix products are computed here."""
 
     spec: LoadSpec
     identity: Identity
     bos: bool
+    products: Products = Products()
 
     @property
     def shape(self) -> ModelShape:
@@ -34,14 +37,19 @@ class Subject:
 
     def __str__(self) -> str:
         """Changes with anything that changes a number, within one process: what jobs are told apart by."""
-        return f"{self.spec} {self.identity.digest} bos={self.bos}"
+        return f"{self.spec} {self.identity.digest} bos={self.bos} {self.products}"
 
-    def key(self) -> dict[str, Any]:
-        """The fields that change the numbers of any measurement on this model; part of every key and receipt."""
+    def key(self, gradients: bool = False) -> dict[str, Any]:
+        """The fields that change the numbers of any measurement on this model; part of every key and receipt.
+
+        `gradients`: of one that passes gradients back. "products" names the ways of matrix products, where they are
+        not the library's own: results that those made are found as before, on every machine.
+        """
         versions = {name: version(name) for name in ("torch", "transformers", "lm_eval")}
         is_int8 = self.spec.precision == "int8"
         if is_int8:
             versions["bitsandbytes"] = version("bitsandbytes")
+        ways = self.products.not_own(gradients)
         return {
             "model": self.identity.digest,
             "tokenizer": self.identity.tokenizer_digest,
@@ -51,13 +59,15 @@ class Subject:
             "attention": "sdpa",
             "bos": self.bos,
             "versions": versions,
+            **({"products": ways} if ways else {}),
         }
 
     def receipt(self, seconds: float, **more: Any) -> dict[str, Any]:
         """What travels with every stored measurement: which model, when, how long, with which versions, and `more`."""
         measured_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         how = {"python": platform.python_version(), "machine": platform.machine(), "seconds": round(seconds, 4)}
-        return self.key() | {"name": self.identity.name, "measured_at": measured_at} | how | more
+        about = {"name": self.identity.name, "measured_at": measured_at, "products": asdict(self.products)}
+        return self.key() | about | how | more
 
 
 class Lab:
@@ -69,7 +79,7 @@ class Lab:
 
     def subject(self, spec: LoadSpec, bos: bool | None = None) -> Subject:
         """The Subject of a model, from its files alone; `bos` None = as the model's own tokenizer does."""
-        return subject_of(spec, identify(spec, self.store), bos)
+        return subject_of(spec, identify(spec, self.store), bos, ways_of(spec, self.store))
 
     def loaded(self, subject: Subject, done: int = 0, total: int = 1) -> Generator[Progress[Any], None, Loaded]:
         """Gives the model, after a Progress that says so where it has to be loaded first.
@@ -83,9 +93,13 @@ class Lab:
         loaded = self.models.get(spec)
         if loaded.identity.digest != subject.identity.digest:
             raise HeadroomError(f"the files of {spec.model} have changed since they were read; start it once more")
+        if loaded.products != subject.products:
+            raise HeadroomError(f"the ways of matrix products have changed since {spec.model} was named; start it anew")
         return loaded
 
 
-def subject_of(spec: LoadSpec, identity: Identity, bos: bool | None = None) -> Subject:
-    """The Subject of a model whose identity is known."""
-    return Subject(spec, identity, identity.default_bos if bos is None else bos)
+def subject_of(
+    spec: LoadSpec, identity: Identity, bos: bool | None = None, products: Products | None = None
+) -> Subject:
+    """The Subject of a model whose identity is known, and the ways of its products (None: the libraries' own)."""
+    return Subject(spec, identity, identity.default_bos if bos is None else bos, products or Products())

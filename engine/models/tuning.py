@@ -28,8 +28,8 @@ SHAPES = ((64, 768, 768), (384, 768, 768))  # rows, inputs, outputs: of a short 
 
 @dataclass(frozen=True)
 class Products:
-    """Ways of the matrix products on a CPU. OWN is the library's: torch's bf16, bitsandbytes' int8. FP32 and INTEGER are
-    those of `engine.models.cpu_products`. `gradient` is that of int8 layers; a bf16 layer's goes the way of `bf16`."""
+    """Ways of matrix products on a CPU. OWN is the library's: torch's bf16, bitsandbytes' int8. FP32 and INTEGER
+    are those of `engine.models.cpu_products`. `gradient` is that of int8 layers; a bf16 layer's goes the way of `bf16`."""
 
     bf16: str = OWN
     int8: str = OWN
@@ -179,7 +179,7 @@ def _ways(rows: int, d_in: int, d_out: int) -> dict[str, dict[str, float]]:
             way: lambda way=way: cpu_products.int8_product(
                 cpu_products.quantised(x, plain.state.threshold), held, scales, bias, way == INTEGER
             )
-            for way in (FP32, *([INTEGER] if cpu_products.has_exact_product() else []))
+            for way in cpu_products.int8_ways()
         },
         "gradient": {
             OWN: lambda: cpu_products.own_gradient(back, held, scales),

@@ -86,6 +86,7 @@ def old_store(tmp_path, monkeypatch):
     with zipfile.ZipFile(FILLED_BY_9C61A22) as packed:
         packed.extractall(tmp_path / "old")
     monkeypatch.setattr(importlib.metadata, "version", VERSIONS.__getitem__)
+    monkeypatch.setenv("HEADROOM_PRODUCTS", "own")  # as all was that 9c61a22 stored
     monkeypatch.setattr(loading, "device_class", lambda: "cpu")
     monkeypatch.setattr("engine.models.subject.device_class", lambda: "cpu")
     records.version.cache_clear()
@@ -151,7 +152,7 @@ def test_keys_of_the_tuning(monkeypatch):
     monkeypatch.setattr(tuning, "processor", lambda: "a processor")
     monkeypatch.setattr(tuning, "_all_threads", lambda: 2)
     monkeypatch.setattr(tuning.platform, "platform", lambda: "a system")
-    monkeypatch.setattr(tuning, "measured", lambda: tuning.Tuning(False, 1))
+    monkeypatch.setattr(tuning, "measured", lambda: tuning.Tuning(1))
     tuning.tuning(type("Asked", (), {"get": lambda self, key: asked.append(key), "put": lambda *more: True})())
     records.version.cache_clear()
     assert asked == ["3/tuning/d5cb8d756beab0187f07798d6db626a3e2722462"]

@@ -10,8 +10,9 @@ import streamlit as st
 
 from engine.memory import resident_bytes
 from engine.models.checkpoints import Identity
-from engine.models.loading import PRECISIONS, LoadSpec, identify, stamp
+from engine.models.loading import PRECISIONS, LoadSpec, identify, known_ways, stamp, ways_of
 from engine.models.subject import Subject, subject_of
+from engine.models.tuning import Products
 from engine.progress import Progress
 from pages.ui.shared.controls import one_of, with_own
 from pages.ui.shared.runtime import in_memory, lab, show_error, store
@@ -62,7 +63,20 @@ def identity_of(spec: LoadSpec) -> Work[Identity]:
 def wait_for_model(setup: Setup, spec: LoadSpec | None = None) -> Subject:
     """The sidebar's model, or another one, as it is measured; until its files are read, the page says so and ends."""
     spec = spec or setup.spec
-    return subject_of(spec, identity_of(spec).required(IDENTIFY_WAIT_S), setup.bos)
+    return subject_of(spec, identity_of(spec).required(IDENTIFY_WAIT_S), setup.bos, ways_here(spec))
+
+
+def ways_here(spec: LoadSpec) -> Products:
+    """How this model's matrix products are computed here. Only the first time on a computer the worker measures them,
+    which needs torch; until then the page says so and ends."""
+
+    def find() -> Iterator[Progress[Products]]:
+        yield Progress(0, 1, message="measuring this computer's processor once")
+        yield Progress(1, 1, ways_of(spec, store()))
+
+    found = known_ways(spec, store())
+    title = "Measuring this computer's processor"
+    return found or Work(f"ways of {spec.precision}", "ways", title, find).required(IDENTIFY_WAIT_S)
 
 
 def draw_sidebar() -> None:
