@@ -96,10 +96,8 @@ def _check(what: str, mask: Mask | None) -> None:
 
 def _chunk_pieces(subject: Subject, questions: Questions, what: str, mask: Mask | None) -> list[Piece]:
     mask = mask or Mask.full(subject.shape)
-    found, fields = (
-        [],
-        subject.key(gradients=what not in ORACLES) | {"what": what} | ({} if mask.is_full else {"mask": mask.key()}),
-    )
+    about = {"what": what} | ({} if mask.is_full else {"mask": mask.key()})
+    found, fields = [], subject.key(gradients=what not in ORACLES) | about
     n_layers, n_heads = subject.shape.n_layers, subject.shape.n_heads
     for chunk, size in questions.sized_chunks():
         golds = [question.golds[0] for question in questions.at(chunk)]

@@ -10,7 +10,7 @@
 `last_layer`: a last layer computed only where it is read
 `patterns`: attention patterns while the model runs
 `weights`: weights of heads and of the unembedding, from any precision
-`cpu_products`: bf16 and int8 layers by fp32 products, where the processor has no 16-bit arithmetic
+`cpu_products`: bf16 and int8 layers by the products that this processor is fastest at
 `tuning`: which way this machine is faster, measured once
 `rates`: how fast a model is on this machine, from what it has done so far
 """

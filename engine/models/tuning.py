@@ -28,8 +28,8 @@ SHAPES = ((64, 768, 768), (384, 768, 768))  # rows, inputs, outputs: of a short 
 
 @dataclass(frozen=True)
 class Products:
-    """Ways of matrix products on a CPU. OWN is the library's: torch's bf16, bitsandbytes' int8. FP32 and INTEGER
-    are those of `engine.models.cpu_products`. `gradient` is that of int8 layers; a bf16 layer's goes the way of `bf16`."""
+    """Ways of matrix products on a CPU. OWN is the library's: torch's bf16, bitsandbytes' int8; FP32 and INTEGER are in
+    `engine.models.cpu_products`. `gradient` is that of int8 layers; a bf16 layer's goes the way of `bf16`."""
 
     bf16: str = OWN
     int8: str = OWN

@@ -6,6 +6,9 @@ tasks where there are any (the embedded model has its own). HFLM's batch size is
 questions. A cell has 40 questions, or as many as keep it under `TOKENS` tokens of HFLM's; HEADROOM_BENCH_ALL=1 lifts
 that, which takes a night. Quick is the embedded model alone, with half the tokens. Times are the processor's, which
 other work in between does not lengthen; a cell is run twice, the two sides in turn, and the lesser time counts.
+
+In front of them, on a model of OPT-125m's shape, 8 bits against 16 and 32, all of them ours and in turn: only where the
+processor multiplies 8-bit numbers itself (VNNI) can they be expected to be faster.
 """
 
 import gc
@@ -22,7 +25,8 @@ from engine.accuracy.scoring import score
 from engine.models.loading import LoadSpec, load
 from engine.questions.encoding import encode_questions
 from engine.questions.requests import CHUNK, Question, TaskSpec, get_requests
-from tests.benchmarks.measure import Comparison, as_transformers_loads, finished, opt_125m, task_data
+from engine.questions.tasks import embedded_tasks
+from tests.benchmarks.measure import Comparison, as_transformers_loads, finished, opt_125m, processor_flags, task_data
 
 FAMILY = "Questions a second, against lm-eval's HFLM"
 N_QUESTIONS, BATCH_SIZES, N_ROUNDS = 40, (1, 8, 16, 32), 2
@@ -34,11 +38,14 @@ EVERYTHING = "HEADROOM_BENCH_ALL" in os.environ
 QUICKER = 2
 UNIT = "processor ms a question"
 BARS = {"fp32": 2.4, "bf16": 2.3, "int8": 4.5}  # on a processor with bf16 and VNNI
+PRECISIONS = "8 bits against 16 and 32"
+AT_ONCE = 20, 3, {"bf16": 1.5, "fp32": 4.0}  # questions; rounds; bars on a processor with VNNI
 LLAMA = os.environ.get("HEADROOM_BENCH_LLAMA")  # a model folder; left out without
 
 
 def compare(quick: bool) -> Iterator[Comparison]:
     """One comparison for each model and precision, over the cells."""
+    yield from _precisions(quick)
     with tempfile.TemporaryDirectory() as folder:
         models = {"embedded model": "demo"} if quick else {
             "embedded model": "demo", "OPT-125m shape": opt_125m(folder),
@@ -46,6 +53,31 @@ def compare(quick: bool) -> Iterator[Comparison]:
         for title, model in models.items():
             for precision in ("fp32", "bf16", "int8"):
                 yield _compared(title, LoadSpec(model, precision), quick)
+
+
+def _precisions(quick: bool) -> Iterator[Comparison]:
+    """int8 against bf16 and fp32 on one task of 0 shots: tokens scored, from encoded questions to log-likelihoods."""
+    n_questions, n_rounds, bars = AT_ONCE
+    task = "piqa" if task_data() else next(iter(embedded_tasks()))
+    with tempfile.TemporaryDirectory() as folder:
+        specs = {each: LoadSpec(opt_125m(folder), each) for each in ("int8", *bars)}
+        models = {each: load(spec) for each, spec in specs.items()}
+        questions = get_requests(TaskSpec(task, 0), task_data()).questions[: n_questions // (QUICKER if quick else 1)]
+        encoded = _encoded(models["int8"], list(questions))
+        n_tokens = sum(len(choice.inputs) for choices in encoded for choice in choices)
+        taken: dict[str, list[float]] = {each: [] for each in models}
+        for number in range(n_rounds + 1):
+            for each, loaded in models.items():
+                seconds, _ = _timed(lambda loaded=loaded: finished(score(loaded, encoded)))
+                if number:  # all have run before
+                    taken[each].append(1e6 * seconds / n_tokens)
+        ways = models["int8"].products
+    for each, bar in bars.items():
+        yield Comparison(
+            PRECISIONS, f"OPT-125m shape, int8 against {each}, {task}", "processor µs a token", tuple(taken["int8"]),
+            tuple(taken[each]), f"{n_rounds} rounds", bar if "vnni" in processor_flags() else None,
+            f"int8 by {ways.int8} products",
+        )  # fmt: skip
 
 
 def _compared(title: str, spec: LoadSpec, quick: bool) -> Comparison:

@@ -130,6 +130,13 @@ def task_data() -> str | None:
     return str(folder) if Path(folder).is_dir() else None
 
 
+def processor_flags() -> str:
+    """What the processor says it can do, "" where the system does not show it."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
+
+
 def alone(module: str, *arguments: str) -> Any:
     """What `module`, run in a process of its own with these arguments, printed as JSON in its last line."""
     command = [sys.executable, "-m", module, *arguments]
