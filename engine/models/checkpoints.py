@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -129,10 +130,15 @@ def _count(weights: list[Path], tied: bool) -> tuple[int, int]:
 
 
 def _count_from_size(weights: list[Path], config: Mapping[str, Any], shape: ModelShape) -> tuple[int, int]:
-    """The same for pickled checkpoints, whose headers cannot be read safely: from file sizes, as fp16 unless stated."""
-    stored = 4 if (config.get("torch_dtype") or config.get("dtype")) == "float32" else 2
-    n_params = sum(file.stat().st_size for file in weights) // stored
-    return n_params, max(0, n_params - shape.d_model * (shape.n_vocab + shape.n_ctx))
+    """The same for pickled checkpoints, whose headers cannot be read safely: from file sizes, in 4 or 2 bytes a
+    parameter, whichever is nearer to what a model of this shape has."""
+    n_embedded = (1 if config.get("tie_word_embeddings", True) else 2) * shape.d_model * shape.n_vocab
+    n_heads = 2 * shape.d_head * (shape.n_heads + shape.n_key_value_heads)
+    n_ffn = (3 if config["model_type"] == "llama" else 2) * shape.d_mlp
+    n_matrices = shape.n_layers * shape.d_model * (n_heads + n_ffn)
+    size = sum(file.stat().st_size for file in weights)
+    n_params = size // (4 if size > 2.8 * (n_embedded + n_matrices) else 2)
+    return n_params, min(n_params, n_matrices)
 
 
 def _indexed(folder: Path, has_safetensors: bool) -> set[str]:
@@ -145,18 +151,26 @@ def _indexed(folder: Path, has_safetensors: bool) -> set[str]:
 
 
 def _file_digest(file: Path, store: Store | None) -> bytes:
+    """Digest of a file's content, taken once in a process and once for a store."""
     stat = file.stat()
     memo = hashlib.blake2b(f"{file.resolve()}|{stat.st_size}|{stat.st_mtime_ns}".encode(), digest_size=20).hexdigest()
     key = f"file-digest/{memo}"
     known = store.get(key) if store is not None else None
     if known is not None and len(known) == 16:
         return known
+    digest = _content_digest(file.resolve(), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+    if store is not None:
+        store.put(key, digest)
+    return digest
+
+
+@lru_cache(maxsize=1000)
+def _content_digest(file: Path, *stamp: int) -> bytes:
+    """The digest; `stamp` is what changes with the content."""
     digest = hashlib.blake2b(digest_size=16)
     with file.open("rb") as handle:
         while block := handle.read(READ_BYTES):
             digest.update(block)
-    if store is not None:
-        store.put(key, digest.digest())
     return digest.digest()
 
 

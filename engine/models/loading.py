@@ -25,7 +25,8 @@ from engine.models.tensors import stored_tensors
 from engine.models.tuning import Products, known_products, products, set_threads, tuning
 
 PRECISIONS = ("int8", "bf16", "fp32")
-WORKSPACE_BYTES = 300_000_000  # activations, attention masks and logits of one batch of questions
+LIBRARY_BYTES = 640_000_000  # python, torch, transformers, bitsandbytes and the harness in memory
+WORKSPACE_BYTES = 300_000_000  # activations, attention masks and logits of one batch of questions, and a load's copies
 OPT_PARAMETERS = {"125m": 125e6, "350m": 331e6, "1.3b": 1.3e9, "2.7b": 2.7e9, "6.7b": 6.7e9, "13b": 13e9, "30b": 30e9,
                   "66b": 66e9}  # fmt: skip
 
@@ -113,18 +114,31 @@ def known_ways(spec: LoadSpec, store: Store | None = None) -> Products | None:
 
 
 def memory_estimate(identity: Identity, precision: str) -> MemoryEstimate:
-    """What loading would need in bytes against what is free now on the GPUs, or in main memory without one."""
-    needed = identity.weight_bytes(precision) + WORKSPACE_BYTES
-    device = device_class()
-    if device == "cuda":
+    """The most that a load and passes under masks need in bytes, against what there is: of the GPUs' free memory, or,
+    without one, of main memory with all that this process holds by then, the libraries included."""
+    device, free = device_class(), _free_bytes()
+    return MemoryEstimate(_needed_bytes(identity, precision), free, device, _smaller(identity, precision, free))
+
+
+def _needed_bytes(identity: Identity, precision: str) -> int:
+    """Weights, those of a smaller model beside them (half the heads' is usual, see `engine.models.slicing`), and
+    workspace; on a CPU the libraries too."""
+    shape = identity.shape
+    heads = shape.n_layers * shape.d_model * shape.d_head * 2 * (shape.n_heads + shape.n_key_value_heads)
+    heads *= {"int8": 1, "bf16": 2, "fp32": 4}[precision] if len(family_of(identity.config).qkv) == 3 else 0
+    libraries = LIBRARY_BYTES if device_class() == "cpu" else 0
+    return identity.weight_bytes(precision) + heads // 2 + WORKSPACE_BYTES + libraries
+
+
+def _free_bytes() -> int:
+    """What is free on the device, or in main memory; of what this process holds, the libraries count as free."""
+    if device_class() == "cuda":
         import torch
 
-        free = sum(torch.cuda.mem_get_info(index)[0] for index in range(torch.cuda.device_count()))
-    else:
-        import psutil
+        return sum(torch.cuda.mem_get_info(index)[0] for index in range(torch.cuda.device_count()))
+    import psutil
 
-        free = psutil.virtual_memory().available
-    return MemoryEstimate(needed, free, device, _smaller(identity, precision, free))
+    return psutil.virtual_memory().available + min(LIBRARY_BYTES, psutil.Process().memory_info().rss)
 
 
 def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], None] = lambda message: None) -> Loaded:
@@ -298,10 +312,11 @@ def _hub_snapshot(name: str, revision: str | None) -> Path:
 def _smaller(identity: Identity, precision: str, free_bytes: int) -> str:
     """What a refusal advises: the largest precision of this model that fits, else the largest OPT that fits in int8."""
     for choice in PRECISIONS[::-1]:
-        needed = identity.weight_bytes(choice) + WORKSPACE_BYTES
-        if needed <= free_bytes and needed < identity.weight_bytes(precision) + WORKSPACE_BYTES:
+        needed = _needed_bytes(identity, choice)
+        if needed <= free_bytes and needed < _needed_bytes(identity, precision):
             return f"{choice} needs {_gb(needed)} and would fit"
-    fitting = [name for name, count in OPT_PARAMETERS.items() if 1.15 * count + WORKSPACE_BYTES <= free_bytes]
+    beside = WORKSPACE_BYTES + LIBRARY_BYTES
+    fitting = [name for name, count in OPT_PARAMETERS.items() if 1.3 * count + beside <= free_bytes]
     return f"facebook/opt-{fitting[-1]} in int8 would fit" if fitting else "use the model `demo`, or free some memory"
 
 

@@ -77,14 +77,12 @@ def test_model_too_large(cli, questions, tiny_opt, tmp_path):
 
 
 def test_refusal_names_the_smaller_precision(tiny_opt, monkeypatch):
-    import psutil
-
     from engine.errors import HeadroomError
     from engine.models import loading
 
     identity = loading.identify(loading.LoadSpec(str(tiny_opt)))
-    free = identity.weight_bytes("bf16") + loading.WORKSPACE_BYTES
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"available": free}))
+    free = loading.memory_estimate(identity, "bf16").needed_bytes
+    monkeypatch.setattr(loading, "_free_bytes", lambda: free)
     with pytest.raises(HeadroomError, match="bf16 needs .* and would fit"):
         loading.load(loading.LoadSpec(str(tiny_opt), "fp32"))
 

@@ -112,6 +112,101 @@ def test_a_pickled_checkpoint_loads_weights_only(tiny_opt, tmp_path):
     assert not canary.exists()
 
 
+@pytest.mark.parametrize("family", ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_weights_are_those_that_transformers_loads_by_itself(family, precision, tiny_opt, tmp_path):
+    from tests.benchmarks.measure import as_transformers_loads
+
+    folder = family_folder(family, tiny_opt, tmp_path / "model")
+    theirs = as_transformers_loads(folder, precision).state_dict()
+    for found in (folder, pickled(folder, tmp_path / "bin"), pickled(folder, tmp_path / "shards", n_files=3)):
+        ours = load(LoadSpec(str(found), precision)).model.state_dict()
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours if isinstance(ours[name], torch.Tensor))
+
+
+def pickled(folder: Path, to: Path, n_files: int = 1) -> Path:
+    """The same model in .bin files, with the unembedding beside the embedding where it is the same tensor."""
+    from transformers import AutoModelForCausalLM
+
+    shutil.copytree(folder, to, ignore=shutil.ignore_patterns("*.safetensors"))
+    tensors = list(AutoModelForCausalLM.from_pretrained(folder).state_dict().items())
+    names = [f"pytorch_model-{n + 1:05}-of-{n_files:05}.bin" for n in range(n_files)]
+    for n, name in enumerate(names if n_files > 1 else ["pytorch_model.bin"]):
+        torch.save(dict(tensors[n::n_files]), to / name)
+    return to
+
+
+@pytest.mark.parametrize("is_pickled", [False, True])
+def test_one_tensor_is_read_at_a_time(is_pickled, tiny_opt, tmp_path, monkeypatch):
+    from engine.models import tensors
+
+    alive, most, real = [], [], tensors.finite
+
+    def counted(name, tensor):
+        alive.append(weakref.ref(tensor))
+        most.append(sum(each() is not None for each in alive))
+        return real(name, tensor)
+
+    monkeypatch.setattr(tensors, "finite", counted)
+    model = load(LoadSpec(str(pickled(tiny_opt, tmp_path / "bin") if is_pickled else tiny_opt), "int8")).model
+    n_stored = len({id(each) for each in model.parameters()})
+    assert len(most) == n_stored and max(most) <= 2  # the one before may be in hand until the next is there
+
+
+def test_a_view_in_a_pickled_file_and_the_format_before_are_read_too(tiny_opt, tmp_path):
+    plain = load(LoadSpec(str(tiny_opt), "fp32")).model
+    for number, options in enumerate(({}, {"_use_new_zipfile_serialization": False})):
+        folder = Path(shutil.copytree(tiny_opt, tmp_path / str(number), ignore=shutil.ignore_patterns("*.safetensors")))
+        # every matrix as the transpose of what lies in the file
+        state = {k: v.t().contiguous().t() if v.ndim == 2 else v for k, v in plain.state_dict().items()}
+        torch.save(state, folder / "pytorch_model.bin", **options)
+        assert torch.equal(load(LoadSpec(str(folder), "fp32")).model(TOKENS).logits, plain(TOKENS).logits)
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp32"])
+@pytest.mark.parametrize("what", ["is missing", "should be", "not finite"])
+def test_a_folder_that_is_not_whole_is_refused(precision, what, tiny_opt, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    folder = Path(shutil.copytree(tiny_opt, tmp_path / "model"))
+    tensors = load_file(folder / "model.safetensors")
+    name = next(name for name in tensors if name.endswith("0.fc1.weight"))
+    tensor = tensors.pop(name)
+    if what != "is missing":
+        tensors[name] = (
+            tensor[1:].clone() if what == "should be" else tensor.index_fill(0, torch.tensor([1]), torch.nan)
+        )
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(HeadroomError, match=f"0.fc1.*{what}.*again") as refused:
+        load(LoadSpec(str(folder), precision))
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_pickled_files_are_counted_whatever_they_hold(dtype, tiny_opt, tmp_path):
+    folder = pickled(model_folder(), tmp_path / "bin")
+    state = {k: v.to(dtype) for k, v in torch.load(folder / "pytorch_model.bin", weights_only=True).items()}
+    torch.save({k: v for k, v in state.items() if k != "lm_head.weight"}, folder / "pytorch_model.bin")
+    counted, plain = identify(LoadSpec(str(folder))), identify(LoadSpec("demo"))
+    for precision in ("int8", "bf16", "fp32"):
+        assert counted.weight_bytes(precision) == pytest.approx(plain.weight_bytes(precision), rel=0.05)
+
+
+def test_a_weight_file_is_digested_once_with_a_store_or_without(lab, tiny_opt, tmp_path):
+    from engine.models import checkpoints
+
+    folder = Path(shutil.copytree(tiny_opt, tmp_path / "model"))
+    before, models = checkpoints._content_digest.cache_info().misses, Models()
+    for _ in range(3):
+        models.get(LoadSpec(str(folder), "fp32"))
+    digests = {identify(LoadSpec(str(folder)), store).digest for store in (None, lab.store, lab.store)}
+    assert checkpoints._content_digest.cache_info().misses == before + 1
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + bytes(4))
+    assert identify(LoadSpec(str(folder))).digest not in digests
+
+
 def test_code_in_a_model_folder_is_never_run(tiny_opt, tmp_path):
     folder = Path(shutil.copytree(tiny_opt, tmp_path / "code"))
     canary = tmp_path / "canary"
