@@ -25,7 +25,7 @@ from engine.models.tensors import stored_tensors
 from engine.models.tuning import Products, known_products, products, set_threads, tuning
 
 PRECISIONS = ("int8", "bf16", "fp32")
-LIBRARY_BYTES = 640_000_000  # python, torch, transformers, bitsandbytes and the harness in memory
+LIBRARY_BYTES = 540_000_000  # python, torch, transformers, bitsandbytes and the harness in memory
 WORKSPACE_BYTES = 300_000_000  # activations, attention masks and logits of one batch of questions, and a load's copies
 OPT_PARAMETERS = {"125m": 125e6, "350m": 331e6, "1.3b": 1.3e9, "2.7b": 2.7e9, "6.7b": 6.7e9, "13b": 13e9, "30b": 30e9,
                   "66b": 66e9}  # fmt: skip

@@ -87,8 +87,8 @@ def finished(
             return end.value
 
 
-def opt_125m(folder: str | Path) -> str:
-    """Fills the folder with a random model of OPT-125m's shape; gives its path.
+def opt_125m(folder: str | Path, **sizes: Any) -> str:
+    """Fills the folder with a random model of OPT-125m's shape, or with other `sizes` of OPTConfig; gives its path.
 
     OPT's own tokenizer and vocabulary where the shared folder has them, else those of the embedded model.
     """
@@ -102,8 +102,8 @@ def opt_125m(folder: str | Path) -> str:
     names = ("vocab.json", "merges.txt", "tokenizer_config.json") if real.is_dir() else (
         "tokenizer.json", "tokenizer_config.json")  # fmt: skip
     source, n_vocab = (real, 50272) if real.is_dir() else (model_folder(), 4096)
-    config = OPTConfig(vocab_size=n_vocab, bos_token_id=2, eos_token_id=2)  # the other defaults are OPT-125m's
-    OPTForCausalLM(config).save_pretrained(folder)
+    config = OPTConfig(vocab_size=n_vocab, bos_token_id=2, eos_token_id=2, **sizes)  # the other defaults are OPT-125m's
+    OPTForCausalLM(config).to(config.dtype or torch.float32).save_pretrained(folder)
     for name in names:
         shutil.copyfile(source / name, Path(folder) / name)
     return str(folder)
