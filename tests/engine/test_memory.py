@@ -1,5 +1,6 @@
 """What is kept for the next time is bounded, and what long work has freed goes back to the system."""
 
+import os
 import subprocess
 import sys
 
@@ -24,20 +25,18 @@ if sys.argv[1] == "bounded":
     bound_growth()
 import torch
 torch.set_num_threads(1)
-weight, x = torch.ones(576, 576, dtype=torch.bfloat16), torch.ones(640, 576, dtype=torch.bfloat16)
+weight, x = torch.ones(576, 576, dtype=torch.bfloat16), torch.ones(700, 576, dtype=torch.bfloat16)
 def held(lengths):
     for n in lengths:
         torch.nn.functional.linear(x[:n], weight)
     return_freed_memory()
     return resident_bytes()
 before = held(range(1, SHAPES_KEPT + 1))
-print((held(range(SHAPES_KEPT + 1, 500)) - before) / 1e6)
+print((held(range(SHAPES_KEPT + 1, 600)) - before) / 1e6)
 """
 
 
 def grown_mb(how, **environment):
-    import os
-
     known = {name: value for name, value in os.environ.items() if name not in CAPACITIES}
     command = [sys.executable, "-c", SHAPES, how]
     done = subprocess.run(
@@ -96,9 +95,7 @@ def test_encoded_questions_are_bounded_by_their_tokens(tiny_opt, tmp_path, lab, 
     for chunk in questions.chunks():
         evaluation.encoded_chunk(loaded, subject, questions, chunk)
         assert len(loaded.encoded) == 1 or sum(map(evaluation._n_tokens, loaded.encoded.values())) <= 700
-    assert evaluation._n_tokens(list(loaded.encoded.values())[0]) == sum(
-        len(choice.inputs) + len(choice.targets) for each in list(loaded.encoded.values())[0] for choice in each
-    )
+    assert len(loaded.encoded) < len(questions.chunks())
 
 
 def test_freed_memory_is_given_back_whenever_the_process_has_grown_by_so_much():
