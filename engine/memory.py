@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # of glibc's malloc.h
-SMALL, LARGE = 2**20, 2**25  # bytes; LARGE is where glibc's own limit ends up once blocks of that size were freed
+SMALL, LARGE = 2**18, 2**25  # bytes; LARGE is where glibc's own limit ends up once blocks of that size were freed
 # oneDNN keeps compiled code for each shape of a 16-bit or int8 product, ideep (torch's way to oneDNN) what it needs
 # beside that: 1,024 shapes each by their own defaults, 0.7 MB a shape in bf16. Under one mask 100 questions have 190
 # (PIQA, 0 shots) to 320 (HellaSwag, 5 shots); a shape that is not kept costs a millisecond in the first of the layers.
@@ -31,7 +31,7 @@ def bound_growth() -> None:
 
 @contextmanager
 def freed_at_once() -> Iterator[None]:
-    """Context in which every block of a megabyte or more goes back to the system as soon as it is freed. Otherwise a
+    """Context in which every block of SMALL bytes or more goes back to the system as soon as it is freed. Otherwise a
     load leaves holes between the weights as large as the 16-bit tensors that they were made of. Afterwards blocks up to
     LARGE are kept and used again: passes ask for the same ones over and over."""
     _call("mallopt", M_MMAP_THRESHOLD, SMALL)
@@ -40,6 +40,7 @@ def freed_at_once() -> Iterator[None]:
     finally:
         _call("mallopt", M_MMAP_THRESHOLD, LARGE)
         _call("mallopt", M_TRIM_THRESHOLD, 2 * LARGE)
+        return_freed_memory()
 
 
 def return_freed_memory() -> None:

@@ -5,6 +5,7 @@ The choices of a question share one packed forward pass where that is cheaper.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -16,6 +17,7 @@ from engine.accuracy.evaluation import Answers, encoded_chunk
 from engine.errors import UsageError
 from engine.importance.gradients import gate_gradients
 from engine.importance.oracle import oracle, recall_oracle
+from engine.memory import freed_at_once
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
 from engine.models.subject import Lab, Subject
@@ -31,6 +33,7 @@ ORACLES = ("heads-oracle", "ffns")
 GRADIENT_TOKENS = 256  # padded tokens a backward pass, which keeps every layer's activations; more is no faster ...
 GRADIENT_TOKENS_SMALL = 512  # ... except where n_layers * d_model is at most SMALL_WIDTH, and little is kept
 SMALL_WIDTH = 4096
+LARGE_PARAMETERS = 500_000_000  # from which a pass leaves holes of half a gigabyte, and is long beside closing them
 WHAT = ("heads", "gate", "heads-oracle", "ffns")
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]  # of a group of rows, as gate_gradients gives it
 N_IN_HAND = 4  # chunks in whose middle work was left
@@ -139,7 +142,7 @@ def _measured(
     if done:
         yield Progress(0, 1, cached=True, share=ends[len(done) - 1] / ends[-1])
     for group, end in zip(groups[len(done) :], ends[len(done) :], strict=True):
-        with pruned(loaded, mask):
+        with pruned(loaded, mask), freed_at_once() if loaded.identity.n_params > LARGE_PARAMETERS else nullcontext():
             done.append(gate_gradients(loaded, group))
         yield Progress(0, 1, share=end / ends[-1])
     for group, (by_position, by_head, by_ffn) in zip(groups, done, strict=True):
