@@ -14,17 +14,21 @@ import numpy as np
 from engine.accuracy.scoring import Scored, score_under
 from engine.models.loading import Loaded
 from engine.models.masks import Mask
+from engine.models.rates import seconds_for
 from engine.models.slicing import sliced
 from engine.models.subject import Lab, Subject
 from engine.pieces import Measured, Measuring, Piece, pieces, stored
 from engine.progress import Progress, driven
 from engine.questions.amounts import characters, kept_share
 from engine.questions.encoding import Encoded, encode_questions
-from engine.questions.requests import Question, Questions
+from engine.questions.requests import CHUNK, SMALL_CHUNK, Question, Questions, SizedChunk
 from engine.records import Record, canonical_key
 from engine.statistics import wilson
 
 ENCODED_TOKENS = 1_500_000  # of 36 bytes each: 54 MB
+LONG_S = 2.0  # of a chunk, from which a smaller one gives the first figure sooner
+OPERATIONS_A_SECOND = 2e11  # of a processor whose pace is not known yet
+CHARACTERS_A_TOKEN = 4
 
 
 @dataclass(frozen=True)
@@ -101,17 +105,41 @@ def evaluate(lab: Lab, subject: Subject, questions: Questions, mask: Mask) -> It
 
     Chunks in the store cost no forward pass, and a run that finds all of them never loads the model.
     """
-    for step in pieces(lab, subject, chunk_pieces(subject, questions, mask)):
+    for step in pieces(lab, subject, list(_sized_pieces(lab, subject, questions, mask))):
         yield step.map(partial(_answers, questions))
 
 
 def recall(lab: Lab, subject: Subject, questions: Questions, mask: Mask) -> Answers:
     """The Answers that are stored already, up to the first missing chunk; loads and computes nothing."""
-    return _answers(questions, stored(lab, chunk_pieces(subject, questions, mask)))
+    return _answers(questions, stored(lab, _sized_pieces(lab, subject, questions, mask)))
 
 
-def chunk_pieces(subject: Subject, questions: Questions, mask: Mask) -> list[Piece]:
-    """What is stored of these questions under one mask: a piece a chunk of log-likelihoods."""
+def _sized_pieces(lab: Lab, subject: Subject, questions: Questions, mask: Mask) -> Iterator[Piece]:
+    """The pieces of `chunk_pieces`; in place of one that is not stored its quarters, where they are begun or the whole
+    would take long."""
+    large, small = chunk_pieces(subject, questions, mask), list[Piece]()
+    for number, (piece, chunk) in enumerate(zip(large, questions.chunks(), strict=True)):
+        if lab.store.get(piece.key) is None and len(chunk) > SMALL_CHUNK:
+            small = small or chunk_pieces(subject, questions, mask, questions.sized_chunks(SMALL_CHUNK))
+            quarters = small[number * CHUNK // SMALL_CHUNK :][: CHUNK // SMALL_CHUNK]
+            if lab.store.get(quarters[0].key) is not None or expected_s(lab, subject, questions.at(chunk)) > LONG_S:
+                yield from quarters
+                continue
+        yield piece
+
+
+def expected_s(lab: Lab, subject: Subject, questions: Sequence[Question]) -> float:
+    """Seconds that scoring these questions takes: by what passes took before, else by the size of the model."""
+    n = characters(questions)
+    known = seconds_for(lab.store, subject, "forward", n)
+    return 2 * subject.identity.n_params * n / CHARACTERS_A_TOKEN / OPERATIONS_A_SECOND if known is None else known
+
+
+def chunk_pieces(
+    subject: Subject, questions: Questions, mask: Mask, chunks: Sequence[SizedChunk] | None = None
+) -> list[Piece]:
+    """What is stored of these questions under one mask: a piece a chunk of log-likelihoods, of all their chunks if they
+    are not given."""
     smaller = lru_cache(maxsize=1)(partial(sliced, mask=mask))  # cut once, not for every chunk
 
     def measure(loaded: Loaded, chunk: tuple[int, ...]) -> Measuring:
@@ -119,13 +147,13 @@ def chunk_pieces(subject: Subject, questions: Questions, mask: Mask) -> list[Pie
         scored = yield from driven(score_under(loaded, encoded, smaller(loaded)), lambda _: Progress(0, 1))
         return answers_measured(questions, mask, encoded, scored)
 
-    found, fields = [], subject.key() | {"mask": mask.key(), "ablation": "zero"}
-    for chunk, size in questions.sized_chunks():
+    wanted, fields = [], subject.key() | {"mask": mask.key(), "ablation": "zero"}
+    for chunk, size in questions.sized_chunks() if chunks is None else chunks:
         key = canonical_key("answers", fields | {"questions": questions.digest(chunk)})
         shapes = {"log_likelihood_nats": (len(chunk), "C"), "greedy": (len(chunk), "C"), "n_cut": (len(chunk),)}
         reads = partial(_reads, questions, chunk, mask)
-        found.append(Piece(key, size, shapes, partial(measure, chunk=chunk), reads))
-    return found
+        wanted.append(Piece(key, size, shapes, partial(measure, chunk=chunk), reads))
+    return wanted
 
 
 def _reads(questions: Questions, chunk: Sequence[int], mask: Mask) -> float:
@@ -159,7 +187,7 @@ def answers_measured(
 
 
 def _answers(questions: Questions, parts: Sequence[Record]) -> Answers:
-    rows = [index for chunk, _ in zip(questions.chunks(), parts, strict=False) for index in chunk][: questions.n]
+    rows = questions.order[: min(questions.n, sum(len(part.arrays["n_cut"]) for part in parts))]
     n_choices = max((part.arrays["log_likelihood_nats"].shape[1] for part in parts), default=1)
     scores, greedy = np.full((len(rows), n_choices), np.nan), np.zeros((len(rows), n_choices), bool)
     n_cut = np.zeros(len(rows), np.int32)

@@ -28,6 +28,7 @@ from engine.records import Record, canonical_key, decode, encode, version
 HARNESS_SEED = 1234  # what lm-eval's own command line passes to set_fewshot_seed
 MAX_SHOTS = 64
 CHUNK = 16  # questions stored together and scored in one fixed packing
+SMALL_CHUNK = 4  # the same where 16 would take long; divides CHUNK
 PARSED_BYTES = 64_000_000  # of rendered text whose questions are kept: a study asks for the same ones again and again
 
 
@@ -111,6 +112,9 @@ def get_requests(task: TaskSpec, data_dir: str | Path | None = None, store: Stor
     return Requests(task, questions, greedy, source, chance)
 
 
+SizedChunk = tuple[tuple[int, ...], int]
+
+
 @dataclass(frozen=True)
 class Questions:
     """Which questions of a task, in which order: the first `n` of `order`, indices into `requests.questions`.
@@ -130,9 +134,9 @@ class Questions:
         """Runs of CHUNK indices that cover the selection; the last may reach beyond it."""
         return [self.order[start : start + CHUNK] for start in range(0, self.n, CHUNK)]
 
-    def sized_chunks(self) -> list[tuple[tuple[int, ...], int]]:
-        """The chunks, each with how many of its questions are wanted."""
-        return [(chunk, min(CHUNK, self.n - CHUNK * number)) for number, chunk in enumerate(self.chunks())]
+    def sized_chunks(self, size: int = CHUNK) -> list[SizedChunk]:
+        """The chunks, or others of `size`, each with how many of its questions are wanted."""
+        return [(self.order[at : at + size], min(size, self.n - at)) for at in range(0, self.n, size)]
 
     def at(self, chunk: Sequence[int]) -> list[Question]:
         """The questions of a chunk."""

@@ -16,7 +16,7 @@ from engine.demo import model_folder
 from engine.errors import HeadroomError, UsageError
 from engine.models.loading import LoadSpec, Models, identify, load, memory_estimate
 from tests.conftest import HANG_S, REPOSITORY
-from tests.engine.fixtures import family_folder
+from tests.engine.fixtures import family_folder, run, write_questions
 
 TOKENS = torch.tensor([[2, 40, 41, 99, 300]])
 
@@ -255,3 +255,12 @@ def test_all_threads_share_two_arenas(tmp_path):
         return int(done.stdout)
 
     assert count("shared") <= 2 < count("not shared")
+
+
+def test_a_weight_file_is_digested_once_in_a_run(tiny_opt, tmp_path, lab, monkeypatch):
+    questions, digested, put = write_questions(tmp_path / "own.jsonl", 20), [], lab.store.put
+    monkeypatch.setattr(lab.store, "put", lambda key, blob: digested.append(key) or put(key, blob))
+    run(lab, tiny_opt, "fp32", questions, "L0H1")
+    run(lab, tiny_opt, "fp32", questions, "")
+    run(lab, tiny_opt, "bf16", questions, "")
+    assert sum(key.startswith("file-digest/") for key in digested) == len(list(tiny_opt.glob("*.safetensors")))
