@@ -96,7 +96,9 @@ def compare(quick: bool) -> Iterator[Comparison]:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         write_plain(Path(folder))
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, headless=True)
-        with served(REPOSITORY / "app.py", REPOSITORY, HEADROOM_CACHE=f"{folder}/results") as address:
+        with served(
+            REPOSITORY / "app.py", REPOSITORY, HEADROOM_CACHE=f"{folder}/results", HEADROOM_IDLE_SECONDS="1000"
+        ) as address:
             ours = headroom(browser.new_page(viewport={"width": 1280, "height": 900}), address, levels)
         with served(Path(folder) / "plain.py", Path(folder)) as address:
             usual = plain(browser.new_page(viewport={"width": 1280, "height": 900}), address, levels)

@@ -279,6 +279,24 @@ def test_gradients_can_be_cancelled_and_taken_up_again(open_app, monkeypatch):
     assert len(curve(at)["estimates"]) == 21
 
 
+def test_estimates_beyond_the_budget_are_a_button_that_says_what_they_cost(open_app, monkeypatch):
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+    at = open_app(prune_ranking="random")
+    assert frame.jobs().snapshot("gradients") is None and not curve(at)["estimates"], "nobody has asked"
+    monkeypatch.setattr("pages.ui.prune.forecasts.gradients_s", lambda x, lab: 130.0)
+    at.run()
+    button(at, "Measure estimates, about 2 min here").click()
+    settled(at)
+    assert len(curve(at)["estimates"]) == 21
+    assert "Measure estimates" not in " ".join(button.label for button in at.button)
+
+
+def test_a_budget_that_is_no_number_is_one_line(open_app, monkeypatch):
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "soon")
+    at = open_app(prune_ranking="random")
+    assert ["give seconds" in error.value for error in at.error] == [True]
+
+
 def test_a_moving_hand_abandons_what_is_being_measured(held):
     at, go_on = held
     slide(at, "prune_heads", 50).run()

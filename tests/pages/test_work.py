@@ -10,6 +10,7 @@ from engine.errors import HeadroomError
 from engine.progress import Progress
 from pages.ui.shared import runtime
 from pages.ui.shared import work as of_pages
+from pages.ui.shared.defaults import idle_budget_s
 from pages.ui.shared.work import Work
 from tests.conftest import HANG_S
 
@@ -145,3 +146,76 @@ def test_what_is_stored_is_not_read_again_while_it_is_measured(counting):
     counting.go_on.set()
     runtime.jobs().join("count", HANG_S)
     assert work.stored() == ["new", "two"] and counting.n_reads == 2
+
+
+def holding(work):
+    import streamlit as st
+
+    work.start()
+    st.text(str(work.line()))
+
+
+def test_what_waits_says_for_what_and_can_be_let_go_first(counting):
+    other = Counting()
+    Work("other", "b", "Estimates of piqa", other.run, priority=0).start()
+    assert other.at_one.wait(HANG_S)
+    at = AppTest.from_function(holding, default_timeout=HANG_S, args=(counting.work(),)).run()
+    assert at.progress[0].text == "Counting: waiting for: estimates of piqa, 1 of 2"
+    assert [button.label for button in at.button] == ["Let this go first", "Cancel"]
+    at.button[0].click().run()
+    other.go_on.set()
+    assert counting.at_one.wait(HANG_S), "it goes first"
+    assert runtime.jobs().snapshot("other").state == "queued"
+    counting.go_on.set()
+    runtime.jobs().join("other", HANG_S)
+    assert other.n_runs == 2 and runtime.jobs().snapshot("count").state == "done"
+
+
+def both_shown(one, other):
+    one.start()
+    other.start()
+    one.line()
+    other.line()
+
+
+def test_what_the_page_itself_shows_is_not_to_be_overtaken(counting):
+    other = Counting()
+    one = Work("other", "b", "Losses of A", other.run)
+    one.start()
+    assert other.at_one.wait(HANG_S)
+    at = AppTest.from_function(both_shown, default_timeout=HANG_S, args=(one, counting.work())).run()
+    assert at.progress[1].text == "Counting: waiting for: losses of A, 1 of 2"
+    assert [button.label for button in at.button] == ["Cancel", "Cancel"]
+    other.go_on.set()
+
+
+@pytest.mark.parametrize(("takes_s", "begins"), [(None, False), (10.5, False), (9.5, True)])
+def test_what_nobody_asked_for_begins_only_within_the_budget(counting, monkeypatch, takes_s, begins):
+    monkeypatch.delenv("HEADROOM_IDLE_SECONDS", raising=False)
+    counting.go_on.set()
+    work = Work("count", "a", "Counting", counting.run, while_seen=True, takes=lambda: takes_s)
+    assert work.start_ahead() is begins and (work.now() is not None) is begins
+
+
+def offering(work):
+    work.offer("Count", "timeline", "To two.")
+
+
+@pytest.mark.parametrize(
+    ("takes_s", "label"),
+    [(None, "Count"), (3.0, "Count"), (45.0, "Count, about 45 s here"), (720.0, "Count, about 12 min here")],
+)
+def test_a_button_says_what_it_costs(counting, takes_s, label):
+    counting.go_on.set()
+    work = Work("count", "a", "Counting", counting.run, 3, while_seen=True, takes=lambda: takes_s)
+    at = AppTest.from_function(offering, default_timeout=HANG_S, args=(work,)).run()
+    assert [button.label for button in at.button] == [label]
+    at.button[0].click().run()
+    assert runtime.jobs().join("count", HANG_S).state == "done" and counting.n_runs == 1
+
+
+def test_a_wrong_budget_is_one_line(monkeypatch):
+    for wrong in ("soon", "-1", "nan"):
+        monkeypatch.setenv("HEADROOM_IDLE_SECONDS", wrong)
+        with pytest.raises(HeadroomError, match="give seconds"):
+            idle_budget_s()

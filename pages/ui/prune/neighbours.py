@@ -10,8 +10,7 @@ from engine.models.subject import Lab
 from engine.progress import Progress
 from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment, measure_levels
 from pages.ui.prune.forecasts import seconds_at, within
-from pages.ui.shared.defaults import idle_budget_s
-from pages.ui.shared.runtime import in_memory, jobs, lab
+from pages.ui.shared.runtime import budget_s, in_memory, jobs, lab
 from pages.ui.shared.work import Work, under_way
 
 SLOT = "neighbours"
@@ -71,7 +70,7 @@ def levels_to_measure(x: Experiment, axis: Axis, known: Evidence, measured: set[
     if not in_memory(x.subject.spec) or x.at(axis, 1000).mask(known) is None:
         return ()
     levels = sorted(set(LEVELS_PERMILLE) - measured, key=lambda level: abs(level - x.pruning.level(axis)))
-    return within(idle_budget_s(), levels, seconds_at(x, axis, known, levels, lab()))
+    return within(budget_s(), levels, seconds_at(x, axis, known, levels, lab()))
 
 
 def measure(idle: Idle, lab: Lab) -> Iterator[Progress[int]]:

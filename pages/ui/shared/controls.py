@@ -14,8 +14,9 @@ from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.shapes import ModelShape
 from engine.statistics import MIN_QUESTIONS
-from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS, SHOTS, idle_budget_s
+from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS, SHOTS
 from pages.ui.shared.drag_slider import Hand, drag_slider, hand
+from pages.ui.shared.runtime import budget_s
 
 T = TypeVar("T")
 TASK_HELP = (
@@ -103,7 +104,7 @@ def choose_ranking(prefix: str, where: DeltaGenerator) -> str:
 def choose_idle(prefix: str) -> bool:
     """Draws the switch for what is measured while nothing else is."""
     label, key = "Measure neighbouring levels while idle", f"{prefix}_idle"
-    help = IDLE_HELP.format(budget=in_time(idle_budget_s()))
+    help = IDLE_HELP.format(budget=in_time(budget_s()))
     return st.toggle(label, True, key=key, bind="query-params", help=help)
 
 

@@ -13,6 +13,7 @@ from engine.jobs import Jobs
 from engine.memory import bound_growth, return_freed_memory
 from engine.models.loading import LoadSpec
 from engine.models.subject import Lab
+from pages.ui.shared.defaults import idle_budget_s
 
 
 def require_frame(page: str) -> None:
@@ -73,6 +74,13 @@ def errors_shown() -> Iterator[None]:
     except HeadroomError as error:
         show_error(str(error))
         end_run()
+
+
+def budget_s() -> float:
+    """Up to how many seconds work may be forecast to take that begins though nobody asked for it."""
+    with errors_shown():
+        found = idle_budget_s()
+    return found
 
 
 def end_run() -> NoReturn:

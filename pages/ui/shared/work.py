@@ -9,8 +9,7 @@ import streamlit as st
 
 from engine.jobs import UNSEEN_S, Job, Snapshot
 from engine.progress import Progress, in_time
-from pages.ui.shared.defaults import idle_budget_s
-from pages.ui.shared.runtime import end_run, jobs, show_error, store
+from pages.ui.shared.runtime import budget_s, end_run, jobs, show_error, store
 
 T = TypeVar("T")
 POLL_S = 1.0
@@ -46,7 +45,7 @@ class Work(Generic[T]):
         """Has it done though nobody asked, if it is forecast to take no longer than the budget for that; whether it
         is."""
         takes_s = self.takes()
-        if takes_s is None or takes_s > idle_budget_s():
+        if takes_s is None or takes_s > budget_s():
             return False
         self.start()
         return True
