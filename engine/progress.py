@@ -12,6 +12,7 @@ U = TypeVar("U")
 V = TypeVar("V")
 HALF_LIFE_S = 30.0  # of what is remembered of a run's pace
 ANEW_S = 2.0  # how often the rest is reckoned anew; in between it falls with the clock
+SAYS_LITTLE_S = 1.0  # of work: no forecast from less
 ONLY_READ = 20  # times the usual pace: nothing was measured then, it was there
 
 
@@ -129,7 +130,7 @@ class TimeLeft:
             self._seconds = self._parts = 0.0
         fading = 0.5 ** (seconds / HALF_LIFE_S)
         self._seconds, self._parts = self._seconds * fading + seconds, self._parts * fading + more
-        if self._said is None or at_s - self._said[1] >= ANEW_S:
+        if self._seconds >= SAYS_LITTLE_S and (self._said is None or at_s - self._said[1] >= ANEW_S):
             self._said = self._seconds / self._parts * (1 - self._part), at_s
 
     def left_s(self, at_s: float) -> float | None:

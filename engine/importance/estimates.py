@@ -75,7 +75,8 @@ def gradients(lab: Lab, subject: Subject, questions: Questions) -> Iterator[Prog
     n, full = questions.n, evaluate(lab, subject, questions, Mask.full(subject.shape))
     answers = yield from last_value(full, 0, 2 * n)
     for step in importance(lab, subject, questions, "gate"):
-        yield replace(step.map(partial(_gradients, answers)), done=n + step.done, total=2 * n)
+        share = None if step.share is None else (1 + step.share) / 2
+        yield replace(step.map(partial(_gradients, answers)), done=n + step.done, total=2 * n, share=share)
 
 
 def recall_gradients(lab: Lab, subject: Subject, questions: Questions) -> Gradients | None:

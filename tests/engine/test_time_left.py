@@ -82,9 +82,9 @@ def test_it_falls_with_the_clock_and_never_below_nothing():
     assert time_left.left_s(40.0) == pytest.approx(60.0) and time_left.left_s(1e6) == 0.0
     time_left.told(31.0, Progress(0, 5))
     assert time_left.left_s(31.0) is None, "another run"
-    time_left.told(32.0, Progress(1, 5))
-    time_left.told(33.0, Progress(2, 5))
-    assert time_left.left_s(33.0) == pytest.approx(3.0)
+    time_left.told(33.0, Progress(1, 5))
+    time_left.told(35.0, Progress(2, 5))
+    assert time_left.left_s(35.0) == pytest.approx(6.0)
 
 
 def test_seconds_in_words():
