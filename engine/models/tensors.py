@@ -89,7 +89,7 @@ def _read(handle: BinaryIO, offset: int, like: Tensor) -> Tensor:
     # a tensor may be a view: its elements lie between the first and the last that its strides reach
     size = 1 + sum((n - 1) * step for n, step in zip(like.shape, like.stride(), strict=True)) if like.numel() else 0
     values = torch.empty(size, dtype=like.dtype)
-    handle.seek(offset + like.storage_offset() * like.element_size())
+    handle.seek(offset + int(like.storage_offset()) * like.element_size())
     into, n_read = memoryview(values.view(torch.uint8).numpy()), 0  # type: ignore[arg-type]
     while n_read < len(into):
         n_more = handle.readinto(into[n_read:])  # type: ignore[attr-defined]
