@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from engine.importance.rankings import agreement
+from engine.models.rates import together_s
 from engine.studies.surveys import Survey, in_words, together
 from pages.ui.importance import charts, tables
 from pages.ui.shared.charts import Picture
@@ -20,7 +21,7 @@ from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import choose_tasks, importance_work, setting_of, show_failed, so_far, survey_line
 from pages.ui.shared.runtime import require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.work import Work, cost_in_words, live, together_s
+from pages.ui.shared.work import Work, cost_in_words, live
 
 require_frame("pages/importance.py")
 ORACLE, ORACLE_HEADS = "heads-oracle", 200  # up to so many: it takes one evaluation of all questions a head

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from engine.models.rates import together_s
 from engine.studies.sweeps import Swept, sweep
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import closing
@@ -17,7 +18,7 @@ from pages.ui.shared.defaults import AXES
 from pages.ui.shared.many_tasks import JUDGES, choose_tasks, setting_of, show_failed
 from pages.ui.shared.runtime import lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.work import Work, live, together_s
+from pages.ui.shared.work import Work, live
 from pages.ui.sweeps.plans import SECTIONS, arguments, plan_of
 from pages.ui.sweeps.sections import draw_section
 

@@ -5,6 +5,7 @@ have passes that give attention patterns.
 """
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Literal
 
@@ -28,6 +29,16 @@ def seconds_for(store: Store, subject: Subject, kind: Pass, characters: float) -
         return None
     seconds, n = known[nearest]
     return characters * seconds / n * (FACTOR[kind] if nearest != kind else 1.0)
+
+
+def together_s(each: Iterable[float | None]) -> float | None:
+    """The seconds of several things one after the other; None where those of one are not known."""
+    total = 0.0
+    for seconds in each:
+        if seconds is None:
+            return None
+        total += seconds
+    return total
 
 
 def learn(

@@ -26,7 +26,7 @@ from engine.importance.rankings_of import (
     orders_from,
 )
 from engine.models.masks import Mask
-from engine.models.rates import Pass, seconds_for
+from engine.models.rates import Pass, seconds_for, together_s
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress, last_value
 from engine.questions.amounts import all_characters, kept_share
@@ -104,8 +104,7 @@ class Swept:
 
     def takes_s(self, store: Store, subject: Subject) -> float | None:
         """Seconds that what is left would take here; None while that is not known."""
-        each = [seconds_for(store, subject, kind, characters) for kind, characters in self.left.items()]
-        return None if None in each else sum(one for one in each if one is not None)
+        return together_s(seconds_for(store, subject, kind, characters) for kind, characters in self.left.items())
 
 
 def points(

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import pandas as pd
@@ -53,10 +54,11 @@ def measured(
     yield Progress(1, 1, None if full is None else rows_of(full, answers))
 
 
-def takes_s(setup: Setup, subject: Subject, task: TaskSpec, names: Sequence[str], lab: Lab) -> float | None:
+def takes_s(subject: Subject, setup: Setup, task: TaskSpec, names: Sequence[str]) -> float | None:
     """Seconds that the table takes here, None while that is not known."""
-    questions = select(get_requests(task, setup.data_dir, lab.store), N_QUESTIONS, SAMPLE)
-    return seconds_for(lab.store, subject, "forward", all_characters(questions) * (len(names) + 1))
+    store = lab().store
+    questions = select(get_requests(task, setup.data_dir, store), N_QUESTIONS, SAMPLE)
+    return seconds_for(store, subject, "forward", all_characters(questions) * (len(names) + 1))
 
 
 def draw(setup: Setup, subject: Subject, task: TaskSpec, frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -65,8 +67,9 @@ def draw(setup: Setup, subject: Subject, task: TaskSpec, frame: pd.DataFrame) ->
     st.subheader("What each does for this task", help=HELP)
     strongest = frame.nlargest(N_HEADS, "prefix_matching")["name"].tolist()
     names = tuple(dict.fromkeys([*strongest, *frame.loc[frame["selected"], "name"]]))
-    run, takes = (partial(each, setup, subject, task, names, lab()) for each in (measured, takes_s))
-    work = Work("effects", f"{setup} {subject} {task} {names}", "Single heads", run, priority=2, takes=takes)
+    run = partial(measured, setup, subject, task, names, lab())
+    bare = Work("effects", f"{setup} {subject} {task} {names}", "Single heads", run, priority=2)
+    work = replace(bare, takes=lambda: takes_s(subject, setup, task, names) if bare.is_read else None)
     table = max(work.stored(), key=len, default=pd.DataFrame())
     if len(table) < len(names):
         about = "The strongest by prefix matching and the selected ones, in the background."

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from engine.accuracy.costs import N_QUESTIONS, N_ROUNDS, WAYS
 from engine.importance.rankings_of import Axis, Evidence
-from engine.models.rates import seconds_for
+from engine.models.rates import seconds_for, together_s
 from engine.models.subject import Lab
 from engine.questions.amounts import all_characters, kept_share
 from engine.questions.requests import Questions, select
@@ -27,14 +27,14 @@ def importance_s(x: Experiment, known: Evidence, lab: Lab) -> float | None:
     questions = ranked(x)
     if questions is None:
         return None
-    taken = [0.0]
+    taken: list[float | None] = []
     if known.heads is None:
         read = all_characters(questions, gradients=True, every_choice=False)
         taken.append(seconds_for(lab.store, x.subject, "gradient", read))
     if known.ffns is None:
         read = all_characters(questions) * (1 + x.shape.n_layers / 2)
         taken.append(seconds_for(lab.store, x.subject, "forward", read))
-    return None if None in taken else sum(each for each in taken if each is not None)
+    return together_s(taken)
 
 
 def curve_s(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int], lab: Lab) -> float | None:
@@ -43,7 +43,7 @@ def curve_s(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int], l
         ranking, levels_s = importance_s(x, known, lab), seconds_at(x, axis, None, levels, lab)
     else:
         ranking, levels_s = 0.0, seconds_at(x, axis, known, levels, lab)
-    return None if ranking is None or levels_s is None else ranking + sum(levels_s)
+    return together_s([ranking, None if levels_s is None else sum(levels_s)])
 
 
 def seconds_at(

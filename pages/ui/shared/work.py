@@ -132,6 +132,12 @@ class Work(Generic[T]):
         read = last.value if last is not None and last.key.startswith(f"{self.key}, ") else None
         return [value for value in (read, self.found) if value is not None]
 
+    @property
+    def is_read(self) -> bool:
+        """Whether what is stored has been read, and what that takes is there: questions are rendered by then."""
+        read = jobs().snapshot(f"{self.slot}, stored")
+        return read is not None and read.state == "done" and read.key.startswith(f"{self.key}, ")
+
     def watched(self) -> list[str]:
         """The slots whose end changes a page that shows what is `stored`.
 
@@ -188,11 +194,6 @@ def in_words(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = N
     if ahead.left_s is not None:
         words.append(f"about {in_time(ahead.left_s)}")
     return f"{what}: waiting for: {', '.join(words)}"
-
-
-def together_s(each: Sequence[float | None]) -> float | None:
-    """The seconds of several things one after the other; None where those of one are not known."""
-    return None if None in each else sum(one for one in each if one is not None)
 
 
 def cost_in_words(takes_s: float | None) -> str:
