@@ -113,7 +113,8 @@ def _padded(loaded: Loaded, groups: Sequence[Sequence[Row]], places: Sequence[Pl
     if prefix is not None:
         before = DynamicCache()
         for layer, parts in prefix.layers.items():
-            before.update(*(each.expand(len(rows), -1, -1, -1) for each in parts), layer)
+            keys, values = (each.expand(len(rows), -1, -1, -1) for each in parts)
+            before.update(keys, values, layer)
     with last_layer_at(loaded, places, inputs["input_ids"].shape[1]):
         found = model.base_model(**inputs, past_key_values=before, use_cache=before is not None).last_hidden_state
     return found[[row for row, _ in places], [position for _, position in places]]
