@@ -17,7 +17,7 @@ from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_mask
 from engine.models.subject import Lab
 from engine.studies.surveys import Setting, together
-from engine.studies.sweeps import Point, Swept, points, sweep
+from engine.studies.sweeps import Point, points, sweep
 from tests.engine.studies.conftest import (
     FEW,
     MANY,
@@ -279,7 +279,9 @@ def test_reading_alone_on_an_empty_store_finds_nothing_and_measures_nothing(sett
     monkeypatch.setattr("engine.importance.importance.gate_gradients", no_importance)
     with counted() as passes:
         found = read_only(Lab(store), setting, everything(tasks, pool), pool)
-    assert found == Swept((), {}) and not passes
+    assert (found.rows, found.failed) == ((), {}) and not passes
+    assert found.left["forward"] > 0 and found.left["gradient"] > 0, "how much there is to do is known"
+    assert found.takes_s(store, Lab(store).subject(setting.spec)) is None, "nothing was timed yet"
     assert not [key for key in store.keys() if "/answers/" in key or "/importance/" in key]
 
 
