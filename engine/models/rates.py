@@ -69,4 +69,5 @@ def _known(store: Store, subject: Subject) -> dict[str, tuple[float, float]]:
 
 def _key(subject: Subject) -> str:
     machine = {"processor": processor(), "cores": os.cpu_count(), "device": device_class()}
-    return canonical_key("rates", {"model": subject.identity.digest, "precision": subject.spec.precision, **machine})
+    how = {"precision": subject.spec.precision, "products": subject.products.not_own(gradients=True)}
+    return canonical_key("rates", {"model": subject.identity.digest, **how, **machine})

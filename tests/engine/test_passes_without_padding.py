@@ -65,9 +65,9 @@ def test_padding_stays_where_stored_results_were_computed_with_it(folder_of, que
         return len(passes.passes(model, rows)), len(batches(rows))
 
     own = load(LoadSpec(str(folder), "int8"))
-    object.__setattr__(own, "ways", type(own.ways)())
+    object.__setattr__(own, "products", type(own.products)())
     assert n_passes(own)[0] == n_passes(own)[1] > 1
-    object.__setattr__(own, "ways", type(own.ways)(int8=INTEGER))
+    object.__setattr__(own, "products", type(own.products)(int8=INTEGER))
     assert n_passes(own)[0] < n_passes(own)[1]
     without = load(LoadSpec(str(folder), "int8", int8_threshold=0.0))
     assert n_passes(without)[0] < n_passes(without)[1]

@@ -1,6 +1,6 @@
 """Memory of hours of use: the browser tests' restless user on two models in turn, and what the app holds meanwhile.
 
-    python -m tests.benchmarks.memory [--seconds 600] [--seed 1]
+    python -m tests.benchmarks.hours_of_use [--seconds 600] [--seed 1]
 
 HEADROOM_BENCH_LLAMA is the folder of a second model (without it the embedded one is used alone), HEADROOM_TASK_DATA a
 folder of real tasks. Each turn is a minute of random actions on one model, any screen, any precision; then the same
@@ -33,7 +33,7 @@ UNSEEN = Random("home")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.memory", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.hours_of_use", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600, help="of random actions, over all turns")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--verbose", action="store_true", help="prints each action")
