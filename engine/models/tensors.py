@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from engine.errors import HeadroomError
 
@@ -47,7 +47,7 @@ def stored_tensors(folder: Path, is_tied: bool) -> Iterator[dict[str, Stored]]:
             for name in handle.keys():  # noqa: SIM118
                 found[name] = Stored(name, partial(_whole, handle.get_slice(name)))
         for file in [] if found else sorted(folder.glob("pytorch_model*.bin")):
-            found |= _pickled(file, opened.enter_context(file.open("rb", buffering=0)), is_tied)
+            found |= _pickled(file, is_tied)
         yield found
 
 
@@ -64,7 +64,7 @@ def _whole(part: Any) -> Tensor:
     return part[...]
 
 
-def _pickled(file: Path, handle: BinaryIO, is_tied: bool) -> Mapping[str, Stored]:
+def _pickled(file: Path, is_tied: bool) -> Mapping[str, Stored]:
     """The tensors of a file that torch.save wrote. Its pickle is read by torch's weights_only reader, without the
     values: these lie behind it, uncompressed, a storage each."""
     import torch
@@ -76,26 +76,27 @@ def _pickled(file: Path, handle: BinaryIO, is_tied: bool) -> Mapping[str, Stored
     places = {name: (_offset(tensor), tensor.storage_offset()) for name, tensor in empty.items()}
     embedding = next((places[name] for name in places if name.endswith(("embed_tokens.weight", "wte.weight"))), None)
     return {
-        name: Stored(name, partial(_read, handle, _offset(tensor), tensor))
+        name: Stored(name, partial(_read, file, _offset(tensor), tensor))
         for name, tensor in empty.items()
         if not (is_tied and name == "lm_head.weight" and places[name] == embedding)
     }
 
 
-def _read(handle: BinaryIO, offset: int, like: Tensor) -> Tensor:
+def _read(file: Path, offset: int, like: Tensor) -> Tensor:
     """The values of a tensor whose storage begins at that byte of the file."""
     import torch
 
     # a tensor may be a view: its elements lie between the first and the last that its strides reach
     size = 1 + sum((n - 1) * step for n, step in zip(like.shape, like.stride(), strict=True)) if like.numel() else 0
     values = torch.empty(size, dtype=like.dtype)
-    handle.seek(offset + int(like.storage_offset()) * like.element_size())
     into, n_read = memoryview(values.view(torch.uint8).numpy()), 0  # type: ignore[arg-type]
-    while n_read < len(into):
-        n_more = handle.readinto(into[n_read:])  # type: ignore[attr-defined]
-        if not n_more:
-            raise OSError(f"{handle.name} is cut short")
-        n_read += n_more
+    with file.open("rb", buffering=0) as handle:  # one each: transformers reads several tensors at once, in threads
+        handle.seek(offset + like.storage_offset() * like.element_size())
+        while n_read < len(into):
+            n_more = handle.readinto(into[n_read:])
+            if not n_more:
+                raise OSError(f"{file} is cut short")
+            n_read += n_more
     return values.as_strided(like.shape, like.stride())
 
 

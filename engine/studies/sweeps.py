@@ -100,7 +100,7 @@ class Swept:
 
     rows: tuple[Row, ...] = ()
     failed: Mapping[TaskSpec, str] = field(default_factory=dict)
-    left: Mapping[Pass, float] = field(default_factory=dict)
+    left: Mapping[Pass, float] = field(default_factory=dict, compare=False)
 
     def takes_s(self, store: Store, subject: Subject) -> float | None:
         """Seconds that what is left would take here; None while that is not known."""

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import torch
 from engine.demo import model_folder
 from engine.errors import HeadroomError, UsageError
 from engine.models.loading import LoadSpec, Models, identify, load, memory_estimate
+from engine.models.tensors import stored_tensors
 from tests.conftest import HANG_S, REPOSITORY
 from tests.engine.fixtures import family_folder, run, write_questions
 
@@ -162,6 +164,15 @@ def test_a_view_in_a_pickled_file_and_the_format_before_are_read_too(tiny_opt, t
         state = {k: v.t().contiguous().t() if v.ndim == 2 else v for k, v in plain.state_dict().items()}
         torch.save(state, folder / "pytorch_model.bin", **options)
         assert torch.equal(load(LoadSpec(str(folder), "fp32")).model(TOKENS).logits, plain(TOKENS).logits)
+
+
+def test_tensors_of_a_pickled_file_are_read_by_many_threads_at_once(tmp_path):
+    state = {f"{n}.weight": torch.full((100, 100), float(n)) for n in range(64)}
+    torch.save(state, tmp_path / "pytorch_model.bin")
+    with stored_tensors(tmp_path, False) as found, ThreadPoolExecutor(8) as threads:
+        for _ in range(20):
+            read = threads.map(lambda each: each[...], found.values())
+            assert all(torch.equal(each, state[name]) for name, each in zip(found, read, strict=True))
 
 
 @pytest.mark.parametrize("precision", ["int8", "fp32"])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from engine.models.subject import Lab
+from engine.models.tuning import Products
 from engine.pieces import Piece, all_stored, pieces, stored
 from engine.progress import Progress, driven, final, last_value
 from engine.records import Record, canonical_key, decode, encode
@@ -24,7 +25,7 @@ class OneModel:
     def get(self, spec):
         self.n_asked += 1
         family = SimpleNamespace(layer_list=lambda model: [])
-        self.loaded = SimpleNamespace(spec=spec, identity=self.identity, family=family, model=None)
+        self.loaded = SimpleNamespace(spec=spec, identity=self.identity, family=family, model=None, products=Products())
         return self.loaded
 
 

@@ -21,7 +21,7 @@ from tests.conftest import TEXT
 from tests.engine.fixtures import finished, questions_in, subject_in, write_questions
 
 HOW = {"name", "measured_at", "python", "machine", "seconds", "kind", "model", "versions", "precision", "device", "bos"}
-NOT_MEASURED = ("requests", "tuning")  # of no model
+NOT_MEASURED = ("requests", "tuning", "rates")  # of no model, or of its pace alone
 
 
 def test_a_key_differs_with_everything_that_changes_a_number(lab, tiny_opt):
