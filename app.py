@@ -2,10 +2,11 @@
 
 import streamlit as st
 
-from pages.ui.shared.runtime import ended_early
+from pages.ui.shared.runtime import begin_run, ended_early
 from pages.ui.shared.sidebar import draw_sidebar
 
 st.set_page_config(page_title="Headroom", page_icon="✂️", layout="wide")
+begin_run()
 st.session_state.framed = True
 page = st.navigation(
     [

@@ -11,7 +11,8 @@ is closed and later started again. It is not kept open, because a paused generat
 the next job measures; what it had finished is in the store, so starting again costs nothing but the reading.
 
 A job that is there for whoever looks (`while_seen`) gives way in the same manner when nobody has looked at it for
-UNSEEN_S, and goes on when somebody does again: a page that shows it says so each time that it draws.
+UNSEEN_S and no page that did is open any more, and goes on when somebody does again. A page that shows it looks each
+time that it draws; one in a hidden tab, whose timers browsers slow down, is open all the same.
 """
 
 import heapq
@@ -19,7 +20,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
@@ -86,15 +87,12 @@ class _Job:
         self.priority, self.number = asked.priority, number
         self.start = asked.start
         self.while_seen, self.seen_s, self.n_waiting = asked.while_seen, time.monotonic(), 0
+        self.pages: set[Hashable] = set()  # that have looked at it
         self.cancelled = threading.Event()
         self.has_run = False
         self.snapshot: Snapshot[Any] = Snapshot(
             asked.key, "queued", 0, 0, None, "", None, time.monotonic(), None, asked.title
         )
-
-    @property
-    def is_unseen(self) -> bool:
-        return self.while_seen and not self.n_waiting and time.monotonic() > self.seen_s + UNSEEN_S
 
     def __lt__(self, other: "_Job") -> bool:
         return (self.priority, self.number) < (other.priority, other.number)
@@ -104,10 +102,16 @@ class Jobs:
     """A queue with one daemon worker thread. Safe to use from any thread; `snapshot` never waits.
 
     `at_rest` is called by the worker when it has worked for LONG_S or more since the last time and nothing is left.
+    `page` names the page that looks (None: no page does), `is_open` says whether that one is still to be seen.
     """
 
-    def __init__(self, at_rest: Callable[[], None] = lambda: None) -> None:
-        self._at_rest = at_rest
+    def __init__(
+        self,
+        at_rest: Callable[[], None] = lambda: None,
+        page: Callable[[], Hashable] = lambda: None,
+        is_open: Callable[[Any], bool] = lambda page: False,
+    ) -> None:
+        self._at_rest, self._page, self._is_open = at_rest, page, is_open
         self._changed = threading.Condition()  # guards everything below; notified whenever a snapshot changes
         self._slots: dict[str, _Job] = {}
         self._queue: list[_Job] = []
@@ -142,6 +146,7 @@ class Jobs:
             if old is not None:
                 self._abandon(old)
             job = _Job(asked, next(self._numbers))
+            self._look_at(job)
             self._slots[slot] = job
             heapq.heappush(self._queue, job)
             if self._worker is None:
@@ -251,9 +256,16 @@ class Jobs:
     def _look_at(self, job: _Job) -> None:
         """Notes that somebody looks at a job; one that nobody had looked at is queued anew."""
         job.seen_s = time.monotonic()
+        if (page := self._page()) is not None:
+            job.pages = {each for each in job.pages if self._is_open(each)} | {page}
         if job.snapshot.state == "left":
             heapq.heappush(self._queue, job)
             self._publish(job, state="queued")
+
+    def _is_unseen(self, job: _Job) -> bool:
+        if not job.while_seen or job.n_waiting or time.monotonic() <= job.seen_s + UNSEEN_S:
+            return False
+        return not any(map(self._is_open, job.pages))
 
     def _work(self) -> None:
         worked_s = 0.0
@@ -263,7 +275,7 @@ class Jobs:
                 if not self._queue:
                     return
                 job = heapq.heappop(self._queue)
-                if job.is_unseen:
+                if self._is_unseen(job):
                     self._publish(job, state="left")  # it stays in its slot, until somebody looks
                     continue
                 now_s = time.monotonic()
@@ -281,10 +293,10 @@ class Jobs:
 
     def _must_stop(self, job: _Job) -> bool:
         """Whether the job that runs has to: it is cancelled, nobody looks at it, or another is more urgent."""
-        if job.cancelled.is_set() or job.is_unseen:
+        if job.cancelled.is_set() or self._is_unseen(job):
             return True
         with self._changed:
-            return any(other.priority < job.priority and not other.is_unseen for other in self._queue)
+            return any(other.priority < job.priority and not self._is_unseen(other) for other in self._queue)
 
     def _run(self, job: _Job) -> None:
         """Runs one job until it is done, fails, is cancelled, gives way to a more urgent one or is not looked at."""

@@ -54,6 +54,27 @@ def rested(jobs, slot):
     return jobs.snapshot(slot)
 
 
+def test_an_open_page_is_enough_whenever_it_has_looked(monkeypatch):
+    """A hidden tab's timers are slow."""
+    open_pages, work = {"first", "second"}, Steps()
+    looking = ["first"]
+    jobs = Jobs(page=lambda: looking[0], is_open=open_pages.__contains__)
+    monkeypatch.setattr(module, "UNSEEN_S", -1.0)
+    jobs.put("ahead", Job("a", work, 3, while_seen=True))
+    looking[0] = "second"
+    jobs.see("ahead", "a")
+    looking[0] = None
+    open_pages.discard("first")
+    work.wait()
+    work.step()
+    work.wait()  # step 1 is published: the second is still open
+    open_pages.discard("second")
+    work.step()
+    job = rested(jobs, "ahead")
+    jobs.close(WAIT_S)
+    assert (job.state, job.done, work.left) == ("left", 1, ["in 2"])
+
+
 def test_what_nobody_looks_at_rests_and_goes_on_when_somebody_does(jobs, monkeypatch):
     work = Steps()
     jobs.put("ahead", Job("a", work, 3, while_seen=True))

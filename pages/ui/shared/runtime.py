@@ -1,10 +1,12 @@
 """The frame around every page: the app it must run in, what all tabs share, and the one place that shows errors."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import NoReturn
 
 import streamlit as st
+from streamlit.runtime import Runtime
 from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 
 from cache import Store, open_store
@@ -48,10 +50,39 @@ def store() -> Store:
 
 
 @st.cache_resource(show_spinner=False)
+def runs() -> dict[str, int]:
+    """By session: how many runs of a whole page it has had."""
+    return {}
+
+
+def begin_run() -> None:
+    """First of all in a run of a whole page: what the run before has shown is not shown any more."""
+    known = runs()
+    for session in list(known):
+        if not is_open(known, (session, known[session])):
+            known.pop(session, None)
+    if (page := page_of(known)) is not None:
+        known[page[0]] = page[1] + 1
+
+
+def page_of(known: Mapping[str, int]) -> tuple[str, int] | None:
+    """The page that is being drawn: its session, and which run of a whole page it is."""
+    run = get_script_run_ctx(suppress_warning=True)
+    return None if run is None else (run.session_id, known.get(run.session_id, 0))
+
+
+def is_open(known: Mapping[str, int], page: tuple[str, int]) -> bool:
+    """Whether a browser shows what this run of a page has drawn."""
+    session, number = page
+    return Runtime.exists() and Runtime.instance().is_active_session(session) and known.get(session) == number
+
+
+@st.cache_resource(show_spinner=False)
 def jobs() -> Jobs:
     """The one worker, for all tabs."""
     bound_growth()
-    return Jobs(at_rest=return_freed_memory)
+    known = runs()
+    return Jobs(return_freed_memory, partial(page_of, known), partial(is_open, known))
 
 
 @st.cache_resource(show_spinner=False)
