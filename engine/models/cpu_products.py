@@ -40,7 +40,8 @@ def put_in_place(model: Any, products: Products) -> None:
             "the installed torch has no exact int8 product; set HEADROOM_PRODUCTS to own, or delete the store's tuning"
         )
     shared = Shared(products.int8, products.gradient)
-    for module in model.modules():
+    modules: Iterator[Any] = model.modules()
+    for module in modules:
         if type(module) is torch.nn.Linear and module.weight.dtype == torch.bfloat16 and products.bf16 == FP32:
             module.__class__ = _bf16_linear()
         elif type(module).__name__ == "Linear8bitLt" and (products.int8, products.gradient) != (OWN, OWN):
@@ -67,7 +68,8 @@ def exact_product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     torch's private function; `has_exact_product` says whether it can be."""
     import torch
 
-    return torch._int_mm(a, b) if out is None else torch._int_mm(a, b, out=out)
+    product: Any = torch._int_mm  # type: ignore[attr-defined]
+    return product(a, b) if out is None else product(a, b, out=out)
 
 
 @once

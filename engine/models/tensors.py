@@ -91,7 +91,7 @@ def _read(file: Path, offset: int, like: Tensor) -> Tensor:
     values = torch.empty(size, dtype=like.dtype)
     into, n_read = memoryview(values.view(torch.uint8).numpy()), 0  # type: ignore[arg-type]
     with file.open("rb", buffering=0) as handle:  # one each: transformers reads several tensors at once, in threads
-        handle.seek(offset + like.storage_offset() * like.element_size())
+        handle.seek(offset + int(like.storage_offset()) * like.element_size())
         while n_read < len(into):
             n_more = handle.readinto(into[n_read:])
             if not n_more:
