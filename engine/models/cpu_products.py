@@ -40,12 +40,11 @@ def put_in_place(model: Any, products: Products) -> None:
             "the installed torch has no exact int8 product; set HEADROOM_PRODUCTS to own, or delete the store's tuning"
         )
     shared = Shared(products.int8, products.gradient)
-    modules: Iterator[Any] = model.modules()
-    for module in modules:
+    for module in model.modules():
         if type(module) is torch.nn.Linear and module.weight.dtype == torch.bfloat16 and products.bf16 == FP32:
             module.__class__ = _bf16_linear()
         elif type(module).__name__ == "Linear8bitLt" and (products.int8, products.gradient) != (OWN, OWN):
-            module.__class__, module.shared = _int8_linear(), shared
+            module.__class__, module.shared = _int8_linear(), shared  # type: ignore[assignment]
 
 
 def bitsandbytes_layer(weight: Tensor, bias: Tensor) -> Any:
