@@ -43,9 +43,12 @@ def agreement_lines(missing: list[Work[Survey]]) -> None:
     if any([work.line() for work in missing]) or not missing:
         return
     label = f"Compare with the oracle{cost_in_words(together_s([work.takes() for work in missing]))}"
-    if st.button(label, icon=":material/balance:", help=help, key="compare"):
+
+    def start() -> None:
         for work in missing:
             work.restart()
+
+    if st.button(label, icon=":material/balance:", help=help, key="compare", on_click=start):
         st.rerun()
 
 

@@ -87,8 +87,11 @@ def draw_stopped(shown: Shown, measured: AnswersSoFar) -> None:
     takes_s = seconds_at(x, "heads", shown.known, [x.pruning.heads_permille], lab())
     left = 0.0 if takes_s is None else 2 * takes_s[0] * (1 - x.n_taken(measured) / x.questions.n)
     label = f"Measure all {x.questions.n:,}{cost_in_words(left)}"
-    if st.button(label, icon=":material/play_arrow:", help="At this level alone.", key="measure all"):
+
+    def start() -> None:
         st.session_state["prune all of"] = replace(x, width=0).key
+
+    if st.button(label, icon=":material/play_arrow:", help="At this level alone.", key="measure all", on_click=start):
         st.rerun()
 
 

@@ -56,10 +56,13 @@ class Work(Generic[T]):
         jobs().put(self.slot, Job(self.key, self.run, min(self.priority, ASKED), self.title), again=True)
 
     def offer(self, label: str, icon: str, help: str, **more: Any) -> None:
-        """Draws the button that has it done; then the whole page runs, as only that draws a part again and again."""
-        takes_s, more = self.takes(), {"key": f"offer {self.slot}", **more}
+        """Draws the button that has it done; then the whole page runs, as only that draws a part again and again.
+
+        It is begun by a callback, which comes before anything is drawn: a run that is left for another before it has
+        come to the button would lose the click.
+        """
+        takes_s, more = self.takes(), {"key": f"offer {self.slot}", "on_click": self.restart, **more}
         if st.button(label + cost_in_words(takes_s), icon=f":material/{icon}:", help=help, **more):
-            self.restart()
             st.rerun()
 
     def now(self) -> Snapshot[T] | None:
