@@ -89,7 +89,7 @@ def run(page: Any, server: psutil.Process, address: str) -> None:
     page.wait_for_timeout(1000)
     began = now(server)
     page.get_by_role("button", name="Use the pasted text").click()
-    page.get_by_text("A text", exact=True).or_(page.get_by_text("Pasted text", exact=True)).first.wait_for()
+    page.locator('input[value="Pasted text"]').first.wait_for()
     drawn(page)
     said("a new text on Attention", *since(server, began), bar=3)
     other = page.context.new_page()
