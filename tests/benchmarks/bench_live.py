@@ -52,7 +52,7 @@ def main() -> None:
         with served(REPOSITORY / "app.py", REPOSITORY, **environment) as address:
             server = next(each for each in psutil.Process().children() if "streamlit" in " ".join(each.cmdline()))
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, headless=True)
-            page = browser.new_page(viewport={"width": 1280, "height": 900})
+            page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
             page.set_default_timeout(WAIT_MS)
             run(page, server, f"{address}/?model={MODEL}&precision={precision}&data_dir={task_data()}")
             browser.close()
