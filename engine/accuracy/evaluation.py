@@ -19,7 +19,7 @@ from engine.models.slicing import sliced
 from engine.models.subject import Lab, Subject
 from engine.pieces import Measured, Measuring, Piece, pieces, stored
 from engine.progress import Progress, driven
-from engine.questions.amounts import characters, kept_share
+from engine.questions.amounts import CHARACTERS_A_TOKEN, characters, kept_share
 from engine.questions.encoding import Encoded, encode_questions
 from engine.questions.requests import CHUNK, SMALL_CHUNK, Question, Questions, SizedChunk
 from engine.records import Record, canonical_key
@@ -28,7 +28,6 @@ from engine.statistics import wilson
 ENCODED_TOKENS = 1_500_000  # of 36 bytes each: 54 MB
 LONG_S = 2.0  # of a chunk, from which a smaller one gives the first figure sooner
 OPERATIONS_A_SECOND = 2e11  # of a processor whose pace is not known yet
-CHARACTERS_A_TOKEN = 4
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from engine.models.loading import Loaded
 from engine.models.subject import Lab, Subject
 from engine.pieces import Measuring, Piece, all_stored, pieces
 from engine.progress import Progress
+from engine.questions.amounts import CHARACTERS_A_TOKEN
 from engine.records import Record, canonical_key
 from engine.shapes import ModelShape
 
@@ -27,7 +28,6 @@ SCORES = ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov
 N_TOKENS, N_EXAMPLES = 25, 10
 TEXT_TOKENS = 100  # tokens of one stretch of natural text
 BANSAL_LENGTHS = range(25, 224, 2)
-CHARACTERS = 4  # of a token, about
 PART = 10  # examples stored together, so that a cancelled run resumes there
 
 
@@ -124,7 +124,7 @@ def _pieces(subject: Subject, variant: str, seed: int, records: Sequence[Record]
 
 def _reads(what: str, lengths: Sequence[int]) -> float:
     """Characters that so many tokens would be of a text."""
-    return CHARACTERS * sum(lengths) * (1 if what == "previous_token" else probes.N_COPIES)
+    return CHARACTERS_A_TOKEN * sum(lengths) * (1 if what == "previous_token" else probes.N_COPIES)
 
 
 def _probed(loaded: Loaded, probe: Probe, about: Mapping[str, Any], variant: str) -> Measuring:
