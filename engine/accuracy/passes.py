@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.models.last_layer import last_layer_at
 from engine.models.loading import Loaded
-from engine.models.tuning import OWN
+from engine.models.tuning import FP32, OWN
 from engine.questions.encoding import Row, batches, joined
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class _Group:
 class _Layout:
     groups: tuple[_Group, ...]
     prefix: Prefix | None
+    in_fp32: bool
 
 
 def passes(loaded: Loaded, rows: Sequence[Row]) -> list[list[list[Row]]]:
@@ -79,10 +80,25 @@ def hidden_states(loaded: Loaded, groups: Sequence[Sequence[Row]], prefix: Prefi
     pass over what lies behind the `prefix`."""
     import torch
 
-    rows = [row for group in groups for row in group]
-    run = _padded if _padding_counts(loaded) else _end_to_end
     with torch.inference_mode():
-        return run(loaded, groups, read_places(rows), prefix)
+        return _run(loaded, groups, prefix)
+
+
+def tokens_computed(loaded: Loaded, rows: Sequence[Row]) -> list[int]:
+    """How many tokens of each row `gradient_pass` computes: with padding where that counts."""
+    longest = max(len(row.tokens) for row in rows)
+    return [longest if _padding_counts(loaded) else len(row.tokens) for row in rows]
+
+
+def gradient_pass(loaded: Loaded, rows: Sequence[Row]) -> Tensor:
+    """As `hidden_states` of these rows, longest first; gradients can be passed back from it."""
+    groups = [rows] if _padding_counts(loaded) else batches(rows)
+    return _run(loaded, groups, None)
+
+
+def _run(loaded: Loaded, groups: Sequence[Sequence[Row]], prefix: Prefix | None) -> Tensor:
+    rows = [row for group in groups for row in group]
+    return (_padded if _padding_counts(loaded) else _end_to_end)(loaded, groups, read_places(rows), prefix)
 
 
 def read_places(rows: Sequence[Row]) -> list[Place]:
@@ -90,7 +106,7 @@ def read_places(rows: Sequence[Row]) -> list[Place]:
     return sorted({(index, position) for index, row in enumerate(rows) for _, position, _ in row.read})
 
 
-def padded_inputs(rows: Sequence[Row], dtype: Any, device: Any, n_prefix: int = 0) -> dict[str, Any]:
+def _padded_inputs(rows: Sequence[Row], dtype: Any, device: Any, n_prefix: int = 0) -> dict[str, Any]:
     """`input_ids`, `position_ids` (B, T), `attention_mask` (B, 1, T, n_prefix + T) or None for one pass, padded right;
     the prefix in front of all rows is seen by everything."""
     import torch
@@ -109,7 +125,7 @@ def _padded(loaded: Loaded, groups: Sequence[Sequence[Row]], places: Sequence[Pl
 
     (rows,), model, before = groups, loaded.model, None
     device = model.get_input_embeddings().weight.device
-    inputs = padded_inputs(rows, model.dtype, device, 0 if prefix is None else prefix.n)
+    inputs = _padded_inputs(rows, model.dtype, device, 0 if prefix is None else prefix.n)
     if prefix is not None:
         before = DynamicCache()
         for layer, parts in prefix.layers.items():
@@ -132,7 +148,9 @@ def _end_to_end(
     read = [starts[row] + position for row, position in places]
     ids = torch.tensor([[token for row in rows for token in row.tokens]], device=device)
     positions = torch.tensor([[position for row in rows for position in row.positions]], device=device)
-    layout = _Layout(tuple(_grouped(groups, model.dtype, device, 0 if prefix is None else prefix.n)), prefix)
+    in_fp32 = torch.is_grad_enabled() and loaded.products.attention == FP32
+    dtype = torch.float32 if in_fp32 else model.dtype
+    layout = _Layout(tuple(_grouped(groups, dtype, device, 0 if prefix is None else prefix.n)), prefix, in_fp32)
     with _own_attention(model), last_layer_at(loaded, [(0, at) for at in read], ids.shape[1]):
         found = model.base_model(input_ids=ids, position_ids=positions, use_cache=False, end_to_end=layout)
     return found.last_hidden_state[0, read]
@@ -199,13 +217,15 @@ def _attention(
     attend, prefix, found = ALL_ATTENTION_FUNCTIONS["sdpa"], end_to_end.prefix, []
     for group in end_to_end.groups:
         q, k, v = (_as_rows(each, group) for each in (query, key, value))
+        if end_to_end.in_fp32:
+            q, k, v = q.float(), k.float(), v.float()
         if prefix is not None:
             k, v = (torch.cat([before.expand(len(each), -1, -1, -1), each], dim=2)
                     for before, each in zip(prefix.layers[module.layer_idx], (k, v), strict=True))  # fmt: skip
         mask = None if group.mask is None else group.mask.to(query.device)
         z = attend(module, q, k, v, mask, **options)[0].flatten(0, 1)  # (B * T, H, d_head)
         found.append(z if group.real is None else z.index_select(0, group.real.to(z.device)))
-    return (found[0] if len(found) == 1 else torch.cat(found))[None], None
+    return (found[0] if len(found) == 1 else torch.cat(found))[None].to(query.dtype), None
 
 
 def _as_rows(value: Tensor, group: _Group) -> Tensor:

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.accuracy.passes import padded_inputs, read_places
-from engine.models.last_layer import last_layer_at
+from engine.accuracy.passes import gradient_pass, read_places, tokens_computed
 from engine.models.loading import Loaded
 from engine.progress import may_stop
 from engine.questions.encoding import Row
@@ -29,23 +28,23 @@ def gate_gradients(loaded: Loaded, rows: Sequence[Row]) -> tuple[np.ndarray, np.
     import torch
 
     model, shape = loaded.model, loaded.identity.shape
-    inputs = padded_inputs(rows, model.dtype, model.get_input_embeddings().weight.device)
-    n_rows, length = inputs["input_ids"].shape
-    n_choices = max(len(row.choices) for row in rows)
+    n_rows, n_choices = len(rows), max(len(row.choices) for row in rows)
     absolute = np.zeros((n_rows, n_choices, shape.n_layers, shape.n_heads), np.float32)
     heads, ffns = np.zeros_like(absolute), np.zeros(absolute.shape[:3], np.float32)
-    read = [(index, number, position, target, 1 / len(row.choices[number].targets))
-            for index, row in enumerate(rows) for number, position, target in row.read]  # fmt: skip
     places = read_places(rows)
-    with torch.enable_grad(), _watched(loaded) as branches, last_layer_at(loaded, places, length):
-        hidden = model.base_model(**inputs, use_cache=False).last_hidden_state
-        at, number, position, target, weight = (
+    place_of = {place: at for at, place in enumerate(places)}
+    read = [(place_of[index, position], number, target, 1 / len(row.choices[number].targets))
+            for index, row in enumerate(rows) for number, position, target in row.read]  # fmt: skip
+    with torch.enable_grad(), _watched(loaded) as branches:
+        hidden = gradient_pass(loaded, rows)
+        place, number, target, weight = (
             torch.tensor(column, device=hidden.device) for column in zip(*read, strict=True)
         )
-        logits = model.get_output_embeddings()(hidden[at, position]).float()
+        logits = model.get_output_embeddings()(hidden[place]).float()
         losses = torch.nn.functional.cross_entropy(logits, target.to(logits.device), reduction="none")
         losses = losses * weight.to(losses.device)
-        row_of = torch.arange(n_rows).repeat_interleave(length), torch.tensor([index for index, _ in places])
+        lengths = torch.tensor(tokens_computed(loaded, rows))
+        row_of = torch.arange(n_rows).repeat_interleave(lengths), torch.tensor([index for index, _ in places])
         for choice in range(n_choices):
             # the rows do not touch each other, so one pass gives this choice's gradients in every row
             mine = (number == choice).to(losses.device)

@@ -6,8 +6,8 @@ outlier columns apart as LLM.int8() does (Dettmers et al. 2022); its whole numbe
 int8 products, exact in int32, or in fp32, which is exact as long as sums stay under 2^24. bitsandbytes' own layers take
 the same products in more and longer passes over memory; here blocks stay in the processor's cache until they are
 rounded. Departs from bitsandbytes in two roundings: the outliers' part is added before the result is rounded to bf16,
-not after, and a gradient may pass through weights dequantised to fp32, not to bf16. Weights stay as they are; a copy in
-fp32 exists block by block while it is used.
+not after, and a gradient is scaled before it passes through int8 weights, or passes through them in fp32. Weights stay
+as they are; a copy in fp32 exists block by block while it is used.
 """
 
 from __future__ import annotations
@@ -199,8 +199,9 @@ def _rows_in_cache(width: int) -> int:
 
 
 def own_gradient(gradient: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
-    """As `input_gradient`, through int8 weights dequantised to the gradient's dtype: bitsandbytes' own way."""
-    return gradient @ weight.to(gradient.dtype).mul_(scales[:, None] / LEVELS)
+    """As `input_gradient`, in the gradient's dtype, which holds each int8 weight exactly: the gradient is scaled, where
+    bitsandbytes rounds each scaled weight."""
+    return gradient.float().mul_(scales / LEVELS).to(gradient.dtype) @ weight.to(gradient.dtype)
 
 
 def input_gradient(gradient: Tensor, weight: Tensor, scales: Tensor | None = None) -> Tensor:

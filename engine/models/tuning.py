@@ -1,4 +1,4 @@
-"""How to compute on this machine's processor, measured once in about a second and kept in the store."""
+"""How to compute on this machine's processor, measured once in about two seconds and kept in the store."""
 
 import os
 import platform
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache as once
-from functools import lru_cache
+from functools import lru_cache, partial
 from statistics import geometric_mean
 from typing import Any
 
@@ -16,8 +16,9 @@ from engine.errors import UsageError
 from engine.records import Record, canonical_key, decode, encode, version
 
 SMALL_PARAMETERS = 20_000_000
-CLEARLY = {"bf16": 1.5, "int8": 1.1, "gradient": 1.5}  # times as fast as the library's own, from which another way is
-# taken: noise must not decide. bitsandbytes' own takes about twice as long as the same products in fewer passes
+# times as fast as the library's own, from which another way is taken: noise must not decide. bitsandbytes' own takes
+# about twice as long as the same products in fewer passes
+CLEARLY = {"bf16": 1.5, "int8": 1.1, "gradient": 1.5, "attention": 1.5}
 ENOUGH = 0.8  # of the best speed, for which fewer threads are taken
 N_ROUNDS = 5
 EXACT_S = 1e-5
@@ -29,22 +30,27 @@ SHAPES = ((64, 768, 768), (384, 768, 768))  # rows, inputs, outputs: of a short 
 @dataclass(frozen=True)
 class Products:
     """Ways of matrix products on a CPU. OWN is the library's: torch's bf16, bitsandbytes' int8; FP32 and INTEGER are in
-    `engine.models.cpu_products`. `gradient` is that of int8 layers; a bf16 layer's goes the way of `bf16`."""
+    `engine.models.cpu_products`. `gradient` is that of int8 layers; a bf16 layer's goes the way of `bf16`. `attention`
+    is that of gradient passes: torch passes gradients back through it several times slower in bf16 than in fp32."""
 
     bf16: str = OWN
     int8: str = OWN
     gradient: str = OWN
+    attention: str = OWN
 
     def of(self, precision: str) -> "Products":
         """The ways that a model in this precision takes: in int8 its unembedding stays bf16."""
-        return Products(*{"fp32": (), "bf16": (self.bf16,), "int8": (self.bf16, self.int8, self.gradient)}[precision])
+        if precision == "fp32":
+            return Products()
+        return self if precision == "int8" else Products(bf16=self.bf16, attention=self.attention)
 
     def not_own(self, gradients: bool) -> dict[str, str]:
         """The ways that are not the library's own, as keys say them; with that of the gradients where they count."""
-        return {name: way for name, way in asdict(self).items() if way != OWN and (gradients or name != "gradient")}
+        ways = {name: way for name, way in asdict(self).items() if way != OWN}
+        return {name: way for name, way in ways.items() if gradients or name in ("bf16", "int8")}
 
 
-PINS = {OWN: Products(), FP32: Products(FP32, FP32, FP32), INTEGER: Products(int8=INTEGER)}
+PINS = {OWN: Products(), FP32: Products(FP32, FP32, FP32, FP32), INTEGER: Products(int8=INTEGER)}
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ def _kept_products(store: Store | None) -> Products:
 def _products_key() -> str:
     """Without the number of threads: a way measured with one is kept for any, as numbers must not depend on it."""
     return canonical_key("tuning", {
-        "of": "products", "torch": version("torch"), "bitsandbytes": version("bitsandbytes"),
+        "of": "products", "ways": sorted(CLEARLY), "torch": version("torch"), "bitsandbytes": version("bitsandbytes"),
         "processor": processor(), "system": platform.platform(),
     })  # fmt: skip
 
@@ -185,10 +191,24 @@ def _ways(rows: int, d_in: int, d_out: int) -> dict[str, dict[str, float]]:
             OWN: lambda: cpu_products.own_gradient(back, held, scales),
             FP32: lambda: cpu_products.input_gradient(back, held, scales),
         },
+        "attention": {
+            OWN: partial(_attention_and_back, torch.bfloat16, rows),
+            FP32: partial(_attention_and_back, torch.float32, rows),
+        },
     }
     exact = time.get_clock_info("thread_time").resolution < EXACT_S
     clock = time.thread_time if exact else time.perf_counter  # of one thread, which other work does not lengthen
     return {of: _shortest_each_s(runs, clock, 2 * N_ROUNDS) for of, runs in ways.items()}
+
+
+def _attention_and_back(dtype: Any, n_tokens: int) -> None:
+    """What a gradient pass does to a layer's attention over these tokens in rows of 32, of 8 heads in bf16."""
+    import torch
+
+    with torch.inference_mode(False), torch.enable_grad():
+        parts = [torch.ones(n_tokens // 32 or 1, 8, 32, 64, dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
+        z = torch.nn.functional.scaled_dot_product_attention(*(each.to(dtype) for each in parts), is_causal=True)
+        torch.autograd.grad(z.sum(), parts)
 
 
 def _thread_counts(most: int) -> list[int]:

@@ -56,7 +56,8 @@ def screen_of(page: Page) -> str:
 def drag(page, rng, models, words):
     slider = any_of(rng, main(page).locator("input[type=range]"))
     slider.scroll_into_view_if_needed()
-    box = slider.bounding_box()
+    if (box := slider.bounding_box()) is None:
+        raise LookupError("it was drawn anew meanwhile")
     words.append(slider.evaluate("input => input.labels[0].textContent"))
     thumb = 11.25  # 0.75 rem
     y = box["y"] + box["height"] / 2

@@ -280,7 +280,7 @@ def test_a_user_may_pin_a_way(store, monkeypatch, measured):
     for way, expected in (
         ("own", Products()),
         ("integer", Products(int8=INTEGER)),
-        ("fp32", Products(FP32, FP32, FP32)),
+        ("fp32", Products(FP32, FP32, FP32, FP32)),
     ):
         monkeypatch.setenv(tuning.PINNED, way)
         assert tuning.products(store) == expected
@@ -300,7 +300,8 @@ def test_the_fastest_way_is_taken_where_it_is_clearly_faster():
 
 def test_every_way_is_measured():
     ways = tuning._ways(4, 32, 16)
-    assert ways.keys() == {"bf16", "int8", "gradient"} and all(FP32 in each and OWN in each for each in ways.values())
+    assert ways.keys() == {"bf16", "int8", "gradient", "attention"}
+    assert all(FP32 in each and OWN in each for each in ways.values())
     assert (INTEGER in ways["int8"]) == linear.has_exact_product()
     assert all(seconds > 0 for each in ways.values() for seconds in each.values())
 
@@ -317,7 +318,8 @@ def test_loading_obeys_the_ways(way, tiny_opt, monkeypatch):
 def test_a_key_names_the_ways_that_are_not_the_libraries_own(lab, tiny_opt, monkeypatch):
     own = {each: subject_in(lab, tiny_opt, each).key(gradients=True) for each in ("int8", "bf16", "fp32")}
     assert not any("products" in key for key in own.values())
-    named = {FP32: ({"bf16": FP32, "int8": FP32, "gradient": FP32}, {"bf16": FP32}), INTEGER: ({"int8": INTEGER}, None)}
+    all_fp32 = dict.fromkeys(("bf16", "int8", "gradient", "attention"), FP32)
+    named = {FP32: (all_fp32, {"bf16": FP32, "attention": FP32}), INTEGER: ({"int8": INTEGER}, None)}
     for way, (int8, bf16) in named.items():
         monkeypatch.setenv(tuning.PINNED, way)
         for precision, expected in (("int8", int8), ("bf16", bf16), ("fp32", None)):
@@ -326,7 +328,7 @@ def test_a_key_names_the_ways_that_are_not_the_libraries_own(lab, tiny_opt, monk
             assert {name: value for name, value in key.items() if name != "products"} == own[precision]
     subject = replace(subject_in(lab, tiny_opt, "int8"), products=Products(gradient=FP32))
     assert subject.key() == own["int8"] != subject.key(gradients=True), "answers need no gradient"
-    assert subject.receipt(1.0)["products"] == {"bf16": OWN, "int8": OWN, "gradient": FP32}
+    assert subject.receipt(1.0)["products"] == {"bf16": OWN, "int8": OWN, "gradient": FP32, "attention": OWN}
 
 
 @NEEDED

@@ -1,15 +1,18 @@
 """Rows that lie end to end score as padded ones do, and only the arg-max counts as greedy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from engine.accuracy import passes, scoring
 from engine.accuracy.scoring import read_rows, score
+from engine.importance.gradients import gate_gradients
 from engine.models.loading import LoadSpec, load
 from engine.models.masks import parse_mask
 from engine.models.slicing import applied, sliced
-from engine.models.tuning import INTEGER
+from engine.models.tuning import FP32, INTEGER, Products
 from engine.questions import encoding
 from engine.questions.encoding import Encoded, batches, encode_questions, joined, pack
 from engine.questions.requests import TaskSpec, get_requests
@@ -84,3 +87,47 @@ def test_log_probabilities_and_the_first_of_equal_logits(folder_of, monkeypatch)
     ((sums, exact),) = read_rows(model, [row], torch.zeros(1, 32))
     np.testing.assert_allclose(sums, torch.log_softmax(logits, -1)[0, [7, 5, 6]], rtol=1e-6)
     assert exact.tolist() == [False, True, False] and int(logits.argmax()) == 5
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("way", [Products(), Products(attention=FP32)])
+def test_gradients_without_padding_are_those_with_it(family, way, folder_of, questions, monkeypatch):
+    """In fp32 up to the order of sums; in bf16 attention in fp32 is no further from fp32 than bf16's own."""
+    gradients = {}
+    for precision in ("fp32", "bf16"):
+        model = loaded(folder_of(family), precision)
+        if precision == "bf16":
+            model = replace(model, products=way)
+        encoded = encode_questions(questions, model.tokenizer, True, 256)
+        rows = sorted((pack([choices[0]])[0] for choices in encoded), key=lambda row: -len(row.tokens))
+        gradients[precision] = gate_gradients(model, rows)
+        if precision == "fp32":
+            monkeypatch.setattr(passes, "_padding_counts", lambda _: True)
+            padded = gate_gradients(model, rows)
+            monkeypatch.undo()
+            for found, expected in zip(gradients["fp32"], padded, strict=True):
+                np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
+    for found, exact in zip(gradients["bf16"], gradients["fp32"], strict=True):
+        assert np.linalg.norm(found - exact) < 0.1 * np.linalg.norm(exact)
+
+
+def test_attention_of_a_gradient_pass_may_be_in_fp32(folder_of, questions, monkeypatch):
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    model, seen = loaded(folder_of("llama"), "bf16"), []
+    plain = ALL_ATTENTION_FUNCTIONS["sdpa"]
+
+    def spy(module, query, *rest, **options):
+        seen.append(query.dtype)
+        return plain(module, query, *rest, **options)
+
+    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, "sdpa", spy)
+    encoded = encode_questions(questions[:2], model.tokenizer, True, 256)
+    for way, expected in ((Products(), torch.bfloat16), (Products(attention=FP32), torch.float32)):
+        model = replace(model, products=way)
+        seen.clear()
+        gate_gradients(model, [pack([encoded[0][0]])[0]])
+        assert set(seen) == {expected}
+        seen.clear()
+        finished(score(model, encoded))
+        assert set(seen) == {torch.bfloat16}, "answers need no gradient"
