@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pages.ui.shared.screens import STORY
 from tests.test_imports_go_one_way import FLOORS
 from tests.write_command_line import PAGE, commands_of, page, parser
 
@@ -68,9 +69,8 @@ def test_the_tree_of_the_readme_is_what_packages_say_of_themselves():
 
 
 def titles() -> dict[str, str]:
-    """The title of each page in app.py, by its file, in the order of the navigation."""
-    pages = re.findall(r'st\.Page\(\s*"([^"]+)",\s*title="([^"]+)"', read(REPOSITORY / "app.py"))
-    return dict(pages)
+    """The title of each page, by its file, in the order of the navigation."""
+    return {f"pages/{screen.file}.py": screen.title for screens in STORY.values() for screen in screens}
 
 
 def test_every_screen_is_in_the_navigation_the_readme_and_the_docs():

@@ -99,7 +99,7 @@ def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
     """Accuracy over the levels of one axis, measured and estimated, and the job that measures them all."""
     (_, measured), x, moving = shown.job(), shown.at_hand(), dragging.moving()
     about = "Which of the two levels runs along the chart; the other stays where it is."
-    axis = one_of(st.container(), "Curve over", AXES, "prune_axis", about, bind=None)
+    axis = one_of(st.container(), "Curve over", AXES, "prune_axis", about, bind=None, label_visibility="collapsed")
     if shown.idle is not None and not moving:
         shown.idle.look_in()
     points, line, hand = shown.curve(axis), shown.estimates.line(x, axis), charts.NONE

@@ -1,6 +1,7 @@
 """What two screens or more use: set-up, jobs on screen, controls, charts and the shell command.
 
 `runtime`: set-up that all tabs share, and the one place that shows errors
+`screens`: the heading of every screen, what it is for, and the order that tells the story
 `sidebar`: which model in which precision, where task data lie, how the result store does
 `work`: jobs on screen: progress, a cancel button, a part of the page that redraws itself
 `controls`: task, ranking, levels and mask, bound to the address

@@ -88,6 +88,7 @@ def choose_task(prefix: str, where: DeltaGenerator, data_dir: str | None) -> tup
     bound: dict[str, Any] = {"bind": "query-params"}
     name = task_at.selectbox("Task", names, key=key, accept_new_options=True, help=TASK_HELP, **bound)
     counts, key = {count: str(count) for count in SHOT_COUNTS}, f"{prefix}_shots"
+    shots_at = shots_at.container(gap="xxsmall")
     shots = one_of(shots_at, "Solved examples", counts, key, SHOTS_HELP, default=SHOTS, width="stretch")
     same = shots_at.checkbox("Same for all", key=f"{prefix}_same", help=SAME_HELP, **bound)
     limit = limit_at.number_input("Questions", 1, None, 100, 50, key=f"{prefix}_limit", help=LIMIT_HELP, **bound)

@@ -82,7 +82,6 @@ def ways_here(spec: LoadSpec) -> Products:
 def draw_sidebar() -> None:
     """Draws the sidebar; `chosen` and `wait_for_model` give what it says."""
     with st.sidebar:
-        st.title("Headroom")
         bound: dict[str, Any] = {"bind": "query-params"}
         names = with_own(MODELS, "model")
         st.selectbox("Model", names, key="model", accept_new_options=True, help=MODEL_HELP, **bound)

@@ -1,0 +1,115 @@
+"""What every screen is: its title, what it is for, one thing to try, and where it stands in the story.
+
+The navigation, the line on top of each screen and the browser's title all come from here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import streamlit as st
+from streamlit.navigation.page import Page
+
+APP = "Headroom"
+CSS = Path(__file__).with_suffix(".css")  # of the frame around every screen: heading, sidebar, distances
+
+
+@dataclass(frozen=True)
+class Screen:
+    """A screen: `file` in pages/, its title and icon, one sentence of purpose, and one action to try."""
+
+    file: str
+    title: str
+    icon: str
+    purpose: str
+    action: str
+
+
+# In the order in which they tell the story, under the question that each group answers; the first is opened first.
+STORY: Mapping[str, tuple[Screen, ...]] = {
+    "": (
+        Screen(
+            "prune",
+            "Prune",
+            "content_cut",
+            "How many questions does the model still answer when attention heads and FFNs are switched off?",
+            "drag “Attention heads pruned” and let go. The large number is the share of questions answered right.",
+        ),
+    ),
+    "Why": (
+        Screen(
+            "importance",
+            "Importance",
+            "insights",
+            "Which attention heads and FFNs the model needs, task by task. The least important are pruned first.",
+            "choose a second task, and see whether the same heads are dark in both maps.",
+        ),
+        Screen(
+            "induction",
+            "Induction",
+            "repeat",
+            "Which heads continue patterns: find an earlier copy (prefix matching), repeat what followed (copying).",
+            "click the point farthest up and right in “Who does both”, then “Prune these”.",
+        ),
+    ),
+    "See it": (
+        Screen(
+            "passage",
+            "Passage",
+            "format_ink_highlighter",
+            "A text, token by token: which words the pruned model B predicts worse than the full model A.",
+            "press “Prune the induction heads”: what was said before is no longer predicted when it comes again.",
+        ),
+        Screen(
+            "attention",
+            "Attention",
+            "visibility",
+            "Where a head looks in a text (red), and which words raised the score of the next, its logit (blue).",
+            "press “Literal copying” and point at a word of the second paragraph.",
+        ),
+    ),
+    "Measure it": (
+        Screen(
+            "in_context",
+            "In context",
+            "trending_down",
+            "How much better a model predicts late words of a text than early ones, and which heads make it so.",
+            "drag “Attention heads pruned” and see whether the pruned model's curve still falls along the text.",
+        ),
+        Screen(
+            "correlations",
+            "Correlations",
+            "grid_on",
+            "Whether tasks need the same heads: rank correlations of importance (1 same order, 0 unrelated).",
+            "click a cell of the matrix to see the two rankings it compares.",
+        ),
+        Screen(
+            "sweeps",
+            "Sweeps",
+            "timeline",
+            "How much can be pruned before answers are lost: accuracy over many tasks, levels and rankings at once.",
+            "press “Measure”: what is finished is stored, and drawn while the rest is under way.",
+        ),
+    ),
+}
+
+
+def navigation() -> Page:
+    """Draws the navigation, the screens by group; the one that is open."""
+    first = next(iter(STORY.values()))[0]
+    return st.navigation({group: [_page(each, each == first) for each in screens] for group, screens in STORY.items()})
+
+
+def draw_heading(page: Page) -> None:
+    """First on every screen: its title, what it is for and what to try; the browser's tab is named after it."""
+    [screen] = [each for screens in STORY.values() for each in screens if each.title == page.title]
+    st.set_page_config(page_title=f"{screen.title} · {APP}")
+    title, purpose, action = (escape(words) for words in (screen.title, screen.purpose, screen.action))
+    st.html(CSS)
+    st.html(f'<header class="screen"><h1>{title}</h1> <p>{purpose}</p> <p><b>Try:</b> {action}</p></header>')
+
+
+def _page(screen: Screen, first: bool) -> Page:
+    file, icon = f"pages/{screen.file}.py", f":material/{screen.icon}:"
+    return st.Page(file, title=screen.title, icon=icon, default=first, help=screen.purpose)
