@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 
@@ -62,6 +63,31 @@ def change_interval(change: Paired) -> tuple[float, float]:
     middle, half = gained - lost, Z_95 * math.sqrt((gained + lost - (gained - lost) ** 2) / n)
     low, high = max(-1.0, middle - half), min(1.0, middle + half)
     return (low, high) if change.is_significant else (min(low, 0.0), max(high, 0.0))
+
+
+@cache
+def smallest_clear(n: int) -> int:
+    """The fewest of n questions lost, and none gained, that McNemar's exact test calls a loss at 5 %; 0 where even all
+    of them are too few."""
+    found = next(lost for lost in range(1, 99) if 2 * 0.5**lost < ALPHA)
+    return found if found <= n else 0
+
+
+@cache
+def detectable(n: int, power: float = 0.8) -> float:
+    """The smallest true loss of accuracy, 0 to 1, that n questions call a loss at 5 % with probability `power` where
+    pruning gains none: the loss at which so many of n are lost often enough. What gains some besides needs more. nan
+    where no loss is found so often."""
+    from scipy.special import bdtrc  # one minus the binomial distribution function
+
+    fewest = smallest_clear(n)
+    if not fewest:
+        return math.nan
+    low, high = 0.0, 1.0
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (low, middle) if bdtrc(fewest - 1, n, middle) >= power else (middle, high)
+    return high
 
 
 def over_texts(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.cli.options import Parser, data, data_dir, model, names_of, numbers_of, shared, spec_of
 from engine.cli.output import Report, check_out, last, print_result, table_file, write
@@ -19,6 +19,9 @@ from engine.importance.rankings_of import OF_MANY_TASKS
 from engine.models.subject import Lab
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import AGGREGATE, RANDOM, Setting, agreement_rows, grid, in_words, survey, written_row
+
+if TYPE_CHECKING:
+    from engine.studies.break_points import BreakPoint
 
 TABLES = (".csv", ".parquet")
 Draw = Callable[[Any, str], None]  # a study, and the folder for its pictures: engine knows no charts
@@ -105,15 +108,22 @@ def _sweep(draw: Draw, options: Namespace, lab: Lab, report: Report) -> int:
     swept_over = [("heads", "ffns", heads), ("ffns", "heads", ffns)]
     found = {axis: break_points([row for row in swept.rows if not row.point.permille(other)], axis)
              for axis, other, levels in swept_over if len(levels) > 1}  # fmt: skip
-    lines = [f"{in_words(each.task)}: full {each.full_acc:.3f}, {axis} can go up to {each.level:.0%}"
-             + ("" if math.isnan(each.first_loss) else f", first clear loss at {each.first_loss:.0%}")
-             for axis, points in found.items() for each in points]  # fmt: skip
+    lines = [_how_much(each, axis) for axis, points in found.items() for each in points]
     _end(options, swept.failed, lines, {
         "rows": [row.cells() for row in swept.rows], "seconds": time.monotonic() - started, "cached": cached,
         "break_points": {axis: [_plain(each.cells()) for each in points] for axis, points in found.items()},
         "out": options.out,
     }, f"{len(swept.rows)} accuracies written to {options.out}")  # fmt: skip
     return 0
+
+
+def _how_much(each: "BreakPoint", axis: str) -> str:
+    """How much of one axis a task can lose, as a line."""
+    words = f"{in_words(each.task)}: full {each.full_acc:.3f}"
+    if each.reading:
+        return f"{words}, {each.reading}"
+    loss = "" if math.isnan(each.first_loss) else f", first clear loss at {each.first_loss:.0%}"
+    return f"{words}, {axis} can go up to {each.level:.0%}{loss}"
 
 
 def _paper(draw: Draw, options: Namespace, lab: Lab, report: Report) -> int:

@@ -10,7 +10,7 @@ from engine.errors import HeadroomError
 from engine.studies.break_points import break_points
 from engine.studies.statements import SMALL_LOSS, Statement, statements
 from engine.studies.study import Study
-from engine.studies.surveys import shots_in_words, together
+from engine.studies.surveys import in_words, shots_in_words, together
 from engine.studies.sweeps import Row, Swept
 from pages.ui.correlations.charts import MEASURES, matrix
 from pages.ui.correlations.tables import cells, labelled, names_in_order, takeaway
@@ -110,7 +110,7 @@ def page(study: Study, drawn: list[str]) -> str:
     found = "".join(map(_statement, statements(study)))
     tasks = ", ".join(dict.fromkeys(task.name for task in study.tasks))
     breaks = [_break_points(study, axis, noun) for axis, noun in (("heads", "Heads"), ("ffns", "FFNs"))]
-    reasons = [f"{task.name}, {task.shots} shots: {reason}" for task, reason in study.failed.items()]
+    reasons = [f"{in_words(task)}: {reason}" for task, reason in study.failed.items()]
     failed = "".join(f"<li>{html.escape(reason)}</li>" for reason in reasons)
     judged = f"the first {setting.n_questions}" if setting.n_questions else "all"
     ranked = setting.n_ranking or "all"
@@ -127,8 +127,9 @@ in a stratified order; rankings from {ranked} training questions. Tasks: {html.e
 <h2>Figures</h2>
 {"".join(drawn)}
 <h2>Break points</h2>
-<p>level: the largest that is not significantly below the full model (exact McNemar, 5 %, the same questions);
-first_loss: the smallest that is; inflection: where the curve bends down most.</p>
+<p>first_loss: the smallest level that is significantly below the full model (exact McNemar, 5 %, the same questions);
+level: the measured one before it; inflection: where the curve bends down most; shows_points: the smallest loss that so
+many questions show four times in five. At chance: the full model's 95 % interval holds the accuracy of guessing.</p>
 {"".join(breaks)}
 <h2>Receipt</h2>
 <pre>{html.escape(json.dumps(receipt, indent=2, default=str))}</pre>

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from engine.statistics import MIN_QUESTIONS, Paired, change_interval
+from engine.statistics import MIN_QUESTIONS, Paired, change_interval, detectable, smallest_clear
 from pages.ui.prune.figure import change_in_words
 
 
@@ -53,3 +53,20 @@ def test_the_words_follow_the_test():
     assert f"**Gained 12.5 points**, 95 % interval {100 * low:.1f} to {100 * high:.1f}" in gained
     assert "No detectable change" in change_in_words(change(200, 5, 0)), "p = 0.06"
     assert math.isnan(change_interval(change(0, 0, 0))[0])
+
+
+@pytest.mark.parametrize("n", [6, 16, 48, 100, 200])
+def test_what_n_questions_can_show(n):
+    """Against the test's own p at every count, and the binomial distribution written out."""
+    fewest = smallest_clear(n)
+    assert change(n, 0, fewest).p_mcnemar < 0.05 <= change(n, 0, fewest - 1).p_mcnemar
+
+    def found_with(loss):
+        return sum(math.comb(n, k) * loss**k * (1 - loss) ** (n - k) for k in range(fewest, n + 1))
+
+    loss = detectable(n)
+    assert found_with(loss) >= 0.8 > found_with(loss - 1e-4) and loss > fewest / n * 0.9
+
+
+def test_five_questions_can_show_no_loss():
+    assert smallest_clear(5) == 0 and math.isnan(detectable(5))

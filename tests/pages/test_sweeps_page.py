@@ -1,6 +1,7 @@
 """The Sweeps screen and its charts: what is drawn is what was measured, and a sweep outlives the page."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +11,12 @@ from engine.__main__ import draw_report
 from engine.cli import parser
 from engine.importance.rankings import permille
 from engine.questions.requests import TaskSpec
+from engine.studies.break_points import break_points
 from engine.studies.study import pool_of
 from engine.studies.surveys import grid
 from engine.studies.sweeps import Point, Row, points
 from pages.ui.shared import runtime
+from pages.ui.shared.tables import in_columns, percent
 from pages.ui.sweeps import charts, plans, tables
 from tests.pages.conftest import level, settled, slide
 
@@ -164,7 +167,7 @@ def test_the_border_runs_between_small_and_large_losses():
     found = {tuple(round(value, 3) for value in edge) for edge in edges[["x", "y", "x2", "y2"]].to_numpy()}
     upright = {(0.25, 0.75, 0.25, 1.25), (0.75, 0.25, 0.75, 0.75)}
     assert found == upright | {(0.25, 0.75, 0.75, 0.75), (0.75, 0.25, 1.25, 0.25)}
-    assert "100% of heads with 0% of FFNs" in tables.grid_in_words(cells, 5)
+    assert "100 % of heads with 0 % of FFNs" in tables.grid_in_words(cells, 5)
 
 
 def test_transfer_is_against_the_tasks_own_ranking():
@@ -176,6 +179,43 @@ def test_transfer_is_against_the_tasks_own_ranking():
     assert found["own"].to_dict() == {"copa": False, "piqa": True, "all tasks": False}
     words = tables.transfer_in_words(found.reset_index(), 0.5)
     assert "costs 10.0 points" in words and "aggregate of all tasks 5.0" in words
+
+
+def test_what_says_nothing_is_grey_and_credited_with_nothing():
+    guessing = [row(TASKS[2], each, 0, 0.3) for each in (0, 500, 1000)]
+    table = tables.break_table(break_points([*falling(TASKS[0]), *guessing, row(TASKS[3], 0, 0, 0.9)], "heads"))
+    words = tables.break_words(table)
+    shown = words[["level", "first_loss", "inflection", "grey"]].to_numpy().tolist()
+    assert shown == [["50 %", "60 %", "50 %", False], ["at chance", "–", "–", True], ["not measured", "–", "–", True]]
+    style = in_columns(words, {"full_acc": percent}, "#123456")._compute()
+    coloured = {row for (row, _), styles in style.ctx.items() if ("color", "#123456") in styles}
+    assert (
+        coloured == {1, 2}
+        and [cell["display_value"] for cell in style._translate(False, False)["body"][0]][3] == "90.0 %"
+    )
+    never = tables.break_table(break_points([row(TASKS[0], each, 0, 0.9) for each in (0, 500)], "heads"))
+    assert tables.break_words(never)[["level", "first_loss"]].to_numpy().tolist() == [["50 %", "none"]]
+
+
+def test_the_power_of_the_questions_stands_beside_the_levels(open_screen):
+    table = tables.break_table(break_points(falling(TASKS[0]), "heads")).assign(n=48)
+    words = tables.power_in_words(table)
+    assert words == "48 questions show a true loss of 16 points four times in five, one under 12.5 points never."
+    assert "no loss at all" in tables.power_in_words(table.assign(n=5))
+    at = measure(open_screen())
+    assert any(caption.value.startswith("16 questions show a true loss of") for caption in at.caption)
+    assert "at chance" in at.dataframe[0].value["level"].tolist(), "of a random model"
+
+
+def test_a_band_is_drawn_where_random_rankings_are_measured():
+    found = tables.curves(falling(TASKS[0]), [row(TASKS[1], 400, 0, 0.5, "random")], "heads")
+    assert "random" not in set(found["kind"]), "its two ends alone would be a straight line"
+
+
+def test_one_shot_and_percentages_in_words():
+    one = [replace(row, point=replace(row.point, task=TaskSpec("piqa", 1))) for row in falling(TASKS[0])]
+    words = tables.curves_in_words(tables.curves(one, [], "heads"), "heads")
+    assert words == "Mean of tasks at 0 %, 50 %, 70 %, 100 % of heads pruned: 1 shot 90 % → 90 % → 25 % → 25 %."
 
 
 def test_charts_keep_their_scales():

@@ -14,6 +14,7 @@ UNKNOWN, UNDEFINED = f"{GREY}33", f"{GREY}44"  # cells without a number: not mea
 MARK = "#d9480f"  # what is selected, and borders that say something
 DARK, LIGHT = "#1b2733", "#ffffff"  # a cross and its edge, to be seen on any cell
 QUIET, YES, NO = "#52606d", "#00704f", "#b34700"  # words of the report of a study
+GREY_INK = {"light": "#6b7783", "dark": "#8f9ba7"}  # rows of a table that count for nothing
 
 
 @cache

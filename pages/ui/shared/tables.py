@@ -1,6 +1,8 @@
 """Numbers in words and tables as files, alike on every screen."""
 
 import math
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -23,7 +25,22 @@ def number(value: float, digits: int = 2, sign: bool = False) -> str:
 
 def percent(share: float) -> str:
     """A share with one decimal, such as "41.2 %"."""
-    return f"{100 * share:.1f} %"
+    return f"{number(100 * share, 1)} %"
+
+
+def whole_percent(share: float) -> str:
+    """A level, such as "60 %"; a dash where it is undefined."""
+    return f"{number(100 * share, 0)} %" if share == share else "–"
+
+
+def in_columns(frame: pd.DataFrame, words: Mapping[str, Callable[[Any], str]], grey: str = "") -> Any:
+    """The frame with numbers shown in words, by column, and still sorted by the numbers: for `st.dataframe`, whose own
+    formats write "-" for a minus and "60%". With `grey`, a colour: rows whose column "grey" is true are set in it."""
+    shown = frame.drop(columns="grey", errors="ignore")
+    style = shown.style.format(dict(words), na_rep="–")
+    if grey and "grey" in frame:
+        style = style.apply(lambda row: [f"color: {grey}" if frame.at[row.name, "grey"] else ""] * len(row), axis=1)
+    return style
 
 
 def p_in_words(p: float) -> str:

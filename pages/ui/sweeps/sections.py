@@ -1,6 +1,7 @@
 """The sections of the Sweeps screen: rows measured so far -> charts, sentences and tables, drawn."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import pandas as pd
 import streamlit as st
@@ -12,7 +13,8 @@ from engine.studies.surveys import in_words
 from engine.studies.sweeps import Row
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.defaults import NOUNS, Axis
-from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.drawing import draw_chart, grey_ink
+from pages.ui.shared.tables import in_columns, number, percent
 from pages.ui.sweeps import charts, tables
 
 Drawn = tuple[Mapping[str, Picture], Mapping[str, pd.DataFrame]]
@@ -45,10 +47,10 @@ def _curves(section: str, rows: Sequence[Row], front: TaskSpec, permille: int) -
             draw_chart(pictures[title], f"sweep {title}", words)
     table = tables.break_table(break_points(own, axis))
     st.subheader("How much can go", help=BREAK_HELP)
-    percent = {name: st.column_config.NumberColumn(title, format="percent") for name, title in BREAK_TITLES.items()}
-    columns, height = {"task": "Task", "shots": "Solved examples", **percent}, min(420, 40 + 35 * len(table))
-    words = "Break points by task and shot count"
-    st.dataframe(table, hide_index=True, column_config=columns, height=height, alt=words)
+    st.caption(tables.power_in_words(table), help=POWER_HELP)
+    shown = in_columns(tables.break_words(table), BREAK_FORMATS, grey_ink())
+    height, words = min(420, 40 + 35 * len(table)), "Break points by task and shot count"
+    st.dataframe(shown, hide_index=True, column_config=BREAK_TITLES, height=height, alt=words)
     return pictures, {"Break points": table}
 
 
@@ -95,16 +97,27 @@ def _lines(section: str, rows: Sequence[Row], front: TaskSpec, permille: int) ->
 CURVES_HELP = "Thin: one task each. The band: three random rankings, each a mean of tasks."
 GRID_HELP = f"Mean over tasks. The line bounds what loses less than {SMALL_LOSS:g} points."
 BREAK_HELP = (
-    "The largest level that is not significantly below the full model (exact McNemar, 5 %, same questions), the first "
-    "that is, and where the curve bends down most."
+    "The measured level before the first that is significantly below the full model (exact McNemar, 5 %, same "
+    "questions), that first one, and where the curve bends down most. At chance: the 95 % interval of the full model "
+    "holds the accuracy of guessing, so there is nothing to lose. Not measured: it takes two levels."
 )
+POWER_HELP = (
+    "A smaller loss may be there and not be found: no clear loss is not no loss. Of the exact McNemar test at 5 %, "
+    "where pruning gains no question; where it gains some, it takes a larger loss. More questions show smaller ones."
+)
+_RIGHT = partial(st.column_config.TextColumn, alignment="right")
 BREAK_TITLES = {
+    "task": "Task",
+    "shots": "Solved examples",
     "full_acc": "Full model",
     "chance": "Chance",
-    "level": "No clear loss up to",
-    "first_loss": "First clear loss at",
-    "inflection": "Bends down most at",
+    "level": _RIGHT("No clear loss up to"),
+    "first_loss": _RIGHT("First clear loss at"),
+    "inflection": _RIGHT("Bends down most at"),
+    "n": "Questions",
+    "shows_points": "Show a loss from",
 }
+BREAK_FORMATS = {"full_acc": percent, "chance": percent, "shows_points": lambda points: f"{number(points, 0)} points"}
 LINES_HELP = {
     "outside": "These tasks are no part of the aggregate. Theirs is the ranking of the others.",
     "rescored": "Importance of the heads that are left is measured anew before each step.",

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from engine.statistics import detectable, smallest_clear
 from engine.studies.break_points import BreakPoint
+from engine.studies.surveys import shots_in_words
 from engine.studies.sweeps import Row
+from pages.ui.shared.tables import whole_percent
 
 CURVE_COLUMNS = ["line", "kind", "shots", "level", "acc", "low", "high", "n"]
 NAMED_LEVELS = (0.0, 0.5, 0.7, 1.0)
@@ -49,6 +52,7 @@ def curves(own: Sequence[Row], random: Sequence[Row], axis: str, front: str = ""
         by_seed = drawn.agg(["mean", "size"]).reset_index()
         by_seed = by_seed[by_seed["size"] == by_seed["shots"].map(n_tasks)]
         ends = [means[means["level"] == end].assign(mean=lambda part: part["acc"]) for end in (0.0, 1.0)]
+        ends = [end[end["shots"].isin(by_seed["shots"])] for end in ends]  # of their own they would be a straight line
         band = pd.concat([by_seed, *ends]).groupby(["shots", "level"])["mean"].agg(["mean", "min", "max"]).reset_index()
         band = band.rename(columns={"mean": "acc", "min": "low", "max": "high"})
         parts.append(band.assign(line="random rankings", kind="random"))
@@ -113,20 +117,42 @@ def transfer(rows: Sequence[Row], own: Sequence[Row]) -> pd.DataFrame:
 
 
 def break_table(found: Sequence[BreakPoint]) -> pd.DataFrame:
-    """One row a task and shot count."""
-    columns = ["task", "shots", "full_acc", "chance", "level", "first_loss", "inflection"]
-    return pd.DataFrame([each.cells() for each in found], columns=columns)
+    """One row a task and shot count; `shows_points` is the smallest loss that its n questions show four times in five,
+    `reading` says why nothing is read from a curve."""
+    columns = ["task", "shots", "full_acc", "chance", "level", "first_loss", "inflection", "n", "reading"]
+    frame = pd.DataFrame([each.cells() for each in found], columns=columns)
+    shows = [100 * detectable(int(n)) for n in frame["n"]]
+    frame.insert(len(columns) - 1, "shows_points", shows)
+    return frame
+
+
+def break_words(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `break_table` as they are read: of what says nothing no number, and `grey`."""
+    words = {"level": frame["reading"].where(frame["reading"].ne(""), frame["level"].map(whole_percent))}
+    words |= {name: frame[name].map(whole_percent) for name in ("first_loss", "inflection")}
+    words["first_loss"] = words["first_loss"].mask(frame["reading"].eq("") & frame["first_loss"].isna(), "none")
+    alike = ["n", "shows_points"] if frame["n"].nunique() == 1 else []  # the caption says it
+    return frame.assign(**words, grey=frame["reading"].ne("")).drop(columns=["reading", *alike])
+
+
+def power_in_words(frame: pd.DataFrame) -> str:
+    """What so many questions can show, for the smallest number of them in a `break_table`."""
+    n = int(frame["n"].min())
+    if not smallest_clear(n):
+        return f"{n} questions can show no loss at all: it takes at least 6."
+    least = f"one under {100 * smallest_clear(n) / n:.3g} points never"
+    return f"{n} questions show a true loss of {100 * detectable(n):.0f} points four times in five, {least}."
 
 
 def curves_in_words(frame: pd.DataFrame, what: str) -> str:
     """The means of a curve as a sentence, for those who cannot see it."""
     means = frame[(frame["kind"] == "mean") & frame["level"].isin(NAMED_LEVELS)]
     parts = [
-        f"{shots} shots " + " → ".join(f"{acc:.0%}" for acc in line.sort_values("level")["acc"])
+        f"{shots_in_words(shots)} " + " → ".join(whole_percent(acc) for acc in line.sort_values("level")["acc"])
         for shots, line in means.groupby("shots")
         if len(line) == len(NAMED_LEVELS)
     ]
-    levels = ", ".join(f"{level:.0%}" for level in NAMED_LEVELS)
+    levels = ", ".join(map(whole_percent, NAMED_LEVELS))
     said = f"Mean of tasks at {levels} of {what} pruned: {'; '.join(parts)}."
     return said if parts else "Not every task is there yet."
 
@@ -138,7 +164,8 @@ def grid_in_words(cells: pd.DataFrame, points: float) -> str:
         kept = frame[(frame["lost"] < points)]
         if len(kept):
             best = kept.assign(sum=kept["heads"] + kept["ffns"]).sort_values(["sum", "heads"]).iloc[-1]
-            parts.append(f"{shots} shots: {best['heads']:.0%} of heads with {best['ffns']:.0%} of FFNs")
+            heads, ffns = (whole_percent(best[axis]) for axis in ("heads", "ffns"))
+            parts.append(f"{shots_in_words(shots)}: {heads} of heads with {ffns} of FFNs")
     return f"Furthest that loses less than {points:g} points, {'; '.join(parts)}." if parts else "Not measured yet."
 
 
@@ -150,7 +177,7 @@ def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
     together = others[others["source"] == "all tasks"]["lost"]
     others = others[others["source"] != "all tasks"]
     mean = f"{others['lost'].mean():.1f} points on average"
-    words = f"At {level:.0%} of heads pruned, another task's ranking costs {mean}"
+    words = f"At {whole_percent(level)} of heads pruned, another task's ranking costs {mean}"
     if len(others):
         worst = others.nlargest(1, "lost").iloc[0]
         words += f", at most {worst['lost']:.0f} ({worst['task']} by {worst['source']})"
@@ -160,7 +187,7 @@ def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
 def lines_in_words(frame: pd.DataFrame) -> str:
     """Mean accuracy over levels by kind of ranking."""
     means = frame.groupby("ranking", sort=False)["acc"].mean()
-    return "Mean over levels: " + ", ".join(f"{name} {acc:.0%}" for name, acc in means.items()) + "."
+    return "Mean over levels: " + ", ".join(f"{name} {whole_percent(acc)}" for name, acc in means.items()) + "."
 
 
 def _step(levels: Sequence[float]) -> float:

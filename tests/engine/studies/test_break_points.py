@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from engine.statistics import wilson
 from engine.studies.break_points import break_points
 from engine.studies.sweeps import Point, Row, points
 from tests.engine.studies.conftest import swept
@@ -37,6 +38,8 @@ def test_break_points_of_a_curve(axis, tasks):
         "inflection": 0.3,
         "full_acc": 0.8,
         "chance": 0.25,
+        "n": 100,
+        "reading": "",
     }
 
 
@@ -51,9 +54,31 @@ def test_break_points_are_by_task_and_shot_count_in_any_order_of_rows(tasks):
     assert break_points([], "heads") == []
 
 
-def test_the_largest_level_without_a_loss_may_lie_behind_a_loss(tasks):
+def test_what_lies_behind_the_first_clear_loss_counts_for_nothing(tasks):
+    """Accuracy may come back by chance, and at full pruning is a guess: never "100 % can go" beside a loss at 60 %."""
     (found,) = break_points(curve(tasks[0], [80, 60, 78, 40]), "heads")
-    assert (found.level, found.first_loss) == (0.2, 0.1)
+    assert (found.level, found.first_loss) == (0.0, 0.1)
+    rows = curve(tasks[0], [38, 38, 38, 38, 38, 38, 22, 33, 33, 33, 38])
+    (found,) = break_points(rows, "heads")
+    assert (found.level, found.first_loss) == (0.5, 0.6) and not rows[-1].is_loss
+
+
+@pytest.mark.parametrize("right, above, chance", [(33, 34, 0.25), (20, 34, 0.25), (59, 60, 0.5), (0, 1, 0)])
+def test_a_task_at_chance_is_credited_with_nothing(right, above, chance, tasks):
+    """The full model's Wilson interval holds the accuracy of guessing at `right` of 100, from `above` on no more."""
+    rows = [replace(row, chance=chance) for row in curve(tasks[0], [right, right, max(0, right - 20)])]
+    (found,) = break_points(rows, "heads")
+    assert found.reading == "at chance" and found.full_acc == right / 100
+    assert np.isnan([found.level, found.first_loss, found.inflection]).all()
+    low = stats.binomtest(above, 100).proportion_ci(method="wilson").low
+    rows = [replace(row, chance=chance) for row in curve(tasks[0], [above, above])]
+    assert low > chance and not break_points(rows, "heads")[0].reading
+
+
+@pytest.mark.parametrize("only", [0, 2])
+def test_one_level_is_not_a_curve(only, tasks):
+    (found,) = break_points(curve(tasks[0], [80, 70, 50])[only : only + 1], "heads")
+    assert found.reading == "not measured" and np.isnan(found.level) and np.isnan(found.first_loss)
 
 
 def test_a_gain_is_no_loss_however_significant(tasks):
@@ -101,4 +126,9 @@ def test_break_points_of_a_real_sweep(setting, tasks, lab):
     for each, task in zip(break_points(found.rows, "heads"), tasks[1:], strict=True):
         mine = [row for row in found.rows if row.point.task == task]
         assert each.task == task and each.full_acc == mine[0].acc and each.chance == mine[0].chance
-        assert each.level == max(row.point.heads_permille for row in mine if not row.is_loss) / 1000
+        losses = [row.point.heads_permille for row in mine if row.is_loss]
+        at_chance = wilson(round(mine[0].acc * mine[0].n), mine[0].n)[0] <= each.chance
+        assert (each.reading == "at chance") == at_chance
+        if not at_chance:
+            before = [row.point.heads_permille for row in mine if row.point.heads_permille < min(losses, default=9999)]
+            assert each.level == max(before) / 1000
