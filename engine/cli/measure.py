@@ -31,7 +31,7 @@ def add_parsers(commands: Any) -> None:
 
     parser = commands.add_parser("evaluate", parents=of_task, help="accuracy of a model under one mask")
     parser.add_choice("--split", SPLITS, "whose questions (default: validation)", default="validation")
-    parser.add_argument("--mask", default="", help='what to prune, such as "L3H5 L4H* F7 F2-5"')
+    parser.add_argument("--mask", default="", help='what to prune besides, such as "L3H5 L4H* F7 F2-5 keep L1H0"')
     parser.add_argument("--prune-heads", default="0", help="percent of heads to prune by --ranking")
     parser.add_argument("--prune-ffns", default="0", help="percent of FFNs to prune by --ranking")
     parser.add_choice("--ranking", OF_ONE_TASK, "what goes first (default: importance)", default="importance")
@@ -57,7 +57,7 @@ def _evaluate(options: Namespace, lab: Lab, report: Report) -> int:
     from engine.accuracy.evaluation import accuracy, evaluate
     from engine.importance.rankings import permille
     from engine.importance.rankings_of import Pruning, Ranking, compute_orders
-    from engine.models.masks import parse_mask
+    from engine.models.masks import parse_edits
     from engine.questions.requests import get_requests, select
 
     if options.items:
@@ -65,11 +65,11 @@ def _evaluate(options: Namespace, lab: Lab, report: Report) -> int:
     heads, ffns = permille(options.prune_heads), permille(options.prune_ffns)
     ranking = Ranking(options.ranking, options.seed, options.ranking_questions)
     subject, task = lab.subject(spec_of(options), options.bos), task_of(options)
-    mask = parse_mask(options.mask, subject.shape)
-    started = time.monotonic()
+    edits = parse_edits(options.mask, subject.shape)
+    mask, started = edits.alone, time.monotonic()
     requests = get_requests(task, data_dir(options), lab.store)
     questions = select(requests, options.limit, options.sample)
-    pruning = Pruning(task, ranking, heads, ffns, mask)
+    pruning = Pruning(task, ranking, heads, ffns, edits)
     if pruning.by_level:
         mask = pruning.mask(last(compute_orders(lab, subject, pruning, data_dir(options)), report)[0])
     answers, cached = last(evaluate(lab, subject, questions, mask), report)

@@ -13,7 +13,7 @@ from engine.errors import UsageError
 from engine.heads.induction import induction, recall_induction
 from engine.importance.importance import Scores, importance, recall_scores
 from engine.importance.rankings import mask_at, order, random_order, random_order_within_layers
-from engine.models.masks import Mask
+from engine.models.masks import Edits, Mask
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress, last_value
 from engine.questions.requests import Requests, TaskSpec, get_requests, select
@@ -93,16 +93,16 @@ class Orders:
 
 @dataclass(frozen=True)
 class Pruning:
-    """What is pruned: two levels of a ranking, which the scores of `task` make, and the mask `typed` on top."""
+    """What is pruned: two levels of a ranking, which the scores of `task` make, and the edits `typed` on top."""
 
     task: TaskSpec
     ranking: Ranking
     heads_permille: int
     ffns_permille: int
-    typed: Mask
+    typed: Edits
 
     def __str__(self) -> str:
-        """Changes with the levels, the ranking's name and the typed mask."""
+        """Changes with the levels, the ranking's name and the typed edits."""
         return f"{self.ranking.name} {self.heads_permille} {self.ffns_permille} {self.typed.key()}"
 
     @property
@@ -123,8 +123,12 @@ class Pruning:
         return known.missing(self.ranking.name, self.heads_permille > 0, self.ffns_permille > 0)
 
     def mask(self, orders: Orders) -> Mask:
-        """What is pruned by these orders and by the typed mask."""
-        return orders.mask(self.heads_permille, self.ffns_permille) | self.typed
+        """What is pruned by these orders and by the typed edits."""
+        return self.typed.on(self.by_levels(orders))
+
+    def by_levels(self, orders: Orders) -> Mask:
+        """What is pruned by these orders alone."""
+        return orders.mask(self.heads_permille, self.ffns_permille)
 
     def known_mask(self, shape: ModelShape, known: Evidence) -> Mask | None:
         """The mask where all that it needs is known, else None."""

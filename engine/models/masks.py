@@ -1,13 +1,14 @@
 """Which heads and FFNs are kept: the frozen `Mask`, its text form, and `pruned`, which applies one to a model.
 
 Text form: `L3H5` one head, `L4H*` all heads of layer 4, `L*H0` head 0 of every layer, `L2-4H1` a range, `F7` one FFN,
-`F2-5` FFNs 2 to 5, `F*` all FFNs; joined by spaces or commas. What is named is pruned; the empty text prunes nothing.
+`F2-5` FFNs 2 to 5, `F*` all FFNs; joined by spaces or commas. What is named is pruned, and what is named behind the
+word `keep` stays, whatever else prunes it: `L1H* keep L1H0`. The empty text prunes nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 SPAN = r"(\*|\d+(?:-\d+)?)"
 HEAD_TERM = re.compile(rf"L{SPAN}H{SPAN}", re.IGNORECASE)
 FFN_TERM = re.compile(rf"F{SPAN}", re.IGNORECASE)
+KEEP = "keep"  # what is named behind it stays
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,6 @@ class Mask:
     def is_full(self) -> bool:
         return self.n_heads_pruned == 0 and self.n_ffns_pruned == 0
 
-    def __or__(self, other: Mask) -> Mask:
-        """The mask that prunes what either of the two prunes."""
-        return Mask.from_arrays(
-            np.array(self.heads) & np.array(other.heads), np.array(self.ffns) & np.array(other.ffns)
-        )
-
     def key(self) -> str:
         """Bits as hexadecimal text, heads then FFNs: the same mask typed differently has the same key."""
         return f"{_hex([kept for row in self.heads for kept in row])}/{_hex(self.ffns)}"
@@ -75,6 +71,41 @@ class Mask:
             else:
                 terms += [f"L{layer}H{span}" for span in _spans([h for h, kept in enumerate(row) if not kept])]
         return " ".join(terms + [f"F{span}" for span in _spans([f for f, kept in enumerate(self.ffns) if not kept])])
+
+
+@dataclass(frozen=True)
+class Edits:
+    """What the text of a mask does to any other mask: `prune` prunes besides, `keep` names (as False) what stays,
+    whatever prunes it."""
+
+    prune: Mask
+    keep: Mask
+
+    def on(self, mask: Mask) -> Mask:
+        """That mask with these edits."""
+        return _each(lambda of, prune, keep: (of & prune) | ~keep, mask, self.prune, self.keep)
+
+    @property
+    def alone(self) -> Mask:
+        """What is pruned where nothing else is."""
+        return _each(lambda prune, keep: prune | ~keep, self.prune, self.keep)
+
+    def with_named(self, named: Mask, pruned: bool, below: Mask) -> Edits:
+        """The edits after which what `named` names (as False) is pruned, or stays, on top of the mask `below`. A part
+        that `below` prunes or keeps as is wanted needs no edit."""
+        if pruned:
+            prune = _each(lambda prune, named, below: prune & (named | ~below), self.prune, named, below)
+            return Edits(prune, _each(lambda keep, named: keep | ~named, self.keep, named))
+        keep = _each(lambda keep, named, below: keep & (named | below), self.keep, named, below)
+        return Edits(_each(lambda prune, named: prune | ~named, self.prune, named), keep)
+
+    def key(self) -> str:
+        """The key of the mask, and behind it what stays, if anything."""
+        return self.prune.key() + ("" if self.keep.is_full else f" {KEEP} {self.keep.key()}")
+
+    def text(self) -> str:
+        """Shortest usual text form; `parse_edits` of it gives these edits back."""
+        return " ".join([*self.prune.text().split(), *([] if self.keep.is_full else [KEEP, self.keep.text()])])
 
 
 def single_ablations(shape: ModelShape, what: str = "heads") -> list[Mask]:
@@ -93,16 +124,13 @@ def single_ablations(shape: ModelShape, what: str = "heads") -> list[Mask]:
 
 def parse_mask(text: str, shape: ModelShape) -> Mask:
     """Mask named by `text` for a model of `shape`; UsageError says which term is wrong and what would be right."""
-    heads, ffns = np.ones((shape.n_layers, shape.n_heads), bool), np.ones(shape.n_layers, bool)
-    for term in text.replace(",", " ").split():
-        if match := HEAD_TERM.fullmatch(term):
-            for layer, head in _heads(match, shape, f"mask term {term!r}"):
-                heads[layer, head] = False
-        elif match := FFN_TERM.fullmatch(term):
-            ffns[_indices(match[1], shape.n_layers, f"mask term {term!r}", "FFNs")] = False
-        else:
-            raise UsageError(f"mask term {term!r} cannot be read; write heads like L3H5 or L4H*, FFNs like F7 or F2-5")
-    return Mask.from_arrays(heads, ffns)
+    return parse_edits(text, shape).alone
+
+
+def parse_edits(text: str, shape: ModelShape) -> Edits:
+    """What `text` does to a mask of levels; UsageError as of `parse_mask`."""
+    prune, keep = (_named(terms, shape) for terms in _split(text))
+    return Edits(prune, keep)
 
 
 def parse_heads(text: str, shape: ModelShape) -> list[tuple[int, int]]:
@@ -193,6 +221,32 @@ def _mean_output(mean: np.ndarray) -> Any:
 
 def _zero_output(module: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
     return output.new_zeros(output.shape)
+
+
+def _split(text: str) -> tuple[list[str], list[str]]:
+    """The terms in front of `keep` and those behind it."""
+    terms = text.replace(",", " ").split()
+    at = next((place for place, term in enumerate(terms) if term.lower() == KEEP), len(terms))
+    return terms[:at], [term for term in terms[at:] if term.lower() != KEEP]
+
+
+def _named(terms: list[str], shape: ModelShape) -> Mask:
+    heads, ffns = np.ones((shape.n_layers, shape.n_heads), bool), np.ones(shape.n_layers, bool)
+    for term in terms:
+        if match := HEAD_TERM.fullmatch(term):
+            for layer, head in _heads(match, shape, f"mask term {term!r}"):
+                heads[layer, head] = False
+        elif match := FFN_TERM.fullmatch(term):
+            ffns[_indices(match[1], shape.n_layers, f"mask term {term!r}", "FFNs")] = False
+        else:
+            raise UsageError(f"mask term {term!r} cannot be read; write heads like L3H5 or L4H*, FFNs like F7 or F2-5")
+    return Mask.from_arrays(heads, ffns)
+
+
+def _each(how: Callable[..., np.ndarray], *masks: Mask) -> Mask:
+    """The mask of what `how` makes of these masks' arrays, heads and FFNs."""
+    heads, ffns = ([np.array(getattr(mask, part)) for mask in masks] for part in ("heads", "ffns"))
+    return Mask.from_arrays(how(*heads), how(*ffns))
 
 
 def _hex(bits: Any) -> str:

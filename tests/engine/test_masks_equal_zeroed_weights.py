@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import UsageError
-from engine.models.masks import Mask, parse_mask, pruned
+from engine.models.masks import Edits, Mask, parse_edits, parse_mask, pruned
 from engine.shapes import ModelShape
 from tests.engine.fixtures import family_folder, loaded, masks_of
 
@@ -107,7 +107,44 @@ def test_text_form_means_what_it_says(text, n_heads, n_ffns):
     assert (mask.n_heads_pruned, mask.n_ffns_pruned) == (n_heads, n_ffns)
 
 
-@pytest.mark.parametrize("text", ["L99H0", "L0H9", "F6", "F3-2", "H3", "L3", "L3H5;F2", "prune all"])
+MASKS = st.tuples(bits, st.lists(st.booleans(), min_size=6, max_size=6)).map(lambda both: Mask.from_arrays(*both))
+
+
+def gone(mask):
+    """Names of what a mask prunes: heads as (layer, head), FFNs as numbers."""
+    heads = {(layer, head) for layer, row in enumerate(mask.heads) for head, kept in enumerate(row) if not kept}
+    return heads | {layer for layer, kept in enumerate(mask.ffns) if not kept}
+
+
+@settings(max_examples=60)
+@given(MASKS, MASKS, MASKS)
+def test_what_is_named_behind_keep_stays_whatever_prunes_it(prune, keep, levels):
+    edits = parse_edits(f"{prune.text()} keep {keep.text()}", SHAPE)
+    assert gone(edits.on(levels)) == (gone(levels) | gone(prune)) - gone(keep)
+    assert gone(edits.alone) == gone(parse_mask(edits.text(), SHAPE)) == gone(prune) - gone(keep)
+    assert parse_edits(edits.text(), SHAPE) == edits
+    assert edits.key() == (prune.key() if keep.is_full else f"{prune.key()} keep {keep.key()}")
+
+
+@settings(max_examples=60)
+@given(MASKS, MASKS, MASKS, MASKS, st.booleans())
+def test_an_edit_does_what_was_asked_and_nothing_else(prune, keep, levels, named, pruned_now):
+    edits = Edits(prune, keep)
+    before, after = gone(edits.on(levels)), gone(edits.with_named(named, pruned_now, levels).on(levels))
+    assert after == (before | gone(named) if pruned_now else before - gone(named))
+
+
+def test_a_head_that_is_clicked_twice_leaves_no_trace():
+    full, one = Mask.full(SHAPE), parse_mask("L1H0", SHAPE)
+    assert parse_edits("", SHAPE).with_named(one, True, full).with_named(one, False, full).text() == ""
+    assert parse_edits("", SHAPE).with_named(one, False, one).with_named(one, True, one).text() == ""
+    assert parse_edits("", SHAPE).with_named(one, False, one).text() == "keep L1H0"
+
+
+WRONG = ["L99H0", "L0H9", "F6", "F3-2", "H3", "L3", "L3H5;F2", "prune all", "L0H9 keep L1H0", "F6 keep"]
+
+
+@pytest.mark.parametrize("text", WRONG)
 def test_wrong_text_is_named(text):
     with pytest.raises(UsageError, match=text.split()[0].replace("*", r"\*")):
         parse_mask(text, SHAPE)

@@ -18,6 +18,7 @@ from tests.pages.conftest import (
     N,
     button,
     charts_of,
+    components,
     experiment_of,
     figure,
     level,
@@ -38,7 +39,7 @@ def test_the_full_model_is_measured_first_and_the_command_line_agrees(open_app, 
     assert value == f"{100 * result['acc']:.1f} %"
     assert f"**{N}** of {N} questions" in at.markdown[0].value
     assert "0 of 8 heads, 0 of 2 FFNs pruned" in at.markdown[0].value
-    assert len(charts_of(at)) == 3
+    assert len(charts_of(at)) == 1, "the curve; heads and FFNs are components"
 
 
 def test_a_moved_slider_measures_the_pruned_model(open_app, capsys):
@@ -79,6 +80,53 @@ def test_a_typed_mask_comes_on_top(open_app, capsys):
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and "L0H*" in result["mask"] and "F1" in result["mask"]
     assert result["heads_pruned"] >= 4
+
+
+def click(at, what, number, parts, pruned):
+    """What the browser tells of a click on the map of heads, or on the FFNs. Run the page afterwards."""
+    told = {"edits": [{"number": number, "parts": parts, "pruned": pruned}]}
+    at.session_state[f"prune_{what}_map"] = told
+    return at
+
+
+def test_a_click_on_the_map_prunes_and_restores_on_top_of_the_levels(open_app, capsys):
+    at = open_app(prune_ranking="random", prune_heads="25")
+    by_level = [map["pruned"] for map in components(at) if "shade" in map]
+    gone = by_level[0].index(True)
+    click(at, "heads", 1, [gone], False)
+    settled(at)
+    name = f"L{gone // 4}H{gone % 4}"
+    assert at.text_input(key="prune_mask").value == f"keep {name}"
+    assert "1 of 8 heads, 0 of 2 FFNs pruned" in at.markdown[0].value
+    result = same_on_the_command_line(at, capsys)
+    assert result["cached"] and result["heads_pruned"] == 1 and name not in result["mask"].split()
+    click(at, "heads", 1, [gone], False)  # the same once more is the same click
+    click(at, "ffns", 1, [1], True)
+    settled(at)
+    assert at.text_input(key="prune_mask").value == f"F1 keep {name}"
+    assert "1 of 8 heads, 1 of 2 FFNs pruned" in at.markdown[0].value
+    click(at, "heads", 2, [gone], True)
+    settled(at)
+    assert at.text_input(key="prune_mask").value == "F1"
+    assert "2 of 8 heads, 1 of 2 FFNs pruned" in at.markdown[0].value
+
+
+def test_a_browser_that_has_not_drawn_what_was_clicked_does_not_undo_it(open_app):
+    at = open_app(prune_ranking="random")
+    click(at, "heads", 1, [5], True).run()
+    assert at.text_input(key="prune_mask").value == "L1H1"
+    at.text_input(key="prune_mask").set_value("").run()  # what a timer's run brings along from before
+    assert at.text_input(key="prune_mask").value == "L1H1"
+
+
+@pytest.mark.parametrize(
+    "told", [{"edits": 3}, {"edits": [{"number": "x"}]}, {"edits": [{"number": 1, "parts": [99], "pruned": True}]}]
+)
+def test_nonsense_from_a_browser_is_no_click(open_app, told):
+    at = open_app(prune_ranking="random")
+    at.session_state["prune_heads_map"] = told
+    at.run()
+    assert not at.exception and at.text_input(key="prune_mask").value == ""
 
 
 def test_a_repeated_question_needs_no_job_and_no_model(open_app):
@@ -196,7 +244,7 @@ def test_estimates_are_the_engines(open_app):
     lab, shape = frame.lab(), x.shape
     found = recall_gradients(lab, x.subject, x.questions)
     order = random_order(shape.n_heads_total, 0)
-    masks = {permille: mask_at(shape, order, np.arange(shape.n_layers), permille, 0) | x.pruning.typed
+    masks = {permille: x.pruning.typed.on(mask_at(shape, order, np.arange(shape.n_layers), permille, 0))
              for permille in range(0, 1001, 50)}  # fmt: skip
     first = {mask.n_heads_pruned: mask for mask in masks.values()}
     checks = [recall_check(lab, x.subject, x.questions, found, mask) for mask in first.values()]

@@ -55,12 +55,13 @@ class Measured:
     def orders(self, family: str, ranking: str, seed: int = 0) -> Any:
         """The order of heads at 5 shots."""
         from engine.importance.rankings_of import Pruning, Ranking, compute_orders
-        from engine.models.masks import Mask
+        from engine.models.masks import parse_edits
         from engine.progress import final
         from engine.questions.requests import TaskSpec
 
         subject = self.subjects["fp32"]
-        pruning = Pruning(TaskSpec(family, 5), Ranking(ranking, seed, 64), max(LEVELS), 0, Mask.full(subject.shape))
+        nothing = parse_edits("", subject.shape)
+        pruning = Pruning(TaskSpec(family, 5), Ranking(ranking, seed, 64), max(LEVELS), 0, nothing)
         return final(compute_orders(self.lab, subject, pruning))
 
     def pruned_means(self, ranking: str, n: int, seed: int = 0) -> list[float]:

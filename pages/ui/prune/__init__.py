@@ -11,5 +11,6 @@
 `costs`: what a mask saves, as a panel
 `figure`: an accuracy as one large figure
 `charts`: accuracy over levels, the map of heads, the bars of FFNs
+`head_map`: the map of heads and the FFNs as a control: a click prunes or restores
 `tables`: what charts draw, files hold and screen readers read
 """

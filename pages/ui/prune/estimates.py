@@ -103,12 +103,14 @@ def _line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, lab: Lab)
 def counts(x: Experiment, axis: Axis, known: Evidence) -> dict[int, int]:
     """How many heads or FFNs are pruned in all at each step of the axis."""
     n = x.shape.n_heads_total if axis == "heads" else x.shape.n_layers
-    order, typed = x.order(axis, known), ~np.array(getattr(x.pruning.typed, axis)).ravel()
+    order, edits = x.order(axis, known), x.pruning.typed
+    typed, kept = (~np.array(getattr(named, axis)).ravel() for named in (edits.alone, edits.keep))
     if order is None:
-        return {permille: max(n_pruned(permille, n), int(typed.sum())) for permille in STEPS_PERMILLE}
-    typed_behind = typed[order][::-1].cumsum()[::-1]  # of the typed ones, how many stand at each place or behind it
-    behind = np.append(typed_behind, 0)
-    return {permille: (k := n_pruned(permille, n)) + int(behind[k]) for permille in STEPS_PERMILLE}
+        n_typed, n_left = int(typed.sum()), n - int(kept.sum())
+        return {permille: min(max(n_pruned(permille, n), n_typed), n_left) for permille in STEPS_PERMILLE}
+    gone = np.append(0, (~kept[order]).cumsum())  # of the first so many of the order, those that are not kept
+    typed_behind = np.append(typed[order][::-1].cumsum()[::-1], 0)  # of the typed ones, those behind them
+    return {permille: int((gone + typed_behind)[n_pruned(permille, n)]) for permille in STEPS_PERMILLE}
 
 
 def texts(x: Experiment, axis: Axis, known: Evidence, line: Line) -> dict[int, str]:

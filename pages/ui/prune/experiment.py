@@ -114,6 +114,12 @@ class Experiment:
         """The mask of the two levels and the typed one; None while a ranking it needs is not known."""
         return self.pruning.known_mask(self.shape, known)
 
+    def by_levels(self, known: Evidence) -> Mask:
+        """What is pruned by the two levels alone; nothing while a ranking they need is not known."""
+        if self.pruning.missing(known):
+            return Mask.full(self.shape)
+        return self.pruning.by_levels(self.orders(known))
+
     def orders(self, known: Evidence) -> Orders:
         """The orders as far as they are known."""
         return orders_from(self.shape, self.pruning.ranking, known)
@@ -219,7 +225,8 @@ def command(x: Experiment, found: AnswersSoFar) -> str:
         levels = [f"{permille / 10:g}" for permille in (pruning.heads_permille, pruning.ffns_permille)]
         words += ["--prune-heads", levels[0], "--prune-ffns", levels[1]]
         words += ["--ranking", pruning.ranking.name, "--ranking-questions", RANKING_QUESTIONS]
-    words += [] if pruning.typed.is_full else ["--mask", pruning.typed.text()]
+    typed = pruning.typed.text()
+    words += ["--mask", typed] if typed else []
     return command_line("evaluate", x.subject, x.data_dir, words)
 
 

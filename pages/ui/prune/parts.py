@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from pages.ui.prune import charts, dragging, estimates, neighbours, tables
+from pages.ui.prune import charts, dragging, estimates, head_map, neighbours, tables
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar
 from pages.ui.prune.figure import accuracy_figure, estimate_figure
 from pages.ui.prune.forecasts import seconds_at
@@ -21,6 +21,11 @@ from pages.ui.shared.runtime import lab
 from pages.ui.shared.tables import mask_in_words
 from pages.ui.shared.work import cost_in_words, live
 
+CLICKS = (
+    "Click a head or an FFN to prune or restore it, with Shift its layer; or arrow keys and Enter. It is written into "
+    "“Prune also”, for you to type as well: `L1H0` prunes, `keep L1H0` restores."
+)
+
 
 @st.fragment
 def draw_levels(screen: Screen) -> None:
@@ -28,6 +33,7 @@ def draw_levels(screen: Screen) -> None:
     places = st.columns([4, 4, 3], gap="medium")
     labels = zip(AXES.items(), places, strict=False)
     fields = [draw_field(at, f"prune_{axis}", label, with_texts=True) for (axis, label), at in labels]
+    head_map.apply_edits()
     typed = type_mask("prune", places[2])
     if not screen.whole and (screen.shown is None or not dragging.moving()):
         st.rerun()  # something is set: the whole page has to know
@@ -136,13 +142,14 @@ def draw_components(shown: Shown, pictures: dict[str, Picture]) -> dict[str, pd.
     pictures["Heads"], pictures["FFNs"] = charts.head_map(heads), charts.ffn_bars(ffns)
     about = {"Heads": "Layer 0 is next to the tokens. A cross marks a pruned head."}
     about["FFNs"] = "Accuracy lost on the train questions without this FFN. A cross marks a pruned one."
-    parts = (("Heads", "Attention heads", "heads", "map"), ("FFNs", "FFNs", "FFNs", "bars"))
-    for (name, title, noun, what), at in zip(parts, st.columns([7, 4], gap="large"), strict=True):
+    parts = (("Heads", "Attention heads", "heads", head_map.draw_heads), ("FFNs", "FFNs", "FFNs", head_map.draw_ffns))
+    head_map.click_on(x.shape, x.by_levels(shown.known))
+    for (name, title, noun, draw), at in zip(parts, st.columns([7, 4], gap="large"), strict=True):
         with at:
             st.subheader(title, help=about[name])
             words = tables.components_in_words(heads if name == "Heads" else ffns, noun)
-            draw_chart(pictures[name], f"prune_{what}", words)
-            st.caption(words)
+            draw(heads if name == "Heads" else ffns, words)
+            st.caption(f"{words} {CLICKS}" if name == "Heads" else words)
     return {"Heads": heads, "FFNs": ffns}
 
 

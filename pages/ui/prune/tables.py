@@ -44,14 +44,14 @@ def head_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFram
     """One row a head."""
     shape = x.shape
     layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
-    kept = np.array((mask or x.pruning.typed).heads)
+    kept = np.array((mask or x.pruning.typed.alone).heads)
     return _components(known.heads, x.order("heads", known), kept, shape.head_names).assign(layer=layer, head=head)
 
 
 def ffn_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFrame:
     """One row an FFN."""
     layer = np.arange(x.shape.n_layers)
-    kept = np.array((mask or x.pruning.typed).ffns)
+    kept = np.array((mask or x.pruning.typed.alone).ffns)
     names = [f"F{at}" for at in layer]
     return _components(known.ffns, x.order("ffns", known), kept, names).assign(layer=layer)
 

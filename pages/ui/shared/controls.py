@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from engine.importance.rankings_of import OF_ONE_TASK, Pruning, Ranking
-from engine.models.masks import parse_mask
+from engine.models.masks import parse_edits
 from engine.progress import in_time
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
@@ -17,6 +17,7 @@ from engine.statistics import MIN_QUESTIONS
 from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS, SHOTS
 from pages.ui.shared.drag_slider import Hand, drag_slider, hand
 from pages.ui.shared.runtime import budget_s
+from pages.ui.shared.written import hold
 
 T = TypeVar("T")
 TASK_HELP = (
@@ -47,7 +48,8 @@ IDLE_HELP = (
 )
 MASK_HELP = (
     "`L3H5` is head 5 of layer 3, `L4H*` all heads of layer 4, `F7` the FFN of layer 7, `F2-5` those of four layers. "
-    "They are pruned on top of the two levels."
+    "They are pruned on top of the two levels. What is named behind the word `keep` stays, whatever prunes it: "
+    "`keep L1H0`."
 )
 STOPS = {"off": 0} | {f"{points} points": points for points in (10, 7, 5, 4, 3)}
 
@@ -65,7 +67,7 @@ class Levels:
     def pruning(self, shape: ModelShape) -> Pruning:
         """The same for a model of `shape`; UsageError where the mask cannot be read."""
         ranking = Ranking(self.ranking, n_questions=RANKING_QUESTIONS)
-        return Pruning(self.task, ranking, self.heads_permille, self.ffns_permille, parse_mask(self.typed, shape))
+        return Pruning(self.task, ranking, self.heads_permille, self.ffns_permille, parse_edits(self.typed, shape))
 
 
 def one_of(where: DeltaGenerator, label: str, named: Mapping[T, str], key: str, help: str, **more: Any) -> T:
@@ -122,4 +124,5 @@ def hand_level(prefix: str, axis: str) -> Hand:
 def type_mask(prefix: str, where: DeltaGenerator) -> str:
     """Draws the field for a mask in text form."""
     key, example = f"{prefix}_mask", "L3H5 L4H* F7 F2-5"
+    hold(key)
     return where.text_input("Prune also", key=key, bind="query-params", placeholder=example, help=MASK_HELP)

@@ -13,6 +13,8 @@ import streamlit as st
 from streamlit.components.v2 import component
 from streamlit.delta_generator import DeltaGenerator
 
+from pages.ui.shared.written import hold, write
+
 HERE = Path(__file__).parent
 HTML = """
 <div class="level">
@@ -60,8 +62,9 @@ def draw_field(where: DeltaGenerator, key: str, label: str, with_texts: bool = F
     """Draws the field alone: what is set is known before the slider can say what that means."""
     reported = _reported(key)
     if reported and reported["number"] != st.session_state.get(f"{key} seen", 0) and not reported["moving"]:
-        st.session_state[key] = reported["percent"]
+        write(key, reported["percent"])
         st.session_state[f"{key} seen"] = reported["number"]
+    hold(key)
     beside_track = "center" if with_texts else "bottom"
     with where.container(horizontal=True, vertical_alignment=beside_track, gap="xsmall"):
         place = st.container()

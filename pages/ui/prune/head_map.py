@@ -1,0 +1,126 @@
+"""The map of heads, and the FFNs beside it, as a control: a click prunes a part or restores it.
+
+What is clicked shows in the browser at once and is told to Python as edits, each with a number; what is not answered
+yet is told again with the next, so no click is lost however fast they come.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+from streamlit.components.v2 import component
+
+from engine.errors import UsageError
+from engine.models.masks import Mask, parse_edits
+from engine.shapes import ModelShape
+from pages.ui.shared.charts import row_height
+from pages.ui.shared.written import hold, write
+
+HERE = Path(__file__).parent
+HTML = """
+<div class="parts">
+  <div class="grid" role="group"></div>
+  <div class="scale"><span class="title"></span><div class="ramp"></div><div class="ticks"></div></div>
+</div>
+"""
+CSS, JS = ((HERE / f"head_map.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+_COMPONENT = component("headroom_head_map", html=HTML, css=CSS, js=JS)
+ON = "prune maps show"
+TEXT = "prune_mask"  # where the edits are kept: the field, and so the address
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One click: the parts (flat indices) it was about, and whether they are pruned by it. Each has the next number."""
+
+    number: int
+    parts: tuple[int, ...]
+    pruned: bool
+
+
+def draw_heads(frame: pd.DataFrame, words: str) -> None:
+    """Draws the map of heads of `pages.ui.prune.tables.head_frame`; `words` say the same to screen readers."""
+    known, top = _scores(frame["score"])
+    # as in the picture: most heads score far below the best few; the root keeps them apart
+    shade = [None if score is None else max(score / top, 0.0) ** 0.5 for score in known]
+    n_columns = int(frame["head"].max()) + 1
+    scale = None if top is None else [[0.0, "0"], [0.5, f"{top / 4:.2g}"], [1.0, f"{top:.2g}"]]
+    _draw("heads", frame, words, {"columns": n_columns, "shade": shade, "scale": scale})
+
+
+def draw_ffns(frame: pd.DataFrame, words: str) -> None:
+    """Draws a bar an FFN of `pages.ui.prune.tables.ffn_frame`, each with its number."""
+    known, _ = _scores(frame["score"])
+    there = [score for score in known if score is not None]
+    low, high = min([0.0, *there]), max([0.0, *there])
+    reach = (high - low) or 1.0
+    bars = [None if score is None else [(min(score, 0.0) - low) / reach, abs(score) / reach] for score in known]
+    said = ["" if score is None else f"{100 * score:.1f} %".replace("-", "−") for score in known]
+    _draw("ffns", frame, words, {"columns": 1, "bars": bars, "said": said})
+
+
+def apply_edits() -> None:
+    """Writes what was clicked since the last time into the field, which is drawn afterwards."""
+    on = st.session_state.get(ON)
+    if on is None:
+        return
+    hold(TEXT)
+    shape, below = on
+    try:
+        edits = parse_edits(st.session_state.get(TEXT) or "", shape)
+    except UsageError:
+        return  # the page says so instead of the map
+    for what, n in (("heads", shape.n_heads_total), ("ffns", shape.n_layers)):
+        for edit in _told(_key(what), n):
+            edits = edits.with_named(_named(shape, what, edit.parts), edit.pruned, below)
+            st.session_state[f"{_key(what)} seen"] = edit.number
+            write(TEXT, edits.text())
+
+
+def click_on(shape: ModelShape, below: Mask) -> None:
+    """Remembers what the next clicks are on: a model of `shape`, of which the levels prune `below`."""
+    st.session_state[ON] = shape, below
+
+
+def _draw(what: str, frame: pd.DataFrame, words: str, look: dict[str, Any]) -> None:
+    rank = [None if np.isnan(value) else int(value) for value in frame["rank"]]
+    score = [None if np.isnan(value) else f"{value:.3g}" for value in frame["score"]]
+    data = {"words": words, "names": frame["name"].tolist(), "layers": frame["layer"].tolist(), "score": score}
+    data |= {"rank": rank, "pruned": frame["pruned"].tolist(), "row": row_height(int(frame["layer"].max()) + 1)}
+    data |= {"seen": st.session_state.get(f"{_key(what)} seen", 0), **look}
+    _COMPONENT(key=_key(what), data=data, on_edits_change=lambda: None)
+
+
+def _scores(values: pd.Series) -> tuple[list[float | None], float | None]:
+    """The scores, None where there is none, and the largest; None where none is known."""
+    known = [None if np.isnan(value) else float(value) for value in values]
+    return known, None if known[0] is None else (max(value for value in known if value is not None) or 1.0)
+
+
+def _key(what: str) -> str:
+    return f"prune_{what}_map"
+
+
+def _told(key: str, n: int) -> Sequence[Edit]:
+    """The edits that the browser told last and that were not applied yet, made safe, in order."""
+    said: Any = (st.session_state.get(key) or {}).get("edits") or []
+    seen, found = st.session_state.get(f"{key} seen", 0), []
+    for one in said if isinstance(said, list) else []:
+        try:
+            parts = tuple(int(part) for part in one["parts"])
+            edit = Edit(int(one["number"]), parts, one["pruned"] is True)
+        except (TypeError, KeyError, ValueError, OverflowError):
+            continue
+        if edit.number > seen and all(0 <= part < n for part in parts):
+            found.append(edit)
+    return sorted(found, key=lambda edit: edit.number)
+
+
+def _named(shape: ModelShape, what: str, parts: Sequence[int]) -> Mask:
+    heads, ffns = np.ones(shape.n_heads_total, bool), np.ones(shape.n_layers, bool)
+    (heads if what == "heads" else ffns)[list(parts)] = False
+    return Mask.from_arrays(heads.reshape(shape.n_layers, shape.n_heads), ffns)

@@ -1,0 +1,43 @@
+"""Values that the app itself writes into a widget: what was clicked on a map, what another screen hands over.
+
+A browser that has not drawn such a value yet still tells the one before with whatever it asks for next, a timer's run
+among them, and Streamlit takes that for the user's. For a moment it is told apart by what stood there before.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+HELD_S = 2.0
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written when, on `time.monotonic`, and what the browser may still believe."""
+
+    at_s: float
+    value: Any
+    before: tuple[Any, ...]
+
+
+def write(key: str, value: Any) -> None:
+    """Sets a widget that is not drawn yet in this run."""
+    state, now_s = st.session_state, time.monotonic()
+    last = _last(key)
+    before = (*(last.before if last else ()), state.get(key))
+    state[f"{key} written"] = Written(now_s, value, tuple(each for each in before if each != value))
+    state[key] = value
+
+
+def hold(key: str) -> None:
+    """What is called before a widget is drawn into which something may have been written."""
+    last, state = _last(key), st.session_state
+    if last is not None and key in state and state[key] != last.value and state[key] in last.before:
+        state[key] = last.value
+
+
+def _last(key: str) -> Written | None:
+    last = st.session_state.get(f"{key} written")
+    return last if last is not None and time.monotonic() < last.at_s + HELD_S else None
