@@ -15,6 +15,7 @@
 `memory`: what is kept is bounded, and what is freed goes back to the system
 `pieces`: read or measure, piece by piece
 `progress`: what long work tells of itself
+`receipts`: how the numbers that are read were measured
 `records`: what is stored, its codec and its keys
 `shapes`: the axis glossary, and `ModelShape`
 `statistics`: how large a change can be

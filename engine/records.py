@@ -3,7 +3,9 @@
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache as once
 from typing import Any
@@ -12,6 +14,7 @@ import numpy as np
 
 SCHEMA = "3"  # of keys, packing and scoring code: raise it whenever the same key could mean other numbers
 MAX_HEADER_BYTES = 1_000_000
+_notes: ContextVar[dict[bytes, Any] | None] = ContextVar("notes", default=None)
 
 
 @once
@@ -59,9 +62,22 @@ def decode(blob: bytes | None) -> Record | None:
         if length > MAX_HEADER_BYTES:
             return None
         receipt = json.loads(json.loads(blob[8 : 8 + length])["__metadata__"]["record"])
-        return Record(load(blob), receipt)
+        record = Record(load(blob), receipt)
     except (SafetensorError, KeyError, ValueError, TypeError, UnicodeDecodeError):
         return None
+    if (notes := _notes.get()) is not None:
+        notes[hashlib.blake2b(blob, digest_size=20).digest()] = receipt
+    return record
+
+
+@contextmanager
+def noted(notes: dict[bytes, Any]) -> Iterator[None]:
+    """While open, the receipt of every record that is decoded here goes into `notes`, by the digest of its blob."""
+    token = _notes.set(notes)
+    try:
+        yield
+    finally:
+        _notes.reset(token)
 
 
 def _refuse_floats(value: Any) -> None:

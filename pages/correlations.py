@@ -14,6 +14,8 @@ from pages.ui.shared.closing import closing, draw_command
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import one_of
 from pages.ui.shared.many_tasks import choose_tasks, importance_work, setting_of, show_failed, so_far, survey_line
+from pages.ui.shared.origin import Origin, survey_reads
+from pages.ui.shared.python_code import of_correlations
 from pages.ui.shared.runtime import end_run, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.work import live
@@ -91,4 +93,6 @@ if not of_counts.empty:
 with counts_at:
     if (table := st.expander("All pairs as a table", key="correlations_table", on_change="rerun")).open:
         table.dataframe(rows, hide_index=True, height=330, alt="Every two rankings with SRCC, interval, p and overlap")
-closing(command, {"Pairs of rankings": rows}, pictures)
+program = of_correlations(setting, tasks, what, how)
+origin = Origin(command, program, {TITLES[what]: survey_reads(setting, tasks, what)})
+closing(origin, {"Pairs of rankings": rows}, pictures)

@@ -19,6 +19,8 @@ from pages.ui.shared.defaults import RANKING_QUESTIONS as N
 from pages.ui.shared.defaults import SAMPLE
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import choose_tasks, importance_work, setting_of, show_failed, so_far, survey_line
+from pages.ui.shared.origin import Origin, survey_reads
+from pages.ui.shared.python_code import of_importance
 from pages.ui.shared.runtime import require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.work import Work, cost_in_words, live
@@ -125,4 +127,6 @@ else:
             draw_chart(pictures[name], f"importance agreement {by}", f"{name}: {words}", at)
 words = ["--task", front.name, "--shots", front.shots, "--what", what, "--limit", N, "--sample", SAMPLE]
 line = command_line("importance", subject, setup.data_dir, [*words, "--out", "heads.csv"])
-closing(line, files, pictures)
+program = of_importance(replace(setting, aggregate=how), tasks, what)
+reads = {KINDS[kind]: survey_reads(setting, tasks, what if kind == "heads" else kind) for kind in KINDS}
+closing(Origin(line, program, reads), files, pictures)

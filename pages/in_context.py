@@ -95,6 +95,6 @@ else:
     stored = heads.stored()
     live(heads.watched(), draw_heads, since_s)
 files["Scores by text"] = partial(scores_csv, so_far(), texts, controls.around)
-closing(setting.commands(x, so_far().mask, kind, fill), files, pictures)
+closing(setting.origin(x, so_far().mask, kind, fill, controls.around), files, pictures)
 if x.source.kind == "text":
     st.caption("`text.txt` stands for your own text, saved as a file.")

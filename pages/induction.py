@@ -13,6 +13,8 @@ from pages.ui.shared.closing import closing
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import one_of
 from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.origin import Origin
+from pages.ui.shared.python_code import of_induction
 from pages.ui.shared.runtime import lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.work import Work
@@ -92,4 +94,7 @@ with many_at:
 overlap_pictures, overlap_tables = overlap.draw(setup, subject, found, frame, since_s)
 words = ["--variant", variant, "--seed", seed, "--out", "induction.csv"]
 files = {"Induction scores": frame, **overlap_tables}
-closing(command_line("induction", subject.as_usual, None, words), files, pictures | overlap_pictures)
+command = command_line("induction", subject.as_usual, None, words)
+reads = {"Scores": partial(recall_induction, subject=subject, variant=variant, seed=seed), **overlap.reads(setup)}
+origin = Origin(command, of_induction(subject.as_usual, variant, seed), reads)
+closing(origin, files, pictures | overlap_pictures)

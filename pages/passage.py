@@ -11,6 +11,8 @@ from pages.ui.passage.jobs import Run, so_far
 from pages.ui.passage.token_text import token_text
 from pages.ui.shared.closing import closing
 from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.origin import Origin
+from pages.ui.shared.python_code import of_losses
 from pages.ui.shared.runtime import end_run, errors_shown, lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.texts import choose_text
@@ -91,4 +93,6 @@ if more.open:
     pictures["Difference along the text"] = picture
     draw_chart(picture, "passage_bars", tables.in_words(frame), more)
     largest_tables(more, frame, x.text)
-closing(reading.command(x, b_shown), {"Losses by token": frame}, pictures)
+program = of_losses((x.a.subject, x.a.mask), (b_shown.subject, b_shown.mask), x.arguments)
+origin = Origin(reading.command(x, b_shown), program, reading.reads(x, b_shown))
+closing(origin, {"Losses by token": frame}, pictures)

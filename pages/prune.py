@@ -5,8 +5,8 @@ from functools import partial
 import streamlit as st
 
 from pages.ui.prune import costs, dragging, parts
-from pages.ui.prune.experiment import command
 from pages.ui.prune.figure import component_tables
+from pages.ui.prune.origin import origin
 from pages.ui.prune.screen import Screen
 from pages.ui.prune.tables import answers_csv
 from pages.ui.shared.closing import Table, closing
@@ -35,5 +35,6 @@ table_at = st.expander("The same as tables", key="prune_tables", on_change="reru
 if table_at.open:
     component_tables(table_at, screen.tables["Heads"], screen.tables["FFNs"])
 files: dict[str, Table] = {"Questions and choices": partial(answers_csv, shown.stored), **screen.tables}
-closing(command(shown.x, shown.job()[1]), files, screen.pictures)
+axis = st.session_state.get("prune_axis") or "heads"
+closing(origin(shown.x, shown.job()[1], shown.known, axis), files, screen.pictures)
 st.session_state["prune drawn"] = True

@@ -16,6 +16,8 @@ from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import choose_level, one_of
 from pages.ui.shared.defaults import AXES
 from pages.ui.shared.many_tasks import JUDGES, choose_tasks, setting_of, show_failed
+from pages.ui.shared.origin import Origin
+from pages.ui.shared.python_code import of_sweep
 from pages.ui.shared.runtime import lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.work import Work, live
@@ -77,4 +79,6 @@ live(work.watched(), draw, since_s)
 limit = ["--limit", str(int(judges))]
 lines = [[*words, *limit] for words in arguments(section, tasks, front, permille)]
 commands = [command_line("sweep", subject, setup.data_dir, words) for words in lines]
-closing("\n".join(commands), files, pictures)
+program = of_sweep(setting, tasks, plan.points, plan.pool)
+reads = {SECTIONS[section]: partial(sweep, setting=setting, wanted=plan.points, pool=plan.pool, compute=False)}
+closing(Origin("\n".join(commands), program, reads), files, pictures)

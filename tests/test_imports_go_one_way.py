@@ -15,7 +15,7 @@ FLOORS = [
     "cache",
     "engine.demo engine.errors engine.memory engine.progress engine.records engine.shapes engine.statistics",
     "engine.jobs engine.models",
-    "engine.pieces engine.questions",
+    "engine.pieces engine.questions engine.receipts",
     "engine.accuracy",
     "engine.texts",
     "engine.heads",

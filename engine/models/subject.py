@@ -1,5 +1,6 @@
 """Who is measured, and where: `Subject` is what a key says of a model, `Lab` one store and one model in memory."""
 
+import os
 import platform
 import time
 from collections.abc import Generator
@@ -10,7 +11,7 @@ from cache import Store
 from engine.errors import HeadroomError
 from engine.models.checkpoints import Identity
 from engine.models.loading import Loaded, LoadSpec, Models, device_class, identify, ways_of
-from engine.models.tuning import Products
+from engine.models.tuning import Products, processor
 from engine.progress import Progress
 from engine.records import version
 from engine.shapes import ModelShape
@@ -66,6 +67,7 @@ class Subject:
         """What travels with every stored measurement: which model, when, how long, with which versions, and `more`."""
         measured_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         how = {"python": platform.python_version(), "machine": platform.machine(), "seconds": round(seconds, 4)}
+        how |= {"processor": processor(), "cores": os.cpu_count()}
         about = {"name": self.identity.name, "measured_at": measured_at, "products": asdict(self.products)}
         return self.key() | about | how | more
 

@@ -5,8 +5,8 @@ from functools import partial
 
 import streamlit as st
 
-from engine.heads.attention import HeadView, Overview
-from engine.models.masks import Mask
+from engine.heads.attention import HeadView, Overview, recall_head_views, recall_overview
+from engine.models.masks import Mask, parse_heads
 from engine.models.subject import Subject
 from pages.ui.attention.charts import pattern_map
 from pages.ui.attention.tables import in_words, map_cells, pattern_rows
@@ -14,6 +14,8 @@ from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import closing
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.origin import Origin
+from pages.ui.shared.python_code import of_attention
 from pages.ui.shared.tables import to_csv
 from pages.ui.shared.texts import Chosen
 
@@ -47,4 +49,7 @@ def draw_details(
         table_at.dataframe(shown, column_config=columns, hide_index=True, height=430, alt=words)
     words = [*text.arguments, *([] if mask.is_full else ["--mask", mask.text()]), "--heads", ",".join(names)]
     command = command_line("attention", subject, None, [*words, "--out", "attention.csv"])
-    closing(command, {"Attention": lambda: to_csv(pattern_rows(seen, view))}, pictures)
+    of, heads = {"subject": subject, "text": text.text, "mask": mask}, parse_heads(",".join(names), subject.shape)
+    reads = {"Text": partial(recall_overview, **of), "Heads": partial(recall_head_views, **of, heads=heads)}
+    origin = Origin(command, of_attention(subject, mask, text.arguments, names), reads)
+    closing(origin, {"Attention": lambda: to_csv(pattern_rows(seen, view))}, pictures)

@@ -5,8 +5,9 @@ No streamlit here: the generators run in the worker thread, and everything can b
 
 import hashlib
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ from engine.models.rates import seconds_for
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress, last_value
 from engine.texts.sources import Source
-from engine.texts.tokenloss import token_losses
+from engine.texts.tokenloss import recall_token_losses, token_losses
 from pages.ui.shared.commands import command_line
+from pages.ui.shared.origin import Origin, ranking_reads
+from pages.ui.shared.python_code import of_context
 
 Losses = tuple[np.ndarray, ...]  # per-token losses (n,) in nats, one array a text
 
@@ -110,6 +113,18 @@ def ablations_s(x: Setting, lab: Lab) -> float | None:
     return seconds_for(lab.store, x.subject, "forward", read)
 
 
+def origin(x: Setting, mask: Mask | None, kind: str, fill: str, around: int) -> Origin:
+    """The commands, the program and the records behind what is shown."""
+    full = Mask.full(x.subject.shape)
+    reads: dict[str, Callable[[Lab], object]] = {"Full model": partial(_recalled, x=x, mask=full)}
+    if mask is not None and not mask.is_full:
+        reads["Pruned model"] = partial(_recalled, x=x, mask=mask)
+    reads |= {"Heads ablated": lambda lab: ablations(x, fill, lab, compute=False)}
+    reads |= ranking_reads(x.subject, x.pruning, x.data_dir)
+    program = of_context(x.subject, x.data_dir, x.source, mask or full, around)
+    return Origin(commands(x, mask, kind, fill), program, reads)
+
+
 def commands(x: Setting, mask: Mask | None, kind: str, fill: str) -> str:
     """The shell commands that measure the same and find what is stored here, one a line."""
     words: list[str | int] = {
@@ -124,6 +139,11 @@ def commands(x: Setting, mask: Mask | None, kind: str, fill: str) -> str:
         ("attribute", [*words, "--kind", kind, "--fill", fill, "--out", "attribution.csv"]),
     ]
     return "\n".join(command_line(name, x.subject, data_dir, arguments) for name, arguments in lines)
+
+
+def _recalled(lab: Lab, x: Setting, mask: Mask) -> None:
+    for text in x.texts:
+        recall_token_losses(lab, x.subject, text, mask)
 
 
 def _losses(

@@ -11,6 +11,7 @@ from engine.heads.induction import InductionScores
 from engine.importance.rankings import aggregate, order
 from engine.models.subject import Subject
 from engine.questions.requests import TaskSpec
+from engine.receipts import Reads
 from engine.studies.surveys import grid
 from pages.ui.induction import charts, effects
 from pages.ui.induction.tables import overlap_rows, retained_lines
@@ -19,6 +20,7 @@ from pages.ui.shared.controls import one_of
 from pages.ui.shared.defaults import SHOT_COUNTS, SHOTS
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import importance_work, local_tasks, setting_of, show_failed, so_far
+from pages.ui.shared.origin import survey_reads
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.work import live
 
@@ -34,6 +36,12 @@ def capacity(found: InductionScores, score: str) -> np.ndarray:
     """(L, H), from 0: prefix matching as it is; copying as the share r, of which Olsson's score is 4 r - 1."""
     scores = found.mean[score]
     return (scores + 1) / 4 if score == "copying" and (scores < 0).any() else scores
+
+
+def reads(setup: Setup) -> Reads:
+    """What reads what the section shows."""
+    tasks = grid(local_tasks(setup.data_dir), [st.session_state.get("induction_shots") or SHOTS])
+    return {"Importance": survey_reads(setting_of(setup, aggregate="ranks"), tasks, "heads")}
 
 
 def draw(

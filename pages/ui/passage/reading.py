@@ -5,15 +5,18 @@ No streamlit here: the generators run in the worker thread, and everything can b
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from engine.demo import Landmark
 from engine.importance.rankings_of import Evidence, Orders, Pruning, compute_orders, orders_from
 from engine.models.masks import Mask
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress
+from engine.receipts import Reads
 from engine.texts.passages import text_digest
 from engine.texts.tokenloss import TokenLosses, recall_token_losses, token_losses
 from pages.ui.shared.commands import command_line
+from pages.ui.shared.origin import ranking_reads
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,13 @@ def measure_order(x: Reading, lab: Lab) -> Iterator[Progress[Orders]]:
 def recall(x: Reading, side: Side, lab: Lab) -> TokenLosses | None:
     """The losses of the whole text by one side where they are stored; computes nothing."""
     return recall_token_losses(lab, side.subject, x.text, side.mask)
+
+
+def reads(x: Reading, b: Side) -> Reads:
+    """What reads what is shown: both sides, and what B is ranked by."""
+    sides = {"A": x.a, "B": b} if b != x.a else {"A": x.a}
+    found = {name: partial(lambda lab, side: recall(x, side, lab), side=side) for name, side in sides.items()}
+    return {**found, **ranking_reads(b.subject, x.pruning, x.data_dir)}
 
 
 def command(x: Reading, b: Side) -> str:

@@ -9,6 +9,7 @@
 `neighbours`: the levels around, measured while nothing else is under way
 `parts`: figure, curve, map and bars, and what is left to measure
 `costs`: what a mask saves, as a panel
+`origin`: how its numbers were measured, and how to find them again
 `figure`: an accuracy as one large figure
 `charts`: accuracy over levels, the map of heads, the bars of FFNs
 `head_map`: the map of heads and the FFNs as a control: a click prunes or restores

@@ -15,5 +15,8 @@
 `colours`: the colours that are not the theme's
 `tables`: numbers in words, tables as files
 `commands`: the shell command that measures what a screen shows
-`closing`: what every screen ends with: the command, and all it shows as files
+`python_code`: the Python program that does
+`origin`: all that says where a screen's numbers come from
+`measured`: how what is shown was measured: the stored receipts, and the link
+`closing`: what every screen ends with: command, program, receipts, and all it shows as files
 """

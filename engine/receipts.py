@@ -1,0 +1,82 @@
+"""How numbers were measured: the receipts of the stored records that they are read from."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from engine.models.subject import Lab
+from engine.progress import Progress
+from engine.records import noted
+
+Reads = Mapping[str, Callable[[Lab], object]]  # by what it is: what reads it from the store, or iterates while it does
+Receipt = Mapping[str, Any]
+Fact = Callable[[Receipt], str]
+FACTS: Mapping[str, Fact] = {
+    "Model": lambda told: f"{told['name']}, files {told['model'][:12]}",
+    "Precision": lambda told: told["precision"],
+    "Beginning-of-sequence token": lambda told: "in front" if told["bos"] else "none",
+    "Matrix products": lambda told: ways_in_words(told),
+    "Versions": lambda told: ", ".join(
+        f"{name} {version}" for name, version in {**told["versions"], "python": told["python"]}.items()
+    ),
+    "Machine": lambda told: ", ".join(
+        str(part) for part in (told["device"], told.get("processor"), told["machine"], cores_in_words(told)) if part
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """The records that one part of a screen is read from: how many, when the first and the last of them was measured
+    (UTC, "" where there is none), and the seconds that all of them took."""
+
+    name: str
+    receipts: tuple[Receipt, ...] = ()
+
+    @property
+    def n(self) -> int:
+        return len(self.receipts)
+
+    @property
+    def first(self) -> str:
+        return min((told["measured_at"] for told in self.receipts), default="")
+
+    @property
+    def last(self) -> str:
+        return max((told["measured_at"] for told in self.receipts), default="")
+
+    @property
+    def seconds(self) -> float:
+        return float(sum(told["seconds"] for told in self.receipts))
+
+
+def read_receipts(reads: Reads, lab: Lab) -> Iterator[Progress[tuple[Part, ...]]]:
+    """Yields Progress; the last one's value are the parts, in order. Measures nothing."""
+    parts = []
+    for number, (name, read) in enumerate(reads.items()):
+        notes: dict[bytes, Receipt] = {}
+        with noted(notes):
+            steps = read(lab)
+        while isinstance(steps, Iterator):
+            with noted(notes):
+                if next(steps, None) is None:
+                    break
+            yield Progress(number, len(reads))
+        parts.append(Part(name, tuple(told for told in notes.values() if "measured_at" in told)))
+        yield Progress(number + 1, len(reads), tuple(parts))
+
+
+def facts(receipts: Iterable[Receipt]) -> dict[str, list[str]]:
+    """What the receipts say of model, precision, versions and machine; more than one line where they differ."""
+    told = list(receipts)
+    return {name: list(dict.fromkeys(fact(each) for each in told)) for name, fact in FACTS.items()}
+
+
+def ways_in_words(told: Receipt) -> str:
+    """Such as "bf16 fp32, int8 integer, gradient own": the ways of `engine.models.tuning.Products`."""
+    return ", ".join(f"{name} {way}" for name, way in (told.get("products") or {}).items()) or "the library's own"
+
+
+def cores_in_words(told: Receipt) -> str:
+    """Such as "2 cores"; "" in a receipt that does not say."""
+    return f"{told['cores']} cores" if told.get("cores") else ""

@@ -1,0 +1,219 @@
+"""What a screen shows as a Python program: through the engine's own functions, from the same store.
+
+Each function gives the text of a program that prints the screen's main number.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from engine.importance.rankings_of import Pruning
+from engine.models.masks import Mask
+from engine.models.subject import Subject
+from engine.questions.requests import TaskSpec
+from engine.studies.surveys import Setting
+from engine.studies.sweeps import Point
+from engine.texts.sources import Source
+from pages.ui.shared.defaults import SAMPLE
+
+ROOT = Path(__file__).resolve().parents[3]
+MODULES = {
+    "cache": "open_store",
+    "engine.accuracy.evaluation": "accuracy evaluate",
+    "engine.demo": "passages",
+    "engine.heads.attention": "head_views overview",
+    "engine.heads.induction": "best_heads induction",
+    "engine.importance.rankings_of": "Pruning Ranking compute_orders",
+    "engine.models.loading": "LoadSpec",
+    "engine.models.masks": "parse_heads parse_mask",
+    "engine.models.subject": "Lab",
+    "engine.progress": "final",
+    "engine.questions.requests": "TaskSpec get_requests select",
+    "engine.studies.surveys": "Setting agreement_rows grid survey together written_row",
+    "engine.studies.sweeps": "points sweep",
+    "engine.texts.incontext": "icl_score",
+    "engine.texts.passages": "recall",
+    "engine.texts.sources": "Source texts_of",
+    "engine.texts.tokenloss": "token_losses",
+    "pathlib": "Path",
+}
+
+
+def of_accuracy(subject: Subject, data_dir: str | None, task: TaskSpec, n: int, pruning: Pruning) -> str:
+    """Accuracy on `n` questions of a task under a pruning."""
+    lines = [
+        f"task = {_task(task)}",
+        f"questions = select(get_requests(task, {data_dir!r}, lab.store), {n}, {SAMPLE!r})",
+        f"mask = {_mask(pruning.typed)}",
+    ]
+    if pruning.by_level:
+        ranking, levels = pruning.ranking, f"{pruning.heads_permille}, {pruning.ffns_permille}"
+        lines += [
+            f"ranking = Ranking({ranking.name!r}, {ranking.seed}, {ranking.n_questions})",
+            f"pruning = Pruning(task, ranking, {levels}, mask)  # levels in permille",
+            f"mask = pruning.mask(final(compute_orders(lab, subject, pruning, {data_dir!r})))",
+        ]
+    lines += ["answers = final(evaluate(lab, subject, questions, mask))", "print(accuracy(answers))"]
+    return program(lines, subject)
+
+
+def of_importance(setting: Setting, tasks: Sequence[TaskSpec], what: str) -> str:
+    """The most important components over many tasks."""
+    lines = [
+        f"setting = {_setting(setting)}",
+        f"tasks = {_grid(tasks)}",
+        f"found = final(survey(lab, setting, tasks, {what!r}))",
+        "mean = together(setting, found.scores)",
+    ]
+    if what == "ffns":
+        lines += ["for layer, score in enumerate(mean.scores):", '    print(f"F{layer} {score:.4g}")']
+    else:
+        lines += ["for name, score in best_heads(mean.scores, 5):", '    print(f"{name} {score:.4g}")']
+    return program(lines)
+
+
+def of_induction(subject: Subject, variant: str, seed: int) -> str:
+    """The heads that match prefixes best."""
+    lines = [
+        f"found = final(induction(lab, subject, {variant!r}, {seed}))",
+        'for name, score in best_heads(found.mean["prefix_matching"], 5):',
+        '    print(f"{name} {score:.3f}")',
+    ]
+    return program(lines, subject)
+
+
+def of_losses(a: tuple[Subject, Mask], b: tuple[Subject, Mask], arguments: Sequence[str]) -> str:
+    """The mean loss of a text, named as `texts.Chosen.arguments`, by two models."""
+    lines = [f"text = {_text(arguments)}"]
+    for name, (subject, mask) in (("a", a), ("b", b)):
+        of = f"subject_{name}" if b[0] != a[0] else "subject"
+        if of != "subject":
+            lines.append(f"{of} = {_subject(subject)}")
+        lines.append(f"{name} = final(token_losses(lab, {of}, text, {_mask(mask, of)}))")
+    lines += ['print(f"{a.loss_nats.mean():.4f} nats, {b.loss_nats.mean():.4f} by B")']
+    return program(lines, a[0] if a[0] == b[0] else None)
+
+
+def of_attention(subject: Subject, mask: Mask, arguments: Sequence[str], names: Sequence[str]) -> str:
+    """The patterns of some heads on a text."""
+    lines = [
+        f"text, mask = {_text(arguments)}, {_mask(mask)}",
+        f"heads = parse_heads({','.join(names)!r}, subject.shape)",
+        "seen = final(overview(lab, subject, text, mask))",
+        "views = final(head_views(lab, subject, text, mask, heads))",
+        "pattern = sum(views[head].pattern for head in heads) / len(heads)",
+        'print(f"{len(seen.pieces)} tokens; the last one looks at {seen.pieces[pattern[-1].argmax()]!r}")',
+    ]
+    return program(lines, subject)
+
+
+def of_context(subject: Subject, data_dir: str | None, source: Source, mask: Mask, around: int) -> str:
+    """The in-context-learning score of some texts under a mask."""
+    if source.kind == "text":
+        text = f"Source('text', {source.name!r}, {_text(())}, n_texts={source.n_texts})"
+    else:
+        text = f"Source({source.kind!r}, {source.name!r}, n_texts={source.n_texts}, seed={source.seed})"
+    lines = [
+        f"source = {text}",
+        f"texts = final(texts_of(lab, subject, source, {data_dir!r}))",
+        f"mask = {_mask(mask)}",
+        "losses = [final(token_losses(lab, subject, text, mask)).loss_nats for text in texts]",
+        f"print(icl_score(losses, around={around}))",
+    ]
+    return program(lines, subject)
+
+
+def of_correlations(setting: Setting, tasks: Sequence[TaskSpec], what: str, aggregate: str) -> str:
+    """Every two rankings compared."""
+    lines = [
+        f"setting = {_setting(setting)}",
+        f"tasks = {_grid(tasks)}",
+        f"found = final(survey(lab, setting, tasks, {what!r}))",
+        f"for row in agreement_rows(found, {aggregate!r}):",
+        "    print(written_row(row))",
+    ]
+    return program(lines)
+
+
+def of_sweep(setting: Setting, tasks: Sequence[TaskSpec], wanted: Sequence[Point], pool: Sequence[str]) -> str:
+    """Accuracies at the `wanted` points, most of them of all `tasks`."""
+    lines = [
+        f"setting = {_setting(setting)}",
+        f"tasks = {_grid(tasks)}",
+        "wanted = [",
+        *(f"    *{each}," for each in _points(wanted, tasks)),
+        "]",
+        f"swept = final(sweep(lab, setting, wanted, {list(pool)!r}))",
+        "for row in swept.rows:",
+        "    print(row.cells())",
+    ]
+    return program(lines)
+
+
+def program(lines: Iterable[str], subject: Subject | None = None) -> str:
+    """A program of these lines; before them its imports, the store, and the model where one is given."""
+    body = ["lab = Lab(open_store())", *([f"subject = {_subject(subject)}"] if subject else []), *lines]
+    used = set(re.findall(r"\w+", re.sub(r"'[^']*'|\"[^\"]*\"", "", "\n".join(body))))
+    imports = [
+        f"from {module} import {', '.join(each)}"
+        for module, names in MODULES.items()
+        if (each := [name for name in names.split() if name in used])
+    ]
+    return "\n".join([*_path(), *imports, "", *body])
+
+
+def _path() -> list[str]:
+    """What lets Python find the engine: in a clone it runs from the clone's folder, installed it is in the package."""
+    if (ROOT / "__init__.py").exists():
+        return ["import sys, headroom", "sys.path.insert(0, str(headroom.HERE))"]
+    return [f"# run in {ROOT}, with the Python that the app runs with"]
+
+
+def _subject(subject: Subject) -> str:
+    return f"lab.subject({_spec(subject)}, bos={subject.bos})"
+
+
+def _spec(subject: Subject) -> str:
+    return f"LoadSpec({subject.spec.model!r}, {subject.spec.precision!r})"
+
+
+def _setting(setting: Setting) -> str:
+    spec = f"LoadSpec({setting.spec.model!r}, {setting.spec.precision!r})"
+    more = f"{setting.bos!r}, {setting.data_dir!r}, {setting.n_questions}, {setting.n_ranking}"
+    return f"Setting({spec}, {more}, aggregate={setting.aggregate!r})"
+
+
+def _grid(tasks: Sequence[TaskSpec]) -> str:
+    names, counts = list(dict.fromkeys(task.name for task in tasks)), sorted({task.shots for task in tasks})
+    return f"grid({names!r}, {counts!r})"
+
+
+def _points(wanted: Sequence[Point], tasks: Sequence[TaskSpec]) -> Iterator[str]:
+    """The points as calls of `points`: those of one ranking together, where they are every task at every level."""
+    by_ranking: dict[tuple[str, str, int], list[Point]] = {}
+    for point in wanted:
+        by_ranking.setdefault((point.by, point.of, point.seed), []).append(point)
+    for (by, of, seed), mine in by_ranking.items():
+        heads, ffns = (list(dict.fromkeys(point.permille(axis) for point in mine)) for axis in ("heads", "ffns"))
+        named = {tuple(tasks): "tasks"}
+        each = list(dict.fromkeys(point.task for point in mine))
+        if len(mine) != len(each) * len(heads) * len(ffns):
+            raise ValueError(f"the points by {by} are not every task at every level")
+        where = named.get(tuple(each)) or f"[{', '.join(map(_task, each))}]"
+        yield f"points({where}, {heads}, {ffns}, {by!r}, {of!r}, {seed})"
+
+
+def _task(task: TaskSpec) -> str:
+    same = ", same_examples=True" if task.same_examples else ""
+    return f"TaskSpec({task.name!r}, {task.shots}{same})"
+
+
+def _mask(mask: Mask, subject: str = "subject") -> str:
+    return f"parse_mask({mask.text()!r}, {subject}.shape)"
+
+
+def _text(arguments: Sequence[str]) -> str:
+    """What reads the text that these arguments of the command line name; one's own is saved in a file first."""
+    if arguments[:1] == ("--passage",):
+        return f"next(each.text for each in passages() if each.title == {arguments[1]!r})"
+    return "Path('text.txt').read_text(encoding='utf-8')"

@@ -1,0 +1,172 @@
+"""Where numbers come from: the Python program that a screen gives finds the screen's own number, and the receipts are
+those of the stored records that it shows."""
+
+import contextlib
+import io
+import re
+
+import pytest
+from streamlit.util import calc_hash
+
+from engine.demo import passages
+from engine.heads.attention import recall_head_views, recall_overview
+from engine.models.loading import LoadSpec
+from engine.models.masks import Mask
+from engine.questions.requests import TaskSpec
+from engine.receipts import facts, read_receipts
+from engine.studies.surveys import grid
+from engine.studies.sweeps import Point, points
+from pages.ui.shared import runtime
+from pages.ui.shared.measured import SLOT
+from pages.ui.shared.python_code import _points
+from tests.conftest import HANG_S
+from tests.engine.fixtures import write_questions
+from tests.pages.conftest import figure, frames_of, settled
+
+pytest_plugins = ["tests.pages.test_in_context_page"]  # the model whose window holds a text of 512 tokens
+FEW = {"importance": {"importance_tasks": "demo_copy", "importance_shots": "0"},
+       "correlations": {"correlations_tasks": "demo_copy,demo_walk", "correlations_shots": "0"},
+       "sweeps": {"sweeps_tasks": "demo_copy", "sweeps_shots": "0", "sweeps_limit": "16"},
+       "passage": {"passage_text": "Privet Drive, twice", "passage_mask": "L0H1", "passage_ranking": "random"},
+       "attention": {"attention_text": "Privet Drive, twice", "attention_heads": "L0H1,L1H2"},
+       "induction": {}}  # fmt: skip
+
+
+@pytest.fixture
+def open_screen(open_app):
+    def open_screen(name, measure=(), **parameters):
+        at = open_app(run=False, **FEW.get(name, {}) | parameters)
+        at.wanted_page_hash = calc_hash(name)
+        at = settled(at)
+        for label in measure:
+            next(button for button in at.button if button.label.startswith(label)).click()
+            at = settled(at)
+        return at
+
+    return open_screen
+
+
+def said_by_the_program(at):
+    """What the Python program of a screen prints; it opens the store anew."""
+    [code] = [each.value for each in at.code if each.language == "python"]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "program", "exec"), {})
+    assert not re.search(r"^from \S+ import .*\b(\w+)\b(?![\s\S]*\b\1\b)", code, re.M), "imports what it does not use"
+    return printed.getvalue()
+
+
+def number_after(words, text):
+    return float(re.search(rf"{words}(-?[\d.]+)", text)[1])
+
+
+def test_the_program_finds_the_accuracy_after_pruning(open_app):
+    at = open_app(prune_heads="40", prune_ffns="50", prune_mask="L0H1")
+    assert f"{100 * number_after('acc=', said_by_the_program(at)):.1f} %" == figure(at)[0]
+    at = open_app(prune_mask="L1H2", prune_task="demo_copy", prune_shots="1", prune_same="true")
+    assert f"{100 * number_after('acc=', said_by_the_program(at)):.1f} %" == figure(at)[0]
+
+
+def test_the_program_finds_the_mean_loss_by_a_and_b(open_screen):
+    at = open_screen("passage")
+    words = next(text.value for text in at.main.markdown if text.value.startswith("Mean loss")).replace("**", "")
+    for nats in re.findall(r"[\d.]+", said_by_the_program(at).replace("by B", "")):
+        assert f"{float(nats):.3f}" in words
+
+
+def test_the_program_finds_the_best_induction_heads(open_screen):
+    at = open_screen("induction")
+    frame = frames_of(at)[1]["heads"].set_index("name")["prefix_matching"]
+    lines = said_by_the_program(at).splitlines()
+    assert [line.split()[0] for line in lines] == frame.nlargest(5).index.to_list()
+    assert float(lines[0].split()[1]) == pytest.approx(frame.max(), abs=6e-4)
+
+
+def test_the_program_finds_the_accuracies_of_a_sweep(open_screen):
+    at = open_screen("sweeps", ["Measure"])
+    curves = frames_of(at)[0]["curves"]
+    rows = [eval(line, {}) for line in said_by_the_program(at).splitlines()]
+    own = [row["acc"] for row in rows if row["by"] == "own"]
+    assert own == curves[curves["line"] == "demo_copy"].sort_values("level")["acc"].to_list() and len(own) == 11
+
+
+def test_the_program_finds_the_importance_of_heads(open_screen):
+    at = open_screen("importance", ["Measure the 1"])
+    frame = at.dataframe[0].value
+    assert said_by_the_program(at).split()[::2] == frame["Head"].head(5).to_list()
+
+
+def test_the_program_finds_how_much_rankings_agree(open_screen):
+    at = open_screen("correlations", ["Measure the"])
+    rows = [eval(line, {"nan": float("nan")}) for line in said_by_the_program(at).splitlines()]
+    [matrix] = [frame for frame in frames_of(at)[0].values() if "value" in frame]
+    shown = matrix.set_index(["a", "b"])["value"]
+    printed = {(row["a"], row["b"]): row["srcc"] for row in rows}
+    for a, b in (("demo_copy", "demo_walk"), ("demo_copy", "random"), ("aggregate", "demo_walk")):
+        assert shown[a, b] == pytest.approx(printed.get((a, b), printed.get((b, a))))
+
+
+def test_the_program_finds_where_heads_look(open_screen, tiny_opt):
+    at = open_screen("attention")
+    said, subject = said_by_the_program(at), runtime.lab().subject(LoadSpec(str(tiny_opt), "fp32"))
+    heads, mask = ((0, 1), (1, 2)), Mask.full(subject.shape)
+    text = next(each.text for each in passages() if each.title == "Privet Drive, twice")
+    seen = recall_overview(runtime.lab(), subject, text, mask)
+    views = recall_head_views(runtime.lab(), subject, text, mask, heads)
+    pattern = sum(each.pattern for each in views.values())
+    assert said == f"{len(seen.pieces)} tokens; the last one looks at {seen.pieces[pattern[-1].argmax()]!r}\n"
+
+
+def test_the_program_finds_the_in_context_score(open_screen, wide_opt, tmp_path):
+    task = str(write_questions(tmp_path / "rivers.jsonl", 60))
+    at = open_screen("in_context", model=str(wide_opt), incontext_task=task, incontext_texts="3",
+                     incontext_mask="L0H1")  # fmt: skip
+    value = number_after("value=(?:np.float64\\()?", said_by_the_program(at))
+    shown = [metric.value.replace("−", "-") for metric in at.metric]
+    assert shown[1] == f"{value:.2f}"
+
+
+def test_receipts_are_those_of_the_records_that_are_shown(open_app):
+    at = open_app(prune_heads="40")
+    assert not at.get("popover")[0].proto.popover.open
+    at.session_state["measured"] = True
+    at.run()
+    runtime.jobs().join(SLOT, HANG_S)
+    at.session_state["measured"] = True  # AppTest, which knows no popovers, forgets that it is open
+    at.run()
+    parts = {part.name: part for part in runtime.jobs().snapshot(SLOT).value}
+    x_n = 20
+    for name in ("Full model", "Pruned model"):
+        told = parts[name].receipts
+        assert {each["kind"] for each in told} == {"answers"} and sum(1 for _ in told) * 16 >= x_n
+    assert parts["Full model"].receipts[0]["mask"] == "" != parts["Pruned model"].receipts[0]["mask"]
+    assert {each["kind"] for each in parts["Importance"].receipts} == {"heads", "answers"}
+    assert parts["Pruned model"].first <= parts["Pruned model"].last and parts["Pruned model"].seconds > 0
+    words = "\n".join(text.value for text in [*at.markdown, *at.caption])
+    for part in (parts["Full model"], parts["Pruned model"]):
+        assert f"| {part.name} |" in words
+    told = facts(parts["Full model"].receipts)
+    assert len(told["Versions"]) == 1 and told["Versions"][0] in words and "torch" in words
+
+
+def test_a_receipt_that_lacks_what_came_later_is_read(lab):
+    old = {"name": "m", "model": "0" * 40, "precision": "fp32", "bos": True, "python": "3", "machine": "x86_64",
+           "device": "cpu", "versions": {"torch": "2"}, "measured_at": "2026-01-01", "seconds": 1}  # fmt: skip
+    told = facts([old])
+    assert told["Machine"] == ["cpu, x86_64"] and told["Matrix products"] == ["the library's own"]
+
+
+def test_nothing_is_measured_to_find_a_receipt(lab, tiny_opt):
+    *_, last = read_receipts({"nothing": lambda lab: iter(()), "whole": lambda lab: Mask}, lab)
+    assert [part.n for part in last.value] == [0, 0] and lab.models.loaded is None
+
+
+def test_points_are_written_as_every_task_at_every_level():
+    tasks = grid(["a", "b"], [0, 5])
+    wanted = [*points(tasks, range(0, 300, 100), [0]), *points(tasks[:1], [500], [0, 100], "random", seed=2)]
+    found = []
+    for each in _points(wanted, tasks):
+        found += eval(each, {"points": points, "tasks": tasks, "TaskSpec": TaskSpec})
+    assert found == wanted
+    with pytest.raises(ValueError, match="not every task"):
+        list(_points([Point(tasks[0], 0, 0), Point(tasks[1], 100, 0)], tasks))
