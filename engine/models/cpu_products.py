@@ -19,6 +19,7 @@ from functools import cache as once
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import HeadroomError
+from engine.models.libraries import bitsandbytes
 from engine.models.tuning import FP32, INTEGER, OWN, Products
 
 if TYPE_CHECKING:
@@ -49,12 +50,7 @@ def put_in_place(model: Any, products: Products) -> None:
 
 def bitsandbytes_layer(weight: Tensor, bias: Tensor) -> Any:
     """A bitsandbytes layer of these weights (out, in) in int8, with its usual threshold: what is compared with."""
-    import logging
-
-    import bitsandbytes
-
-    logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)  # a line a layer otherwise
-    nn: Any = bitsandbytes.nn
+    nn: Any = bitsandbytes().nn
     layer = nn.Linear8bitLt(*weight.shape[::-1], has_fp16_weights=False, threshold=6.0, device="meta")
     layer.weight = nn.Int8Params(weight, has_fp16_weights=False, requires_grad=False).to("cpu")
     layer.bias.requires_grad_(False)
@@ -263,10 +259,9 @@ def _bf16_linear() -> Any:
 
 @once
 def _int8_linear() -> Any:
-    import bitsandbytes  # slow to import, and bf16 does without
     import torch
 
-    layers: Any = bitsandbytes.nn
+    layers: Any = bitsandbytes().nn
 
     class Int8Linear(layers.Linear8bitLt):
         shared: Shared

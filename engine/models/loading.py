@@ -4,7 +4,6 @@ Only safetensors or `weights_only` checkpoints are read and code from a model re
 """
 
 import gc
-import logging
 import pickle
 import shutil
 import threading
@@ -21,6 +20,7 @@ from engine.memory import freed_at_once, return_freed_memory
 from engine.models import cpu_products as linear
 from engine.models.architectures import Family, family_of
 from engine.models.checkpoints import Identity, identify_folder
+from engine.models.libraries import bitsandbytes
 from engine.models.tensors import stored_tensors
 from engine.models.tuning import Products, known_products, products, set_threads, tuning
 
@@ -99,17 +99,17 @@ def stamp(spec: LoadSpec) -> str:
     return " ".join(f"{name} {found.st_size} {found.st_mtime_ns}" for name, found in files)
 
 
-def ways_of(spec: LoadSpec, store: Store | None = None) -> Products:
+def ways_of(spec: LoadSpec, identity: Identity, store: Store | None = None) -> Products:
     """How this model's matrix products are computed here; measured first where that is not known yet."""
-    found = known_ways(spec, store)
-    return products(store).of(spec.precision) if found is None else found
+    found = known_ways(spec, identity, store)
+    return products(store, identity.n_params).of(spec.precision) if found is None else found
 
 
-def known_ways(spec: LoadSpec, store: Store | None = None) -> Products | None:
+def known_ways(spec: LoadSpec, identity: Identity, store: Store | None = None) -> Products | None:
     """The same where nothing need be measured, else None; without torch."""
     if spec.precision == "fp32" or device_class() != "cpu":
         return Products()
-    found = known_products(store)
+    found = known_products(store, identity.n_params)
     return None if found is None else found.of(spec.precision)
 
 
@@ -159,12 +159,11 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     set_threads(identity.n_params, tuning(store))
-    ways = ways_of(spec, store)
+    ways = ways_of(spec, identity, store)
     progress(f"loading {identity.n_params / 1e6:,.0f} M parameters in {spec.precision}")
     options: dict[str, Any] = {"dtype": torch.float32 if spec.precision == "fp32" else torch.bfloat16}
     if spec.precision == "int8":
-        # one warning per layer call otherwise, whenever activations are not fp16
-        logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)
+        bitsandbytes()
         options["quantization_config"] = transformers.BitsAndBytesConfig(
             load_in_8bit=True, llm_int8_threshold=spec.int8_threshold
         )
@@ -222,7 +221,7 @@ class Models:
         with self._lock:
             held = self.loaded
             if held and held.spec == spec and identify(spec, self._store).digest == held.identity.digest:
-                if held.products == ways_of(spec, self._store):
+                if held.products == ways_of(spec, held.identity, self._store):
                     return held
             del held
             self.unload()

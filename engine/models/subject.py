@@ -81,7 +81,8 @@ class Lab:
 
     def subject(self, spec: LoadSpec, bos: bool | None = None) -> Subject:
         """The Subject of a model, from its files alone; `bos` None = as the model's own tokenizer does."""
-        return subject_of(spec, identify(spec, self.store), bos, ways_of(spec, self.store))
+        identity = identify(spec, self.store)
+        return subject_of(spec, identity, bos, ways_of(spec, identity, self.store))
 
     def loaded(self, subject: Subject, done: int = 0, total: int = 1) -> Generator[Progress[Any], None, Loaded]:
         """Gives the model, after a Progress that says so where it has to be loaded first.

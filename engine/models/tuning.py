@@ -23,6 +23,7 @@ ENOUGH = 0.8  # of the best speed, for which fewer threads are taken
 N_ROUNDS = 5
 EXACT_S = 1e-5
 OWN, FP32, INTEGER = "own", "fp32", "integer"
+KNOWN_TORCH = "2.13."
 PINNED = "HEADROOM_PRODUCTS"  # the user's choice of a way
 SHAPES = ((64, 768, 768), (384, 768, 768))  # rows, inputs, outputs: of a short text, and of questions packed together
 
@@ -69,22 +70,37 @@ def tuning(store: Store | None = None) -> Tuning:
     return _stored(store, key, Tuning) or _put(store, key, measured())
 
 
-def products(store: Store | None = None) -> Products:
-    """The fastest ways of the products on this processor, measured where neither this process nor the store has them;
-    a user's HEADROOM_PRODUCTS stands. UsageError where that is no way."""
-    found = known_products(store)
+def products(store: Store | None = None, n_params: int = SMALL_PARAMETERS) -> Products:
+    """The fastest ways of the products on this processor for a model of this size, measured where neither this process
+    nor the store has them; a user's HEADROOM_PRODUCTS stands. UsageError where that is no way."""
+    found = known_products(store, n_params)
     return _put(store, _products_key(), measured_products()) if found is None else found
 
 
-def known_products(store: Store | None = None) -> Products | None:
-    """`products` where they need not be measured: without torch."""
+def known_products(store: Store | None = None, n_params: int = SMALL_PARAMETERS) -> Products | None:
+    """`products` where they need not be measured: without torch. A small model's first figure is not made to wait for
+    a measurement: what the processor says of itself is enough."""
     if pin := os.environ.get(PINNED):
         if pin not in PINS:
             raise UsageError(f"{PINNED} is {pin!r}; choose one of {', '.join(PINS)}, or leave it empty")
         return PINS[pin]
+    if n_params < SMALL_PARAMETERS and (found := named_products()) is not None:
+        return found
     with suppress(LookupError):
         return _kept_products(store)
     return None
+
+
+@once
+def named_products() -> Products | None:
+    """The ways that go with what the processor says it can do; None where it does not say, or where the installed torch
+    is none that is known to have its products."""
+    able = abilities()
+    if "avx2" not in able or not version("torch").startswith(KNOWN_TORCH):
+        return None
+    in_16_bits = OWN if able & {"avx512_bf16", "amx_bf16"} else FP32
+    in_8_bits = INTEGER if able & {"avx512_vnni", "avx_vnni", "amx_int8"} else FP32
+    return Products(in_16_bits, in_8_bits, gradient=in_16_bits, attention=FP32)
 
 
 @lru_cache(maxsize=8)
@@ -258,8 +274,20 @@ def _all_threads() -> int:
 @once
 def processor() -> str:
     """The processor's name, "" where the system does not say."""
+    found = _said_of_the_processor("model name")
+    return platform.processor() if found is None else found
+
+
+@once
+def abilities() -> frozenset[str]:
+    """What the processor says it can do, such as avx512_vnni; empty where the system does not say."""
+    return frozenset((_said_of_the_processor("flags") or "").split())
+
+
+def _said_of_the_processor(what: str) -> str | None:
+    """A line of Linux' /proc/cpuinfo, "" where it has none of this name; None on other systems."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+            return next((line.partition(":")[2].strip() for line in lines if line.startswith(what)), "")
     except OSError:
-        return platform.processor()
+        return None

@@ -2,6 +2,8 @@
 is part of a key."""
 
 import copy
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -288,6 +290,46 @@ def test_a_user_may_pin_a_way(store, monkeypatch, measured):
     with pytest.raises(UsageError, match="HEADROOM_PRODUCTS is 'fast'; choose one of own, fp32, integer"):
         tuning.products(store)
     assert not measured
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ("avx2 avx512f avx512_vnni avx512_bf16", Products(int8=INTEGER, attention=FP32)),
+        ("avx2 avx512f avx512_vnni", Products(FP32, INTEGER, FP32, FP32)),
+        ("avx2 avx_vnni", Products(FP32, INTEGER, FP32, FP32)),
+        ("avx2 fma", Products(FP32, FP32, FP32, FP32)),
+        ("", None),
+    ],
+)
+def test_a_small_model_takes_the_ways_that_its_processor_names(store, monkeypatch, measured, flags, expected):
+    tuning.named_products.cache_clear()
+    monkeypatch.setattr(tuning, "abilities", lambda: frozenset(flags.split()))
+    assert tuning.known_products(store, 1000) == expected
+    assert tuning.known_products(store) is None, "for a larger one they are measured"
+    found = tuning.products(store, 1000)
+    assert len(measured) == (expected is None), "nothing is measured before the first screen where it says"
+    assert found == (expected or Products(bf16=FP32, int8=FP32, gradient=FP32))
+    tuning.named_products.cache_clear()
+
+
+def test_an_unknown_torch_is_measured(monkeypatch, store, measured):
+    tuning.named_products.cache_clear()
+    monkeypatch.setattr(tuning, "version", lambda package: "3.0.0")
+    assert tuning.known_products(store, 1000) is None
+    tuning.named_products.cache_clear()
+
+
+def test_bitsandbytes_brings_no_compiler_and_no_word():
+    code = """
+import sys
+from engine.models.libraries import bitsandbytes
+assert bitsandbytes() is bitsandbytes() and bitsandbytes().nn.Linear8bitLt
+import torch
+print("torch._inductor.compile_fx" in sys.modules, torch.compile.__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("False compile\n", "")
 
 
 def test_the_fastest_way_is_taken_where_it_is_clearly_faster():

@@ -63,18 +63,19 @@ def identity_of(spec: LoadSpec) -> Work[Identity]:
 def wait_for_model(setup: Setup, spec: LoadSpec | None = None) -> Subject:
     """The sidebar's model, or another one, as it is measured; until its files are read, the page says so and ends."""
     spec = spec or setup.spec
-    return subject_of(spec, identity_of(spec).required(IDENTIFY_WAIT_S), setup.bos, ways_here(spec))
+    identity = identity_of(spec).required(IDENTIFY_WAIT_S)
+    return subject_of(spec, identity, setup.bos, ways_here(spec, identity))
 
 
-def ways_here(spec: LoadSpec) -> Products:
+def ways_here(spec: LoadSpec, identity: Identity) -> Products:
     """How this model's matrix products are computed here. Only the first time on a computer the worker measures them,
     which needs torch; until then the page says so and ends."""
 
     def find() -> Iterator[Progress[Products]]:
         yield Progress(0, 1, message="measuring this computer's processor once")
-        yield Progress(1, 1, ways_of(spec, store()))
+        yield Progress(1, 1, ways_of(spec, identity, store()))
 
-    found = known_ways(spec, store())
+    found = known_ways(spec, identity, store())
     title = "Measuring this computer's processor"
     return found or Work(f"ways of {spec.precision}", "ways", title, find).required(IDENTIFY_WAIT_S)
 
