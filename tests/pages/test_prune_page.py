@@ -12,6 +12,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from engine.progress import Progress
+from pages.ui.prune import experiment
 from pages.ui.shared import runtime as frame
 from tests.pages.conftest import (
     WAIT_S,
@@ -149,8 +150,20 @@ def test_the_curve_is_measured_in_the_background(open_app):
     assert "at 100%" in at.get("vega_lite_chart")[0].proto.alt
 
 
-def test_importance_on_demand_fills_the_map(open_app):
+def test_orders_are_measured_ahead_and_fill_the_map(open_app):
+    """So that a slider's first move can say something."""
     at = open_app()
+    x = experiment_of(at)
+    known = experiment.recall_known(x, frame.lab())
+    assert known.heads is not None and known.ffns is not None
+    assert x.at("heads", 500).mask(known).n_heads_pruned == 4
+    assert "most important: L" in at.main.caption[-2].value and "most important: F" in at.main.caption[-1].value
+
+
+def test_importance_on_demand_fills_the_map(open_app, monkeypatch):
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+    at = open_app()
+    assert "most important" not in at.main.caption[-1].value
     button(at, "Measure importance").click()
     settled(at)
     assert "Measure importance" not in [button.label for button in at.button]

@@ -9,7 +9,7 @@ from engine.models.masks import Mask
 from pages.ui.prune import neighbours
 from pages.ui.prune.estimates import Estimates
 from pages.ui.prune.experiment import Experiment
-from pages.ui.prune.jobs import accuracy_work, estimates_work, gradients_work
+from pages.ui.prune.jobs import ORDERS, accuracy_work, estimates_work, gradients_work, ranking_work
 from pages.ui.shared.controls import hand_level
 from pages.ui.shared.defaults import AXES
 from pages.ui.shared.runtime import jobs
@@ -17,7 +17,7 @@ from pages.ui.shared.work import under_way
 
 FIRST_S = 0.3  # the first figure comes before the charts are drawn, unless it takes longer
 FIGURE_S = 0.35  # how often it is redrawn while it is measured: each time the worker waits
-MEASURING = ("accuracy", "gradients", "curve", "importance")
+MEASURING = ("accuracy", "gradients", "curve", "importance", *ORDERS.values())
 
 
 def moving() -> list[Axis]:
@@ -63,14 +63,20 @@ def gradients_given_up(x: Experiment) -> bool:
 
 def look_ahead(x: Experiment, known: Evidence) -> tuple[Estimates, list[str]]:
     """The estimates there are, and the slot whose end brings others; what they are made from is measured once nothing
-    else is."""
+    else is: the orders first, without which a slider's first move would say nothing."""
+    is_idle = not moving() and not under_way(MEASURING) and not _begins_an_order(x, known)
     if x.judged.greedy:
         return Estimates(), []
-    if not moving() and not under_way(MEASURING):
+    if is_idle:
         found = estimates_work(x, known).value()
         if found is not None and not found.has_gradients:
             gradients_work(x).start_ahead()
     return latest_estimates()
+
+
+def _begins_an_order(x: Experiment, known: Evidence) -> bool:
+    works = [ranking_work(x, axis, known) for axis in AXES if x.order(axis, known) is None]
+    return any(work.start_ahead() and work.under_way for work in works)
 
 
 def latest_estimates() -> tuple[Estimates, list[str]]:

@@ -174,6 +174,12 @@ def measure_importance(x: Experiment, lab: Lab) -> Iterator[Progress[Orders]]:
     yield from compute_orders(lab, x.subject, all_of_it, x.data_dir)
 
 
+def measure_ranking(x: Experiment, axis: Axis, lab: Lab) -> Iterator[Progress[Orders]]:
+    """Job: what the order of one axis is made from; it is read from the store afterwards."""
+    there = replace(x.pruning, heads_permille=0, ffns_permille=0).at(axis, 1000)
+    yield from compute_orders(lab, x.subject, there, x.data_dir)
+
+
 def measure_curve(x: Experiment, axis: Axis, lab: Lab) -> Iterator[Progress[int]]:
     """Job: the accuracy at every level of one axis, the other as it is; read from the store afterwards."""
     orders = yield from last_value(compute_orders(lab, x.subject, x.at(axis, 1000).pruning, x.data_dir))

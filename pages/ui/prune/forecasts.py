@@ -22,16 +22,16 @@ def gradients_s(x: Experiment, lab: Lab) -> float | None:
     return seconds_for(lab.store, x.subject, "gradient", all_characters(x.questions, gradients=True))
 
 
-def importance_s(x: Experiment, known: Evidence, lab: Lab) -> float | None:
+def importance_s(x: Experiment, known: Evidence, lab: Lab, axes: Sequence[Axis] = ("heads", "ffns")) -> float | None:
     """Of the heads a backward pass for each gold choice, of the FFNs a pass without each, begun in its layer."""
     questions = ranked(x)
     if questions is None:
         return None
     taken: list[float | None] = []
-    if known.heads is None:
+    if "heads" in axes and known.heads is None:
         read = all_characters(questions, gradients=True, every_choice=False)
         taken.append(seconds_for(lab.store, x.subject, "gradient", read))
-    if known.ffns is None:
+    if "ffns" in axes and known.ffns is None:
         read = all_characters(questions) * (1 + x.shape.n_layers / 2)
         taken.append(seconds_for(lab.store, x.subject, "forward", read))
     return together_s(taken)

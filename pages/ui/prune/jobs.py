@@ -12,8 +12,11 @@ from engine.questions.requests import Requests, TaskSpec
 from pages.ui.prune import experiment, forecasts
 from pages.ui.prune.estimates import Estimates, read_estimates
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
+from pages.ui.shared.defaults import NOUNS
 from pages.ui.shared.runtime import lab, store
 from pages.ui.shared.work import Work
+
+ORDERS: dict[Axis, str] = {"heads": "order of heads", "ffns": "order of FFNs"}  # slots
 
 
 def accuracy_work(x: Experiment, mask: Mask | None) -> Work[AnswersSoFar]:
@@ -30,6 +33,13 @@ def gradients_work(x: Experiment) -> Work[Any]:
 
     key, title = f"{x.base_key} {x.limit}", f"Estimates of {x.task.name}"
     return Work("gradients", key, title, run, 3, while_seen=True, takes=partial(forecasts.gradients_s, x, here))
+
+
+def ranking_work(x: Experiment, axis: Axis, known: Evidence) -> Work[Any]:
+    """What measures the order of one axis, so that it is known before its slider moves."""
+    run, title = partial(experiment.measure_ranking, x, axis, lab()), f"Which {NOUNS[axis]} go first"
+    takes = partial(forecasts.importance_s, x, known, lab(), [axis])
+    return Work(ORDERS[axis], f"{x.base_key} {x.pruning.ranking.name}", title, run, 2, True, takes)
 
 
 def importance_work(x: Experiment, known: Evidence) -> Work[Any]:

@@ -10,13 +10,15 @@ from engine.models.subject import Lab
 from engine.progress import Progress
 from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment, measure_levels
 from pages.ui.prune.forecasts import seconds_at, within
+from pages.ui.prune.jobs import ORDERS
 from pages.ui.shared.runtime import budget_s, in_memory, jobs, lab
 from pages.ui.shared.work import Work, under_way
 
 SLOT = "neighbours"
 PRIORITY = 5  # behind everything
 WAIT_S = 1.5  # after the last movement: whoever is about to move on is not disturbed
-OTHERS = ("accuracy", "gradients", "curve", "importance", "estimates", "cost", "questions", "train questions")
+OTHERS = ("accuracy", "gradients", "curve", "importance", *ORDERS.values(), "estimates", "cost", "questions",
+          "train questions")  # fmt: skip
 
 
 @dataclass

@@ -10,7 +10,7 @@ from pages.ui.prune import charts, dragging, estimates, head_map, neighbours, ta
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar
 from pages.ui.prune.figure import accuracy_figure, estimate_figure
 from pages.ui.prune.forecasts import seconds_at
-from pages.ui.prune.jobs import accuracy_work, curve_work, gradients_work, importance_work
+from pages.ui.prune.jobs import ORDERS, accuracy_work, curve_work, gradients_work, importance_work, ranking_work
 from pages.ui.prune.screen import Screen, Shown, idle_work
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.controls import choose_idle, one_of, type_mask
@@ -57,7 +57,7 @@ def draw_levels(screen: Screen) -> None:
         chart_at, idle = st.container(), choose_idle("prune")
         if screen.whole:
             shown.idle = idle_work(shown, screen.since_s) if idle else neighbours.stop()
-        slots, goes_on = ["curve", "gradients", neighbours.SLOT], shown.idle is not None and shown.idle.wanted
+        slots, goes_on = ["curve", "gradients", *ORDERS.values(), neighbours.SLOT], shown.idle is not None and shown.idle.wanted
         with chart_at:
             live([*slots, *shown.waits], partial(draw_curve, shown, screen.pictures), screen.since_s, always=goes_on)
     screen.tables.update(draw_components(shown, screen.pictures))
@@ -121,7 +121,7 @@ def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
     draw_chart(pictures["Curve"], "prune_curve", tables.points_in_words(points, AXES[axis]))
     st.caption(estimates.in_words(shown.x, line, x.pruning.level(axis)))
     estimating = gradients_work(shown.x)
-    if estimating.line():
+    if any(ranking_work(shown.x, each, shown.known).line() for each in AXES) or estimating.line():
         return
     if shown.idle is not None and (words := shown.idle.in_words()):
         st.caption(words)
