@@ -15,6 +15,7 @@ from engine.texts.passages import text_digest
 from pages.ui.attention.details import draw_details
 from pages.ui.attention.tables import combined, default_heads, names_of
 from pages.ui.attention.view import asked_heads, attention_view, hand_over, overview_packet, pattern_packet
+from pages.ui.shared import carried
 from pages.ui.shared.controls import type_mask
 from pages.ui.shared.runtime import end_run, errors_shown, lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
@@ -62,11 +63,13 @@ rows = (only or "").strip()
 with st.container(horizontal=True, vertical_alignment="center"):
     for title, (passage, _, icon) in PRESETS.items():
         st.button(title, icon=icon, on_click=use_preset, args=(title,), help=f"The passage “{passage}”.")
+    badge_at = st.container()
 if text is None:
     end_run()
 subject = wait_for_model(setup)
 with errors_shown():
     mask = parse_mask(mask_text, subject.shape)
+carried.hand_on("attention", subject.shape, mask, badge_at)
 of = f"{subject} {mask.key()} {text_digest(text.text)}"
 what = (lab(), subject, text.text, mask)
 seen = recall_overview(*what) or Work("attention", of, "Text", partial(overview, *what), while_seen=True).required()

@@ -9,12 +9,13 @@ import streamlit as st
 
 from engine.heads.ablation import KINDS
 from engine.heads.induction import recall_induction
-from engine.importance.rankings_of import INDUCTION_SEED
+from engine.importance.rankings_of import INDUCTION_SEED, Evidence
 from engine.texts.incontext import MIN_TOKENS
 from engine.texts.passages import text_digest
 from engine.texts.sources import texts_of
 from pages.ui.in_context import sections, setting
 from pages.ui.in_context.tables import head_frame, scores_csv
+from pages.ui.shared import carried
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import Table, closing
 from pages.ui.shared.runtime import end_run, errors_shown, lab, require_frame
@@ -48,6 +49,8 @@ x = setting.Setting(subject, setup.data_dir, source, texts, pruning)
 since_s = time.monotonic()
 losses = Work("incontext", x.key, "Losses", partial(setting.measure, x, lab()), while_seen=True)
 losses.value()
+mask = pruning.known_mask(subject.shape, Evidence()) or (losses.found.mask if losses.found is not None else None)
+carried.hand_on("incontext", subject.shape, mask, controls.badge_at)
 
 
 def so_far() -> setting.LossesSoFar:

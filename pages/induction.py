@@ -3,19 +3,22 @@
 import time
 from functools import partial
 
+import numpy as np
 import streamlit as st
 
 from engine.heads.induction import SCORES, VARIANTS, induction, recall_induction
+from engine.models.masks import parse_mask
 from pages.ui.induction import charts, overlap
 from pages.ui.induction.selection import chart_with_heads, head_table, selected_heads, send_to_prune
 from pages.ui.induction.tables import corner_in_words, head_scores, in_words
+from pages.ui.shared import carried
 from pages.ui.shared.closing import closing
 from pages.ui.shared.commands import command_line
-from pages.ui.shared.controls import one_of
+from pages.ui.shared.controls import one_of, type_mask
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.origin import Origin
 from pages.ui.shared.python_code import of_induction
-from pages.ui.shared.runtime import lab, require_frame
+from pages.ui.shared.runtime import errors_shown, lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.work import Work
 
@@ -37,17 +40,24 @@ Where our numbers differ from the latter's code: the position after the beginnin
 """
 
 setup = chosen()
-variant_at, seed_at, about_at = st.columns([4, 2, 5], vertical_alignment="bottom")
+variant_at, seed_at, mask_at, about_at = st.columns([4, 2, 4, 4])
 about = "Olsson: 10 examples. Bansal: llm-interpret's, 100 lengths and much slower."
 named = {each: each.capitalize() for each in VARIANTS}
 variant = one_of(variant_at, "Variant", named, "induction_variant", about, default="olsson")
 seed = seed_at.number_input("Seed", 0, 9999, 0, key="induction_seed", bind="query-params", help="Of the random tokens.")
+typed = type_mask("induction", mask_at)
 with about_at.popover("What am I looking at?", icon=":material/help:", help="What the scores mean."):
     st.markdown(ABOUT)
     words = "From each second copy of four tokens, an ideal induction head looks at what followed the first copy"
     draw_chart(charts.example_pattern(), "induction_example", words)
 
 subject = wait_for_model(setup)
+with errors_shown():
+    mask = parse_mask(typed, subject.shape)
+with st.container(horizontal=True, vertical_alignment="center"):
+    carried.hand_on("induction", subject.shape, mask, st.container(width="content"))
+    if not mask.is_full:
+        st.caption("All scores are the full model's; a cross marks a head that is pruned.")
 since_s = time.monotonic()
 found = recall_induction(lab(), subject, variant, seed)
 if found is None:
@@ -57,7 +67,7 @@ if found is None:
 if found.note:
     st.info(found.note[0].upper() + found.note[1:] + ".", icon=":material/info:")
 names = selected_heads(subject.shape)
-frame = head_scores(subject.shape, found, names)
+frame = head_scores(subject.shape, found, names).assign(pruned=~np.array(mask.heads).ravel())
 
 pictures = {}
 for row in (SCORES[:3], SCORES[3:]):

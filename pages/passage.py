@@ -9,6 +9,7 @@ from pages.ui.passage.charts import difference_bars
 from pages.ui.passage.controls import choose_a, choose_b, choose_colours, largest_tables
 from pages.ui.passage.jobs import Run, so_far
 from pages.ui.passage.token_text import token_text
+from pages.ui.shared import carried
 from pages.ui.shared.closing import closing
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.origin import Origin
@@ -59,7 +60,7 @@ text_at, a_at = st.columns([6, 5], gap="large", vertical_alignment="bottom")
 text = choose_text("passage", text_at)
 a_spec, a_typed = choose_a(a_at, setup)
 levels = choose_b(setup)
-view, full_nats = choose_colours()
+view, full_nats, badge_at = choose_colours()
 if text is None:
     st.info("This text is no longer kept here; choose another.", icon=":material/notes:")
     end_run()
@@ -71,6 +72,7 @@ of_text = (text.name, text.text, text.landmarks, text.arguments)
 x = reading.Reading(*of_text, setup.data_dir, a_side, whole, pruning)
 whole_a, orders = run.losses(x, "a", x.a), run.order(x)
 b_side = x.b(orders) if orders is not None else None
+carried.hand_on("passage", subject.shape, None if b_side is None else b_side.mask, badge_at)
 whole_b = whole_a if b_side == x.a else run.losses(x, "b", b_side) if b_side is not None else None
 before = st.session_state.get("passage_before")
 if whole_b is not None:

@@ -71,6 +71,7 @@ class Controls:
     source: Source | None
     around: int
     levels: Levels
+    badge_at: DeltaGenerator  # where it is to be said how much is pruned
 
 
 def choose(data_dir: str | None) -> Controls:
@@ -93,7 +94,7 @@ def choose(data_dir: str | None) -> Controls:
     heads, ffns = (choose_level("incontext", at, axis, AXES[axis], AXIS_HELP[axis]) for axis, at in levels)
     typed, ranking = type_mask("incontext", mask_at), choose_ranking("incontext", ranking_at)
     chosen = Levels(TaskSpec(str(name).strip(), SHOTS), ranking, heads, ffns, typed)
-    return Controls(source, around, chosen)
+    return Controls(source, around, chosen, st.container())
 
 
 def figures(found: LossesSoFar, around: int, pruned_in_words: str) -> None:

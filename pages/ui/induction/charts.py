@@ -53,7 +53,7 @@ def _score_map(score: str, n_layers: int, signed: bool, reach: float) -> charts.
     known = alt.condition(f"!isValid(datum['{score}'])", alt.value(UNDEFINED), colour)
     cells = base.mark_rect(**charts.CELL, cursor="pointer", invalid="show").encode(color=known).add_params(_click())
     ring = base.transform_filter("datum.selected").mark_rect(filled=False, stroke=MARK, strokeWidth=2.5)
-    return charts.template(height * n_layers + charts.AXIS_PX, cells, ring)
+    return charts.template(height * n_layers + charts.AXIS_PX, cells, *charts.crosses(base, height), ring)
 
 
 def is_signed(frame: pd.DataFrame) -> bool:

@@ -58,15 +58,15 @@ def choose_b(setup: Setup) -> Levels:
     return Levels(TaskSpec(str(name).strip(), SHOTS), ranking, heads, ffns, typed)
 
 
-def choose_colours() -> tuple[str, int]:
-    """(which of VIEWS the tint shows, nats of full colour of a difference)."""
+def choose_colours() -> tuple[str, int, DeltaGenerator]:
+    """(which of VIEWS the tint shows, nats of full colour of a difference, where to say how much is pruned)."""
     named = {view: view if view == VIEWS[0] else f"Loss of {view}" for view in VIEWS}
     at = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
     view = one_of(at, "Colour by", named, "passage_view", VIEW_HELP)
     full = one_of(at, "Full colour at", FULL_NATS, "passage_scale", SCALE_HELP, default=4)
     icon, change = ":material/content_cut:", st.session_state.update
     at.button("Prune the induction heads", icon=icon, on_click=change, args=(EXAMPLE,), help=EXAMPLE_HELP)
-    return view, full
+    return view, full, at.container()
 
 
 def largest_tables(where: DeltaGenerator, frame: pd.DataFrame, text: str) -> None:

@@ -12,6 +12,7 @@ from pages.ui.prune.figure import accuracy_figure, estimate_figure
 from pages.ui.prune.forecasts import seconds_at
 from pages.ui.prune.jobs import ORDERS, accuracy_work, curve_work, gradients_work, importance_work, ranking_work
 from pages.ui.prune.screen import Screen, Shown, idle_work
+from pages.ui.shared import carried
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.controls import choose_idle, one_of, type_mask
 from pages.ui.shared.defaults import AXES, AXIS_HELP
@@ -53,6 +54,8 @@ def draw_levels(screen: Screen) -> None:
         for axis, field in zip(AXES, fields, strict=True):
             draw_slider(field, AXIS_HELP[axis], True, {} if shown is None else shown.texts(axis))
     assert shown is not None
+    now = shown.at_hand().mask(shown.known) if dragging.moving() else shown.mask
+    carried.hand_on("prune", shown.x.shape, now, places[2])
     with curve_at:  # apart from the figure: a chart takes long to build, and the worker would wait for it
         chart_at, idle = st.container(), choose_idle("prune")
         if screen.whole:

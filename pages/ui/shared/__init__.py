@@ -7,6 +7,7 @@
 `controls`: task, ranking, levels and mask, bound to the address
 `many_tasks`: what the screens about many tasks share
 `written`: what the app itself writes into a widget, held until the browser has drawn it
+`carried`: what is pruned, taken over from screen to screen
 `drag_slider`: a slider that reports while it moves
 `texts`: which text a screen looks at
 `defaults`: the two axes, and what measuring begins with

@@ -1,0 +1,71 @@
+"""What one screen prunes the others open with, and one button lets go of it everywhere."""
+
+import pytest
+from streamlit.util import calc_hash
+
+from engine.models.masks import parse_mask
+from engine.shapes import ModelShape
+from pages.ui.shared import carried
+from tests.pages.conftest import button, settled
+
+SCREENS = {"passage": "passage", "attention": "attention", "incontext": "in_context", "induction": "induction"}
+
+
+def goes_to(at, name):
+    at.wanted_page_hash = "" if name == "prune" else calc_hash(SCREENS[name])
+    for key in list(at.query_params):  # a browser leaves the other screen's behind
+        if key.startswith(("prune_", *(f"{screen}_" for screen in SCREENS))):
+            del at.query_params[key]
+    return settled(at)
+
+
+def badges(at):
+    return [each.value for each in at.markdown if "Pruned:" in each.value]
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_a_screen_opens_with_what_prune_prunes(open_app, name):
+    at = open_app(prune_ranking="random", prune_heads="25", prune_mask="F1")
+    [badge] = badges(at)
+    assert "2 of 8 heads, 1 of 2 FFNs" in badge
+    goes_to(at, name)
+    field = at.text_input(key=f"{name}_mask").value
+    assert "F1" in field and "H" in field
+    assert badges(at) == [badge]
+    goes_to(at, "prune")
+    assert at.number_input(key="prune_heads").value == 25, "what is unchanged stays as it was set"
+
+
+def test_what_another_screen_sets_comes_back_and_is_let_go_of_everywhere(open_app):
+    at = open_app(prune_ranking="random", prune_heads="25")
+    goes_to(at, "attention")
+    at.text_input(key="attention_mask").set_value("L0H1")
+    settled(at)
+    goes_to(at, "prune")
+    assert at.text_input(key="prune_mask").value == "L0H1" and at.number_input(key="prune_heads").value == 0
+    assert "1 of 8 heads" in badges(at)[0]
+    goes_to(at, "passage")
+    button(at, "Restore all").click()
+    settled(at)
+    assert badges(at) == [] and at.text_input(key="passage_mask").value == ""
+    for name in ("prune", "attention"):
+        goes_to(at, name)
+        assert at.text_input(key=f"{name}_mask").value == "" and badges(at) == []
+
+
+def test_an_address_says_what_is_pruned_and_hands_it_on(open_app):
+    at = open_app(run=False, passage_mask="L1H3")
+    at.wanted_page_hash = calc_hash("passage")
+    settled(at)
+    assert at.text_input(key="passage_mask").value == "L1H3"
+    goes_to(at, "prune")
+    assert at.text_input(key="prune_mask").value == "L1H3"
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [("L0H0-2", "Pruned: 3 of 24 heads"), ("F1", "Pruned: 1 of 6 FFNs"), ("L5H0 F1", "heads, 1 of 6 FFNs")],
+)
+def test_a_badge_says_only_what_is_pruned(text, words):
+    shape = ModelShape(6, 4, 4, 32, 8, 64, 512, 256)
+    assert carried.in_words(shape, parse_mask(text, shape)).endswith(words)
