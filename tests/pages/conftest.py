@@ -128,6 +128,11 @@ def sent(at, key):
     return data
 
 
+def text_of(at):
+    """What the page says in sentences, one below the other."""
+    return "\n".join(part.value for part in at.main.markdown)
+
+
 def components(at):
     """What each component on the page was sent."""
     return [json.loads(each.proto.json) for each in at.get("bidi_component") if each.proto.json]

@@ -23,7 +23,9 @@ from pages.ui.shared.runtime import jobs, store
 
 def told():
     words = [each.label for kind in (at.selectbox, at.number_input, at.text_input) for each in kind]
-    print(json.dumps({"controls": words, "sliders": len(at.get("bidi_component")), "imported": sorted(sys.modules),
+    parts = [each.proto.component_name for each in at.get("bidi_component")]
+    sliders = sum("drag_slider" in name for name in parts)
+    print(json.dumps({"controls": words, "sliders": sliders, "imported": sorted(sys.modules),
                       "figures": [each.value for each in at.metric], "errors": [each.value for each in at.error]}))
 
 at = AppTest.from_file("app.py", default_timeout=500)

@@ -60,7 +60,8 @@ def draw_levels(screen: Screen) -> None:
         chart_at, idle = st.container(), choose_idle("prune")
         if screen.whole:
             shown.idle = idle_work(shown, screen.since_s) if idle else neighbours.stop()
-        slots, goes_on = ["curve", "gradients", *ORDERS.values(), neighbours.SLOT], shown.idle is not None and shown.idle.wanted
+        goes_on = shown.idle is not None and shown.idle.wanted
+        slots = ["curve", "gradients", *ORDERS.values(), neighbours.SLOT]
         with chart_at:
             live([*slots, *shown.waits], partial(draw_curve, shown, screen.pictures), screen.since_s, always=goes_on)
     screen.tables.update(draw_components(shown, screen.pictures))
