@@ -118,7 +118,7 @@ def test_the_app_runs_from_an_empty_folder_with_its_own_settings(installed):
         process.terminate()
         process.wait(HANG_S)
     [begun] = [message.new_session for message in messages if message.HasField("new_session")]
-    assert not begun.config.gather_usage_stats and begun.custom_theme.light.primary_color == "#0072B2"
+    assert not begun.config.gather_usage_stats and begun.custom_theme.light.primary_color == "#00649C"
     elements = [m.delta.new_element for m in messages if m.HasField("delta") and m.delta.HasField("new_element")]
     assert not [element.exception.message for element in elements if element.HasField("exception")]
     assert {"Prune", "Sweeps"} <= {page.page_name for message in messages for page in message.navigation.app_pages}

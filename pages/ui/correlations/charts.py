@@ -113,15 +113,14 @@ def small_matrices(
 
 def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Picture:
     """Rank in `a` against rank in `b`, one point a component, with the diagonal and the edges of both top 30 %."""
-    n, last = len(ranks), max(1, int(ranks["layer"].max()))
+    n = len(ranks)
     scale = alt.Scale(domain=[0, n + 1], nice=False)
     axis = alt.Axis(tickMinStep=1, format="d", grid=False)
     x = alt.X("rank_a:Q", title=f"Rank in {a} (1 = first to go)", scale=scale, axis=axis)
     y = alt.Y("rank_b:Q", title=f"Rank in {b}", scale=scale, axis=axis)
-    viridis, legend = alt.Scale(scheme="viridis", domain=[0, last]), alt.Legend(format="d", tickMinStep=1)
     size = 70 if n <= 500 else 12
     points = charts.named_chart("ranks").mark_point(filled=True, size=size, opacity=0.85, stroke=GREY, strokeWidth=0.7)
-    colour = alt.Color("layer:Q", title="Layer", scale=viridis, legend=legend)
+    colour = charts.by_layer(int(ranks["layer"].max()) + 1)
     tooltip = charts.tips(f"name:N|{noun}", f"rank_a:Q|Rank in {a}", f"rank_b:Q|Rank in {b}")
     points = points.encode(x=x, y=y, color=colour, tooltip=tooltip)
     edge = n - n_top(n) + 0.5

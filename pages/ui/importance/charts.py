@@ -1,7 +1,6 @@
 """Charts of importance over many tasks and shot counts: rows of `pages.ui.importance.tables` in, pictures out."""
 
 import json
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -102,7 +101,7 @@ def ffn_map(rows: pd.DataFrame) -> charts.Picture:
     title = f"{lost} (negative: its removal helps)"
     colour = alt.Color("points:Q", title=title, scale=charts.around_zero(reach), legend=_legend("+.0f"))
     # pale, so that the theme's text can be read on every cell
-    rect = base.mark_rect(**charts.CELL, fillOpacity=0.6).encode(color=colour)
+    rect = base.mark_rect(**charts.CELL, fillOpacity=charts.PALE).encode(color=colour)
     text = charts.written(base, 10).encode(text="number:N")
     height = ROW_PX * cells["row"].nunique() + LEGEND_PX + charts.AXIS_PX
     return charts.with_data(
@@ -114,8 +113,7 @@ def agreement_scatter(rows: pd.DataFrame, what: str) -> charts.Picture:
     """A gradient score against the oracle, one point a head of `scatter_rows`, coloured by layer."""
     x = alt.X("oracle_points:Q", title="Accuracy points lost without the head", axis=alt.Axis(format="+.1f"))
     y = alt.Y(f"{what}:Q", title=f"Importance by {TITLES[what].lower()}", scale=alt.Scale(zero=True))
-    layers = sorted(set(np.linspace(0, rows["layer"].max(), 5).astype(int).tolist()))
-    colour = alt.Color("layer:Q", title="Layer", scale=alt.Scale(scheme="viridis"), legend=_legend("d", layers))
+    colour = charts.by_layer(int(rows["layer"].max()) + 1, orient="top", direction="horizontal", titleOrient="left")
     tooltip = charts.tips("name:N|Head", f"{what}:Q|{TITLES[what]}|.3~g", "oracle_points:Q|Points lost|+.1f")
     points = charts.named_chart("heads").mark_point(filled=True, size=80, opacity=0.85)
     points = points.encode(x=x, y=y, color=colour, tooltip=tooltip)
@@ -150,7 +148,6 @@ def _scale(scores: pd.Series, largest: float) -> alt.Scale:
     return alt.Scale(type="sqrt", domain=[0, largest])
 
 
-def _legend(format: str, values: Sequence[int] | None = None) -> alt.Legend:
-    more: dict[str, Any] = {} if values is None else {"values": values}
-    more |= {"gradientLength": 200, "gradientThickness": 12, "tickCount": 5, "titleOrient": "left", "titleLimit": 500}
-    return alt.Legend(orient="top", direction="horizontal", format=format, **more)
+def _legend(format: str) -> alt.Legend:
+    look: dict[str, Any] = {"orient": "top", "direction": "horizontal", "titleOrient": "left", "titleLimit": 500}
+    return alt.Legend(gradientLength=200, gradientThickness=12, tickCount=5, format=format, **look)

@@ -70,16 +70,18 @@ def attribution_scatter(frame: pd.DataFrame, column: str) -> charts.Picture:
     """Change of the score without each head against its prefix matching, one point a head, with 95 % intervals."""
     value, low, high = (frame[f"{column}{end}"] for end in ("", " low", " high"))
     frame = frame.assign(value=value, low=low, high=high)
-    return charts.picture(_attribution_scatter(), heads=frame.assign(named=_apart(frame)), zero=ZERO)
+    return charts.picture(
+        _attribution_scatter(int(frame["layer"].max()) + 1), heads=frame.assign(named=_apart(frame)), zero=ZERO
+    )
 
 
 @charts.kept
-def _attribution_scatter() -> charts.Template:
+def _attribution_scatter(n_layers: int) -> charts.Template:
     title = "Score without it, minus score (nats)"
     x = alt.X("prefix_matching:Q", title="Prefix matching", scale=alt.Scale(domain=[0, 1.05], nice=False))
     tooltip = charts.tips(f"name:N|Head; prefix_matching:Q|Prefix matching|.3f; value:Q|{title}|+.3f")
     base = charts.named_chart("heads").encode(x=x, tooltip=tooltip)
-    layer = alt.Color("layer:O", title="Layer", scale=alt.Scale(scheme="viridis"), legend=alt.Legend(columns=2))
+    layer = charts.by_layer(n_layers)
     y = alt.Y("value:Q", title=title)
     layers = [
         _at_zero(),

@@ -70,24 +70,27 @@ def induction_scatter(frame: pd.DataFrame) -> charts.Picture:
     """Prefix matching against copying, one point a head, coloured by depth, the induction corner marked."""
     signed = is_signed(frame)
     corner = pd.DataFrame({"x": [CORNER_PREFIX], "x2": [1.0], "y": [CORNER_COPYING[signed]], "y2": [1.0]})
-    return charts.picture(_induction_scatter(-1 if signed else 0), heads=frame, corner=corner)
+    return charts.picture(
+        _induction_scatter(-1 if signed else 0, int(frame["layer"].max()) + 1), heads=frame, corner=corner
+    )
 
 
 @charts.kept
-def _induction_scatter(lowest: int) -> charts.Template:
+def _induction_scatter(lowest: int, n_layers: int) -> charts.Template:
     base = charts.named_chart("heads").encode(
         x=alt.X("prefix_matching:Q", title="Prefix matching", scale=alt.Scale(domain=[0, 1])),
         y=alt.Y("copying:Q", title="Copying", scale=alt.Scale(domain=[lowest, 1])),
         tooltip=charts.tips("name:N|Head; prefix_matching:Q|Prefix matching|.3f; copying:Q|Copying|.3f"),
     )
     points = base.mark_point(filled=True, size=90, opacity=0.85, cursor="pointer").encode(
-        color=alt.Color("layer:O", title="Layer", scale=alt.Scale(scheme="viridis"), legend=alt.Legend(columns=2))
+        color=charts.by_layer(n_layers)
     )
-    names = base.transform_filter("datum.selected || datum.in_corner").mark_text(align="left", dx=7, dy=-5, fontSize=11)
+    named = base.transform_filter("datum.selected || datum.in_corner")
+    names = charts.written(named, 11, align="left", dx=7, dy=-5)
     ring = base.transform_filter("datum.selected").mark_point(filled=False, size=220, stroke=MARK, strokeWidth=2.5)
     corner = charts.named_chart("corner").mark_rect(opacity=0.08, color=MARK)
     corner = corner.encode(x="x:Q", x2="x2:Q", y="y:Q", y2="y2:Q", tooltip=alt.value(None))
-    words = charts.named_chart("corner").mark_text(align="right", baseline="top", dx=-5, dy=5, color=MARK)
+    words = charts.written(charts.named_chart("corner"), 11, align="right", baseline="top", dx=-5, dy=5)
     words = words.encode(x="x2:Q", y="y2:Q", text=alt.value("induction corner"))
     return charts.template(330, corner, words, points.add_params(_click()), ring, names.encode(text="name:N"))
 

@@ -13,7 +13,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from pages.ui.shared.colours import DARK, GREY, LIGHT, light_theme
+from pages.ui.shared.colours import DARK, GREY, LAYERS, LIGHT, light_theme
 
 AXIS_PX = 85  # an x axis with its title, which Streamlit counts as part of the height
 CELL: dict[str, Any] = {"stroke": GREY, "strokeOpacity": 0.45, "strokeWidth": 0.5}
@@ -21,7 +21,10 @@ CROSS = "M-1,-1L1,1M-1,1L1,-1"
 FILE_WIDTH_PX = 900
 # text marks are black in either theme; the last of the palette's eight colours is the theme's own text colour, nearly
 INK = alt.Fill("ink:N", legend=None, scale=alt.Scale(domain=[*"1234567", "ink"]))
-PALE = 0.45  # opacity of cells on which text is to be read
+PALE = 0.38  # opacity of cells on which text is to be read
+# percentages as everywhere else in the app, "41.2 %"; the rest is Vega's own
+SIGNS = {"decimal": ".", "thousands": ",", "grouping": [3], "currency": ["$", ""], "percent": " %"}
+WRITTEN = {"locale": {"number": SIGNS}}
 Template = Mapping[str, Any]
 kept = lru_cache(64)  # around what makes a template: of each kind the last so many
 
@@ -56,7 +59,7 @@ def to_svg(drawn: Picture, title: str) -> bytes:
     """The picture as an SVG drawing."""
     import vl_convert
 
-    spec = {**drawn.spec, "width": FILE_WIDTH_PX, "title": title, "config": _file_config()}
+    spec = {**drawn.spec, "width": FILE_WIDTH_PX, "title": title, "config": {**WRITTEN, **_file_config()}}
     return vl_convert.vegalite_to_svg(spec).encode()
 
 
@@ -114,6 +117,15 @@ def around_zero(reach: float, **more: Any) -> alt.Scale:
     return alt.Scale(domain=[-reach, reach], domainMid=0, interpolate="rgb", **more)
 
 
+def by_layer(n_layers: int, **legend: Any) -> alt.Color:
+    """The colour of a head or FFN by its `layer`, the same on every screen; the legend names up to six layers."""
+    last = max(1, n_layers - 1)
+    named = sorted({round(last * at / 5) for at in range(6)} & set(range(n_layers)))
+    scale = alt.Scale(domain=[0, last], range=list(LAYERS), interpolate="lab")
+    look: dict[str, Any] = {"type": "symbol", "values": named, "format": "d", "symbolOpacity": 1, **legend}
+    return alt.Color("layer:Q", title="Layer", scale=scale, legend=alt.Legend(**look))
+
+
 def crosses(base: alt.Chart, row_px: int) -> list[alt.Chart]:
     """Dark crosses with a light edge on what is pruned: to be seen on any cell and in both themes."""
     size = (0.5 * row_px) ** 2
@@ -135,7 +147,7 @@ def row_height(n_layers: int) -> int:
 
 
 def _without_config(chart: alt.TopLevelMixin) -> Template:
-    return {key: value for key, value in chart.to_dict().items() if key != "config"}
+    return {**{key: value for key, value in chart.to_dict().items() if key != "config"}, "config": WRITTEN}
 
 
 @cache

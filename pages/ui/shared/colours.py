@@ -1,6 +1,7 @@
 """The colours that are not the theme's: its own, of text, lines and scales, are set in `.streamlit/config.toml`.
 
-A scale around zero runs from blue (negative) by way of grey to orange (positive), on every screen.
+A scale around zero runs from blue (negative) by way of grey to orange (positive), on every screen; what pruning costs
+is written as a loss, so that orange is worse and blue is better. Layers go from violet (next to the tokens) to orange.
 """
 
 import tomllib
@@ -11,6 +12,7 @@ from typing import Any
 CONFIG = Path(__file__).resolve().parents[3] / ".streamlit" / "config.toml"
 GREY = "#8a949e"  # edges and rules, to be seen in both themes
 UNKNOWN, UNDEFINED = f"{GREY}33", f"{GREY}44"  # cells without a number: not measured, and that have none
+LAYERS = ("#7b61d9", "#3c7fd0", "#1e9088", "#7d8a12", "#c8741a")  # no step is lost on white or in the dark
 MARK = "#d9480f"  # what is selected, and borders that say something
 DARK, LIGHT = "#1b2733", "#ffffff"  # a cross and its edge, to be seen on any cell
 QUIET, YES, NO = "#52606d", "#00704f", "#b34700"  # words of the report of a study

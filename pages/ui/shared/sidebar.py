@@ -124,9 +124,9 @@ def _about(spec: LoadSpec) -> None:
         st.caption(f"Reading the files of {spec.model} …")
     else:
         about = found.value
-        state = ":green-badge[in memory]" if in_memory(spec) else ":gray-badge[loads when needed]"
+        state = "in memory" if in_memory(spec) else "loads when needed"
         st.caption(
             f"{about.family}, {about.n_params / 1e6:,.1f} M parameters, "
             f"{about.shape.n_layers} layers × {about.shape.n_heads} heads, "
-            f"{about.weight_bytes(spec.precision) / 1e6:,.1f} MB  \n{state}"
+            f"{about.weight_bytes(spec.precision) / 1e6:,.1f} MB, {state}"
         )

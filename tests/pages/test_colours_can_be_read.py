@@ -1,0 +1,82 @@
+"""What is drawn in the palette's colours can be told from what it stands on, in the light theme and in the dark (WCAG 2
+AA): text has a contrast of 4.5, marks of 3."""
+
+import tomllib
+
+import pytest
+
+from pages.ui.shared import charts, colours
+
+TEXT, MARKS = 4.5, 3.0
+QUIET = 0.6  # of the text's ink is in Streamlit's captions
+CONFIG = tomllib.loads(colours.CONFIG.read_text(encoding="utf-8"))["theme"]
+THEMES = {name: CONFIG[name] for name in ("light", "dark")}
+
+
+def rgb(colour: str) -> tuple[float, ...]:
+    return tuple(int(colour.lstrip("#")[at : at + 2], 16) / 255 for at in (0, 2, 4))
+
+
+def mixed(share: float, above: str, below: str) -> str:
+    pairs = zip(rgb(above), rgb(below), strict=True)
+    return "#" + "".join(f"{round(255 * (share * a + (1 - share) * b)):02x}" for a, b in pairs)
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance as WCAG 2 has it."""
+    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in rgb(colour)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a: str, b: str) -> float:
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_the_measure_is_that_of_wcag():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21) and contrast("#123456", "#123456") == 1
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005), "the well-known grey that just fails"
+
+
+@pytest.mark.parametrize("name", THEMES)
+def test_text_and_what_is_said_quietly_can_be_read(name):
+    theme = THEMES[name]
+    for ground in (theme["backgroundColor"], theme["secondaryBackgroundColor"], theme["sidebar"]["backgroundColor"]):
+        assert contrast(theme["textColor"], ground) >= 7
+        assert contrast(mixed(QUIET, theme["textColor"], ground), ground) >= TEXT
+        chosen = mixed(0.1, theme["primaryColor"], ground)  # an option that is chosen: the colour on a tint of itself
+        assert contrast(theme["primaryColor"], chosen) >= TEXT
+
+
+@pytest.mark.parametrize("name", THEMES)
+def test_marks_and_lines_can_be_seen(name):
+    theme = THEMES[name]
+    alike = (colours.GREY, colours.MARK, *colours.LAYERS)
+    between = [mixed(0.5, a, b) for a, b in zip(colours.LAYERS, colours.LAYERS[1:], strict=False)]
+    for colour in (*theme["chartCategoricalColors"], *alike, *between):
+        assert contrast(colour, theme["backgroundColor"]) >= MARKS, colour
+
+
+@pytest.mark.parametrize("name", THEMES)
+def test_scales_begin_at_the_ground_and_end_far_from_it(name):
+    theme, ground = THEMES[name], THEMES[name]["backgroundColor"]
+    diverging = theme["chartDivergingColors"]
+    for ramp in (theme["chartSequentialColors"], diverging[4::-1], diverging[5:]):
+        steps = [contrast(colour, ground) for colour in ramp]
+        assert steps == sorted(steps), "more is farther from the ground, in either theme"
+        assert steps[0] < 1.6 and steps[-1] >= 6
+
+
+@pytest.mark.parametrize("name", THEMES)
+def test_words_in_pale_cells_can_be_read(name):
+    theme, ground = THEMES[name], THEMES[name]["backgroundColor"]
+    ink = theme["chartCategoricalColors"][-1]
+    assert len(theme["chartCategoricalColors"]) == 8 and charts.INK.to_dict()["scale"]["domain"][-1] == "ink"
+    for colour in (*theme["chartDivergingColors"], *theme["chartSequentialColors"]):
+        assert contrast(ink, mixed(charts.PALE, colour, ground)) >= TEXT, colour
+
+
+def test_a_cross_has_an_edge_and_the_report_its_words():
+    assert contrast(colours.DARK, colours.LIGHT) >= 7
+    for colour in (colours.QUIET, colours.YES, colours.NO):
+        assert contrast(colour, THEMES["light"]["backgroundColor"]) >= TEXT
