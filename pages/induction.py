@@ -10,7 +10,7 @@ from engine.heads.induction import SCORES, VARIANTS, induction, recall_induction
 from engine.models.masks import parse_mask
 from pages.ui.induction import charts, overlap
 from pages.ui.induction.selection import chart_with_heads, head_table, selected_heads, send_to_prune
-from pages.ui.induction.tables import corner_in_words, head_scores, in_words
+from pages.ui.induction.tables import corner, corner_in_words, head_scores, in_words
 from pages.ui.shared import carried
 from pages.ui.shared.closing import closing
 from pages.ui.shared.commands import command_line
@@ -77,12 +77,16 @@ for row in (SCORES[:3], SCORES[3:]):
             st.subheader(title, help=charts.HELP[score])
             pictures[title] = charts.score_map(frame, score)
             chart_with_heads(f"map {score}", pictures[title], in_words(frame, score))
+            st.caption(charts.ABOUT[score])
 
 scatter_at, table_at = st.columns([5, 6], gap="large")
 with scatter_at:
-    about = "One point a head, coloured by layer. Up and right: matches prefixes and copies."
+    about = (
+        "One point a head, coloured by layer. Up and right: matches prefixes and copies. The induction corner begins "
+        "where this model's heads fall apart into two groups (Otsu 1979), and at twice chance at the least."
+    )
     st.subheader("Who does both", help=about)
-    pictures["Prefix matching and copying"] = charts.induction_scatter(frame)
+    pictures["Prefix matching and copying"] = charts.induction_scatter(frame, corner(frame))
     chart_with_heads("scatter", pictures["Prefix matching and copying"], corner_in_words(frame))
 with table_at:
     st.subheader("Heads", help="Select rows, points or cells: they are the same heads everywhere on this screen.")

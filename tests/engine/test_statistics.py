@@ -1,10 +1,12 @@
 """How much was gained or lost from one mask to another: the interval's coverage, accord with the test, the words."""
 
 import math
+from statistics import pvariance
 
+import numpy as np
 import pytest
 
-from engine.statistics import MIN_QUESTIONS, Paired, change_interval, detectable, smallest_clear
+from engine.statistics import MIN_QUESTIONS, Paired, change_interval, detectable, parted, smallest_clear
 from pages.ui.prune.figure import change_in_words
 
 
@@ -70,3 +72,17 @@ def test_what_n_questions_can_show(n):
 
 def test_five_questions_can_show_no_loss():
     assert smallest_clear(5) == 0 and math.isnan(detectable(5))
+
+
+def test_two_groups_are_parted_where_they_vary_least_within():
+    """Otsu's threshold: where between them the variance is largest it is smallest within, by a plain loop."""
+    rng = np.random.default_rng(0)
+    for values in (rng.random(9), np.append(rng.normal(0, 0.1, 20), rng.normal(1, 0.1, 4)), np.array([0.0, 0, 0, 1])):
+        ordered = sorted(values)
+        within = {
+            at: at * pvariance(ordered[:at]) + (len(ordered) - at) * pvariance(ordered[at:])
+            for at in range(1, len(ordered))
+        }
+        best = min(within, key=within.__getitem__)
+        assert parted(values) == pytest.approx((ordered[best - 1] + ordered[best]) / 2)
+    assert math.isnan(parted(np.array([2.0, 2.0]))) and math.isnan(parted(np.array([math.nan])))

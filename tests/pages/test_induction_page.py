@@ -106,9 +106,25 @@ def test_frames_hold_scores_ranks_and_the_corner():
     frame = tables.head_scores(SHAPE, scores(), ["L1H2"])
     assert frame.loc[frame["selected"], "name"].tolist() == ["L1H2"]
     assert frame.sort_values("prefix_matching", ascending=False)["prefix_matching_rank"].tolist() == list(range(1, 9))
-    expected = (frame["prefix_matching"] >= 0.5) & (frame["copying"] >= -0.5)
+    assert frame["copying_share"].tolist() == ((frame["copying"] + 1) / 4).tolist(), "0 is none, a half where it stops"
+    matching, copying = tables.corner(frame)
+    expected = (frame["prefix_matching"] >= matching) & (frame["copying_share"] >= copying)
     assert (frame["in_corner"] == expected).all()
     assert "heads; highest: " in tables.in_words(frame, "qk_trace")
+
+
+def test_the_corner_follows_the_model_s_own_heads():
+    """Two groups are parted where the better match lies; a model without induction heads has none in its corner."""
+    found = scores()
+    found.mean["prefix_matching"] = np.array([[0.03, 0.02, 0.04, 0.03], [0.3, 0.28, 0.02, 0.35]])
+    found.mean["copying"] = 4 * np.array([[0.04, 0.05, 0.03, 0.04], [0.2, 0.05, 0.04, 0.3]]) - 1
+    frame = tables.head_scores(SHAPE, found, [])
+    assert frame.loc[frame["in_corner"], "name"].tolist() == ["L1H0", "L1H3"]
+    assert "L1H0, L1H3" in tables.corner_in_words(frame)
+    found.mean["prefix_matching"] = found.mean["prefix_matching"] / 10
+    assert "no head" in tables.corner_in_words(tables.head_scores(SHAPE, found, []))
+    found.mean["prefix_matching"][:] = 1.0
+    assert not tables.head_scores(SHAPE, found, [])["in_corner"].all(), "what is alike is not parted"
 
 
 def test_masks_of_a_selection():
@@ -143,7 +159,7 @@ def test_charts_are_valid_and_become_files(signed):
 
     frame = tables.head_scores(SHAPE, scores(signed), ["L0H0"])
     made = [charts.score_map(frame, name) for name in SCORES]
-    made += [charts.induction_scatter(frame), charts.depth_strip(frame, "copying"),
+    made += [charts.induction_scatter(frame, tables.corner(frame)), charts.depth_strip(frame, "copying"),
                charts.distribution(frame, "copying"), charts.example_pattern()]  # fmt: skip
     for chart in made:
         assert chart.datasets

@@ -3,7 +3,10 @@
 A head that is selected anywhere has a ring; every chart gives what is clicked as the selection `head`.
 """
 
+from functools import partial
+
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from engine.errors import UsageError
@@ -19,80 +22,106 @@ TITLES = {
     "qk_trace": "QK trace",
 }
 HELP = {
-    "prefix_matching": "Attention from repeated random tokens to what followed their earlier copies: 0 to 1.",
-    "copying": "Of what the head raises, the share of the tokens it looks at: -1 to 1; Bansal's variant 0 to 1.",
-    "previous_token": "Attention to the token just before, in a story: 0 to 1.",
-    "duplicate_token": "Attention from repeated random tokens to their own earlier copies: 0 to 1.",
-    "ov_eigen": "By the weights alone: 1 raises the logit of whatever is looked at, -1 lowers it.",
-    "qk_trace": "By the weights alone: how well keys that earlier heads wrote about the token before match the query's "
-    "own token. No unit; from layer 1 on.",
+    "prefix_matching": "Random tokens, four times over: attention from each to what followed its earlier copies.",
+    "copying": "Random tokens, once. In files and on the command line it is Olsson's score, 4 times this share less 1, "
+    "from −1 (none) to 1, where it stops: 50 % stands for all above. Bansal's variant is a share there too.",
+    "previous_token": "In a story.",
+    "duplicate_token": "Random tokens, four times over.",
+    "ov_eigen": "OV circuit: from a token through the head's values to its logit. Real parts of its eigenvalues over "
+    "their sizes.",
+    "qk_trace": "How well keys that earlier heads wrote about the token before match the query's own token. Defined "
+    "from layer 1 on.",
+}
+ABOUT = {
+    "prefix_matching": "Looks at what followed an earlier copy: 0 no attention, 1 all of it.",
+    "copying": "Of what it raises, the share that it looks at: 0 % none, 100 % all; 4 % by chance.",
+    "previous_token": "Looks at the token just before: 0 no attention, 1 all of it.",
+    "duplicate_token": "Looks at earlier copies of the same token: 0 no attention, 1 all of it.",
+    "ov_eigen": "By weights alone: 1 raises whatever it looks at, −1 lowers it.",
+    "qk_trace": "By weights alone: looks for what came after its own token. No unit.",
 }
 KINDS = ["chosen", "aggregate", "random", "reversed", "task"]  # of lines
-SIGNED = ("copying", "ov_eigen", "qk_trace")
-CORNER_PREFIX = 0.5  # Olsson et al. name no threshold: half of the attention, and several times the copying of chance
-CORNER_COPYING = {True: -0.5, False: 0.1}  # signed scores (Olsson; chance is -0.84) or shares (Bansal)
+SIGNED = ("ov_eigen", "qk_trace")
+LINE = 0.045  # of the scatter's height that a name takes
+MOST_COPYING = {True: 0.5, False: 1.0}  # Olsson's score stops at a half
+
+
+def shown(score: str) -> str:
+    """The column of `pages.ui.induction.tables.head_scores` that is drawn for a score."""
+    return "copying_share" if score == "copying" else score
 
 
 def score_map(frame: pd.DataFrame, score: str) -> charts.Picture:
     """Layers x heads, coloured by one score on a scale of its own."""
     reach = (float(frame[score].abs().max()) or 1.0) if score == "qk_trace" else 1.0
+    if score == "copying":
+        reach = _most(frame)
     signed = score == "qk_trace" or (score in SIGNED and bool(frame[score].min() < 0))
     return charts.picture(_score_map(score, int(frame["layer"].max()) + 1, signed, reach), heads=frame)
 
 
 @charts.kept
 def _score_map(score: str, n_layers: int, signed: bool, reach: float) -> charts.Template:
-    height = charts.row_height(n_layers)
+    height, column, share = charts.row_height(n_layers), shown(score), score == "copying"
+    form = ".1%" if share else ".3~g"
     base = charts.head_grid(
-        f"{score}:Q|{TITLES[score]}|.3~g", f"{score}_se:Q|standard error|.2~g", f"{score}_rank:Q|Rank (1 = highest)"
+        f"{column}:Q|{TITLES[score]}|{form}",
+        f"{column}_se:Q|Standard error|{'.1%' if share else '.2~g'}",
+        f"{column}_rank:Q|Rank (1 = highest)",
     )
-    scale = charts.around_zero(reach) if signed else alt.Scale(domain=[0, 1])
-    legend = alt.Legend(title=None, format=".2~g", tickCount=3, gradientLength=max(60, height * n_layers))
-    colour = alt.Color(f"{score}:Q", scale=scale, legend=legend)
+    scale = charts.around_zero(reach) if signed else alt.Scale(domain=[0, reach])
+    form = ".0%" if share else "~s" if score == "qk_trace" else ".2~g"
+    legend = alt.Legend(title=None, format=form, tickCount=3, gradientLength=max(60, height * n_layers))
+    colour = alt.Color(f"{column}:Q", scale=scale, legend=legend)
     # not the other way round: Vega-Lite would then paint what is undefined as 0
-    known = alt.condition(f"!isValid(datum['{score}'])", alt.value(UNDEFINED), colour)
+    known = alt.condition(f"!isValid(datum['{column}'])", alt.value(UNDEFINED), colour)
     cells = base.mark_rect(**charts.CELL, cursor="pointer", invalid="show").encode(color=known).add_params(_click())
     ring = base.transform_filter("datum.selected").mark_rect(filled=False, stroke=MARK, strokeWidth=2.5)
     return charts.template(height * n_layers + charts.AXIS_PX, cells, *charts.crosses(base, height), ring)
 
 
-def is_signed(frame: pd.DataFrame) -> bool:
-    """Whether copying is Olsson's score, from -1 to 1, and not a share."""
-    return bool((frame["copying"] < 0).any())
+def _most(frame: pd.DataFrame) -> float:
+    return MOST_COPYING[bool((frame["copying"] < 0).any())]
 
 
-def in_corner(frame: pd.DataFrame) -> pd.Series:
-    """Which heads both match prefixes and copy."""
-    return (frame["prefix_matching"] >= CORNER_PREFIX) & (frame["copying"] >= CORNER_COPYING[is_signed(frame)])
-
-
-def induction_scatter(frame: pd.DataFrame) -> charts.Picture:
-    """Prefix matching against copying, one point a head, coloured by depth, the induction corner marked."""
-    signed = is_signed(frame)
-    corner = pd.DataFrame({"x": [CORNER_PREFIX], "x2": [1.0], "y": [CORNER_COPYING[signed]], "y2": [1.0]})
-    return charts.picture(
-        _induction_scatter(-1 if signed else 0, int(frame["layer"].max()) + 1), heads=frame, corner=corner
-    )
+def induction_scatter(frame: pd.DataFrame, corner: tuple[float, float]) -> charts.Picture:
+    """Prefix matching against copying, one point a head, coloured by layer; beyond both values of `corner` lie the
+    induction heads, which have their names."""
+    matching, copying = corner
+    most = max(_most(frame), copying)
+    area = pd.DataFrame({"x": [matching], "x2": [1.0], "y": [copying], "y2": [most]})
+    drawn = frame.assign(name_y=_beside(frame, most))
+    return charts.picture(_induction_scatter(most, int(frame["layer"].max()) + 1), heads=drawn, corner=area)
 
 
 @charts.kept
-def _induction_scatter(lowest: int, n_layers: int) -> charts.Template:
+def _induction_scatter(most: float, n_layers: int) -> charts.Template:
+    y, axis = partial(alt.Y, title="Copying"), alt.Axis(format="%", tickCount=5)
     base = charts.named_chart("heads").encode(
         x=alt.X("prefix_matching:Q", title="Prefix matching", scale=alt.Scale(domain=[0, 1])),
-        y=alt.Y("copying:Q", title="Copying", scale=alt.Scale(domain=[lowest, 1])),
-        tooltip=charts.tips("name:N|Head; prefix_matching:Q|Prefix matching|.3f; copying:Q|Copying|.3f"),
+        tooltip=charts.tips("name:N|Head; prefix_matching:Q|Prefix matching|.3f; copying_share:Q|Copying|.1%"),
     )
-    points = base.mark_point(filled=True, size=90, opacity=0.85, cursor="pointer").encode(
-        color=charts.by_layer(n_layers)
-    )
-    named = base.transform_filter("datum.selected || datum.in_corner")
-    names = charts.written(named, 11, align="left", dx=7, dy=-5)
-    ring = base.transform_filter("datum.selected").mark_point(filled=False, size=220, stroke=MARK, strokeWidth=2.5)
-    corner = charts.named_chart("corner").mark_rect(opacity=0.08, color=MARK)
-    corner = corner.encode(x="x:Q", x2="x2:Q", y="y:Q", y2="y2:Q", tooltip=alt.value(None))
+    at = base.encode(y=y("copying_share:Q", scale=alt.Scale(domain=[0, most]), axis=axis))
+    points = at.mark_point(filled=True, size=90, opacity=0.9, cursor="pointer").encode(color=charts.by_layer(n_layers))
+    names = base.encode(y=y("name_y:Q", axis=axis)).transform_filter("isValid(datum.name_y)")
+    names = charts.written(names, 11, align="right", dx=-8).encode(text="name:N")
+    ring = at.transform_filter("datum.selected").mark_point(filled=False, size=220, stroke=MARK, strokeWidth=2.5)
+    corner = charts.named_chart("corner").mark_rect(opacity=0.1, color=MARK)
+    corner = corner.encode(x="x:Q", x2="x2:Q", y=y("y:Q", axis=axis), y2="y2:Q", tooltip=alt.value(None))
     words = charts.written(charts.named_chart("corner"), 11, align="right", baseline="top", dx=-5, dy=5)
-    words = words.encode(x="x2:Q", y="y2:Q", text=alt.value("induction corner"))
-    return charts.template(330, corner, words, points.add_params(_click()), ring, names.encode(text="name:N"))
+    words = words.encode(x="x2:Q", y=y("y2:Q", axis=axis), text=alt.value("induction corner"))
+    return charts.template(330, corner, words, points.add_params(_click()), ring, names)
+
+
+def _beside(frame: pd.DataFrame, most: float) -> list[float]:
+    """How high the name of each head stands that has one, nan for the others: at its point, or as near as leaves room
+    between it and the names below."""
+    named = frame.loc[frame["selected"] | frame["in_corner"], "copying_share"].sort_values()
+    heights, free = pd.Series(np.nan, index=frame.index), -np.inf
+    for at, share in named.items():
+        heights[at] = free = max(share, free)
+        free += LINE * most
+    return heights.tolist()
 
 
 def depth_strip(frame: pd.DataFrame, score: str) -> charts.Picture:
@@ -103,18 +132,19 @@ def depth_strip(frame: pd.DataFrame, score: str) -> charts.Picture:
 @charts.kept
 def _depth_strip(score: str) -> charts.Template:
     x = alt.X("depth:Q", title="Depth (0 = first layer, 1 = last)", scale=alt.Scale(domain=[-0.03, 1.03], nice=False))
-    y = alt.Y(f"{score}:Q", title=TITLES[score])
+    column, axis = shown(score), _axis(score)
+    y = alt.Y(f"{column}:Q", title=TITLES[score], axis=axis)
     base = charts.named_chart("heads").encode(x=x)
-    tooltip = charts.tips("name:N|Head", f"{score}:Q|{TITLES[score]}|.3~g")
+    tooltip = charts.tips("name:N|Head", f"{column}:Q|{TITLES[score]}|{'.1%' if score == 'copying' else '.3~g'}")
     points = base.mark_point(filled=True, size=60, opacity=0.65, cursor="pointer").encode(y=y, tooltip=tooltip)
-    means = base.mark_line(strokeWidth=2, opacity=0.6, point=False).encode(y=alt.Y(f"mean({score}):Q"))
+    means = base.mark_line(strokeWidth=2, opacity=0.6, point=False).encode(y=alt.Y(f"mean({column}):Q"))
     ring = base.transform_filter("datum.selected").mark_point(filled=False, size=160, stroke=MARK, strokeWidth=2.5)
     return charts.template(250, means, points.add_params(_click()), ring.encode(y=y))
 
 
 def distribution(frame: pd.DataFrame, score: str) -> charts.Picture:
     """How many heads have which score."""
-    x = alt.X(f"{score}:Q", bin=alt.Bin(maxbins=24), title=TITLES[score])
+    x = alt.X(f"{shown(score)}:Q", bin=alt.Bin(maxbins=24), title=TITLES[score], axis=_axis(score))
     y, tooltip = alt.Y("count():Q", title="Heads"), charts.tips("count():Q|Heads")
     return charts.picture(
         charts.template(250, charts.named_chart("heads").mark_bar().encode(x=x, y=y, tooltip=tooltip)), heads=frame
@@ -156,7 +186,8 @@ def _retained_chart(score: str) -> charts.Template:
     x = alt.X("level:Q", title="Heads pruned", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
     y = alt.Y("left:Q", title=f"{TITLES[score]} left", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
     base = charts.named_chart("lines").encode(x=x, detail="line:N")
-    colour = alt.Color("kind:N", title=None, scale=alt.Scale(domain=KINDS), legend=alt.Legend(orient="bottom"))
+    legend = alt.Legend(orient="bottom", columns=3, symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3)
+    colour = alt.Color("kind:N", title=None, scale=alt.Scale(domain=KINDS), legend=legend)
     band = base.transform_filter("datum.kind == 'random'").mark_area(opacity=0.18)
     band = band.encode(y=alt.Y("low:Q", title=f"{TITLES[score]} left"), y2="high:Q", color=colour)
     tooltip = charts.tips("line:N|Ranking", "level:Q|Pruned|.0%", "left:Q|Left|.1%")
@@ -164,6 +195,10 @@ def _retained_chart(score: str) -> charts.Template:
     thick = base.transform_filter("datum.kind != 'task'").mark_line(strokeWidth=2.5)
     layers = [band, *(lines.encode(y=y, color=colour, tooltip=tooltip) for lines in (thin, thick))]
     return charts.template(300, *layers)
+
+
+def _axis(score: str) -> alt.Axis:
+    return alt.Axis(format="%") if score == "copying" else alt.Axis()
 
 
 def _click() -> alt.Parameter:

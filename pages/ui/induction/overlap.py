@@ -14,7 +14,7 @@ from engine.questions.requests import TaskSpec
 from engine.receipts import Reads
 from engine.studies.surveys import grid
 from pages.ui.induction import charts, effects
-from pages.ui.induction.tables import overlap_rows, retained_lines
+from pages.ui.induction.tables import copying_share, overlap_rows, retained_lines
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.controls import one_of
 from pages.ui.shared.defaults import SHOT_COUNTS, SHOTS
@@ -22,6 +22,7 @@ from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import importance_work, local_tasks, setting_of, show_failed, so_far
 from pages.ui.shared.origin import survey_reads
 from pages.ui.shared.sidebar import Setup
+from pages.ui.shared.tables import number, written
 from pages.ui.shared.work import live
 
 LEFT_HELP = (
@@ -33,9 +34,8 @@ BOTH = ("prefix_matching", "copying")
 
 
 def capacity(found: InductionScores, score: str) -> np.ndarray:
-    """(L, H), from 0: prefix matching as it is; copying as the share r, of which Olsson's score is 4 r - 1."""
-    scores = found.mean[score]
-    return (scores + 1) / 4 if score == "copying" and (scores < 0).any() else scores
+    """(L, H), from 0: prefix matching as it is; copying as a share."""
+    return copying_share(found.mean[score]) if score == "copying" else found.mean[score]
 
 
 def reads(setup: Setup) -> Reads:
@@ -84,18 +84,20 @@ def draw(
         rows = overlap_rows(heads, scores | ({} if mean is None else {"aggregate": mean}))
         tables["Importance and induction"] = rows
         words, height = "Rank correlation of importance with induction, by task", min(400, 40 + 35 * len(rows))
-        st.dataframe(rows, hide_index=True, height=height, column_config=_columns(), alt=words)
+        srcc = dict.fromkeys(("prefix_matching_srcc", "copying_srcc"), partial(number, sign=True))
+        shown = written(rows, **srcc)
+        st.dataframe(shown, hide_index=True, height=height, column_config=_columns(), alt=words)
     return pictures, tables | effects.draw(setup, subject, TaskSpec(name, shots), heads)
 
 
 def _columns() -> dict[str, Any]:
-    number = partial(st.column_config.NumberColumn, format="%.2f")
+    column, about = st.column_config.NumberColumn, "Spearman's rank correlation over all heads."
     return {
         "ranking": st.column_config.TextColumn("Importance of"),
         "kept": st.column_config.NumberColumn("Induction heads kept", help=KEPT_HELP),
         "of": st.column_config.NumberColumn("of the best"),
-        "prefix_matching_srcc": number("SRCC with prefix matching", help="Spearman's rank correlation over all heads."),
+        "prefix_matching_srcc": column("SRCC with prefix matching", help=about),
         "prefix_matching_p": st.column_config.NumberColumn("p", format="%.3f"),
-        "copying_srcc": number("SRCC with copying"),
+        "copying_srcc": column("SRCC with copying", help=about),
         "copying_p": st.column_config.NumberColumn("p ", format="%.3f"),
     }

@@ -15,8 +15,10 @@ import streamlit as st
 from engine.models.masks import Mask, parse_mask
 from engine.shapes import ModelShape
 from pages.ui.induction.charts import TITLES
+from pages.ui.induction.charts import shown as shown_as
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.tables import number, percent, written
 
 SELECTED, OWNER, TURN = "heads_selected", "heads_selected_in", "heads_selected_turn"
 TABLE = "table"
@@ -41,10 +43,11 @@ def head_table(frame: pd.DataFrame) -> None:
         rows = shown.index[shown["selected"]].tolist()
         st.session_state[key] = {"selection": {"rows": rows, "columns": [], "cells": []}}
     config: dict[str, Any] = {"name": st.column_config.TextColumn("Head", pinned=True)}
-    config |= {name: st.column_config.NumberColumn(title, format="%.3f") for name, title in TITLES.items()}
+    config |= {shown_as(name): st.column_config.NumberColumn(title) for name, title in TITLES.items()}
+    words = {shown_as(name): partial(number, digits=3) for name in TITLES} | {"copying_share": percent}
     look: dict[str, Any] = {"hide_index": True, "height": 330, "alt": "All heads with their induction scores"}
     look |= {"selection_mode": "multi-row", "on_select": partial(_from_table, key, tuple(shown["name"]))}
-    st.dataframe(shown[list(config)], column_config=config, key=key, **look)
+    st.dataframe(written(shown[list(config)], **words), column_config=config, key=key, **look)
 
 
 def send_to_prune(shape: ModelShape, names: Sequence[str]) -> None:

@@ -5,26 +5,51 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import pandas as pd
 
-from engine.heads.induction import SCORES, InductionScores, retained
+from engine.heads.induction import N_TOKENS, SCORES, InductionScores, retained
 from engine.importance.rankings import agreement, n_top, random_order
 from engine.shapes import ModelShape
-from pages.ui.induction.charts import in_corner
+from engine.statistics import parted
+from pages.ui.induction.charts import shown
+from pages.ui.shared.tables import number, percent
 
+CHANCE = 1 / N_TOKENS  # share of the sample's tokens that any one of them is
 N_RANDOM = 20  # random orders behind the mean and the band
 LEVELS = np.linspace(0, 1, 51)
 
 
 def head_scores(shape: ModelShape, found: InductionScores, selected: Collection[str]) -> pd.DataFrame:
-    """layer, head, name, depth (0-1), selected, in_corner and for each score its mean, standard error and rank."""
+    """layer, head, name, depth (0-1), selected, in_corner and for each score its mean, standard error and rank; copying
+    also as it is shown, `copying_share`."""
     layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
     names = shape.head_names
     columns = {"layer": layer, "head": head, "name": names, "depth": layer / max(1, shape.n_layers - 1)}
     frame = pd.DataFrame(columns).assign(selected=[name in selected for name in names])
-    for name in SCORES:
-        frame[name] = found.mean[name].ravel()
-        frame[f"{name}_se"] = found.standard_error[name].ravel()
+    each = {name: (found.mean[name], found.standard_error[name]) for name in SCORES}
+    (copied, error), signed = each["copying"], is_signed(found.mean["copying"])
+    for name, (mean, se) in (each | {"copying_share": (copying_share(copied), error / 4 if signed else error)}).items():
+        frame[name], frame[f"{name}_se"] = mean.ravel(), se.ravel()
         frame[f"{name}_rank"] = frame[name].rank(ascending=False, method="min")
-    return frame.assign(in_corner=in_corner(frame))
+    matching, copying = corner(frame)
+    return frame.assign(in_corner=(frame["prefix_matching"] >= matching) & (frame["copying_share"] >= copying))
+
+
+def is_signed(copying: np.ndarray | pd.Series) -> bool:
+    """Whether copying is Olsson's score, from -1 to 1, and not Bansal's, a share."""
+    return bool((copying < 0).any())
+
+
+def copying_share(copying: np.ndarray) -> np.ndarray:
+    """Copying as a share, 0-1: of what a head raises, how much goes to the tokens it looks at. Olsson's score is 4
+    times that less 1, cut at 1: a half stands for all shares above it."""
+    return (copying + 1) / 4 if is_signed(copying) else copying
+
+
+def corner(frame: pd.DataFrame) -> tuple[float, float]:
+    """(prefix matching, copying share) from where on a head counts as an induction head in this model: where its heads
+    fall apart into two groups, and twice what a head would have that looks anywhere."""
+    each = (parted(frame[name].to_numpy()) for name in ("prefix_matching", "copying_share"))
+    matching, copying = (max(2 * CHANCE, found) if np.isfinite(found) else 1.0 for found in each)
+    return matching, copying
 
 
 def retained_lines(
@@ -55,15 +80,16 @@ def _at_levels(left: np.ndarray) -> np.ndarray:
 
 def in_words(frame: pd.DataFrame, score: str) -> str:
     """A map as a sentence, for those who cannot see it."""
-    best = frame.dropna(subset=[score]).nlargest(3, score)
-    heads = ", ".join(f"{name} {value:.2f}" for name, value in zip(best["name"], best[score], strict=True))
+    best, written = frame.dropna(subset=[score]).nlargest(3, score), percent if score == "copying" else number
+    heads = ", ".join(f"{name} {written(value)}" for name, value in zip(best["name"], best[shown(score)], strict=True))
     return f"{len(frame)} heads; highest: {heads}."
 
 
 def corner_in_words(frame: pd.DataFrame) -> str:
-    """Which heads lie in the induction corner."""
-    names = frame.loc[frame["in_corner"], "name"].tolist()
-    return f"In the induction corner: {', '.join(names) or 'no head'}."
+    """Which heads lie in the induction corner, and where it begins."""
+    names, (matching, copying) = frame.loc[frame["in_corner"], "name"].tolist(), corner(frame)
+    begins = f"prefix matching from {number(matching)} and copying from {percent(copying)}"
+    return f"In the induction corner ({begins}): {', '.join(names) or 'no head'}."
 
 
 def overlap_rows(frame: pd.DataFrame, importance: Mapping[str, np.ndarray], top: int = 10) -> pd.DataFrame:
@@ -77,7 +103,7 @@ def overlap_rows(frame: pd.DataFrame, importance: Mapping[str, np.ndarray], top:
     for at, (line, scores) in enumerate(importance.items(), start=len(induction)):
         important = set(np.argsort(-scores.ravel(), kind="stable")[: n_top(len(frame))])
         row = {"ranking": line, "kept": len(best & important), "of": top}
-        for number, name in enumerate(induction):
-            row |= {f"{name}_srcc": float(found.srcc[at, number]), f"{name}_p": float(found.p[at, number])}
+        for of, name in enumerate(induction):
+            row |= {f"{name}_srcc": float(found.srcc[at, of]), f"{name}_p": float(found.p[at, of])}
         rows.append(row)
     return pd.DataFrame(rows)

@@ -50,7 +50,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Induction",
             "repeat",
             "Which heads continue patterns: find an earlier copy (prefix matching), repeat what followed (copying).",
-            "click the point farthest up and right in “Who does both”, then “Prune these”.",
+            "click the heads in the induction corner of “Who does both” (Shift: several), then “Prune these”.",
         ),
     ),
     "See it": (

@@ -9,6 +9,8 @@ import pandas as pd
 from engine.models.masks import Mask
 from engine.shapes import ModelShape
 
+MOST_WRITTEN = 2000  # rows: of more the page would wait for the words
+
 
 def to_csv(frame: pd.DataFrame) -> bytes:
     """The frame as a CSV file."""
@@ -41,6 +43,11 @@ def in_columns(frame: pd.DataFrame, words: Mapping[str, Callable[[Any], str]], g
     if grey and "grey" in frame:
         style = style.apply(lambda row: [f"color: {grey}" if frame.at[row.name, "grey"] else ""] * len(row), axis=1)
     return style
+
+
+def written(frame: pd.DataFrame, **columns: Callable[[float], str]) -> Any:
+    """The frame for `st.dataframe`, its columns written by these (a true minus, percent); it still sorts by number."""
+    return frame.style.format(columns) if len(frame) <= MOST_WRITTEN else frame
 
 
 def p_in_words(p: float) -> str:
