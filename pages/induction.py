@@ -83,7 +83,7 @@ scatter_at, table_at = st.columns([5, 6], gap="large")
 with scatter_at:
     about = (
         "One point a head, coloured by layer. Up and right: matches prefixes and copies. The induction corner begins "
-        "where this model's heads fall apart into two groups (Otsu 1979), and at twice chance at the least."
+        "where this model's heads fall apart into two groups (Otsu 1979), but not below chance."
     )
     st.subheader("Who does both", help=about)
     pictures["Prefix matching and copying"] = charts.induction_scatter(frame, corner(frame))

@@ -46,9 +46,10 @@ def copying_share(copying: np.ndarray) -> np.ndarray:
 
 def corner(frame: pd.DataFrame) -> tuple[float, float]:
     """(prefix matching, copying share) from where on a head counts as an induction head in this model: where its heads
-    fall apart into two groups, and twice what a head would have that looks anywhere."""
-    each = (parted(frame[name].to_numpy()) for name in ("prefix_matching", "copying_share"))
-    matching, copying = (max(2 * CHANCE, found) if np.isfinite(found) else 1.0 for found in each)
+    fall apart into two groups; but not below chance, and twice that for matching."""
+    matching, copying = (parted(frame[name].to_numpy()) for name in ("prefix_matching", "copying_share"))
+    least = ((2 * CHANCE, matching), (CHANCE, copying))
+    matching, copying = (max(floor, found) if np.isfinite(found) else 1.0 for floor, found in least)
     return matching, copying
 
 
