@@ -107,7 +107,7 @@ def draw_heading(page: Page) -> None:
     st.set_page_config(page_title=f"{screen.title} · {APP}")
     title, purpose, action = (escape(words) for words in (screen.title, screen.purpose, screen.action))
     st.html(CSS)
-    st.html(f'<header class="screen"><h1>{title}</h1> <p>{purpose}</p> <p><b>Try:</b> {action}</p></header>')
+    st.html(f'<header class="heading"><h1>{title}</h1> <p>{purpose}</p> <p><b>Try:</b> {action}</p></header>')
 
 
 def _page(screen: Screen, first: bool) -> Page:
