@@ -13,7 +13,7 @@ from engine.importance.rankings_of import INDUCTION_SEED, Evidence
 from engine.texts.incontext import MIN_TOKENS
 from engine.texts.passages import text_digest
 from engine.texts.sources import texts_of
-from pages.ui.in_context import sections, setting
+from pages.ui.in_context import sections, setting, together
 from pages.ui.in_context.tables import head_frame, scores_csv
 from pages.ui.shared import carried
 from pages.ui.shared.charts import Picture
@@ -97,6 +97,9 @@ if subject.shape.n_ctx < MIN_TOKENS:
 else:
     stored = heads.stored()
     live(heads.watched(), draw_heads, since_s)
+drawn, frames = together.draw(x, controls.around)
+pictures |= drawn
+files |= frames
 files["Scores by text"] = partial(scores_csv, so_far(), texts, controls.around)
 closing(setting.origin(x, so_far().mask, kind, fill, controls.around), files, pictures)
 if x.source.kind == "text":

@@ -5,6 +5,7 @@
 `oracle`: the same questions without each head or FFN in turn
 `rankings`: orders, levels, and how much rankings agree
 `rankings_of`: from a level and a ranking to a mask
+`head_sets`: the best induction heads ablated together, beside as many others at random
 `estimates`: what pruning would do, to first order, without a forward pass
 `calibration`: how far to trust the estimates, going by what was measured
 """

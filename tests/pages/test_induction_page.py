@@ -5,9 +5,14 @@ import pytest
 from streamlit.util import calc_hash
 
 from engine.heads.induction import SCORES, InductionScores
+from engine.importance.head_sets import HeadSet
 from engine.importance.rankings import random_order
 from engine.shapes import ModelShape
 from pages.ui.induction import charts, selection, tables
+from pages.ui.shared import head_sets
+from pages.ui.shared.charts import to_svg
+from pages.ui.shared.head_sets import RANDOM, STRONGEST
+from pages.ui.shared.tables import whole_percent
 from tests.pages.conftest import frames_of, settled
 
 SHAPE = ModelShape(2, 4, 4, 32, 8, 64, 512, 256)
@@ -99,7 +104,32 @@ def test_single_heads_are_ablated_and_the_table_agrees_with_their_masks(open_scr
     assert sorted(table["head"]) == sorted(f"L{layer}H{head}" for layer in range(2) for head in range(4))
     assert (table["change"] * effects.N_QUESTIONS).round(6).tolist() == (table["gained"] - table["lost"]).tolist()
     again = open_screen(induction_task="demo_copy", induction_shots="0")
-    assert not any(button.label.startswith("Ablate") for button in again.button), "what is stored shows at once"
+    assert not any(button.label.startswith("Ablate 8") for button in again.button), "what is stored shows at once"
+
+
+def test_the_strongest_are_ablated_together_beside_random_ones(open_screen):
+    at = open_screen()
+    next(button for button in at.button if button.label.startswith("Ablate the strongest together")).click()
+    at = settled(at)
+    [sets] = [frames["sets"] for frames in frames_of(at) if "sets" in frames]
+    assert set(sets["kind"]) == {STRONGEST, RANDOM} and sorted(set(sets["size"])) == [0, 1, 2]
+    assert (sets["low"] <= sets["value"] + 1e-9).all() and (sets["value"] <= sets["high"] + 1e-9).all()
+    assert any("that match prefixes best" in words.value and "in 5 draws" in words.value for words in at.markdown)
+    again = open_screen()
+    assert not any("together" in button.label for button in again.button), "what is stored shows at once"
+
+
+def test_sets_in_words_and_as_a_chart():
+    values = {HeadSet(): 0.85, HeadSet((1,)): 0.84, HeadSet((1, 2)): 0.33}
+    values |= {HeadSet((3,), 1): 0.86, HeadSet((4,), 2): 0.84, HeadSet((3, 5), 1): 0.8, HeadSet((4, 6), 2): 0.9}
+    shape = ModelShape(2, 4, 4, 32, 8, 64, 512, 256)
+    shown = head_sets.by_size(head_sets.rows(shape, {each: {"acc": acc} for each, acc in values.items()}), "acc")
+    assert head_sets.in_words(shown, whole_percent) == (
+        "The full model: **85 %**. Without the **2 heads** that match prefixes best: **33 %**; without as many others "
+        "**85 %** (80 % to 90 % in 2 draws). Without the best one alone: 84 %."
+    )
+    assert head_sets.in_words(shown[shown["size"] == 0], whole_percent) == "Not measured yet."
+    assert b"<svg" in to_svg(head_sets.chart(shown, "Questions right", "%", (0, 1)), "sets")
 
 
 def test_frames_hold_scores_ranks_and_the_corner():

@@ -13,7 +13,7 @@ from engine.models.subject import Subject
 from engine.questions.requests import TaskSpec
 from engine.receipts import Reads
 from engine.studies.surveys import grid
-from pages.ui.induction import charts, effects
+from pages.ui.induction import charts, effects, together
 from pages.ui.induction.tables import copying_share, overlap_rows, retained_lines
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.controls import one_of
@@ -87,7 +87,9 @@ def draw(
         srcc = dict.fromkeys(("prefix_matching_srcc", "copying_srcc"), partial(number, sign=True))
         shown = written(rows, **srcc)
         st.dataframe(shown, hide_index=True, height=height, column_config=_columns(), alt=words)
-    return pictures, tables | effects.draw(setup, subject, TaskSpec(name, shots), heads)
+    tables |= effects.draw(setup, subject, TaskSpec(name, shots), heads)
+    more = together.draw(setup, subject, TaskSpec(name, shots))
+    return pictures | more[0], tables | more[1]
 
 
 def _columns() -> dict[str, Any]:

@@ -9,6 +9,7 @@
 `written`: what the app itself writes into a widget, held until the browser has drawn it
 `carried`: what is pruned, taken over from screen to screen
 `drag_slider`: a slider that reports while it moves
+`head_sets`: sets of heads ablated together, as a chart and a sentence
 `texts`: which text a screen looks at
 `defaults`: the two axes, and what measuring begins with
 `charts`: what all charts are made of, and how they become files

@@ -1,0 +1,133 @@
+"""The heads that match prefixes best, ablated together, beside as many others drawn at random.
+
+One such head alone is often not missed, as the others do the same: what they are worth shows when several go at once.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from engine.accuracy.evaluation import Answers, evaluate, recall
+from engine.heads.induction import induction, recall_induction
+from engine.importance.rankings import order
+from engine.importance.rankings_of import INDUCTION_SEED
+from engine.models.masks import Mask
+from engine.models.subject import Lab, Subject
+from engine.progress import Progress, last_value
+from engine.questions.requests import Questions
+from engine.shapes import ModelShape
+from engine.texts.tokenloss import recall_token_losses, token_losses
+
+T = TypeVar("T")
+Losses = tuple[np.ndarray, ...]  # per-token losses (n,) in nats, one array a text
+MOST, DRAWS = 32, 5  # heads of the largest set, random sets of each size
+
+
+@dataclass(frozen=True)
+class HeadSet:
+    """Heads by flat index, in the order in which they were taken. `draw` 0: those that match prefixes best; from 1 on
+    the number of a random draw. Without any, it is the full model."""
+
+    heads: tuple[int, ...] = ()
+    draw: int = 0
+
+    def mask(self, shape: ModelShape) -> Mask:
+        """The mask that prunes them."""
+        kept = np.ones(shape.n_heads_total, bool)
+        kept[list(self.heads)] = False
+        return Mask.from_arrays(kept.reshape(shape.n_layers, shape.n_heads), np.ones(shape.n_layers, bool))
+
+    def names(self, shape: ModelShape) -> str:
+        """Such as "L1H0 L1H3"."""
+        return " ".join(shape.head_names[head] for head in sorted(self.heads))
+
+
+def sizes(n_heads: int) -> list[int]:
+    """How many heads go at once: 1, 2, 4 and so on, up to a quarter of all and at most MOST."""
+    return [2**power for power in range(MOST.bit_length()) if power == 0 or 2**power <= min(MOST, n_heads // 4)]
+
+
+def n_sets(shape: ModelShape) -> int:
+    """How many sets are measured, the full model among them."""
+    return 1 + len(sizes(shape.n_heads_total)) * (1 + DRAWS)
+
+
+def head_sets(prefix_matching: np.ndarray) -> list[HeadSet]:
+    """The full model, then by size the set of highest prefix matching (L, H) and the random ones. Those are drawn from
+    the heads that are in none of the former; a larger draw of the same number holds the smaller ones."""
+    strongest = order(-prefix_matching)
+    counts, found = sizes(strongest.size), [HeadSet()]
+    others = np.sort(strongest[counts[-1] :])
+    drawn = [np.random.default_rng(draw).permutation(others) for draw in range(1, DRAWS + 1)]
+    for count in counts:
+        for draw, heads in enumerate([strongest, *drawn]):
+            found.append(HeadSet(tuple(heads[:count].tolist()), draw))
+    return found
+
+
+def set_answers(
+    lab: Lab, subject: Subject, questions: Questions, compute: bool = True
+) -> Iterator[Progress[dict[HeadSet, Answers]]]:
+    """Yields Progress in questions; its value are the answers without each set so far, of what is stored alone where
+    `compute` is False."""
+
+    def known(mask: Mask) -> Answers | None:
+        found = recall(lab, subject, questions, mask)
+        return found if len(found) == questions.n else None
+
+    return _over_sets(lab, subject, questions.n, known, partial(evaluate, lab, subject, questions), compute)
+
+
+def set_losses(
+    lab: Lab, subject: Subject, texts: Sequence[str], compute: bool = True
+) -> Iterator[Progress[dict[HeadSet, Losses]]]:
+    """Yields Progress in texts; its value are the per-token losses of all texts without each set so far, of what is
+    stored alone where `compute` is False."""
+
+    def known(mask: Mask) -> Losses | None:
+        found = []
+        for text in texts:
+            if (losses := recall_token_losses(lab, subject, text, mask)) is None:
+                return None
+            found.append(losses.loss_nats)
+        return tuple(found)
+
+    return _over_sets(lab, subject, len(texts), known, partial(_losses, lab, subject, texts), compute)
+
+
+def _losses(lab: Lab, subject: Subject, texts: Sequence[str], mask: Mask) -> Iterator[Progress[Losses]]:
+    found: Losses = ()
+    for number, text in enumerate(texts):
+        losses = yield from last_value(token_losses(lab, subject, text, mask), number, len(texts), 1)
+        found = (*found, losses.loss_nats)
+    yield Progress(len(texts), len(texts), found)
+
+
+def _over_sets(
+    lab: Lab,
+    subject: Subject,
+    n: int,
+    known: Callable[[Mask], T | None],
+    measure: Callable[[Mask], Iterator[Progress[T]]],
+    compute: bool,
+) -> Generator[Progress[Any], None, None]:
+    """The value of each set, `n` steps of progress each: what is `known`, or measured."""
+    scores, total = recall_induction(lab, subject, "olsson", INDUCTION_SEED), n * n_sets(subject.shape)
+    if scores is None and compute:
+        steps = induction(lab, subject, "olsson", INDUCTION_SEED)
+        scores = yield from last_value(steps, 0, total, 0, "induction scores")
+    values: dict[HeadSet, T] = {}
+    for number, each in enumerate(head_sets(scores.mean["prefix_matching"]) if scores is not None else ()):
+        mask, label = (
+            each.mask(subject.shape),
+            f"without {len(each.heads)} heads" + f", draw {each.draw}" * bool(each.draw),
+        )
+        value = known(mask)
+        if value is None and compute:
+            value = yield from last_value(measure(mask), number * n, total, n, label)
+        if value is not None:
+            values = {**values, each: value}
+        yield Progress((number + 1) * n, total, values, label)

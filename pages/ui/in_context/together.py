@@ -1,0 +1,63 @@
+"""What the strongest induction heads do together in a text: the score and the loss without sets of them, beside random
+sets."""
+
+import time
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from engine.importance.head_sets import HeadSet, Losses, n_sets, set_losses
+from engine.models.rates import seconds_for
+from engine.models.subject import Subject
+from engine.texts.incontext import MIN_TOKENS, icl_change, icl_score
+from pages.ui.in_context.setting import Setting
+from pages.ui.shared import head_sets
+from pages.ui.shared.charts import Picture
+from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.runtime import lab
+from pages.ui.shared.tables import number
+from pages.ui.shared.work import Work, live
+
+ABOUT = "The same texts without 1, 2, 4, … of them at once, in the background, set by set. What is done is kept."
+COLUMNS = {"score": "In-context-learning score (nats)", "loss": "Mean loss (nats)"}
+TITLES = {"score": "In-context-learning score without them", "loss": "Loss without them"}
+
+
+def rows_of(subject: Subject, losses: dict[HeadSet, Losses], around: int) -> pd.DataFrame:
+    """One row a set: which heads, mean loss, score and its paired change with the 95 % interval, all in nats."""
+    full, values = losses.get(HeadSet()), {}
+    for each, found in losses.items():
+        change = icl_change(full or found, found, around)
+        values[each] = {"score": icl_score(found, around).value, "loss": float(np.nanmean(np.concatenate(found)))}
+        values[each] |= {"change": change.value, "low": change.low, "high": change.high, "texts": change.n}
+    return head_sets.rows(subject.shape, values)
+
+
+def draw(x: Setting, around: int) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
+    """Draws the section; gives its charts and table for the downloads."""
+    since_s = time.monotonic()
+    st.subheader("What the strongest induction heads do together", help=head_sets.HELP)
+    if x.subject.shape.n_ctx < MIN_TOKENS:
+        st.caption(f"It takes a window of {MIN_TOKENS} tokens.")
+        return {}, {}
+    run, n = partial(set_losses, lab(), x.subject, x.texts), n_sets(x.subject.shape)
+    bare = Work("incontext together", x.base_key, "Heads together", run, 2)
+    losses = max(bare.stored(), key=len, default={})
+    characters = sum(map(len, x.texts)) * (n - len(losses))
+    work = replace(bare, takes=lambda: seconds_for(lab().store, x.subject, "forward", characters))
+    if len(losses) < n and not work.under_way:
+        work.offer("Ablate the strongest together, and others at random", "science", ABOUT)
+    live(work.watched(), work.line, since_s)
+    if len(losses) < 2:
+        return {}, {}
+    frame, pictures = rows_of(x.subject, losses, around), {}
+    for (column, title), at in zip(COLUMNS.items(), st.columns(2, gap="large"), strict=True):
+        shown = head_sets.by_size(frame, column)
+        words = head_sets.in_words(shown, lambda nats: f"{number(nats)} nats")
+        pictures[TITLES[column]] = head_sets.chart(shown, title, ".2~f")
+        at.markdown(f"**{TITLES[column]}**  \n{words}")
+        draw_chart(pictures[TITLES[column]], f"incontext_together {column}", words, at)
+    return pictures, {"Heads together": frame}
