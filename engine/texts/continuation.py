@@ -1,0 +1,200 @@
+"""What a model says next: the likeliest next tokens after a prompt, and a short continuation, under any mask.
+
+Sampling is by Gumbel noise (the largest of log p / temperature + noise is a draw from the softmax), seeded by the step
+alone: two masks that draw with the same seed part only where the model itself says something else.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from engine.errors import HeadroomError, UsageError
+from engine.models.loading import Loaded
+from engine.models.masks import Mask, pruned
+from engine.models.subject import Lab, Subject
+from engine.pieces import Measuring, Piece, found, pieces
+from engine.progress import Progress
+from engine.questions.tokens import read
+from engine.records import Record, canonical_key
+from engine.texts.passages import checked, text_digest
+
+N_LIKELIEST = 10
+MOST_TOKENS, MOST_PERMILLE = 256, 2000
+
+
+@dataclass(frozen=True)
+class How:
+    """How a text is continued: `n_tokens` at most, each the likeliest (`temperature_permille` 0) or drawn with this
+    `seed` at this temperature in thousandths."""
+
+    n_tokens: int = 32
+    temperature_permille: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_tokens <= MOST_TOKENS:
+            raise UsageError(f"{self.n_tokens} tokens cannot be had; choose 1 to {MOST_TOKENS}")
+        if not 0 <= self.temperature_permille <= MOST_PERMILLE:
+            raise UsageError(f"temperature {self.temperature_permille / 1000:g} cannot be had; choose 0 (the likeliest "
+                             f"token) to {MOST_PERMILLE / 1000:g}")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """What comes after a prompt so far: `token_ids` (n,) and their `log_p` (n,) in nats, of the model itself whatever
+    the temperature; `pieces` of text, which together are the continuation ("" for the first bytes of a character that
+    takes several tokens). `ended`: by the model's own end token, or where its window is full."""
+
+    token_ids: np.ndarray
+    log_p: np.ndarray
+    pieces: tuple[str, ...]
+    ended: str = ""
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+@dataclass(frozen=True)
+class NextTokens:
+    """The likeliest next tokens of either of some masks, the first one's order: `token_ids` (m,), what they look like,
+    and `log_p` (mask, m) in nats."""
+
+    token_ids: np.ndarray
+    strings: tuple[str, ...]
+    log_p: np.ndarray
+
+
+def continuation(lab: Lab, subject: Subject, prompt: str, mask: Mask, how: How) -> Iterator[Progress[Continuation]]:
+    """Yields Progress in tokens, its value the Continuation so far; stored once it is whole. HeadroomError: a prompt
+    that does not fit the model's window."""
+    said: list[Continuation] = []
+    for step in pieces(lab, subject, [_piece(subject, checked(prompt, "the prompt"), mask, how, said)]):
+        whole = step.map(lambda records: _joined(records[0]))
+        yield replace(whole, value=said[-1]) if whole.value is None and said else whole
+
+
+def recall_continuation(lab: Lab, subject: Subject, prompt: str, mask: Mask, how: How) -> Continuation | None:
+    """The continuation where it is stored, else None; loads and computes nothing."""
+    record = found(lab.store, _piece(subject, checked(prompt, "the prompt"), mask, how, []))
+    return None if record is None else _joined(record)
+
+
+def next_tokens(lab: Lab, subject: Subject, prompt: str, masks: Sequence[Mask]) -> Iterator[Progress[NextTokens]]:
+    """Yields Progress; the last one's value are the likeliest next tokens, N_LIKELIEST of each mask."""
+    for step in pieces(lab, subject, [_next_piece(subject, checked(prompt, "the prompt"), masks)]):
+        yield step.map(lambda records: _likeliest(records[0]))
+
+
+def recall_next_tokens(lab: Lab, subject: Subject, prompt: str, masks: Sequence[Mask]) -> NextTokens | None:
+    """The next tokens where they are stored, else None; loads and computes nothing."""
+    record = found(lab.store, _next_piece(subject, checked(prompt, "the prompt"), masks))
+    return None if record is None else _likeliest(record)
+
+
+def chosen(log_p: np.ndarray, how: How, step: int) -> int:
+    """The token that comes next, of log-probabilities (V,) in nats: the likeliest, or a seeded draw."""
+    if not how.temperature_permille:
+        return int(log_p.argmax())
+    noise = np.random.default_rng((how.seed, step)).gumbel(size=len(log_p))
+    return int((log_p * (1000 / how.temperature_permille) + noise).argmax())
+
+
+def _piece(subject: Subject, prompt: str, mask: Mask, how: How, said: list[Continuation]) -> Piece:
+    fields = {"text": text_digest(prompt), "mask": mask.key(), "ablation": "zero", **asdict(how)}
+    key = canonical_key("continuation", subject.key() | fields)
+    measure = partial(_continued, bos=subject.bos, prompt=prompt, mask=mask, how=how, said=said)
+    return Piece(key, how.n_tokens, {"token_ids": ("n",), "log_p": ("n",), "json": ("bytes",)}, measure)
+
+
+def _next_piece(subject: Subject, prompt: str, masks: Sequence[Mask]) -> Piece:
+    fields = {"text": text_digest(prompt), "masks": [mask.key() for mask in masks], "ablation": "zero"}
+    key = canonical_key("nexttokens", subject.key() | fields | {"likeliest": N_LIKELIEST})
+    shapes: dict[str, tuple[int | str, ...]] = {"token_ids": ("m",), "log_p": (len(masks), "m"), "json": ("bytes",)}
+    return Piece(key, len(masks), shapes, partial(_compared, bos=subject.bos, prompt=prompt, masks=tuple(masks)))
+
+
+def _continued(loaded: Loaded, bos: bool, prompt: str, mask: Mask, how: How, said: list[Continuation]) -> Measuring:
+    import torch
+    from transformers import DynamicCache
+
+    ids, tokenizer = _prompt_ids(loaded, prompt, bos), loaded.tokenizer
+    room = loaded.identity.shape.n_ctx - len(ids)
+    kept, given, log_ps, strings, ended = DynamicCache(), list[int](), list[float](), list[str](), ""
+    front, shown = len(_decoded(tokenizer, ids)), ""
+    with torch.inference_mode(), pruned(loaded, mask):
+        for step in range(how.n_tokens):
+            read_now = ids if not given else given[-1:]
+            log_p = _log_p(loaded, read_now, kept, len(ids) + len(given) - len(read_now))
+            token = chosen(log_p, how, step)
+            given, log_ps = [*given, token], [*log_ps, float(log_p[token])]
+            ended = "its end token" if token == tokenizer.eos_token_id else "" if step + 1 < room else "its window"
+            whole = shown if token == tokenizer.eos_token_id else _decoded(tokenizer, [*ids, *given])[front:]
+            if not ended and step + 1 < how.n_tokens:
+                whole = whole.rstrip("\ufffd")  # half a character so far
+            strings, shown = [*strings, whole[len(shown) :]], max(shown, whole, key=len)
+            said.append(Continuation(np.array(given, np.int32), np.array(log_ps, np.float32), tuple(strings), ended))
+            yield Progress(step + 1, how.n_tokens)
+            if ended:
+                break
+    blob = np.frombuffer(json.dumps({"pieces": strings, "ended": ended}).encode(), np.uint8)
+    arrays = {"token_ids": said[-1].token_ids, "log_p": said[-1].log_p, "json": blob}
+    return arrays, {"kind": "continuation", "mask": mask.text(), **asdict(how)}
+
+
+def _compared(loaded: Loaded, bos: bool, prompt: str, masks: Sequence[Mask]) -> Measuring:
+    import torch
+
+    ids, rows = _prompt_ids(loaded, prompt, bos), []
+    for number, mask in enumerate(masks):
+        with torch.inference_mode(), pruned(loaded, mask):
+            rows.append(_log_p(loaded, ids))
+        yield Progress(number + 1, len(masks))
+    many = min(N_LIKELIEST, len(rows[0]))
+    token_ids = sorted({int(token) for row in rows for token in np.argsort(-row, kind="stable")[:many]},
+                       key=lambda token: -rows[0][token])  # fmt: skip
+    strings = loaded.tokenizer.batch_decode([[token] for token in token_ids])
+    blob = np.frombuffer(json.dumps(strings).encode(), np.uint8)
+    arrays = {"token_ids": np.array(token_ids, np.int32), "log_p": np.stack(rows)[:, token_ids].astype(np.float32)}
+    return arrays | {"json": blob}, {"kind": "nexttokens", "masks": [mask.text() for mask in masks]}
+
+
+def _prompt_ids(loaded: Loaded, prompt: str, bos: bool) -> list[int]:
+    """The prompt's tokens, BOS in front where it is on; HeadroomError where the window has no room for one more."""
+    n_ctx = loaded.identity.shape.n_ctx
+    reading = read(prompt, loaded.tokenizer, bos, n_ctx)
+    if len(reading.inputs) + reading.n_left_out >= n_ctx:
+        n = len(reading.inputs) + reading.n_left_out
+        raise HeadroomError(f"the prompt has {n:,} tokens and the model reads {n_ctx:,} at once; shorten it")
+    return reading.inputs.tolist()
+
+
+def _decoded(tokenizer: Any, ids: Sequence[int]) -> str:
+    return tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+
+
+def _log_p(loaded: Loaded, ids: Sequence[int], kept: Any = None, first: int = 0) -> np.ndarray:
+    """(V,) log-probabilities in nats of the token after `ids`, float64; `first`: position of the first of them, behind
+    what the cache `kept` has read."""
+    import torch
+
+    device = loaded.model.get_input_embeddings().weight.device
+    where = torch.arange(first, first + len(ids), device=device)[None]
+    more = {"use_cache": False} if kept is None else {"use_cache": True, "past_key_values": kept}
+    read_by = loaded.model.base_model(input_ids=torch.tensor([list(ids)], device=device), position_ids=where, **more)
+    logits = loaded.model.get_output_embeddings()(read_by.last_hidden_state[0, -1:]).float()[0]
+    return logits.double().log_softmax(-1).cpu().numpy()
+
+
+def _joined(record: Record) -> Continuation:
+    about = json.loads(record.arrays["json"].tobytes())
+    return Continuation(record.arrays["token_ids"], record.arrays["log_p"], tuple(about["pieces"]), about["ended"])
+
+
+def _likeliest(record: Record) -> NextTokens:
+    strings = tuple(json.loads(record.arrays["json"].tobytes()))
+    return NextTokens(record.arrays["token_ids"], strings, record.arrays["log_p"])
