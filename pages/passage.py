@@ -6,13 +6,14 @@ from engine.models.masks import Mask, parse_mask
 from engine.texts.tokenloss import TokenLosses
 from pages.ui.passage import reading, tables
 from pages.ui.passage.charts import difference_bars
-from pages.ui.passage.controls import choose_a, choose_b, choose_colours, largest_tables
+from pages.ui.passage.controls import choose_a, choose_colours, largest_tables
 from pages.ui.passage.jobs import Run, so_far
 from pages.ui.passage.token_text import token_text
 from pages.ui.shared import carried
 from pages.ui.shared.closing import closing
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.origin import Origin
+from pages.ui.shared.pruning import choose_pruning
 from pages.ui.shared.python_code import of_losses
 from pages.ui.shared.runtime import end_run, errors_shown, lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
@@ -59,7 +60,7 @@ setup = chosen()
 text_at, a_at = st.columns([6, 5], gap="large", vertical_alignment="bottom")
 text = choose_text("passage", text_at)
 a_spec, a_typed = choose_a(a_at, setup)
-levels = choose_b(setup)
+levels = choose_pruning("passage", setup.data_dir, "B: ")
 view, full_nats, badge_at = choose_colours()
 if text is None:
     st.info("This text is no longer kept here; choose another.", icon=":material/notes:")

@@ -4,7 +4,7 @@
 `output`: progress, one line, one JSON object, or a file
 `measure`: the commands about one model and task: `evaluate`, `importance`, `induction`
 `studies`: the commands over many tasks: `correlate` and `sweep`
-`texts`: the commands about texts: `losses`, `attribute` and `attention`
+`texts`: the commands about texts: `losses`, `attribute`, `continue` and `attention`
 `store`: the commands that look around: `cache`, `tasks` and `models`
 
 Each module holds its commands with the options of their own. Exit codes: 0 done, 1 failed with one plain line, 2 bad

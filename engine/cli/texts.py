@@ -1,4 +1,4 @@
-"""The commands about texts: per-token losses, what single heads do to them, and where heads look."""
+"""The commands about texts: per-token losses, what single heads do to them, what is said next, where heads look."""
 
 import io
 import time
@@ -44,6 +44,16 @@ def add_parsers(commands: Any) -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of the tokens of the before-and-after vector")
     parser.add_argument("--out", required=True, help="file to write: .npz, .csv or .parquet")
     parser.set_defaults(run=_attribute)
+
+    parents = [shared(), model()]
+    parser = commands.add_parser("continue", parents=parents, help="what the full and the masked model say next")
+    parser.add_argument("--prompt", required=True, help="what they go on from, as it stands")
+    parser.add_argument("--mask", default="", help='what to prune, such as "L3H5 L4H* F7 F2-5"')
+    parser.add_argument("--tokens", type=int, default=24, help="how many at most (default: 24)")
+    parser.add_argument("--temperature", type=float, default=0.0, help="of draws (default: 0, the likeliest token)")
+    parser.add_argument("--seed", type=int, default=0, help="of draws")
+    parser.add_argument("--out", required=True, help="file to write: .csv or .parquet")
+    parser.set_defaults(run=_continue)
 
     parser = commands.add_parser("attention", parents=of_text, help="where heads look, and what that raises")
     parser.add_argument("--heads", required=True, help="such as L1H0,L1H1")
@@ -128,6 +138,37 @@ def _attribute(options: Namespace, lab: Lab, report: Report) -> int:
         "shape": list(mean.shape), "seconds": time.monotonic() - started, "cached": cached, "out": options.out,
     }, f"without these heads the in-context-learning score rises most: "
        f"{', '.join(f'{head} {score:+.3f} nats' for head, score in best)}\nwritten to {options.out}")  # fmt: skip
+    return 0
+
+
+def _continue(options: Namespace, lab: Lab, report: Report) -> int:
+    """Writes what the full and the masked model say after a prompt, token by token; prints both."""
+    import pandas as pd
+
+    from engine.models.masks import Mask, parse_mask
+    from engine.texts.continuation import How, continuation, next_tokens
+
+    check_out(options.out, (".csv", ".parquet"))
+    how = How(options.tokens, round(1000 * options.temperature), options.seed)
+    subject, started = lab.subject(spec_of(options), options.bos), time.monotonic()
+    mask, full = parse_mask(options.mask, subject.shape), Mask.full(subject.shape)
+    sides = {"full": full} if mask.is_full else {"full": full, "masked": mask}
+    likeliest, all_cached = last(next_tokens(lab, subject, options.prompt, list(sides.values())), report)
+    said, frames = {}, []
+    for name, each in sides.items():
+        found, cached = last(continuation(lab, subject, options.prompt, each, how), report)
+        said[name], all_cached = found, all_cached and cached
+        about = {"model": name, "index": range(1, 1 + len(found.pieces)), "token_id": found.token_ids}
+        frames.append(pd.DataFrame(about | {"token": found.pieces, "p": np.exp(found.log_p.astype(float))}))
+    write(options.out, table_file(Path(options.out).suffix, pd.concat(frames)))
+    p = {name: [float(each) for each in np.exp(row)] for name, row in zip(sides, likeliest.log_p, strict=True)}
+    print_result(options, {
+        "prompt": options.prompt, "said": {name: found.text for name, found in said.items()},
+        "next": [{"token": token, **{name: p[name][i] for name in p}} for i, token in enumerate(likeliest.strings)],
+        "mask": mask.text(), "tokens": how.n_tokens, "temperature": how.temperature_permille / 1000, "seed": how.seed,
+        "seconds": time.monotonic() - started, "cached": all_cached, "out": options.out,
+    }, "\n".join([*(f"{name}: {found.text!r}" for name, found in said.items()),
+                  f"written to {options.out}"]))  # fmt: skip
     return 0
 
 

@@ -5,6 +5,7 @@
 `importance`: parts of the Importance screen
 `induction`: parts of the Induction screen
 `passage`: parts of the Passage screen
+`continuation`: parts of the Continue screen
 `attention`: parts of the Attention screen
 `in_context`: parts of the In context screen
 `correlations`: parts of the Correlations screen

@@ -1,4 +1,4 @@
-"""The Passage screen's controls, all in the address: what A is, what B lacks, how the text is coloured."""
+"""The Passage screen's own controls, all in the address: what A is, how the text is coloured."""
 
 from functools import partial
 from typing import Any
@@ -7,23 +7,19 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from engine.importance.rankings_of import NEEDS
 from engine.models.loading import PRECISIONS, LoadSpec
-from engine.questions.requests import TaskSpec
 from pages.ui.passage.tables import VIEWS, largest
-from pages.ui.shared.controls import Levels, choose_level, choose_ranking, one_of, type_mask, with_own
-from pages.ui.shared.defaults import SHOTS
-from pages.ui.shared.many_tasks import local_tasks
+from pages.ui.shared.controls import one_of, with_own
+from pages.ui.shared.pruning import HEADS, RANKING
 from pages.ui.shared.sidebar import MODELS, Setup
 
 KINDS = ("the full model", "another mask", "another precision", "another model")
 FULL_NATS = {nats: f"± {nats} nats" for nats in (2, 4, 8)}
 BOUND: dict[str, Any] = {"bind": "query-params"}
-TASK_HELP = f"Rankings by importance need a task: measured on its train questions with {SHOTS} solved examples."
 VIEW_HELP = "The difference of the two losses, or one of them. Loss: -log p of the token, in nats."
 SCALE_HELP = "The scale stays while the sliders move; beyond it all look alike."
-EXAMPLE_HELP = "Sets the controls: of all heads the 15 % that match prefixes best."
-EXAMPLE = {"passage_ranking": "induction-first", "passage_heads": 15}
+EXAMPLE_HELP = f"Sets the controls: of all heads the {HEADS} % that match prefixes best."
+EXAMPLE = {"passage_ranking": RANKING, "passage_heads": HEADS}
 
 
 def choose_a(where: DeltaGenerator, setup: Setup) -> tuple[LoadSpec, str]:
@@ -44,18 +40,6 @@ def choose_a(where: DeltaGenerator, setup: Setup) -> tuple[LoadSpec, str]:
         models = with_own(MODELS, "passage_a_model")
         model = what_at.selectbox("A's model", models, key="passage_a_model", **about).strip()
     return LoadSpec(model, precision), mask
-
-
-def choose_b(setup: Setup) -> Levels:
-    """Draws the controls of the Prune screen, for B."""
-    heads_at, ffns_at, mask_at, ranking_at, task_at = st.columns([4, 4, 3, 3, 3], gap="small")
-    heads = choose_level("passage", heads_at, "heads", "B: heads pruned", "These heads give 0 to their layer's output.")
-    ffns = choose_level("passage", ffns_at, "ffns", "B: FFNs pruned", "These FFNs add nothing.")
-    typed, ranking = type_mask("passage", mask_at), choose_ranking("passage", ranking_at)
-    names = with_own(local_tasks(setup.data_dir), "passage_task")
-    about = {"accept_new_options": True, "disabled": not NEEDS[ranking], "help": TASK_HELP, **BOUND}
-    name = task_at.selectbox("Important for", names, key="passage_task", **about)
-    return Levels(TaskSpec(str(name).strip(), SHOTS), ranking, heads, ffns, typed)
 
 
 def choose_colours() -> tuple[str, int, DeltaGenerator]:

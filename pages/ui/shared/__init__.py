@@ -5,6 +5,7 @@
 `sidebar`: which model in which precision, where task data lie, how the result store does
 `work`: jobs on screen: progress, a cancel button, a part of the page that redraws itself
 `controls`: task, ranking, levels and mask, bound to the address
+`pruning`: what is pruned in a text: two levels, a mask, a ranking
 `many_tasks`: what the screens about many tasks share
 `written`: what the app itself writes into a widget, held until the browser has drawn it
 `carried`: what is pruned, taken over from screen to screen

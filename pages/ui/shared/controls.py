@@ -98,10 +98,10 @@ def choose_task(prefix: str, where: DeltaGenerator, data_dir: str | None) -> tup
     return TaskSpec(name, int(shots), same_examples=bool(same and shots)), int(limit), STOPS[stop]
 
 
-def choose_ranking(prefix: str, where: DeltaGenerator) -> str:
-    """Draws the choice of an order in which components are pruned."""
-    key = f"{prefix}_ranking"
-    return where.selectbox("Who goes first", OF_ONE_TASK, key=key, bind="query-params", help=RANKING_HELP)
+def choose_ranking(prefix: str, where: DeltaGenerator, first: str = OF_ONE_TASK[0]) -> str:
+    """Draws the choice of an order in which components are pruned, `first` at first."""
+    look: dict[str, Any] = {"key": f"{prefix}_ranking", "bind": "query-params", "help": RANKING_HELP}
+    return where.selectbox("Who goes first", OF_ONE_TASK, OF_ONE_TASK.index(first), **look)
 
 
 def choose_idle(prefix: str) -> bool:

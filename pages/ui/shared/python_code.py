@@ -13,6 +13,7 @@ from engine.models.subject import Subject
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Setting
 from engine.studies.sweeps import Point
+from engine.texts.continuation import How
 from engine.texts.sources import Source
 from pages.ui.shared.defaults import SAMPLE
 
@@ -31,6 +32,7 @@ MODULES = {
     "engine.questions.requests": "TaskSpec get_requests select",
     "engine.studies.surveys": "Setting agreement_rows grid survey together written_row",
     "engine.studies.sweeps": "points sweep",
+    "engine.texts.continuation": "How continuation",
     "engine.texts.incontext": "icl_score",
     "engine.texts.passages": "recall",
     "engine.texts.sources": "Source texts_of",
@@ -103,6 +105,16 @@ def of_attention(subject: Subject, mask: Mask, arguments: Sequence[str], names: 
         "views = final(head_views(lab, subject, text, mask, heads))",
         "pattern = sum(views[head].pattern for head in heads) / len(heads)",
         'print(f"{len(seen.pieces)} tokens; the last one looks at {seen.pieces[pattern[-1].argmax()]!r}")',
+    ]
+    return program(lines, subject)
+
+
+def of_continuation(subject: Subject, prompt: str, mask: Mask, how: How) -> str:
+    """What a model says after a prompt under a mask."""
+    lines = [
+        f"prompt, mask = {prompt!r}, {_mask(mask)}",
+        f"how = How({how.n_tokens}, {how.temperature_permille}, {how.seed})  # tokens, temperature in permille, seed",
+        "print(final(continuation(lab, subject, prompt, mask, how)).text)",
     ]
     return program(lines, subject)
 

@@ -62,6 +62,13 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "press “Prune the induction heads”: what was said before is no longer predicted when it comes again.",
         ),
         Screen(
+            "continuation",
+            "Continue",
+            "edit_note",
+            "A prompt of your own: what the full and the pruned model say next, and how likely each word is.",
+            "let a name return in the prompt, and set “Heads pruned” to 0 and back to 15.",
+        ),
+        Screen(
             "attention",
             "Attention",
             "visibility",

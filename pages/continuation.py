@@ -1,0 +1,49 @@
+"""The Continue screen: a prompt of one's own, and what the full and the pruned model say after it."""
+
+import time
+from functools import partial
+
+import streamlit as st
+
+from pages.ui.continuation import sections, setting
+from pages.ui.shared.charts import Picture
+from pages.ui.shared.closing import closing
+from pages.ui.shared.pruning import choose_pruning
+from pages.ui.shared.runtime import errors_shown, lab, require_frame
+from pages.ui.shared.sidebar import chosen, wait_for_model
+from pages.ui.shared.work import Work, live
+
+require_frame("pages/continuation.py")
+STREAM_S = 0.4  # how often what is said so far is shown
+setup = chosen()
+with errors_shown():
+    prompt, how = sections.choose()
+levels = choose_pruning("continue", setup.data_dir)
+subject = wait_for_model(setup)
+with errors_shown():
+    pruning = levels.pruning(subject.shape)
+x = setting.Setting(subject, setup.data_dir, prompt, pruning, how)
+since_s = time.monotonic()
+work = Work("continuation", x.key, "Continuation", partial(setting.measure, x, lab()), while_seen=True)
+work.value()
+
+
+def so_far() -> setting.Said:
+    """What is known so far."""
+    return work.found or setting.Said()
+
+
+def draw() -> None:
+    """Both models, redrawn as they speak."""
+    if not work.line() and work.now() is None:
+        st.caption("Another tab has taken over. Change any control to go on here.")
+    pictures.update(sections.draw(so_far(), x.prompt))
+
+
+pictures: dict[str, Picture] = {}
+live([work.slot], draw, since_s, every_s=STREAM_S)
+found = so_far()
+tables = {"What was said": sections.said_frame(found)}
+if found.next is not None:
+    tables["Next token"] = sections.next_frame(found.next).drop(columns="said")
+closing(setting.origin(x, found.mask), tables, pictures)

@@ -1,0 +1,28 @@
+"""The likeliest next tokens as bars: DataFrame in, picture out, from 0 to 100 % (`sections.next_frame`)."""
+
+import altair as alt
+import pandas as pd
+
+from pages.ui.shared import charts
+
+FULL, PRUNED = "full model", "pruned model"
+ROW_PX = 20
+
+
+def next_bars(frame: pd.DataFrame, who: str) -> charts.Picture:
+    """One bar a token for the model `who`; the tokens stand in the same places for both models."""
+    tokens = tuple(frame.sort_values("place")["token"].drop_duplicates())
+    return charts.picture(_next_bars(who, tokens), tokens=frame[frame["model"].eq(who)])
+
+
+@charts.kept
+def _next_bars(who: str, tokens: tuple[str, ...]) -> charts.Template:
+    base = charts.named_chart("tokens").encode(
+        y=alt.Y("token:N", title=None, sort=list(tokens), axis=alt.Axis(labelLimit=120, ticks=False)),
+        tooltip=charts.tips("token:N|Token; model:N|Model; p:Q|Probability|.2%; rank:Q|Rank"),
+    )
+    x = alt.X("p:Q", title=f"Probability of the next token, {who}", axis=alt.Axis(format="%", tickCount=5))
+    colour = alt.Color("model:N", scale=alt.Scale(domain=[FULL, PRUNED]), legend=None)
+    bars = base.mark_bar(height=0.7 * ROW_PX).encode(x=x.scale(domain=[0, 1]), color=colour)
+    words = charts.written(base, 11, align="left", dx=4).encode(x="p:Q", text="said:N")
+    return charts.template(ROW_PX * len(tokens) + charts.AXIS_PX, bars, words)

@@ -1,0 +1,21 @@
+// A prompt and what a model says after it. Everything goes in as textContent: what a text says is never markup.
+export default function ({ data, parentElement }) {
+  const at = name => parentElement.querySelector("." + name)
+  at("who").textContent = data.who
+  at("note").textContent = data.note
+  const span = (text, name) => Object.assign(document.createElement("span"), { textContent: tame(text), className: name })
+  const pieces = data.pieces.map((piece, i) => {
+    const one = span(piece, i === data.parts ? "piece parts" : "piece")
+    one.title = `${visible(piece)} ${data.p[i]}`
+    return one
+  })
+  at("text").replaceChildren(span(data.prompt, "prompt"), ...pieces)
+  at("text").scrollTop = at("text").scrollHeight
+}
+
+const visible = text => tame(text.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥"))
+
+function tame(text) {
+  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b\u2028\u2029\u202a-\u202e\u2060\u2066-\u2069\ufeff]/g,
+                      sign => `⟨${sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`)
+}

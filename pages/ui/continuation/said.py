@@ -1,0 +1,18 @@
+"""The component that sets a prompt and, behind it, what a model says; token by token as they come."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from streamlit.components.v2 import component
+
+HERE = Path(__file__).parent
+HTML = '<div class="said"><div class="who"></div><div class="text"></div><div class="note"></div></div>'
+CSS, JS = ((HERE / f"said.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+_COMPONENT = component("headroom_said", html=HTML, css=CSS, js=JS)
+
+
+def said(key: str, data: Mapping[str, Any]) -> None:
+    """Draws `data`: who, prompt, pieces of what was said with `p` of each, `parts` (the first piece that differs from
+    the other model's, or none) and a note."""
+    _COMPONENT(key=key, data=dict(data))

@@ -1,0 +1,135 @@
+"""The Continue screen's controls, all in the address, and both models side by side."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from engine.texts.continuation import MOST_TOKENS, Continuation, How, NextTokens
+from pages.ui.continuation import charts
+from pages.ui.continuation.said import said
+from pages.ui.continuation.setting import Said
+from pages.ui.shared.charts import Picture
+from pages.ui.shared.controls import one_of
+from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.tables import percent
+
+PROMPT = (
+    "A letter came to the market for Jane Merton. The old woman asked in June about Charles Norwood. "
+    "A letter came to the market for Jane"
+)
+SAYING = {0: "likeliest", 700: "drawn, T 0.7", 1000: "drawn, T 1"}  # permille
+PROMPT_HELP = "What both models go on from, as it stands: a blank at its end is a token. It is part of the address."
+SAYING_HELP = (
+    "Likeliest: the token of highest probability, each time. Drawn: at random by the probabilities, at temperature T "
+    "(below 1 the likely ones are favoured). Both models draw with the same noise: they part where they differ."
+)
+SEED_HELP = "Of the draws: another seed, another continuation."
+VISIBLE = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})
+
+
+def choose() -> tuple[str, How]:
+    """Draws the prompt and how it is continued."""
+    prompt_at, how_at = st.columns([7, 5], gap="medium")
+    bound: dict[str, Any] = {"bind": "query-params"}
+    prompt = prompt_at.text_area("Prompt", PROMPT, 118, key="continue_prompt", help=PROMPT_HELP, **bound)
+    permille = one_of(how_at, "Each token", SAYING, "continue_by", SAYING_HELP, width="stretch")
+    tokens_at, seed_at = how_at.columns(2)
+    about = "How many tokens each model says."
+    n = tokens_at.number_input("Tokens", 1, MOST_TOKENS, 24, 8, key="continue_tokens", help=about, **bound)
+    seed = seed_at.number_input("Seed", 0, 9999, 0, key="continue_seed", help=SEED_HELP, disabled=not permille, **bound)
+    return prompt or "", How(int(n), permille, int(seed) if permille else 0)
+
+
+def next_frame(found: NextTokens) -> pd.DataFrame:
+    """One row a token and model: place (by the full model), token to be read, token_id, model, p, rank among these
+    tokens, and p in words."""
+    tokens = [
+        text.translate(VISIBLE) or f"({token})" for text, token in zip(found.strings, found.token_ids, strict=True)
+    ]
+    tokens = [text if tokens.count(text) == 1 else f"{text} ({token})"
+              for text, token in zip(tokens, found.token_ids, strict=True)]  # fmt: skip
+    parts = []
+    for who, log_p in zip((charts.FULL, charts.PRUNED), found.log_p, strict=False):
+        p = np.exp(log_p.astype(float))
+        part = pd.DataFrame(
+            {"place": range(len(p)), "token": tokens, "token_id": found.token_ids, "model": who, "p": p}
+        )
+        rank = part["p"].rank(ascending=False, method="first").astype(int)
+        parts.append(part.assign(rank=rank, said=[in_percent(each) for each in p]))
+    return pd.concat(parts, ignore_index=True)
+
+
+def in_percent(p: float) -> str:
+    """Such as "4.0 %"."""
+    return "< 0.1 %" if p < 0.001 else percent(p)
+
+
+def next_in_words(frame: pd.DataFrame) -> str:
+    """What each model would say first, and how likely that is to the other."""
+    words = []
+    for who, mine in frame.groupby("model", sort=False):
+        best = mine.nsmallest(1, "rank").iloc[0]
+        others = frame[frame["token_id"].eq(best["token_id"]) & frame["model"].ne(who)]
+        beside = "".join(f" ({one.said} in the {one.model})" for one in others.itertuples())
+        words.append(f"The {who} goes on with **{_quoted(best['token'])}**, {best['said']}{beside}.")
+    return " ".join(words)
+
+
+def draw(found: Said, prompt: str) -> dict[str, Picture]:
+    """Draws what is known so far: on the left the full model, on the right the pruned one; gives the charts."""
+    nothing = found.mask is not None and found.mask.is_full
+    frame = None if found.next is None else next_frame(found.next)
+    if frame is not None:
+        st.markdown(next_in_words(frame))
+    pictures: dict[str, Picture] = {}
+    sides = {charts.FULL: found.full, charts.PRUNED: found.pruned}
+    parts = _parting(found.full, found.pruned)
+    for (who, each), at in zip(sides.items(), st.columns(2, gap="medium"), strict=True):
+        with at:
+            if who == charts.PRUNED and nothing:
+                st.info("Nothing is pruned: move a slider, or name heads in the field.", icon=":material/info:")
+                continue
+            _draw_said(who, each, prompt, parts)
+            if frame is not None:
+                title = f"Next token, {who}"
+                pictures[title] = charts.next_bars(frame, who)
+                mine = frame[frame["model"].eq(who)].nsmallest(3, "rank")
+                words = ", ".join(f"{row.token} {row.said}" for row in mine.itertuples())
+                draw_chart(pictures[title], f"continue_next {who}", f"{title}: {words}")
+    return pictures
+
+
+def _draw_said(who: str, each: Continuation | None, prompt: str, parts: int | None) -> None:
+    data: dict[str, Any] = {"who": who[:1].upper() + who[1:], "prompt": prompt, "pieces": [], "p": [], "note": "…"}
+    if each is not None:
+        note = f"It ended: {each.ended}." if each.ended else ""
+        p = [in_percent(float(np.exp(log_p))) for log_p in each.log_p]
+        data |= {"pieces": list(each.pieces), "p": p, "note": note}
+    said(f"continue_said {who}", data | {"parts": parts})
+
+
+def _parting(full: Continuation | None, pruned: Continuation | None) -> int | None:
+    """The first token at which the two say something else; None as long as there is none."""
+    if full is None or pruned is None:
+        return None
+    n = min(len(full.token_ids), len(pruned.token_ids))
+    apart = np.flatnonzero(full.token_ids[:n] != pruned.token_ids[:n])
+    return int(apart[0]) if len(apart) else None
+
+
+def said_frame(found: Said) -> pd.DataFrame:
+    """One row a token and model of what was said: model, index from 1, token_id, token, p."""
+    parts = []
+    for who, each in ((charts.FULL, found.full), (charts.PRUNED, found.pruned)):
+        if each is not None:
+            about = {"model": who, "index": range(1, 1 + len(each.pieces)), "token_id": each.token_ids}
+            parts.append(pd.DataFrame(about | {"token": each.pieces, "p": np.exp(each.log_p.astype(float))}))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _quoted(token: str) -> str:
+    """A token between code marks, whatever signs it holds."""
+    marks = "``" if "`" in token else "`"
+    return f"{marks} {token} {marks}" if "`" in token else f"{marks}{token}{marks}"

@@ -1,0 +1,92 @@
+"""What the Continue screen measures: a `Setting` of all controls, its job for the worker, and its command.
+
+No streamlit here: the generator runs in the worker thread, and everything can be tested as plain functions.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from engine.importance.rankings_of import Pruning, compute_orders
+from engine.models.masks import Mask
+from engine.models.subject import Lab, Subject
+from engine.progress import Progress, last_value
+from engine.texts.continuation import (
+    Continuation,
+    How,
+    NextTokens,
+    continuation,
+    next_tokens,
+    recall_continuation,
+    recall_next_tokens,
+)
+from engine.texts.passages import checked
+from pages.ui.shared.commands import command_line
+from pages.ui.shared.origin import Origin, ranking_reads
+from pages.ui.shared.python_code import of_continuation
+
+
+@dataclass(frozen=True)
+class Said:
+    """What is known so far: what is pruned, the likeliest next tokens of the full and the pruned model, and what each
+    says. With nothing pruned there is no second one."""
+
+    mask: Mask | None = None
+    next: NextTokens | None = None
+    full: Continuation | None = None
+    pruned: Continuation | None = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of all controls."""
+
+    subject: Subject
+    data_dir: str | None
+    prompt: str
+    pruning: Pruning
+    how: How
+
+    @property
+    def key(self) -> str:
+        """Changes with anything that changes what is measured."""
+        return f"{self.subject} {self.pruning} {self.pruning.task} {self.data_dir} {self.how} {self.prompt!r}"
+
+
+def measure(x: Setting, lab: Lab) -> Iterator[Progress[Said]]:
+    """Job: the ranking if it is needed, the next tokens of both models, then the full model's continuation and the
+    pruned one's, token by token. What is stored is read."""
+    prompt = checked(x.prompt, "the prompt")
+    orders = yield from last_value(compute_orders(lab, x.subject, x.pruning, x.data_dir))
+    mask, full = x.pruning.mask(orders), Mask.full(x.subject.shape)
+    sides = {"full": full} if mask.is_full else {"full": full, "pruned": mask}
+    total = x.how.n_tokens * len(sides)
+    steps = next_tokens(lab, x.subject, prompt, list(sides.values()))
+    found = Said(mask, (yield from last_value(steps, 0, total, 0, "next token")))
+    yield Progress(0, total, found)
+    for number, (name, of) in enumerate(sides.items()):
+        for step in continuation(lab, x.subject, prompt, of, x.how):
+            found = found if step.value is None else replace(found, **{name: step.value})
+            placed = step.within(number * x.how.n_tokens, total, x.how.n_tokens, f"{name.capitalize()} model, tokens")
+            yield replace(placed, value=found, share=None)
+
+
+def origin(x: Setting, mask: Mask | None) -> Origin:
+    """The command, the program and the records behind what is shown."""
+    mask = mask or Mask.full(x.subject.shape)
+    sides = [Mask.full(x.subject.shape), *([] if mask.is_full else [mask])]
+    reads: dict[str, Callable[[Lab], object]] = {
+        "Next tokens": lambda lab: recall_next_tokens(lab, x.subject, x.prompt, sides)
+    }
+    for name, of in zip(("Full model", "Pruned model"), sides, strict=False):
+        reads[name] = lambda lab, of=of: recall_continuation(lab, x.subject, x.prompt, of, x.how)
+    reads |= ranking_reads(x.subject, x.pruning, x.data_dir)
+    return Origin(command(x, mask), of_continuation(x.subject, x.prompt, mask, x.how), reads)
+
+
+def command(x: Setting, mask: Mask) -> str:
+    """The shell command that measures the same and finds what is stored here."""
+    words: list[str | int] = ["--prompt", x.prompt, "--tokens", x.how.n_tokens]
+    if x.how.temperature_permille:
+        words += ["--temperature", f"{x.how.temperature_permille / 1000:g}", "--seed", x.how.seed]
+    words += [] if mask.is_full else ["--mask", mask.text()]
+    return command_line("continue", x.subject, None, [*words, "--out", "continuation.csv"])

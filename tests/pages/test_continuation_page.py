@@ -1,0 +1,114 @@
+"""The Continue screen in one process: what both models say is what the engine measures, whatever the prompt holds."""
+
+import json
+
+import numpy as np
+import pytest
+from streamlit.util import calc_hash
+
+from engine.models.loading import LoadSpec
+from engine.models.masks import Mask, parse_mask
+from engine.progress import final
+from engine.texts.continuation import How, NextTokens, continuation, next_tokens
+from pages.ui.continuation import charts, sections
+from pages.ui.shared import runtime
+from pages.ui.shared.charts import to_svg
+from pages.ui.shared.pruning import by_importance
+from tests.pages.conftest import components, frames_of, same_on_the_command_line, settled, slide
+
+PROMPT = "One two three, one two"
+
+
+@pytest.fixture
+def open_screen(open_app, tiny_opt):
+    def open_screen(**parameters):
+        defaults = {"continue_prompt": PROMPT, "continue_ranking": "random", "continue_heads": "50"}
+        at = open_app(run=False, **(defaults | {"continue_tokens": "6"} | parameters))
+        at.wanted_page_hash = calc_hash("continuation")
+        return settled(at)
+
+    return open_screen
+
+
+def said(at):
+    """What the two components were sent, by model."""
+    return {data["who"]: data for data in components(at) if "prompt" in data}
+
+
+def test_both_models_continue_and_the_command_line_agrees(open_screen, tiny_opt, capsys, monkeypatch, tmp_path):
+    at = open_screen()
+    found = said(at)
+    assert [data["prompt"] for data in found.values()] == [PROMPT] * 2
+    monkeypatch.chdir(tmp_path)
+    result = same_on_the_command_line(at, capsys)
+    assert result["cached"], "the page and the command line must share their results"
+    texts = {"Full model": result["said"]["full"], "Pruned model": result["said"]["masked"]}
+    assert {who: "".join(data["pieces"]) for who, data in found.items()} == texts
+    subject = runtime.lab().subject(LoadSpec(str(tiny_opt), "fp32"))
+    masks = [Mask.full(subject.shape), parse_mask(result["mask"], subject.shape)]
+    assert masks[1].n_heads_pruned == 4
+    for mask, data in zip(masks, found.values(), strict=True):
+        alone = final(continuation(runtime.lab(), subject, PROMPT, mask, How(6)))
+        assert data["pieces"] == list(alone.pieces) and len(data["p"]) == 6
+    likeliest = final(next_tokens(runtime.lab(), subject, PROMPT, masks))
+    for row, frames in zip(likeliest.log_p, frames_of(at), strict=True):
+        np.testing.assert_allclose(frames["tokens"]["p"], np.exp(row.astype(float)), rtol=1e-6)
+
+
+def test_draws_are_in_the_address_and_repeat(open_screen):
+    words = {"continue_by": "drawn, T 1", "continue_seed": "7"}
+    first, again, other = (said(open_screen(**words | more)) for more in ({}, {}, {"continue_seed": "8"}))
+    assert first == again != other
+    at = open_screen(**words)
+    assert "--temperature 1 --seed 7" in at.code[0].value and not at.number_input(key="continue_seed").disabled
+    assert open_screen().number_input(key="continue_seed").disabled, "there is nothing to be drawn"
+
+
+def test_with_nothing_pruned_there_is_one_model(open_screen):
+    at = settled(slide(open_screen(), "continue_heads", 0))
+    assert list(said(at)) == ["Full model"] and "Nothing is pruned" in at.info[0].value
+    assert "--mask" not in at.code[0].value
+
+
+@pytest.mark.parametrize("prompt", ["   ", "<script>alert(1)</script> ** $x$ `a` \u202e"])
+def test_any_prompt_gives_a_line_or_is_shown_as_it_stands(open_screen, prompt):
+    at = open_screen(continue_prompt=prompt)
+    if prompt.strip():
+        assert said(at)["Full model"]["prompt"] == prompt and not at.error
+    else:
+        assert "the prompt is empty" in at.error[0].value and "\n" not in at.error[0].value
+
+
+def test_the_screen_opens_pruned(open_app):
+    at = open_app(run=False)
+    at.wanted_page_hash = calc_hash("continuation")
+    at = settled(at)
+    assert at.number_input(key="continue_heads").value == 15
+    assert at.selectbox(key="continue_ranking").value == "induction-first"
+    assert at.selectbox(key="continue_task").disabled, "no head goes by importance"
+    assert "--mask L" in at.code[0].value.replace("'", "")
+
+
+@pytest.mark.parametrize(
+    "ranking, ffns, used",
+    [("importance", 0, True), ("random", 500, False), ("induction-first", 0, False), ("induction-first", 100, True)],
+)
+def test_a_task_is_asked_for_where_something_goes_by_it(ranking, ffns, used):
+    assert by_importance(ranking, ffns) == used
+
+
+def test_tokens_are_to_be_read_and_each_has_a_bar_of_its_own():
+    found = NextTokens(np.array([5, 6, 7]), (" a", "\n", "\ufffd"), np.log([[0.7, 0.2, 0.0005], [0.1, 0.5, 0.1]]))
+    frame = sections.next_frame(found)
+    assert frame["token"].tolist() == ["␣a", "↵", "\ufffd"] * 2
+    assert frame["said"].tolist() == ["70.0 %", "20.0 %", "< 0.1 %", "10.0 %", "50.0 %", "10.0 %"]
+    assert sections.next_in_words(frame) == (
+        "The full model goes on with **`␣a`**, 70.0 % (10.0 % in the pruned model). "
+        "The pruned model goes on with **`↵`**, 50.0 % (20.0 % in the full model)."
+    )
+    alike = NextTokens(np.array([5, 6]), ("\ufffd", "\ufffd"), np.log([[0.7, 0.2]]))
+    assert sections.next_frame(alike)["token"].tolist() == ["\ufffd (5)", "\ufffd (6)"]
+    picture = charts.next_bars(frame, charts.PRUNED)
+    assert [row["p"] for row in picture.datasets["tokens"]] == pytest.approx([0.1, 0.5, 0.1])
+    assert json.dumps(picture.spec["layer"][0]["encoding"]["y"]["sort"], ensure_ascii=False) == '["␣a", "↵", "\ufffd"]'
+    assert b"<svg" in to_svg(picture, "Next token")
