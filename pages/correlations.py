@@ -13,8 +13,9 @@ from pages.ui.correlations import sections, tables
 from pages.ui.shared.closing import closing, draw_command
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import one_of
+from pages.ui.shared.defaults import RANKING_QUESTIONS
 from pages.ui.shared.many_tasks import choose_tasks, importance_work, setting_of, show_failed, so_far, survey_line
-from pages.ui.shared.origin import Origin, survey_reads
+from pages.ui.shared.origin import Origin, about, survey_reads, tasks_in_words
 from pages.ui.shared.python_code import of_correlations
 from pages.ui.shared.runtime import end_run, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
@@ -94,5 +95,7 @@ with counts_at:
     if (table := st.expander("All pairs as a table", key="correlations_table", on_change="rerun")).open:
         table.dataframe(rows, hide_index=True, height=330, alt="Every two rankings with SRCC, interval, p and overlap")
 program = of_correlations(setting, tasks, what, how)
-origin = Origin(command, program, {TITLES[what]: survey_reads(setting, tasks, what)})
+reads = {TITLES[what]: survey_reads(setting, tasks, what)}
+of = about(subject, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions each", "nothing pruned")
+origin = Origin("Correlations", command, program, reads, of, [says])
 closing(origin, {"Pairs of rankings": rows}, pictures)

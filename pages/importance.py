@@ -19,7 +19,7 @@ from pages.ui.shared.defaults import RANKING_QUESTIONS as N
 from pages.ui.shared.defaults import SAMPLE
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import choose_tasks, importance_work, setting_of, show_failed, so_far, survey_line
-from pages.ui.shared.origin import Origin, survey_reads
+from pages.ui.shared.origin import Origin, about, survey_reads, tasks_in_words
 from pages.ui.shared.python_code import of_importance
 from pages.ui.shared.runtime import require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
@@ -61,8 +61,8 @@ what = one_of(what_at, "Head score", SHORT, "importance_what", WHAT_HELP)
 scale = one_of(scale_at, "Colours", SCALES, "importance_scale", SCALE_HELP)
 how = one_of(mean_at, "Mean", MEANS, "importance_mean", MEAN_HELP)
 labels = {in_words(task): task for task in tasks}
-about = "Its gradients are compared with the oracle below."
-front = labels[front_at.selectbox("In front", list(labels), key="importance_front", bind="query-params", help=about)]
+help = "Its gradients are compared with the oracle below."
+front = labels[front_at.selectbox("In front", list(labels), key="importance_front", bind="query-params", help=help)]
 
 subject = wait_for_model(setup)
 since_s, setting, n_heads = time.monotonic(), setting_of(setup), subject.shape.n_heads_total
@@ -70,6 +70,7 @@ too_many = f"{n_heads:,} heads: the oracle takes {N} questions for each, and is 
 found: dict[str, Survey] = {}
 pictures: dict[str, Picture] = {}
 files: dict[str, pd.DataFrame] = {}
+says: list[str] = []
 for kind, at in zip(KINDS, st.columns(2, gap="large"), strict=True):
     with at:
         if kind == "heads" and what == ORACLE and n_heads > ORACLE_HEADS:
@@ -85,7 +86,8 @@ if scores := found["heads"].scores:
     rows = tables.head_rows(scores)
     mean = tables.aggregate_rows(scores, together(replace(setting, aggregate=how), scores))
     files |= {"Head importance": rows, "Mean head importance": mean}
-    st.markdown(words := tables.heads_in_words(mean, len(scores), how))
+    says.append(words := tables.heads_in_words(mean, len(scores), how))
+    st.markdown(words)
     st.subheader("Heads by task", help="Layer 0, next to the tokens, is the top row of each map.")
     shown = tables.shown_maps(list(scores), front, n_heads)
     if len(shown) < len(scores):
@@ -104,7 +106,8 @@ if scores := found["ffns"].scores:
     rows = tables.ffn_rows(scores)
     files["FFN importance"], pictures["FFNs by task"] = rows, charts.ffn_map(rows)
     st.subheader("FFNs by task", help=f"Accuracy lost without each; one of {N} questions is {100 / N:.1f} points.")
-    st.markdown(words := tables.ffns_in_words(rows))
+    says.append(words := tables.ffns_in_words(rows))
+    st.markdown(words)
     draw_chart(pictures["FFNs by task"], "importance_ffns", words)
 
 st.subheader(f"Gradient against oracle: {in_words(front)}", help="SRCC: Spearman's rank correlation over the heads.")
@@ -129,4 +132,5 @@ words = ["--task", front.name, "--shots", front.shots, "--what", what, "--limit"
 line = command_line("importance", subject, setup.data_dir, [*words, "--out", "heads.csv"])
 program = of_importance(replace(setting, aggregate=how), tasks, what)
 reads = {KINDS[kind]: survey_reads(setting, tasks, what if kind == "heads" else kind) for kind in KINDS}
-closing(Origin(line, program, reads), files, pictures)
+of = about(subject, tasks_in_words(tasks), f"{N} train questions each", "nothing pruned")
+closing(Origin("Importance", line, program, reads, of, says), files, pictures)

@@ -101,6 +101,7 @@ drawn, frames = together.draw(x, controls.around)
 pictures |= drawn
 files |= frames
 files["Scores by text"] = partial(scores_csv, so_far(), texts, controls.around)
-closing(setting.origin(x, so_far().mask, kind, fill, controls.around), files, pictures)
+origin = setting.origin(x, so_far().mask, kind, fill, controls.around)
+closing(replace(origin, says=sections.figures_in_words(so_far(), controls.around)), files, pictures)
 if x.source.kind == "text":
     st.caption("`text.txt` stands for your own text, saved as a file.")

@@ -16,7 +16,7 @@ from pages.ui.shared.closing import closing
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import one_of, type_mask
 from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.origin import Origin
+from pages.ui.shared.origin import Origin, about
 from pages.ui.shared.python_code import of_induction
 from pages.ui.shared.runtime import errors_shown, lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
@@ -41,9 +41,9 @@ Where our numbers differ from the latter's code: the position after the beginnin
 
 setup = chosen()
 variant_at, seed_at, mask_at, about_at = st.columns([4, 2, 4, 4])
-about = "Olsson: 10 examples. Bansal: llm-interpret's, 100 lengths and much slower."
+help = "Olsson: 10 examples. Bansal: llm-interpret's, 100 lengths and much slower."
 named = {each: each.capitalize() for each in VARIANTS}
-variant = one_of(variant_at, "Variant", named, "induction_variant", about, default="olsson")
+variant = one_of(variant_at, "Variant", named, "induction_variant", help, default="olsson")
 seed = seed_at.number_input("Seed", 0, 9999, 0, key="induction_seed", bind="query-params", help="Of the random tokens.")
 typed = type_mask("induction", mask_at)
 with about_at.popover("What am I looking at?", icon=":material/help:", help="What the scores mean."):
@@ -81,11 +81,11 @@ for row in (SCORES[:3], SCORES[3:]):
 
 scatter_at, table_at = st.columns([5, 6], gap="large")
 with scatter_at:
-    about = (
+    help = (
         "One point a head, coloured by layer. Up and right: matches prefixes and copies. The induction corner begins "
         "where this model's heads fall apart into two groups (Otsu 1979), but not below chance."
     )
-    st.subheader("Who does both", help=about)
+    st.subheader("Who does both", help=help)
     pictures["Prefix matching and copying"] = charts.induction_scatter(frame, corner(frame))
     chart_with_heads("scatter", pictures["Prefix matching and copying"], corner_in_words(frame))
 with table_at:
@@ -94,8 +94,8 @@ with table_at:
     send_to_prune(subject.shape, names)
 
 named = {each: charts.TITLES[each] for each in SCORES}
-about, first = "For the two charts below and for what is left after pruning.", "prefix_matching"
-score = one_of(st.container(), "One score, closely", named, "induction_score", about, default=first, bind=None)
+help, first = "For the two charts below and for what is left after pruning.", "prefix_matching"
+score = one_of(st.container(), "One score, closely", named, "induction_score", help, default=first, bind=None)
 depth_at, many_at = st.columns(2, gap="large")
 pictures["By depth"] = charts.depth_strip(frame, score)
 pictures["Distribution"] = charts.distribution(frame, score)
@@ -110,5 +110,8 @@ words = ["--variant", variant, "--seed", seed, "--out", "induction.csv"]
 files = {"Induction scores": frame, **overlap_tables}
 command = command_line("induction", subject.as_usual, None, words)
 reads = {"Scores": partial(recall_induction, subject=subject, variant=variant, seed=seed), **overlap.reads(setup)}
-origin = Origin(command, of_induction(subject.as_usual, variant, seed), reads)
+program, n = of_induction(subject.as_usual, variant, seed), f"{found.n['prefix_matching']} examples"
+of = about(subject, f"random tokens, {variant.capitalize()}, seed {seed}", n, "nothing pruned")
+says = [in_words(frame, each) for each in SCORES] + [corner_in_words(frame)]
+origin = Origin("Induction", command, program, reads, of, says)
 closing(origin, files, pictures | overlap_pictures)

@@ -1,11 +1,13 @@
 """The Passage screen: a text, token by token, as two models read it; the sliders move its colours."""
 
+from functools import partial
+
 import streamlit as st
 
 from engine.models.masks import Mask, parse_mask
 from engine.texts.tokenloss import TokenLosses
 from pages.ui.passage import reading, tables
-from pages.ui.passage.charts import difference_bars
+from pages.ui.passage.charts import difference_bars, tinted_text
 from pages.ui.passage.controls import choose_a, choose_colours, largest_tables
 from pages.ui.passage.jobs import Run, so_far
 from pages.ui.passage.token_text import token_text
@@ -87,15 +89,19 @@ if a is not None and n_parts > 1:
 live(list(run.waiting), draw_text, run.since_s)
 if a is None or b is None or b_shown is None:
     end_run()
-frame, pictures = tables.token_frame(a, b), {}
+frame = tables.token_frame(a, b)
+bars = partial(difference_bars, frame, full_nats, tables.part_range(part, a.n_total))
 # closed, so that a moved slider changes the text and nothing else: the chart alone would cost a tenth of a second
 title, icon = "Along the text, and the largest gains and losses", ":material/bar_chart:"
 more = st.expander(title, key="passage_more", on_change="rerun", icon=icon)
 if more.open:
-    picture = difference_bars(frame, full_nats, tables.part_range(part, a.n_total))
-    pictures["Difference along the text"] = picture
-    draw_chart(picture, "passage_bars", tables.in_words(frame), more)
+    draw_chart(bars(), "passage_bars", tables.in_words(frame), more)
     largest_tables(more, frame, x.text)
 program = of_losses((x.a.subject, x.a.mask), (b_shown.subject, b_shown.mask), x.arguments)
-origin = Origin(reading.command(x, b_shown), program, reading.reads(x, b_shown))
+differs, tokens = b_shown != x.a, tables.part_range(part, a.n_total)
+text_picture = partial(tinted_text, frame, a.pieces, view if differs else "A", full_nats, tokens)
+says = [tables.summary(a, b, b_shown.mask if differs else None)[0]]
+how = reading.command(x, b_shown), program, reading.reads(x, b_shown)
+origin = Origin("Passage", *how, reading.in_words(x, b_shown, a.n_total), says)
+pictures = {"Text": text_picture, **({"Difference along the text": bars} if differs else {})}
 closing(origin, {"Losses by token": frame}, pictures)

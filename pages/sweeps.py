@@ -16,7 +16,7 @@ from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import choose_level, one_of
 from pages.ui.shared.defaults import AXES
 from pages.ui.shared.many_tasks import JUDGES, choose_tasks, setting_of, show_failed
-from pages.ui.shared.origin import Origin
+from pages.ui.shared.origin import Origin, about, tasks_in_words
 from pages.ui.shared.python_code import of_sweep
 from pages.ui.shared.runtime import lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
@@ -38,10 +38,10 @@ section_at, front_at, judges_at = st.columns([7, 3, 2], vertical_alignment="bott
 bound: dict[str, Any] = {"bind": "query-params"}
 section = one_of(section_at, "What", SECTIONS, "sweeps_what", HELP)
 names = list(dict.fromkeys(task.name for task in tasks))
-about = "Drawn darker among the curves; the one that is scored anew."
-front_name = front_at.selectbox("Task in front", names, key="sweeps_front", help=about, **bound)
-about = "Of each task's validation split. More of them, narrower intervals."
-judges = judges_at.number_input("Questions", 1, value=JUDGES, step=16, key="sweeps_limit", help=about, **bound)
+help = "Drawn darker among the curves; the one that is scored anew."
+front_name = front_at.selectbox("Task in front", names, key="sweeps_front", help=help, **bound)
+help = "Of each task's validation split. More of them, narrower intervals."
+judges = judges_at.number_input("Questions", 1, value=JUDGES, step=16, key="sweeps_limit", help=help, **bound)
 permille = 500
 if section == "transfer":
     help = "By each task's ranking in turn."
@@ -81,4 +81,5 @@ lines = [[*words, *limit] for words in arguments(section, tasks, front, permille
 commands = [command_line("sweep", subject, setup.data_dir, words) for words in lines]
 program = of_sweep(setting, tasks, plan.points, plan.pool)
 reads = {SECTIONS[section]: partial(sweep, setting=setting, wanted=plan.points, pool=plan.pool, compute=False)}
-closing(Origin("\n".join(commands), program, reads), files, pictures)
+of = about(subject, tasks_in_words(tasks), f"{int(judges):,} questions each", f"pruned: {SECTIONS[section].lower()}")
+closing(Origin("Sweeps", "\n".join(commands), program, reads, of), files, pictures)

@@ -1,14 +1,25 @@
 """A head's pattern as a picture: DataFrame in, picture out."""
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
+from engine.heads.attention import HeadView, Overview
 from pages.ui.shared import charts
+from pages.ui.shared.text_picture import text_picture
 
 
 def pattern_map(frame: pd.DataFrame) -> charts.Picture:
     """Destinations x sources of `tables.map_cells`, coloured by attention from 0 to 1."""
     return charts.picture(_pattern_map(float(frame["source"].min()), float(frame["source_until"].max())), cells=frame)
+
+
+def raised_text(seen: Overview, view: HeadView) -> charts.Picture:
+    """The text, each token tinted by what the heads raised its logit, by attending from the token before it."""
+    raised = np.concatenate([[0.0], view.raised_nats.sum(1, dtype=np.float64)[:-1]])
+    frame = pd.DataFrame({"piece": seen.pieces, "token": seen.pieces, "raised": raised, "lowered": -raised})
+    full, signs = float(np.abs(raised).max()) or 1.0, ("logit raised", "logit lowered")  # blue is raised, as on screen
+    return text_picture(frame, "lowered", full, signs, "token:N|Token", "raised:Q|Logit raised, nats|+.2f")
 
 
 @charts.kept

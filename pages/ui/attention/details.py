@@ -8,13 +8,13 @@ import streamlit as st
 from engine.heads.attention import HeadView, Overview, recall_head_views, recall_overview
 from engine.models.masks import Mask, parse_heads
 from engine.models.subject import Subject
-from pages.ui.attention.charts import pattern_map
+from pages.ui.attention.charts import pattern_map, raised_text
 from pages.ui.attention.tables import in_words, map_cells, pattern_rows
-from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import closing
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.origin import Origin
+from pages.ui.shared.exports import Drawn
+from pages.ui.shared.origin import Origin, about
 from pages.ui.shared.python_code import of_attention
 from pages.ui.shared.tables import to_csv
 from pages.ui.shared.texts import Chosen
@@ -26,30 +26,33 @@ def draw_details(
     subject: Subject, text: Chosen, mask: Mask, seen: Overview, view: HeadView, names: Sequence[str]
 ) -> None:
     """Draws them; picture and table are made when they are opened."""
-    pictures: dict[str, Picture] = {}
     whole = st.expander("The whole pattern, as a picture and a table", key="attention_whole", on_change="rerun")
     if whole.open:
         map_at, table_at = whole.columns(2, gap="large")
         words = in_words(seen, view, names)
-        pictures["Attention pattern"] = pattern_map(map_cells(seen, view))
-        draw_chart(pictures["Attention pattern"], "attention_map", words, map_at)
+        draw_chart(pattern_map(map_cells(seen, view)), "attention_map", words, map_at)
         map_at.caption(words)
         largest = pattern_rows(seen, view).nlargest(N_LISTED, "attention")
         number = partial(st.column_config.NumberColumn, format="%d")
-        about = "Added to the logit of the token after the one it looks from."
+        help = "Added to the logit of the token after the one it looks from."
         columns = {
             "destination": number("From"),
             "destination_token": st.column_config.TextColumn("token"),
             "source": number("Looks at"),
             "source_token": st.column_config.TextColumn("token "),
             "attention": number("Attention", format="%.3f"),
-            "raised_nats": number("Nats", format="%+.2f", help=about),
+            "raised_nats": number("Nats", format="%+.2f", help=help),
         }
         shown, words = largest[list(columns)], f"The {N_LISTED} largest weights"
         table_at.dataframe(shown, column_config=columns, hide_index=True, height=430, alt=words)
     words = [*text.arguments, *([] if mask.is_full else ["--mask", mask.text()]), "--heads", ",".join(names)]
     command = command_line("attention", subject, None, [*words, "--out", "attention.csv"])
-    of, heads = {"subject": subject, "text": text.text, "mask": mask}, parse_heads(",".join(names), subject.shape)
-    reads = {"Text": partial(recall_overview, **of), "Heads": partial(recall_head_views, **of, heads=heads)}
-    origin = Origin(command, of_attention(subject, mask, text.arguments, names), reads)
+    what, heads = {"subject": subject, "text": text.text, "mask": mask}, parse_heads(",".join(names), subject.shape)
+    reads = {"Text": partial(recall_overview, **what), "Heads": partial(recall_head_views, **what, heads=heads)}
+    lacks = "nothing pruned" if mask.is_full else f"pruned: {mask.text()}"
+    of = about(subject, f"{text.name}, {len(seen.pieces):,} tokens", ", ".join(names), lacks)
+    program, says = of_attention(subject, mask, text.arguments, names), [in_words(seen, view, names)]
+    pictures: dict[str, Drawn] = {"Attention pattern": lambda: pattern_map(map_cells(seen, view))}
+    pictures["Text"] = partial(raised_text, seen, view)
+    origin = Origin("Attention", command, program, reads, of, says)
     closing(origin, {"Attention": lambda: to_csv(pattern_rows(seen, view))}, pictures)

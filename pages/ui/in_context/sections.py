@@ -119,6 +119,20 @@ def figures(found: LossesSoFar, around: int, pruned_in_words: str) -> None:
     change_at.markdown("  \n".join(lines))
 
 
+def figures_in_words(found: LossesSoFar, around: int) -> list[str]:
+    """The large figures as sentences."""
+    says = []
+    for who, losses in (("Full model", found.full), ("Pruned model", found.pruned)):
+        if losses:
+            score = icl_score(losses, around)
+            says.append(f"{who}: **{number(score.value)}** nats, {tables.interval_in_words(score)}")
+    before, after = found.in_both
+    if before and found.mask is not None and not found.mask.is_full:
+        change = icl_change(before, after, around)
+        says.append(f"Change: **{number(change.value, sign=True)}** nats, {tables.interval_in_words(change)}")
+    return says
+
+
 def _score_figure(where: DeltaGenerator, who: str, losses: Losses, around: int) -> None:
     if not losses:
         where.metric(f"{who.capitalize()}, nats", "…")

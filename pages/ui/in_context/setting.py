@@ -21,8 +21,9 @@ from engine.progress import Progress, last_value
 from engine.texts.sources import Source
 from engine.texts.tokenloss import recall_token_losses, token_losses
 from pages.ui.shared.commands import command_line
-from pages.ui.shared.origin import Origin, ranking_reads
+from pages.ui.shared.origin import Origin, about, ranking_reads
 from pages.ui.shared.python_code import of_context
+from pages.ui.shared.tables import mask_in_words
 
 Losses = tuple[np.ndarray, ...]  # per-token losses (n,) in nats, one array a text
 
@@ -122,7 +123,8 @@ def origin(x: Setting, mask: Mask | None, kind: str, fill: str, around: int) -> 
     reads |= {"Heads ablated": lambda lab: ablations(x, fill, lab, compute=False)}
     reads |= ranking_reads(x.subject, x.pruning, x.data_dir)
     program = of_context(x.subject, x.data_dir, x.source, mask or full, around)
-    return Origin(commands(x, mask, kind, fill), program, reads)
+    of = about(x.subject, x.source.name, f"{len(x.texts)} texts of 512 tokens", mask_in_words(x.subject.shape, mask))
+    return Origin("In context", commands(x, mask, kind, fill), program, reads, of)
 
 
 def commands(x: Setting, mask: Mask | None, kind: str, fill: str) -> str:

@@ -1,13 +1,24 @@
 """Loss along a text as bars: DataFrame in, picture out, on a fixed scale (`pages.ui.passage.tables`)."""
 
+from collections.abc import Sequence
+
 import altair as alt
 import numpy as np
 import pandas as pd
 
 from pages.ui.shared import charts
+from pages.ui.shared.text_picture import text_picture
 
 SIGNS = ["B better", "B worse"]  # blue and orange, as the theme begins: as the tints of the text
 COLUMNS = ["index", "token", "loss_a_nats", "loss_b_nats", "difference_nats"]
+
+TIPS = (
+    "index:Q|Token of the text|d",
+    "token:N|Token",
+    "loss_a_nats:Q|Loss A, nats|.3f",
+    "loss_b_nats:Q|Loss B, nats|.3f",
+    "difference_nats:Q|B − A, nats|+.3f",
+)
 
 
 def difference_bars(frame: pd.DataFrame, full_nats: float, tokens: range) -> charts.Picture:
@@ -21,6 +32,17 @@ def difference_bars(frame: pd.DataFrame, full_nats: float, tokens: range) -> cha
         sign=np.where(difference > 0, SIGNS[1], SIGNS[0]),
     )
     return charts.picture(_difference_bars(full_nats, first, last), tokens=shown)
+
+
+def tinted_text(
+    frame: pd.DataFrame, pieces: Sequence[str], view: str, full_nats: float, tokens: range
+) -> charts.Picture:
+    """The `tokens` of the text, tinted by `view` (`tables.VIEWS`), as they are on screen."""
+    value = {"A": "loss_a_nats", "B": "loss_b_nats"}.get(view, "difference_nats")
+    shown = frame.iloc[tokens.start : tokens.stop].filter(COLUMNS)
+    shown = shown.assign(piece=list(pieces[tokens.start : tokens.start + len(shown)]))
+    signs = (*SIGNS,) if value == "difference_nats" else (f"loss of {view}",)
+    return text_picture(shown, value, full_nats, signs, *TIPS)
 
 
 @charts.kept
@@ -37,12 +59,6 @@ def _difference_bars(full_nats: float, first: int, last: int) -> charts.Template
         y=alt.Y("height:Q", title="B − A, nats", scale=height, axis=signed),
         y2=alt.datum(0),
         color=alt.Color("sign:N", title=None, scale=alt.Scale(domain=SIGNS), legend=legend),
-        tooltip=charts.tips(
-            "index:Q|Token of the text|d",
-            "token:N|Token",
-            "loss_a_nats:Q|Loss A, nats|.3f",
-            "loss_b_nats:Q|Loss B, nats|.3f",
-            "difference_nats:Q|B − A, nats|+.3f",
-        ),
+        tooltip=charts.tips(*TIPS),
     )
     return charts.template(240, bars)

@@ -89,6 +89,15 @@ def reads(x: Reading, b: Side) -> Reads:
     return {**found, **ranking_reads(b.subject, x.pruning, x.data_dir)}
 
 
+def in_words(x: Reading, b: Side, n_tokens: int) -> str:
+    """Which models read which text, and what they lack."""
+    sides = []
+    for name, side in (("A", x.a), ("B", b)):
+        lacks = "" if side.mask.is_full else f", pruned: {side.mask.text()}"
+        sides.append(f"{name} {side.subject.identity.name} in {side.subject.spec.precision}{lacks}")
+    return " · ".join([*sides, f"{x.name}, {n_tokens:,} tokens"])
+
+
 def command(x: Reading, b: Side) -> str:
     """The shell command that measures the same and finds what is stored here."""
     words, of_a, of_b = list(x.arguments), x.a.subject.spec, b.subject.spec

@@ -2,13 +2,17 @@
 
 from collections.abc import Callable
 
+from engine.accuracy.evaluation import accuracy
 from engine.importance.rankings_of import Axis, Evidence
 from engine.models.masks import Mask
 from engine.models.subject import Lab
+from engine.statistics import paired
+from pages.ui.prune import figure
 from pages.ui.prune.experiment import AnswersSoFar, Experiment, command, recall_answers, recall_known
 from pages.ui.prune.tables import curve_points
-from pages.ui.shared.origin import Origin
+from pages.ui.shared.origin import Origin, about, tasks_in_words
 from pages.ui.shared.python_code import of_accuracy
+from pages.ui.shared.tables import mask_in_words, percent
 
 
 def origin(x: Experiment, found: AnswersSoFar, known: Evidence, axis: Axis) -> Origin:
@@ -20,4 +24,19 @@ def origin(x: Experiment, found: AnswersSoFar, known: Evidence, axis: Axis) -> O
     reads["Importance"] = lambda lab: recall_known(x, lab)
     reads["Curve"] = lambda lab: curve_points(x, axis, known, lab)
     program = of_accuracy(x.subject, x.data_dir, x.task, x.n_taken(found), x.pruning)
-    return Origin(command(x, found), program, reads)
+    pruned = mask_in_words(x.shape, mask)
+    of = about(x.subject, tasks_in_words([x.task]), f"{x.n_taken(found):,} questions", pruned)
+    return Origin("Prune", command(x, found), program, reads, of, figure_in_words(x, found, pruned))
+
+
+def figure_in_words(x: Experiment, found: AnswersSoFar, pruned: str) -> list[str]:
+    """The large figure and what stands under it."""
+    if not found.pruned:
+        return [pruned]
+    says = [f"**{percent(accuracy(found.pruned).acc)}** of the questions answered right", pruned]
+    says.insert(1, figure.in_words(accuracy(found.pruned), x.questions.n))
+    if found.full and found.full is not found.pruned:
+        change = paired(found.full.correct, found.pruned.correct)
+        says.insert(2, figure.change_in_words(change))
+        says.insert(2, f"Full model: {percent(accuracy(found.full).acc)}")
+    return says

@@ -8,17 +8,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from textwrap import wrap
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from pages.ui.shared.colours import DARK, GREY, LAYERS, LIGHT, light_theme
+from pages.ui.shared.colours import DARK, GREY, LAYERS, LIGHT, QUIET, light_theme
 
 AXIS_PX = 85  # an x axis with its title, which Streamlit counts as part of the height
 CELL: dict[str, Any] = {"stroke": GREY, "strokeOpacity": 0.45, "strokeWidth": 0.5}
 CROSS = "M-1,-1L1,1M-1,1L1,-1"
-FILE_WIDTH_PX = 900
+FILE_WIDTH_PX, CAPTION_LETTERS = 900, 130  # of the letters of a caption so many fit into the width
 # text marks are black in either theme; the last of the palette's eight colours is the theme's own text colour, nearly
 INK = alt.Fill("ink:N", legend=None, scale=alt.Scale(domain=[*"1234567", "ink"]))
 PALE = 0.38  # opacity of cells on which text is to be read
@@ -43,9 +44,9 @@ class Picture:
         return {**self.template, "datasets": self.datasets}
 
 
-def to_png(drawn: Picture, title: str) -> bytes:
+def to_png(drawn: Picture, title: str, caption: str = "") -> bytes:
     """The picture as PNG at twice the screen's resolution, made on this computer."""
-    return rasterised(to_svg(drawn, title))
+    return rasterised(to_svg(drawn, title, caption))
 
 
 def rasterised(drawing: bytes) -> bytes:
@@ -55,12 +56,17 @@ def rasterised(drawing: bytes) -> bytes:
     return vl_convert.svg_to_png(drawing.decode(), scale=2)
 
 
-def to_svg(drawn: Picture, title: str) -> bytes:
+def to_svg(drawn: Picture, title: str, caption: str = "") -> bytes:
     """The picture as an SVG drawing."""
     import vl_convert
 
-    spec = {**drawn.spec, "width": FILE_WIDTH_PX, "title": title, "config": {**WRITTEN, **_file_config()}}
-    return vl_convert.vegalite_to_svg(spec).encode()
+    return vl_convert.vegalite_to_svg(file_spec(drawn, title, caption)).encode()
+
+
+def file_spec(drawn: Picture, title: str, caption: str = "") -> dict[str, Any]:
+    """The picture as Vega-Lite reads it in a file: with its colours, its title, and under that the caption in lines."""
+    words = {"text": title, "subtitle": wrap(caption, CAPTION_LETTERS), "anchor": "start"}
+    return {**drawn.spec, "width": FILE_WIDTH_PX, "title": words, "config": {**WRITTEN, **_file_config()}}
 
 
 def tips(*each: str) -> list[alt.Tooltip]:
@@ -163,4 +169,5 @@ def _file_config() -> dict[str, Any]:
         "mark": {"color": categories[0]},
         "axis": {"gridColor": theme["borderColor"], "labelColor": text, "titleColor": text},
         "view": {"stroke": None},
+        "title": {"color": text, "subtitleColor": QUIET, "subtitleFontSize": 12, "subtitlePadding": 5, "offset": 14},
     }

@@ -3,24 +3,25 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import pandas as pd
 import streamlit as st
 
-from pages.ui.shared import charts
-from pages.ui.shared.measured import draw_measured
+from pages.ui.shared.exports import Drawn, Sheet, Table, file_name, to_html, to_zip
+from pages.ui.shared.measured import draw_measured, permalink
 from pages.ui.shared.origin import Origin
-from pages.ui.shared.tables import to_csv
+from pages.ui.shared.runtime import lab
 
-Table = pd.DataFrame | Callable[[], bytes]  # or what makes the bytes of a CSV file
 MEASURED_HELP = "When, on which machine, with which versions and how long; and the link to this view."
 PYTHON_HELP = "A program that finds the same numbers through the engine."
+HTML_HELP = "One file that any browser opens from disk, without this app and without a network; its charts are alive."
+ZIP_HELP = "Every picture and table, the command, the program, the receipts and the page."
+SVG, PNG = ("svg", "image/svg+xml"), ("png", "image/png")
 
 
-def closing(origin: Origin, tables: Mapping[str, Table], pictures: Mapping[str, charts.Picture]) -> None:
+def closing(origin: Origin, tables: Mapping[str, Table], pictures: Mapping[str, Drawn]) -> None:
     """Draws the command, and buttons: the receipts, the Python program, and a button for each file, which is made only
-    when clicked: tables as CSV, pictures as PNG and as SVG."""
+    when clicked: the screen as a page and as an archive, tables as CSV, pictures as PNG and as SVG."""
     draw_command(origin.command)
-    _draw_buttons(origin, tables, pictures)
+    _draw_buttons(Sheet(origin, tables, pictures, lab(), permalink()))
 
 
 def draw_command(command: str) -> None:
@@ -29,34 +30,38 @@ def draw_command(command: str) -> None:
 
 
 @st.fragment
-def _draw_buttons(origin: Origin, tables: Mapping[str, Table], pictures: Mapping[str, charts.Picture]) -> None:
+def _draw_buttons(sheet: Sheet) -> None:
     """What can be opened; a part of its own, as the receipts are read when they are asked for, and nothing else changes
     then."""
+    origin = sheet.origin
     with st.container(horizontal=True):
         title, icon = "How was this measured?", ":material/receipt_long:"
         measured = st.popover(title, key="measured", on_change="rerun", icon=icon, help=MEASURED_HELP)
         with st.popover("As Python", icon=":material/code:", help=PYTHON_HELP):
             st.code(origin.python, language="python")
         with st.popover("Download", icon=":material/download:", help="Everything on this screen, as files."):
-            _draw_files(tables, pictures)
+            _draw_files(sheet)
     if measured.open:
         with measured:
             draw_measured(origin.reads, origin.command)
 
 
-def _draw_files(tables: Mapping[str, Table], pictures: Mapping[str, charts.Picture]) -> None:
-    for name, table in tables.items():
-        make = partial(to_csv, table) if isinstance(table, pd.DataFrame) else table
-        _button(f"{name} (CSV)", make, name, "csv", "text/csv")
-    for name, picture in pictures.items():
-        png, svg = st.columns(2)
-        with png:
-            _button(f"{name} (PNG)", partial(charts.to_png, picture, name), name, "png", "image/png")
-        with svg:
-            _button(f"{name} (SVG)", partial(charts.to_svg, picture, name), name, "svg", "image/svg+xml")
+def _draw_files(sheet: Sheet) -> None:
+    page_at, archive_at = st.columns(2)
+    with page_at:
+        _button("This screen (HTML)", partial(to_html, sheet), sheet.origin.screen, ("html", "text/html"), HTML_HELP)
+    with archive_at:
+        _button("Everything (ZIP)", partial(to_zip, sheet), sheet.origin.screen, ("zip", "application/zip"), ZIP_HELP)
+    for name in sheet.tables:
+        _button(f"{name} (CSV)", partial(sheet.table, name), name, ("csv", "text/csv"))
+    for name in sheet.pictures:
+        for make, form, at in zip((sheet.png, sheet.svg), (PNG, SVG), st.columns(2), strict=True):
+            with at:
+                _button(f"{name} ({form[0].upper()})", partial(make, name), name, form)
 
 
-def _button(label: str, make: Callable[[], bytes], name: str, ending: str, mime: str) -> None:
-    file = f"{name.lower().replace(' ', '-')}.{ending}"
-    key, help = f"download {file}", f"Saves {file}."
+def _button(label: str, make: Callable[[], bytes], name: str, form: tuple[str, str], help: str = "") -> None:
+    ending, mime = form
+    file = file_name(name, ending)
+    key, help = f"download {file}", help or f"Saves {file}."
     st.download_button(label, make, file, mime, key=key, on_click="ignore", width="stretch", help=help)

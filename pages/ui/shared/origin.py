@@ -6,6 +6,7 @@ No streamlit here.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from engine.importance.rankings_of import Evidence, Pruning, recall_evidence
 from engine.models.subject import Lab, Subject
@@ -16,12 +17,28 @@ from engine.studies.surveys import Setting, survey
 
 @dataclass(frozen=True)
 class Origin:
-    """The shell `command`, one or several lines, and the `python` program that measure what a screen shows, and what
-    `reads` it from the store."""
+    """Of a `screen`: the shell `command`, one or several lines, and the `python` program that measure what it shows,
+    and what `reads` it from the store; in words what it is of (`about`: model, precision, task, shots, how many
+    questions, what is pruned) and what it `says`, in Markdown."""
 
+    screen: str
     command: str
     python: str
     reads: Reads
+    about: str
+    says: Sequence[str] = ()
+
+
+def about(subject: Subject, *more: str) -> str:
+    """Such as "demo in int8 · demo_outfit, 5 shots · 100 questions"."""
+    return " · ".join([f"{subject.identity.name} in {subject.spec.precision}", *more])
+
+
+def tasks_in_words(tasks: Sequence[TaskSpec]) -> str:
+    """Such as "demo_copy and demo_walk, 0 and 5 shots", or how many tasks they are."""
+    names, counts = list(dict.fromkeys(task.name for task in tasks)), sorted({task.shots for task in tasks})
+    some = " and ".join(Path(name).name for name in names) if len(names) < 4 else f"{len(names)} tasks"
+    return f"{some}, {' and '.join(map(str, counts))} shot{'' if counts == [1] else 's'}"
 
 
 def ranking_reads(subject: Subject, pruning: Pruning, data_dir: str | None) -> Reads:

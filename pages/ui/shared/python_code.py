@@ -178,7 +178,7 @@ def _path() -> list[str]:
     """What lets Python find the engine: in a clone it runs from the clone's folder, installed it is in the package."""
     if (ROOT / "__init__.py").exists():
         return ["import sys, headroom", "sys.path.insert(0, str(headroom.HERE))"]
-    return [f"# run in {ROOT}, with the Python that the app runs with"]
+    return ["# run in the folder of the clone, with the Python that the app runs with"]
 
 
 def _subject(subject: Subject) -> str:

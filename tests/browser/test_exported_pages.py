@@ -1,0 +1,39 @@
+"""A screen as a page: it opens from disk, asks nothing of anyone, and shows the numbers of the screen."""
+
+from pages.ui.shared import exports
+from tests.pages.conftest import open_app, questions  # noqa: F401
+from tests.pages.test_exports import SCREENS, sheet_of  # noqa: F401
+from tests.pages.test_in_context_page import wide_opt  # noqa: F401
+
+
+def test_a_page_of_each_screen_opens_from_disk_with_the_same_numbers(sheet_of, chromium, tmp_path):  # noqa: F811
+    context, faults = chromium.new_context(), []
+    context.on("request", lambda sent: faults.append(sent.url) if not sent.url.startswith(("file:", "data:")) else None)
+    context.on("weberror", lambda error: faults.append(str(error.error)))
+    context.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    for name in SCREENS:
+        sheet, figures = sheet_of(name)
+        file = tmp_path / exports.file_name(sheet.origin.screen, "html")
+        file.write_bytes(exports.to_html(sheet))
+        page = context.new_page()
+        page.goto(file.as_uri())
+        drawn = page.evaluate(
+            """async names => (await window.views).map((view, i) =>
+                 Object.fromEntries(names[i].map(name => [name, view.data(name)])))""",
+            [list(sheet.picture(each).datasets) for each in sheet.pictures],
+        )
+        for each, shown in zip(sheet.pictures, drawn, strict=True):
+            for data, rows in sheet.picture(each).datasets.items():
+                assert [{column: row.get(column) for column in rows[0]} for row in shown[data]] == rows, (
+                    f"{name} {each}"
+                )
+        assert drawn and page.locator("figure svg").count() == len(drawn)
+        words = page.locator("body").inner_text()
+        for value in figures:
+            assert value in words, f"{name}: {value} is on the screen"
+        assert sheet.origin.about in words and sheet.origin.command in words
+        for part in sheet.receipts():
+            assert not part.n or part.name in words
+        page.close()
+    context.close()
+    assert faults == []

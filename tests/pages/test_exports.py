@@ -1,0 +1,91 @@
+"""The archive of a screen, and its pictures, hold all that it shows and say what it is of."""
+
+import io
+import json
+import zipfile
+
+import pandas as pd
+import pytest
+from streamlit.util import calc_hash
+
+from pages.ui.shared import closing, exports
+from pages.ui.shared.charts import to_svg
+from pages.ui.shared.text_picture import COLUMNS, FULL_OPACITY, text_picture
+from tests.engine.fixtures import write_questions
+from tests.pages.conftest import settled
+from tests.pages.test_in_context_page import wide_opt  # noqa: F401
+
+SCREENS = {
+    "": ({"prune_heads": "40", "prune_ranking": "random"}, ""),
+    "importance": ({"importance_tasks": "demo_copy", "importance_shots": "0"}, "Measure the 1"),
+    "induction": ({}, ""),
+    "passage": ({"passage_text": "Privet Drive, twice", "passage_mask": "L0H1", "passage_ranking": "random"}, ""),
+    "attention": ({"attention_text": "Privet Drive, twice", "attention_heads": "L0H1"}, ""),
+    "in_context": ({"incontext_texts": "3", "incontext_mask": "L0H1"}, ""),
+    "correlations": ({"correlations_tasks": "demo_copy,demo_walk", "correlations_shots": "0"}, "Measure the"),
+    "sweeps": ({"sweeps_tasks": "demo_copy", "sweeps_shots": "0", "sweeps_limit": "16"}, "Measure"),
+}
+
+
+@pytest.fixture
+def sheet_of(open_app, monkeypatch, tmp_path, wide_opt):  # noqa: F811
+    """What a screen hands to its downloads, and the page's own words."""
+    handed = []
+    monkeypatch.setattr(closing, "_draw_files", handed.append)
+
+    def sheet_of(name):
+        parameters, measure = SCREENS[name]
+        if name == "in_context":
+            task = write_questions(tmp_path / "rivers.jsonl", 60)
+            parameters = parameters | {"model": str(wide_opt), "incontext_task": str(task)}
+        at = open_app(run=False, **parameters)
+        at.wanted_page_hash = calc_hash(name) if name else ""
+        at = settled(at)
+        if measure:
+            next(button for button in at.button if button.label.startswith(measure)).click()
+            at = settled(at)
+        assert not at.exception
+        return handed[-1], [metric.value for metric in at.metric]
+
+    return sheet_of
+
+
+def test_the_archive_of_a_screen_holds_all_of_it(sheet_of):
+    sheet, _ = sheet_of("")
+    with zipfile.ZipFile(io.BytesIO(exports.to_zip(sheet))) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    assert {name for name in files if not all(letter.isalnum() or letter in "-." for letter in name)} == set()
+    for each in sheet.pictures:
+        svg = files[exports.file_name(each, "svg")].decode()
+        assert files[exports.file_name(each, "png")].startswith(b"\x89PNG")
+        for words in ("fp32", "boats", "20 questions", "3 of 8 heads", "saved 20"):
+            assert words in svg, f"{each} says {words}"
+    for each in sheet.tables:
+        assert files[exports.file_name(each, "csv")].count(b"\n") > 2
+    assert files["command.txt"].decode().strip() == sheet.origin.command
+    told = json.loads(files["receipt.json"])
+    assert {part["name"] for part in told["parts"]} >= {"Full model", "Pruned model"}
+    assert all(part["receipts"] for part in told["parts"] if part["name"].endswith("model"))
+    assert files["prune.html"].startswith(b"<!doctype html>") and files["program.py"]
+
+
+def test_a_text_is_set_with_every_letter_once_and_no_line_too_long():
+    pieces = ["A", " first", "\n\n", " line", " ", "of" * 70, "\n", "山川", " e\u0301", " end."]
+    frame = pd.DataFrame({"piece": pieces, "token": pieces, "value": [0.0, 1, -2, 3, None, 9, 0, 1, 1, 1]})
+    drawn = text_picture(frame, "value", 4.0, ("less", "more"), "token:N|Token")
+    spans = drawn.datasets["spans"]
+    said = "".join(span["letters"] for span in spans)
+    assert said.replace(" ", "") == "".join(pieces).replace("\n", "").replace(" ", "")
+    assert all(span["begins"] == span["x"] + span["letters"].startswith(" ") for span in spans)
+    assert all(span["x2"] <= COLUMNS and span["x"] < span["x2"] for span in spans)
+    assert len({(span["line"], at) for span in spans for at in range(span["x"], span["x2"])}) == sum(
+        span["x2"] - span["x"] for span in spans
+    ), "no two stand on one place"
+    strength = {span["token"]: span["strength"] for span in spans}
+    assert strength["of" * 70] == FULL_OPACITY and strength[" first"] == FULL_OPACITY / 4 and not strength[" "]
+    assert to_svg(drawn, "t").startswith(b"<svg")
+
+
+def test_file_names_are_letters_digits_and_hyphens():
+    assert exports.file_name("heads, 5 solved examples", "svg") == "heads-5-solved-examples.svg"
+    assert exports.file_name("…", "png") == "file.png"
