@@ -21,8 +21,9 @@ from engine.texts.continuation import (
 )
 from engine.texts.passages import checked
 from pages.ui.shared.commands import command_line
-from pages.ui.shared.origin import Origin, ranking_reads
+from pages.ui.shared.origin import Origin, about, ranking_reads
 from pages.ui.shared.python_code import of_continuation
+from pages.ui.shared.tables import mask_in_words
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,10 @@ def origin(x: Setting, mask: Mask | None) -> Origin:
     for name, of in zip(("Full model", "Pruned model"), sides, strict=False):
         reads[name] = lambda lab, of=of: recall_continuation(lab, x.subject, x.prompt, of, x.how)
     reads |= ranking_reads(x.subject, x.pruning, x.data_dir)
-    return Origin(command(x, mask), of_continuation(x.subject, x.prompt, mask, x.how), reads)
+    drawn = f"temperature {x.how.temperature_permille / 1000:g}, seed {x.how.seed}"
+    of = about(x.subject, drawn if x.how.temperature_permille else "greedy", mask_in_words(x.subject.shape, mask))
+    program = of_continuation(x.subject, x.prompt, mask, x.how)
+    return Origin("Continue", command(x, mask), program, reads, of)
 
 
 def command(x: Setting, mask: Mask) -> str:

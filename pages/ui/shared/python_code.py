@@ -26,7 +26,7 @@ MODULES = {
     "engine.heads.induction": "best_heads induction",
     "engine.importance.rankings_of": "Pruning Ranking compute_orders",
     "engine.models.loading": "LoadSpec",
-    "engine.models.masks": "parse_heads parse_mask",
+    "engine.models.masks": "parse_edits parse_heads parse_mask",
     "engine.models.subject": "Lab",
     "engine.progress": "final",
     "engine.questions.requests": "TaskSpec get_requests select",
@@ -46,13 +46,14 @@ def of_accuracy(subject: Subject, data_dir: str | None, task: TaskSpec, n: int, 
     lines = [
         f"task = {_task(task)}",
         f"questions = select(get_requests(task, {data_dir!r}, lab.store), {n}, {SAMPLE!r})",
-        f"mask = {_mask(pruning.typed)}",
+        f"typed = parse_edits({pruning.typed.text()!r}, subject.shape)",
+        "mask = typed.alone",
     ]
     if pruning.by_level:
         ranking, levels = pruning.ranking, f"{pruning.heads_permille}, {pruning.ffns_permille}"
         lines += [
             f"ranking = Ranking({ranking.name!r}, {ranking.seed}, {ranking.n_questions})",
-            f"pruning = Pruning(task, ranking, {levels}, mask)  # levels in permille",
+            f"pruning = Pruning(task, ranking, {levels}, typed)  # levels in permille",
             f"mask = pruning.mask(final(compute_orders(lab, subject, pruning, {data_dir!r})))",
         ]
     lines += ["answers = final(evaluate(lab, subject, questions, mask))", "print(accuracy(answers))"]
