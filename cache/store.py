@@ -31,7 +31,7 @@ DISK_ERRORS = (Timeout, sqlite3.Error, OSError)
 
 def open_store(directory: str | Path | None = None) -> "Store":
     """The store in `directory`, by default the environment's HEADROOM_CACHE, by default `default_directory`."""
-    return Store(directory or os.environ.get("HEADROOM_CACHE") or default_directory())
+    return Store(os.path.expanduser(directory or os.environ.get("HEADROOM_CACHE") or default_directory()))
 
 
 def default_directory(code: Path = CODE) -> Path:

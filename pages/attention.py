@@ -23,16 +23,17 @@ from pages.ui.shared.texts import Chosen, choose_text
 from pages.ui.shared.work import Work, live
 
 require_frame("pages/attention.py")
+EMBEDDED, TRANSLATION = "demo", "Translation"  # it was taught English alone, and translates nothing
 PRESETS = {  # what is to be seen, the passage, the only tokens to point at, icon
     "Literal copying": ("Privet Drive, twice", "", ":material/content_copy:"),
-    "Translation": ("Three languages", "", ":material/translate:"),
+    TRANSLATION: ("Three languages", "", ":material/translate:"),
     "Pattern labels": ("Pattern labels", ":", ":material/label:"),
 }
 SCORES, SCORES_HELP = "Induction scores for the map", "As on the Induction screen: the map marks who matches prefixes."
-CAPTION = """:red[**Red**]: where the chosen heads attend from the token you point at. :blue[**Blue bar**]: which
-earlier tokens raised its logit, by the direct path: attention × value through W_O and the unembedding, the mean over
-all tokens taken off. Blue is read at the position just before, where the model says what comes next; set to “the one
-after it”, at the token itself."""
+CAPTION = """**Violet**: where the chosen heads attend from the token you point at. **Orange bar**: which earlier tokens
+raised its logit, by the direct path: attention × value through W_O and the unembedding, the mean over all tokens taken
+off. Orange is read at the position just before, where the model says what comes next; set to “the one after it”, at the
+token itself."""
 
 
 def use_preset(title: str) -> None:
@@ -62,6 +63,8 @@ only = rows_at.text_input("Only these tokens", key="attention_rows", placeholder
 rows = (only or "").strip()
 with st.container(horizontal=True, vertical_alignment="center"):
     for title, (passage, _, icon) in PRESETS.items():
+        if title == TRANSLATION and setup.spec.model == EMBEDDED:
+            continue
         st.button(title, icon=icon, on_click=use_preset, args=(title,), help=f"The passage “{passage}”.")
     badge_at = st.container()
 if text is None:

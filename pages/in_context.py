@@ -103,5 +103,3 @@ files |= frames
 files["Scores by text"] = partial(scores_csv, so_far(), texts, controls.around)
 origin = setting.origin(x, so_far().mask, kind, fill, controls.around)
 closing(replace(origin, says=sections.figures_in_words(so_far(), controls.around)), files, pictures)
-if x.source.kind == "text":
-    st.caption("`text.txt` stands for your own text, saved as a file.")

@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 from engine.errors import UsageError
 from engine.models.loading import PRECISIONS
 
+PATHS = {"cache", "items", "out", "task_data", "text"}
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line and a hint."""
@@ -17,6 +19,14 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         print(f"{self.prog}: {message}; `{self.prog} --help` lists the options", file=sys.stderr)
         raise SystemExit(2)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As of any parser, with `~` in paths expanded: a shell leaves it alone in `--out=~/scores.csv`."""
+        options, rest = super().parse_known_args(args, namespace)
+        for name in PATHS & vars(options).keys():
+            if path := getattr(options, name):
+                setattr(options, name, os.path.expanduser(path))
+        return options, rest
 
     def add_choice(self, option: str, names: Collection[str], help: str, **more: Any) -> None:
         """An option that takes one of `names`: a table of the engine's, so that help and check cannot differ."""

@@ -222,6 +222,12 @@ def _questions(task: TaskSpec, harness_task: Any) -> list[Question]:
             instances = instances if isinstance(instances, list) else [instances]
             golds, n_chars = _judged(harness_task, doc, instances)
         except (KeyError, ValueError, IndexError, TypeError, AssertionError) as error:
+            if task.shots and "larger than population" in str(error):  # what Python's random.sample says
+                n_rows = len(list(harness_task.fewshot_docs()))
+                raise HeadroomError(
+                    f"task {task.name}: too few rows for {task.shots} solved examples in front of each question: there "
+                    f"are {n_rows}, and none is its own example; add rows, or take fewer examples"
+                ) from error
             raise HeadroomError(
                 f"task {task.name}, {task.split} row {doc_id + 1}: cannot be rendered "
                 f"({type(error).__name__}: {error}); check the row's columns"

@@ -46,7 +46,7 @@ def test_pointing_shows_values_and_a_lock_holds_them(screen):
     tokens(page).nth(90).hover()
     at = top(page)
     assert re.search(r"\b90\b", at) and "click or Enter locks it" in at
-    shares = [float(text) for text in page.locator(".readout .red .row b").all_inner_texts()]
+    shares = [float(text) for text in page.locator(".readout .looks .row b").all_inner_texts()]
     assert shares == sorted(shares, reverse=True) and 0 < shares[0] <= 1
     assert page.locator(".readout .parts .row").count() == 4 + 5
     tokens(page).nth(90).click()
@@ -59,11 +59,11 @@ def test_pointing_shows_values_and_a_lock_holds_them(screen):
 def test_where_it_looks_and_who_looks_at_it_are_the_same_number(screen):
     page = screen()
     tokens(page).nth(100).hover()
-    source = int(page.locator(".readout .red .row .quiet").first.inner_text())
-    share = page.locator(".readout .red .row b").first.inner_text()
+    source = int(page.locator(".readout .looks .row .quiet").first.inner_text())
+    share = page.locator(".readout .looks .row b").first.inner_text()
     page.get_by_text("who looks at it", exact=True).click()
     tokens(page).nth(source).hover()
-    rows = page.locator(".readout .red .row").all_inner_texts()
+    rows = page.locator(".readout .looks .row").all_inner_texts()
     assert any(row.split()[-2:] == ["100", share] for row in rows), (rows, share)
 
 

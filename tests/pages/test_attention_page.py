@@ -214,6 +214,11 @@ def test_a_preset_sets_text_rows_and_heads(open_screen):
     assert meta["rows"] == "" and unpacked(packets(at)[1])[0]["heads"] == [f"L{best // 4}H{best % 4}"]
 
 
+def test_translation_is_not_offered_of_a_model_that_knows_one_language(open_screen):
+    offered = [{button.label for button in open_screen(**own).button} for own in ({}, {"model": "demo"})]
+    assert "Translation" in offered[0] and "Translation" not in offered[1] and "Pattern labels" in offered[1]
+
+
 def test_a_long_text_is_cut_and_said_to_be(open_screen):
     at = open_screen(attention_text="The ferry")
     meta, _ = unpacked(packets(at)[0])

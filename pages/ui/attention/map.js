@@ -1,11 +1,18 @@
 // The map of all heads: thumbnails, tint, and which ones are chosen. One module with view.js.
 
+// Of a cell in pixels: all layers in a window's height if they can be seen then, all heads in the map's width in any case.
+function cellSize(layers, heads) {
+  const across = Math.floor(288 / heads) - 2, down = Math.floor((0.66 * window.innerHeight) / layers) - 2
+  return Math.max(14, Math.min(38, across, Math.max(20, down)))
+}
+
 function setHeads(view) {
-  const { layers, heads, pruned } = view.seen, size = Math.max(14, Math.min(38, Math.floor(288 / heads) - 2))
+  const { layers, heads, pruned } = view.seen, size = cellSize(layers, heads)
+  view.screen.classList.toggle("deep", layers * (size + 2) > 240) // then the readout stands under the text, not under the map
   view.map.style.setProperty("--cell", size + "px")
   view.map.style.gridTemplateColumns = `max-content repeat(${heads}, ${size}px)`
-  const shown = [make("i", "")]
-  for (let h = 0; h < heads; h++) shown.push(make("i", size < 20 && h % 4 ? "" : `${h}`))
+  const shown = [make("i", "", "across")]
+  for (let h = 0; h < heads; h++) shown.push(make("i", size < 20 && h % 4 ? "" : `${h}`, "across"))
   view.cells = []
   for (let l = 0; l < layers; l++) {
     shown.push(make("i", `L${l}`))
@@ -51,13 +58,14 @@ function tintHeads(view) {
   const values = view.cells.map((_, c) => (byToken ? (t === null ? 0 : raised(view, c, t)) : seen.scores[c]))
   const full = byToken ? Math.max(0.01, ...values.map(Math.abs)) : 1
   view.cells.forEach((cell, c) => {
+    cell.classList.toggle("raised", byToken)
     cell.style.setProperty("--tint", Math.min(100, (100 * Math.abs(values[c])) / full).toFixed(0) + "%")
     cell.classList.toggle("lowered", values[c] < 0)
     const what = byToken ? `${nats(values[c], true)} nats` : `induction score ${values[c].toFixed(2)}`
     cell.title = `${cell.dataset.head}: ${what}${cell.classList.contains("pruned") ? ", pruned" : ""}`
     cell.ariaLabel = cell.title
   })
-  const about = byToken ? (t === null ? "" : `full colour: ${full.toFixed(2)} nats on ${quoted(seen.pieces[t])}; orange lowers`) : ""
+  const about = byToken ? (t === null ? "" : `full colour: ${full.toFixed(2)} nats on ${quoted(seen.pieces[t])}; blue lowers it`) : ""
   view.screen.querySelector(".scale").textContent = about
 }
 
@@ -68,6 +76,14 @@ function markHeads(view) {
   }
 }
 
+// Scrolls the map, and nothing else, to the head that was chosen last.
+function showHead(view) {
+  const cell = view.cells.find(one => one.dataset.head === view.heads.at(-1)), { map } = view
+  if (!cell) return
+  const above = map.scrollTop + cell.offsetHeight + 6, below = map.scrollTop + map.clientHeight - cell.offsetHeight
+  if (cell.offsetTop < above || cell.offsetTop > below) map.scrollTop = cell.offsetTop - map.clientHeight / 2
+}
+
 function choose(view, head, more) {
   const others = view.heads.filter(name => name !== head)
   const heads = more ? (others.length < view.heads.length && others.length ? others : [...others, head]) : [head]
@@ -75,6 +91,7 @@ function choose(view, head, more) {
   view.heads = heads
   view.number++
   markHeads(view)
+  showHead(view)
   paint(view)
   clearTimeout(view.timer) // a key held down asks a few times a second, for the head it has come to
   view.timer = setTimeout(() => { view.askedAt = Date.now(); view.ask(heads) }, Math.max(0, 200 - (Date.now() - view.askedAt)))

@@ -1,6 +1,6 @@
 // What the readout and the legend say of a token, and how numbers and pieces are written. One module with view.js.
 
-const redness = share => (share < 0.002 ? "0%" : (72 * Math.sqrt(share)).toFixed(0) + "%")
+const strength = share => (share < 0.002 ? "0%" : (72 * Math.sqrt(share)).toFixed(0) + "%")
 const thickness = (value, largest) => (value < 0.01 * largest || value <= 0 ? "0px" : (1 + 5.5 * Math.sqrt(value / largest)).toFixed(1) + "px")
 
 function drawLegend(view, largest) {
@@ -10,12 +10,12 @@ function drawLegend(view, largest) {
     return token
   }
   view.legend.replaceChildren(
-    make("b", "attention"), ...[0.05, 0.25, 1].map(share => swatch("--red", redness(share), String(share))),
-    make("b", "nats"), ...[0.05, 0.25, 1].map(share => swatch("--blue", thickness(share * largest, largest), "+" + (share * largest).toFixed(2))),
+    make("b", "attention"), ...[0.05, 0.25, 1].map(share => swatch("--looks", strength(share), String(share))),
+    make("b", "nats"), ...[0.05, 0.25, 1].map(share => swatch("--raises", thickness(share * largest, largest), "+" + (share * largest).toFixed(2))),
   )
 }
 
-function tell(view, red, blue, waiting) {
+function tell(view, looks, raises, waiting) {
   const { seen, at, readout, pattern } = view, { pieces } = seen
   const destination = view.mode === "destination", t = asked(view)
   const next = destination && view.about === "next"
@@ -24,14 +24,14 @@ function tell(view, red, blue, waiting) {
   top.append(make("b", quoted(pieces[at]), "word"), place(view, at), make("b", heads), make("span", view.locked === null ? "click or Enter locks it" : "locked: Escape unlocks", "quiet"))
   if (waiting) top.append(make("span", "reading it …", "quiet"))
   if (pattern.k) top.append(make("span", `the ${pattern.k} largest of each row are shown`, "quiet"))
-  const looks = list(view, red, destination ? "It looks at" : "Looked at from", "red", share => share.toFixed(3), 1)
+  const targets = list(view, looks, destination ? "It looks at" : "Looked at from", "looks", share => share.toFixed(3), 1)
   const title = next ? `Raised the next token, ${t === null ? "none" : quoted(pieces[t])}` : destination ? "Raised its logit" : "It raised the logit of"
-  const raisers = list(view, blue, title, "blue", value => nats(value, true), pattern.largest)
-  const sum = blue.reduce((a, b) => a + b, 0)
-  const lowest = sorted(blue.map(value => -value)).slice(0, 2).map(i => `${quoted(pieces[i])} ${nats(blue[i], true)}`)
+  const raisers = list(view, raises, title, "raises", value => nats(value, true), pattern.largest)
+  const sum = raises.reduce((a, b) => a + b, 0)
+  const lowest = sorted(raises.map(value => -value)).slice(0, 2).map(i => `${quoted(pieces[i])} ${nats(raises[i], true)}`)
   const lowered = lowest.length ? `; lowered most ${destination ? "by" : "that of"} ${lowest.join(", ")}` : ""
   raisers.append(make("p", `in all ${nats(sum, true)} nats${lowered}`, "quiet"))
-  readout.replaceChildren(top, looks, raisers, parts(view, t))
+  readout.replaceChildren(top, targets, raisers, parts(view, t))
 }
 
 // Indices of what is above 0, the largest first.

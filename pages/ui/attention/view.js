@@ -1,5 +1,5 @@
-// Tokens as text, painted with what the chosen heads look at (red) and which token's logit that raised (blue), and a map
-// of all heads. Everything from Python goes in as textContent: what a text says is never markup.
+// Tokens as text, painted with what the chosen heads look at (violet) and which token's logit that raised (orange), and a
+// map of all heads. Everything from Python goes in as textContent: what a text says is never markup.
 const VIEWS = new WeakMap() // what one mount remembers: the browser keeps it while Python sends new numbers
 const TYPES = { u1: Uint8Array, u2: Uint16Array, i2: Int16Array, f4: Float32Array }
 const N_LISTED = 5
@@ -83,6 +83,7 @@ function take(view) {
     }
   }
   markHeads(view)
+  showHead(view)
   paint(view)
 }
 
@@ -198,31 +199,31 @@ function neighbour(view, name) {
   return best
 }
 
-// ---- red, blue and the numbers ----
+// ---- what it looks at, what it raises, and the numbers ----
 
 function paint(view) {
   const { at, spans, pattern } = view
   const waiting = !pattern || pattern.heads.join() !== view.heads.join()
   view.screen.classList.toggle("waiting", waiting)
   if (!pattern || at === null || !spans[at]) return
-  const n = spans.length, red = new Float32Array(n), blue = new Float32Array(n)
-  const shift = view.mode === "destination" && view.about === "next" ? 0 : 1 // blue is read at the position before
+  const n = spans.length, looks = new Float32Array(n), raises = new Float32Array(n)
+  const shift = view.mode === "destination" && view.about === "next" ? 0 : 1 // it is read at the position before
   for (let i = 0; i < n; i++)
     if (view.mode === "destination") {
-      red[i] = pattern.attention[at * n + i]
-      blue[i] = at >= shift ? pattern.nats[(at - shift) * n + i] : 0
+      looks[i] = pattern.attention[at * n + i]
+      raises[i] = at >= shift ? pattern.nats[(at - shift) * n + i] : 0
     } else if (open(view, i)) {
-      red[i] = pattern.attention[i * n + at]
-      blue[i] = i ? pattern.nats[(i - 1) * n + at] : 0
+      looks[i] = pattern.attention[i * n + at]
+      raises[i] = i ? pattern.nats[(i - 1) * n + at] : 0
     }
   spans.forEach((span, i) => {
-    span.style.setProperty("--red", redness(red[i]))
-    span.style.setProperty("--blue", thickness(blue[i], pattern.largest))
+    span.style.setProperty("--looks", strength(looks[i]))
+    span.style.setProperty("--raises", thickness(raises[i], pattern.largest))
     span.classList.toggle("at", i === at)
     span.classList.toggle("locked", i === view.locked)
     span.ariaSelected = String(i === view.locked)
   })
   if (view.tint === "raised" || view.seen.scores === undefined) tintHeads(view)
   drawLegend(view, pattern.largest)
-  tell(view, red, blue, waiting)
+  tell(view, looks, raises, waiting)
 }

@@ -24,10 +24,10 @@ HTML = """
 <div class="screen">
   <div class="words">
     <div class="switches">
-      <fieldset><legend>Red</legend>
+      <fieldset><legend>Violet</legend>
         <label><input type="radio" name="mode" value="destination" checked>where it looks</label>
         <label><input type="radio" name="mode" value="source">who looks at it</label></fieldset>
-      <fieldset class="about"><legend>Blue: what raised</legend>
+      <fieldset class="about"><legend>Orange: what raised</legend>
         <label><input type="radio" name="about" value="itself" checked>the token</label>
         <label><input type="radio" name="about" value="next">the one after it</label></fieldset>
     </div>

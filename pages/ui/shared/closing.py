@@ -27,6 +27,8 @@ def closing(origin: Origin, tables: Mapping[str, Table], pictures: Mapping[str, 
 def draw_command(command: str) -> None:
     """Draws the shell command that finds what is shown here."""
     st.code(command, language="shell", wrap_lines=True)
+    if "--text text.txt" in command:
+        st.caption("`text.txt` stands for your own text, saved as a file.")
 
 
 @st.fragment

@@ -29,7 +29,11 @@ SAME_HELP = (
     "The same solved examples for all questions. The harness draws others for each: the same ones are several times as "
     "fast to score, but give other numbers than the harness."
 )
-LIMIT_HELP = "The first so many of the validation split. More questions, narrower interval."
+LIMIT_HELP = (
+    "Of the validation split, a stratified sample: right answers in the proportions of the whole, so that the first "
+    "few are a fair preview. More questions, narrower interval."
+)
+EXAMPLE = "example of a mask"  # which the sidebar sets, as it knows the model
 STOP_HELP = (
     "Measuring stops once the accuracy's 95 % interval is within so many points either way, after at least "
     f"{MIN_QUESTIONS} questions; the full model answers the same ones. Where to stop depends on the answers so far, so "
@@ -123,6 +127,12 @@ def hand_level(prefix: str, axis: str) -> Hand:
 
 def type_mask(prefix: str, where: DeltaGenerator) -> str:
     """Draws the field for a mask in text form."""
-    key, example = f"{prefix}_mask", "L3H5 L4H* F7 F2-5"
+    key, example = f"{prefix}_mask", st.session_state.get(EXAMPLE)
     hold(key)
     return where.text_input("Prune also", key=key, bind="query-params", placeholder=example, help=MASK_HELP)
+
+
+def example_mask(shape: ModelShape) -> str:
+    """A mask's text that this model has parts for, such as "L1H3 L3H* F3"."""
+    last = shape.n_layers - 1
+    return f"L{last // 2}H{min(3, shape.n_heads - 1)} L{last}H* F{last}"

@@ -72,7 +72,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "attention",
             "Attention",
             "visibility",
-            "Where a head looks in a text (red), and which words raised the score of the next, its logit (blue).",
+            "Where a head looks in a text (violet), and which words raised the score of the next, its logit (orange).",
             "press “Literal copying” and point at a word of the second paragraph.",
         ),
     ),

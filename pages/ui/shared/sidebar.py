@@ -14,7 +14,7 @@ from engine.models.loading import PRECISIONS, LoadSpec, identify, known_ways, st
 from engine.models.subject import Subject, subject_of
 from engine.models.tuning import Products
 from engine.progress import Progress
-from pages.ui.shared.controls import one_of, with_own
+from pages.ui.shared.controls import EXAMPLE, example_mask, one_of, with_own
 from pages.ui.shared.runtime import in_memory, lab, show_error, store
 from pages.ui.shared.work import Work
 
@@ -124,6 +124,7 @@ def _about(spec: LoadSpec) -> None:
         st.caption(f"Reading the files of {spec.model} …")
     else:
         about = found.value
+        st.session_state[EXAMPLE] = f"such as {example_mask(about.shape)}"
         state = "in memory" if in_memory(spec) else "loads when needed"
         st.caption(
             f"{about.family}, {about.n_params / 1e6:,.1f} M parameters, "
