@@ -5,7 +5,9 @@ from functools import partial
 
 import streamlit as st
 
+from engine.importance.rankings_of import Evidence
 from pages.ui.continuation import sections, setting
+from pages.ui.shared import carried
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import closing
 from pages.ui.shared.pruning import choose_pruning
@@ -18,7 +20,7 @@ STREAM_S = 0.4  # how often what is said so far is shown
 setup = chosen()
 with errors_shown():
     prompt, how = sections.choose()
-levels = choose_pruning("continue", setup.data_dir)
+levels, badge_at = choose_pruning("continue", setup.data_dir), st.container()
 subject = wait_for_model(setup)
 with errors_shown():
     pruning = levels.pruning(subject.shape)
@@ -26,6 +28,8 @@ x = setting.Setting(subject, setup.data_dir, prompt, pruning, how)
 since_s = time.monotonic()
 work = Work("continuation", x.key, "Continuation", partial(setting.measure, x, lab()), while_seen=True)
 work.value()
+mask = pruning.known_mask(subject.shape, Evidence()) or (work.found.mask if work.found is not None else None)
+carried.hand_on("continue", subject.shape, mask, badge_at)
 
 
 def so_far() -> setting.Said:

@@ -127,11 +127,15 @@ def test_hover_click_and_keys(page, address):
 
 def test_a_slider_moves_the_tint_of_the_text_that_is_there(page, address):
     open_passage(page, address)
+    expect(page.get_by_text("4 of 32 heads")).to_be_visible()
+    slider = page.get_by_role("slider", name="heads pruned")
+    slider.focus()
+    slider.press("Home")
     expect(page.get_by_text("Nothing differs between A and B")).to_be_visible()
     choose(page, "Who goes first", "random")
     page.wait_for_url(re.compile("passage_ranking=random"))
     page.locator(".text span").first.evaluate("span => { span.mark = 'the same element' }")
-    slider, seen = page.get_by_role("slider", name="heads pruned"), [tints(page)]
+    seen = [tints(page)]
     slider.focus()
     for key in ("ArrowRight", "End"):
         slider.press(key)

@@ -27,7 +27,8 @@ HOSTILE = (
 @pytest.fixture
 def open_screen(open_app, tiny_opt):
     def open_screen(run=True, **parameters):
-        at = open_app(run=False, **({"passage_text": TITLE, "passage_ranking": "random"} | parameters))
+        whole = {"passage_text": TITLE, "passage_ranking": "random", "passage_heads": "0"}
+        at = open_app(run=False, **(whole | parameters))
         at.wanted_page_hash = calc_hash("passage")
         return settled(at) if run else at
 

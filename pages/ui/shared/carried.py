@@ -10,7 +10,14 @@ from engine.models.masks import Mask
 from engine.shapes import ModelShape
 from pages.ui.shared.written import write
 
-SCREENS = {"prune": True, "passage": True, "incontext": True, "attention": False, "induction": False}  # by level too
+SCREENS = {
+    "prune": True,
+    "passage": True,
+    "continue": True,
+    "incontext": True,
+    "attention": False,
+    "induction": False,
+}  # by level too
 HELP = "The same on all screens that prune: what is set here is what the others open with."
 RESTORE_HELP = "Restores all of it: levels at 0, nothing named."
 
