@@ -19,6 +19,7 @@ from pages.ui.shared.origin import Origin, about, survey_reads, tasks_in_words
 from pages.ui.shared.python_code import of_correlations
 from pages.ui.shared.runtime import end_run, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
+from pages.ui.shared.tables import written
 from pages.ui.shared.work import live
 
 require_frame("pages/correlations.py")
@@ -36,6 +37,11 @@ MEAN_HELP = (
     "alike."
 )
 ORDER_HELP = "Similarity: tasks that agree stand side by side (average linkage on 1 − SRCC)."
+SCALES = {"own": "what is there", "whole": "−1 to 1"}
+SCALE_HELP = (
+    "What is there: from the lowest to the highest value of two tasks, in each matrix; with negative ones the same way "
+    "up and down. What lies beyond has the last colour. Or always the whole way."
+)
 
 
 @st.cache_data(max_entries=8, show_spinner="Comparing the rankings")
@@ -47,16 +53,18 @@ def compared(digest: str, how: str, _found: Survey) -> pd.DataFrame:
 setup = chosen()
 tasks = choose_tasks("correlations", st.container(), setup.data_dir)
 counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
-what_at, shown_at = st.columns([9, 4])
-what = one_of(what_at, "Importance", {name: TITLES[name] for name in WHAT}, "correlations_what", WHAT_HELP)
+controls_at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps where narrow
+what = one_of(controls_at, "Importance", {name: TITLES[name] for name in WHAT}, "correlations_what", WHAT_HELP)
 help = "Solved examples in front of each question, in the matrices of tasks."
-at_one = partial(shown_at.segmented_control, "Matrix at", default=counts[-1], format_func=shots_in_words, required=True)
+at_one = partial(
+    controls_at.segmented_control, "Matrix at", default=counts[-1], format_func=shots_in_words, required=True
+)
 shown = sections.choice("correlations_shown", counts, at_one, help=help)
-method_at, how_at, order_at = st.columns(3)
-method = one_of(method_at, "Coefficient", METHODS, "correlations_method", METHOD_HELP)
+method = one_of(controls_at, "Coefficient", METHODS, "correlations_method", METHOD_HELP)
 named = {each: f"mean of {each}" for each in AGGREGATES}
-how = one_of(how_at, "Aggregate", named, "correlations_mean", MEAN_HELP)
-ordered = one_of(order_at, "Order", ORDERS, "correlations_order", ORDER_HELP)
+how = one_of(controls_at, "Aggregate", named, "correlations_mean", MEAN_HELP)
+ordered = one_of(controls_at, "Order", ORDERS, "correlations_order", ORDER_HELP)
+scale = one_of(controls_at, "Colours", SCALES, "correlations_scale", SCALE_HELP)
 
 subject = wait_for_model(setup)
 since_s, setting = time.monotonic(), setting_of(setup)
@@ -87,13 +95,15 @@ if len(names) <= BESIDE:
 noun = "FFN" if what == "ffns" else "Head"
 pair, pictures = sections.draw_pair(pair_at, tables.labels(task_names, counts), pairs, scores, noun)
 if names:
-    shown_tasks = sections.TaskPairs(of_tasks, names, method, shown, n)
+    shown_tasks = sections.TaskPairs(of_tasks, names, method, shown, n, scale == "own")
     pictures |= sections.draw_tasks(tasks_at, overlap_at, shown_tasks, pair)
 if not of_counts.empty:
-    pictures |= sections.draw_counts(counts_at, of_counts, counts, pair, method)
+    pictures |= sections.draw_counts(counts_at, of_counts, pair, method, scale == "own")
 with counts_at:
     if (table := st.expander("All pairs as a table", key="correlations_table", on_change="rerun")).open:
-        table.dataframe(rows, hide_index=True, height=330, alt="Every two rankings with SRCC, interval, p and overlap")
+        words = "Every two rankings with SRCC, interval, p and overlap"
+        shown = written(rows, **tables.FORMATS)
+        table.dataframe(shown, hide_index=True, height=330, column_config=tables.TITLES, alt=words)
 program = of_correlations(setting, tasks, what, how)
 reads = {TITLES[what]: survey_reads(setting, tasks, what)}
 of = about(subject, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions each", "nothing pruned")

@@ -34,14 +34,14 @@ MEASURE_HELP = "In the background; what is finished is stored, whatever becomes 
 
 setup = chosen()
 tasks = choose_tasks("sweeps", st.container(), setup.data_dir)
-section_at, front_at, judges_at = st.columns([7, 3, 2], vertical_alignment="bottom")
+at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
 bound: dict[str, Any] = {"bind": "query-params"}
-section = one_of(section_at, "What", SECTIONS, "sweeps_what", HELP)
+section = one_of(at, "What", SECTIONS, "sweeps_what", HELP)
 names = list(dict.fromkeys(task.name for task in tasks))
 help = "Drawn darker among the curves; the one that is scored anew."
-front_name = front_at.selectbox("Task in front", names, key="sweeps_front", help=help, **bound)
+front_name = at.selectbox("Task in front", names, key="sweeps_front", width=200, help=help, **bound)
 help = "Of each task's validation split. More of them, narrower intervals."
-judges = judges_at.number_input("Questions", 1, value=JUDGES, step=16, key="sweeps_limit", help=help, **bound)
+judges = at.number_input("Questions", 1, value=JUDGES, step=16, width=130, key="sweeps_limit", help=help, **bound)
 permille = 500
 if section == "transfer":
     help = "By each task's ranking in turn."

@@ -47,6 +47,7 @@ def add_parsers(commands: Any, draw: Draw) -> None:
     parser.add_argument("--ffns", default="0", help="levels in percent (0)")
     parser.add_choice("--by", OF_MANY_TASKS, "whose importance says what goes first (default: own)", default="own")
     parser.add_argument("--of", default="", help="the other task, with --by task")
+    parser.add_argument("--pool", help="the tasks that aggregates are made of (default: those of --tasks)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random rankings")
     parser.add_argument("--limit", type=int, default=48, help="questions a task (48)")
     parser.add_argument("--preset", choices=("paper",), help="the whole study: tables, figures and a report in --out")
@@ -102,7 +103,7 @@ def _sweep(draw: Draw, options: Namespace, lab: Lab, report: Report) -> int:
     tasks, setting, started = _tasks(options), _setting(options), time.monotonic()
     heads, ffns = ([permille(level) for level in names_of(text, ())] for text in (options.heads, options.ffns))
     wanted = sweeps.points(tasks, heads, ffns, options.by, options.of, options.seed)
-    names = list(dict.fromkeys(task.name for task in tasks))
+    names = names_of(options.pool, list(dict.fromkeys(task.name for task in tasks)))
     swept, cached = last(sweeps.sweep(lab, setting, wanted, pool_of(names)), report)
     write(options.out, table_file(Path(options.out).suffix, pd.DataFrame([row.cells() for row in swept.rows])))
     swept_over = [("heads", "ffns", heads), ("ffns", "heads", ffns)]

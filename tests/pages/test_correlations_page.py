@@ -18,8 +18,8 @@ from engine.studies.surveys import Survey, agreement_rows, grid, written_row
 from pages.ui.correlations import charts, tables
 from pages.ui.shared import many_tasks, runtime
 from pages.ui.shared.defaults import RANKING_QUESTIONS
-from pages.ui.shared.tables import number
-from tests.pages.conftest import frames_of, settled
+from pages.ui.shared.tables import number, written
+from tests.pages.conftest import charts_of, frames_of, settled
 
 NAMES = ("demo_copy", "demo_lookup", "demo_walk")
 
@@ -299,7 +299,7 @@ def test_sentences_say_the_numbers():
     scores = {"a": two_by_four(up), "b": two_by_four(up + 1)}
     said = tables.pair_in_words(pairs.iloc[:0], scores, "a", "b")
     assert said.startswith("SRCC **1.00**, no interval, as the orders are equal or opposite, p ")
-    assert said.endswith("of the 2 in each top 30 % they share **2** (100%; chance 25%).")
+    assert said.endswith("of the 2 in each top 30 % they share **2** (100 %; chance 25 %).")
     pairs = tables.pair_rows(many(4), "scores")
     cross = pairs[pairs["kind"] == "shots"]
     swapped = cross.assign(srcc=[0.9 if "0 shots" not in both else 0.5 for both in zip(cross["a"], cross["b"])])  # noqa: B905
@@ -366,6 +366,40 @@ def test_scales_do_not_move_with_the_data():
         assert scales(one) == scales(other) and scales(one)
     domains = [next(json.loads(scale)["domain"] for scale in scales(chart)) for chart in all_charts(weak)[:3]]
     assert domains == [[-1, 1], [-1, 1], [0, 1]]
+
+
+def test_colours_are_scaled_to_what_is_there_or_the_whole_way():
+    cells, whole = tables.cells(of_tasks(many(3)), "srcc"), charts.MEASURES["srcc"]
+
+    def domain(cells, measure):
+        found = json.loads(next(iter(scales(charts.matrix(cells, ["task_00", "task_01"], (), measure)))))
+        assert found["clamp"] is True, "what is beyond has the last colour"
+        return found["domain"]
+
+    between = cells["first"].ne(cells["second"]) & ~cells["a"].eq("random") & ~cells["b"].eq("random")
+    all_high = cells.assign(value=cells["value"].where(~between, np.linspace(0.62, 0.93, len(cells))))
+    low, high = domain(all_high, whole.within(all_high))
+    assert low == 0.6 and high in (0.9, 1.0) and low <= all_high.loc[between, "value"].min()
+    one_below = all_high.assign(value=all_high["value"].mask(between & (all_high.index == between.idxmax()), -0.34))
+    assert domain(one_below, whole.within(one_below)) in ([-1, 1], [-0.9, 0.9])
+    weak = cells.assign(value=cells["value"].where(~between, np.linspace(-0.34, 0.21, len(cells))))
+    assert domain(weak, whole.within(weak)) == [-0.4, 0.4], "the same way up and down, so that grey is none"
+    assert domain(weak, whole) == [-1, 1] and charts.MEASURES["overlap"].within(weak.assign(value=1.0)).high == 1.0
+    assert whole.within(cells.assign(value=np.nan)) == whole
+
+
+def test_the_switch_of_the_colours_is_in_the_address(measured, open_screen):
+    first = charts_of(measured())[0]
+    whole = charts_of(open_screen(correlations_scale="−1 to 1"))[0]
+    ends = [drawn["layer"][0]["encoding"]["color"]["scale"]["domain"][1] for drawn in (first, whole)]
+    assert ends[0] <= ends[1] == 1
+
+
+def test_a_minus_in_the_table_is_a_minus():
+    rows = tables.csv_rows(tables.pair_rows(many(2), "scores")).assign(srcc=-0.25, p=0.0214)
+    cells = written(rows, **tables.FORMATS)._translate(False, False)["body"][0]
+    shown = dict(zip(["", *rows], [cell["display_value"] for cell in cells], strict=True))
+    assert shown["srcc"] == "−0.25" and shown["p"] == "0.021" and set(tables.TITLES) == set(rows)
 
 
 def test_charts_leave_their_frames_alone():

@@ -3,8 +3,9 @@
 Cells are pale, so that their numbers can be read in both themes. What is clicked is the selection `pair`.
 """
 
+import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,12 +13,13 @@ import altair as alt
 import pandas as pd
 
 from engine.importance.rankings import n_top
+from engine.studies.surveys import RANDOM
 from pages.ui.shared import charts
 from pages.ui.shared.colours import GREY, MARK, UNDEFINED
 
 ROOM_FOR_ZEROS = 24  # columns: with more, cells hold ".62" in place of "0.62"
 ROWS_PX, NAMES_PX = (22, 40, 300), 70  # a row of the matrix at least, at most, and all where few; slanted names
-ACROSS = 5  # small matrices beside one another
+ACROSS = 4  # small matrices beside one another
 SMALL_PX, TITLE_PX, UNDER_PX = 22, 20, 30  # of a small matrix: a row, what is above it, what is under it
 KINDS = ("task", "row", "column")  # of words in the small matrices
 LEGEND_PX = 105  # Streamlit counts legend and axes as part of the height
@@ -28,11 +30,26 @@ TOOLTIP = "srcc:N|SRCC; interval:N|95 % interval; p:N|p (random relabelling); sh
 
 @dataclass(frozen=True)
 class Measure:
-    """What the cells of a matrix hold: `signed` from -1 to 1, or a share."""
+    """What the cells of a matrix hold: `signed` from -1 to 1, or a share. Colours go from `low` to `high`; what is
+    beyond has the last one."""
 
     column: str
     title: str
     signed: bool = True
+    low: float = 0.0
+    high: float = 1.0
+
+    def within(self, cells: pd.DataFrame) -> "Measure":
+        """The same with colours scaled to what is there, in tenths: to the values off the diagonal, a random ranking's
+        aside. Where all are positive one ramp runs from the lowest to the highest."""
+        here = cells["first"].ne(cells["second"]) & cells["first"].ne(RANDOM) & cells["second"].ne(RANDOM)
+        values = cells.loc[here, "value"].dropna()
+        if values.empty:
+            return self
+        low, high = math.floor(10 * values.min() + 1e-9) / 10, math.ceil(10 * values.max() - 1e-9) / 10
+        if low < 0:
+            return replace(self, high=max(-low, high))
+        return replace(self, signed=False, low=min(low, 0.9), high=max(high, min(low, 0.9) + 0.1))
 
 
 MEASURES = {
@@ -74,7 +91,7 @@ def _mean_matrix(counts: tuple[str, ...], measure: Measure) -> charts.Template:
         y=alt.Y("a:N", sort=list(counts), title="Solved examples", axis=PLAIN()),
         tooltip=charts.tips("a:N|Solved examples; b:N|and", f"number:N|Mean {measure.title}", COUNTED),
     )
-    return charts.template(68 * len(counts) + 60, *_cells(base, measure, 15, click=False))
+    return charts.template(68 * len(counts) + 60, *_cells(base, measure, 12, click=False))
 
 
 def small_matrices(
@@ -103,7 +120,7 @@ def small_matrices(
     text = charts.inked(charts.named_chart("words").encode(x=x("x:Q"), y=y("y:Q"), text="text:N"))
     rect, _, ring = _cells(base, measure, 10, click=True)
     tasks_at, rows_at, columns_at = (text.transform_filter(f"datum.kind == '{kind}'") for kind in KINDS)
-    named = tasks_at.mark_text(align="left", baseline="bottom", fontSize=12, fontWeight=600)
+    named = tasks_at.mark_text(align="left", baseline="bottom", fontSize=11, fontWeight=600)
     counted = rows_at.mark_text(align="right", fontSize=10, opacity=0.8), columns_at.mark_text(fontSize=10, opacity=0.8)
     numbers = charts.written(middle, 10, cursor="pointer").encode(text="number:N")
     layers = (rect, numbers, ring, named, *counted)
@@ -136,9 +153,10 @@ def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Pictu
 
 def _cells(base: alt.Chart, measure: Measure, font_px: int, click: bool) -> list[alt.Chart]:
     """Coloured cells, their numbers, and the ring around what is selected; an undefined value has no colour."""
-    bar: dict[str, Any] = {"titleLimit": 400, "gradientLength": 220, "gradientOpacity": charts.PALE}
-    legend = alt.Legend(orient="top", direction="horizontal", tickCount=5, format=".1f", **bar)
-    scale = charts.around_zero(1) if measure.signed else alt.Scale(domain=[0, 1])
+    bar: dict[str, Any] = {"titleLimit": 400, "gradientLength": 130, "gradientOpacity": charts.PALE}
+    legend = alt.Legend(orient="top", direction="horizontal", tickCount=3, format=".1f", **bar)
+    ramp = alt.Scale(domain=[measure.low, measure.high], clamp=True)
+    scale = charts.around_zero(measure.high, clamp=True) if measure.signed else ramp
     colour = alt.Color("value:Q", title=measure.title, scale=scale, legend=legend if click else None)
     cursor = "pointer" if click else "default"
     rect = base.mark_rect(**charts.CELL, fillOpacity=charts.PALE, cursor=cursor, invalid="show")

@@ -52,13 +52,15 @@ def draw_pair(
 
 @dataclass(frozen=True)
 class TaskPairs:
-    """Every two tasks at one shot count, their names in order, and how they are compared: rankings of n components."""
+    """Every two tasks at one shot count, their names in order, and how they are compared: rankings of n components.
+    `own_scale`: colours are scaled to what is there."""
 
     rows: pd.DataFrame
     names: Sequence[str]
     method: str
     shots: int
     n: int
+    own_scale: bool
 
 
 def draw_tasks(
@@ -69,26 +71,33 @@ def draw_tasks(
     overlap_at.subheader(tables.label("Top-30 % overlap", of.shots), help=OVERLAP_HELP.format(n_top(of.n) / of.n))
     pictures = {}
     for view, at, column in (("tasks", tasks_at, of.method), ("overlap", overlap_at, "overlap")):
-        drawn = charts.matrix(tables.cells(of.rows, column), of.names, pair, charts.MEASURES[column])
+        cells = tables.cells(of.rows, column)
+        drawn = charts.matrix(cells, of.names, pair, scaled(charts.MEASURES[column], cells, of.own_scale))
         _clickable(view, at, drawn, tables.takeaway(of.rows, column, of.n))
         pictures[view.capitalize()] = drawn
     return pictures
 
 
 def draw_counts(
-    at: DeltaGenerator, of_counts: pd.DataFrame, counts: Sequence[int], pair: tuple[str, str], method: str
+    at: DeltaGenerator, of_counts: pd.DataFrame, pair: tuple[str, str], method: str, own_scale: bool
 ) -> dict[str, Picture]:
     """Draws the matrices of shot counts: their mean over tasks, and each task's."""
-    measure = charts.MEASURES[method]
-    cross, sides = tables.count_cells(of_counts, method), [str(count) for count in counts]
+    cross = tables.count_cells(of_counts, method)
+    sides = [str(count) for count in sorted({*cross["shots_a"], *cross["shots_b"]})]
+    measure = scaled(charts.MEASURES[method], cross, own_scale)
     at.subheader("Across shot counts", help="A task's rankings with different numbers of solved examples.")
     at.markdown(says := tables.few_in_words(of_counts, method))
-    mean_at, each_at = at.columns([4, 9], gap="large")
+    mean_at, each_at = at.columns([3, 8], gap="medium")
     mean = charts.mean_matrix(tables.mean_cells(cross), sides, measure)
     draw_chart(mean, "correlations_counts", says, mean_at)
     each = charts.small_matrices(cross, sorted(set(cross["at"])), sides, pair, measure)
     _clickable("counts", each_at, each, says)
     return {"Mean of tasks": mean, "Shot counts": each}
+
+
+def scaled(measure: charts.Measure, cells: pd.DataFrame, own_scale: bool) -> charts.Measure:
+    """The measure with colours up to what is there, or the whole way."""
+    return measure.within(cells) if own_scale else measure
 
 
 def _chosen_outside(view: str | None = None) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from engine.questions.requests import TaskSpec
 from engine.statistics import Z_95
 from engine.studies.statements import few_and_zero
 from engine.studies.surveys import AGGREGATE, RANDOM, Survey, agreement_rows, in_words, written_row
-from pages.ui.shared.tables import number, p_in_words
+from pages.ui.shared.tables import number, p_in_words, whole_percent
 
 CONTROLS = (AGGREGATE, RANDOM)
 PUBLISHED = (
@@ -21,6 +22,11 @@ PUBLISHED = (
 )
 SWAPPED = {"a": "b", "first": "second", "shots_a": "shots_b"}  # of a pair, what is one ranking's and what the other's
 NAMES = {"srcc": "SRCC", "as_published": "coefficient", "overlap": "top-30 % overlap"}
+FORMATS = {name: number for name in ("srcc", "low", "high", "overlap", "as_published")} | {
+    "p": partial(number, digits=3)
+}
+TITLES = {"kind": "Between", "at": "At", "a": "Ranking", "b": "and ranking", "srcc": "SRCC", "low": "from"}
+TITLES |= {"high": "to", "p": "p", "overlap": "Top 30 % shared", "as_published": "As published"}
 UNDEFINED = "undefined: all scores of one are equal"
 
 
@@ -205,7 +211,7 @@ def pair_in_words(pairs: pd.DataFrame, scores: Mapping[str, np.ndarray], first: 
     n, count = scores[first].size, n_top(scores[first].size)
     words = f"SRCC **{number(row['srcc'])}**, {_interval(row)}, {p_in_words(row['p'])}"
     words += f"; of the {count:,} in each top 30 % they share **{round(row['overlap'] * count):,}**"
-    return f"{words} ({row['overlap']:.0%}; chance {count / n:.0%})."
+    return f"{words} ({whole_percent(row['overlap'])}; chance {whole_percent(count / n)})."
 
 
 def csv_rows(pairs: pd.DataFrame) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """Numbers in words and tables as files, alike on every screen."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -35,19 +35,15 @@ def whole_percent(share: float) -> str:
     return f"{number(100 * share, 0)} %" if share == share else "–"
 
 
-def in_columns(frame: pd.DataFrame, words: Mapping[str, Callable[[Any], str]], grey: str = "") -> Any:
-    """The frame with numbers shown in words, by column, and still sorted by the numbers: for `st.dataframe`, whose own
-    formats write "-" for a minus and "60%". With `grey`, a colour: rows whose column "grey" is true are set in it."""
-    shown = frame.drop(columns="grey", errors="ignore")
-    style = shown.style.format(dict(words), na_rep="–")
-    if grey and "grey" in frame:
-        style = style.apply(lambda row: [f"color: {grey}" if frame.at[row.name, "grey"] else ""] * len(row), axis=1)
-    return style
-
-
 def written(frame: pd.DataFrame, **columns: Callable[[float], str]) -> Any:
     """The frame for `st.dataframe`, its columns written by these (a true minus, percent); it still sorts by number."""
     return frame.style.format(columns) if len(frame) <= MOST_WRITTEN else frame
+
+
+def greyed(frame: pd.DataFrame, which: pd.Series, colour: str, **columns: Callable[[float], str]) -> Any:
+    """`written`, with the rows of `which` in a colour: they count for nothing."""
+    inks = [f"color: {colour}" if each else "" for each in which]
+    return frame.style.format(columns).apply(lambda column: inks)
 
 
 def p_in_words(p: float) -> str:

@@ -72,7 +72,8 @@ def grid_map(cells: pd.DataFrame, edges: pd.DataFrame, points: float) -> charts.
 @charts.kept
 def _grid_map(across: tuple[float, ...], up: tuple[float, ...], points: float) -> charts.Template:
     scale, axis = alt.Scale(nice=False, zero=False), partial(alt.Axis, format="%", grid=False, labelOverlap=True)
-    legend = alt.Legend(tickCount=5, orient="bottom", direction="horizontal", gradientLength=140)
+    more = "datum.value == 50 ? '50 or more' : datum.label"
+    legend = alt.Legend(values=[0, 25, 50], orient="bottom", direction="horizontal", gradientLength=140, labelExpr=more)
     base = charts.named_chart("cells")
     cell = base.mark_rect(stroke=GREY, strokeOpacity=0.3, opacity=charts.PALE).encode(
         x=alt.X("x:Q", title=AXES["heads"], axis=axis(values=list(across)), scale=scale),
@@ -99,12 +100,14 @@ def transfer_map(frame: pd.DataFrame) -> charts.Picture:
 @charts.kept
 def _transfer_map(names: tuple[str, ...], sources: tuple[str, ...]) -> charts.Template:
     slanted = alt.Axis(labelAngle=-45, labelOverlap=False)
+    more = "abs(datum.value) == 30 ? datum.label + ' or more' : datum.label"
+    legend = alt.Legend(values=[-30, 0, 30], labelExpr=more)
     base = charts.named_chart("transfer").encode(
         x=alt.X("source:N", title="Pruned by the ranking of", sort=list(sources), axis=slanted),
         y=alt.Y("task:N", title="Judged on", sort=list(names), axis=alt.Axis(labelLimit=150)),
     )
     cell = base.mark_rect(stroke=GREY, strokeOpacity=0.4, opacity=charts.PALE).encode(
-        color=alt.Color("lost:Q", title="Points lost", scale=charts.around_zero(30, clamp=True)),
+        color=alt.Color("lost:Q", title="Points lost", scale=charts.around_zero(30, clamp=True), legend=legend),
         tooltip=charts.tips(
             "task:N|Judged on; source:N|Ranking of; acc:Q|Questions right|.1%",
             "lost:Q|Points lost against its own ranking|.1f",

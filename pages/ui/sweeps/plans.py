@@ -60,6 +60,7 @@ def arguments(section: str, tasks: Sequence[TaskSpec], front: TaskSpec, permille
     few_heads, few_ffns = ["--heads", _percent(RANDOM_LEVELS)], ["--heads", "0", "--ffns", _percent(RANDOM_LEVELS)]
     level = ["--heads", _percent([permille])]
     names = dict.fromkeys(task.name for task in here)
+    pool = ["--pool", ",".join(dict.fromkeys(task.name for task in tasks))]
     lines = {
         "heads": [_line(tasks, heads, "own"), *_random(tasks, few_heads)],
         "ffns": [_line(tasks, ffns, "own"), *_random(tasks, few_ffns)],
@@ -69,8 +70,7 @@ def arguments(section: str, tasks: Sequence[TaskSpec], front: TaskSpec, permille
             *(_line(here, [*level, "--by", "task", "--of", name], f"of-{name}") for name in names),
             _line(here, [*level, "--by", "aggregate"], "aggregate"),
         ],
-        # of all tasks, as they make the aggregate
-        "outside": [_line(outside, heads, "own"), _line(tasks, [*heads, "--by", "aggregate"], "aggregate")],
+        "outside": [_line(outside, heads, "own"), _line(outside, [*heads, "--by", "aggregate", *pool], "aggregate")],
         "rescored": [
             _line([front], heads, "own"),
             *_random([front], few_heads),

@@ -5,6 +5,7 @@ from functools import partial
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from engine.questions.requests import TaskSpec
 from engine.studies.break_points import break_points
@@ -14,7 +15,7 @@ from engine.studies.sweeps import Row
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.defaults import NOUNS, Axis
 from pages.ui.shared.drawing import draw_chart, grey_ink
-from pages.ui.shared.tables import in_columns, number, percent
+from pages.ui.shared.tables import greyed, number, percent
 from pages.ui.sweeps import charts, tables
 
 Drawn = tuple[Mapping[str, Picture], Mapping[str, pd.DataFrame]]
@@ -38,7 +39,7 @@ def _curves(section: str, rows: Sequence[Row], front: TaskSpec, permille: int) -
     frame, pictures = tables.curves(own, random, axis, front.name), {}
     st.markdown(tables.curves_in_words(frame, NOUNS[axis]))
     each = tables.by_shots(frame)
-    for (shots, mine), at in zip(each, st.columns(len(each), gap="medium"), strict=True):
+    for (shots, mine), at in zip(each, _side_by_side(len(each)), strict=True):
         title = f"{section}, {_shots(shots)}"
         pictures[title] = charts.curves(mine, axis)
         with at:
@@ -48,7 +49,7 @@ def _curves(section: str, rows: Sequence[Row], front: TaskSpec, permille: int) -
     table = tables.break_table(break_points(own, axis))
     st.subheader("How much can go", help=BREAK_HELP)
     st.caption(tables.power_in_words(table), help=POWER_HELP)
-    shown = in_columns(tables.break_words(table), BREAK_FORMATS, grey_ink())
+    shown = greyed(tables.break_words(table), table["reading"].ne(""), grey_ink(), **BREAK_FORMATS)
     height, words = min(420, 40 + 35 * len(table)), "Break points by task and shot count"
     st.dataframe(shown, hide_index=True, column_config=BREAK_TITLES, height=height, alt=words)
     return pictures, {"Break points": table}
@@ -58,7 +59,7 @@ def _grid(section: str, rows: Sequence[Row], front: TaskSpec, permille: int) -> 
     cells, pictures = tables.grid(rows), {}
     st.markdown(tables.grid_in_words(cells, SMALL_LOSS))
     each = tables.by_shots(cells)
-    for (shots, mine), at in zip(each, st.columns(max(1, len(each)), gap="medium"), strict=False):
+    for (shots, mine), at in zip(each, _side_by_side(max(1, len(each))), strict=False):
         title = f"heads and FFNs, {_shots(shots)}"
         edges = tables.border(mine, SMALL_LOSS)
         pictures[title] = charts.grid_map(tables.spread(mine), edges, SMALL_LOSS)
@@ -85,7 +86,7 @@ def _lines(section: str, rows: Sequence[Row], front: TaskSpec, permille: int) ->
     frame, pictures = tables.lines(rows), {}
     st.markdown(tables.lines_in_words(frame))
     each = tables.by_shots(frame)
-    for (shots, mine), at in zip(each, st.columns(len(each), gap="medium"), strict=True):
+    for (shots, mine), at in zip(each, _side_by_side(len(each)), strict=True):
         title = f"{section}, {_shots(shots)}"
         pictures[title] = charts.lines(mine)
         with at:
@@ -126,3 +127,8 @@ LINES_HELP = {
 
 def _shots(count: int) -> str:
     return f"{count} solved example{'' if count == 1 else 's'}"
+
+
+def _side_by_side(count: int) -> list[DeltaGenerator]:
+    """Places for charts, which wrap in a narrow window (screens.css)."""
+    return st.container(key="wraps charts").columns(count, gap="medium")

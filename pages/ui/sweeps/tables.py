@@ -127,12 +127,12 @@ def break_table(found: Sequence[BreakPoint]) -> pd.DataFrame:
 
 
 def break_words(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `break_table` as they are read: of what says nothing no number, and `grey`."""
+    """The rows of `break_table` as they are read: of what says nothing no number."""
     words = {"level": frame["reading"].where(frame["reading"].ne(""), frame["level"].map(whole_percent))}
     words |= {name: frame[name].map(whole_percent) for name in ("first_loss", "inflection")}
     words["first_loss"] = words["first_loss"].mask(frame["reading"].eq("") & frame["first_loss"].isna(), "none")
     alike = ["n", "shows_points"] if frame["n"].nunique() == 1 else []  # the caption says it
-    return frame.assign(**words, grey=frame["reading"].ne("")).drop(columns=["reading", *alike])
+    return frame.assign(**words).drop(columns=["reading", *alike])
 
 
 def power_in_words(frame: pd.DataFrame) -> str:
