@@ -21,6 +21,7 @@ from pages.ui.shared.closing import Table, closing
 from pages.ui.shared.runtime import end_run, errors_shown, lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.tables import mask_in_words
+from pages.ui.shared.texts import OWN_FILE
 from pages.ui.shared.work import Work, live
 
 require_frame("pages/in_context.py")
@@ -103,3 +104,5 @@ files |= frames
 files["Scores by text"] = partial(scores_csv, so_far(), texts, controls.around)
 origin = setting.origin(x, so_far().mask, kind, fill, controls.around)
 closing(replace(origin, says=sections.figures_in_words(so_far(), controls.around)), files, pictures)
+if x.source.kind == "text":
+    st.caption(OWN_FILE)

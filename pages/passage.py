@@ -19,7 +19,7 @@ from pages.ui.shared.pruning import choose_pruning
 from pages.ui.shared.python_code import of_losses
 from pages.ui.shared.runtime import end_run, errors_shown, lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.texts import choose_text
+from pages.ui.shared.texts import OWN_FILE, choose_text
 from pages.ui.shared.work import live
 
 require_frame("pages/passage.py")
@@ -59,7 +59,7 @@ def draw_text() -> None:
 
 
 setup = chosen()
-text_at, a_at = st.columns([6, 5], gap="large", vertical_alignment="bottom")
+text_at, a_at = st.container(key="wraps text").columns([6, 5], gap="large", vertical_alignment="bottom")
 text = choose_text("passage", text_at)
 a_spec, a_typed = choose_a(a_at, setup)
 levels = choose_pruning("passage", setup.data_dir, "B: ")
@@ -105,3 +105,5 @@ how = reading.command(x, b_shown), program, reading.reads(x, b_shown)
 origin = Origin("Passage", *how, reading.in_words(x, b_shown, a.n_total), says)
 pictures = {"Text": text_picture, **({"Difference along the text": bars} if differs else {})}
 closing(origin, {"Losses by token": frame}, pictures)
+if not text.passage:
+    st.caption(OWN_FILE)

@@ -56,7 +56,7 @@ def test_both_models_continue_and_the_command_line_agrees(open_screen, tiny_opt,
 
 
 def test_draws_are_in_the_address_and_repeat(open_screen):
-    words = {"continue_by": "drawn, T 1", "continue_seed": "7"}
+    words = {"continue_by": "T 1", "continue_seed": "7"}
     first, again, other = (said(open_screen(**words | more)) for more in ({}, {}, {"continue_seed": "8"}))
     assert first == again != other
     at = open_screen(**words)

@@ -4,6 +4,7 @@ import threading
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from streamlit.util import calc_hash
 
@@ -252,8 +253,43 @@ def test_a_landmark_is_the_sum_of_its_tokens():
     a = losses("A Boat, a Boat.", [1, 4, 6, 7, 9, 12, 14, 15], [np.nan, 1, 2, 3, 4, 5, 6, 7])
     [mark] = tables.landmarks_of(a, replace(a, loss_nats=2 * a.loss_nats), [landmark])
     assert (mark["first"], mark["last"]) == (5, 6) and (mark["loss_a"], mark["loss_b"]) == (11, 22)
+    assert mark["measured"] == "A gives it < 0.1 %, B < 0.1 %: B predicts it worse (+11.00 nats)."
+    [alone] = tables.landmarks_of(a, a, [landmark])
+    assert alone["measured"] == "The model gives it < 0.1 %."
     half = replace(a, **{name: getattr(a, name)[:5] for name in ("token_ids", "ends", "loss_nats")})
     assert tables.landmarks_of(half, half, [landmark]) == []
+
+
+@pytest.mark.parametrize("a, b, words", [
+    (0.1, 3.0, "A gives it 90.5 %, B 5.0 %: B predicts it worse (+2.90 nats)."),
+    (3.0, 0.1, "A gives it 5.0 %, B 90.5 %: B predicts it better (−2.90 nats)."),
+    (1.0, 1.05, "A gives it 36.8 %, B 35.0 %: about alike (+0.05 nats)."),
+])  # fmt: skip
+def test_the_notes_say_what_was_measured(a, b, words):
+    assert tables.measured_in_words(a, b) == words
+
+
+def test_a_bar_that_is_cut_off_has_an_arrow():
+    frame = pd.DataFrame({"index": [1, 2, 3], "token": list("abc"), "difference_nats": [8.1, -20.0, 8.0]})
+    frame = frame.assign(loss_a_nats=0.0, loss_b_nats=frame["difference_nats"])
+    drawn = charts.difference_bars(frame, 4, range(3))
+    rows = drawn.datasets["tokens"]
+    assert [row["beyond"] for row in rows] == [1, -1, 0] and [row["height"] for row in rows] == [8, -8, 8]
+    assert drawn.spec["layer"][1]["transform"][0] == {"filter": "datum.beyond != 0"}
+
+
+def test_the_screen_opens_pruned_and_says_what_a_file_stands_for(open_app):
+    at = open_app(run=False)
+    at.wanted_page_hash = calc_hash("passage")
+    at = settled(at)
+    assert at.number_input(key="passage_heads").value == 15 and at.selectbox(key="passage_task").disabled
+    assert at.selectbox(key="passage_ranking").value == "induction-first"
+    assert shown(at)["view"] == "B − A" and "of 8 heads" in summary(at)
+    assert not [each for each in at.caption if "text.txt" in each.value]
+    at.text_area(key="passage_text_pasted").set_value("A boat and a boat.")
+    next(each for each in at.button if each.label == "Use the pasted text").click()
+    at = settled(at)
+    assert "text.txt" in at.code[0].value and [each for each in at.caption if "text.txt" in each.value]
 
 
 def test_what_stands_in_earlier_parts_is_counted():

@@ -8,7 +8,13 @@ from engine.shapes import ModelShape
 from pages.ui.shared import carried
 from tests.pages.conftest import button, settled
 
-SCREENS = {"passage": "passage", "attention": "attention", "incontext": "in_context", "induction": "induction"}
+SCREENS = {
+    "passage": "passage",
+    "continue": "continuation",
+    "attention": "attention",
+    "incontext": "in_context",
+    "induction": "induction",
+}
 
 
 def goes_to(at, name):
@@ -54,7 +60,7 @@ def test_what_another_screen_sets_comes_back_and_is_let_go_of_everywhere(open_ap
 
 
 def test_an_address_says_what_is_pruned_and_hands_it_on(open_app):
-    at = open_app(run=False, passage_mask="L1H3")
+    at = open_app(run=False, passage_mask="L1H3", passage_heads="0")
     at.wanted_page_hash = calc_hash("passage")
     settled(at)
     assert at.text_input(key="passage_mask").value == "L1H3"

@@ -21,7 +21,7 @@ def _next_bars(who: str, tokens: tuple[str, ...]) -> charts.Template:
         y=alt.Y("token:N", title=None, sort=list(tokens), axis=alt.Axis(labelLimit=120, ticks=False)),
         tooltip=charts.tips("token:N|Token; model:N|Model; p:Q|Probability|.2%; rank:Q|Rank"),
     )
-    x = alt.X("p:Q", title=f"Probability of the next token, {who}", axis=alt.Axis(format="%", tickCount=5))
+    x = alt.X("p:Q", title=f"Probability, {who}", axis=alt.Axis(format="%", tickCount=5))
     colour = alt.Color("model:N", scale=alt.Scale(domain=[FULL, PRUNED]), legend=None)
     bars = base.mark_bar(height=0.7 * ROW_PX).encode(x=x.scale(domain=[0, 1]), color=colour)
     words = charts.written(base, 11, align="left", dx=4).encode(x="p:Q", text="said:N")

@@ -10,7 +10,10 @@ export default function ({ data, parentElement }) {
     return one
   })
   at("text").replaceChildren(span(data.prompt, "prompt"), ...pieces)
-  at("text").scrollTop = at("text").scrollHeight
+  const box = at("text"), first = pieces[0]
+  if (!first) return
+  const start = first.offsetTop - 10 // where it goes on, unless the end is out of sight then
+  box.scrollTop = Math.max(start - 28, box.scrollHeight - box.clientHeight > start ? box.scrollHeight : 0)
 }
 
 const visible = text => tame(text.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥"))

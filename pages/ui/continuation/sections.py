@@ -19,11 +19,11 @@ PROMPT = (
     "A letter came to the market for Jane Merton. The old woman asked in June about Charles Norwood. "
     "A letter came to the market for Jane"
 )
-SAYING = {0: "likeliest", 700: "drawn, T 0.7", 1000: "drawn, T 1"}  # permille
+SAYING = {0: "likeliest", 700: "T 0.7", 1000: "T 1"}  # permille
 PROMPT_HELP = "What both models go on from, as it stands: a blank at its end is a token. It is part of the address."
 SAYING_HELP = (
-    "Likeliest: the token of highest probability, each time. Drawn: at random by the probabilities, at temperature T "
-    "(below 1 the likely ones are favoured). Both models draw with the same noise: they part where they differ."
+    "Likeliest: the token of highest probability, each time. T: drawn by the probabilities, at this temperature (below "
+    "1 the likely ones are favoured). Both models draw with the same noise: they part where they differ."
 )
 SEED_HELP = "Of the draws: another seed, another continuation."
 VISIBLE = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})

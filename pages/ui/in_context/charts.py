@@ -103,7 +103,8 @@ def _lines(title: str, scale: alt.Scale, last: float) -> list[alt.Chart]:
     x = alt.X("index:Q", title="Token index (from 1, ln scale)", scale=span, axis=axis)
     series = alt.Scale(domain=[FULL, PRUNED])
     symbol: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 3, "symbolSize": 300, "symbolOpacity": 1}
-    legend = alt.Legend(orient="top", title=None, **symbol)
+    words = "replace(datum.label, ' model', '')"  # else they are cut off in a narrow window
+    legend = alt.Legend(orient="top", title=None, labelExpr=words, **symbol)
     colour = alt.Color("series:N", scale=series, legend=legend)
     dash = alt.StrokeDash("series:N", scale=alt.Scale(domain=[FULL, PRUNED], range=[[7, 4], [1, 0]]), legend=legend)
     interval = "low:Q|95 % interval from|.3f; high:Q|to|.3f; n:Q|Texts"

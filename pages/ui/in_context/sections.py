@@ -10,6 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from engine.heads.ablation import FILLS, KINDS
+from engine.importance.rankings_of import OF_ONE_TASK
 from engine.questions.requests import TaskSpec
 from engine.texts.incontext import EARLY, LATE, MIN_TOKENS, icl_change, icl_score
 from engine.texts.sources import MAX_TEXTS, N_TEXTS, Source
@@ -20,7 +21,8 @@ from pages.ui.shared.controls import Levels, choose_level, choose_ranking, one_o
 from pages.ui.shared.defaults import AXES, AXIS_HELP, SHOTS
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import local_tasks
-from pages.ui.shared.tables import number
+from pages.ui.shared.pruning import by_importance
+from pages.ui.shared.tables import number, written
 from pages.ui.shared.texts import choose_text
 
 SOURCES = {"task": "Solved questions", "text": "A long text"}
@@ -32,8 +34,8 @@ SCORE_HELP = (
     "is Student's over texts, 95 %; the change is paired, on the same texts."
 )
 CURVE_HELP = (
-    "Mean over texts, in bins that are even in ln(index), with its 95 % interval. The score is the difference of the "
-    "curve at the two dotted lines."
+    "Mean over texts, in bins that are even in ln(index), with its 95 % interval; of a band that reaches beyond the "
+    "axis the end is cut off. The score is the difference of the curve at the two dotted lines."
 )
 SLOPE_HELP = (
     "d loss / d ln(index): differences between neighbouring bins that are even in ln(index), with 95 % intervals over "
@@ -76,25 +78,35 @@ class Controls:
 
 def choose(data_dir: str | None) -> Controls:
     """Draws where texts come from, how the score is read, and the Prune screen's sliders."""
-    kind_at, task_at, n_at, around_at = st.columns([7, 7, 3, 6], gap="medium")
+    at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
     bound: dict[str, Any] = {"bind": "query-params"}
-    kind = one_of(kind_at, "Texts", SOURCES, "incontext_from", SOURCE_HELP, width="stretch")
+    kind = one_of(at, "Texts", SOURCES, "incontext_from", SOURCE_HELP)
     names = with_own(local_tasks(data_dir), "incontext_task")
-    name = task_at.selectbox("Task", names, key="incontext_task", accept_new_options=True, help=TASK_HELP, **bound)
-    help = "More texts, narrower intervals. A long text may have fewer pieces."
-    n_texts = n_at.number_input("Most texts", 1, MAX_TEXTS, N_TEXTS, 12, key="incontext_texts", help=help, **bound)
-    around = one_of(around_at, "Score from", AROUND, "incontext_around", AROUND_HELP, width="stretch")
+    more = {"accept_new_options": True, "help": TASK_HELP, "width": 220, "disabled": not _needs_task(kind), **bound}
+    name = at.selectbox("Task", names, key="incontext_task", **more)
+    more = {"help": "More texts, narrower intervals. A long text may have fewer pieces.", "width": 130, **bound}
+    n_texts = at.number_input("Most texts", 1, MAX_TEXTS, N_TEXTS, 12, key="incontext_texts", **more)
+    around = one_of(at, "Score from", AROUND, "incontext_around", AROUND_HELP, default=10)
     source = Source("task", str(name).strip(), n_texts=int(n_texts))
     if kind == "text":
         text = choose_text("incontext", st.container(), default="The ferry")
         of = "passage" if text is not None and text.passage else "text"
         source = Source(of, text.name, "" if text.passage else text.text, int(n_texts)) if text is not None else None
-    *level_at, mask_at, ranking_at = st.columns([4, 4, 3, 3], gap="medium")
+    wraps = st.container(key="wraps pruning")
+    *level_at, mask_at, ranking_at = wraps.columns([4, 4, 3, 4], gap="small")
     levels = zip(AXES, level_at, strict=True)
     heads, ffns = (choose_level("incontext", at, axis, AXES[axis], AXIS_HELP[axis]) for axis, at in levels)
     typed, ranking = type_mask("incontext", mask_at), choose_ranking("incontext", ranking_at)
     chosen = Levels(TaskSpec(str(name).strip(), SHOTS), ranking, heads, ffns, typed)
     return Controls(source, around, chosen, st.container())
+
+
+def _needs_task(kind: str) -> bool:
+    """Whether the task decides anything: the texts are its questions, or what is pruned goes by its importance."""
+    state = st.session_state
+    ranking = state.get("incontext_ranking") or st.query_params.get("incontext_ranking") or OF_ONE_TASK[0]
+    ffns = state.get("incontext_ffns") or 0
+    return kind == "task" or ranking not in OF_ONE_TASK or by_importance(ranking, int(ffns))
 
 
 def figures(found: LossesSoFar, around: int, pruned_in_words: str) -> None:
@@ -162,7 +174,7 @@ def curves(found: LossesSoFar) -> tuple[dict[str, Picture], dict[str, pd.DataFra
         losses[tables.PRUNED] = found.pruned
     curve, slope = tables.curves(losses), tables.slopes(losses)
     pictures = {"Loss by index": charts.loss_curve(curve), "Slope": charts.slope_chart(slope)}
-    curve_at, slope_at = st.columns([7, 5], gap="large")
+    curve_at, slope_at = st.container(key="wraps curves").columns([7, 5], gap="large")
     with curve_at:
         st.subheader("Loss by token index", help=CURVE_HELP)
         draw_chart(pictures["Loss by index"], "incontext_curve", tables.curve_in_words(curve))
@@ -215,7 +227,7 @@ def head_section(frame: pd.DataFrame, kind: str, n_texts: int) -> dict[str, Pict
 def _top_table(frame: pd.DataFrame, kind: str) -> None:
     other = next(each for each in KINDS if each != kind)
     order = frame[kind].abs().sort_values(ascending=False).index[:10]
-    nats = partial(st.column_config.NumberColumn, format="%+.2f", width=64)
+    nats = partial(st.column_config.NumberColumn, width=64)
     columns: dict[str, Any] = {
         "name": st.column_config.TextColumn("Head", width=56),
         kind: nats("Nats", help=f"Score without the head minus score with it, {kind} ablation."),
@@ -223,8 +235,10 @@ def _top_table(frame: pd.DataFrame, kind: str) -> None:
         f"{kind} high": nats("to", help="95 % interval over texts."),
         other: nats("Full" if other == "full" else "Pattern", help=f"The same by {other} ablation."),
         "before_and_after": nats("Bef.-after", help="Before-and-after vector, nats."),
-        "prefix_matching": nats("Prefix", format="%.2f", width=60, help="Prefix matching, 0 to 1."),
+        "prefix_matching": nats("Prefix", width=60, help="Prefix matching, 0 to 1."),
     }
     known = [column for column in columns if column in frame and frame[column].notna().any()]
     words = f"The ten heads of largest {kind} attribution to the in-context-learning score"
-    st.dataframe(frame.loc[order, known], column_config=columns, hide_index=True, height="content", alt=words)
+    signed = {name: partial(number, sign=True) for name in known if name not in ("name", "prefix_matching")}
+    shown = written(frame.loc[order, known], **signed, **{name: number for name in known if name == "prefix_matching"})
+    st.dataframe(shown, column_config=columns, hide_index=True, height="content", alt=words)

@@ -22,7 +22,8 @@ TIPS = (
 
 
 def difference_bars(frame: pd.DataFrame, full_nats: float, tokens: range) -> charts.Picture:
-    """One bar for each of `tokens`, B - A in nats, cut off at twice the tint's full colour; `frame`: `token_frame`."""
+    """One bar for each of `tokens`, B - A in nats, cut off at twice the tint's full colour, where an arrow says so;
+    `frame`: `token_frame`."""
     reach, first, last = 2 * full_nats, tokens.start + 1, tokens.stop
     shown = frame.iloc[tokens.start : tokens.stop].query("difference_nats == difference_nats")  # nan has no bar
     difference = shown["difference_nats"].to_numpy()
@@ -30,6 +31,7 @@ def difference_bars(frame: pd.DataFrame, full_nats: float, tokens: range) -> cha
         height=difference.clip(-reach, reach),
         to=shown["index"] + 0.9,
         sign=np.where(difference > 0, SIGNS[1], SIGNS[0]),
+        beyond=np.sign(difference) * (np.abs(difference) > reach),
     )
     return charts.picture(_difference_bars(full_nats, first, last), tokens=shown)
 
@@ -61,4 +63,15 @@ def _difference_bars(full_nats: float, first: int, last: int) -> charts.Template
         color=alt.Color("sign:N", title=None, scale=alt.Scale(domain=SIGNS), legend=legend),
         tooltip=charts.tips(*TIPS),
     )
-    return charts.template(240, bars)
+    arrows = charts.named_chart("tokens").transform_filter("datum.beyond != 0")
+    arrows = arrows.transform_calculate(middle="datum.index + 0.45").mark_point(filled=True, size=45, opacity=1)
+    arrows = arrows.encode(
+        x=alt.X("middle:Q", scale=span),
+        y=alt.Y("height:Q", scale=height),
+        shape=alt.Shape(
+            "beyond:N", scale=alt.Scale(domain=[-1, 1], range=["triangle-down", "triangle-up"]), legend=None
+        ),
+        color=bars.encoding.color,
+        tooltip=bars.encoding.tooltip,
+    )
+    return charts.template(240, bars, arrows)

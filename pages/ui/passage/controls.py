@@ -12,6 +12,7 @@ from pages.ui.passage.tables import VIEWS, largest
 from pages.ui.shared.controls import one_of, with_own
 from pages.ui.shared.pruning import HEADS, RANKING
 from pages.ui.shared.sidebar import MODELS, Setup
+from pages.ui.shared.tables import number, written
 
 KINDS = ("the full model", "another mask", "another precision", "another model")
 FULL_NATS = {nats: f"± {nats} nats" for nats in (2, 4, 8)}
@@ -55,16 +56,17 @@ def choose_colours() -> tuple[str, int, DeltaGenerator]:
 
 def largest_tables(where: DeltaGenerator, frame: pd.DataFrame, text: str) -> None:
     """Draws the ten tokens that B predicts most better, and most worse, than A."""
-    number = partial(st.column_config.NumberColumn, format="%.2f")
     columns = {
-        "index": number("Token", format="%d", help="Its place in the text, from 1.", width=60),
+        "index": st.column_config.NumberColumn("Token", format="%d", help="Its place in the text, from 1.", width=60),
         "context": st.column_config.TextColumn("After", help="The end of the text before it."),
         "token": st.column_config.TextColumn("Token itself"),
-        "loss_a_nats": number("Loss A, nats"),
-        "loss_b_nats": number("Loss B, nats"),
-        "difference_nats": number("B − A, nats", format="%+.2f"),
+        "loss_a_nats": "Loss A, nats",
+        "loss_b_nats": "Loss B, nats",
+        "difference_nats": "B − A, nats",
     }
     for at, gains, title in zip(where.columns(2), (True, False), ("B better", "B worse"), strict=True):
         at.markdown(f"**{title}**")
         shown, words = largest(frame, text, gains)[list(columns)], f"The ten tokens on which {title.lower()} by most"
+        signed = {"difference_nats": partial(number, sign=True)}
+        shown = written(shown.reset_index(drop=True), loss_a_nats=number, loss_b_nats=number, **signed)
         at.dataframe(shown, column_config=columns, hide_index=True, alt=words)

@@ -10,12 +10,13 @@ import pandas as pd
 from engine.demo import Landmark
 from engine.models.masks import Mask
 from engine.texts.tokenloss import TokenLosses, same_tokens
-from pages.ui.shared.tables import number
+from pages.ui.shared.tables import number, percent
 
 PART_TOKENS = 1500  # more spans at once make a browser slow
 CONTEXT_CHARACTERS = 48
 N_LARGEST = 10
 VISIBLE = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})
+ALIKE_NATS = 0.1  # a probability that is 10 % larger or smaller
 VIEWS = ("B − A", "A", "B")
 
 
@@ -79,7 +80,7 @@ def means(a: TokenLosses, b: TokenLosses) -> tuple[float, float, int]:
 
 
 def landmarks_of(a: TokenLosses, b: TokenLosses, landmarks: Sequence[Landmark]) -> list[dict[str, Any]]:
-    """Each landmark that both have read: its tokens `first` to `last`, and its summed losses in nats."""
+    """Each landmark that both have read: its tokens `first` to `last`, its summed losses in nats, and what they say."""
     n = min(len(a), len(b))
     ends = a.ends[:n]
     starts = np.concatenate([[0], ends[:-1]])
@@ -92,8 +93,22 @@ def landmarks_of(a: TokenLosses, b: TokenLosses, landmarks: Sequence[Landmark]) 
         losses = [float(np.nansum(side.loss_nats[inside])) for side in (a, b)]
         tokens = {"mark": mark, "first": int(inside[0]), "last": int(inside[-1])}
         said = {"text": landmark.text.strip(), "about": landmark.about}
+        said["measured"] = measured_in_words(*losses) if b is not a else f"The model gives it {_p(losses[0])}."
         found.append({**tokens, **said, "loss_a": losses[0], "loss_b": losses[1]})
     return found
+
+
+def measured_in_words(loss_a: float, loss_b: float) -> str:
+    """What two losses in nats say of a place: how likely it is to each model, and whether that differs."""
+    words, change = f"A gives it {_p(loss_a)}, B {_p(loss_b)}", number(loss_b - loss_a, sign=True)
+    if abs(loss_b - loss_a) < ALIKE_NATS:
+        return f"{words}: about alike ({change} nats)."
+    return f"{words}: B predicts it {'worse' if loss_b > loss_a else 'better'} ({change} nats)."
+
+
+def _p(loss_nats: float) -> str:
+    p = float(np.exp(-loss_nats))
+    return "< 0.1 %" if p < 0.001 else percent(p)
 
 
 def component_data(

@@ -109,10 +109,9 @@ function drawLandmarks(view) {
   const { data, landmarks } = view
   landmarks.replaceChildren(...data.landmarks.map(mark => {
     const button = make("button", "")
-    const change = nats(mark.loss_b - mark.loss_a, true)
     button.type = "button"
     button.append(make("b", `${mark.mark}  ${mark.text}`), ` ${mark.about} `,
-                  make("span", `A ${nats(mark.loss_a)}, B ${nats(mark.loss_b)}, change ${change} nats`, "quiet"))
+                  make("span", mark.measured, "quiet"))
     button.onclick = () => {
       const i = mark.first - data.start
       if (i >= 0 && i < view.spans.length) { move(view, i); lock(view, i, true) }

@@ -19,7 +19,8 @@ TASK_HELP = (
 
 def choose_pruning(prefix: str, data_dir: str | None, of: str = "") -> Levels:
     """Draws the controls, kept in the address under `prefix`; `of` stands in front of what the sliders are called."""
-    heads_at, ffns_at, mask_at, ranking_at, task_at = st.columns([4, 4, 3, 3, 3], gap="small")
+    wraps = st.container(key="wraps pruning")  # in a narrow window: see screens.css
+    heads_at, ffns_at, mask_at, ranking_at, task_at = wraps.columns([4, 4, 3, 3, 3], gap="small")
     heads_title, ffns_title = (f"{of}heads pruned", f"{of}FFNs pruned")
     help = "These heads give 0 to their layer's output."
     heads = choose_level(prefix, heads_at, "heads", heads_title[:1].upper() + heads_title[1:], help, HEADS)

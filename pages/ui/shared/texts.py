@@ -17,6 +17,7 @@ from engine.texts import passages as kept
 from pages.ui.shared.runtime import show_error, store
 
 OWN, FAULT = "own_text", "own_text_fault"
+OWN_FILE = "`text.txt` stands for your own text, saved as a file."  # under a command
 PRIVATE = "It never leaves this computer."
 
 
