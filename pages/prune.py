@@ -8,6 +8,7 @@ from pages.ui.prune import costs, dragging, parts
 from pages.ui.prune.figure import component_tables
 from pages.ui.prune.origin import origin
 from pages.ui.prune.screen import Screen
+from pages.ui.prune.stories import set_controls
 from pages.ui.prune.tables import answers_csv
 from pages.ui.shared.closing import Table, closing
 from pages.ui.shared.controls import choose_ranking, choose_task
@@ -17,6 +18,7 @@ from pages.ui.shared.work import live
 
 require_frame("pages/prune.py")
 setup = chosen()
+set_controls(setup)
 task_at, ranking_at = st.columns([57, 15])
 with errors_shown():
     task, limit, width = choose_task("prune", task_at, setup.data_dir)

@@ -3,6 +3,7 @@
 `surveys`: importance of many tasks
 `sweeps`: accuracy over many masks, in one run that resumes where it stopped
 `break_points`: how much of one axis a task can lose
+`removal`: the induction heads removed at once, beside as many others at random
 `study`: the first paper's whole study of one model
 `statements`: the paper's statements, and which of them hold
 """

@@ -12,6 +12,8 @@ from pages.ui.prune.figure import accuracy_figure, estimate_figure
 from pages.ui.prune.forecasts import seconds_at
 from pages.ui.prune.jobs import ORDERS, accuracy_work, curve_work, gradients_work, importance_work, ranking_work
 from pages.ui.prune.screen import Screen, Shown, idle_work
+from pages.ui.prune.stories import choose_story
+from pages.ui.prune.story import draw_story
 from pages.ui.shared import carried
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.controls import choose_idle, one_of, type_mask
@@ -38,6 +40,9 @@ def draw_levels(screen: Screen) -> None:
     typed = type_mask("prune", places[2])
     if not screen.whole and (screen.shown is None or not dragging.moving()):
         st.rerun()  # something is set: the whole page has to know
+    with st.container(horizontal=True, vertical_alignment="center"):
+        story, badge_at = choose_story(), st.container(width="content")
+    story_at = st.container()
     figure_at, curve_at = st.columns([4, 7], gap="large")
     shown = screen.shown
     try:
@@ -55,7 +60,9 @@ def draw_levels(screen: Screen) -> None:
             draw_slider(field, AXIS_HELP[axis], True, {} if shown is None else shown.texts(axis))
     assert shown is not None
     now = shown.at_hand().mask(shown.known) if dragging.moving() else shown.mask
-    carried.hand_on("prune", shown.x.shape, now, places[2])
+    carried.hand_on("prune", shown.x.shape, now, badge_at)
+    with story_at:
+        draw_story(shown, screen.setup, story, screen.since_s)
     with curve_at:  # apart from the figure: a chart takes long to build, and the worker would wait for it
         chart_at, idle = st.container(), choose_idle("prune")
         if screen.whole:

@@ -1,0 +1,146 @@
+"""The induction heads removed at once, beside as many others drawn at random, and beside a task that needs no examples.
+
+Single induction heads are redundant: one alone can go. What they make together shows when all of them go.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from engine.accuracy.evaluation import Answers, accuracy, evaluate
+from engine.heads.induction import induction, recall_induction
+from engine.importance.rankings_of import INDUCTION_FROM, INDUCTION_SEED
+from engine.models.masks import Mask
+from engine.models.subject import Lab, Subject
+from engine.progress import Progress, last_value
+from engine.questions.requests import TaskSpec, get_requests, select
+from engine.shapes import ModelShape
+from engine.statistics import Paired, paired
+
+SHARE_OF_BEST = 0.5  # of the best head's prefix matching, from which a head counts as one of them
+N_DRAWS = 5
+DRAW_QUESTIONS = 48  # a draw: three stored chunks, 240 answers in all
+
+
+@dataclass(frozen=True)
+class Line:
+    """Questions answered by the full model and without some heads: accuracies 0-1 on the same questions."""
+
+    full: float
+    pruned: float
+    change: Paired
+
+    @property
+    def points(self) -> float:
+        """The change of accuracy, in points of a hundred; below 0 is a loss."""
+        return 100 * (self.pruned - self.full)
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether it is clearly a loss."""
+        return self.change.is_clear and self.change.lost > self.change.gained
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What was found so far: `heads` by flat index, best first (none: the model has no induction heads by this rule),
+    `removed` without them, `draws` without as many others each time, `control` without them where no examples stand in
+    front."""
+
+    heads: tuple[int, ...]
+    partner: int = 0  # flat index of the best previous-token head, which they read from
+    removed: Line | None = None
+    control: Line | None = None
+    draws: tuple[Line, ...] = ()
+
+    @property
+    def at_random(self) -> tuple[float, float, float]:
+        """(mean, lowest, highest) change over the draws, in points; nan without any."""
+        points = [line.points for line in self.draws] or [np.nan]
+        return float(np.mean(points)), min(points), max(points)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the heads' removal is a clear loss, and at least twice that of the draws in the mean."""
+        if self.removed is None or not self.draws:
+            return False
+        return self.removed.is_loss and self.removed.points <= 2 * self.at_random[0]
+
+
+def induction_heads(prefix_matching: np.ndarray) -> tuple[int, ...]:
+    """Flat indices of the heads whose prefix matching (L, H) is at least half that of the best one, best first; none
+    where the best is below what counts as an induction head (`INDUCTION_FROM`)."""
+    scores = np.nan_to_num(prefix_matching.ravel())
+    if scores.max() < INDUCTION_FROM:
+        return ()
+    return tuple(
+        int(head) for head in np.argsort(-scores, kind="stable") if scores[head] >= SHARE_OF_BEST * scores.max()
+    )
+
+
+def recall_heads(lab: Lab, subject: Subject) -> tuple[int, ...] | None:
+    """The induction heads where the scores are stored, else None; computes nothing."""
+    found = recall_induction(lab, subject, "olsson", INDUCTION_SEED)
+    return None if found is None else induction_heads(found.mean["prefix_matching"])
+
+
+def without(shape: ModelShape, heads: tuple[int, ...]) -> Mask:
+    """The mask that prunes these heads."""
+    kept = np.ones(shape.n_heads_total, bool)
+    kept[list(heads)] = False
+    return Mask.from_arrays(kept.reshape(shape.n_layers, shape.n_heads), np.ones(shape.n_layers, bool))
+
+
+def draw(shape: ModelShape, heads: tuple[int, ...], seed: int) -> Mask:
+    """The mask that prunes as many of the other heads, drawn at random; of all there are where there are fewer."""
+    others = np.setdiff1d(np.arange(shape.n_heads_total), heads)
+    drawn = np.random.default_rng(seed).permutation(others)[: len(heads)]
+    return without(shape, tuple(int(head) for head in drawn))
+
+
+def find_heads(lab: Lab, subject: Subject) -> Iterator[Progress[Removal]]:
+    """Yields Progress; the last one's value has the heads alone."""
+    found = yield from last_value(induction(lab, subject, "olsson", INDUCTION_SEED))
+    before = int(np.nan_to_num(found.mean["previous_token"]).argmax())
+    yield Progress(1, 1, Removal(induction_heads(found.mean["prefix_matching"]), before))
+
+
+def remove(
+    lab: Lab, subject: Subject, task: TaskSpec, control: TaskSpec, n: int, data_dir: str | None = None
+) -> Iterator[Progress[Removal]]:
+    """Yields Progress, its value the Removal so far, on n questions of the task and of the one without examples. The
+    draws answer the first `DRAW_QUESTIONS`. What is stored is not computed again."""
+    yield Progress(0, 1, message="preparing the questions")
+    questions, asked = (select(get_requests(each, data_dir, lab.store), n, "stratified") for each in (task, control))
+    few = replace(questions, n=min(questions.n, DRAW_QUESTIONS))
+    total = 1 + 2 * questions.n + 2 * asked.n + N_DRAWS * few.n
+    found = yield from last_value(find_heads(lab, subject), 0, total, 1, "induction scores")
+    if not (heads := found.heads):
+        yield Progress(total, total, found)
+        return
+    full, gone = Mask.full(subject.shape), without(subject.shape, heads)
+    masks = [draw(subject.shape, heads, seed) for seed in range(N_DRAWS)]
+    done = 1
+    answers: list[Answers] = []
+    passes = [(questions, full), (questions, gone), (asked, full), (asked, gone), *((few, mask) for mask in masks)]
+    for each, mask in passes:
+        answers.append((yield from last_value(evaluate(lab, subject, each, mask), done, total, each.n, "questions")))
+        done += each.n
+        found = _so_far(found, answers)
+        yield Progress(done, total, found, "questions")
+    yield Progress(total, total, found)
+
+
+def _so_far(found: Removal, answers: list[Answers]) -> Removal:
+    """With the answers to the passes so far, in the order in which they are made."""
+    removed = line_of(answers[0], answers[1]) if len(answers) > 1 else None
+    control = line_of(answers[2], answers[3]) if len(answers) > 3 else None
+    draws = tuple(line_of(answers[0], drawn) for drawn in answers[4:])
+    return replace(found, removed=removed, control=control, draws=draws)
+
+
+def line_of(full: Answers, pruned: Answers) -> Line:
+    """The line of these answers, over the questions that the pruned model has answered."""
+    n = len(pruned)
+    return Line(float(full.correct[:n].mean()), accuracy(pruned).acc, paired(full.correct, pruned.correct))

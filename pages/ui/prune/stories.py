@@ -1,0 +1,143 @@
+"""One-click stories of the Prune screen: each sets the controls that a user has, and measures what is to be told."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from engine.importance.rankings_of import Pruning, Ranking
+from engine.models.masks import Mask, parse_edits
+from engine.models.subject import Lab, Subject
+from engine.progress import Progress
+from engine.questions.requests import TaskSpec
+from engine.studies.removal import Line, Removal, draw, find_heads, line_of, recall_heads, remove, without
+from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment, measure_curve, recall_answers, recall_known
+from pages.ui.shared.carried import set_pruned
+from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOTS
+from pages.ui.shared.many_tasks import local_tasks
+from pages.ui.shared.runtime import lab
+from pages.ui.shared.sidebar import Setup, wait_for_model
+from pages.ui.shared.work import Work
+from pages.ui.shared.written import hold, write
+
+STORIES = {
+    "heads": "Remove induction heads",
+    "others": "As many at random",
+    "control": "No examples needed",
+    "far": "How far can it go?",
+}
+KEY, TO_SET, LEVEL, MAIN = "prune_story", "prune story to set", "prune story level", "prune story task"
+FAR = "prune story far"  # its level is set once it is known
+SLOTS = ("story", "story heads")
+N_ASKED = 100  # questions, at most
+WITHOUT_EXAMPLES = ("demo_yesno", "piqa", "arc_easy", "boolq", "hellaswag")  # what they ask is not told by examples
+HELP = "Each sets the controls, says what to expect and what came out. One more click closes it."
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Which tasks a story asks: one with solved examples, and one that needs none."""
+
+    main: TaskSpec
+    control: TaskSpec
+
+
+@dataclass(frozen=True)
+class Far:
+    """How far heads can go by importance: the change against the full model by level (permille), and the last `level`
+    before the first clear loss; of `n_heads` induction heads `n_left` are left there."""
+
+    lines: dict[int, Line]
+    level: int
+    n_left: int
+    n_heads: int
+
+
+def choose_story() -> str | None:
+    """Draws the row of stories; the one that is open."""
+    hold(KEY)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption("Try", help=HELP, width="content")
+        look: dict[str, Any] = {"format_func": STORIES.__getitem__, "label_visibility": "collapsed", "width": "content"}
+        return st.pills("Stories", list(STORIES), key=KEY, on_change=_clicked, bind="query-params", **look)
+
+
+def set_controls(setup: Setup) -> None:
+    """Sets the controls, before they are drawn, as the story has them that was clicked, once its heads are known."""
+    state, story = st.session_state, st.session_state.get(KEY)
+    if (level := state.pop(LEVEL, None)) is not None:
+        write("prune_heads", level // 10)
+    if not state.get(TO_SET) or story is None:
+        return
+    subject, cast, heads = wait_for_model(setup), cast_of(setup), ()
+    if story != "far":
+        heads = recall_heads(lab(), subject)
+        if heads is None:
+            found = heads_work(subject).value()
+            if found is None:
+                return  # they are being measured; the page runs again when they are there
+            heads = found.heads
+    state[TO_SET] = False
+    if cast is not None:
+        task = cast.control if story == "control" else cast.main
+        state[MAIN] = cast.main.name
+        write("prune_task", task.name)
+        write("prune_shots", task.shots)
+    if story == "far":
+        write("prune_ranking", "importance")
+        state[FAR] = True
+    mask = draw(subject.shape, heads, 0) if story == "others" else without(subject.shape, heads)
+    set_pruned("prune", mask.text())
+
+
+def cast_of(setup: Setup) -> Cast | None:
+    """The tasks that this model can be asked, the one that is set first; None where there is none: the demo's are for
+    the model that comes with the app."""
+    names = [name for name in local_tasks(setup.data_dir) if name.startswith("demo_") == (setup.spec.model == "demo")]
+    state = st.session_state
+    control = next((name for name in WITHOUT_EXAMPLES if name in names), None)
+    told = [name for name in (state.get("prune_task"), state.get(MAIN), *names) if name in names and name != control]
+    if control is None or not told:
+        return None
+    return Cast(TaskSpec(told[0], int(state.get("prune_shots") or SHOTS)), TaskSpec(control, 0))
+
+
+def heads_work(subject: Subject) -> Work[Removal]:
+    """What finds the induction heads."""
+    return Work("story heads", f"{subject}", "Induction scores", partial(find_heads, lab(), subject), while_seen=True)
+
+
+def removal_work(x: Experiment, cast: Cast) -> Work[Removal]:
+    """What removes them, and as many others."""
+    n = min(x.limit, N_ASKED)
+    run = partial(remove, lab(), x.subject, cast.main, cast.control, n, x.data_dir)
+    return Work("story", f"{x.subject} {cast} {n} {x.data_dir}", "Story", run, 1, while_seen=True)
+
+
+def far_work(x: Experiment) -> Work[Far]:
+    """What measures how far heads can go."""
+    nothing = parse_edits("", x.shape)
+    ranking = Ranking("importance", n_questions=RANKING_QUESTIONS)
+    of = replace(x, pruning=Pruning(x.task, ranking, 0, 0, nothing), width=0, limit=min(x.limit, N_ASKED))
+    return Work("story", f"far {of.key}", "How far", partial(how_far, of, lab()), 1, while_seen=True)
+
+
+def how_far(x: Experiment, lab: Lab) -> Iterator[Progress[Far]]:
+    """Job: the accuracy at every tenth of the heads, the least important first."""
+    for step in measure_curve(x, "heads", lab):
+        yield replace(step, value=None)
+    known = recall_known(x, lab)
+    full = recall_answers(x, Mask.full(x.shape), lab)
+    masks = {level: x.at("heads", level).mask(known) for level in LEVELS_PERMILLE}
+    lines = {level: line_of(full, recall_answers(x, mask, lab)) for level, mask in masks.items() if mask is not None}
+    losses = [level for level, line in lines.items() if line.is_loss]
+    level = max((level for level in lines if level < min(losses, default=1001)), default=0)
+    heads, mask = recall_heads(lab, x.subject) or (), masks[level]
+    kept = [] if mask is None else [flat for row in mask.heads for flat in row]
+    yield Progress(1, 1, Far(lines, level, sum(kept[head] for head in heads), len(heads)))
+
+
+def _clicked() -> None:
+    st.session_state[TO_SET] = st.session_state.get(KEY) is not None

@@ -1,0 +1,149 @@
+"""A story as it is told on the Prune screen: what to expect, a small table of what came out, and whether it holds."""
+
+from functools import partial
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from engine.models.masks import Mask
+from engine.shapes import ModelShape
+from engine.studies.removal import N_DRAWS, Removal, draw, without
+from pages.ui.prune.screen import Shown
+from pages.ui.prune.stories import FAR, LEVEL, SLOTS, Cast, Far, cast_of, far_work, removal_work
+from pages.ui.shared.sidebar import Setup
+from pages.ui.shared.tables import number
+from pages.ui.shared.work import live
+
+EXPECT = {
+    "heads": "what only the examples tell is lost.",
+    "others": "little is lost. The figure shows the first of the draws.",
+    "control": "nothing is lost, as no example tells what is asked.",
+    "far": "many heads can go, the least important first, before anything is clearly lost.",
+}
+NONE = "This model has no induction heads by the rule used here, so the story cannot be told: no head looks at what "
+NONE += "followed a token's earlier copy with 0.3 of its attention."
+UNASKED = "No task that suits this model lies on this computer: give a task data folder, or see it on a text."
+TEXT = "Privet Drive, twice"
+TEXT_HELP = "Opens the Passage screen with these heads pruned: a text that is said twice, token by token."
+
+
+def draw_story(shown: Shown, setup: Setup, story: str | None, since_s: float) -> None:
+    """Draws the story that is open, and has it measured."""
+    if story is not None:
+        live(SLOTS, partial(_draw, shown, cast_of(setup), story), since_s)
+
+
+def cells(found: Removal, cast: Cast) -> list[str]:
+    """What came out, a cell each: without the heads, without as many others, and where no examples are needed."""
+    n, (mean, low, high) = len(found.heads), found.at_random
+    others = _cell(None, f"{n} others, at random")
+    if found.draws:
+        full, n_draws = found.draws[0].full, len(found.draws)
+        spread = f"{_points(low)} to {_points(high)} over {n_draws} draw{'s' * (n_draws > 1)}"
+        others = _cell((100 * full, 100 * full + mean), f"{n} others, at random", spread)
+    removed, control = (None if line is None else (100 * line.full, 100 * line.pruned)
+                        for line in (found.removed, found.control))  # fmt: skip
+    return [
+        _cell(removed, f"the {n} induction heads"),
+        others,
+        _cell(control, f"the {n} induction heads", f"{cast.control.name}, no examples"),
+    ]
+
+
+def in_words(found: Removal, shape: ModelShape) -> str:
+    """Which heads these are, whether the story holds, and what a bad draw has hit."""
+    if not found.heads:
+        return NONE
+    said = [
+        f"Induction heads: {without(shape, found.heads).text()}; they match prefixes at least half as well as the best."
+    ]
+    if found.removed is not None and len(found.draws) == N_DRAWS:
+        holds = "**The story holds here.**" if found.holds else "**The story does not hold here**: "
+        said.append(holds + ("" if found.holds else _why_not(found)))
+        worst = min(range(N_DRAWS), key=lambda seed: found.draws[seed].points)
+        hit = draw(shape, found.heads, worst)
+        layer, head = divmod(found.partner, shape.n_heads)
+        if found.draws[worst].is_loss and not hit.heads[layer][head]:
+            name = shape.head_names[found.partner]
+            said.append(f"The worst draw hit {name}, the best previous-token head, which they read from.")
+    if found.control is not None and found.control.is_loss:
+        said.append("The task without examples loses too.")
+    return " ".join(said)
+
+
+def far_cells(found: Far) -> list[str]:
+    """The level before the first clear loss, that loss, and all heads, a cell each."""
+    lost = [level for level in found.lines if level > found.level]
+    shown = {found.level: "the last without a clear loss", **dict.fromkeys(lost[-1:], "")}
+    shown |= dict.fromkeys(lost[:1], "the first clear loss")
+    lines = ((level, found.lines[level], words) for level, words in sorted(shown.items()))
+    return [
+        _cell((100 * each.full, 100 * each.pruned), f"{level / 10:g} % of the heads", words)
+        for level, each, words in lines
+    ]
+
+
+def far_in_words(found: Far) -> str:
+    """How far it can go, and who is left then."""
+    n = next(iter(found.lines.values())).change.n
+    words = f"**{found.level / 10:g} %** of the heads can go before {n} questions show a clear loss."
+    if found.n_heads:
+        words += f" Of the {found.n_heads} induction heads {found.n_left} are left then."
+    return words
+
+
+def _draw(shown: Shown, cast: Cast | None, story: str) -> None:
+    with st.container(gap="xxsmall"):
+        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+            st.markdown(f":small[**Expect:** {EXPECT[story]}]", width="content")
+            link_at = st.container(width="content")
+        if cast is None:
+            st.markdown(f":small[{UNASKED}]")
+            _link(link_at, shown.mask)
+            return
+        work = far_work(shown.x) if story == "far" else removal_work(shown.x, cast)
+        if work.now() is None:
+            work.start()
+        found = work.found
+        if isinstance(found, Far):
+            _tell(far_cells(found), far_in_words(found))
+            if st.session_state.pop(FAR, False):
+                st.session_state[LEVEL] = found.level
+                st.rerun()
+        elif isinstance(found, Removal) and found.heads:
+            _tell(cells(found, cast), in_words(found, shown.x.shape))
+            _link(link_at, without(shown.x.shape, found.heads))
+        elif isinstance(found, Removal):
+            st.markdown(f":small[{NONE}]")
+        work.line()
+
+
+def _tell(each: list[str], words: str) -> None:
+    for at, cell in zip(st.columns(3, gap="small"), each, strict=False):
+        at.markdown(cell)
+    st.markdown(f":small[{words}]")
+
+
+def _link(where: DeltaGenerator, mask: Mask | None) -> None:
+    if where.button("See it on a text", icon=":material/format_ink_highlighter:", type="tertiary", help=TEXT_HELP):
+        address = {"passage_text": TEXT, "passage_mask": "" if mask is None else mask.text()}
+        st.session_state.update(address)
+        st.switch_page("pages/passage.py", query_params={name: value for name, value in address.items() if value})
+
+
+def _cell(right: tuple[float, float] | None, without: str, more: str = "") -> str:
+    """Of the percentages right of the full and of the pruned model, such as "**−52 points** without ..."."""
+    change = "…" if right is None else f"{_points(right[1] - right[0])} points"
+    words = [] if right is None else [f"{right[0]:.0f} → {right[1]:.0f} % right"]
+    return f"**{change}** without {without}  \n:small[{'; '.join([*words, *([more] if more else [])])}]"
+
+
+def _points(points: float) -> str:
+    return number(points, 0, sign=True)
+
+
+def _why_not(found: Removal) -> str:
+    assert found.removed is not None
+    if not found.removed.is_loss:
+        return "without these heads nothing is clearly lost."
+    return "as many others, drawn at random, lose more than half as much."

@@ -1,0 +1,80 @@
+"""The induction heads removed at once: found by a rule from the scores, beside as many others, each line recounted."""
+
+import numpy as np
+import pytest
+
+from engine.accuracy.evaluation import evaluate
+from engine.heads.induction import induction
+from engine.models.loading import LoadSpec
+from engine.models.masks import Mask, parse_mask
+from engine.progress import final
+from engine.questions.requests import TaskSpec, get_requests, select
+from engine.shapes import ModelShape
+from engine.statistics import paired
+from engine.studies import removal
+from engine.studies.removal import Line, Removal, draw, induction_heads, remove, without
+from tests.engine.fixtures import subject_in, write_questions
+
+SHAPE = ModelShape(4, 8, 8, 32, 4, 64, 512, 256)
+
+
+def test_heads_count_from_half_of_the_best_ones_score_on():
+    scores = np.full((4, 8), 0.03)
+    scores[1, :5] = (0.93, 0.91, 0.33, 0.90, 0.47)
+    assert induction_heads(scores) == (8, 9, 11, 12)
+    assert without(SHAPE, induction_heads(scores)) == parse_mask("L1H0-1 L1H3-4", SHAPE)
+    assert induction_heads(scores / 4) == (), "a model without such heads has none"
+    assert induction_heads(np.full((2, 2), np.nan)) == ()
+
+
+@pytest.mark.parametrize("heads", [(8, 9, 11, 12), tuple(range(20))])
+def test_draws_are_others_as_many_and_reproducible(heads):
+    masks = [draw(SHAPE, heads, seed) for seed in range(removal.N_DRAWS)]
+    gone = [set(np.flatnonzero(~np.array(mask.heads).ravel())) for mask in masks]
+    assert all(not each & set(heads) and len(each) == min(len(heads), 32 - len(heads)) for each in gone)
+    assert masks == [draw(SHAPE, heads, seed) for seed in range(removal.N_DRAWS)]
+
+
+def line(n, lost):
+    right = np.ones(n, bool)
+    pruned = right.copy()
+    pruned[:lost] = False
+    return Line(1.0, float(pruned.mean()), paired(right, pruned))
+
+
+@pytest.mark.parametrize(
+    "lost, drawn, holds", [(50, [0, 0, 2, 0, 40], True), (50, [30] * 5, False), (2, [0] * 5, False), (50, [], False)]
+)
+def test_a_story_holds_where_the_loss_is_clear_and_twice_that_of_the_draws(lost, drawn, holds):
+    found = Removal((0,), 0, line(100, lost), line(100, 0), tuple(line(100, each) for each in drawn))
+    assert found.holds is holds
+
+
+def test_the_story_holds_on_the_embedded_model(lab):
+    subject = lab.subject(LoadSpec("demo", "int8"))
+    found = final(remove(lab, subject, TaskSpec("demo_outfit", 5), TaskSpec("demo_yesno"), 48))
+    assert without(subject.shape, found.heads) == parse_mask("L1H0-1 L1H3-4", subject.shape)
+    assert found.removed.points <= -40 and abs(found.control.points) <= 5
+    assert found.at_random[0] >= -10 and found.holds
+
+
+def test_every_line_is_the_difference_of_two_counts(lab, tiny_opt, tmp_path, monkeypatch):
+    monkeypatch.setattr(removal, "INDUCTION_FROM", 0.0)  # a random model has no induction heads
+    monkeypatch.setattr(removal, "DRAW_QUESTIONS", 8)
+    subject, task = subject_in(lab, tiny_opt), TaskSpec(str(write_questions(tmp_path / "own.jsonl", 24)))
+    found = final(remove(lab, subject, task, task, 20))
+    scores = final(induction(lab, subject, "olsson", 0)).mean["prefix_matching"]
+    assert found.heads == induction_heads(scores) and found.heads
+    questions = select(get_requests(task, None, lab.store), 20, "stratified")
+
+    def right(mask, n):
+        answers = final(evaluate(lab, subject, questions, mask))
+        return sum(int(np.nanargmax(row) in one.golds) for one, row in
+                   list(zip(answers.questions, answers.log_likelihood_nats, strict=True))[:n])  # fmt: skip
+
+    full, gone = Mask.full(subject.shape), without(subject.shape, found.heads)
+    assert found.removed.pruned == right(gone, 20) / 20 and found.removed.full == right(full, 20) / 20
+    assert len(found.draws) == removal.N_DRAWS
+    for seed, drawn in enumerate(found.draws):
+        assert drawn.pruned == right(draw(subject.shape, found.heads, seed), 8) / 8
+        assert drawn.full == right(full, 8) / 8

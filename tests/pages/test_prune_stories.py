@@ -1,0 +1,73 @@
+"""A story sets the controls that a user has, says what came out, and says so where it cannot be told."""
+
+import numpy as np
+
+from engine.statistics import paired
+from engine.studies.removal import Line, Removal
+from pages.ui.prune import story
+from pages.ui.prune.stories import Cast, Far
+from tests.pages.conftest import level, settled
+
+NAME = "Remove induction heads"
+
+
+def told(at):
+    return " ".join(each.value for each in at.main.markdown)
+
+
+def choose(at, name):
+    at.session_state["prune_story"], at.session_state["prune story to set"] = name, True
+    return settled(at)
+
+
+def test_stories_set_the_controls_and_tell_what_came_out(open_app):
+    embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_outfit", "prune_shots": "5"}
+    at = open_app(**embedded, prune_limit="48", prune_heads="20", prune_ranking="random", prune_idle="false")
+    choose(at, "heads")
+    assert at.text_input(key="prune_mask").value == "L1H0-1 L1H3-4" and level(at, "prune_heads") == 0
+    assert "L1H0-1 L1H3-4" in told(at) and "The story holds here." in told(at)
+    choose(at, "others")
+    typed = at.text_input(key="prune_mask").value
+    assert len(typed) and not {"L1H0-1", "L1H3-4", "L1H0", "L1H1", "L1H3", "L1H4"} & set(typed.split())
+    choose(at, "control")
+    assert at.selectbox(key="prune_task").value == "demo_yesno"
+    assert at.text_input(key="prune_mask").value == "L1H0-1 L1H3-4"
+    choose(at, "heads")
+    assert at.selectbox(key="prune_task").value == "demo_outfit", "what is told by examples is asked with examples"
+
+
+def test_a_model_that_cannot_be_asked_is_shown_a_text(open_app):
+    at = open_app(prune_ranking="random", prune_story=NAME)
+    assert story.UNASKED in told(at)
+    choose(at, "heads")
+    assert not at.exception and [each.label for each in at.button if each.label == "See it on a text"]
+
+
+def line(n, lost):
+    right = np.ones(n, bool)
+    pruned = np.arange(n) >= lost
+    return Line(1.0, float(pruned.mean()), paired(right, pruned))
+
+
+def test_words_say_whether_it_holds_and_what_a_bad_draw_has_hit():
+    from engine.shapes import ModelShape
+
+    shape = ModelShape(4, 8, 8, 32, 4, 64, 512, 256)
+    draws = tuple(line(48, lost) for lost in (0, 0, 0, 0, 24))
+    found = Removal((8, 9, 11, 12), 0, line(100, 52), line(100, 0), draws)
+    words = story.in_words(found, shape)
+    assert "holds here" in words and "L0H0" in words, "the fifth draw has the best previous-token head"
+    assert "does not hold here" in story.in_words(Removal((8,), 0, line(100, 1), line(100, 0), draws), shape)
+    told = story.cells(found, Cast(None, type("Task", (), {"name": "demo_yesno"})))
+    assert told[0].startswith("**−52 points** without the 4") and "100 → 48 % right" in told[0]
+    assert told[1].startswith("**−10 points**") and "−50 to 0 over 5 draws" in told[1]
+    assert told[2].startswith("**0 points**")
+
+
+def test_how_far_names_the_last_level_and_the_first_loss():
+    lines = {level: line(100, 0 if level <= 600 else 40) for level in range(0, 1001, 100)}
+    told = story.far_cells(Far(lines, 600, 1, 4))
+    assert [cell.split("without ")[1].split(" of")[0] for cell in told] == ["60 %", "70 %", "100 %"]
+    assert "60 %" in story.far_in_words(Far(lines, 600, 1, 4)) and "1 are left" in story.far_in_words(
+        Far(lines, 600, 1, 4)
+    )
