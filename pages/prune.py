@@ -7,6 +7,7 @@ import streamlit as st
 from pages.ui.prune import costs, dragging, parts
 from pages.ui.prune.figure import component_tables
 from pages.ui.prune.origin import origin
+from pages.ui.prune.questions import draw_questions
 from pages.ui.prune.screen import Screen
 from pages.ui.prune.stories import set_controls
 from pages.ui.prune.tables import answers_csv
@@ -29,6 +30,10 @@ screen.whole = False  # the next time, it is the sliders' fragment that runs
 shown = screen.shown
 assert shown is not None
 live(["importance"], partial(parts.draw_importance, shown), screen.since_s)
+questions_at = st.expander("The questions", key="prune_questions", on_change="rerun", bind="query-params")
+if questions_at.open:
+    with questions_at:
+        draw_questions(shown.x, shown.job()[1])
 cost_at = st.expander("What pruning saves", key="prune_cost", on_change="rerun", bind="query-params")
 if cost_at.open:
     with cost_at:

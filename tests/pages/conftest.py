@@ -86,6 +86,11 @@ def figure(at):
     return at.metric[0].value, at.metric[0].delta
 
 
+def under_figure(at):
+    """What stands under the large figure: behind the badge of what is pruned."""
+    return next(each.value for each in at.main.markdown if "badge[" not in each.value)
+
+
 def same_on_the_command_line(at, capsys):
     from engine.__main__ import main
 
@@ -126,11 +131,6 @@ def sent(at, key):
     """What the slider was sent."""
     [data] = [data for data in components(at) if data.get("label") == at.number_input(key=key).label]
     return data
-
-
-def text_of(at):
-    """What the page says in sentences, one below the other."""
-    return "\n".join(part.value for part in at.main.markdown)
 
 
 def components(at):

@@ -29,7 +29,7 @@ from tests.pages.conftest import (
     sent,
     settled,
     slide,
-    text_of,
+    under_figure,
     worker_state,
 )
 
@@ -41,8 +41,8 @@ def test_the_full_model_is_measured_first_and_the_command_line_agrees(open_app, 
     result = same_on_the_command_line(at, capsys)
     assert result["n"] == N and result["cached"], "the page and the command line must share their results"
     assert value == f"{100 * result['acc']:.1f} %"
-    assert f"**{N}** of {N} questions" in text_of(at)
-    assert "0 of 8 heads, 0 of 2 FFNs pruned" in text_of(at)
+    assert f"**{N}** of {N} questions" in under_figure(at)
+    assert "0 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at)
     assert len(charts_of(at)) == 1, "the curve; heads and FFNs are components"
 
 
@@ -53,7 +53,7 @@ def test_a_moved_slider_measures_the_pruned_model(open_app, capsys):
     settled(at)
     value, delta = figure(at)
     assert "points against the full model's" in delta
-    assert "4 of 8 heads, 1 of 2 FFNs pruned" in text_of(at)
+    assert "4 of 8 heads, 1 of 2 FFNs pruned" in under_figure(at)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and value == f"{100 * result['acc']:.1f} %"
     assert (result["heads_pruned"], result["ffns_pruned"]) == (4, 1)
@@ -75,12 +75,12 @@ def test_the_full_model_is_never_shown_as_the_pruned_one():
 
     at = AppTest.from_function(draw).run()
     assert (at.metric[0].value, at.metric[0].delta) == ("…", "not measured yet")
-    assert "The full model: 100.0 %, 4 of 40 questions" in text_of(at)
+    assert "The full model: 100.0 %, 4 of 40 questions" in under_figure(at)
 
 
 def test_a_typed_mask_comes_on_top(open_app, capsys):
     at = open_app(prune_ranking="random", prune_heads="25", prune_mask="L0H* F1")
-    assert "1 of 2 FFNs pruned" in text_of(at)
+    assert "1 of 2 FFNs pruned" in under_figure(at)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and "L0H*" in result["mask"] and "F1" in result["mask"]
     assert result["heads_pruned"] >= 4
@@ -101,18 +101,18 @@ def test_a_click_on_the_map_prunes_and_restores_on_top_of_the_levels(open_app, c
     settled(at)
     name = f"L{gone // 4}H{gone % 4}"
     assert at.text_input(key="prune_mask").value == f"keep {name}"
-    assert "1 of 8 heads, 0 of 2 FFNs pruned" in text_of(at)
+    assert "1 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and result["heads_pruned"] == 1 and name not in result["mask"].split()
     click(at, "heads", 1, [gone], False)  # the same once more is the same click
     click(at, "ffns", 1, [1], True)
     settled(at)
     assert at.text_input(key="prune_mask").value == f"F1 keep {name}"
-    assert "1 of 8 heads, 1 of 2 FFNs pruned" in text_of(at)
+    assert "1 of 8 heads, 1 of 2 FFNs pruned" in under_figure(at)
     click(at, "heads", 2, [gone], True)
     settled(at)
     assert at.text_input(key="prune_mask").value == "F1"
-    assert "2 of 8 heads, 1 of 2 FFNs pruned" in text_of(at)
+    assert "2 of 8 heads, 1 of 2 FFNs pruned" in under_figure(at)
 
 
 def test_a_browser_that_has_not_drawn_what_was_clicked_does_not_undo_it(open_app):
@@ -201,7 +201,7 @@ def test_a_cancelled_run_waits_for_the_user(held):
     assert "stopped at 0" in " ".join(caption.value for caption in at.caption)
     button(at, "Go on").click()
     settled(at)
-    assert f"**{N}** of {N} questions" in text_of(at)
+    assert f"**{N}** of {N} questions" in under_figure(at)
 
 
 def test_a_moved_slider_abandons_the_run_before(held):
@@ -213,7 +213,7 @@ def test_a_moved_slider_abandons_the_run_before(held):
     assert len(set(keys)) == 3
     go_on()
     settled(at)
-    assert "4 of 8 heads" in text_of(at)
+    assert "4 of 8 heads" in under_figure(at)
     assert button(at, "Measure the curve"), "levels 20 and 30 were never measured"
 
 
@@ -235,7 +235,7 @@ def test_a_moving_hand_shows_an_estimate_and_measures_nothing(open_app):
     slide(at, "prune_heads", 45, moving=True).run()
     assert not at.exception and worker_state() == before and frame.store().n_puts == puts
     assert figure(at)[1] == "estimate, not measured" and "≈" in figure(at)[0]
-    assert "3 of 8 heads, 0 of 2 FFNs pruned" in text_of(at) and "of 20 questions" not in text_of(at)
+    assert "3 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at) and "of 20 questions" not in under_figure(at)
     assert [sum(each["pruned"]) for each in components(at) if "rank" in each] == [3, 0]
     assert level(at, "prune_heads") == 0 and "--prune-heads" not in at.code[0].value
     [hand] = curve(at)["hand"]
@@ -244,8 +244,8 @@ def test_a_moving_hand_shows_an_estimate_and_measures_nothing(open_app):
     slide(at, "prune_heads", 0, moving=True).run()
     assert figure(at)[1] == "measured before" and not curve(at)["hand"] and len(curve(at)["now"]) == 1
     settled(slide(at, "prune_heads", 50))
-    assert "4 of 8 heads, 0 of 2 FFNs pruned" in text_of(at) and not curve(at)["hand"]
-    assert f"**{N}** of {N} questions" in text_of(at)
+    assert "4 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at) and not curve(at)["hand"]
+    assert f"**{N}** of {N} questions" in under_figure(at)
 
 
 def test_estimates_are_the_engines(open_app):
@@ -310,7 +310,7 @@ def test_what_measurements_contradict_is_said_and_not_drawn():
     for each, permille, value in ((line, 450, "…"), (line, 0, "32.0 %"), (part, 550, "…"), (part, 450, "≈ 30 %")):
         at = AppTest.from_function(draw, args=(each, permille)).run()
         assert not at.exception and at.metric[0].value == value
-        assert ("not to be trusted" in text_of(at)) == (value == "…")
+        assert ("not to be trusted" in under_figure(at)) == (value == "…")
 
 
 def test_gradients_can_be_cancelled_and_taken_up_again(open_app, monkeypatch):
@@ -333,7 +333,7 @@ def test_gradients_can_be_cancelled_and_taken_up_again(open_app, monkeypatch):
         frame.jobs().join("accuracy", WAIT_S)
     assert begun.wait(WAIT_S)
     at.run()
-    assert f"**{N}** of {N} questions" in text_of(at), "the accuracy comes first"
+    assert f"**{N}** of {N} questions" in under_figure(at), "the accuracy comes first"
     button(at, "Cancel").click().run()
     go_on.set()
     settled(at)
@@ -370,7 +370,7 @@ def test_a_moving_hand_abandons_what_is_being_measured(held):
     assert frame.jobs().snapshot("accuracy") is None
     go_on()
     settled(slide(at, "prune_heads", 50))
-    assert "4 of 8 heads" in text_of(at) and f"**{N}** of {N} questions" in text_of(at)
+    assert "4 of 8 heads" in under_figure(at) and f"**{N}** of {N} questions" in under_figure(at)
 
 
 def many_questions(tmp_path, n=256):
@@ -394,13 +394,13 @@ def test_measuring_stops_at_the_chosen_width_and_can_go_on(open_app, tmp_path, c
     assert [k for k, half in halves.items() if half <= 0.10] == [n], "at the first chunk that is enough"
     said = " ".join(caption.value for caption in at.caption)
     assert f"Stopped after {n} of 256 questions: the interval is within ± 10 points" in said
-    assert f"**{n}** of 256 questions" in text_of(at) and f"--limit {n} " in at.code[0].value
+    assert f"**{n}** of 256 questions" in under_figure(at) and f"--limit {n} " in at.code[0].value
     before = figure(at)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and result["n"] == n and before[0] == f"{100 * result['acc']:.1f} %"
     button(at, "Measure all 256").click()
     settled(at)
-    assert "**256** of 256 questions" in text_of(at) and "--limit 256 " in at.code[0].value
+    assert "**256** of 256 questions" in under_figure(at) and "--limit 256 " in at.code[0].value
     assert "Measure all 256" not in [each.label for each in at.button]
     slide(at, "prune_heads", 75)
     settled(at)
@@ -427,7 +427,7 @@ def test_full_and_pruned_answer_the_same_questions_when_one_takes_more(open_app,
 
 def test_without_a_width_everything_is_measured(open_app, tmp_path):
     at = open_app(prune_ranking="random", prune_task=many_questions(tmp_path, 64), prune_limit="64")
-    assert "**64** of 64 questions" in text_of(at)
+    assert "**64** of 64 questions" in under_figure(at)
     assert not any(each.label.startswith("Measure all") for each in at.button)
 
 
@@ -452,7 +452,7 @@ def test_the_address_seeds_every_control(open_app):
     assert level(at, "prune_heads") == 40
     command = at.code[0].value
     assert "--no-bos" in command and "--shots 1 --limit 7" in command and "--prune-ffns 100" in command
-    assert "**7** of 7 questions" in text_of(at)
+    assert "**7** of 7 questions" in under_figure(at)
 
 
 def test_nonsense_in_the_address_is_ignored(open_app):

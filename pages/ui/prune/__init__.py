@@ -10,6 +10,7 @@
 `parts`: figure, curve, map and bars, and what is left to measure
 `stories`: stories that set the controls, and what they measure
 `story`: a story as it is told: a sentence, a small table, a verdict
+`questions`: the questions themselves, with both models' answers
 `costs`: what a mask saves, as a panel
 `origin`: how its numbers were measured, and how to find them again
 `figure`: an accuracy as one large figure

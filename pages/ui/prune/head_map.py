@@ -44,17 +44,18 @@ class Edit:
 
 def draw_heads(frame: pd.DataFrame, words: str) -> None:
     """Draws the map of heads of `pages.ui.prune.tables.head_frame`; `words` say the same to screen readers."""
-    known, top = _scores(frame["score"])
+    known = _scores(frame["score"])
+    top = max((score for score in known if score is not None), default=0.0) or 1.0
     # as in the picture: most heads score far below the best few; the root keeps them apart
     shade = [None if score is None else max(score / top, 0.0) ** 0.5 for score in known]
     n_columns = int(frame["head"].max()) + 1
-    scale = None if top is None else [[0.0, "0"], [0.5, f"{top / 4:.2g}"], [1.0, f"{top:.2g}"]]
+    scale = None if None in known else [[0.0, "0"], [0.5, f"{top / 4:.2g}"], [1.0, f"{top:.2g}"]]
     _draw("heads", frame, words, {"columns": n_columns, "shade": shade, "scale": scale})
 
 
 def draw_ffns(frame: pd.DataFrame, words: str) -> None:
     """Draws a bar an FFN of `pages.ui.prune.tables.ffn_frame`, each with its number."""
-    known, _ = _scores(frame["score"])
+    known = _scores(frame["score"])
     there = [score for score in known if score is not None]
     low, high = min([0.0, *there]), max([0.0, *there])
     reach = (high - low) or 1.0
@@ -95,10 +96,9 @@ def _draw(what: str, frame: pd.DataFrame, words: str, look: dict[str, Any]) -> N
     _COMPONENT(key=_key(what), data=data, on_edits_change=lambda: None)
 
 
-def _scores(values: pd.Series) -> tuple[list[float | None], float | None]:
-    """The scores, None where there is none, and the largest; None where none is known."""
-    known = [None if np.isnan(value) else float(value) for value in values]
-    return known, None if known[0] is None else (max(value for value in known if value is not None) or 1.0)
+def _scores(values: pd.Series) -> list[float | None]:
+    """The scores, None where there is none."""
+    return [None if np.isnan(value) else float(value) for value in values]
 
 
 def _key(what: str) -> str:

@@ -11,6 +11,7 @@ from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar
 from pages.ui.prune.figure import accuracy_figure, estimate_figure
 from pages.ui.prune.forecasts import seconds_at
 from pages.ui.prune.jobs import ORDERS, accuracy_work, curve_work, gradients_work, importance_work, ranking_work
+from pages.ui.prune.questions import example_in_words
 from pages.ui.prune.screen import Screen, Shown, idle_work
 from pages.ui.prune.stories import choose_story
 from pages.ui.prune.story import draw_story
@@ -53,6 +54,7 @@ def draw_levels(screen: Screen) -> None:
         with figure_at:  # before all else: whatever the browser draws, the figure would wait behind it
             slots = ["accuracy", "train questions"]
             live(slots, partial(draw_result, shown), screen.since_s, dragging.FIGURE_S, always=shown.postponed)
+            st.markdown(example_in_words(shown.x, shown.job()[1]))
         if screen.whole and not shown.postponed:
             shown.estimates, shown.waits = dragging.look_ahead(shown.x, shown.known)
     finally:  # the sliders are there while the rest is waited for

@@ -127,7 +127,7 @@ def far_work(x: Experiment) -> Work[Far]:
 def how_far(x: Experiment, lab: Lab) -> Iterator[Progress[Far]]:
     """Job: the accuracy at every tenth of the heads, the least important first."""
     for step in measure_curve(x, "heads", lab):
-        yield replace(step, value=None)
+        yield step.within()
     known = recall_known(x, lab)
     full = recall_answers(x, Mask.full(x.shape), lab)
     masks = {level: x.at("heads", level).mask(known) for level in LEVELS_PERMILLE}

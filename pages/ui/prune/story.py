@@ -54,9 +54,7 @@ def in_words(found: Removal, shape: ModelShape) -> str:
     """Which heads these are, whether the story holds, and what a bad draw has hit."""
     if not found.heads:
         return NONE
-    said = [
-        f"Induction heads: {without(shape, found.heads).text()}; they match prefixes at least half as well as the best."
-    ]
+    said = [f"Induction heads: {without(shape, found.heads).text()} (prefix matching at least half the best one's)."]
     if found.removed is not None and len(found.draws) == N_DRAWS:
         holds = "**The story holds here.**" if found.holds else "**The story does not hold here**: "
         said.append(holds + ("" if found.holds else _why_not(found)))
@@ -65,7 +63,7 @@ def in_words(found: Removal, shape: ModelShape) -> str:
         layer, head = divmod(found.partner, shape.n_heads)
         if found.draws[worst].is_loss and not hit.heads[layer][head]:
             name = shape.head_names[found.partner]
-            said.append(f"The worst draw hit {name}, the best previous-token head, which they read from.")
+            said.append(f"The worst draw hit {name}, the best previous-token head.")
     if found.control is not None and found.control.is_loss:
         said.append("The task without examples loses too.")
     return " ".join(said)

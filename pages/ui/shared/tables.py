@@ -1,6 +1,7 @@
 """Numbers in words and tables as files, alike on every screen."""
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -44,6 +45,11 @@ def greyed(frame: pd.DataFrame, which: pd.Series, colour: str, **columns: Callab
     """`written`, with the rows of `which` in a colour: they count for nothing."""
     inks = [f"color: {colour}" if each else "" for each in which]
     return frame.style.format(columns).apply(lambda column: inks)
+
+
+def plain(text: str) -> str:
+    """The text such that Markdown shows it as it is: what a question or a file says is never markup."""
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", text)
 
 
 def p_in_words(p: float) -> str:
