@@ -223,7 +223,8 @@ def _attention_and_back(dtype: Any, n_tokens: int) -> None:
 
     with torch.inference_mode(False), torch.enable_grad():
         parts = [torch.ones(n_tokens // 32 or 1, 8, 32, 64, dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
-        z = torch.nn.functional.scaled_dot_product_attention(*(each.to(dtype) for each in parts), is_causal=True)
+        q, k, v = (each.to(dtype) for each in parts)
+        z = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         torch.autograd.grad(z.sum(), parts)
 
 

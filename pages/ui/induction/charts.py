@@ -117,11 +117,11 @@ def _beside(frame: pd.DataFrame, most: float) -> list[float]:
     """How high the name of each head stands that has one, nan for the others: at its point, or as near as leaves room
     between it and the names below."""
     named = frame.loc[frame["selected"] | frame["in_corner"], "copying_share"].sort_values()
-    heights, free = pd.Series(np.nan, index=frame.index), -np.inf
-    for at, share in named.items():
-        heights[at] = free = max(share, free)
-        free += LINE * most
-    return heights.tolist()
+    heights, free = [], -np.inf
+    for share in named:
+        heights.append(max(float(share), free))
+        free = heights[-1] + LINE * most
+    return pd.Series(heights, named.index, float).reindex(frame.index).tolist()
 
 
 def depth_strip(frame: pd.DataFrame, score: str) -> charts.Picture:

@@ -70,19 +70,21 @@ def _chart(title: str, form: str, domain: tuple[float, float] | None, counts: tu
 def in_words(frame: pd.DataFrame, value: Callable[[float], str]) -> str:
     """What the largest set does beside random ones, and what one head alone does, from `by_size`; `value` says a
     number."""
-    known = frame.pivot(index="size", columns="kind", values="value").dropna()
-    spread = frame[frame["kind"].eq(RANDOM)].set_index("size")
+    of: dict[str, dict[int, Any]] = {
+        kind: {row["size"]: row for row in rows.to_dict("records")}
+        for kind, rows in frame.dropna(subset=["value"]).groupby("kind")
+    }
+    strongest, others = of.get(STRONGEST, {}), of.get(RANDOM, {})
+    known = strongest.keys() & others.keys()
     if len(known) < 2:
         return "Not measured yet."
-    apart = (known[STRONGEST] - known[RANDOM]).abs()
-    most, full = int(apart.idxmax()), value(known.at[0, STRONGEST])
-    words = f"The full model: **{full}**. Without the **{_heads(most)}** that match prefixes best: "
-    low, high = (value(spread.at[most, end]) for end in ("low", "high"))
-    words += f"**{value(known.at[most, STRONGEST])}**; without as many others **{value(known.at[most, RANDOM])}** "
-    words += f"({low} to {high} in {int(spread.at[most, 'n'])} draws)."
-    return words + (
-        f" Without the best one alone: {value(known.at[1, STRONGEST])}." if most > 1 and 1 in known.index else ""
-    )
+    most = max(sorted(known), key=lambda size: abs(strongest[size]["value"] - others[size]["value"]))
+    beside = others[most]
+    words = f"The full model: **{value(strongest[0]['value'])}**. Without the **{_heads(most)}** that match prefixes "
+    words += f"best: **{value(strongest[most]['value'])}**; without as many others **{value(beside['value'])}** "
+    words += f"({value(beside['low'])} to {value(beside['high'])} in {beside['n']:.0f} draws)."
+    alone = f" Without the best one alone: {value(strongest[1]['value'])}." if most > 1 and 1 in known else ""
+    return words + alone
 
 
 def _heads(count: int) -> str:

@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -36,12 +35,13 @@ def whole_percent(share: float) -> str:
     return f"{number(100 * share, 0)} %" if share == share else "–"
 
 
-def written(frame: pd.DataFrame, **columns: Callable[[float], str]) -> Any:
-    """The frame for `st.dataframe`, its columns written by these (a true minus, percent); it still sorts by number."""
+def written(frame: pd.DataFrame, **columns: Any) -> Any:
+    """The frame for `st.dataframe`, its columns written by these functions of a number (a true minus, percent); it still
+    sorts by number."""
     return frame.style.format(columns) if len(frame) <= MOST_WRITTEN else frame
 
 
-def greyed(frame: pd.DataFrame, which: pd.Series, colour: str, **columns: Callable[[float], str]) -> Any:
+def greyed(frame: pd.DataFrame, which: pd.Series, colour: str, **columns: Any) -> Any:
     """`written`, with the rows of `which` in a colour: they count for nothing."""
     inks = [f"color: {colour}" if each else "" for each in which]
     return frame.style.format(columns).apply(lambda column: inks)

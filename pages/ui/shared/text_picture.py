@@ -22,7 +22,7 @@ def text_picture(frame: pd.DataFrame, value: str, full: float, signs: Sequence[s
         strength=(known.abs() / full).clip(upper=1.0) * FULL_OPACITY,
     )
     places = pd.DataFrame(_set(frame["piece"].tolist()), columns=["number", "letters", "x", "x2", "line"])
-    blanks = places["letters"].map(lambda letters: len(letters) - len(letters.lstrip(" ")))
+    blanks = [len(letters) - len(letters.lstrip(" ")) for letters in places["letters"].tolist()]
     places = places.assign(begins=places["x"] + blanks)  # Vega leaves out blanks at the ends of a text
     spans = places.merge(tinted.drop(columns="piece").reset_index(drop=True), left_on="number", right_index=True)
     n_lines = int(places["line"].max()) + 1 if len(places) else 1

@@ -148,7 +148,8 @@ def curves_in_words(frame: pd.DataFrame, what: str) -> str:
     """The means of a curve as a sentence, for those who cannot see it."""
     means = frame[(frame["kind"] == "mean") & frame["level"].isin(NAMED_LEVELS)]
     parts = [
-        f"{shots_in_words(shots)} " + " → ".join(whole_percent(acc) for acc in line.sort_values("level")["acc"])
+        f"{shots_in_words(int(str(shots)))} "
+        + " → ".join(whole_percent(acc) for acc in line.sort_values("level")["acc"])
         for shots, line in means.groupby("shots")
         if len(line) == len(NAMED_LEVELS)
     ]
@@ -165,7 +166,7 @@ def grid_in_words(cells: pd.DataFrame, points: float) -> str:
         if len(kept):
             best = kept.assign(sum=kept["heads"] + kept["ffns"]).sort_values(["sum", "heads"]).iloc[-1]
             heads, ffns = (whole_percent(best[axis]) for axis in ("heads", "ffns"))
-            parts.append(f"{shots_in_words(shots)}: {heads} of heads with {ffns} of FFNs")
+            parts.append(f"{shots_in_words(int(str(shots)))}: {heads} of heads with {ffns} of FFNs")
     return f"Furthest that loses less than {points:g} points, {'; '.join(parts)}." if parts else "Not measured yet."
 
 
