@@ -121,7 +121,8 @@ def _beside(frame: pd.DataFrame, most: float) -> list[float]:
     for share in named:
         heights.append(max(float(share), free))
         free = heights[-1] + LINE * most
-    return pd.Series(heights, named.index, float).reindex(frame.index).tolist()
+    at = dict(zip(named.index, heights, strict=True))
+    return [at.get(each, np.nan) for each in frame.index]
 
 
 def depth_strip(frame: pd.DataFrame, score: str) -> charts.Picture:

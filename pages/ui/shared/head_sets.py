@@ -71,7 +71,7 @@ def in_words(frame: pd.DataFrame, value: Callable[[float], str]) -> str:
     """What the largest set does beside random ones, and what one head alone does, from `by_size`; `value` says a
     number."""
     of: dict[str, dict[int, Any]] = {
-        kind: {row["size"]: row for row in rows.to_dict("records")}
+        str(kind): {row["size"]: row for row in rows.to_dict("records")}
         for kind, rows in frame.dropna(subset=["value"]).groupby("kind")
     }
     strongest, others = of.get(STRONGEST, {}), of.get(RANDOM, {})

@@ -36,8 +36,8 @@ def whole_percent(share: float) -> str:
 
 
 def written(frame: pd.DataFrame, **columns: Any) -> Any:
-    """The frame for `st.dataframe`, its columns written by these functions of a number (a true minus, percent); it still
-    sorts by number."""
+    """The frame for `st.dataframe`, its columns written by these functions (a true minus, percent); it still sorts by
+    number."""
     return frame.style.format(columns) if len(frame) <= MOST_WRITTEN else frame
 
 
