@@ -15,14 +15,15 @@ from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import closing
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import one_of
+from pages.ui.shared.defaults import IN_SHORT, SAMPLE
 from pages.ui.shared.defaults import RANKING_QUESTIONS as N
-from pages.ui.shared.defaults import SAMPLE
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import choose_tasks, importance_work, setting_of, show_failed, so_far, survey_line
 from pages.ui.shared.origin import Origin, about, survey_reads, tasks_in_words
 from pages.ui.shared.python_code import of_importance
 from pages.ui.shared.runtime import require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
+from pages.ui.shared.tables import written
 from pages.ui.shared.work import Work, cost_in_words, live
 
 require_frame("pages/importance.py")
@@ -88,7 +89,8 @@ if scores := found["heads"].scores:
     files |= {"Head importance": rows, "Mean head importance": mean}
     says.append(words := tables.heads_in_words(mean, len(scores), how))
     st.markdown(words)
-    st.subheader("Heads by task", help="Layer 0, next to the tokens, is the top row of each map.")
+    help = "Layer 0, next to the tokens, is the top row of each map."
+    st.subheader(f"Heads by task :small[:gray[heads {IN_SHORT['heads']}]]", help=help)
     shown = tables.shown_maps(list(scores), front, n_heads)
     if len(shown) < len(scores):
         some = f"Of {len(scores)} maps with {n_heads:,} heads each, too many to draw at once, these are"
@@ -101,11 +103,13 @@ if scores := found["heads"].scores:
     pictures["Mean of heads"] = charts.aggregate_map(mean, f"Mean {MEANS[how]}", len(scores))
     draw_chart(pictures["Mean of heads"], "importance_mean_map", words, map_at)
     top_at.subheader("Most important", help="Rank 1 is the first to go.")
-    top_at.dataframe(tables.best_first(mean, len(scores)), hide_index=True, height=330, alt=words)
+    best = written(tables.best_first(mean, len(scores)), Mean="{:#.3g}".format)
+    top_at.dataframe(best, hide_index=True, height=330, alt=words)
 if scores := found["ffns"].scores:
     rows = tables.ffn_rows(scores)
     files["FFN importance"], pictures["FFNs by task"] = rows, charts.ffn_map(rows)
-    st.subheader("FFNs by task", help=f"Accuracy lost without each; one of {N} questions is {100 / N:.1f} points.")
+    help = f"Accuracy lost without each; one of {N} questions is {100 / N:.1f} points."
+    st.subheader(f"FFNs by task :small[:gray[feed-forward networks, one a layer, {IN_SHORT['ffns']}]]", help=help)
     says.append(words := tables.ffns_in_words(rows))
     st.markdown(words)
     draw_chart(pictures["FFNs by task"], "importance_ffns", words)

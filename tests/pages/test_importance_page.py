@@ -265,6 +265,13 @@ def test_takeaway_names_the_head_and_the_share():
     assert words.endswith("; the top 30 % of the heads hold 60 % of all importance.")
 
 
+def test_nothing_is_named_where_nothing_stands_out():
+    alike = scores(np.zeros((2, 2)))
+    assert "none stands out" in tables.heads_in_words(tables.aggregate_rows(alike, mean_of(alike)), 1, "scores")
+    ffns = tables.ffn_rows(scores([0.0, 0.0], what="ffns"))
+    assert tables.ffns_in_words(ffns) == "Without any one FFN no answer is lost or gained: 1 of 1."
+
+
 @pytest.mark.parametrize("shape", [(2, 4), (72, 64)])
 def test_every_chart_becomes_a_file(shape):
     rng = np.random.default_rng(2)

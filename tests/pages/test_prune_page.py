@@ -58,7 +58,7 @@ def test_a_moved_slider_measures_the_pruned_model(open_app, capsys):
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and value == f"{100 * result['acc']:.1f} %"
     assert (result["heads_pruned"], result["ffns_pruned"]) == (4, 1)
-    assert "most important" in at.main.caption[-1].value, "importance was measured on the way and is shown"
+    assert "FFNs pruned; " in at.main.caption[-1].value, "importance was measured on the way and is shown"
 
 
 def test_the_full_model_is_never_shown_as_the_pruned_one():
@@ -162,17 +162,17 @@ def test_orders_are_measured_ahead_and_fill_the_map(open_app):
     known = experiment.recall_known(x, frame.lab())
     assert known.heads is not None and known.ffns is not None
     assert x.at("heads", 500).mask(known).n_heads_pruned == 4
-    assert "most important: L" in at.main.caption[-2].value and "most important: F" in at.main.caption[-1].value
+    assert "most important: L" in at.main.caption[-2].value and "FFNs pruned; " in at.main.caption[-1].value
 
 
 def test_importance_on_demand_fills_the_map(open_app, monkeypatch):
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
     at = open_app()
-    assert "most important" not in at.main.caption[-1].value
+    assert "; " not in at.main.caption[-1].value
     button(at, "Measure importance").click()
     settled(at)
     assert "Measure importance" not in [button.label for button in at.button]
-    assert "most important: L" in at.main.caption[-2].value and "most important: F" in at.main.caption[-1].value
+    assert "most important: L" in at.main.caption[-2].value and "FFNs pruned; " in at.main.caption[-1].value
 
 
 @pytest.fixture
@@ -500,3 +500,19 @@ def recalled(at):
 
     x = experiment_of(at)
     return recall_measured(x, x.mask(Evidence()), frame.lab())
+
+
+def test_components_that_all_score_alike_have_no_most_important():
+    import pandas as pd
+
+    from pages.ui.prune.tables import components_in_words
+
+    frame = pd.DataFrame({"name": ["F0", "F1", "F2"], "pruned": [True, False, False], "rank": [1, 2, 3]})
+    nothing = "1 of 3 FFNs pruned; without any one of them no train question is lost."
+    for score, words in (
+        ([0.0, 0.0, 0.0], nothing),
+        ([-0.1, 0.0, -0.2], nothing),
+        ([-0.1, 0.2, 0.3], "1 of 3 FFNs pruned; most important: F2, F1."),
+        ([float("nan")] * 3, "1 of 3 FFNs pruned."),
+    ):
+        assert components_in_words(frame.assign(score=score), "FFNs") == words

@@ -1,6 +1,6 @@
 // What the readout and the legend say of a token, and how numbers and pieces are written. One module with view.js.
 
-const strength = share => (share < 0.002 ? "0%" : (72 * Math.sqrt(share)).toFixed(0) + "%")
+const strength = share => (share < 0.002 ? "0%" : (58 * Math.sqrt(share)).toFixed(0) + "%")
 const thickness = (value, largest) => (value < 0.01 * largest || value <= 0 ? "0px" : (1 + 5.5 * Math.sqrt(value / largest)).toFixed(1) + "px")
 
 function drawLegend(view, largest) {

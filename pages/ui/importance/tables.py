@@ -42,8 +42,7 @@ def aggregate_rows(scores: Mapping[TaskSpec, Scores], mean: Scores) -> pd.DataFr
 def best_first(rows: pd.DataFrame, n_cells: int) -> pd.DataFrame:
     """`aggregate_rows` under the titles of a table on screen."""
     titles = {"name": "Head", "score": "Mean", "rank": "Rank", "kept": f"In the top 30 % of (out of {n_cells})"}
-    digits = [float(f"{score:.3g}") for score in rows["score"]]
-    return rows.assign(score=digits).sort_values("rank", ascending=False)[list(titles)].rename(columns=titles)
+    return rows.sort_values("rank", ascending=False)[list(titles)].rename(columns=titles)
 
 
 def scatter_rows(found: Mapping[str, np.ndarray]) -> pd.DataFrame:
@@ -66,6 +65,8 @@ def shown_maps(tasks: Sequence[TaskSpec], front: TaskSpec, n_heads: int) -> list
 
 def heads_in_words(rows: pd.DataFrame, n_cells: int, how: str) -> str:
     """The takeaway of `aggregate_rows`."""
+    if rows["score"].nunique() == 1:
+        return "All heads score alike: none stands out."
     best = rows.nlargest(1, "rank").iloc[0]
     words = f"**{best['name']}** matters most: in {int(best['kept'])} of {n_cells} it is among the top 30 %"
     if how == "scores" and (rows["score"] >= 0).all() and rows["score"].sum() > 0:
@@ -78,6 +79,8 @@ def ffns_in_words(rows: pd.DataFrame) -> str:
     """Which FFNs help when removed, and where."""
     n_cells = len(rows) // (int(rows["layer"].max()) + 1)
     helped = rows[rows["score"] < 0].groupby("name").size().sort_values(ascending=False, kind="stable")
+    if (rows["score"] == 0).all():
+        return f"Without any one FFN no answer is lost or gained: {n_cells} of {n_cells}."
     if helped.empty:
         return f"Removal never helps: out of {n_cells}, the model does better without an FFN in 0."
     worst = rows.nsmallest(1, "score").iloc[0]

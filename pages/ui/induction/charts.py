@@ -70,8 +70,11 @@ def _score_map(score: str, n_layers: int, signed: bool, reach: float) -> charts.
         f"{column}_rank:Q|Rank (1 = highest)",
     )
     scale = charts.around_zero(reach) if signed else alt.Scale(domain=[0, reach])
-    form = ".0%" if share else "~s" if score == "qk_trace" else ".2~g"
-    legend = alt.Legend(title=None, format=form, tickCount=3, gradientLength=max(60, height * n_layers))
+    form = ".0%" if share else ".2~g"
+    words = "format(datum.value, '~s')" if score == "qk_trace" else alt.Undefined  # such as "2k"
+    legend = alt.Legend(
+        title=None, format=form, labelExpr=words, tickCount=3, gradientLength=max(60, height * n_layers)
+    )
     colour = alt.Color(f"{column}:Q", scale=scale, legend=legend)
     # not the other way round: Vega-Lite would then paint what is undefined as 0
     known = alt.condition(f"!isValid(datum['{column}'])", alt.value(UNDEFINED), colour)
@@ -116,13 +119,12 @@ def _induction_scatter(most: float, n_layers: int) -> charts.Template:
 def _beside(frame: pd.DataFrame, most: float) -> list[float]:
     """How high the name of each head stands that has one, nan for the others: at its point, or as near as leaves room
     between it and the names below."""
-    named = frame.loc[frame["selected"] | frame["in_corner"], "copying_share"].sort_values()
-    heights, free = [], -np.inf
-    for share in named:
-        heights.append(max(float(share), free))
-        free = heights[-1] + LINE * most
-    at = dict(zip(named.index, heights, strict=True))
-    return [at.get(each, np.nan) for each in frame.index]
+    shares, named = frame["copying_share"].to_numpy(), (frame["selected"] | frame["in_corner"]).to_numpy()
+    heights, free = np.full(len(frame), np.nan), -np.inf
+    for at in np.flatnonzero(named)[np.argsort(shares[named])]:
+        heights[at] = free = max(shares[at], free)
+        free += LINE * most
+    return heights.tolist()
 
 
 def depth_strip(frame: pd.DataFrame, score: str) -> charts.Picture:

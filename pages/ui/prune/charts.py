@@ -114,9 +114,9 @@ def _lines(y: alt.Y) -> list[alt.Chart]:
     """Horizontal lines across the curve, each with its name at the right end, above or below it."""
     base = charts.named_chart("lines").encode(y=y, color=COLOUR)
     tooltip = charts.tips("series:N|Line", "acc:Q|Questions right|.1%")
-    name = base.encode(x=alt.X("end:Q"), text="series:N")
+    name = charts.named_chart("lines").encode(y=y, x=alt.X("end:Q"), text="series:N")
     return [
         base.mark_rule(strokeWidth=1.5).encode(strokeDash=DASHES, tooltip=tooltip),
-        name.transform_filter("datum.above").mark_text(align="left", baseline="bottom", dy=-4),
-        name.transform_filter("!datum.above").mark_text(align="left", baseline="top", dy=4),
+        charts.written(name.transform_filter("datum.above"), 11, align="left", baseline="bottom", dy=-4),
+        charts.written(name.transform_filter("!datum.above"), 11, align="left", baseline="top", dy=4),
     ]

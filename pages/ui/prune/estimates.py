@@ -145,12 +145,13 @@ def trust(line: Line, permille: int) -> str:
     return f"Expected to be {100 * level.error:.1f} points off, going by the measured levels."
 
 
-def in_words(x: Experiment, line: Line, permille: int) -> str:
+def in_words(x: Experiment, line: Line, permille: int, is_ranked: bool = True) -> str:
     """What the dashed line is and how far to believe it where the slider is, or why there is none and what to do."""
     if x.judged.greedy:
         return "No estimates: this task is judged by greedy decoding, which does not follow from log-likelihoods."
     if permille not in line.estimated:
-        return "Estimates without a forward pass, a dashed line, come once the gradients are measured."
+        missing = "the gradients are measured" if is_ranked else "it is measured which go first, and then the gradients"
+        return f"Estimates without a forward pass, a dashed line, come once {missing}."
     left_out = sum(not level.shown for level in line.estimated.values())
     more = "" if line.measured.keys() >= {*LEVELS_PERMILLE} else " Measure the curve to know more."
     if left_out == len(line.estimated):

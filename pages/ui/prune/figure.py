@@ -8,7 +8,7 @@ from engine.accuracy.evaluation import Accuracy, accuracy
 from engine.statistics import MIN_QUESTIONS, Paired, change_interval, paired
 from pages.ui.prune.estimates import Line, trust
 from pages.ui.prune.experiment import AnswersSoFar
-from pages.ui.shared.tables import p_in_words, percent
+from pages.ui.shared.tables import number, p_in_words, percent
 
 HELP = (
     "The interval is Wilson's. The length-normalised score divides each choice's log-likelihood by its characters. "
@@ -25,7 +25,7 @@ def accuracy_figure(title: str, measured: AnswersSoFar, total: int, pruned_in_wo
     """Draws the accuracy so far, its change against the full model, and how sure both are (`is_full`: no pruning)."""
     full, pruned = measured.full, measured.pruned
     shown = full if is_full else pruned
-    value, delta, clear = "…", "not measured yet", False
+    value, delta, share, clear = "…", "not measured yet", 0.0, False
     lines = [pruned_in_words]
     if shown is not None and len(shown):
         result = accuracy(shown)
@@ -34,11 +34,12 @@ def accuracy_figure(title: str, measured: AnswersSoFar, total: int, pruned_in_wo
         if not is_full and full is not None and len(full):
             change = paired(full.correct, shown.correct)
             share, clear = (change.gained - change.lost) / change.n, change.is_clear
-            delta = f"{100 * share:+.1f} points against the full model's {percent(result.acc - share)}"
+            delta = f"{number(100 * share, 1, sign=True)} points against the full model's {percent(result.acc - share)}"
             lines.insert(1, change_in_words(change))
     elif full is not None and len(full):
         lines.append(f"The full model: {percent(accuracy(full).acc)}, {len(full):,} of {total:,} questions")
-    colour, arrow = ("normal", "auto") if clear else ("off", "off")
+    # what is lost is orange and what is gained blue, as on every screen
+    colour, arrow = (("orange", "down") if share < 0 else ("blue", "up")) if clear else ("off", "off")
     st.metric(f"{title}: questions answered right", value, delta, delta_color=colour, delta_arrow=arrow)
     st.markdown("  \n".join(lines), help=HELP)
 

@@ -6,6 +6,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
+from engine.importance.rankings_of import Axis
 from pages.ui.prune import charts, dragging, estimates, head_map, neighbours, tables
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar
 from pages.ui.prune.figure import accuracy_figure, estimate_figure
@@ -18,7 +19,7 @@ from pages.ui.prune.story import draw_story
 from pages.ui.shared import carried
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.controls import choose_idle, one_of, type_mask
-from pages.ui.shared.defaults import AXES, AXIS_HELP
+from pages.ui.shared.defaults import AXES, AXIS_HELP, IN_SHORT, NOUNS
 from pages.ui.shared.drag_slider import draw_field, draw_slider
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.runtime import lab
@@ -132,7 +133,7 @@ def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
     full, dashed = tables.full_accuracy(measured), (estimates.line_frame(line), hand)
     pictures["Curve"] = charts.accuracy_curve(points, now, full, x.judged.chance, AXES[axis], dashed)
     draw_chart(pictures["Curve"], "prune_curve", tables.points_in_words(points, AXES[axis]))
-    st.caption(estimates.in_words(shown.x, line, x.pruning.level(axis)))
+    st.caption(estimates.in_words(shown.x, line, x.pruning.level(axis), x.order(axis, shown.known) is not None))
     estimating = gradients_work(shown.x)
     if any(ranking_work(shown.x, each, shown.known).line() for each in AXES) or estimating.line():
         return
@@ -153,16 +154,17 @@ def draw_components(shown: Shown, pictures: dict[str, Picture]) -> dict[str, pd.
     mask = x.mask(shown.known) if dragging.moving() else shown.mask
     heads, ffns = tables.head_frame(x, shown.known, mask), tables.ffn_frame(x, shown.known, mask)
     pictures["Heads"], pictures["FFNs"] = charts.head_map(heads), charts.ffn_bars(ffns)
-    about = {"Heads": "Layer 0 is next to the tokens. A cross marks a pruned head."}
-    about["FFNs"] = "Accuracy lost on the train questions without this FFN. A cross marks a pruned one."
-    parts = (("Heads", "Attention heads", "heads", head_map.draw_heads), ("FFNs", "FFNs", "FFNs", head_map.draw_ffns))
+    about: dict[Axis, str] = {"heads": "Layer 0 is next to the tokens. A cross marks a pruned head."}
+    about["ffns"] = "Accuracy lost on the train questions without this FFN. A cross marks a pruned one."
+    titles: dict[Axis, str] = {"heads": "Attention heads", "ffns": "FFNs"}
     head_map.click_on(x.shape, x.by_levels(shown.known))
-    for (name, title, noun, draw), at in zip(parts, st.columns([7, 4], gap="large"), strict=True):
+    frames: dict[Axis, pd.DataFrame] = {"heads": heads, "ffns": ffns}
+    for (of, frame), at in zip(frames.items(), st.columns([7, 4], gap="large"), strict=True):
         with at:
-            st.subheader(title, help=about[name])
-            words = tables.components_in_words(heads if name == "Heads" else ffns, noun)
-            draw(heads if name == "Heads" else ffns, words)
-            st.caption(f"{words} {CLICKS}" if name == "Heads" else words)
+            st.subheader(f"{titles[of]} :small[:gray[{IN_SHORT[of]}]]", help=about[of])
+            words, draw = tables.components_in_words(frame, NOUNS[of]), getattr(head_map, f"draw_{of}")
+            draw(frame, words)
+            st.caption(f"{words} {CLICKS}" if of == "heads" else words)
     return {"Heads": heads, "FFNs": ffns}
 
 

@@ -14,6 +14,7 @@ from engine.models.subject import Lab
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment, recall_answers
 from pages.ui.shared.tables import to_csv
 
+NONE_STANDS_OUT = {"heads": "all score alike", "FFNs": "without any one of them no train question is lost"}
 POINT_COLUMNS = ["level", "acc", "low", "high", "n", "pruned"]
 
 
@@ -82,10 +83,12 @@ def components_in_words(frame: pd.DataFrame, noun: str) -> str:
     """A map or bar chart as a sentence."""
     pruned = int(frame["pruned"].sum())
     sentence = f"{pruned} of {len(frame)} {noun} pruned"
-    if frame["score"].notna().any():
-        best = frame.sort_values(["score", "rank"], ascending=False)["name"].head(3)
-        sentence += f"; most important: {', '.join(best)}"
-    return sentence + "."
+    if (known := frame.dropna(subset=["score"])).empty:
+        return sentence + "."
+    best = known[known["score"] > 0].sort_values(["score", "rank"], ascending=False)["name"].head(3)
+    if known["score"].nunique() == 1 or best.empty:
+        return f"{sentence}; {NONE_STANDS_OUT[noun]}."
+    return f"{sentence}; most important: {', '.join(best)}."
 
 
 def _point(answers: Answers, permille: int, mask: Mask) -> dict[str, Any]:

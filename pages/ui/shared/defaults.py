@@ -10,6 +10,7 @@ from engine.importance.rankings_of import Axis
 
 AXES: dict[Axis, str] = {"heads": "Attention heads pruned", "ffns": "FFNs pruned"}
 NOUNS: dict[Axis, str] = {"heads": "heads", "ffns": "FFNs"}
+IN_SHORT: dict[Axis, str] = {"heads": "look back at earlier words", "ffns": "work on one word at a time"}
 AXIS_HELP = {"heads": "A pruned head gives 0 to its layer's output projection.", "ffns": "A pruned FFN adds nothing."}
 SHOT_COUNTS = (0, 1, 5)  # solved examples in front of a question
 SHOTS = 5  # of them, where there is no control for it and before it is moved

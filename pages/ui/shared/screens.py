@@ -43,7 +43,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Importance",
             "insights",
             "Which attention heads and FFNs the model needs, task by task. The least important are pruned first.",
-            "choose a second task, and see whether the same heads are dark in both maps.",
+            "choose a second task, and see whether the same heads stand out in both maps.",
         ),
         Screen(
             "induction",

@@ -92,7 +92,7 @@ def draw_sidebar() -> None:
         about = "Put in front of every question? OPT was trained with it; Bansal et al. left it off."
         st.selectbox("Beginning-of-sequence token", list(BOS), key="bos", help=about, **bound)
         about = "A folder with `<task>/validation.jsonl` and `<task>/train.jsonl`. The embedded tasks need none."
-        folder, hint = os.environ.get("HEADROOM_TASK_DATA", ""), "from the Hugging Face hub"
+        folder, hint = os.environ.get("HEADROOM_TASK_DATA", ""), "the Hugging Face hub"
         st.text_input("Task data folder", folder, key="data_dir", placeholder=hint, help=about, **bound)
         if store().notice:
             st.warning(store().notice, icon=":material/save:")
