@@ -90,7 +90,7 @@ if scores := found["heads"].scores:
     says.append(words := tables.heads_in_words(mean, len(scores), how))
     st.markdown(words)
     help = "Layer 0, next to the tokens, is the top row of each map."
-    st.subheader(f"Heads by task :small[:gray[heads {IN_SHORT['heads']}]]", help=help)
+    st.subheader(f"Heads by task :small[heads {IN_SHORT['heads']}]", help=help)
     shown = tables.shown_maps(list(scores), front, n_heads)
     if len(shown) < len(scores):
         some = f"Of {len(scores)} maps with {n_heads:,} heads each, too many to draw at once, these are"
@@ -109,7 +109,7 @@ if scores := found["ffns"].scores:
     rows = tables.ffn_rows(scores)
     files["FFN importance"], pictures["FFNs by task"] = rows, charts.ffn_map(rows)
     help = f"Accuracy lost without each; one of {N} questions is {100 / N:.1f} points."
-    st.subheader(f"FFNs by task :small[:gray[feed-forward networks, one a layer, {IN_SHORT['ffns']}]]", help=help)
+    st.subheader(f"FFNs by task :small[feed-forward networks, one a layer, {IN_SHORT['ffns']}]", help=help)
     says.append(words := tables.ffns_in_words(rows))
     st.markdown(words)
     draw_chart(pictures["FFNs by task"], "importance_ffns", words)

@@ -161,7 +161,7 @@ def draw_components(shown: Shown, pictures: dict[str, Picture]) -> dict[str, pd.
     frames: dict[Axis, pd.DataFrame] = {"heads": heads, "ffns": ffns}
     for (of, frame), at in zip(frames.items(), st.columns([7, 4], gap="large"), strict=True):
         with at:
-            st.subheader(f"{titles[of]} :small[:gray[{IN_SHORT[of]}]]", help=about[of])
+            st.subheader(f"{titles[of]} :small[{IN_SHORT[of]}]", help=about[of])
             words, draw = tables.components_in_words(frame, NOUNS[of]), getattr(head_map, f"draw_{of}")
             draw(frame, words)
             st.caption(f"{words} {CLICKS}" if of == "heads" else words)
