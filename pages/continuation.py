@@ -46,8 +46,9 @@ def draw() -> None:
 
 pictures: dict[str, Picture] = {}
 live([work.slot], draw, since_s, every_s=STREAM_S)
-found = so_far()
-tables = {"What was said": sections.said_frame(found)}
+found, tables, says = so_far(), {}, []
 if found.next is not None:
-    tables["Next token"] = sections.next_frame(found.next).drop(columns="said")
-closing(setting.origin(x, found.mask), tables, pictures)
+    tables["Next token"] = sections.next_frame(found.next)
+    says = [sections.next_in_words(tables["Next token"]), *sections.said_in_words(found, x.prompt)]
+tables["What was said"] = sections.said_frame(found)
+closing(setting.origin(x, found.mask, says), tables, pictures)

@@ -25,10 +25,15 @@ def add_parsers(commands: Any) -> None:
     text.add_argument("--solved", help="or a task: solved train questions strung together to texts")
     default = f"{N_TEXTS} with --solved and in attribute, else the text whole"
     text.add_argument("--texts", type=int, help=f"cut into at most so many texts of 512 tokens (default: {default})")
+    scored = Parser(add_help=False)
+    help = "tokens on either side of the 50th and the 500th in a score (default: 0, as defined)"
+    scored.add_argument("--around", type=int, default=0, help=help)
     text.add_argument("--mask", default="", help='what to prune, such as "L3H5 L4H* F7 F2-5"')
     of_text = [shared(), model(), data(), text]
 
-    parser = commands.add_parser("losses", parents=of_text, help="per-token losses of a text, full and masked")
+    parser = commands.add_parser(
+        "losses", parents=[*of_text, scored], help="per-token losses of a text, full and masked"
+    )
     parser.add_argument("--mask-a", default="", help="what the first of the two lacks already (default: nothing)")
     parser.add_argument("--other-model", help="measure --mask on this model instead (same tokenizer)")
     parser.add_choice("--other-precision", PRECISIONS, "and in this precision")
@@ -37,7 +42,9 @@ def add_parsers(commands: Any) -> None:
     parser.add_argument("--out", required=True, help="file to write: .csv or .parquet")
     parser.set_defaults(run=_losses)
 
-    parser = commands.add_parser("attribute", parents=of_text, help="each head ablated: in-context-learning score")
+    parser = commands.add_parser(
+        "attribute", parents=[*of_text, scored], help="each head ablated: in-context-learning score"
+    )
     parser.add_choice("--kind", KINDS, "of ablation (default: full)", default="full")
     parser.add_choice("--fill", FILLS, "what an ablated head gives (default: zero)", default="zero")
     parser.add_argument("--before-and-after", help="a second mask: attribute the change of losses to it as well")
@@ -91,8 +98,10 @@ def _losses(options: Namespace, lab: Lab, report: Report) -> int:
     whole = pd.concat(frames)
     write(options.out, table_file(Path(options.out).suffix, whole))
     full, masked = ([each.loss_nats for each in side] for side in measured)
+    around = options.around
     try:
-        scores = {"full": icl_score(full), "masked": icl_score(masked), "change": icl_change(full, masked)}
+        scores = {"full": icl_score(full, around), "masked": icl_score(masked, around)}
+        scores |= {"change": icl_change(full, masked, around)}
         icl: dict[str, Any] = {name: {"nats": _number(found.value), "ci95": [_number(found.low), _number(found.high)],
                                       "n": found.n} for name, found in scores.items()}  # fmt: skip
         line = ", ".join(f"{name} {found.value:+.3f}" for name, found in scores.items())
@@ -123,7 +132,7 @@ def _attribute(options: Namespace, lab: Lab, report: Report) -> int:
     mask = parse_mask(options.mask, subject.shape)
     texts = _texts(options, lab, report, options.texts or N_TEXTS)
     ablations, cached = last(ablate_heads(lab, subject, texts, Ablating(mask, options.kind, options.fill)), report)
-    mean, low, high = ablations.icl()
+    mean, low, high = ablations.icl(options.around)
     found = {"icl_score_change_nats": mean, "low": low, "high": high}
     if options.before_and_after is not None:
         other, differences = parse_mask(options.before_and_after, subject.shape), []

@@ -28,7 +28,7 @@ from engine.progress import Progress
 from engine.questions.tokens import Reading, read
 from engine.records import Record, canonical_key
 from engine.statistics import over_texts
-from engine.texts.incontext import EARLY, LATE, MIN_TOKENS, too_short
+from engine.texts.incontext import MIN_TOKENS, scores, too_short
 from engine.texts.passages import checked, text_digest
 
 if TYPE_CHECKING:
@@ -65,17 +65,17 @@ class HeadAblations:
     base: tuple[np.ndarray, ...]
     ablated: tuple[np.ndarray, ...]
 
-    def icl(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def icl(self, around: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(mean, low, high), each (layer, head): in-context-learning score without the head minus the score with it.
 
-        Positive: the model learns less in context without it. The interval is over texts, 95 %. HeadroomError: no text
-        has the 512 tokens that a score needs.
+        Positive: the model learns less in context without it. The interval is over texts, 95 %; `around` as in
+        `engine.texts.incontext.scores`. HeadroomError: no text has the 512 tokens that a score needs.
         """
-        moved = [_score(ablated) - _score(base) for base, ablated in zip(self.base, self.ablated, strict=True)
-                 if len(base) >= MIN_TOKENS]  # fmt: skip
-        if not moved:
+        texts = [pair for pair in zip(self.base, self.ablated, strict=True) if len(pair[0]) >= MIN_TOKENS]
+        if not texts:
             raise too_short(max(map(len, self.base), default=0))
-        return over_texts(np.stack(moved))
+        plain, without = (scores(side, around) for side in zip(*texts, strict=True))
+        return over_texts(without - plain[:, None, None])
 
     def before_and_after(self, difference: Sequence[np.ndarray], seed: int = 0) -> np.ndarray:
         """(layer, head): how much of a change of the losses each head accounts for (Olsson et al., before-and-after
@@ -207,10 +207,6 @@ def _losses(
         found = [log_p for _, _, log_p in log_probabilities(loaded, hidden[: len(targets)], targets)]
     losses = [-log_p.cpu().numpy() for log_p in found]
     return np.concatenate([np.full(1 - reading.n_front, np.nan, np.float32), *losses])
-
-
-def _score(losses: np.ndarray) -> np.ndarray:
-    return losses[..., LATE - 1] - losses[..., EARLY - 1]
 
 
 def _joined(records: Sequence[Record]) -> HeadAblations:

@@ -50,7 +50,7 @@ def open_screen(open_app, wide_opt, tmp_path):
 
     def open_screen(**parameters):
         given = {"model": str(wide_opt), "incontext_task": str(task), "incontext_texts": str(N_TEXTS),
-                 "incontext_ranking": "random"}  # fmt: skip
+                 "incontext_ranking": "random", "incontext_around": "exact"}  # fmt: skip
         at = open_app(run=False, **given | parameters)
         at.wanted_page_hash = calc_hash("in_context")
         return settled(at)
@@ -104,6 +104,23 @@ def test_a_score_around_the_two_tokens(open_screen):
     exact, wide = open_screen(incontext_mask="L0H*"), open_screen(incontext_mask="L0H*", incontext_around="± 10")
     assert len(values(wide)) == 3 and values(wide) != values(exact)
     assert any("Tokens 490 to 510 cost" in line.value for line in wide.markdown)
+
+
+def test_the_screen_opens_around_ten_tokens_and_so_does_its_command(open_app, wide_opt, tmp_path, capsys):
+    task = write_questions(tmp_path / "rivers.jsonl", 60)
+    at = open_app(run=False, model=str(wide_opt), incontext_task=str(task), incontext_texts="3")
+    at.wanted_page_hash = calc_hash("in_context")
+    at = settled(at)
+    assert at.segmented_control(key="incontext_around").value == 10
+    found, _ = on_the_command_line(at, 0, tmp_path, capsys)
+    assert found["cached"] and values(at)[0] == tables.number(found["icl_score"]["full"]["nats"])
+    assert all("--around 10" in line for line in at.code[0].value.splitlines())
+
+
+def test_a_task_is_off_where_nothing_goes_by_it(open_screen):
+    at = open_screen(incontext_from="A long text", incontext_text="The ferry")
+    assert at.selectbox(key="incontext_task").disabled, "a random order needs none"
+    assert not open_screen().selectbox(key="incontext_task").disabled, "its questions are the texts"
 
 
 def test_a_ranking_by_importance_is_measured_first(open_screen):

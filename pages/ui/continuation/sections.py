@@ -119,6 +119,12 @@ def _parting(full: Continuation | None, pruned: Continuation | None) -> int | No
     return int(apart[0]) if len(apart) else None
 
 
+def said_in_words(found: Said, prompt: str) -> list[str]:
+    """The prompt and what each model says after it."""
+    said = [(who, each.text) for who, each in ((charts.FULL, found.full), (charts.PRUNED, found.pruned)) if each]
+    return [f"After “{prompt}”", *(f"The {who}: “{text.strip()}”" for who, text in said)]
+
+
 def said_frame(found: Said) -> pd.DataFrame:
     """One row a token and model of what was said: model, index from 1, token_id, token, p."""
     parts = []

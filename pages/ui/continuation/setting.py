@@ -3,7 +3,7 @@
 No streamlit here: the generator runs in the worker thread, and everything can be tested as plain functions.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from engine.importance.rankings_of import Pruning, compute_orders
@@ -71,8 +71,9 @@ def measure(x: Setting, lab: Lab) -> Iterator[Progress[Said]]:
             yield replace(placed, value=found, share=None)
 
 
-def origin(x: Setting, mask: Mask | None) -> Origin:
-    """The command, the program and the records behind what is shown."""
+def origin(x: Setting, mask: Mask | None, says: Sequence[str]) -> Origin:
+    """The command, the program and the records behind what is shown; `says`: that in sentences."""
+    of = about(x.subject, in_words(x.how), mask_in_words(x.subject.shape, mask))
     mask = mask or Mask.full(x.subject.shape)
     sides = [Mask.full(x.subject.shape), *([] if mask.is_full else [mask])]
     reads: dict[str, Callable[[Lab], object]] = {
@@ -81,10 +82,14 @@ def origin(x: Setting, mask: Mask | None) -> Origin:
     for name, of in zip(("Full model", "Pruned model"), sides, strict=False):
         reads[name] = lambda lab, of=of: recall_continuation(lab, x.subject, x.prompt, of, x.how)
     reads |= ranking_reads(x.subject, x.pruning, x.data_dir)
-    drawn = f"temperature {x.how.temperature_permille / 1000:g}, seed {x.how.seed}"
-    of = about(x.subject, drawn if x.how.temperature_permille else "greedy", mask_in_words(x.subject.shape, mask))
     program = of_continuation(x.subject, x.prompt, mask, x.how)
-    return Origin("Continue", command(x, mask), program, reads, of)
+    return Origin("Continue", command(x, mask), program, reads, of, says)
+
+
+def in_words(how: How) -> str:
+    """Such as "24 tokens, drawn at temperature 0.7 with seed 3"."""
+    drawn = f"drawn at temperature {how.temperature_permille / 1000:g} with seed {how.seed}"
+    return f"{how.n_tokens} tokens, {drawn if how.temperature_permille else 'each the likeliest'}"
 
 
 def command(x: Setting, mask: Mask) -> str:

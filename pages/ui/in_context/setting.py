@@ -124,18 +124,20 @@ def origin(x: Setting, mask: Mask | None, kind: str, fill: str, around: int) -> 
     reads |= ranking_reads(x.subject, x.pruning, x.data_dir)
     program = of_context(x.subject, x.data_dir, x.source, mask or full, around)
     of = about(x.subject, x.source.name, f"{len(x.texts)} texts of 512 tokens", mask_in_words(x.subject.shape, mask))
-    return Origin("In context", commands(x, mask, kind, fill), program, reads, of)
+    return Origin("In context", commands(x, mask, (kind, fill), around), program, reads, of)
 
 
-def commands(x: Setting, mask: Mask | None, kind: str, fill: str) -> str:
-    """The shell commands that measure the same and find what is stored here, one a line."""
+def commands(x: Setting, mask: Mask | None, how: tuple[str, str], around: int) -> str:
+    """The shell commands that measure the same and find what is stored here, one a line; `how` heads are ablated: the
+    kind, and what one gives."""
     words: list[str | int] = {
         "task": ["--solved", x.source.name, "--texts", x.source.n_texts],
         "passage": ["--passage", x.source.name, "--texts", x.source.n_texts],
         "text": ["--text", "text.txt", "--texts", x.source.n_texts],
     }[x.source.kind]
     pruned = [] if mask is None or mask.is_full else ["--mask", mask.text()]
-    data_dir = x.data_dir if x.source.kind == "task" else None
+    words += ["--around", around] if around else []
+    (kind, fill), data_dir = how, x.data_dir if x.source.kind == "task" else None
     lines: Sequence[tuple[str, list[str | int]]] = [
         ("losses", [*words, *pruned, "--out", "losses.csv"]),
         ("attribute", [*words, "--kind", kind, "--fill", fill, "--out", "attribution.csv"]),
