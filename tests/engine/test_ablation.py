@@ -11,7 +11,7 @@ from engine.errors import HeadroomError, UsageError
 from engine.heads import ablation
 from engine.heads.ablation import Ablating, HeadAblations, ablate_heads, mean_outputs, patterns_of, recall_ablations
 from engine.models.loading import Models
-from engine.models.masks import Mask, parse_mask, pruned
+from engine.models.masks import Mask, parse_edits, parse_mask, pruned
 from engine.models.patterns import visited
 from engine.progress import final
 from engine.texts.tokenloss import token_losses
@@ -89,9 +89,9 @@ def test_heads_of_the_last_layer_add_up_behind_a_frozen_final_norm(family, model
     at, forced = shape.n_layers - 1, patterns_of(model, IDS, whole)
     with frozen(model, [model.family.final_norm(model.model)], whole):
         full = logits(model, whole, forced)
-        none = logits(model, whole | parse_mask(f"L{at}H*", shape), forced)
+        none = logits(model, parse_edits(f"L{at}H*", shape).on(whole), forced)
         alone = [parse_mask(f"L{at}H{head}", shape) for head in range(shape.n_heads)]
-        each = [full - logits(model, whole | mask, forced) for mask in alone]
+        each = [full - logits(model, parse_edits(mask.text(), shape).on(whole), forced) for mask in alone]
     torch.testing.assert_close(sum(each), full - none, atol=1e-4, rtol=1e-4)
     assert (full - none).abs().max() > 0.1
 
@@ -129,7 +129,7 @@ def test_full_ablation_is_the_mask(bos, folder_of, lab):
     base = parse_mask("L0H0 F2", subject.shape)
     found = final(ablate_heads(lab, subject, [TEXT], Ablating(base)))
     for layer, head in ((0, 1), (1, 3), (2, 0)):
-        mask = base | parse_mask(f"L{layer}H{head}", subject.shape)
+        mask = parse_edits(f"L{layer}H{head}", subject.shape).on(base)
         expected = final(token_losses(lab, subject, TEXT, mask)).loss_nats
         n = min(len(expected), found.base[0].size)
         np.testing.assert_allclose(found.ablated[0][layer, head, :n], expected[:n], atol=1e-5)

@@ -7,6 +7,7 @@ from pages.ui.shared import charts
 
 FULL, PRUNED = "full model", "pruned model"
 ROW_PX = 20
+TICKS, REACH = [0, 0.25, 0.5, 0.75, 1], 1.2  # behind the longest bar there is room for its number
 
 
 def next_bars(frame: pd.DataFrame, who: str) -> charts.Picture:
@@ -21,8 +22,8 @@ def _next_bars(who: str, tokens: tuple[str, ...]) -> charts.Template:
         y=alt.Y("token:N", title=None, sort=list(tokens), axis=alt.Axis(labelLimit=120, ticks=False)),
         tooltip=charts.tips("token:N|Token; model:N|Model; p:Q|Probability|.2%; rank:Q|Rank"),
     )
-    x = alt.X("p:Q", title=f"Probability, {who}", axis=alt.Axis(format="%", tickCount=5))
+    x = alt.X("p:Q", title=f"Probability, {who}", axis=alt.Axis(format="%", values=TICKS))
     colour = alt.Color("model:N", scale=alt.Scale(domain=[FULL, PRUNED]), legend=None)
-    bars = base.mark_bar(height=0.7 * ROW_PX).encode(x=x.scale(domain=[0, 1]), color=colour)
-    words = charts.written(base, 11, align="left", dx=4).encode(x="p:Q", text="said:N")
+    bars = base.mark_bar(height=0.7 * ROW_PX).encode(x=x.scale(domain=[0, REACH]), color=colour)
+    words = charts.written(base, 11, align="left", dx=4).encode(x=x.scale(domain=[0, REACH]), text="said:N")
     return charts.template(ROW_PX * len(tokens) + charts.AXIS_PX, bars, words)

@@ -5,12 +5,13 @@ export default function ({ data, parentElement }) {
   at("note").textContent = data.note
   const span = (text, name) => Object.assign(document.createElement("span"), { textContent: tame(text), className: name })
   const pieces = data.pieces.map((piece, i) => {
-    const one = span(piece, i === data.parts ? "piece parts" : "piece")
+    const gap = /^ \S/.test(piece) ? 1 : 0 // the blank in front of a word has no line under it
+    const one = span(piece.slice(gap), i === data.parts ? "piece parts" : "piece")
     one.title = `${visible(piece)} ${data.p[i]}`
-    return one
+    return [" ".repeat(gap), one]
   })
-  at("text").replaceChildren(span(data.prompt, "prompt"), ...pieces)
-  const box = at("text"), first = pieces[0]
+  at("text").replaceChildren(span(data.prompt, "prompt"), ...pieces.flat())
+  const box = at("text"), first = pieces[0]?.[1]
   if (!first) return
   const start = first.offsetTop - 10 // where it goes on, unless the end is out of sight then
   box.scrollTop = Math.max(start - 28, box.scrollHeight - box.clientHeight > start ? box.scrollHeight : 0)

@@ -50,14 +50,22 @@ def draw(x: Setting, around: int) -> tuple[dict[str, Picture], dict[str, pd.Data
     work = replace(bare, takes=lambda: seconds_for(lab().store, x.subject, "forward", characters))
     if len(losses) < n and not work.under_way:
         work.offer("Ablate the strongest together, and others at random", "science", ABOUT)
-    live(work.watched(), work.line, since_s)
-    if len(losses) < 2:
-        return {}, {}
-    frame, pictures = rows_of(x.subject, losses, around), {}
-    for (column, title), at in zip(COLUMNS.items(), st.columns(2, gap="large"), strict=True):
-        shown = head_sets.by_size(frame, column)
-        words = head_sets.in_words(shown, lambda nats: f"{number(nats)} nats")
-        pictures[TITLES[column]] = head_sets.chart(shown, title, ".2~f")
-        at.markdown(f"**{TITLES[column]}**  \n{words}")
-        draw_chart(pictures[TITLES[column]], f"incontext_together {column}", words, at)
-    return pictures, {"Heads together": frame}
+    pictures: dict[str, Picture] = {}
+    tables: dict[str, pd.DataFrame] = {}
+
+    def draw_so_far() -> None:
+        work.line()
+        known = max((losses, work.found or {}), key=len)
+        if len(known) < 2:
+            return
+        tables["Heads together"] = frame = rows_of(x.subject, known, around)
+        wraps = st.container(key="wraps together")  # in a narrow window
+        for (column, title), at in zip(COLUMNS.items(), wraps.columns(2, gap="large"), strict=True):
+            shown = head_sets.by_size(frame, column)
+            words = head_sets.in_words(shown, lambda nats: f"{number(nats)} nats")
+            pictures[TITLES[column]] = head_sets.chart(shown, title, ".2~f")
+            at.markdown(f"**{TITLES[column]}**  \n{words}")
+            draw_chart(pictures[TITLES[column]], f"incontext_together {column}", words, at)
+
+    live(work.watched(), draw_so_far, since_s)
+    return pictures, tables

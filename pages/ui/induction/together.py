@@ -68,12 +68,19 @@ def draw(setup: Setup, subject: Subject, task: TaskSpec) -> tuple[dict[str, Pict
     work = replace(bare, takes=lambda: takes_s(setup, subject, task, len(answers)) if bare.is_read else None)
     if len(answers) < n_sets(subject.shape) and not work.under_way:
         work.offer("Ablate the strongest together, and others at random", "science", ABOUT)
-    live(work.watched(), work.line, since_s)
-    if len(answers) < 2:
-        return {}, {}
-    frame = rows_of(subject, answers)
-    shown = head_sets.by_size(frame, "acc")
-    st.markdown(words := head_sets.in_words(shown, whole_percent))
-    picture = head_sets.chart(shown, "Questions right", "%", (0, 1))
-    draw_chart(picture, "effects_together", words)
-    return {"Heads together": picture}, {"Heads together": frame}
+    pictures: dict[str, Picture] = {}
+    tables: dict[str, pd.DataFrame] = {}
+
+    def draw_so_far() -> None:
+        work.line()
+        known = max((answers, work.found or {}), key=len)
+        if len(known) < 2:
+            return
+        tables["Heads together"] = rows_of(subject, known)
+        shown = head_sets.by_size(tables["Heads together"], "acc")
+        st.markdown(words := head_sets.in_words(shown, whole_percent))
+        pictures["Heads together"] = head_sets.chart(shown, "Questions right", "%", (0, 1))
+        draw_chart(pictures["Heads together"], "effects_together", words)
+
+    live(work.watched(), draw_so_far, since_s)
+    return pictures, tables

@@ -59,7 +59,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Passage",
             "format_ink_highlighter",
             "A text, token by token: which words the pruned model B predicts worse than the full model A.",
-            "press “Prune the induction heads”: what was said before is no longer predicted when it comes again.",
+            "set “B: heads pruned” to 0 and back to 15: without them, what comes again is no longer predicted.",
         ),
         Screen(
             "continuation",
