@@ -1,0 +1,59 @@
+"""The map on Prune as a control, and what is pruned carried to the other screens: what only a browser shows."""
+
+import re
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import settled_figure
+
+START = "precision=fp32&prune_limit=16&prune_ranking=random&prune_idle=false"
+
+
+def field(page):
+    return page.get_by_role("textbox", name="Prune also")
+
+
+def head(page, name):
+    return page.get_by_role("button", name=re.compile(f"^{name}: "))
+
+
+def test_clicks_and_keys_prune_and_restore_and_none_is_lost(page, address):
+    page.goto(f"{address}/?{START}&prune_heads=25")
+    settled_figure(page, "16 of 16 questions", "8 of 32 heads")
+    by_level = page.locator(".grid button.pruned")
+    expect(by_level).to_have_count(8)
+    name = by_level.first.get_attribute("aria-label").split(":")[0]
+    others = [each for each in ("L1H0", "L1H1", "L2H0", "L2H1", "L3H0", "L3H1")
+              if "kept" in head(page, each).get_attribute("aria-label")]  # fmt: skip
+    for each in others:  # as fast as it goes: the page is still measuring the first
+        head(page, each).click()
+        expect(head(page, each)).to_have_attribute("aria-pressed", "true")
+    settled_figure(page, f"{8 + len(others)} of 32 heads")
+    for each in others:
+        head(page, each).click()
+    head(page, name).click()
+    expect(field(page)).to_have_value(f"keep {name}")
+    settled_figure(page, "7 of 32 heads")
+    head(page, "F2").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(field(page)).to_have_value(f"F3 keep {name}")
+    head(page, "L2H0").click(modifiers=["Shift"])
+    expect(field(page)).to_have_value(re.compile(r"L2H"))
+    expect(page.locator(".grid button.pruned").filter(has=page.locator("xpath=self::*[starts-with(@title, 'L2')]"))
+           ).to_have_count(8)  # fmt: skip
+    settled_figure(page, "1 of 4 FFNs")
+
+
+def test_every_screen_says_in_its_address_what_is_pruned(page, address):
+    page.goto(f"{address}/?{START}&prune_mask=L1H3+F0")
+    settled_figure(page, "16 of 16 questions", "Pruned: 1 of 32 heads, 1 of 4 FFNs")
+    for name, path in (("Passage", "passage"), ("Attention", "attention"), ("Induction", "induction")):
+        page.get_by_role("link", name=name, exact=True).click()
+        page.wait_for_url(f"**/{path}?*_mask=L1H3+F0*")
+        expect(field(page)).to_have_value("L1H3 F0")
+    page.get_by_role("button", name="Restore all").click()
+    expect(field(page)).to_have_value("")
+    page.get_by_role("link", name="Prune", exact=True).click()
+    settled_figure(page, "0 of 32 heads, 0 of 4 FFNs pruned")
+    assert "prune_mask" not in page.url and "prune_heads" not in page.url
