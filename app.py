@@ -5,6 +5,7 @@ import streamlit as st
 from pages.ui.shared.runtime import begin_run, ended_early
 from pages.ui.shared.screens import draw_heading, navigation
 from pages.ui.shared.sidebar import draw_sidebar
+from pages.ui.shared.stage import draw_stage
 
 st.set_page_config(page_icon="✂️", layout="wide")
 begin_run()
@@ -13,6 +14,7 @@ page = navigation()
 # A page opened directly on a fresh server runs without this file; require_frame sends it here and says where to go on.
 if goto := st.session_state.pop("goto", None):
     st.switch_page(goto, query_params=st.query_params.to_dict())
+draw_stage()
 draw_heading(page)
 draw_sidebar()
 with ended_early():

@@ -20,7 +20,8 @@ from pages.ui.shared.work import live
 require_frame("pages/prune.py")
 setup = chosen()
 set_controls(setup)
-task_at, ranking_at = st.columns([57, 15])
+with st.container(key="prune_controls"):  # a slide leaves them out
+    task_at, ranking_at = st.columns([57, 15])
 with errors_shown():
     task, limit, width = choose_task("prune", task_at, setup.data_dir)
 ranking = choose_ranking("prune", ranking_at)

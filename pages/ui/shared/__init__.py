@@ -3,6 +3,9 @@
 `runtime`: set-up that all tabs share, and the one place that shows errors
 `screens`: the heading of every screen, what it is for, and the order that tells the story
 `sidebar`: which model in which precision, where task data lie, how the result store does
+`views`: saved views: links with a name, in an order
+`stage`: presentation mode, light or dark, and stepping through saved views
+`present.css`: how a slide looks
 `work`: jobs on screen: progress, a cancel button, a part of the page that redraws itself
 `controls`: task, ranking, levels and mask, bound to the address
 `pruning`: what is pruned in a text: two levels, a mask, a ranking

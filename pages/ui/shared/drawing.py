@@ -1,5 +1,6 @@
 """Pictures on screen."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
@@ -7,15 +8,34 @@ from streamlit.delta_generator import DeltaGenerator
 
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.colours import GREY_INK
+from pages.ui.shared.stage import presenting
+
+LARGER, TALLEST_PX = 1.4, 430  # on a slide: type as the page's, and no picture stretched beyond that
+TEXT_PX = 11  # of Vega, where a mark of text says nothing
 
 
 def draw_chart(picture: Picture, key: str, words: str, at: DeltaGenerator | None = None, **selection: Any) -> None:
     """Draws a picture here or `at` a place; `words` say the same to screen readers. `selection`: what Streamlit is to
     do with clicks (on_select, selection_mode)."""
     where = st if at is None else at
-    where.vega_lite_chart(picture.spec, key=key, alt=words.replace("**", ""), **selection)
+    spec = {**larger(picture.template), "datasets": picture.datasets} if presenting() else picture.spec
+    where.vega_lite_chart(spec, key=key, alt=words.replace("**", ""), **selection)
 
 
 def grey_ink() -> str:
     """The colour of words that count for nothing, to be read in the theme of the browser."""
     return GREY_INK[st.context.theme.type or "light"]
+
+
+def larger(template: Mapping[str, Any]) -> dict[str, Any]:
+    """The template as it is drawn on a slide: marks of text as much larger as the page's type."""
+    found = _larger(template)
+    if isinstance(height := template.get("height"), int | float):
+        found["height"] = min(LARGER * height, max(TALLEST_PX, height))
+    return found | {"config": {"text": {"fontSize": LARGER * TEXT_PX}}}
+
+
+def _larger(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: LARGER * each if name == "fontSize" else _larger(each) for name, each in value.items()}
+    return [_larger(each) for each in value] if isinstance(value, list) else value

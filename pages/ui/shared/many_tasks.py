@@ -100,8 +100,9 @@ def show_failed(failed: Mapping[TaskSpec, str]) -> None:
 def _several(key: str, options: Sequence[str], draw: Callable[..., Sequence[str]]) -> list[str]:
     """Several of `options` from a widget, all at first, kept in the address as one text: Streamlit would keep only the
     last one."""
-    if key not in st.session_state:
-        asked = (st.query_params.get(key) or "").split(",")
+    written, here = f"{key} written", st.query_params.get(key)
+    if key not in st.session_state or st.session_state.get(written, here) != here:  # another address: back, or a view
+        asked = (here or "").split(",")
         st.session_state[key] = [option for option in options if option in asked] or list(options)
     elif gone := set(st.session_state[key]) - set(options):  # they change with the task data folder
         # only then: what is set here goes back to the browser, over what was clicked there meanwhile
@@ -111,4 +112,5 @@ def _several(key: str, options: Sequence[str], draw: Callable[..., Sequence[str]
         st.query_params.pop(key, None)
     else:
         st.query_params[key] = ",".join(chosen)
+    st.session_state[written] = st.query_params.get(key)
     return chosen

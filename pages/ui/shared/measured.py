@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from functools import partial
-from urllib.parse import urlencode, urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import pandas as pd
 import streamlit as st
 
 from engine.receipts import Part, Reads, facts, read_receipts
 from pages.ui.shared.runtime import lab, store
+from pages.ui.shared.views import link_of
 from pages.ui.shared.work import Work, live
 
 SLOT = "receipts"
@@ -31,9 +32,8 @@ def draw_measured(reads: Reads, of: str) -> None:
 
 def permalink() -> str:
     """The address of what this page shows."""
-    words = {name: value for name, value in st.query_params.to_dict().items() if value}
     address = urlsplit(st.context.url or "")
-    return urlunsplit((address.scheme, address.netloc, address.path or "/", urlencode(words), ""))
+    return f"{address.scheme}://{address.netloc}{link_of(address.path, st.query_params.to_dict())}"
 
 
 def rows(parts: Sequence[Part]) -> pd.DataFrame:

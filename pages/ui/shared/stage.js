@@ -1,0 +1,82 @@
+// Light or dark, and the presenter's bar: it steps through saved views and hears arrow keys and a clicker.
+const AT = "headroom view", LOOK = "headroom look", DARK = "prefers-color-scheme: dark"
+const SPOKEN_FOR = "input, textarea, select, [contenteditable=true], [role=slider], [role=listbox], [role=combobox], " +
+  "[role=radio], [role=tab], [role=grid], [role=group], [role=dialog]"
+
+export default function ({ data, parentElement }) {
+  const root = parentElement.querySelector(".stage"), page = window
+  root.classList.toggle("bar", data.presenting)
+  const at = () => Math.min(data.views.length - 1, Number(page.sessionStorage.getItem(AT) ?? -1))
+  const show = () => {
+    for (const [name, button] of Object.entries(parts)) button.hidden = name !== "look" && !data.presenting
+    parts.back.hidden = parts.next.hidden = parts.place.hidden = !data.presenting || !data.views.length
+    parts.place.textContent = at() < 0 ? `${data.views.length} views` : `${at() + 1} of ${data.views.length}: ${data.views[at()].name}`
+    parts.look.textContent = isDark() ? "◑ Light" : "◐ Dark"
+  }
+  const step = by => {
+    if (!data.views.length) return
+    const to = Math.max(0, Math.min(data.views.length - 1, at() + by))
+    page.sessionStorage.setItem(AT, to)
+    visit(present(data.views[to].link))
+    show()
+  }
+  const leave = () => visit(page.location.pathname + without(page.location.search))
+  const parts = Object.fromEntries([...root.children].map(each => [each.className, each]))
+  parts.back.onclick = () => step(-1)
+  parts.next.onclick = () => step(1)
+  parts.leave.onclick = leave
+  parts.look.onclick = () => { setLook(isDark() ? "light" : "dark"); show() }
+  const key = event => {
+    if (!data.presenting || event.altKey || event.ctrlKey || event.metaKey) return
+    const clicked = { PageDown: 1, PageUp: -1 }[event.key], typed = event.composedPath()[0]
+    const by = clicked ?? { ArrowRight: 1, ArrowLeft: -1 }[event.key]
+    if (!clicked && typed.closest?.(SPOKEN_FOR)) return // the arrow is meant for what has the focus
+    if (event.key === "Escape") leave()
+    else if (by) step(by)
+    else return
+    event.preventDefault()
+    event.stopPropagation()
+  }
+  page.headroomKey?.()
+  page.addEventListener("keydown", key, true)
+  page.headroomKey = () => page.removeEventListener("keydown", key, true)
+  const wanted = page.localStorage.getItem(LOOK)
+  if (wanted && (wanted === "dark") !== isDark()) setLook(wanted)
+  show()
+  return () => { if (!data.presenting || !parentElement.isConnected) page.removeEventListener("keydown", key, true) }
+}
+
+// As the browser's own back and forward: Streamlit then takes every control from the address, without a reload.
+function visit(link) {
+  history.pushState({}, "", link)
+  window.dispatchEvent(new PopStateEvent("popstate", { state: {} }))
+}
+
+function present(link) {
+  return link + (link.includes("?") ? "&" : "?") + "present=1"
+}
+
+function without(search) {
+  const words = new URLSearchParams(search)
+  words.delete("present")
+  return words.size ? `?${words}` : ""
+}
+
+function isDark() {
+  return window.matchMedia(`(${DARK})`).matches
+}
+
+// Streamlit follows what the system says it prefers, and looks again after printing: it is told otherwise, and to look.
+function setLook(look) {
+  const real = (window.headroomMatchMedia ??= window.matchMedia.bind(window))
+  window.matchMedia = query => {
+    const asked = real(query)
+    if (!query.includes("prefers-color-scheme")) return asked
+    const listen = name => (...rest) => asked[name](...rest)
+    return { matches: query.includes(look), media: query, onchange: null, addEventListener: listen("addEventListener"),
+             removeEventListener: listen("removeEventListener"), addListener: listen("addListener"),
+             removeListener: listen("removeListener"), dispatchEvent: listen("dispatchEvent") }
+  }
+  window.localStorage.setItem(LOOK, look)
+  window.dispatchEvent(new Event("afterprint"))
+}

@@ -1,0 +1,128 @@
+"""Presentation mode (`?present=1`), light or dark, and the saved views that a presenter steps through."""
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import streamlit as st
+from streamlit.components.v2 import component
+
+from engine.errors import HeadroomError
+from pages.ui.shared import views
+from pages.ui.shared.runtime import show_error, store
+from pages.ui.shared.views import PRESENT, View
+
+HERE = Path(__file__).parent
+HTML = """
+<div class="stage">
+  <button class="back" type="button" aria-label="The view before">‹</button>
+  <span class="place" role="status"></span>
+  <button class="next" type="button" aria-label="The next view">›</button>
+  <button class="look" type="button" aria-label="Light or dark"></button>
+  <button class="leave" type="button">End</button>
+</div>
+"""
+CSS, JS = ((HERE / f"stage.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+_COMPONENT = component("headroom_stage", html=HTML, css=CSS, js=JS)
+ROOM = (HERE / "present.css").read_text(encoding="utf-8")
+FAULT = "views fault"
+PRESENT_HELP = "Large type, no sidebar. Arrow keys or a clicker step through the saved views; Escape ends it."
+VIEWS_HELP = "Screens with all their controls, to come back to and to present."
+
+
+def presenting() -> bool:
+    """Whether this page is shown as a slide."""
+    return bool(st.query_params.get(PRESENT))
+
+
+def draw_stage() -> None:
+    """Draws what belongs to presenting: in the sidebar its buttons, on a slide the presenter's bar."""
+    known = views.saved(store())
+    data: dict[str, Any] = {"presenting": presenting(), "views": [{"name": v.name, "link": v.link} for v in known]}
+    if presenting():
+        st.html(f"<style>{ROOM}</style>")
+        _COMPONENT(key="stage", data=data)
+        return
+    with st.sidebar, st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        look: dict[str, Any] = {"icon": ":material/slideshow:", "type": "tertiary", "help": PRESENT_HELP}
+        st.button("Present", key="start presenting", on_click=_present, **look)
+        _draw_views()
+        _COMPONENT(key="stage", data=data, width="content")
+
+
+@st.fragment
+def _draw_views() -> None:
+    """The saved views: one more, another order, as a file and from one."""
+    look: dict[str, Any] = {"icon": ":material/bookmarks:", "type": "tertiary", "help": VIEWS_HELP}
+    at = st.popover("Views", key="views", on_change="rerun", **look)
+    if not at.open:
+        return
+    known = views.saved(store())
+    with at:
+        if fault := st.session_state.pop(FAULT, None):
+            show_error(fault)
+        label = "Name of this view"
+        st.text_input(label, key="view_name", max_chars=views.MAX_NAME, placeholder="such as All heads", on_change=_add)
+        for number, view in enumerate(known):
+            _draw_view(number, view, len(known))
+        if known:
+            file, about = views.written(known), "All of them as one file, to be loaded on another computer."
+            st.download_button("Save as a file", file, "views.json", "application/json", on_click="ignore", help=about)
+        else:
+            st.caption("None yet. Set a screen as you like it, give it a name, and press Enter.")
+        more: dict[str, Any] = {"help": "Adds the views of such a file behind these.", "max_upload_size": 1}
+        st.file_uploader("Load a file of views", "json", key="views_file", on_change=_load, **more)
+
+
+def _draw_view(number: int, view: View, n: int) -> None:
+    name_at, *buttons_at = st.columns([8, 1, 1, 1], vertical_alignment="center", gap="xsmall")
+    name_at.markdown(f"{number + 1}. {_plain(view.name)}", help=f"`{view.link[:200]}`")
+    ways = (("up", "arrow_upward", -1), ("down", "arrow_downward", 1), ("delete", "close", 0))
+    for (word, icon, by), at in zip(ways, buttons_at, strict=True):
+        look: dict[str, Any] = {"icon": f":material/{icon}:", "type": "tertiary", "help": f"{word.capitalize()}"}
+        off = (word == "up" and not number) or (word == "down" and number == n - 1)
+        at.button("", key=f"view {word} {number}", on_click=_change, args=(number, view, by), disabled=off, **look)
+
+
+def _present() -> None:
+    st.query_params[PRESENT] = "1"
+
+
+def _add() -> None:
+    """Saves the page as it is under the name that was typed."""
+    here = urlsplit(st.context.url or "")
+    link = views.link_of(here.path, st.query_params.to_dict())
+    _keep(lambda known: (*known, views.checked(View(st.session_state.view_name, link))))
+    st.session_state.view_name = ""
+
+
+def _change(number: int, view: View, by: int) -> None:
+    """Moves a view, or deletes it (`by` 0); nothing where the list is another by now."""
+
+    def changed(known: tuple[View, ...]) -> tuple[View, ...]:
+        if number >= len(known) or known[number] != view:
+            return known
+        return views.moved(known, number, by) if by else (*known[:number], *known[number + 1 :])
+
+    _keep(changed)
+
+
+def _load() -> None:
+    if file := st.session_state.views_file:
+        _keep(lambda known: (*known, *views.read(file.getvalue())))
+
+
+def _keep(change: Any) -> None:
+    """Keeps the views as `change` makes them of those there are; its error is shown by the next run."""
+    try:
+        found = change(views.saved(store()))
+        if len(found) > views.MAX_VIEWS:
+            raise HeadroomError(f"{len(found)} views are too many; keep up to {views.MAX_VIEWS}")
+        views.save(found, store())
+    except HeadroomError as error:
+        st.session_state[FAULT] = str(error)
+
+
+def _plain(name: str) -> str:
+    """The name with nothing in it that Markdown would take for its own."""
+    return "".join(f"\\{letter}" if letter in "\\`*_{}[]()#+-.!|<>:$~" else letter for letter in name)

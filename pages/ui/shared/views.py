@@ -1,0 +1,84 @@
+"""Saved views: links to screens with a name, in an order, kept in the result store. No streamlit here.
+
+A view is what stands behind the host in an address: a screen's path and the values of its controls.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from cache import Store
+from engine.errors import HeadroomError
+
+KEY, FORM = "views/saved", "headroom views"
+MAX_VIEWS, MAX_NAME, MAX_LINK = 200, 80, 20_000
+PRESENT = "present"  # the parameter of the address that shows a screen as a slide
+
+
+@dataclass(frozen=True)
+class View:
+    """A name, and a link such as "/passage?passage_text=The+ferry"."""
+
+    name: str
+    link: str
+
+
+def saved(store: Store) -> tuple[View, ...]:
+    """The views that are kept, in order."""
+    raw = store.get(KEY)
+    try:
+        return () if raw is None else read(raw)
+    except HeadroomError:
+        return ()  # written by another version
+
+
+def save(views: Sequence[View], store: Store) -> bool:
+    """Keeps these views in this order; False where they are kept in memory only."""
+    return store.put(KEY, written(views))
+
+
+def written(views: Sequence[View]) -> bytes:
+    """The views as a file."""
+    return json.dumps({"form": FORM, "views": [asdict(view) for view in views]}, indent=1).encode()
+
+
+def read(raw: bytes) -> tuple[View, ...]:
+    """The views of such a file; HeadroomError where it is none."""
+    try:
+        found = json.loads(raw)
+        listed = found["views"] if found["form"] == FORM else None
+        views = tuple(View(each["name"], each["link"]) for each in listed or ())
+    except (ValueError, KeyError, TypeError) as error:
+        raise HeadroomError("this file holds no saved views; give one that was saved here as views.json") from error
+    if listed is None or len(views) > MAX_VIEWS:
+        raise HeadroomError(f"this file holds no saved views, or more than {MAX_VIEWS}; give one that was saved here")
+    return tuple(checked(view) for view in views)
+
+
+def checked(view: View) -> View:
+    """The view, if its name can be shown and its link leads to a screen of this app; else HeadroomError."""
+    if not isinstance(view.name, str) or not isinstance(view.link, str):
+        raise HeadroomError(f"a saved view is a name and a link, got {view.name!r} and {view.link!r}")
+    name = view.name.strip()
+    if not name or len(name) > MAX_NAME or not name.isprintable():
+        raise HeadroomError(f"a name of {len(name)} characters cannot be kept; use 1 to {MAX_NAME} printable ones")
+    parts = urlsplit(view.link)
+    plain = parts.path.startswith("/") and parts.path[1:].replace("_", "").isalnum() or parts.path == "/"
+    if parts.scheme or parts.netloc or not plain or len(view.link) > MAX_LINK:
+        line = "is no link to a screen of this app; it begins with / and a screen's name"
+        raise HeadroomError(f"{view.link[:60]!r} {line}")
+    return View(name, link_of(parts.path, dict(parse_qsl(parts.query, keep_blank_values=True))))
+
+
+def link_of(path: str, parameters: dict[str, str]) -> str:
+    """The link to a screen with these values of its controls."""
+    kept = {name: value for name, value in parameters.items() if value and name != PRESENT}
+    return (path or "/") + (f"?{urlencode(kept)}" if kept else "")
+
+
+def moved(views: Sequence[View], at: int, by: int) -> tuple[View, ...]:
+    """The views with one of them `by` places further on, as far as there are places."""
+    rest = [view for number, view in enumerate(views) if number != at]
+    rest.insert(max(0, min(len(rest), at + by)), views[at])
+    return tuple(rest)

@@ -1,0 +1,91 @@
+"""Saved views are kept in order and as a file, lead nowhere but to screens; a slide shows the same numbers."""
+
+import json
+
+import pytest
+
+from cache import Store
+from engine.errors import HeadroomError
+from pages.ui.shared import views
+from pages.ui.shared.drawing import LARGER, TEXT_PX, larger
+from pages.ui.shared.stage import _plain
+from pages.ui.shared.views import View
+from tests.pages.conftest import charts_of, components, figure
+
+THREE = tuple(View(name, f"/?prune_heads={name}0") for name in "123")
+
+
+def test_views_are_kept_in_order_and_as_a_file(tmp_path):
+    store = Store(tmp_path)
+    assert views.saved(store) == () and views.save(THREE, store) and views.saved(store) == THREE
+    again = Store(tmp_path / "elsewhere")
+    assert views.save(views.read(views.written(THREE)), again) and views.saved(again) == THREE
+    store.put(views.KEY, b"{}")
+    assert views.saved(store) == ()
+    store.close(), again.close()
+
+
+@pytest.mark.parametrize(
+    ("at", "by", "names"), [(0, 1, "213"), (2, -1, "132"), (0, -1, "123"), (2, 5, "123"), (2, -2, "312")]
+)
+def test_a_view_is_moved(at, by, names):
+    assert "".join(view.name for view in views.moved(THREE, at, by)) == names
+
+
+def test_a_link_holds_no_more_than_the_controls():
+    assert views.link_of("", {"prune_heads": "30", "present": "1", "empty": ""}) == "/?prune_heads=30"
+    assert views.checked(View(" a ", "/passage?passage_text=A+b%2C+c&present=1")) == View(
+        "a", "/passage?passage_text=A+b%2C+c"
+    )
+
+
+HOSTILE = [
+    "https://example.org/",
+    "//example.org/x",
+    "javascript:alert(1)",
+    "/../etc",
+    "/a/b",
+    "prune",
+    "",
+    "/x?" + "a" * 30_000,
+]
+
+
+@pytest.mark.parametrize("link", HOSTILE)
+def test_a_view_leads_to_no_other_place(link):
+    with pytest.raises(HeadroomError, match="no link to a screen"):
+        views.checked(View("a", link))
+
+
+@pytest.mark.parametrize("raw", [
+    b"", b"\xff", b"[]", b"{}", b"null", b'{"form": "headroom views", "views": [1]}',
+    b'{"form": "headroom views", "views": [{"name": 3, "link": "/"}]}',
+    json.dumps({"form": "headroom views", "views": [{"name": "a", "link": "/"}] * 201}).encode(),
+    json.dumps({"form": "headroom views", "views": [{"name": "\x00", "link": "/"}]}).encode(),
+])  # fmt: skip
+def test_what_is_no_file_of_views_is_refused_in_one_line(raw):
+    with pytest.raises(HeadroomError) as error:
+        views.read(raw)
+    assert "\n" not in str(error.value)
+
+
+def test_a_name_is_never_markup():
+    assert _plain("![x](https://example.org/a.png)") == r"\!\[x\]\(https\:\/\/example\.org/a\.png\)".replace(r"\/", "/")
+
+
+def test_a_slide_shows_the_same_figure_in_larger_type(open_app):
+    page, slide = open_app(prune_heads="40"), open_app(prune_heads="40", present="1")
+    assert figure(slide) == figure(page)
+    [stage] = [data for data in components(slide) if "presenting" in data]
+    assert stage["presenting"] and stage["views"] == []
+    for shown, on_page in zip(charts_of(slide), charts_of(page), strict=True):
+        assert shown["config"]["text"]["fontSize"] == LARGER * TEXT_PX and shown["height"] > on_page["height"]
+        assert {**shown, "config": 0, "height": 0} == {**on_page, "config": 0, "height": 0} | {"config": 0}
+    assert slide.code[0].value == page.code[0].value, "it is there, and not to be seen"
+
+
+def test_type_that_a_chart_sets_itself_is_larger_on_a_slide():
+    assert larger({"height": 400, "layer": [{"mark": {"type": "text", "fontSize": 10}}, {"mark": "rect"}]}) == {
+        "height": 430, "layer": [{"mark": {"type": "text", "fontSize": 14}}, {"mark": "rect"}],
+        "config": {"text": {"fontSize": LARGER * TEXT_PX}},
+    }  # fmt: skip
