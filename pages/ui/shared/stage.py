@@ -25,7 +25,7 @@ HTML = """
 CSS, JS = ((HERE / f"stage.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
 _COMPONENT = component("headroom_stage", html=HTML, css=CSS, js=JS)
 ROOM = (HERE / "present.css").read_text(encoding="utf-8")
-FAULT = "views fault"
+FAULT, LOOK_PX = "views fault", 62
 PRESENT_HELP = "Large type, no sidebar. Arrow keys or a clicker step through the saved views; Escape ends it."
 VIEWS_HELP = "Screens with all their controls, to come back to and to present."
 
@@ -43,11 +43,11 @@ def draw_stage() -> None:
         st.html(f"<style>{ROOM}</style>")
         _COMPONENT(key="stage", data=data)
         return
-    with st.sidebar, st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    with st.sidebar, st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         look: dict[str, Any] = {"icon": ":material/slideshow:", "type": "tertiary", "help": PRESENT_HELP}
         st.button("Present", key="start presenting", on_click=_present, **look)
         _draw_views()
-        _COMPONENT(key="stage", data=data, width="content")
+        _COMPONENT(key="stage", data=data, width=LOOK_PX)
 
 
 @st.fragment
@@ -76,12 +76,12 @@ def _draw_views() -> None:
 
 def _draw_view(number: int, view: View, n: int) -> None:
     name_at, *buttons_at = st.columns([8, 1, 1, 1], vertical_alignment="center", gap="xsmall")
-    name_at.markdown(f"{number + 1}. {_plain(view.name)}", help=f"`{view.link[:200]}`")
-    ways = (("up", "arrow_upward", -1), ("down", "arrow_downward", 1), ("delete", "close", 0))
-    for (word, icon, by), at in zip(ways, buttons_at, strict=True):
-        look: dict[str, Any] = {"icon": f":material/{icon}:", "type": "tertiary", "help": f"{word.capitalize()}"}
-        off = (word == "up" and not number) or (word == "down" and number == n - 1)
-        at.button("", key=f"view {word} {number}", on_click=_change, args=(number, view, by), disabled=off, **look)
+    name_at.markdown(f"{number + 1}\u2002{_plain(view.name)}", help=f"`{view.link[:200]}`")
+    ways = (("↑", "Earlier", -1), ("↓", "Later", 1), ("×", "Forget this view", 0))
+    for (sign, help, by), at in zip(ways, buttons_at, strict=True):
+        off = (by < 0 and not number) or (by > 0 and number == n - 1)
+        look: dict[str, Any] = {"type": "tertiary", "help": help, "disabled": off, "args": (number, view, by)}
+        at.button(sign, key=f"view {number} by {by}", on_click=_change, **look)
 
 
 def _present() -> None:

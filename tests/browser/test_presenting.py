@@ -1,0 +1,64 @@
+"""Presentation mode in a browser: a clicker and arrow keys step through saved views, light or dark without a reload."""
+
+import json
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import settled_figure
+
+FEW = "precision=fp32&prune_limit=16&prune_ranking=random"
+VIEWS = {"Whole": f"/?{FEW}", "Half": f"/?{FEW}&prune_heads=50", "Text": "/passage?passage_text=The+ferry"}
+
+
+def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
+    page.set_viewport_size({"width": 1920, "height": 1080})
+    page.goto(f"{address}{VIEWS['Half']}")
+    half = settled_figure(page, "16 of 16 questions")
+    page.get_by_role("button", name="Views").click()
+    file = tmp_path / "views.json"
+    listed = [{"name": name, "link": link} for name, link in VIEWS.items() if name != "Half"]
+    file.write_text(json.dumps({"form": "headroom views", "views": listed}))
+    page.locator("input[type=file]").set_input_files(file)
+    page.get_by_text("2\u2002Text").wait_for()
+    name = page.get_by_label("Name of this view")
+    name.fill("Half")
+    name.press("Enter")
+    page.get_by_text("3\u2002Half").wait_for()
+    page.get_by_role("button", name="↑").nth(2).click()
+    page.get_by_text("2\u2002Half").wait_for()
+    page.keyboard.press("Escape")
+
+    page.get_by_role("button", name="Present").click()
+    bar = page.locator(".stage.bar")
+    bar.get_by_text("3 views").wait_for()
+    expect(page.get_by_test_id("stSidebar")).not_to_be_visible()
+    expect(page.locator(".st-key-closing")).not_to_be_visible()
+    page.evaluate("window.unloaded = false; window.addEventListener('beforeunload', () => { window.unloaded = true })")
+    page.keyboard.press("PageDown")
+    bar.get_by_text("1 of 3: Whole").wait_for()
+    expect(page.get_by_text("0 of 32 heads, 0 of 4 FFNs pruned").first).to_be_visible()
+    whole = settled_figure(page, "16 of 16 questions")
+    page.keyboard.press("ArrowRight")
+    bar.get_by_text("2 of 3: Half").wait_for()
+    expect(page.get_by_text("16 of 32 heads, 0 of 4 FFNs pruned").first).to_be_visible()
+    assert settled_figure(page, "16 of 16 questions") == half != whole
+    boxes = [page.get_by_test_id("stMetricValue"), *page.get_by_test_id("stVegaLiteChart").all()[:2]]
+    for box in boxes:
+        place = box.bounding_box()
+        assert place["y"] >= 0 and place["y"] + place["height"] <= 1080, "figure, curve and map are on one screen"
+
+    background = "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
+    light = page.evaluate(background)
+    bar.get_by_role("button", name="Light or dark").click()
+    page.wait_for_function(f"light => {background} !== light", arg=light)
+    assert settled_figure(page, "16 of 32 heads") == half, "nothing is lost"
+    page.keyboard.press("PageDown")
+    bar.get_by_text("3 of 3: Text").wait_for()
+    page.get_by_text("Mean loss of A").first.wait_for()
+    assert page.evaluate(background) != light
+    page.keyboard.press("ArrowLeft")
+    bar.get_by_text("2 of 3: Half").wait_for()
+    assert settled_figure(page, "16 of 32 heads") == half
+    page.keyboard.press("Escape")
+    expect(page.get_by_test_id("stSidebar")).to_be_visible()
+    assert "present" not in page.url and "prune_heads=50" in page.url and not page.evaluate("window.unloaded")
