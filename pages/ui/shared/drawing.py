@@ -32,7 +32,7 @@ def larger(template: Mapping[str, Any]) -> dict[str, Any]:
     found = _larger(template)
     if isinstance(height := template.get("height"), int | float):
         found["height"] = min(LARGER * height, max(TALLEST_PX, height))
-    return found | {"config": {"text": {"fontSize": LARGER * TEXT_PX}}}
+    return found | {"config": {**template.get("config", {}), "text": {"fontSize": LARGER * TEXT_PX}}}
 
 
 def _larger(value: Any) -> Any:
