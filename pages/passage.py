@@ -63,7 +63,8 @@ text_at, a_at = st.container(key="wraps text").columns([6, 5], gap="large", vert
 text = choose_text("passage", text_at)
 a_spec, a_typed = choose_a(a_at, setup)
 levels = choose_pruning("passage", setup.data_dir, "B: ")
-view, full_nats, badge_at = choose_colours()
+view, full_nats = choose_colours()
+badge_at = st.container()
 if text is None:
     st.info("This text is no longer kept here; choose another.", icon=":material/notes:")
     end_run()

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from engine.questions.requests import TaskSpec
 from engine.statistics import paired
 from engine.studies.removal import Line, Removal
 from pages.ui.prune import story
@@ -58,7 +59,7 @@ def test_words_say_whether_it_holds_and_what_a_bad_draw_has_hit():
     words = story.in_words(found, shape)
     assert "holds here" in words and "L0H0" in words, "the fifth draw has the best previous-token head"
     assert "does not hold here" in story.in_words(Removal((8,), 0, line(100, 1), line(100, 0), draws), shape)
-    told = story.cells(found, Cast(None, type("Task", (), {"name": "demo_yesno"})))
+    told = story.cells(found, Cast(TaskSpec("demo_outfit", 5), TaskSpec("demo_yesno")))
     assert told[0].startswith("**−52 points** without the 4") and "100 → 48 % right" in told[0]
     assert told[1].startswith("**−10 points**") and "−50 to 0 over 5 draws" in told[1]
     assert told[2].startswith("**0 points**")

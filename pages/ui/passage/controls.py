@@ -43,15 +43,15 @@ def choose_a(where: DeltaGenerator, setup: Setup) -> tuple[LoadSpec, str]:
     return LoadSpec(model, precision), mask
 
 
-def choose_colours() -> tuple[str, int, DeltaGenerator]:
-    """(which of VIEWS the tint shows, nats of full colour of a difference, where to say how much is pruned)."""
+def choose_colours() -> tuple[str, int]:
+    """(which of VIEWS the tint shows, nats of full colour of a difference)."""
     named = {view: view if view == VIEWS[0] else f"Loss of {view}" for view in VIEWS}
     at = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
     view = one_of(at, "Colour by", named, "passage_view", VIEW_HELP)
     full = one_of(at, "Full colour at", FULL_NATS, "passage_scale", SCALE_HELP, default=4)
     icon, change = ":material/content_cut:", st.session_state.update
     at.button("Prune the induction heads", icon=icon, on_click=change, args=(EXAMPLE,), help=EXAMPLE_HELP)
-    return view, full, at.container()
+    return view, full
 
 
 def largest_tables(where: DeltaGenerator, frame: pd.DataFrame, text: str) -> None:

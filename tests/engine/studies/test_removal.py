@@ -54,6 +54,7 @@ def test_the_story_holds_on_the_embedded_model(lab):
     subject = lab.subject(LoadSpec("demo", "int8"))
     found = final(remove(lab, subject, TaskSpec("demo_outfit", 5), TaskSpec("demo_yesno"), 48))
     assert without(subject.shape, found.heads) == parse_mask("L1H0-1 L1H3-4", subject.shape)
+    assert found.removed is not None and found.control is not None
     assert found.removed.points <= -40 and abs(found.control.points) <= 5
     assert found.at_random[0] >= -10 and found.holds
 
@@ -73,6 +74,7 @@ def test_every_line_is_the_difference_of_two_counts(lab, tiny_opt, tmp_path, mon
                    list(zip(answers.questions, answers.log_likelihood_nats, strict=True))[:n])  # fmt: skip
 
     full, gone = Mask.full(subject.shape), without(subject.shape, found.heads)
+    assert found.removed is not None
     assert found.removed.pruned == right(gone, 20) / 20 and found.removed.full == right(full, 20) / 20
     assert len(found.draws) == removal.N_DRAWS
     for seed, drawn in enumerate(found.draws):
