@@ -81,6 +81,7 @@ def test_importance_of_all_tasks_brings_their_lines(open_screen, monkeypatch):
 def test_what_another_screen_has_measured_meanwhile_is_shown(open_screen, monkeypatch):
     from pages.ui.shared import many_tasks
 
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")  # nothing ahead: the button is there
     real = many_tasks.list_tasks
     monkeypatch.setattr(many_tasks, "list_tasks", lambda folder: [s for s in real(folder) if s.where == "embedded"][:2])
     at = open_screen(induction_shots="0", prune_task="demo_outfit")
