@@ -7,7 +7,7 @@ import pytest
 from cache import Store
 from engine.errors import HeadroomError
 from pages.ui.shared import views
-from pages.ui.shared.drawing import LARGER, TEXT_PX, larger
+from pages.ui.shared.drawing import TYPE, larger
 from pages.ui.shared.stage import _plain
 from pages.ui.shared.views import View
 from tests.pages.conftest import charts_of, components, figure
@@ -79,13 +79,13 @@ def test_a_slide_shows_the_same_figure_in_larger_type(open_app):
     [stage] = [data for data in components(slide) if "presenting" in data]
     assert stage["presenting"] and stage["views"] == []
     for shown, on_page in zip(charts_of(slide), charts_of(page), strict=True):
-        assert shown["config"]["text"]["fontSize"] == LARGER * TEXT_PX and shown["height"] > on_page["height"]
+        assert shown["config"] == TYPE and shown["height"] > on_page["height"]
         assert {**shown, "config": 0, "height": 0} == {**on_page, "config": 0, "height": 0} | {"config": 0}
     assert slide.code[0].value == page.code[0].value, "it is there, and not to be seen"
 
 
 def test_type_that_a_chart_sets_itself_is_larger_on_a_slide():
-    assert larger({"height": 400, "layer": [{"mark": {"type": "text", "fontSize": 10}}, {"mark": "rect"}]}) == {
-        "height": 430, "layer": [{"mark": {"type": "text", "fontSize": 14}}, {"mark": "rect"}],
-        "config": {"text": {"fontSize": LARGER * TEXT_PX}},
+    assert larger({"height": 400, "layer": [{"mark": {"type": "text", "fontSize": 15}}, {"mark": "rect"}]}) == {
+        "height": 430, "layer": [{"mark": {"type": "text", "fontSize": 21}}, {"mark": "rect"}],
+        "config": TYPE,
     }  # fmt: skip

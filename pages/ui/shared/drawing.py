@@ -11,7 +11,9 @@ from pages.ui.shared.colours import GREY_INK
 from pages.ui.shared.stage import presenting
 
 LARGER, TALLEST_PX = 1.4, 430  # on a slide: type as the page's, and no picture stretched beyond that
-TEXT_PX = 11  # of Vega, where a mark of text says nothing
+SMALLEST_PX = 18
+LABELS = {"labelFontSize": SMALLEST_PX, "titleFontSize": 20}
+TYPE = {"text": {"fontSize": SMALLEST_PX}, "axis": LABELS, "legend": LABELS, "header": LABELS}  # where no other is set
 
 
 def draw_chart(picture: Picture, key: str, words: str, at: DeltaGenerator | None = None, **selection: Any) -> None:
@@ -32,10 +34,14 @@ def larger(template: Mapping[str, Any]) -> dict[str, Any]:
     found = _larger(template)
     if isinstance(height := template.get("height"), int | float):
         found["height"] = min(LARGER * height, max(TALLEST_PX, height))
-    return found | {"config": {**template.get("config", {}), "text": {"fontSize": LARGER * TEXT_PX}}}
+    return found | {"config": {**template.get("config", {}), **TYPE}}
 
 
 def _larger(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: LARGER * each if name == "fontSize" else _larger(each) for name, each in value.items()}
+        return {name: _type(each) if name == "fontSize" else _larger(each) for name, each in value.items()}
     return [_larger(each) for each in value] if isinstance(value, list) else value
+
+
+def _type(size_px: float) -> float:
+    return max(SMALLEST_PX, LARGER * size_px)

@@ -6,12 +6,13 @@ const SPOKEN_FOR = "input, textarea, select, [contenteditable=true], [role=slide
 export default function ({ data, parentElement }) {
   const root = parentElement.querySelector(".stage"), page = window
   root.classList.toggle("bar", data.presenting)
+  page.headroomHere = data.here // what the server is drawing
   const at = () => Math.min(data.views.length - 1, Number(page.sessionStorage.getItem(AT) ?? -1))
   const show = () => {
     for (const [name, button] of Object.entries(parts)) button.hidden = name !== "look" && !data.presenting
     parts.back.hidden = parts.next.hidden = parts.place.hidden = !data.presenting || !data.views.length
     parts.place.textContent = at() < 0 ? `${data.views.length} views` : `${at() + 1} of ${data.views.length}: ${data.views[at()].name}`
-    parts.look.textContent = isDark() ? "◑ Light" : "◐ Dark"
+    parts.look.textContent = isDark() ? "Light" : "Dark"
   }
   const step = by => {
     if (!data.views.length) return

@@ -25,7 +25,7 @@ HTML = """
 CSS, JS = ((HERE / f"stage.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
 _COMPONENT = component("headroom_stage", html=HTML, css=CSS, js=JS)
 ROOM = (HERE / "present.css").read_text(encoding="utf-8")
-FAULT, LOOK_PX = "views fault", 62
+FAULT, LOOK_PX = "views fault", 44
 PRESENT_HELP = "Large type, no sidebar. Arrow keys or a clicker step through the saved views; Escape ends it."
 VIEWS_HELP = "Screens with all their controls, to come back to and to present."
 
@@ -39,6 +39,7 @@ def draw_stage() -> None:
     """Draws what belongs to presenting: in the sidebar its buttons, on a slide the presenter's bar."""
     known = views.saved(store())
     data: dict[str, Any] = {"presenting": presenting(), "views": [{"name": v.name, "link": v.link} for v in known]}
+    data["here"] = _here()
     if presenting():
         st.html(f"<style>{ROOM}</style>")
         _COMPONENT(key="stage", data=data)
@@ -84,15 +85,18 @@ def _draw_view(number: int, view: View, n: int) -> None:
         at.button(sign, key=f"view {number} by {by}", on_click=_change, **look)
 
 
+def _here() -> str:
+    """The link to the page as it is."""
+    return views.link_of(urlsplit(st.context.url or "").path, st.query_params.to_dict())
+
+
 def _present() -> None:
     st.query_params[PRESENT] = "1"
 
 
 def _add() -> None:
     """Saves the page as it is under the name that was typed."""
-    here = urlsplit(st.context.url or "")
-    link = views.link_of(here.path, st.query_params.to_dict())
-    _keep(lambda known: (*known, views.checked(View(st.session_state.view_name, link))))
+    _keep(lambda known: (*known, views.checked(View(st.session_state.view_name, _here()))))
     st.session_state.view_name = ""
 
 
