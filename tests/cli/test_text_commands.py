@@ -13,6 +13,7 @@ from engine.models.masks import parse_mask
 from engine.models.subject import Lab
 from engine.progress import final
 from engine.texts import sources
+from engine.texts.continuation import How, continuation
 from engine.texts.sources import N_TEXTS
 from engine.texts.tokenloss import token_losses
 from tests.cli.conftest import refused
@@ -163,3 +164,28 @@ def test_bad_files(command, cli, tmp_path):
         file.write_bytes(raw)
         refused(cli(command, "--text", file, "--out", tmp_path / "out.csv"), 1, part)
     refused(cli(command, "--passage", passages()[0].title, "--out", tmp_path / "out.txt"), 2, "must end in")
+
+
+def test_a_prompt_is_continued_by_both_models(cli, tiny_opt, tmp_path):
+    out = tmp_path / "said.csv"
+    options = ("--model", tiny_opt, "--precision", "fp32", "--mask", "L1H2 F0", "--prompt", TEXT[:60], "--tokens", 5)
+    code, printed, _ = cli("continue", *options, "--temperature", 0.7, "--seed", 4, "--out", out, "--json")
+    found, frame = json.loads(printed), pd.read_csv(out, keep_default_na=False)
+    assert code == 0 and frame.groupby("model")["index"].apply(list).to_dict() == {
+        "full": [1, 2, 3, 4, 5], "masked": [1, 2, 3, 4, 5]}  # fmt: skip
+    from cache import open_store
+
+    lab = Lab(open_store())
+    subject, how = subject_in(lab, tiny_opt), How(5, 700, 4)
+    for name, mask in (("full", ""), ("masked", "L1H2 F0")):
+        alone = final(continuation(lab, subject, TEXT[:60], parse_mask(mask, subject.shape), how))
+        assert found["said"][name] == alone.text
+        assert frame.loc[frame["model"].eq(name), "token_id"].tolist() == alone.token_ids.tolist()
+    assert len(found["next"]) >= 10 and 0 <= found["next"][0]["masked"] <= found["next"][0]["full"] <= 1
+
+
+@pytest.mark.parametrize("more, words", [(("--tokens", 0), "cannot be had"), (("--temperature", 3), "cannot be had"),
+                                         (("--mask", "L9H9"), "L9H9")])  # fmt: skip
+def test_a_continuation_that_cannot_be_is_one_line(cli, tiny_opt, tmp_path, more, words):
+    options = ("--model", tiny_opt, "--precision", "fp32", "--prompt", "One", "--out", tmp_path / "said.csv")
+    refused(cli("continue", *options, *more), 2, words)

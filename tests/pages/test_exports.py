@@ -20,6 +20,7 @@ SCREENS = {
     "importance": ({"importance_tasks": "demo_copy", "importance_shots": "0"}, "Measure the 1"),
     "induction": ({}, ""),
     "passage": ({"passage_text": "Privet Drive, twice", "passage_mask": "L0H1", "passage_ranking": "random"}, ""),
+    "continuation": ({"continue_prompt": "One two, one", "continue_tokens": "4", "continue_ranking": "random"}, ""),
     "attention": ({"attention_text": "Privet Drive, twice", "attention_heads": "L0H1"}, ""),
     "in_context": ({"incontext_texts": "3", "incontext_mask": "L0H1"}, ""),
     "correlations": ({"correlations_tasks": "demo_copy,demo_walk", "correlations_shots": "0"}, "Measure the"),
@@ -67,6 +68,15 @@ def test_the_archive_of_a_screen_holds_all_of_it(sheet_of):
     assert {part["name"] for part in told["parts"]} >= {"Full model", "Pruned model"}
     assert all(part["receipts"] for part in told["parts"] if part["name"].endswith("model"))
     assert files["prune.html"].startswith(b"<!doctype html>") and files["program.py"]
+
+
+def test_the_page_of_a_continuation_says_what_was_said(sheet_of):
+    sheet, _ = sheet_of("continuation")
+    page = exports.to_html(sheet).decode()
+    assert "After “One two, one”" in page and "4 tokens, each the likeliest" in page and "1 of 8 heads" in page
+    assert set(sheet.pictures) == {"Next token, full model", "Next token, pruned model"}
+    said = sheet.table("What was said").decode()
+    assert said.count("full model") == said.count("pruned model") == 4
 
 
 def test_a_text_is_set_with_every_letter_once_and_no_line_too_long():

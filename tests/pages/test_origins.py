@@ -21,7 +21,7 @@ from pages.ui.shared.measured import SLOT
 from pages.ui.shared.python_code import _points
 from tests.conftest import HANG_S
 from tests.engine.fixtures import write_questions
-from tests.pages.conftest import figure, frames_of, settled
+from tests.pages.conftest import components, figure, frames_of, settled
 
 pytest_plugins = ["tests.pages.test_in_context_page"]  # the model whose window holds a text of 512 tokens
 FEW = {"importance": {"importance_tasks": "demo_copy", "importance_shots": "0"},
@@ -104,6 +104,13 @@ def test_the_program_finds_how_much_rankings_agree(open_screen):
     printed = {(row["a"], row["b"]): row["srcc"] for row in rows}
     for a, b in (("demo_copy", "demo_walk"), ("demo_copy", "random"), ("aggregate", "demo_walk")):
         assert shown[a, b] == pytest.approx(printed.get((a, b), printed.get((b, a))))
+
+
+def test_the_program_finds_what_the_pruned_model_says(open_screen):
+    at = open_screen("continuation", continue_prompt="One two, one", continue_tokens="5", continue_ranking="random",
+                     continue_by="T 1", continue_seed="3")  # fmt: skip
+    [pruned] = ["".join(data["pieces"]) for data in components(at) if data.get("who") == "Pruned model"]
+    assert said_by_the_program(at) == pruned + "\n"
 
 
 def test_the_program_finds_where_heads_look(open_screen, tiny_opt):

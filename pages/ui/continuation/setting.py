@@ -79,8 +79,8 @@ def origin(x: Setting, mask: Mask | None, says: Sequence[str]) -> Origin:
     reads: dict[str, Callable[[Lab], object]] = {
         "Next tokens": lambda lab: recall_next_tokens(lab, x.subject, x.prompt, sides)
     }
-    for name, of in zip(("Full model", "Pruned model"), sides, strict=False):
-        reads[name] = lambda lab, of=of: recall_continuation(lab, x.subject, x.prompt, of, x.how)
+    for name, side in zip(("Full model", "Pruned model"), sides, strict=False):
+        reads[name] = lambda lab, side=side: recall_continuation(lab, x.subject, x.prompt, side, x.how)
     reads |= ranking_reads(x.subject, x.pruning, x.data_dir)
     program = of_continuation(x.subject, x.prompt, mask, x.how)
     return Origin("Continue", command(x, mask), program, reads, of, says)
