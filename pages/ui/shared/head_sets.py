@@ -49,7 +49,9 @@ def _chart(title: str, form: str, domain: tuple[float, float] | None, counts: tu
     scale = alt.Scale(domain=list(domain)) if domain else alt.Scale(zero=False)
     y = alt.Y("value:Q", title=title, scale=scale, axis=alt.Axis(format=form, tickCount=5))
     axis = alt.Axis(labelAngle=0, grid=False)
-    legend = alt.Legend(orient="top", title=None, symbolType="stroke", symbolStrokeWidth=3, labelLimit=260)
+    legend = alt.Legend(
+        orient="top", title=None, symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1, labelLimit=260
+    )
     base = charts.named_chart("sets").encode(
         x=alt.X("size:O", title="Heads taken out together", sort=list(counts), scale=alt.Scale(padding=0.1), axis=axis),
         color=alt.Color("kind:N", scale=alt.Scale(domain=[RANDOM, STRONGEST]), legend=legend),
