@@ -55,7 +55,8 @@ def draw_levels(screen: Screen) -> None:
         with figure_at:  # before all else: whatever the browser draws, the figure would wait behind it
             slots = ["accuracy", "train questions"]
             live(slots, partial(draw_result, shown), screen.since_s, dragging.FIGURE_S, always=shown.postponed)
-            st.markdown(example_in_words(shown.x, shown.job()[1]))
+            with st.container(key="prune_example"):  # a slide leaves it out
+                st.markdown(example_in_words(shown.x, shown.job()[1]))
         if screen.whole and not shown.postponed:
             shown.estimates, shown.waits = dragging.look_ahead(shown.x, shown.known)
     finally:  # the sliders are there while the rest is waited for
