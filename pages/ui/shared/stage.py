@@ -25,7 +25,7 @@ HTML = """
 CSS, JS = ((HERE / f"stage.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
 _COMPONENT = component("headroom_stage", html=HTML, css=CSS, js=JS)
 ROOM = (HERE / "present.css").read_text(encoding="utf-8")
-FAULT, LOOK_PX = "views fault", 44
+FAULT = "views fault"
 PRESENT_HELP = "Large type, no sidebar. Arrow keys or a clicker step through the saved views; Escape ends it."
 VIEWS_HELP = "Screens with all their controls, to come back to and to present."
 
@@ -44,11 +44,13 @@ def draw_stage() -> None:
         st.html(f"<style>{ROOM}</style>")
         _COMPONENT(key="stage", data=data)
         return
-    with st.sidebar, st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-        look: dict[str, Any] = {"icon": ":material/slideshow:", "type": "tertiary", "help": PRESENT_HELP}
-        st.button("Present", key="start presenting", on_click=_present, **look)
+    present_at, views_at, look_at = st.sidebar.columns([19, 17, 11], gap="xsmall", vertical_alignment="center")
+    look: dict[str, Any] = {"icon": ":material/slideshow:", "type": "tertiary", "help": PRESENT_HELP}
+    present_at.button("Present", key="start presenting", on_click=_present, **look)
+    with views_at:
         _draw_views()
-        _COMPONENT(key="stage", data=data, width=LOOK_PX)
+    with look_at:
+        _COMPONENT(key="stage", data=data)
 
 
 @st.fragment
