@@ -9,6 +9,7 @@ from scipy import stats
 from engine.accuracy.evaluation import Answers, accuracy
 from engine.errors import UsageError
 from engine.importance.rankings import mask_at, n_pruned, order, permille, random_order, random_order_within_layers
+from engine.models.masks import Edits, Mask
 from engine.questions.requests import Question
 from engine.shapes import ModelShape
 from engine.statistics import paired, wilson
@@ -66,7 +67,8 @@ def test_a_level_prunes_the_floor_of_its_share(level):
     gone = [index for index in range(20) if not mask.heads[index // 4][index % 4]]
     assert set(gone) == set(head_order[: len(gone)])
     if level >= 10:
-        assert mask | mask_at(SHAPE, head_order, ffn_order, level - 10, level - 10) == mask, "levels are nested"
+        before = mask_at(SHAPE, head_order, ffn_order, level - 10, level - 10)
+        assert Edits(mask, Mask.full(SHAPE)).on(before) == mask, "levels are nested"
 
 
 def test_random_orders_are_seeded_permutations():
