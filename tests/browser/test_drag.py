@@ -66,7 +66,7 @@ TIMES = """input => {
   new MutationObserver(() => {
     const delta = document.querySelector("[data-testid=stMetricDelta]")?.innerText
     const lines = [...document.querySelectorAll("[data-testid=stMarkdownContainer] p")].map(each => each.innerText)
-    const about = lines.find(text => /\\d of \\d+ heads/.test(text))
+    const about = lines.find(text => /\\d of \\d+ heads, \\d+ of \\d+ FFNs/.test(text))
     window.since?.push([performance.now() - window.released, delta, about])
   }).observe(document.body, { childList: true, characterData: true, subtree: true })
 }"""
@@ -186,9 +186,9 @@ def test_what_other_code_sets_reaches_the_slider(page, address):
     heads = slider(page, "heads pruned")
     heads.focus()
     heads.press("End")
-    page.get_by_text("32 of 32 heads").wait_for()
+    page.get_by_text("B lacks 32 of 32 heads").wait_for()
     page.get_by_role("button", name="Prune the induction heads").click()
-    page.get_by_text("4 of 32 heads").wait_for()
+    page.get_by_text("B lacks 4 of 32 heads").wait_for()
     expect(heads).to_have_value("15")
     expect(page).not_to_have_url(re.compile("passage_heads"))  # as it opens
 
