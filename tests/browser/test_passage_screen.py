@@ -90,7 +90,7 @@ def test_hover_click_and_keys(page, address):
     open_passage(page, address)
     choose(page, "Text", TITLE)
     fill(page, "Prune also", "L1H0-1 L1H3-4")
-    page.get_by_text("4 of 32 heads").wait_for()
+    page.get_by_text("B lacks 4 of 32 heads").wait_for()
     ready(page)
     readout = page.locator(".readout")
     token(page, " perfectly", 1).hover()
@@ -127,7 +127,7 @@ def test_hover_click_and_keys(page, address):
 
 def test_a_slider_moves_the_tint_of_the_text_that_is_there(page, address):
     open_passage(page, address)
-    expect(page.get_by_text("4 of 32 heads")).to_be_visible()
+    expect(page.get_by_text("B lacks 4 of 32 heads")).to_be_visible()
     slider = page.get_by_role("slider", name="heads pruned")
     slider.focus()
     slider.press("Home")
@@ -143,7 +143,7 @@ def test_a_slider_moves_the_tint_of_the_text_that_is_there(page, address):
         ready(page)
     assert page.locator(".text span").first.evaluate("span => span.mark") == "the same element"
     assert page.locator(".text .better").count() and page.locator(".text .worse").count()
-    expect(page.get_by_text("32 of 32 heads")).to_be_visible()
+    expect(page.get_by_text("B lacks 32 of 32 heads")).to_be_visible()
     expect(page.locator(".legend")).to_have_text(re.compile("B better.*−4.*\\+4 nats.*B worse"))
 
 
@@ -157,14 +157,14 @@ def test_the_address_brings_everything_back(page, address, another_tab):
     slider = page.get_by_role("slider", name="heads pruned")
     slider.focus()
     slider.press("End")
-    page.get_by_text("32 of 32 heads, 1 of 4 FFNs").wait_for()
+    page.get_by_text("B lacks 32 of 32 heads, 1 of 4 FFNs").wait_for()
     page.get_by_text("--mask-a L0H3").wait_for()
     ready(page)
     before, text = tints(page), page.locator(".text").inner_text()
     for part in ("text=Privet", "heads=100", "mask=F1", "a=another", "a_mask=L0H3", "ranking=random"):
         assert f"passage_{part}" in page.url
     tab = another_tab(page.url)
-    tab.get_by_text("32 of 32 heads, 1 of 4 FFNs").wait_for()
+    tab.get_by_text("B lacks 32 of 32 heads, 1 of 4 FFNs").wait_for()
     ready(tab)
     assert tab.locator(".text").inner_text() == text and "Dursley" in text
     expect(tab.get_by_role("textbox", name="A lacks")).to_have_value("L0H3")

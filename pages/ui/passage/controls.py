@@ -13,6 +13,7 @@ from pages.ui.shared.controls import one_of, with_own
 from pages.ui.shared.pruning import HEADS, RANKING
 from pages.ui.shared.sidebar import MODELS, Setup
 from pages.ui.shared.tables import number, written
+from pages.ui.shared.written import write
 
 KINDS = ("the full model", "another mask", "another precision", "another model")
 FULL_NATS = {nats: f"± {nats} nats" for nats in (2, 4, 8)}
@@ -49,9 +50,14 @@ def choose_colours() -> tuple[str, int]:
     at = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
     view = one_of(at, "Colour by", named, "passage_view", VIEW_HELP)
     full = one_of(at, "Full colour at", FULL_NATS, "passage_scale", SCALE_HELP, default=4)
-    icon, change = ":material/content_cut:", st.session_state.update
-    at.button("Prune the induction heads", icon=icon, on_click=change, args=(EXAMPLE,), help=EXAMPLE_HELP)
+    icon = ":material/content_cut:"
+    at.button("Prune the induction heads", icon=icon, on_click=_show_example, help=EXAMPLE_HELP)
     return view, full
+
+
+def _show_example() -> None:
+    for key, value in EXAMPLE.items():
+        write(key, value)
 
 
 def largest_tables(where: DeltaGenerator, frame: pd.DataFrame, text: str) -> None:
