@@ -141,7 +141,7 @@ def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     before, after = result
     text, change = seen["text"], seen["changes"][0]
     found.same("accuracy", seen["figures"][0], f"{100 * after['acc']:.1f} %")
-    found.same("questions", re.search(r"([\d,]+) of", text)[1], f"{after['n']:,}")
+    found.same("questions", re.search(r"([\d,]+) of [\d,]+ questions", text)[1], f"{after['n']:,}")
     low, high = re.search(r"interval ([\d.]+) to ([\d.]+) %", text).groups()
     found.same("interval, low", low, f"{100 * after['acc_ci95'][0]:.1f}")
     found.same("interval, high", high, f"{100 * after['acc_ci95'][1]:.1f}")

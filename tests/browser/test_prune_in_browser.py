@@ -78,7 +78,7 @@ def test_a_picture_and_a_table_are_saved(page, address):
     wanted = {"Heads (PNG)": b"\x89PNG", "Curve (SVG)": b"<svg", "Questions and choices (CSV)": b"ques"}
     for name, start in wanted.items():
         if not page.get_by_role("button", name=name).is_visible():
-            page.get_by_test_id("stPopover").get_by_role("button").click()
+            page.get_by_role("button", name=re.compile("Download$")).click()
         with page.expect_download() as saved:
             page.get_by_role("button", name=name).click()
         with open(saved.value.path(), "rb") as file:

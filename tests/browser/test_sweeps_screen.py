@@ -16,9 +16,9 @@ def test_a_sweep_goes_on_behind_another_screen(page, address):
     page.get_by_text("How much can go").wait_for()
     page.get_by_role("button", name="Cancel").wait_for(state="detached")
     for tenth in range(11):
-        point = page.locator(f'[aria-label*="Line: mean of tasks"][aria-label*="Pruned: {10 * tenth}%;"]')
+        point = page.locator(f'[aria-label*="Line: mean of tasks"][aria-label*="Pruned: {10 * tenth} %;"]')
         point.first.wait_for()
-    page.get_by_text("Mean of tasks at 0%, 50%, 70%, 100% of heads pruned").wait_for()
+    page.get_by_text("Mean of tasks at 0 %, 50 %, 70 %, 100 % of heads pruned").wait_for()
     page.get_by_role("radio", name="Transfer").click()
     page.get_by_role("slider", name="Attention heads pruned").wait_for()  # the page is the new one
     page.get_by_role("button", name="Measure").click()
