@@ -1,7 +1,6 @@
 """A real Chromium, tabs that note every fault, and a server of their own: for all browser tests."""
 
 import contextlib
-import os
 import shutil
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,7 +15,7 @@ FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
 ).split()
-WAIT_MS = 1000 * int(os.environ.get("HANG_S_NOW", HANG_S))
+WAIT_MS = 1000 * HANG_S
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -16,6 +16,7 @@ from engine.studies.surveys import Setting, Survey, grid, survey, takes_s
 from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS
 from pages.ui.shared.runtime import end_run, errors_shown, lab, store
 from pages.ui.shared.sidebar import Setup
+from pages.ui.shared.stage import presenting
 from pages.ui.shared.work import Work
 
 JUDGES = 48  # questions a task; three stored chunks
@@ -101,7 +102,9 @@ def _several(key: str, options: Sequence[str], draw: Callable[..., Sequence[str]
     """Several of `options` from a widget, all at first, kept in the address as one text: Streamlit would keep only the
     last one."""
     written, here = f"{key} written", st.query_params.get(key)
-    if key not in st.session_state or st.session_state.get(written, here) != here:  # another address: back, or a view
+    # another address: back, or a view. The navigation's own links say nothing of it, and change nothing
+    is_other = st.session_state.get(written, here) != here and (here is not None or presenting())
+    if key not in st.session_state or is_other:
         asked = (here or "").split(",")
         st.session_state[key] = [option for option in options if option in asked] or list(options)
     elif gone := set(st.session_state[key]) - set(options):  # they change with the task data folder
