@@ -8,6 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from engine.models.masks import Mask
 from engine.shapes import ModelShape
+from pages.ui.shared.stage import presenting
 from pages.ui.shared.written import write
 
 SCREENS = {
@@ -29,7 +30,7 @@ def hand_on(screen: str, shape: ModelShape, mask: Mask | None, where: DeltaGener
         return
     seen = st.session_state.setdefault("pruned on", {})
     said = any(f"{screen}_{part}" in st.query_params for part in ("heads", "ffns", "mask"))
-    if seen.get(screen) != mask and (screen in seen or said):
+    if seen.get(screen) != mask and (screen in seen or said) and not presenting():  # a slide is what its address says
         for other in SCREENS.keys() - {screen}:
             seen[other] = mask
             set_pruned(other, mask.text())
