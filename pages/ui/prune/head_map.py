@@ -30,6 +30,7 @@ HTML = """
 CSS, JS = ((HERE / f"head_map.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
 _COMPONENT = component("headroom_head_map", html=HTML, css=CSS, js=JS)
 ON = "prune maps show"
+HELD_S = 6.0  # of clicks in a row: each has the page run anew, and the browser is that much behind
 TEXT = "prune_mask"  # where the edits are kept: the field, and so the address
 
 
@@ -79,7 +80,7 @@ def apply_edits() -> None:
         for edit in _told(_key(what), n):
             edits = edits.with_named(_named(shape, what, edit.parts), edit.pruned, below)
             st.session_state[f"{_key(what)} seen"] = edit.number
-            write(TEXT, edits.text())
+            write(TEXT, edits.text(), HELD_S)
 
 
 def click_on(shape: ModelShape, below: Mask) -> None:

@@ -15,19 +15,19 @@ HELD_S = 2.0
 
 @dataclass(frozen=True)
 class Written:
-    """What was written when, on `time.monotonic`, and what the browser may still believe."""
+    """What was written, until when, on `time.monotonic`, it is held, and what the browser may still believe."""
 
-    at_s: float
+    until_s: float
     value: Any
     before: tuple[Any, ...]
 
 
-def write(key: str, value: Any) -> None:
-    """Sets a widget that is not drawn yet in this run."""
-    state, now_s = st.session_state, time.monotonic()
+def write(key: str, value: Any, held_s: float = HELD_S) -> None:
+    """Sets a widget that is not drawn yet in this run, and holds it for a moment."""
+    state, until_s = st.session_state, time.monotonic() + held_s
     last = _last(key)
     before = (*(last.before if last else ()), state.get(key))
-    state[f"{key} written"] = Written(now_s, value, tuple(each for each in before if each != value))
+    state[f"{key} written"] = Written(until_s, value, tuple(each for each in before if each != value))
     state[key] = value
 
 
@@ -40,4 +40,4 @@ def hold(key: str) -> None:
 
 def _last(key: str) -> Written | None:
     last = st.session_state.get(f"{key} written")
-    return last if last is not None and time.monotonic() < last.at_s + HELD_S else None
+    return last if last is not None and time.monotonic() < last.until_s else None
