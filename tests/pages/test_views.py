@@ -1,6 +1,7 @@
 """Saved views are kept in order and as a file, lead nowhere but to screens; a slide shows the same numbers."""
 
 import json
+import re
 
 import pytest
 
@@ -80,7 +81,9 @@ def test_a_slide_shows_the_same_figure_in_larger_type(open_app):
     assert stage["presenting"] and stage["views"] == []
     for shown, on_page in zip(charts_of(slide), charts_of(page), strict=True):
         assert shown["config"] == on_page["config"] | TYPE and shown["height"] > on_page["height"]
-        assert {**shown, "config": 0, "height": 0} == {**on_page, "config": 0, "height": 0} | {"config": 0}
+        bare = [re.sub(r'"fontSize": [\d.]+', "", json.dumps(each | {"config": 0, "height": 0}, sort_keys=True))
+                for each in (shown, on_page)]  # fmt: skip
+        assert bare[0] == bare[1], "only the type is larger"
     assert slide.code[0].value == page.code[0].value, "it is there, and not to be seen"
 
 
