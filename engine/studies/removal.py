@@ -10,6 +10,7 @@ import numpy as np
 
 from engine.accuracy.evaluation import Answers, accuracy, evaluate
 from engine.heads.induction import induction, recall_induction
+from engine.importance.head_sets import HeadSet
 from engine.importance.rankings_of import INDUCTION_FROM, INDUCTION_SEED
 from engine.models.masks import Mask
 from engine.models.subject import Lab, Subject
@@ -87,9 +88,7 @@ def recall_heads(lab: Lab, subject: Subject) -> tuple[int, ...] | None:
 
 def without(shape: ModelShape, heads: tuple[int, ...]) -> Mask:
     """The mask that prunes these heads."""
-    kept = np.ones(shape.n_heads_total, bool)
-    kept[list(heads)] = False
-    return Mask.from_arrays(kept.reshape(shape.n_layers, shape.n_heads), np.ones(shape.n_layers, bool))
+    return HeadSet(heads).mask(shape)
 
 
 def draw(shape: ModelShape, heads: tuple[int, ...], seed: int) -> Mask:

@@ -39,22 +39,21 @@ def rows_of(subject: Subject, answers: dict[HeadSet, Answers]) -> pd.DataFrame:
     return head_sets.rows(subject.shape, values)
 
 
-def questions_of(setup: Setup, task: TaskSpec) -> Questions:
+def questions_of(setup: Setup, task: TaskSpec, lab: Lab) -> Questions:
     """The questions that are asked: the same as without single heads."""
-    return select(get_requests(task, setup.data_dir, lab().store), N_QUESTIONS, SAMPLE)
+    return select(get_requests(task, setup.data_dir, lab.store), N_QUESTIONS, SAMPLE)
 
 
 def measured(
     setup: Setup, subject: Subject, task: TaskSpec, lab: Lab, compute: bool = True
 ) -> Iterator[Progress[dict[HeadSet, Answers]]]:
     """Job: the answers without each set so far; of what is stored alone where `compute` is False."""
-    questions = select(get_requests(task, setup.data_dir, lab.store), N_QUESTIONS, SAMPLE)
-    yield from set_answers(lab, subject, questions, compute)
+    yield from set_answers(lab, subject, questions_of(setup, task, lab), compute)
 
 
 def takes_s(setup: Setup, subject: Subject, task: TaskSpec, n_known: int) -> float | None:
     """Seconds that what is missing takes here, None while that is not known."""
-    each = all_characters(questions_of(setup, task))
+    each = all_characters(questions_of(setup, task, lab()))
     return seconds_for(lab().store, subject, "forward", each * (n_sets(subject.shape) - n_known))
 
 
