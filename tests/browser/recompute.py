@@ -156,7 +156,7 @@ def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     pairs = list(zip(before["right"], after["right"], strict=True))
     gained, lost = pairs.count((False, True)), pairs.count((True, False))
     p = binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
-    points, accuracy = re.search(r"([-+−][\d.]+) points .* ([\d.]+) %", change).groups()
+    points, accuracy = re.search(r"([+−]?[\d.]+) points .* ([\d.]+) %", change).groups()
     found.same("change", points, 100 * (gained - lost) / len(pairs), 0.051)
     found.same("accuracy of the full model", accuracy, f"{100 * before['acc']:.1f}")
     said = re.search(r"Gained ([\d,]+), lost ([\d,]+) \((p [<=] [\d.]+)", text)
@@ -206,7 +206,7 @@ def passage(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     same_mask(seen, ("B: heads pruned", "B: FFNs pruned"), "Important for", oracle, found)
     losses = read_losses(seen, oracle).dropna(subset=["loss_full_nats", "loss_masked_nats"])
     a, b = losses["loss_full_nats"].mean(), losses["loss_masked_nats"].mean()
-    said = re.search(r"Mean loss of A ([\d.]+)(?:, of B ([\d.]+))? nats(?:, change ([-+−][\d.]+))?, over ([\d,]+)",
+    said = re.search(r"Mean loss of A ([\d.]+)(?:, of B ([\d.]+))? nats(?:, change ([+−]?[\d.]+))?, over ([\d,]+)",
                      seen["text"])  # fmt: skip
     found.same("mean loss of A", said[1], a, 6e-4)
     found.same("tokens", said[4], f"{len(losses):,}")

@@ -24,6 +24,7 @@ from pages.ui.importance import tables
 from pages.ui.shared import charts, many_tasks
 from pages.ui.shared.commands import program
 from pages.ui.shared.defaults import RANKING_QUESTIONS
+from pages.ui.shared.tables import number
 from tests.conftest import make_tiny_opt
 from tests.pages.conftest import button, frames_of, settled
 
@@ -108,7 +109,7 @@ def test_gradients_and_oracle_agree_as_the_engine_says(open_screen, tiny_opt, st
     settled(at)
     three = {what: by_engine(tiny_opt, store, "demo_copy", what).scores for what in drawn.TITLES}
     rho = spearmanr(three["heads"].ravel(), three["heads-oracle"].ravel()).statistic
-    assert f"SRCC **{rho:+.2f}**" in words_of(at)
+    assert f"SRCC **{number(rho, sign=True)}**" in words_of(at)
     points = frames_of(at)[-1]["heads"]
     np.testing.assert_allclose(points["oracle_points"], 100 * three["heads-oracle"].ravel(), atol=1e-9)
     np.testing.assert_allclose(points["gate"], three["gate"].ravel(), rtol=1e-5)

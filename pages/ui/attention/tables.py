@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from engine.heads.attention import Head, HeadView, Overview
+from pages.ui.shared.tables import number
 
 MAP_CELLS = 64  # along a side of the map; of a longer text several tokens share a cell
 
@@ -86,5 +87,5 @@ def in_words(seen: Overview, view: HeadView, names: Sequence[str]) -> str:
     total = float(view.raised_nats.sum()) / (n - 1)
     return (
         f"{', '.join(names)} on {n:,} tokens: {to_first:.0%} of the attention goes to the first of them, {before:.0%} "
-        f"to the token just before; a token's logit is raised by {total:+.2f} nats on average."
+        f"to the token just before; a token's logit is raised by {number(total, sign=True)} nats on average."
     )

@@ -12,7 +12,7 @@ from engine.importance.importance import Scores
 from engine.importance.rankings import Agreement, n_top, order
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import in_words
-from pages.ui.shared.tables import p_in_words
+from pages.ui.shared.tables import number, p_in_words
 
 MAX_MARKS = 15_000  # cells of one chart: with more the page takes seconds to make it and the browser to draw it
 
@@ -96,8 +96,8 @@ def agreement_in_words(found: Agreement, a: str, b: str) -> str:
     i, j = found.labels.index(a), found.labels.index(b)
     if np.isnan(found.srcc[i, j]):
         return "SRCC undefined: one of the two scores is the same for all heads."
-    interval = f"95 % interval {found.low[i, j]:+.2f} to {found.high[i, j]:+.2f}"
-    return f"SRCC **{found.srcc[i, j]:+.2f}**, {interval}, {p_in_words(found.p[i, j])}"
+    srcc, low, high = (number(table[i, j], sign=True) for table in (found.srcc, found.low, found.high))
+    return f"SRCC **{srcc}**, 95 % interval {low} to {high}, {p_in_words(found.p[i, j])}"
 
 
 def _ranked(scores: np.ndarray, tie_break: np.ndarray | None, task: TaskSpec | None = None) -> pd.DataFrame:

@@ -70,12 +70,13 @@ def change_in_words(change: Paired) -> str:
     """Such as "Lost 12.5 points, 95 % interval 8.1 to 16.8", and from how many questions that follows; in lines."""
     counted = f"Gained **{change.gained:,}**, lost **{change.lost:,}** ({p_in_words(change.p_mcnemar)})"
     low, high = (100 * end for end in change_interval(change))
+    signed = f"{number(low, 1, sign=True)} to {number(high, 1, sign=True)}"
     if change.n < MIN_QUESTIONS:
         return f"{counted}  \nToo few questions to tell a change from chance"
     if not change.is_clear:
-        return f"{counted}  \n**No detectable change**: anything from {low:+.1f} to {high:+.1f} points fits"
+        return f"{counted}  \n**No detectable change**: anything from {signed} points fits"
     share = 100 * (change.gained - change.lost) / change.n
-    ends = f"{low:.1f} to {high:.1f}" if share > 0 else f"{-high:.1f} to {-low:.1f}"
+    ends = " to ".join(number(end, 1) for end in ((low, high) if share > 0 else (-high, -low)))
     return f"{counted}  \n**{'Gained' if share > 0 else 'Lost'} {abs(share):.1f} points**, 95 % interval {ends}"
 
 
