@@ -78,10 +78,10 @@ def test_what_is_missing_is_measured_drawn_and_kept(open_screen, tiny_opt, store
         assert "FFNs: importance is there for 2 of 2." in words_of(page)
         assert not [button for button in page.button if button.label.startswith("Measure")]
         found = drawn_tables(page)
-        for number, name in enumerate(NAMES):
+        for place, name in enumerate(NAMES):
             expected = by_engine(tiny_opt, store, name, "heads").scores
-            cells = found["maps"]["heads"].query("map == @number")
-            assert found["maps"]["maps"]["task"].tolist()[number] == name
+            cells = found["maps"]["heads"].query("map == @place")
+            assert found["maps"]["maps"]["task"].tolist()[place] == name
             np.testing.assert_allclose(cells["score"].to_numpy().reshape(2, 4), expected, rtol=1e-5)
             ffns = found["ffns"]["ffns"].query("task == @name")
             np.testing.assert_allclose(ffns["score"], by_engine(tiny_opt, store, name, "ffns").scores, atol=1e-12)
