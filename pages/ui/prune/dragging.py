@@ -9,14 +9,16 @@ from engine.models.masks import Mask
 from pages.ui.prune import neighbours
 from pages.ui.prune.estimates import Estimates
 from pages.ui.prune.experiment import Experiment
+from pages.ui.prune.forecasts import seconds_at
 from pages.ui.prune.jobs import ORDERS, accuracy_work, estimates_work, gradients_work, ranking_work
 from pages.ui.shared.controls import hand_level
 from pages.ui.shared.defaults import AXES
-from pages.ui.shared.runtime import jobs
-from pages.ui.shared.work import under_way
+from pages.ui.shared.runtime import jobs, lab
+from pages.ui.shared.work import POLL_S, under_way
 
-FIRST_S = 0.3  # the first figure comes before the charts are drawn, unless it takes longer
-FIGURE_S = 0.35  # how often it is redrawn while it is measured: each time the worker waits
+FIRST_S, PATIENT_S = 0.3, 1.2  # the first figure comes before the charts are drawn, unless it takes longer
+FIGURE_S = 0.35  # how often it is redrawn while it is measured, where that is soon done: each time the worker waits
+LONG_S = 3.0  # from which it is redrawn every POLL_S: a run costs browser and server 0.2 s of a processor's time
 MEASURING = ("accuracy", "gradients", "curve", "importance", *ORDERS.values())
 
 
@@ -38,12 +40,20 @@ def nothing_drawn_yet() -> bool:
     return "torch" not in sys.modules and not st.session_state.get("prune drawn")
 
 
-def measure(x: Experiment, mask: Mask | None) -> None:
+def measure(x: Experiment, mask: Mask | None, known: Evidence) -> None:
     """Has the experiment measured, and waits a moment for the first answers of the pruned model: charts would keep
     worker and browser from them."""
     neighbours.stop()
     accuracy_work(x, mask).start()
-    jobs().join("accuracy", FIRST_S, lambda job: job.value is not None and job.value.pruned is not None)
+    patience_s = FIRST_S if mask is None or redrawn_every_s(x, known) == FIGURE_S else PATIENT_S
+    jobs().join("accuracy", patience_s, lambda job: job.value is not None and job.value.pruned is not None)
+
+
+def redrawn_every_s(x: Experiment, known: Evidence) -> float:
+    """How often the figure is redrawn while it is measured."""
+    level = x.pruning.heads_permille
+    taken = None if x.mask(known) is None else seconds_at(x, "heads", known, [level], lab())
+    return POLL_S if taken is None or taken[0] > LONG_S else FIGURE_S
 
 
 def await_last_answers(x: Experiment) -> None:

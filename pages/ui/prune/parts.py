@@ -53,8 +53,8 @@ def draw_levels(screen: Screen) -> None:
         if dragging.moving():
             dragging.let_go_of(shown.x)
         with figure_at:  # before all else: whatever the browser draws, the figure would wait behind it
-            slots = ["accuracy", "train questions"]
-            live(slots, partial(draw_result, shown), screen.since_s, dragging.FIGURE_S, always=shown.postponed)
+            slots, every_s = ["accuracy", "train questions"], dragging.redrawn_every_s(shown.x, shown.known)
+            live(slots, partial(draw_result, shown), screen.since_s, every_s, always=shown.postponed)
             with st.container(key="prune_example"):  # a slide leaves it out
                 st.markdown(example_in_words(shown.x, shown.job()[1]))
         if screen.whole and not shown.postponed:

@@ -109,7 +109,7 @@ class Screen:
         if x.settled(stored):
             jobs().drop("accuracy")
         elif not dragging.moving() and not self.postponed:
-            dragging.measure(x, mask)
+            dragging.measure(x, mask, known)
         return Shown(x, info.title, known, mask, stored, *dragging.latest_estimates(), self.postponed)
 
 
