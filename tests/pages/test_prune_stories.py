@@ -37,6 +37,16 @@ def test_stories_set_the_controls_and_tell_what_came_out(open_app):
     assert at.selectbox(key="prune_task").value == "demo_outfit", "what is told by examples is asked with examples"
 
 
+def test_a_link_to_a_story_alone_sets_the_controls_too(open_app):
+    link = {"model": "demo", "precision": "int8", "prune_story": NAME, "prune_limit": "16", "prune_idle": "false"}
+    at = open_app(False, **link)
+    del at.query_params["prune_task"], at.query_params["prune_shots"]
+    settled(at)
+    assert at.text_input(key="prune_mask").value == "L1H0-1 L1H3-4"
+    at = open_app(**link, prune_mask="L0H1")
+    assert at.text_input(key="prune_mask").value == "L0H1", "a link that says more is what it says"
+
+
 def test_a_model_that_cannot_be_asked_is_shown_a_text(open_app):
     at = open_app(prune_ranking="random", prune_story=NAME)
     assert story.UNASKED in told(at)

@@ -29,6 +29,7 @@ STORIES = {
     "far": "How far can it go?",
 }
 KEY, TO_SET, LEVEL, MAIN = "prune_story", "prune story to set", "prune story level", "prune story task"
+SET_BY_STORIES = ("prune_task", "prune_shots", "prune_heads", "prune_ffns", "prune_mask", "prune_ranking")
 FAR = "prune story far"  # its level is set once it is known
 SLOTS = ("story", "story heads")
 N_ASKED = 100  # questions, at most
@@ -65,8 +66,10 @@ def choose_story() -> str | None:
 
 
 def set_controls(setup: Setup) -> None:
-    """Sets the controls, before they are drawn, as the story has them that was clicked, once its heads are known."""
-    state, story = st.session_state, st.session_state.get(KEY)
+    """Sets the controls, before they are drawn, as the story has them that was clicked, once its heads are known; or
+    that a link names which says nothing else of them."""
+    state, story = st.session_state, st.session_state.get(KEY) or _in_link()
+    state.setdefault(TO_SET, story is not None and not any(name in st.query_params for name in SET_BY_STORIES))
     if (level := state.pop(LEVEL, None)) is not None:
         write("prune_heads", level // 10)
     if not state.get(TO_SET) or story is None:
@@ -137,6 +140,12 @@ def how_far(x: Experiment, lab: Lab) -> Iterator[Progress[Far]]:
     heads, mask = recall_heads(lab, x.subject) or (), masks[level]
     kept = [] if mask is None else [flat for row in mask.heads for flat in row]
     yield Progress(1, 1, Far(lines, level, sum(kept[head] for head in heads), len(heads)))
+
+
+def _in_link() -> str | None:
+    """The story that the address names: by what its button says."""
+    named = st.query_params.get(KEY)
+    return next((story for story, label in STORIES.items() if label == named), None)
 
 
 def _clicked() -> None:
