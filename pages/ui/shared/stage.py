@@ -56,7 +56,7 @@ def draw_stage() -> None:
 @st.fragment
 def _draw_views() -> None:
     """The saved views: one more, another order, as a file and from one."""
-    look: dict[str, Any] = {"icon": ":material/bookmarks:", "type": "tertiary", "help": VIEWS_HELP}
+    look: dict[str, Any] = {"type": "tertiary", "help": VIEWS_HELP}
     at = st.popover("Views", key="views", on_change="rerun", **look)
     if not at.open:
         return
