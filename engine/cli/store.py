@@ -62,7 +62,9 @@ def _tasks(options: Namespace, lab: Lab, report: Report) -> int:
 
 
 def _models(options: Namespace, lab: Lab, report: Report) -> int:
-    from engine.models.loading import OPT_PARAMETERS, PRECISIONS, LoadSpec, identify, memory_estimate
+    from engine.models.checkpoints import PRECISIONS
+    from engine.models.loading import LoadSpec, identify
+    from engine.models.memory_needed import OPT_PARAMETERS, memory_estimate
 
     entries, lines = [], []
     for name in ["demo", *_hub_models()]:

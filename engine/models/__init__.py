@@ -4,6 +4,7 @@
 `checkpoints`: what a model folder is, read from its files alone
 `tensors`: the tensors of a checkpoint, each read when it is asked for
 `libraries`: libraries that must be imported with care
+`memory_needed`: what a load needs of the memory that there is
 `loading`: from a name to a model in memory; one model at a time, refused where it cannot fit
 `subject`: who is measured, and where: what a key says of a model, one store, one model in memory
 `masks`: what is kept of a model, as text people can type, and applied to it

@@ -14,6 +14,7 @@ from engine.errors import HeadroomError
 from engine.models.architectures import family_of, shape_of
 from engine.shapes import ModelShape
 
+PRECISIONS = ("int8", "bf16", "fp32")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt", "tokenizer_config.json",
                    "special_tokens_map.json", "added_tokens.json")  # fmt: skip
 TOKENIZER_SETS = (("tokenizer.json",), ("vocab.json", "merges.txt"), ("tokenizer.model",))

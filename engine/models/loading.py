@@ -5,12 +5,10 @@ Only safetensors or `weights_only` checkpoints are read and code from a model re
 
 import gc
 import pickle
-import shutil
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache as once
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +17,11 @@ from engine.errors import HeadroomError, UsageError
 from engine.memory import freed_at_once, return_freed_memory
 from engine.models import cpu_products as linear
 from engine.models.architectures import Family, family_of
-from engine.models.checkpoints import Identity, identify_folder
+from engine.models.checkpoints import PRECISIONS, Identity, identify_folder
 from engine.models.libraries import bitsandbytes
+from engine.models.memory_needed import device_class, in_gb, memory_estimate
 from engine.models.tensors import stored_tensors
 from engine.models.tuning import Products, known_products, products, set_threads, tuning
-
-PRECISIONS = ("int8", "bf16", "fp32")
-LIBRARY_BYTES = 540_000_000  # python, torch, transformers, bitsandbytes and the harness in memory
-WORKSPACE_BYTES = 300_000_000  # activations, attention masks and logits of one batch of questions, and a load's copies
-OPT_PARAMETERS = {"125m": 125e6, "350m": 331e6, "1.3b": 1.3e9, "2.7b": 2.7e9, "6.7b": 6.7e9, "13b": 13e9, "30b": 30e9,
-                  "66b": 66e9}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,20 +40,6 @@ class LoadSpec:
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise UsageError(f"precision {self.precision!r} is unknown; choose one of {', '.join(PRECISIONS)}")
-
-
-@dataclass(frozen=True)
-class MemoryEstimate:
-    """Bytes a load needs and bytes free on the device; `smaller` names what would fit when it does not."""
-
-    needed_bytes: int
-    free_bytes: int
-    device: str
-    smaller: str
-
-    @property
-    def fits(self) -> bool:
-        return self.needed_bytes <= self.free_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,34 +92,6 @@ def known_ways(spec: LoadSpec, identity: Identity, store: Store | None = None) -
     return None if found is None else found.of(spec.precision)
 
 
-def memory_estimate(identity: Identity, precision: str) -> MemoryEstimate:
-    """The most that a load and passes under masks need in bytes, against what there is: of the GPUs' free memory, or,
-    without one, of main memory with all that this process holds by then, the libraries included."""
-    device, free = device_class(), _free_bytes()
-    return MemoryEstimate(_needed_bytes(identity, precision), free, device, _smaller(identity, precision, free))
-
-
-def _needed_bytes(identity: Identity, precision: str) -> int:
-    """Weights, those of a smaller model beside them (half the heads' is usual, see `engine.models.slicing`), and
-    workspace; on a CPU the libraries too."""
-    shape = identity.shape
-    heads = shape.n_layers * shape.d_model * shape.d_head * 2 * (shape.n_heads + shape.n_key_value_heads)
-    heads *= {"int8": 1, "bf16": 2, "fp32": 4}[precision] if len(family_of(identity.config).qkv) == 3 else 0
-    libraries = LIBRARY_BYTES if device_class() == "cpu" else 0
-    return identity.weight_bytes(precision) + heads // 2 + WORKSPACE_BYTES + libraries
-
-
-def _free_bytes() -> int:
-    """What is free on the device, or in main memory; of what this process holds, the libraries count as free."""
-    if device_class() == "cuda":
-        import torch
-
-        return sum(torch.cuda.mem_get_info(index)[0] for index in range(torch.cuda.device_count()))
-    import psutil
-
-    return psutil.virtual_memory().available + min(LIBRARY_BYTES, psutil.Process().memory_info().rss)
-
-
 def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], None] = lambda message: None) -> Loaded:
     """The model of `spec`, loaded; `progress` gets one line a step. HeadroomError as `identify`, or too large."""
     started = time.perf_counter()
@@ -149,8 +100,8 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
     estimate = memory_estimate(identity, spec.precision)
     if not estimate.fits:
         raise HeadroomError(
-            f"{spec.model} in {spec.precision} needs about {_gb(estimate.needed_bytes)} and {_gb(estimate.free_bytes)} "
-            f"is free on {estimate.device}; {estimate.smaller}"
+            f"{spec.model} in {spec.precision} needs about {in_gb(estimate.needed_bytes)} and "
+            f"{in_gb(estimate.free_bytes)} is free on {estimate.device}; {estimate.smaller}"
         )
     progress("importing torch and transformers")
     import torch
@@ -255,16 +206,6 @@ def _check_whole(spec: LoadSpec, model: Any, report: Any) -> None:
         raise HeadroomError(f"{spec.model} is not whole: {wrong[0]}{more}; download or copy the folder again")
 
 
-@once
-def device_class() -> str:
-    """`cuda` where torch can use an NVIDIA GPU, else `cpu`; asks torch only where a driver is installed."""
-    if not any(Path("/dev").glob("nvidia[0-9]*")) and shutil.which("nvidia-smi") is None:
-        return "cpu"
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
 def _find(spec: LoadSpec) -> tuple[str, Path, str | None]:
     """(name, folder, commit or None); downloads a hub model into the hub's own cache when it is not there."""
     name = spec.model.strip()
@@ -306,18 +247,3 @@ def _hub_snapshot(name: str, revision: str | None) -> Path:
         raise HeadroomError(
             f"model {name!r} is not a folder and could not be had from the hub ({reason}); check name and network"
         ) from error
-
-
-def _smaller(identity: Identity, precision: str, free_bytes: int) -> str:
-    """What a refusal advises: the largest precision of this model that fits, else the largest OPT that fits in int8."""
-    for choice in PRECISIONS[::-1]:
-        needed = _needed_bytes(identity, choice)
-        if needed <= free_bytes and needed < _needed_bytes(identity, precision):
-            return f"{choice} needs {_gb(needed)} and would fit"
-    beside = WORKSPACE_BYTES + LIBRARY_BYTES
-    fitting = [name for name, count in OPT_PARAMETERS.items() if 1.3 * count + beside <= free_bytes]
-    return f"facebook/opt-{fitting[-1]} in int8 would fit" if fitting else "use the model `demo`, or free some memory"
-
-
-def _gb(n_bytes: int) -> str:
-    return f"{n_bytes / 1e9:,.1f} GB"

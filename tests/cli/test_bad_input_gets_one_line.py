@@ -78,11 +78,11 @@ def test_model_too_large(cli, questions, tiny_opt, tmp_path):
 
 def test_refusal_names_the_smaller_precision(tiny_opt, monkeypatch):
     from engine.errors import HeadroomError
-    from engine.models import loading
+    from engine.models import loading, memory_needed
 
     identity = loading.identify(loading.LoadSpec(str(tiny_opt)))
-    free = loading.memory_estimate(identity, "bf16").needed_bytes
-    monkeypatch.setattr(loading, "_free_bytes", lambda: free)
+    free = memory_needed.needed_bytes(identity, "bf16")
+    monkeypatch.setattr(memory_needed, "free_bytes", lambda: free)
     with pytest.raises(HeadroomError, match="bf16 needs .* and would fit"):
         loading.load(loading.LoadSpec(str(tiny_opt), "fp32"))
 

@@ -15,7 +15,8 @@ import torch
 
 from engine.demo import model_folder
 from engine.errors import HeadroomError, UsageError
-from engine.models.loading import LoadSpec, Models, identify, load, memory_estimate
+from engine.models.loading import LoadSpec, Models, identify, load
+from engine.models.memory_needed import memory_estimate
 from engine.models.tensors import stored_tensors
 from tests.conftest import HANG_S, REPOSITORY
 from tests.engine.fixtures import family_folder, run, write_questions

@@ -1,0 +1,120 @@
+"""What a load needs of the memory that there is: on the GPUs, or in main memory within what a container may use."""
+
+import shutil
+from dataclasses import dataclass
+from functools import cache as once
+from pathlib import Path
+
+from engine.models.architectures import family_of
+from engine.models.checkpoints import PRECISIONS, Identity
+
+LIBRARY_BYTES = 540_000_000  # python, torch, transformers, bitsandbytes and the harness in memory
+WORKSPACE_BYTES = 300_000_000  # activations, attention masks and logits of one batch of questions, and a load's copies
+OPT_PARAMETERS = {"125m": 125e6, "350m": 331e6, "1.3b": 1.3e9, "2.7b": 2.7e9, "6.7b": 6.7e9, "13b": 13e9, "30b": 30e9,
+                  "66b": 66e9}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Bytes a load needs and bytes free on the device; `smaller` names what would fit when it does not."""
+
+    needed_bytes: int
+    free_bytes: int
+    device: str
+    smaller: str
+
+    @property
+    def fits(self) -> bool:
+        return self.needed_bytes <= self.free_bytes
+
+
+def memory_estimate(identity: Identity, precision: str) -> MemoryEstimate:
+    """The most that a load and passes under masks need in bytes, against what there is: of the GPUs' free memory, or,
+    without one, of main memory with all that this process holds by then, the libraries included."""
+    device, free = device_class(), free_bytes()
+    return MemoryEstimate(needed_bytes(identity, precision), free, device, _smaller(identity, precision, free))
+
+
+def needed_bytes(identity: Identity, precision: str) -> int:
+    """Weights, those of a smaller model beside them (half the heads' is usual, see `engine.models.slicing`), and
+    workspace; on a CPU the libraries too."""
+    shape = identity.shape
+    heads = shape.n_layers * shape.d_model * shape.d_head * 2 * (shape.n_heads + shape.n_key_value_heads)
+    heads *= {"int8": 1, "bf16": 2, "fp32": 4}[precision] if len(family_of(identity.config).qkv) == 3 else 0
+    libraries = LIBRARY_BYTES if device_class() == "cpu" else 0
+    return identity.weight_bytes(precision) + heads // 2 + WORKSPACE_BYTES + libraries
+
+
+def free_bytes() -> int:
+    """What is free on the device, or in main memory; of what this process holds, the libraries count as free."""
+    if device_class() == "cuda":
+        import torch
+
+        return sum(torch.cuda.mem_get_info(index)[0] for index in range(torch.cuda.device_count()))
+    import psutil
+
+    free, left = psutil.virtual_memory().available, left_in_container()
+    return min(free, free if left is None else left) + min(LIBRARY_BYTES, psutil.Process().memory_info().rss)
+
+
+def left_in_container(root: Path = Path("/")) -> int | None:
+    """Bytes that the control groups of this process (cgroup v1 or v2) leave it, the least of them and their parents;
+    None where none sets a limit. A process that goes beyond is killed without a word. Pages of files that can be
+    dropped at once count as free."""
+    left = []
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        controllers, _, path = line.partition(":")[2].partition(":")
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        top = root / "sys/fs/cgroup" / ("memory" if controllers else "")
+        at = top / path.lstrip("/")
+        at = at if at.is_dir() else top  # a container may see its own group as the topmost
+        for group in (at, *(parent for parent in at.parents if parent.is_relative_to(top))):
+            left += _left_in(group, is_v1=bool(controllers))
+    return min(left, default=None)
+
+
+def _left_in(group: Path, is_v1: bool) -> list[int]:
+    """What a group's limits leave, an entry for each that is set."""
+    limits = ("memory.limit_in_bytes",) if is_v1 else ("memory.max", "memory.high")
+    used = _text(group / ("memory.usage_in_bytes" if is_v1 else "memory.current"))
+    if not used.isdecimal():
+        return []
+    cached = dict(line.split(" ", 1) for line in _text(group / "memory.stat").splitlines() if " " in line)
+    cached_bytes = cached.get("total_inactive_file" if is_v1 else "inactive_file", "0")
+    held = int(used) - (int(cached_bytes) if cached_bytes.isdecimal() else 0)
+    found = [_text(group / limit) for limit in limits]
+    return [max(0, int(limit) - held) for limit in found if limit.isdecimal()]  # v2 says `max` for none
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except (OSError, ValueError):
+        return ""
+
+
+@once
+def device_class() -> str:
+    """`cuda` where torch can use an NVIDIA GPU, else `cpu`; asks torch only where a driver is installed."""
+    if not any(Path("/dev").glob("nvidia[0-9]*")) and shutil.which("nvidia-smi") is None:
+        return "cpu"
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _smaller(identity: Identity, precision: str, free: int) -> str:
+    """What a refusal advises: the largest precision of this model that fits, else the largest OPT that fits in int8."""
+    for choice in PRECISIONS[::-1]:
+        needed = needed_bytes(identity, choice)
+        if needed <= free and needed < needed_bytes(identity, precision):
+            return f"{choice} needs {in_gb(needed)} and would fit"
+    beside = WORKSPACE_BYTES + LIBRARY_BYTES
+    fitting = [name for name, count in OPT_PARAMETERS.items() if 1.3 * count + beside <= free]
+    return f"facebook/opt-{fitting[-1]} in int8 would fit" if fitting else "use the model `demo`, or free some memory"
+
+
+def in_gb(n_bytes: int) -> str:
+    """Such as 1.3 GB."""
+    return f"{n_bytes / 1e9:,.1f} GB"
