@@ -2,7 +2,11 @@
 
 `architectures`: where heads and FFNs live in each family
 `checkpoints`: what a model folder is, read from its files alone
+`weight_files`: which files of a folder hold the weights
+`headers`: what these hold, from their tables of contents
+`sizes`: how many parameters that is
 `tensors`: the tensors of a checkpoint, each read when it is asked for
+`whole`: whether those are the tensors that the config asks for
 `libraries`: libraries that must be imported with care
 `memory_needed`: what a load needs of the memory that there is
 `loading`: from a name to a model in memory; one model at a time, refused where it cannot fit

@@ -20,7 +20,8 @@ class Family:
     `qkv` are the projections inside the attention module: three of their own, or one that holds all three, either one
     behind the other (`joined`) or head by head (`by head`). `ffn_in` is where an FFN begins, when it is no module of
     its own; `norms_behind` are the norms that the residual stream itself goes through, behind a layer's attention and
-    behind its FFN, in those models of the family that have them there.
+    behind its FFN, in those models of the family that have them there. `is_tied` says whether the unembedding is the
+    embedding where a config.json does not say so.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Family:
     ffn_in: str = ""
     qkv_layout: Literal["apart", "joined", "by head"] = "apart"
     norms_behind: tuple[str, ...] = ()
+    is_tied: bool = False
 
     def layer_modules(self, model: Any) -> list[tuple[Any, Any]]:
         """(attention output projection, FFN output module) of every layer, in layer order."""
@@ -64,11 +66,11 @@ class Family:
 FAMILIES = {
     "opt": Family("OPT", "model.decoder.layers", "self_attn.out_proj", "fc2", "self_attn_layer_norm",
                   "model.decoder.final_layer_norm", ("q_proj", "k_proj", "v_proj"), "fc1",
-                  norms_behind=("self_attn_layer_norm", "final_layer_norm")),
+                  norms_behind=("self_attn_layer_norm", "final_layer_norm"), is_tied=True),
     "llama": Family("Llama", "model.layers", "self_attn.o_proj", "mlp", "input_layernorm", "model.norm",
                     ("q_proj", "k_proj", "v_proj")),
     "gpt2": Family("GPT-2", "transformer.h", "attn.c_proj", "mlp", "ln_1", "transformer.ln_f", ("c_attn",),
-                   qkv_layout="joined"),
+                   qkv_layout="joined", is_tied=True),
     "gpt_neox": Family("GPT-NeoX", "gpt_neox.layers", "attention.dense", "mlp", "input_layernorm",
                        "gpt_neox.final_layer_norm", ("query_key_value",), qkv_layout="by head"),
 }  # fmt: skip
@@ -81,6 +83,12 @@ def family_of(config: Mapping[str, Any]) -> Family:
         known = ", ".join(sorted(FAMILIES))
         raise HeadroomError(f"model architecture {model_type!r} is not supported; use a model of type {known}")
     return FAMILIES[model_type]
+
+
+def is_tied(config: Mapping[str, Any]) -> bool:
+    """Whether a model's unembedding is its embedding."""
+    said = config.get("tie_word_embeddings")
+    return family_of(config).is_tied if said is None else bool(said)
 
 
 def shape_of(config: Mapping[str, Any]) -> ModelShape:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,7 +10,11 @@ from typing import Any
 
 from cache import Store
 from engine.errors import HeadroomError
-from engine.models.architectures import family_of, shape_of
+from engine.models.architectures import family_of, is_tied, shape_of
+from engine.models.headers import Entry, contents
+from engine.models.sizes import n_parameters, n_parameters_of
+from engine.models.weight_files import not_weights, read_json, weight_files
+from engine.models.whole import refuse_other_layers
 from engine.shapes import ModelShape
 
 PRECISIONS = ("int8", "bf16", "fp32")
@@ -38,7 +41,6 @@ class Identity:
     tokenizer_digest: str
     n_params: int
     n_quantised: int
-    has_safetensors: bool
     default_bos: bool
 
     def weight_bytes(self, precision: str) -> int:
@@ -54,28 +56,22 @@ def identify_folder(name: str, folder: Path, commit: str | None, store: Store | 
     `store` remembers a weight file's digest under its path, size and time, so that a big folder is hashed once.
     HeadroomError names the file that is missing, unreadable or cut short.
     """
-    config = _read_json(folder / "config.json", f"{name} is not a model folder")
+    if not (folder / "config.json").exists() and (folder / "adapter_config.json").exists():
+        raise HeadroomError(f"{folder} is an adapter, no model; merge it into its base model and save the whole")
+    config = read_json(folder / "config.json", f"{name} is not a model folder")
     family = family_of(config)
     shape = shape_of(config)
+    _refuse_quantised(folder, config)
     if not any(all((folder / file).is_file() for file in files) for files in TOKENIZER_SETS):
         raise HeadroomError(f"{folder} has no tokenizer (tokenizer.json, or vocab.json and merges.txt); add its files")
-    weights = sorted(folder.glob("*.safetensors"))
-    has_safetensors = bool(weights)
-    if not has_safetensors:
-        weights = sorted(folder.glob("pytorch_model*.bin"))
-    if not weights:
-        raise HeadroomError(f"{folder} has no weights (*.safetensors or pytorch_model*.bin); add them")
-    missing = _indexed(folder, has_safetensors) - {file.name for file in weights}
-    if missing:
-        raise HeadroomError(f"{folder} lacks weight file {min(missing)}; download the model again")
-    if has_safetensors:
-        n_params, n_quantised = _count(weights, bool(config.get("tie_word_embeddings", True)))
-    else:
-        n_params, n_quantised = _count_from_size(weights, config, shape)
+    weights = weight_files(folder)
+    n_params, n_quantised = _count(weights, config, shape)
 
     tokenizer = hashlib.blake2b(digest_size=16)
     for file in TOKENIZER_FILES:
         if (folder / file).is_file():
+            if told := not_weights(folder / file):
+                raise HeadroomError(f"{folder / file} {told}")
             tokenizer.update(file.encode() + (folder / file).read_bytes())
     whole = hashlib.blake2b(tokenizer.digest() + json.dumps(config, sort_keys=True).encode(), digest_size=16)
     for file in weights if commit is None else []:
@@ -92,63 +88,35 @@ def identify_folder(name: str, folder: Path, commit: str | None, store: Store | 
         tokenizer_digest=tokenizer.hexdigest(),
         n_params=n_params,
         n_quantised=n_quantised,
-        has_safetensors=has_safetensors,
         default_bos=_default_bos(folder, config),
     )
 
 
-def safetensors_header(file: Path) -> dict[str, Any]:
-    """The header of a safetensors file as a dict; HeadroomError when the file is not whole."""
-    size = file.stat().st_size
-    broken = HeadroomError(f"{file} is damaged or cut short ({size:,} bytes); download or copy it again")
-    with file.open("rb") as handle:
-        length = int.from_bytes(handle.read(8), "little")
-        if size < 8 or length > size - 8 or length > 100_000_000:
-            raise broken
-        try:
-            header = json.loads(handle.read(length))
-            header.pop("__metadata__", None)
-            end = max((entry["data_offsets"][1] for entry in header.values()), default=0)
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            raise broken from error
-    if 8 + length + end != size:
-        raise broken
-    return header
-
-
-def _count(weights: list[Path], tied: bool) -> tuple[int, int]:
-    """(parameters, parameters int8 stores in one byte) from safetensors headers."""
-    n_params = n_quantised = 0
+def _count(weights: list[Path], config: Mapping[str, Any], shape: ModelShape) -> tuple[int, int]:
+    """(parameters, parameters int8 stores in one byte) of the tensors in the files; HeadroomError where two files hold
+    the same one."""
+    found: dict[str, Entry] = {}
     for file in weights:
-        for name, entry in safetensors_header(file).items():
-            if tied and name == "lm_head.weight":
-                continue  # the embedding once more
-            count = math.prod(entry["shape"])
-            n_params += count
-            if len(entry["shape"]) == 2 and not any(part in name for part in ("embed", "wte", "wpe", "lm_head")):
-                n_quantised += count
-    return n_params, n_quantised
+        inside = contents(file)
+        if inside is None:
+            return n_parameters_of(config, shape)  # its tensors are known when they are loaded
+        for name in inside.keys() & found.keys():
+            raise HeadroomError(
+                f"{name} is in two files, {found[name].file.name} and {file.name}; keep the one that belongs here"
+            )
+        found |= inside
+    refuse_other_layers(str(weights[0].parent), found, shape.n_layers)
+    return n_parameters([(name, entry.shape) for name, entry in found.items()], is_tied(config))
 
 
-def _count_from_size(weights: list[Path], config: Mapping[str, Any], shape: ModelShape) -> tuple[int, int]:
-    """The same for pickled checkpoints, whose headers cannot be read safely: from file sizes, in 4 or 2 bytes a
-    parameter, whichever is nearer to what a model of this shape has."""
-    n_embedded = (1 if config.get("tie_word_embeddings", True) else 2) * shape.d_model * shape.n_vocab
-    n_heads = 2 * shape.d_head * (shape.n_heads + shape.n_key_value_heads)
-    n_ffn = (3 if config["model_type"] == "llama" else 2) * shape.d_mlp
-    n_matrices = shape.n_layers * shape.d_model * (n_heads + n_ffn)
-    size = sum(file.stat().st_size for file in weights)
-    n_params = size // (4 if size > 2.8 * (n_embedded + n_matrices) else 2)
-    return n_params, min(n_params, n_matrices)
-
-
-def _indexed(folder: Path, has_safetensors: bool) -> set[str]:
-    """File names that a sharded checkpoint's index asks for."""
-    index = folder / ("model.safetensors.index.json" if has_safetensors else "pytorch_model.bin.index.json")
-    if not index.is_file():
-        return set()
-    weight_map = _read_json(index, f"{folder.name} has a damaged weight index").get("weight_map", {})
-    return set(weight_map.values()) if isinstance(weight_map, dict) else set()
+def _refuse_quantised(folder: Path, config: Mapping[str, Any]) -> None:
+    """HeadroomError where a config.json asks for a quantisation: its weights are no plain numbers."""
+    if asked := config.get("quantization_config"):
+        method = asked.get("quant_method", "another") if isinstance(asked, Mapping) else "another"
+        raise HeadroomError(
+            f"{folder / 'config.json'} asks for {str(method)[:40]!r} quantisation; Headroom quantises plain weights "
+            "itself: use the model that it was made from"
+        )
 
 
 def _file_digest(file: Path, store: Store | None) -> bytes:
@@ -175,23 +143,9 @@ def _content_digest(file: Path, *stamp: int) -> bytes:
     return digest.digest()
 
 
-def _read_json(file: Path, problem: str) -> dict[str, Any]:
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise HeadroomError(
-            f"{problem}: {file} is missing; give a folder that transformers' save_pretrained wrote"
-        ) from error
-    except (OSError, ValueError) as error:
-        raise HeadroomError(f"{problem}: {file} cannot be read as JSON; download or copy it again") from error
-    if not isinstance(value, dict):
-        raise HeadroomError(f"{problem}: {file} holds no JSON object; download or copy it again")
-    return value
-
-
 def _default_bos(folder: Path, config: Mapping[str, Any]) -> bool:
     """Whether the tokenizer puts a beginning-of-sequence token in front by itself: always for OPT, else as it says."""
     if config.get("model_type") == "opt":
         return True
     file = folder / "tokenizer_config.json"
-    return bool(_read_json(file, "the tokenizer is damaged").get("add_bos_token")) if file.is_file() else False
+    return bool(read_json(file, "the tokenizer is damaged").get("add_bos_token")) if file.is_file() else False

@@ -22,6 +22,7 @@ from engine.models.libraries import bitsandbytes
 from engine.models.memory_needed import device_class, in_gb, memory_estimate
 from engine.models.tensors import stored_tensors
 from engine.models.tuning import Products, known_products, products, set_threads, tuning
+from engine.models.whole import refuse_unknown_tokens, refuse_unless_loaded, refuse_unless_whole
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,9 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         model_class: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+        refuse_unknown_tokens(spec.model, tokenizer, identity.shape.n_vocab)
         with stored_tensors(identity.folder, bool(config.tie_word_embeddings)) as tensors, freed_at_once():
+            refuse_unless_whole(spec.model, tensors, model_class, config)
             model, report = model_class.from_pretrained(
                 None,
                 config=config,
@@ -131,15 +134,17 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
                 attn_implementation="sdpa",
                 device_map="auto" if estimate.device == "cuda" else {"": "cpu"},
                 output_loading_info=True,
-                ignore_mismatched_sizes=True,  # `_check_whole` says it in one line
+                ignore_mismatched_sizes=True,  # said in one line
                 **options,
             )
-        _check_whole(spec, model, report)
+        refuse_unless_loaded(spec.model, report)
+    except HeadroomError:
+        raise
     except pickle.UnpicklingError as error:
         raise HeadroomError(
             f"{spec.model}: its .bin checkpoint holds more than weights and is not read; use one in safetensors"
         ) from error
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
+    except Exception as error:  # whatever torch, transformers and tokenizers think of foreign files
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise HeadroomError(
             f"{spec.model} cannot be loaded: {first_line}; check or download the folder again"
@@ -191,19 +196,6 @@ class Models:
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
             return_freed_memory()
-
-
-def _check_whole(spec: LoadSpec, model: Any, report: Any) -> None:
-    """HeadroomError where a parameter did not come from the files: transformers fills it with random numbers."""
-    wrong = [f"{name} is {tuple(found)} and should be {tuple(due)}" for name, found, due in report["mismatched_keys"]]
-    for name, module in model.named_modules():  # whose size transformers leaves unchecked in int8
-        if type(module).__name__ == "Linear8bitLt" and module.weight.shape != (module.out_features, module.in_features):
-            due = (module.out_features, module.in_features)
-            wrong.append(f"{name}.weight is {tuple(module.weight.shape)} and should be {due}")
-    wrong += [f"{name} is missing" for name in sorted(report["missing_keys"])]
-    if wrong:
-        more = f" (and {len(wrong) - 1} more like it)" if len(wrong) > 1 else ""
-        raise HeadroomError(f"{spec.model} is not whole: {wrong[0]}{more}; download or copy the folder again")
 
 
 def _find(spec: LoadSpec) -> tuple[str, Path, str | None]:
