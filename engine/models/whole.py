@@ -1,4 +1,4 @@
-"""Whether the tensors of a checkpoint are those of the model that its config.json describes: all of them, no others, and
+"""Whether the tensors of a checkpoint are those that the model of its config.json has: all of them, no others, and
 each of the right shape. Told before a value is read; transformers fills what is missing with random numbers.
 """
 
@@ -53,8 +53,7 @@ def refuse_unless_whole(model: str, stored: Mapping[str, Any], model_class: Any,
     ]
     missing = due.keys() - given.keys()
     for one, other in skeleton.all_tied_weights_keys.items():  # either will do
-        if len(missing & {one, other}) == 1:
-            missing -= {one, other}
+        missing -= {one} if one in missing else {other}
     wrong += [f"{name} is missing" for name in due if name in missing]
     strangers = sorted(name for name, place in places.items() if not place)
     if wrong:

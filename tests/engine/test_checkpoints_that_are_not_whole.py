@@ -1,0 +1,414 @@
+"""A folder that is not one whole model is refused in one line, and what lies beside a model does not count."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from engine.errors import HeadroomError
+from engine.models.loading import LoadSpec, identify, load
+
+TOKENS = torch.tensor([[2, 40, 41, 99, 300]])
+BOTH = pytest.mark.parametrize("kind", [".safetensors", ".bin"])
+NAMES = {".safetensors": "model.safetensors", ".bin": "pytorch_model.bin"}
+FC1 = "model.decoder.layers.0.fc1.weight"
+
+
+@pytest.fixture
+def tensors(tiny_opt):
+    return load_file(tiny_opt / "model.safetensors")
+
+
+@pytest.fixture
+def folder(tiny_opt, tmp_path):
+    """The tiny model's folder without its weights."""
+    return Path(shutil.copytree(tiny_opt, tmp_path / "model", ignore=shutil.ignore_patterns("*.safetensors")))
+
+
+def save(tensors, file: Path):
+    if file.suffix == ".bin":
+        torch.save(tensors, file)
+    else:
+        save_file({name: value.contiguous() for name, value in tensors.items()}, file, {"format": "pt"})
+
+
+def save_shards(tensors, folder: Path, kind: str, n_files: int = 3, index: bool = True):
+    """The tensors in n files; the names of the files."""
+    stem, items = NAMES[kind].removesuffix(kind), list(tensors.items())
+    names = [f"{stem}-{n + 1:05}-of-{n_files:05}{kind}" for n in range(n_files)]
+    for n, name in enumerate(names):
+        save(dict(items[n::n_files]), folder / name)
+    weight_map = {name: names[n % n_files] for n, (name, _) in enumerate(items)}
+    if index:
+        (folder / f"{NAMES[kind]}.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    return names
+
+
+def configured(folder: Path, **changes):
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def refused(folder: Path, *parts: str, precisions=("fp32", "int8")):
+    """Both precisions say all these parts in one line."""
+    for precision in precisions:
+        with pytest.raises(HeadroomError) as caught:
+            load(LoadSpec(str(folder), precision))
+        said = str(caught.value)
+        assert "\n" not in said and "weights_only" not in said and len(said) < 500
+        assert all(part in said for part in parts), said
+
+
+def logits(folder: Path, precision: str = "fp32"):
+    return load(LoadSpec(str(folder), precision)).model(TOKENS).logits
+
+
+@BOTH
+def test_half_the_tensors_are_missing(kind, folder, tensors):
+    kept = {name: value for number, (name, value) in enumerate(sorted(tensors.items())) if number % 2}
+    save(kept, folder / NAMES[kind])
+    n_missing = len(tensors) - len(kept)
+    refused(folder, "is missing", f"(and {n_missing - 1} more like it)", "again")
+
+
+@BOTH
+@pytest.mark.parametrize("change, said", [
+    (lambda value: value[1:].clone(), "is (63, 32) and should be (64, 32)"),
+    (lambda value: value.T.contiguous(), "is (32, 64) and should be (64, 32)"),
+    (lambda value: torch.full_like(value, torch.nan), "not finite"),
+    (lambda value: value.index_fill(0, torch.tensor([63]), torch.inf), "not finite"),
+    (lambda value: value.to(torch.int8), "of type int8"),
+])  # fmt: skip
+def test_a_tensor_of_another_shape_or_without_numbers(kind, change, said, folder, tensors):
+    save(tensors | {FC1: change(tensors[FC1])}, folder / NAMES[kind])
+    refused(folder, FC1, said)
+
+
+@BOTH
+@pytest.mark.parametrize("index", [True, False])
+def test_a_missing_shard_is_named_with_an_index_or_without(kind, index, folder, tensors):
+    names = save_shards(tensors, folder, kind, index=index)
+    (folder / names[1]).unlink()
+    refused(folder, "lacks weight file", names[1], precisions=["fp32"])
+
+
+@BOTH
+def test_shards_that_are_whole_need_no_index(kind, folder, tensors, tiny_opt):
+    save_shards(tensors, folder, kind, index=False)
+    assert torch.equal(logits(folder), logits(tiny_opt))
+
+
+@BOTH
+def test_shards_of_two_splits_without_an_index(kind, folder, tensors):
+    save_shards(tensors, folder, kind, 3, index=False)
+    save_shards(tensors, folder, kind, 2, index=False)
+    refused(folder, "of 2 and of 3", "index", precisions=["fp32"])
+
+
+@BOTH
+def test_only_what_the_index_says_counts(kind, folder, tensors, tiny_opt):
+    names = save_shards(tensors, folder, kind)
+    before, plain = identify(LoadSpec(str(folder))), logits(folder)
+    assert torch.equal(plain, logits(tiny_opt))
+    stale = {name: value + 1 for name, value in tensors.items()}
+    save_shards(stale, folder, kind, 5, index=False)
+    save(stale, folder / f"a_model{kind}")
+    after = identify(LoadSpec(str(folder)))
+    assert (after.digest, after.n_params) == (before.digest, before.n_params)
+    assert torch.equal(logits(folder), plain)
+    save({name: value * 2 for name, value in torch_or_safe(folder / names[0]).items()}, folder / names[0])
+    assert identify(LoadSpec(str(folder))).digest != before.digest
+
+
+def torch_or_safe(file: Path):
+    return torch.load(file, weights_only=True) if file.suffix == ".bin" else load_file(file)
+
+
+@BOTH
+def test_a_shard_of_another_split_is_seen_by_what_it_holds_twice(kind, folder, tensors):
+    names = save_shards(tensors, folder, kind)
+    shutil.copy(folder / names[0], folder / names[1])
+    refused(folder, "is in two files", names[0], names[1], precisions=["fp32"])
+
+
+@pytest.mark.parametrize("weight_map, said", [
+    ({}, "names no weight files"),
+    ([1], "names no weight files"),
+    ({"a": "../other/model.safetensors"}, "no .safetensors file of its own folder"),
+    ({"a": "/etc/passwd"}, "no .safetensors file of its own folder"),
+    ({"a": 3}, "no .safetensors file of its own folder"),
+    ({"a": "model.safetensors\0"}, "no .safetensors file of its own folder"),
+])  # fmt: skip
+def test_an_index_that_names_no_files_of_its_folder(weight_map, said, folder, tensors):
+    save(tensors, folder / "model.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    refused(folder, said, precisions=["fp32"])
+
+
+@BOTH
+@pytest.mark.parametrize("n_layers", [1, 3, 4, 10**9])
+def test_a_config_with_other_layers_than_the_weights(kind, n_layers, folder, tensors):
+    save(tensors, folder / NAMES[kind])
+    configured(folder, num_hidden_layers=n_layers)
+    refused(folder, f"config.json says {n_layers} layers and the weights have 2", precisions=["fp32"])
+
+
+@BOTH
+def test_a_config_without_room_for_a_tensor(kind, folder, tensors):
+    save(tensors, folder / NAMES[kind])
+    configured(folder, enable_bias=False)
+    refused(folder, "no place for model.decoder.layers.0.fc1.bias (and 11 more like it)", "config.json")
+
+
+@BOTH
+def test_an_adapter_that_was_not_merged(kind, folder, tensors):
+    lora = {f"{FC1.removesuffix('.weight')}.lora_{one}.weight": torch.ones(4, 4) for one in "AB"}
+    save(tensors | lora, folder / NAMES[kind])
+    refused(folder, "no place for", "lora_A")
+
+
+@BOTH
+def test_an_adapter_beside_the_model_does_not_count(kind, folder, tensors, tiny_opt):
+    save(tensors, folder / NAMES[kind])
+    before, plain = identify(LoadSpec(str(folder))), logits(folder)
+    save({"base_model.model.lora_A.weight": torch.ones(4, 4)}, folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text("{}")
+    after = identify(LoadSpec(str(folder)))
+    assert (after.digest, after.n_params) == (before.digest, before.n_params)
+    assert torch.equal(logits(folder), plain) and torch.equal(plain, logits(tiny_opt))
+
+
+@pytest.mark.parametrize("name, said", [
+    ("adapter_model.safetensors", "is an adapter"),
+    ("adapter_model.bin", "is an adapter"),
+    ("model.fp16.safetensors", "is a variant: rename it model.safetensors"),
+    ("pytorch_model.fp16.bin", "is a variant: rename it pytorch_model.bin"),
+    ("model.fp16-00001-of-00002.safetensors", "rename it model-00001-of-00002.safetensors"),
+    ("model-00001-of-00002.fp16.safetensors", "rename it model-00001-of-00002.safetensors"),
+    ("consolidated.safetensors", "rename it model.safetensors"),
+    ("consolidated.00.pth", "rename it pytorch_model.bin"),
+    ("model.gguf", "llama.cpp"),
+    ("tf_model.h5", "another library"),
+    ("flax_model.msgpack", "another library"),
+    ("below/model.safetensors", "the folder below in it has some"),
+    ("notes.txt", "add them"),
+])  # fmt: skip
+def test_a_folder_with_something_else_than_weights_says_what_it_is(name, said, folder, tensors):
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_bytes(b"weights of a kind")
+    refused(folder, "has no weights", *([Path(name).name] if "/" not in name and "notes" not in name else []), said,
+            precisions=["fp32"])  # fmt: skip
+
+
+def test_a_folder_of_an_adapter_alone(tmp_path):
+    (tmp_path / "adapter_config.json").write_text("{}")
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"")
+    refused(tmp_path, "is an adapter", "base model", precisions=["fp32"])
+
+
+@BOTH
+def test_a_variant_beside_the_model_does_not_count(kind, folder, tensors, tiny_opt):
+    save(tensors, folder / NAMES[kind])
+    before = identify(LoadSpec(str(folder)))
+    save({n: v.half() + 1 for n, v in tensors.items()}, folder / NAMES[kind].replace(".", ".fp16.", 1))
+    assert identify(LoadSpec(str(folder))) == before
+    assert torch.equal(logits(folder), logits(tiny_opt))
+
+
+@BOTH
+@pytest.mark.parametrize("prefix", ["state_dict.", "module.", "base_model.model."])
+def test_names_behind_a_key(kind, prefix, folder, tensors):
+    save({prefix + name: value for name, value in tensors.items()}, folder / NAMES[kind])
+    refused(folder, "is missing", f"(and {len(tensors) - 1} more like it)", f"the files hold {prefix}model.decoder")
+
+
+@pytest.mark.parametrize("options", [{}, {"_use_new_zipfile_serialization": False}])
+@pytest.mark.parametrize("content, said", [
+    (lambda tensors: {"step": 3, "model": tensors}, "under the key 'model'"),
+    (lambda tensors: list(tensors.values()), "holds a list"),
+    (lambda tensors: tensors[FC1], "holds one tensor"),
+    (lambda tensors: {}, "holds no t"),
+    (lambda tensors: {"step": 3}, "holds no t"),
+    (lambda tensors: 7, "holds a"),
+])  # fmt: skip
+def test_a_bin_file_that_is_no_table_of_tensors(content, said, options, folder, tensors):
+    torch.save(content(tensors), folder / "pytorch_model.bin", **options)
+    refused(folder, *(["holds no table"] if options else [said]), precisions=["fp32"])
+
+
+@BOTH
+def test_one_tensor_under_two_names(kind, folder, tensors):
+    save(tensors | {FC1.removeprefix("model."): tensors[FC1] + 1}, folder / NAMES[kind])
+    refused(folder, FC1, "under 2 names")
+
+
+@BOTH
+def test_an_empty_shard(kind, folder, tensors):
+    names = save_shards(tensors, folder, kind)
+    save({}, folder / names[2])
+    refused(folder, names[2], "holds no tensors", precisions=["fp32"])
+    (folder / names[2]).write_bytes(b"")
+    refused(folder, names[2], "is empty (0 bytes)", precisions=["fp32"])
+
+
+@BOTH
+def test_a_file_that_is_cut_short(kind, folder, tensors):
+    file = folder / NAMES[kind]
+    save(tensors, file)
+    whole = file.read_bytes()
+    for length in (1, 7, 100, len(whole) // 2, len(whole) - 1):
+        file.write_bytes(whole[:length])
+        refused(folder, file.name, "download", precisions=["fp32"])
+
+
+def made_lfs(file):
+    file.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22\nsize 9\n")
+
+
+def made_tar(file):
+    import tarfile
+
+    with tarfile.open(file, "w") as archive:
+        archive.add(__file__, "pickle")
+
+
+def made_torchscript(file):
+    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), file)
+
+
+def made_zip(file):
+    import zipfile
+
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("hello.txt", "hello")
+
+
+def made_gguf(file):
+    file.write_bytes(b"GGUF\x03\0\0\0" + bytes(1000))
+
+
+def made_page(file):
+    file.write_text("<!DOCTYPE html><html><body>Sign in</body></html>")
+
+
+def made_gzip(file):
+    import gzip
+
+    file.write_bytes(gzip.compress(bytes(1000)))
+
+
+def made_folder(file):
+    file.mkdir()
+
+
+def made_dangling(file):
+    file.symlink_to("../../blobs/0123456789")
+
+
+def made_pipe(file):
+    os.mkfifo(file)
+
+
+def made_endless(file):
+    file.symlink_to("/dev/zero")
+
+
+OTHER_KINDS = {
+    made_lfs: ("Git LFS pointer", "git lfs pull"),
+    made_tar: ("tar archive",),
+    made_gguf: ("GGUF",),
+    made_page: ("web page", "again"),
+    made_gzip: ("gzip",),
+    made_folder: ("is a folder", "again"),
+    made_dangling: ("link to a file that is not there", "again"),
+    made_pipe: ("no ordinary file",),
+    made_endless: ("no ordinary file",),
+}
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", "config.json", "tokenizer.json"])
+@pytest.mark.parametrize("make", OTHER_KINDS)
+def test_a_file_is_said_to_be_what_it_is(make, name, folder, tensors):
+    if name.endswith(".json"):
+        save(tensors, folder / "model.safetensors")
+        (folder / name).unlink()
+    make(folder / name)
+    said = OTHER_KINDS[make]
+    if name == "tokenizer.json" and not (folder / name).is_file():
+        said = ("no tokenizer",)
+    refused(folder, *said, precisions=["fp32"])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name, make, said", [
+    ("pytorch_model.bin", made_torchscript, "is a TorchScript archive"),
+    ("pytorch_model.bin", made_zip, "zip archive that torch.save did not write"),
+    ("model.safetensors", made_torchscript, "is no safetensors file"),
+    ("pytorch_model.bin", lambda file: save_file({"a": torch.ones(2)}, file), "is a safetensors file"),
+    ("pytorch_model.bin", lambda file: file.write_bytes(bytes(1000)), "damaged"),
+])  # fmt: skip
+def test_a_weight_file_of_another_kind(name, make, said, folder):
+    make(folder / name)
+    refused(folder, name, said, precisions=["fp32"])
+
+
+@BOTH
+def test_a_shard_in_place_of_which_a_folder_lies_or_a_dangling_link(kind, folder, tensors):
+    names = save_shards(tensors, folder, kind)
+    for make, said in ((made_folder, "is a folder"), (made_dangling, "is a link to a file that is not there")):
+        shutil.rmtree(folder / names[1]) if (folder / names[1]).is_dir() else (folder / names[1]).unlink()
+        make(folder / names[1])
+        refused(folder, names[1], said, precisions=["fp32"])
+
+
+def test_a_tokenizer_larger_than_the_embedding(folder, tensors):
+    save(tensors, folder / "model.safetensors")
+    file = folder / "tokenizer.json"
+    found = json.loads(file.read_text())
+    added = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    n_vocab = 512
+    n_held = len(found["model"]["vocab"])
+    vocab = found["model"]["vocab"] | {f"extra{n}": n for n in range(n_held, n_vocab)}  # training may stop before
+    found["model"]["vocab"] = vocab
+    found["added_tokens"] += [{"id": n_vocab + n, "content": f"<more{n}>", **added} for n in range(3)]
+    file.write_text(json.dumps(found))
+    refused(folder, "token 512 ('<more0>') (and 2 more like it)", "512 rows", "tokenizer", precisions=["fp32"])
+
+
+@pytest.mark.parametrize("asked, said", [
+    ({"quant_method": "gptq", "bits": 4}, "gptq"),
+    ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "bitsandbytes"),
+    ({"bits": 4}, "another"),
+    (["?"], "another"),
+])  # fmt: skip
+@BOTH
+def test_a_config_that_asks_for_a_quantisation(kind, asked, said, folder, tensors):
+    save(tensors, folder / NAMES[kind])
+    configured(folder, quantization_config=asked)
+    refused(folder, said, "quantisation", "use the model that it was made from", precisions=["fp32"])
+
+
+@pytest.mark.parametrize("changes", [
+    {"hidden_size": 64}, {"ffn_dim": 128}, {"vocab_size": 600}, {"max_position_embeddings": 128},
+    {"word_embed_proj_dim": 16}, {"activation_function": "no such"}, {"tie_word_embeddings": None},
+    {"tie_word_embeddings": False}, {"hidden_size": "many"}, {"dropout": "much"}, {"do_layer_norm_before": "x"},
+])  # fmt: skip
+def test_a_config_of_another_model(changes, folder, tensors):
+    save(tensors, folder / "model.safetensors")
+    configured(folder, **changes)
+    refused(folder)
+
+
+def test_what_the_command_line_says_is_that_line(folder, tensors, capsys, tmp_path, monkeypatch):
+    from engine.__main__ import main
+
+    monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
+    save({name: value for name, value in tensors.items() if name != FC1}, folder / "pytorch_model.bin")
+    out = str(tmp_path / "losses.csv")
+    assert main(["losses", "--model", str(folder), "--passage", "Three languages", "--out", out]) == 1
+    [line] = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
+    assert f"{FC1} is missing" in line
