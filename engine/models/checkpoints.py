@@ -29,7 +29,7 @@ class Identity:
     """A model as its files say it is. Same digest = same config, tokenizer and weights, whatever the folder's name.
 
     `n_quantised` counts the parameters that int8 stores in one byte (matrices of the layers); embeddings, norms and
-    biases stay in 16 bits.
+    biases stay in 16 bits. `largest_bytes` are what the largest tensor takes as it is stored, in the type `stored_as`.
     """
 
     name: str
@@ -41,7 +41,13 @@ class Identity:
     tokenizer_digest: str
     n_params: int
     n_quantised: int
+    largest_bytes: int
+    stored_as: str
     default_bos: bool
+
+    def bytes_beside(self, precision: str) -> int:
+        """Bytes that a load in that precision holds for a moment beside the weights: a tensor as it was stored."""
+        return 0 if self.stored_as == {"fp32": "float32"}.get(precision, "bfloat16") else self.largest_bytes
 
     def weight_bytes(self, precision: str) -> int:
         """Bytes of the weights in memory in that precision."""
@@ -65,7 +71,14 @@ def identify_folder(name: str, folder: Path, commit: str | None, store: Store | 
     if not any(all((folder / file).is_file() for file in files) for files in TOKENIZER_SETS):
         raise HeadroomError(f"{folder} has no tokenizer (tokenizer.json, or vocab.json and merges.txt); add its files")
     weights = weight_files(folder)
-    n_params, n_quantised = _count(weights, config, shape)
+    tensors = _tensors(weights, shape)
+    if tensors is None:
+        n_params, n_quantised = n_parameters_of(config, shape)
+        largest_bytes, stored_as = sum(file.stat().st_size for file in weights), "whole"  # all is read at once
+    else:
+        shapes = [(name, entry.shape) for name, entry in tensors.items()]
+        n_params, n_quantised = n_parameters(shapes, is_tied(config))
+        largest_bytes, stored_as = max((entry.n_bytes, entry.dtype) for entry in tensors.values())
 
     tokenizer = hashlib.blake2b(digest_size=16)
     for file in TOKENIZER_FILES:
@@ -88,25 +101,27 @@ def identify_folder(name: str, folder: Path, commit: str | None, store: Store | 
         tokenizer_digest=tokenizer.hexdigest(),
         n_params=n_params,
         n_quantised=n_quantised,
+        largest_bytes=largest_bytes,
+        stored_as=stored_as,
         default_bos=_default_bos(folder, config),
     )
 
 
-def _count(weights: list[Path], config: Mapping[str, Any], shape: ModelShape) -> tuple[int, int]:
-    """(parameters, parameters int8 stores in one byte) of the tensors in the files; HeadroomError where two files hold
-    the same one."""
+def _tensors(weights: list[Path], shape: ModelShape) -> dict[str, Entry] | None:
+    """The tensors in the files by name; None where one has no table of contents. HeadroomError where two files hold the
+    same one, or they are of other layers."""
     found: dict[str, Entry] = {}
     for file in weights:
         inside = contents(file)
         if inside is None:
-            return n_parameters_of(config, shape)  # its tensors are known when they are loaded
+            return None
         for name in inside.keys() & found.keys():
             raise HeadroomError(
                 f"{name} is in two files, {found[name].file.name} and {file.name}; keep the one that belongs here"
             )
         found |= inside
     refuse_other_layers(str(weights[0].parent), found, shape.n_layers)
-    return n_parameters([(name, entry.shape) for name, entry in found.items()], is_tied(config))
+    return found
 
 
 def _refuse_quantised(folder: Path, config: Mapping[str, Any]) -> None:

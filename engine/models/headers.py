@@ -40,6 +40,10 @@ class Entry:
     at: int
     strides: tuple[int, ...]
 
+    @property
+    def n_bytes(self) -> int:
+        return math.prod(self.shape) * TYPES.get(self.dtype, (4,))[0]
+
 
 def contents(file: Path) -> Mapping[str, Entry] | None:
     """The tensors of a weight file by name; None for a `.bin` file without a table of contents (written by torch before
@@ -68,7 +72,7 @@ def _of_safetensors(file: Path) -> dict[str, Entry]:
     with file.open("rb") as handle:
         length = int.from_bytes(handle.read(8), "little")
         if size < 8 or length > size - 8 or length > HEADER_BYTES:
-            if zipfile.is_zipfile(file):
+            if _is_zip(file):
                 raise HeadroomError(f"{file} is no safetensors file but one of torch.save; name it pytorch_model.bin")
             raise broken
         try:
@@ -91,7 +95,7 @@ def _entry(file: Path, said: Mapping[str, Any], start: int) -> Entry:
 
 def _of_zip(file: Path) -> dict[str, Entry] | None:
     again = "download or copy it again"
-    if not zipfile.is_zipfile(file):
+    if not _is_zip(file):
         with file.open("rb") as handle:
             head = handle.read(len(BEFORE_ZIP))
         if head == BEFORE_ZIP:
@@ -135,6 +139,13 @@ def _of_zip(file: Path) -> dict[str, Entry] | None:
     except (zipfile.BadZipFile, pickle.UnpicklingError, EOFError, ValueError, KeyError, TypeError, AttributeError,
             IndexError, OverflowError, RecursionError, MemoryError, NotImplementedError) as error:  # fmt: skip
         raise damaged from error
+
+
+def _is_zip(file: Path) -> bool:
+    try:
+        return zipfile.is_zipfile(file)
+    except zipfile.BadZipFile:  # one that says it is the second disk of several
+        return False
 
 
 class _Storage(NamedTuple):

@@ -9,7 +9,7 @@ from engine.models.architectures import family_of
 from engine.models.checkpoints import PRECISIONS, Identity
 
 LIBRARY_BYTES = 540_000_000  # python, torch, transformers, bitsandbytes and the harness in memory
-WORKSPACE_BYTES = 300_000_000  # activations, attention masks and logits of one batch of questions, and a load's copies
+WORKSPACE_BYTES = 300_000_000  # activations, attention masks and logits of one batch of questions
 OPT_PARAMETERS = {"125m": 125e6, "350m": 331e6, "1.3b": 1.3e9, "2.7b": 2.7e9, "6.7b": 6.7e9, "13b": 13e9, "30b": 30e9,
                   "66b": 66e9}  # fmt: skip
 
@@ -36,13 +36,14 @@ def memory_estimate(identity: Identity, precision: str) -> MemoryEstimate:
 
 
 def needed_bytes(identity: Identity, precision: str) -> int:
-    """Weights, those of a smaller model beside them (half the heads' is usual, see `engine.models.slicing`), and
-    workspace; on a CPU the libraries too."""
+    """Weights, those of a smaller model beside them (half the heads' is usual, see `engine.models.slicing`), one tensor
+    as it is stored, and workspace; on a CPU the libraries too."""
     shape = identity.shape
     heads = shape.n_layers * shape.d_model * shape.d_head * 2 * (shape.n_heads + shape.n_key_value_heads)
     heads *= {"int8": 1, "bf16": 2, "fp32": 4}[precision] if len(family_of(identity.config).qkv) == 3 else 0
     libraries = LIBRARY_BYTES if device_class() == "cpu" else 0
-    return identity.weight_bytes(precision) + heads // 2 + WORKSPACE_BYTES + libraries
+    weights = identity.weight_bytes(precision) + identity.bytes_beside(precision)
+    return weights + heads // 2 + WORKSPACE_BYTES + libraries
 
 
 def free_bytes() -> int:

@@ -69,7 +69,7 @@ def not_weights(file: Path) -> str:
     with file.open("rb") as handle:
         head = handle.read(512)
     if not head:
-        return "is empty (0 bytes); download or copy it again"
+        return "is empty, cut short at 0 bytes; download or copy it again"
     if head.startswith(b"version https://git-lfs"):
         return "is a Git LFS pointer, not the file itself; run `git lfs pull` in its folder"
     if head[257:262] == b"ustar":

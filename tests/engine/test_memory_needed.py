@@ -1,10 +1,17 @@
 """What a load needs is said before it begins, and against what this process may really use."""
 
+import json
+
 import psutil
 import pytest
 
 from engine.models import memory_needed
+from engine.models.checkpoints import identify_folder
+from engine.models.loading import LoadSpec, load
 from engine.models.memory_needed import LIBRARY_BYTES, free_bytes, left_in_container
+from engine.models.sizes import n_parameters_of
+from tests.conftest import REPOSITORY
+from tests.engine.fixtures import family_folder
 
 GB = 10**9
 V2 = "0::/user.slice/job\n"
@@ -55,3 +62,123 @@ def test_a_containers_limit_counts_where_it_is_tighter_than_the_machine(monkeypa
         at_most = psutil.virtual_memory().available if left is None else left
         assert free_bytes() <= at_most + LIBRARY_BYTES + GB // 2
     assert free_bytes() < psutil.virtual_memory().total + LIBRARY_BYTES
+
+
+OPT_SIZES = {  # layers, heads, width, FFN, width of the embedding, as published
+    "125m": (12, 12, 768, 3072, 768), "350m": (24, 16, 1024, 4096, 512), "1.3b": (24, 32, 2048, 8192, 2048),
+    "2.7b": (32, 32, 2560, 10240, 2560), "6.7b": (32, 32, 4096, 16384, 4096), "13b": (40, 40, 5120, 20480, 5120),
+    "30b": (48, 56, 7168, 28672, 7168), "66b": (64, 72, 9216, 36864, 9216),
+}  # fmt: skip
+
+
+def on_meta(name):
+    """The model of that name without values; the four families' tiny ones too."""
+    import torch
+    import transformers as t
+
+    if name in OPT_SIZES:
+        layers, heads, width, ffn, embedding = OPT_SIZES[name]
+        config = t.OPTConfig(num_hidden_layers=layers, num_attention_heads=heads, hidden_size=width, ffn_dim=ffn,
+                             word_embed_proj_dim=embedding, vocab_size=50272, max_position_embeddings=2048,
+                             do_layer_norm_before=name != "350m")  # fmt: skip
+    else:
+        kinds = {"llama": t.LlamaConfig, "gpt2": t.GPT2Config, "gpt_neox": t.GPTNeoXConfig}
+        more = {"llama": {"hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
+                          "num_key_value_heads": 8, "num_hidden_layers": 32, "vocab_size": 128256,
+                          "max_position_embeddings": 8192},
+                "gpt_neox": {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12,
+                             "num_hidden_layers": 12, "vocab_size": 50304}}  # fmt: skip
+        config = kinds[name.split()[0]](**more.get(name.split()[0], {}), tie_word_embeddings=name.endswith("tied"))
+    with torch.device("meta"):
+        return t.AutoModelForCausalLM.from_config(config)
+
+
+def written(model, folder, tiny_opt, dtype="F16", with_head=False):
+    """A folder with that model's config and a weight file of true shapes whose values are a hole on the disk."""
+    import shutil
+    import struct
+
+    shutil.copy(tiny_opt / "tokenizer.json", folder)
+    model.config.save_pretrained(folder)
+    header, at, size = {}, 0, {"F16": 2, "F32": 4}[dtype]
+    for name, value in model.state_dict().items():
+        if with_head or name != "lm_head.weight" or not model.config.tie_word_embeddings:
+            n_bytes = value.numel() * size
+            header[name] = {"dtype": dtype, "shape": list(value.shape), "data_offsets": [at, at + n_bytes]}
+            at += n_bytes
+    text = json.dumps(header).encode()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + at)
+    return identify_folder("someone/model", folder, "a commit")
+
+
+@pytest.mark.parametrize("name", [*OPT_SIZES, "llama", "llama tied", "gpt2 tied", "gpt_neox"])
+@pytest.mark.parametrize("dtype, with_head", [("F16", False), ("F32", True)])
+def test_parameters_and_bytes_are_those_that_transformers_has(name, dtype, with_head, tiny_opt, tmp_path):
+    import torch
+    from transformers.pytorch_utils import Conv1D
+
+    model = on_meta(name)
+    identity = written(model, tmp_path, tiny_opt, dtype, with_head)
+    n_params = model.num_parameters()
+    assert identity.n_params == n_params, "within 1 % was asked"
+    assert n_parameters_of(identity.config, identity.shape) == (identity.n_params, identity.n_quantised)
+    for precision, size in (("fp32", 4), ("bf16", 2)):
+        assert identity.weight_bytes(precision) == size * n_params
+    held_as = model.get_input_embeddings().weight.numel() * {"F16": 2, "F32": 4}[dtype]
+    assert identity.largest_bytes >= held_as and identity.bytes_beside("int8") == identity.largest_bytes
+    assert identity.bytes_beside("fp32") == (0 if dtype == "F32" else identity.largest_bytes)
+    linear = [each for each in model.modules() if isinstance(each, (torch.nn.Linear, Conv1D))]
+    quantised = sum(each.weight.numel() for each in linear if each is not model.get_output_embeddings())
+    scales = 4 * sum(each.weight.shape[0] for each in linear)
+    assert identity.weight_bytes("int8") == pytest.approx(2 * n_params - quantised + scales, rel=0.05)
+
+
+@pytest.mark.parametrize("family", ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"])
+@pytest.mark.parametrize("is_old", [True, False], ids=["before torch 1.6", "zip"])
+def test_a_bin_file_is_counted_by_its_tensors(family, is_old, tiny_opt, tmp_path):
+    """With the unembedding and the buffers of older files in it, whatever its values take."""
+    import shutil
+
+    import torch
+    from safetensors.torch import load_file
+
+    plain = family_folder(family, tiny_opt, tmp_path / "plain")
+    folder = shutil.copytree(plain, tmp_path / "bin", ignore=shutil.ignore_patterns("*.safetensors"))
+    state = {name: value.float() for name, value in load_file(plain / "model.safetensors").items()}
+    for name in list(state):
+        if name.endswith("attn.c_attn.weight"):
+            state[name.replace("c_attn.weight", "bias")] = torch.ones(1, 1, 256, 256, dtype=torch.uint8)
+            state[name.replace("c_attn.weight", "masked_bias")] = torch.tensor(-1e4)
+        if name.endswith("attention.dense.weight"):
+            state[name.replace("dense.weight", "bias")] = torch.ones(1, 1, 256, 256, dtype=torch.bool)
+            state[name.replace("dense.weight", "rotary_emb.inv_freq")] = torch.ones(4)
+    if family in ("opt", "gpt2"):
+        embedding = next(name for name in state if name.endswith(("embed_tokens.weight", "wte.weight")))
+        state["lm_head.weight"] = state[embedding]
+    torch.save(state, folder / "pytorch_model.bin", _use_new_zipfile_serialization=not is_old)
+    identity, expected = (identify_folder("a model", each, "a commit") for each in (folder, plain))
+    assert (identity.n_params, identity.n_quantised) == (expected.n_params, expected.n_quantised)
+    at_once = (folder / "pytorch_model.bin").stat().st_size if is_old else expected.largest_bytes
+    assert identity.largest_bytes == at_once
+    model = load(LoadSpec(str(folder), "fp32")).model
+    assert identity.n_params == model.num_parameters()
+    tokens = torch.tensor([[2, 40, 41]])
+    assert torch.equal(model(tokens).logits, load(LoadSpec(str(plain), "fp32")).model(tokens).logits)
+
+
+def test_a_models_files_are_read_without_torch(tiny_opt, tmp_path):
+    import shutil
+    import subprocess
+    import sys
+
+    import torch
+    from safetensors.torch import load_file
+
+    folder = shutil.copytree(tiny_opt, tmp_path / "bin", ignore=shutil.ignore_patterns("*.safetensors"))
+    torch.save(load_file(tiny_opt / "model.safetensors"), folder / "pytorch_model.bin")
+    code = "import sys\nfrom engine.models.loading import LoadSpec, identify\n"
+    code += "print(identify(LoadSpec(sys.argv[1])).n_params, 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, cwd=REPOSITORY)
+    assert done.stdout.split() == [str(identify_folder("m", tiny_opt, None).n_params), "False"], done.stderr

@@ -1,0 +1,87 @@
+"""Every way in which OPT lies on the hub, in a folder laid out as the hub's own cache, gives transformers' own model.
+
+The original `.bin` files are in 16 bits, their names begin with `decoder.` or `model.decoder.`, the unembedding lies
+beside the embedding or does not.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from engine.models.loading import LoadSpec, identify, load
+from tests.benchmarks.measure import as_transformers_loads
+from tests.engine.fixtures import family_folder
+
+TOKENS = torch.tensor([[2, 40, 41, 99, 300], [2, 7, 7, 7, 8]])
+EMBEDDING = "model.decoder.embed_tokens.weight"
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+NAMES = {".safetensors": "model", ".bin": "pytorch_model"}
+
+
+def in_hubs_cache(files: dict[str, Path], root: Path) -> Path:
+    """The snapshot folder of a model with these files, each a link to a blob."""
+    repository = root / "models--someone--tiny"
+    snapshot = repository / "snapshots" / COMMIT
+    for folder in (snapshot, repository / "blobs", repository / "refs"):
+        folder.mkdir(parents=True)
+    (repository / "refs" / "main").write_text(COMMIT)
+    for name, file in files.items():
+        blob = repository / "blobs" / hashlib.sha256(file.read_bytes()).hexdigest()
+        blob.write_bytes(file.read_bytes())
+        (snapshot / name).symlink_to(Path("../../blobs") / blob.name)
+    return snapshot
+
+
+def laid_out(plain: Path, to: Path, kind: str, n_files: int, prefix: str, has_head: bool) -> Path:
+    """The model of a save_pretrained folder, in 16 bits and laid out so."""
+    tensors = {name: value.half() for name, value in load_file(plain / "model.safetensors").items()}
+    tensors = {name.replace("model.decoder.", prefix): value for name, value in tensors.items()}
+    tensors.pop("lm_head.weight", None)
+    if has_head:
+        embedding = tensors[EMBEDDING.replace("model.decoder.", prefix)]
+        tensors["lm_head.weight"] = embedding if kind == ".bin" else embedding.clone()
+    files, items, weight_map = {}, list(tensors.items()), {}
+    for n in range(n_files):
+        name = f"{NAMES[kind]}-{n + 1:05}-of-{n_files:05}{kind}" if n_files > 1 else f"{NAMES[kind]}{kind}"
+        part, files[name] = dict(items[n::n_files]), to / name
+        weight_map |= dict.fromkeys(part, name)
+        if kind == ".bin":
+            torch.save(part, to / name)
+        else:
+            save_file(part, to / name, {"format": "pt"})
+    if n_files > 1:
+        index = f"{NAMES[kind]}{kind}.index.json"
+        (to / index).write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": weight_map}))
+        files[index] = to / index
+    others = {file.name: file for file in plain.iterdir() if file.suffix != ".safetensors"}
+    return in_hubs_cache(files | others, to / "cache")
+
+
+@pytest.fixture(scope="module")
+def plain_of(tiny_opt, tmp_path_factory):
+    """Folders of opt and of opt-350m's shape (post-LN, projections), as save_pretrained writes them."""
+    return {name: family_folder(name, tiny_opt, tmp_path_factory.mktemp(name)) for name in ("opt", "opt-350m")}
+
+
+@pytest.mark.parametrize("has_head", [True, False], ids=["with lm_head", "without"])
+@pytest.mark.parametrize("prefix", ["decoder.", "model.decoder."])
+@pytest.mark.parametrize("n_files", [1, 3])
+@pytest.mark.parametrize("kind", [".bin", ".safetensors"])
+@pytest.mark.parametrize("name", ["opt", "opt-350m"])
+def test_it_is_the_model_that_transformers_loads(name, kind, n_files, prefix, has_head, plain_of, tmp_path):
+    folder = laid_out(plain_of[name], tmp_path, kind, n_files, prefix, has_head)
+    theirs = as_transformers_loads(folder, "fp32")
+    assert torch.equal(load(LoadSpec(str(folder), "fp32")).model(TOKENS).logits, theirs(TOKENS).logits)
+    identity, n_params = identify(LoadSpec(str(folder))), sum(each.numel() for each in theirs.parameters())
+    assert identity.n_params == n_params
+    ours, theirs = load(LoadSpec(str(folder), "int8")).model, as_transformers_loads(folder, "int8")
+    held = theirs.state_dict()
+    assert all(torch.equal(value, held[key]) for key, value in ours.state_dict().items() if torch.is_tensor(value))
+    difference = ours(TOKENS).logits - theirs(TOKENS).logits
+    assert difference.abs().max() <= 0.03 * theirs(TOKENS).logits.abs().max()  # bf16 has 8 bits
+    n_bytes = sum(each.numel() * each.element_size() for each in theirs.parameters())
+    assert identity.weight_bytes("int8") == n_bytes
