@@ -241,7 +241,7 @@ def _table(file: Path, found: Any) -> dict[str, _Tensor]:
     """The entries of a state dict that are tensors; HeadroomError says what it is instead."""
     advice = "save the model's state_dict alone, best as safetensors"
     if not isinstance(found, dict):
-        what = "one tensor" if isinstance(found, _Tensor) else f"a {type(found).__name__}"
+        what = "one tensor" if isinstance(found, _Tensor) else f"a value of type {type(found).__name__}"
         raise HeadroomError(f"{file} holds {what}, no table of tensors by name; {advice}")
     table = {name: each for name, each in found.items() if isinstance(name, str) and isinstance(each, _Tensor)}
     for key, value in found.items() if not table else ():

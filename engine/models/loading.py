@@ -124,9 +124,9 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         model_class: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-        refuse_unknown_tokens(spec.model, tokenizer, identity.shape.n_vocab)
         with stored_tensors(identity.folder, bool(config.tie_word_embeddings)) as tensors, freed_at_once():
             refuse_unless_whole(spec.model, tensors, model_class, config)
+            refuse_unknown_tokens(spec.model, tokenizer, identity.shape.n_vocab)
             model, report = model_class.from_pretrained(
                 None,
                 config=config,
@@ -145,10 +145,8 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
             f"{spec.model}: its .bin checkpoint holds more than weights and is not read; use one in safetensors"
         ) from error
     except Exception as error:  # whatever torch, transformers and tokenizers think of foreign files
-        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise HeadroomError(
-            f"{spec.model} cannot be loaded: {first_line}; check or download the folder again"
-        ) from error
+        what = " ".join(str(error).split())[:200] or type(error).__name__
+        raise HeadroomError(f"{spec.model} cannot be loaded: {what}; check or download the folder again") from error
     model.eval().requires_grad_(False)
     linear.put_in_place(model, ways)
     return_freed_memory()

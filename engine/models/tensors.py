@@ -67,7 +67,9 @@ def finite(name: str, tensor: Tensor) -> Tensor:
     if tensor.is_floating_point() and tensor.numel():
         low, high = tensor.aminmax()
         if not (low.isfinite() and high.isfinite()):
-            raise HeadroomError(f"{name} holds values that are not finite; download the model again")
+            n = int((~tensor.isfinite()).sum())
+            found = f"{n:,} of {tensor.numel():,} values that are not finite numbers"
+            raise HeadroomError(f"{name} holds {found}; download the model again")
     return tensor
 
 

@@ -19,8 +19,9 @@ def refuse_other_layers(model: str, names: Iterable[str], n_layers: int) -> None
     """HeadroomError where tensors of these names are of more layers than the config has, or of fewer."""
     found = {int(match[1]) for name in names if (match := LAYER.search(name))}
     if found and max(found) + 1 != n_layers:
+        layers = "1 layer" if n_layers == 1 else f"{n_layers} layers"
         raise HeadroomError(
-            f"{model} is not whole: config.json says {n_layers} layers and the weights have {max(found) + 1}; "
+            f"{model} is not whole: config.json says {layers} and the weights have {max(found) + 1}; "
             "use the config.json and the weights of one model"
         )
 

@@ -79,8 +79,8 @@ def test_half_the_tensors_are_missing(kind, folder, tensors):
 @pytest.mark.parametrize("change, said", [
     (lambda value: value[1:].clone(), "is (63, 32) and should be (64, 32)"),
     (lambda value: value.T.contiguous(), "is (32, 64) and should be (64, 32)"),
-    (lambda value: torch.full_like(value, torch.nan), "not finite"),
-    (lambda value: value.index_fill(0, torch.tensor([63]), torch.inf), "not finite"),
+    (lambda value: torch.full_like(value, torch.nan), "2,048 of 2,048 values that are not finite"),
+    (lambda value: value.index_fill(0, torch.tensor([63]), torch.inf), "32 of 2,048 values that are not finite"),
     (lambda value: value.to(torch.int8), "of type int8"),
 ])  # fmt: skip
 def test_a_tensor_of_another_shape_or_without_numbers(kind, change, said, folder, tensors):
@@ -154,7 +154,7 @@ def test_an_index_that_names_no_files_of_its_folder(weight_map, said, folder, te
 def test_a_config_with_other_layers_than_the_weights(kind, n_layers, folder, tensors):
     save(tensors, folder / NAMES[kind])
     configured(folder, num_hidden_layers=n_layers)
-    refused(folder, f"config.json says {n_layers} layers and the weights have 2", precisions=["fp32"])
+    refused(folder, f"config.json says {n_layers} layer", "and the weights have 2", precisions=["fp32"])
 
 
 @BOTH
@@ -229,7 +229,7 @@ def test_names_behind_a_key(kind, prefix, folder, tensors):
 @pytest.mark.parametrize("options", [{}, {"_use_new_zipfile_serialization": False}])
 @pytest.mark.parametrize("content, said", [
     (lambda tensors: {"step": 3, "model": tensors}, "under the key 'model'"),
-    (lambda tensors: list(tensors.values()), "holds a list"),
+    (lambda tensors: list(tensors.values()), "holds a value of type list"),
     (lambda tensors: tensors[FC1], "holds one tensor"),
     (lambda tensors: {}, "holds no t"),
     (lambda tensors: {"step": 3}, "holds no t"),
