@@ -90,6 +90,11 @@ def detectable(n: int, power: float = 0.8) -> float:
     return high
 
 
+def exponential(nats: float) -> float:
+    """e to the `nats`: a perplexity of a mean loss; infinite where that is beyond all numbers."""
+    return math.exp(nats) if nats < 709 else math.inf
+
+
 def over_texts(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(mean, low, high) over texts of values (text, ...): the 95 % t interval, nan with one text."""
     from scipy.special import stdtrit  # the t distribution's quantile, without the weight of scipy.stats

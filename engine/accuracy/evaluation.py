@@ -23,7 +23,7 @@ from engine.questions.amounts import CHARACTERS_A_TOKEN, characters, kept_share
 from engine.questions.encoding import Encoded, encode_questions
 from engine.questions.requests import CHUNK, SMALL_CHUNK, Question, Questions, SizedChunk
 from engine.records import Record, canonical_key
-from engine.statistics import wilson
+from engine.statistics import exponential, wilson
 
 ENCODED_TOKENS = 1_500_000  # of 36 bytes each: 54 MB
 LONG_S = 2.0  # of a chunk, from which a smaller one gives the first figure sooner
@@ -81,13 +81,16 @@ class Answers:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """`acc` and `acc_norm` (0-1) over n questions, Wilson 95 % interval of `acc`."""
+    """`acc` and `acc_norm` (0-1) over n questions, Wilson 95 % interval of `acc`. `perplexity`, where questions are
+    judged by greedy decoding (LAMBADA): exp of the mean negative log-likelihood of the last word, as the harness has
+    it; nan elsewhere."""
 
     n: int
     acc: float
     acc_norm: float
     ci_low: float
     ci_high: float
+    perplexity: float = math.nan
 
 
 def accuracy(answers: Answers) -> Accuracy:
@@ -96,7 +99,8 @@ def accuracy(answers: Answers) -> Accuracy:
     if n == 0:
         return Accuracy(0, math.nan, math.nan, 0.0, 1.0)
     low, high = wilson(int(answers.correct.sum()), n)
-    return Accuracy(n, float(answers.correct.mean()), float(answers.correct_norm.mean()), low, high)
+    words = exponential(-answers.gold_log_likelihood_nats.mean()) if answers.by_greedy else math.nan
+    return Accuracy(n, float(answers.correct.mean()), float(answers.correct_norm.mean()), low, high, words)
 
 
 def evaluate(lab: Lab, subject: Subject, questions: Questions, mask: Mask) -> Iterator[Progress[Answers]]:

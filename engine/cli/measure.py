@@ -1,6 +1,7 @@
 """The commands that measure a model: `evaluate` (accuracy under a mask), `importance` and `induction` (scores)."""
 
 import json
+import math
 import time
 from argparse import Namespace
 from collections.abc import Iterator
@@ -75,19 +76,21 @@ def _evaluate(options: Namespace, lab: Lab, report: Report) -> int:
     answers, cached = last(evaluate(lab, subject, questions, mask), report)
     seconds = time.monotonic() - started
     result = accuracy(answers)
+    norm = f"perplexity {result.perplexity:.2f}" if requests.greedy else f"acc_norm {result.acc_norm:.4f}"
     if options.items:
         write(options.items, "".join(json.dumps(item) + "\n" for item in items(answers)).encode())
     print_result(options, {
         "task": options.task, "shots": options.shots, "same_examples": options.same_examples, "split": options.split,
         "n": result.n,
         "acc": result.acc, "acc_norm": None if requests.greedy else result.acc_norm,
+        "perplexity": result.perplexity if math.isfinite(result.perplexity) else None,
         "acc_ci95": [result.ci_low, result.ci_high], "seconds": seconds, "items_per_second": result.n / seconds,
         "cached": cached, "mask": mask.text(), "heads_pruned": mask.n_heads_pruned,
         "ffns_pruned": mask.n_ffns_pruned, "model": subject.identity.name, "precision": options.precision, 
         "bos": subject.bos,
         "contexts_cut": int((answers.n_cut > 0).sum()), "saved": lab.store.on_disk,
     }, f"{options.task}, {options.shots} shots: acc {result.acc:.4f} (95 % {result.ci_low:.3f}-{result.ci_high:.3f}), "
-       f"acc_norm {result.acc_norm:.4f}, n {result.n}, {mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned"
+       f"{norm}, n {result.n}, {mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned"
        f"{', from the store' if cached else f', {seconds:.1f} s'}")  # fmt: skip
     return 0
 

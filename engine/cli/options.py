@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from engine.errors import UsageError
 from engine.models.loading import PRECISIONS
 
-PATHS = {"cache", "items", "out", "task_data", "text"}
+PATHS = {"cache", "items", "out", "table", "task_data", "text"}
 
 
 class Parser(argparse.ArgumentParser):

@@ -1,5 +1,7 @@
 """An accuracy as one large figure with everything needed to judge it, and components as tables."""
 
+import math
+
 import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -63,6 +65,8 @@ def in_words(result: Accuracy, total: int) -> str:
     """Such as "312 of 500 questions, 95 % interval 36.1 to 46.5 %, 40.1 % by length-normalised score", in lines."""
     interval = f"95 % interval **{100 * result.ci_low:.1f} to {100 * result.ci_high:.1f} %**"
     norm = f"{percent(result.acc_norm)} by length-normalised score"
+    if not math.isnan(result.perplexity):
+        norm = f"Perplexity of the last word {number(result.perplexity, 2)}"
     return f"**{result.n:,}** of {total:,} questions  \n{interval}  \n{norm}"
 
 
