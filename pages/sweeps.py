@@ -17,6 +17,7 @@ from pages.ui.shared.controls import choose_level, one_of
 from pages.ui.shared.defaults import AXES
 from pages.ui.shared.many_tasks import JUDGES, choose_tasks, setting_of, show_failed
 from pages.ui.shared.origin import Origin, about, tasks_in_words
+from pages.ui.shared.published import of_tasks
 from pages.ui.shared.python_code import of_sweep
 from pages.ui.shared.runtime import lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
@@ -68,11 +69,12 @@ def draw() -> None:
     if found.rows and missing:
         st.caption(f"{len(found.rows):,} of {len(plan.points):,} accuracies are there.")
     show_failed(found.failed)
-    drawn, frames = draw_section(section, found.rows, front, permille)
+    drawn, frames = draw_section(section, found.rows, front, permille, published)
     pictures.update(drawn)
     files.update(frames)
 
 
+published = of_tasks(subject, tasks)
 pictures: dict[str, Picture] = {}
 files: dict[str, pd.DataFrame] = {}
 live(work.watched(), draw, since_s)

@@ -516,3 +516,28 @@ def test_components_that_all_score_alike_have_no_most_important():
         ([float("nan")] * 3, "1 of 3 FFNs pruned."),
     ):
         assert components_in_words(frame.assign(score=score), "FFNs") == words
+
+
+def published(monkeypatch, *rows):
+    """Has the table of published numbers hold these: (model, task, shots, with a beginning token, metric, value)."""
+    from engine.accuracy import published as table
+
+    found = tuple(
+        table.Published("harness-0.3", str(model), "", task, shots, bos, metric, value, 0.01)
+        for model, task, shots, bos, metric, value in rows
+    )
+    monkeypatch.setattr(table, "built_in", lambda: found)
+
+
+def test_what_was_published_of_the_full_model_stands_beside(open_app, tiny_opt, monkeypatch):
+    published(monkeypatch, (tiny_opt, "demo_copy", 0, False, "acc", 0.4567), (tiny_opt, "demo_copy", 1, True, "acc", 1))
+    of_task = {"prune_task": "demo_copy", "prune_shots": "0", "prune_limit": "16"}
+    said = under_figure(open_app(**of_task, bos="off"))
+    assert "Full model as published: **45.7 %**" in said
+    said = under_figure(open_app(**of_task))  # the tiny model's own tokenizer puts a beginning token in front
+    assert "Full model as published, without a beginning token: **45.7 %**" in said
+    said = under_figure(open_app(**of_task | {"prune_shots": "1"}))
+    assert "Full model as published, other solved examples: **100.0 %**" in said
+    for more in ({"prune_task": "demo_walk"}, {"prune_shots": "5"}, {"prune_shots": "1", "prune_same": "true"}):
+        assert "published" not in under_figure(open_app(**of_task | more))
+    assert "published" not in under_figure(open_app()), "the user's own questions"

@@ -19,6 +19,7 @@ from pages.ui.shared import runtime
 from pages.ui.shared.tables import greyed, percent
 from pages.ui.sweeps import charts, plans, tables
 from tests.pages.conftest import level, settled, slide
+from tests.pages.test_prune_page import published
 
 TASKS = [TaskSpec(name, shots) for name in ("piqa", "copa") for shots in (0, 5)]
 
@@ -229,3 +230,18 @@ def test_charts_keep_their_scales():
     lines = charts.lines(tables.lines(own)).spec
     assert lines["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, 1]
     assert tables.curves([], [], "heads").empty
+
+
+def test_published_accuracies_stand_beside_ours(open_screen, tiny_opt, monkeypatch):
+    published(monkeypatch, (tiny_opt, "demo_price", 0, False, "acc", 0.4567), (tiny_opt, "piqa", 0, True, "acc", 0.6))
+    at = measure(open_screen())
+    [frame] = [each.value for each in at.dataframe if "full_acc" in each.value]
+    assert frame.set_index("task")["published"].fillna(-1).to_dict() == {"demo_copy": -1, "demo_price": 0.4567}
+    [said] = [each.value for each in at.caption if "Published values" in each.value]
+    assert said.endswith(
+        "Published values: lm-evaluation-harness 0.3, all questions of the task, without a beginning token."
+    )
+    published(monkeypatch)
+    at = settled(at)
+    [frame] = [each.value for each in at.dataframe if "full_acc" in each.value]
+    assert "published" not in frame and not [each for each in at.caption if "Published" in each.value]

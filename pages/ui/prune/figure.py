@@ -15,7 +15,8 @@ from pages.ui.shared.tables import number, p_in_words, percent
 HELP = (
     "The interval is Wilson's. The length-normalised score divides each choice's log-likelihood by its characters. "
     "Gained and lost count the same questions before and after; p is McNemar's exact test at 5 %, the interval of the "
-    "change is Bonett and Price's. Neither knows how many levels you look at: one in twenty differs by chance."
+    "change is Bonett and Price's. Neither knows how many levels you look at: one in twenty differs by chance. "
+    "A published value is lm-evaluation-harness 0.3's, of all questions of the task."
 )
 ESTIMATE_HELP = (
     "To first order: log-likelihoods of the full model less the gradients of what is pruned, then corrected by what "
@@ -23,8 +24,11 @@ ESTIMATE_HELP = (
 )
 
 
-def accuracy_figure(title: str, measured: AnswersSoFar, total: int, pruned_in_words: str, is_full: bool) -> None:
-    """Draws the accuracy so far, its change against the full model, and how sure both are (`is_full`: no pruning)."""
+def accuracy_figure(
+    title: str, measured: AnswersSoFar, total: int, pruned_in_words: str, is_full: bool, published: str = ""
+) -> None:
+    """Draws the accuracy so far, its change against the full model, how sure both are (`is_full`: no pruning), and what
+    was `published` of the full model, in words."""
     full, pruned = measured.full, measured.pruned
     shown = full if is_full else pruned
     value, delta, share, clear = "…", "not measured yet", 0.0, False
@@ -40,6 +44,8 @@ def accuracy_figure(title: str, measured: AnswersSoFar, total: int, pruned_in_wo
             lines.insert(1, change_in_words(change))
     elif full is not None and len(full):
         lines.append(f"The full model: {percent(accuracy(full).acc)}, {len(full):,} of {total:,} questions")
+    if published:
+        lines.append(published)
     # what is lost is orange and what is gained blue, as on every screen
     colour, arrow = (("orange", "down") if share < 0 else ("blue", "up")) if clear else ("off", "off")
     st.metric(f"{title}: questions answered right", value, delta, delta_color=colour, delta_arrow=arrow)

@@ -16,7 +16,7 @@ from pages.ui.prune.questions import example_in_words
 from pages.ui.prune.screen import Screen, Shown, idle_work
 from pages.ui.prune.stories import choose_story
 from pages.ui.prune.story import draw_story
-from pages.ui.shared import carried
+from pages.ui.shared import carried, published
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.controls import choose_idle, one_of, type_mask
 from pages.ui.shared.defaults import AXES, AXIS_HELP, IN_SHORT, NOUNS
@@ -91,7 +91,8 @@ def draw_result(shown: Shown) -> None:
     dragging.await_last_answers(shown.x)
     (job, measured), x = shown.job(), shown.x
     is_full = shown.mask is not None and shown.mask.is_full
-    accuracy_figure(shown.title, measured, x.questions.n, mask_in_words(x.shape, shown.mask), is_full)
+    pruned, beside = mask_in_words(x.shape, shown.mask), published.in_words(x.subject, x.task)
+    accuracy_figure(shown.title, measured, x.questions.n, pruned, is_full, beside)
     if job is not None:
         accuracy_work(x, shown.mask).line()
     elif not x.settled(shown.stored) and not shown.postponed:

@@ -20,6 +20,7 @@
 `drawing`: pictures on screen
 `colours`: the colours that are not the theme's
 `tables`: numbers in words, tables as files
+`published`: published accuracies of the full model, beside those measured here
 `commands`: the shell command that measures what a screen shows
 `python_code`: the Python program that does
 `origin`: all that says where a screen's numbers come from

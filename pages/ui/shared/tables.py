@@ -26,8 +26,8 @@ def number(value: float, digits: int = 2, sign: bool = False) -> str:
 
 
 def percent(share: float) -> str:
-    """A share with one decimal, such as "41.2 %"."""
-    return f"{number(100 * share, 1)} %"
+    """A share with one decimal, such as "41.2 %"; a dash where it is undefined."""
+    return f"{number(100 * share, 1)} %" if share == share else "–"
 
 
 def whole_percent(share: float) -> str:

@@ -18,21 +18,23 @@ from pages.ui.shared.drawing import draw_chart, grey_ink
 from pages.ui.shared.tables import greyed, number, percent
 from pages.ui.sweeps import charts, tables
 
+Known = tuple[Mapping[TaskSpec, float], str]  # published accuracies, and what they are
 Drawn = tuple[Mapping[str, Picture], Mapping[str, pd.DataFrame]]
 NOTHING = "Nothing is measured here yet."
 
 
-def draw_section(section: str, rows: Sequence[Row], front: TaskSpec, permille: int) -> Drawn:
+def draw_section(section: str, rows: Sequence[Row], front: TaskSpec, permille: int, published: Known) -> Drawn:
     """Draws a section; gives its charts and tables by name, for the downloads."""
     if not rows:
         st.caption(NOTHING)
         return {}, {}
-    draw = {"heads": _curves, "ffns": _curves, "both": _grid, "transfer": _transfer}.get(section, _lines)
+    curves = partial(_curves, published=published)
+    draw = {"heads": curves, "ffns": curves, "both": _grid, "transfer": _transfer}.get(section, _lines)
     pictures, more = draw(section, rows, front, permille)
     return pictures, {"Accuracies": tables.table(rows), **more}
 
 
-def _curves(section: str, rows: Sequence[Row], front: TaskSpec, permille: int) -> Drawn:
+def _curves(section: str, rows: Sequence[Row], front: TaskSpec, permille: int, published: Known) -> Drawn:
     axis: Axis = "ffns" if section == "ffns" else "heads"
     own = [row for row in rows if row.point.by == "own"]
     random = [row for row in rows if row.point.by == "random"]
@@ -46,9 +48,9 @@ def _curves(section: str, rows: Sequence[Row], front: TaskSpec, permille: int) -
             st.subheader(_shots(shots), help=CURVES_HELP)
             words = tables.curves_in_words(mine, NOUNS[axis])
             draw_chart(pictures[title], f"sweep {title}", words)
-    table = tables.break_table(break_points(own, axis))
+    table = tables.break_table(break_points(own, axis), published[0])
     st.subheader("How much can go", help=BREAK_HELP)
-    st.caption(tables.power_in_words(table), help=POWER_HELP)
+    st.caption(" ".join(filter(None, [tables.power_in_words(table), published[1]])), help=POWER_HELP)
     shown = greyed(tables.break_words(table), table["reading"].ne(""), grey_ink(), **BREAK_FORMATS)
     height, words = min(420, 40 + 35 * len(table)), "Break points by task and shot count"
     st.dataframe(shown, hide_index=True, column_config=BREAK_TITLES, height=height, alt=words)
@@ -111,6 +113,7 @@ BREAK_TITLES = {
     "task": "Task",
     "shots": "Solved examples",
     "full_acc": "Full model",
+    "published": "Published",
     "chance": "Chance",
     "level": _RIGHT("No clear loss up to"),
     "first_loss": _RIGHT("First clear loss at"),
@@ -118,7 +121,12 @@ BREAK_TITLES = {
     "n": "Questions",
     "shows_points": "Show a loss from",
 }
-BREAK_FORMATS = {"full_acc": percent, "chance": percent, "shows_points": lambda points: f"{number(points, 0)} points"}
+BREAK_FORMATS = {
+    "full_acc": percent,
+    "published": percent,
+    "chance": percent,
+    "shows_points": lambda points: f"{number(points, 0)} points",
+}
 LINES_HELP = {
     "outside": "These tasks are no part of the aggregate. Theirs is the ranking of the others.",
     "rescored": "Importance of the heads that are left is measured anew before each step.",

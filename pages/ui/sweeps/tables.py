@@ -1,11 +1,12 @@
 """Swept rows as tables for charts and as sentences: curves with their mean, the grid with its border, transfer."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
+from engine.questions.requests import TaskSpec
 from engine.statistics import detectable, smallest_clear
 from engine.studies.break_points import BreakPoint
 from engine.studies.surveys import shots_in_words
@@ -116,13 +117,15 @@ def transfer(rows: Sequence[Row], own: Sequence[Row]) -> pd.DataFrame:
     return pd.DataFrame(found, columns=["task", "shots", "source", "acc", "lost", "own"])
 
 
-def break_table(found: Sequence[BreakPoint]) -> pd.DataFrame:
+def break_table(found: Sequence[BreakPoint], published: Mapping[TaskSpec, float] | None = None) -> pd.DataFrame:
     """One row a task and shot count; `shows_points` is the smallest loss that its n questions show four times in five,
-    `reading` says why nothing is read from a curve."""
+    `reading` says why nothing is read from a curve. With `published` accuracies of full models they stand beside."""
     columns = ["task", "shots", "full_acc", "chance", "level", "first_loss", "inflection", "n", "reading"]
     frame = pd.DataFrame([each.cells() for each in found], columns=columns)
     shows = [100 * detectable(int(n)) for n in frame["n"]]
     frame.insert(len(columns) - 1, "shows_points", shows)
+    if published:
+        frame.insert(3, "published", [published.get(each.task, math.nan) for each in found])
     return frame
 
 
