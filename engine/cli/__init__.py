@@ -3,6 +3,7 @@
 `options`: the options that commands share, as the engine wants them
 `output`: progress, one line, one JSON object, or a file
 `measure`: the commands about one model and task: `evaluate`, `importance`, `induction`
+`perplexity`: the command about a text as a whole: `perplexity`
 `check`: the command that compares with published numbers: `check`
 `studies`: the commands over many tasks: `correlate` and `sweep`
 `texts`: the commands about texts: `losses`, `attribute`, `continue` and `attention`
@@ -19,7 +20,7 @@ import sys
 from argparse import Namespace
 from typing import Any
 
-from engine.cli import check, measure, store, studies, texts
+from engine.cli import check, measure, perplexity, store, studies, texts
 from engine.cli.options import Parser
 from engine.cli.output import report_to_terminal
 from engine.cli.studies import Draw
@@ -60,6 +61,7 @@ def parser(draw: Draw) -> Parser:
     measure.add_parsers(commands)
     check.add_parsers(commands)
     texts.add_parsers(commands)
+    perplexity.add_parsers(commands)
     studies.add_parsers(commands, draw)
     store.add_parsers(commands)
     return whole

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from engine.cli.options import Parser, data, data_dir, model, shared, spec_of
+from engine.cli.options import Parser, data, data_dir, model, pruned, shared, spec_of
 from engine.cli.output import Report, check_out, check_writable, last, print_result, scores_file, write
 from engine.errors import UsageError
 from engine.heads.induction import VARIANTS
 from engine.importance.importance import WHAT
-from engine.importance.rankings_of import OF_ONE_TASK
 from engine.models.subject import Lab
 from engine.questions.tasks import SPLITS
 
@@ -30,14 +29,8 @@ def add_parsers(commands: Any) -> None:
     task.add_argument("--sample", default="first", help="which: first (as the harness) or stratified")
     of_task = [shared(), model(), data(), task]
 
-    parser = commands.add_parser("evaluate", parents=of_task, help="accuracy of a model under one mask")
+    parser = commands.add_parser("evaluate", parents=[*of_task, pruned()], help="accuracy of a model under one mask")
     parser.add_choice("--split", SPLITS, "whose questions (default: validation)", default="validation")
-    parser.add_argument("--mask", default="", help='what to prune besides, such as "L3H5 L4H* F7 F2-5 keep L1H0"')
-    parser.add_argument("--prune-heads", default="0", help="percent of heads to prune by --ranking")
-    parser.add_argument("--prune-ffns", default="0", help="percent of FFNs to prune by --ranking")
-    parser.add_choice("--ranking", OF_ONE_TASK, "what goes first (default: importance)", default="importance")
-    parser.add_argument("--ranking-questions", type=int, help="train questions behind the ranking (default: all)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random ranking")
     parser.add_argument("--items", help="write one JSON line a question to this file")
     parser.set_defaults(run=_evaluate)
 

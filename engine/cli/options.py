@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
 
 from engine.errors import UsageError
+from engine.importance.rankings_of import OF_ONE_TASK
 from engine.models.loading import PRECISIONS
 
 PATHS = {"cache", "items", "out", "table", "task_data", "text"}
@@ -61,6 +62,18 @@ def model() -> Parser:
         help="beginning-of-sequence token in front (default: as the tokenizer; OPT: yes)",
     )
     parent.add_argument("--threads", type=int, help="CPU threads (default: torch's choice)")
+    return parent
+
+
+def pruned() -> Parser:
+    """What is pruned: two levels by a ranking, and a mask."""
+    parent = Parser(add_help=False)
+    parent.add_argument("--mask", default="", help='what to prune besides, such as "L3H5 L4H* F7 F2-5 keep L1H0"')
+    parent.add_argument("--prune-heads", default="0", help="percent of heads to prune by --ranking")
+    parent.add_argument("--prune-ffns", default="0", help="percent of FFNs to prune by --ranking")
+    parent.add_choice("--ranking", OF_ONE_TASK, "what goes first (default: importance)", default="importance")
+    parent.add_argument("--ranking-questions", type=int, help="train questions behind the ranking (default: all)")
+    parent.add_argument("--seed", type=int, default=0, help="seed of the random ranking")
     return parent
 
 

@@ -14,8 +14,8 @@ MAX_NAME = 80  # characters
 INDEX = "passages"  # the store's key of {name: key of its text}
 
 
-def checked(text: str, what: str = "the text") -> str:
-    """The text with line ends as `\\n`; HeadroomError where there is nothing to measure, or too much."""
+def checked(text: str, what: str = "the text", most: int = MAX_BYTES) -> str:
+    """The text with line ends as `\\n`; HeadroomError where there is nothing to measure, or more than `most` bytes."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
         raise HeadroomError(f"{what} is empty or has only blanks; paste or load a few sentences")
@@ -25,8 +25,8 @@ def checked(text: str, what: str = "the text") -> str:
         size = len(text.encode())
     except UnicodeEncodeError as error:
         raise HeadroomError(f"{what} has half a character at {error.start + 1:,}; copy it once more") from error
-    if size > MAX_BYTES:
-        raise HeadroomError(f"{what} has {size:,} bytes, at most {MAX_BYTES:,} can be measured; take a part of it")
+    if size > most:
+        raise HeadroomError(f"{what} has {size:,} bytes, at most {most:,} can be measured; take a part of it")
     return text
 
 
@@ -35,12 +35,12 @@ def text_digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def decoded(raw: bytes, name: str) -> str:
+def decoded(raw: bytes, name: str, most: int = MAX_BYTES) -> str:
     """The text of a UTF-8 file, checked; HeadroomError says where it is not UTF-8."""
-    if len(raw) > 2 * MAX_BYTES:
-        raise HeadroomError(f"{name} has {len(raw):,} bytes, at most {MAX_BYTES:,} can be measured; take a part of it")
+    if len(raw) > 2 * most:
+        raise HeadroomError(f"{name} has {len(raw):,} bytes, at most {most:,} can be measured; take a part of it")
     try:
-        return checked(raw.decode("utf-8-sig"), name)
+        return checked(raw.decode("utf-8-sig"), name, most)
     except UnicodeDecodeError as error:
         raise HeadroomError(
             f"{name} is not UTF-8 text (byte {error.start + 1:,}); save it again with the encoding UTF-8"

@@ -1,0 +1,133 @@
+"""Perplexity is what a plain loop over transformers gives, by the recipe of the published tables."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from engine.errors import HeadroomError, UsageError
+from engine.models.loading import Models
+from engine.models.masks import Mask, parse_mask, pruned
+from engine.progress import final
+from engine.texts.perplexity import BLOCK, Perplexity, change, perplexity, recall_perplexity, windows
+from tests.conftest import TEXT
+from tests.engine.fixtures import subject_in
+
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+LONG = "\n\n".join([TEXT, TEXT.upper(), TEXT, TEXT.title()])
+
+
+def measured(folder, lab, mask="", bos=None, window=0, text=LONG):
+    subject = subject_in(lab, folder, "fp32", bos)
+    return final(perplexity(lab, subject, text, parse_mask(mask, subject.shape), window))
+
+
+def gptq(model, ids, length):
+    """The loop of the published tables: mean loss of each full window, weighed by its length."""
+    n, nlls = ids.shape[1] // length, []
+    for i in range(n):
+        batch = ids[:, i * length : (i + 1) * length]
+        with torch.no_grad():
+            logits = model(batch).logits
+        loss = torch.nn.CrossEntropyLoss()(logits[0, :-1].float(), batch[0, 1:])
+        nlls.append(loss.float() * length)
+    return math.exp(torch.stack(nlls).sum().item() / (n * length))
+
+
+@pytest.mark.parametrize("mask", ["", "L0H1 L2H* F1"])
+@pytest.mark.parametrize("bos", [True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_it_is_that_of_a_plain_loop(family, bos, mask, folder_of, model_of, lab):
+    found, model = measured(folder_of(family), lab, mask, bos), model_of(family)
+    ids = model.tokenizer(LONG, add_special_tokens=False, return_tensors="pt").input_ids
+    front = torch.tensor([[2] * bos], dtype=ids.dtype)
+    whole = torch.cat([front, ids], dim=1)
+    with pruned(model, parse_mask(mask, model.identity.shape)):
+        expected = gptq(model.model, whole, 256)
+    assert found.a_token == pytest.approx(expected, rel=1e-4)
+    assert whole.shape[1] > 512 and len(found) == found.n_total == whole.shape[1] // 256 * 255, "the rest is dropped"
+    n = ids.shape[1]
+    assert (found.n_tokens, found.n_words, found.n_bytes) == (n, len(LONG.split()), len(LONG.encode()))
+    nats = math.log(expected)
+    assert math.log(found.a_word) == pytest.approx(nats * n / len(LONG.split()), rel=1e-4)
+    assert math.log(found.a_byte) == pytest.approx(nats * n / len(LONG.encode()), rel=1e-4)
+
+
+@pytest.mark.parametrize("length", [16, 100, 200])
+def test_shorter_windows(length, folder_of, model_of, lab):
+    found, model = measured(folder_of("llama"), lab, bos=True, window=length), model_of("llama")
+    ids = torch.tensor([[2, *model.tokenizer(LONG, add_special_tokens=False).input_ids]])
+    assert found.a_token == pytest.approx(gptq(model.model, ids, length), rel=1e-4) and found.window == length
+
+
+def test_a_text_shorter_than_a_window_is_one_window(folder_of, model_of, lab):
+    found, model = measured(folder_of("opt"), lab, bos=True, text=TEXT[:200]), model_of("opt")
+    ids = torch.tensor([[2, *model.tokenizer(TEXT[:200], add_special_tokens=False).input_ids]])
+    assert found.a_token == pytest.approx(gptq(model.model, ids, ids.shape[1]), rel=1e-4)
+    assert len(found) == found.n_tokens == ids.shape[1] - 1
+    assert windows(np.arange(7), 3).tolist() == [[0, 1, 2], [3, 4, 5]] and windows(np.arange(2), 3).tolist() == [[0, 1]]
+
+
+def test_what_was_measured_is_stored_by_windows_and_found_again(folder_of, lab, monkeypatch):
+    from engine.texts import perplexity as module
+
+    monkeypatch.setattr(module, "BATCH_TOKENS", 256)  # a window a piece
+    subject = subject_in(lab, folder_of("gpt2"))
+    mask = parse_mask("L0H0", subject.shape)
+    assert recall_perplexity(lab, subject, LONG, mask) is None
+    steps = perplexity(lab, subject, LONG, mask)
+    first = next(step for step in steps if step.value is not None)
+    assert 0 < first.done == len(first.value) < first.total == first.value.n_total
+    steps.close()  # killed here: the first window is kept
+    read = []
+    monkeypatch.setattr(module, "_losses", lambda *given, real=module._losses: read.append(0) or real(*given))
+    found = final(perplexity(lab, subject, LONG, mask))
+    assert len(found) == found.n_total and len(read) == found.n_total // 255 - 1
+    monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what is stored was computed again"))
+    again = recall_perplexity(lab, subject, LONG, mask)
+    assert again is not None and again.loss_nats.tolist() == found.loss_nats.tolist()
+    assert recall_perplexity(lab, subject, LONG, Mask.full(subject.shape)) is None
+    assert recall_perplexity(lab, subject, LONG, mask, 100) is None
+
+
+def of_losses(nats):
+    return Perplexity(np.array(nats, np.float32), len(nats), len(nats), 1, 1, 1, True)
+
+
+def test_the_change_is_paired_and_its_interval_goes_by_blocks():
+    rng = np.random.default_rng(0)
+    shared = rng.gamma(2, 1.5, 10 * BLOCK)
+    differences = rng.normal(0.1, 0.2, 10 * BLOCK)
+    found = change(of_losses(shared), of_losses(shared + differences))
+    blocks = differences.reshape(10, BLOCK).mean(1)
+    assert found.nats == pytest.approx(differences.mean(), abs=1e-6)
+    half = stats.t.ppf(0.975, 9) * stats.sem(blocks)
+    assert (found.low, found.high) == pytest.approx((found.nats - half, found.nats + half), abs=1e-6)
+    assert found.is_clear and half < 0.05, "what both texts share does not widen it"
+    same = change(of_losses(shared), of_losses(shared))
+    assert (same.nats, same.low, same.high, same.is_clear) == (0, 0, 0, False)
+    short = change(of_losses([1, 2]), of_losses([2, 2]))
+    assert short.nats == 0.5 and math.isnan(short.low) and not short.is_clear
+
+
+def test_the_interval_holds_the_truth_as_often_as_it_says():
+    rng, hits = np.random.default_rng(1), 0
+    for _ in range(400):  # neighbouring differences are alike: a moving average of four
+        noise = np.convolve(rng.normal(0, 1, 643), np.ones(4) / 4, mode="valid")
+        found = change(of_losses(np.zeros(640)), of_losses(0.3 + noise))
+        hits += found.low <= 0.3 <= found.high
+    assert 0.90 < hits / 400 < 0.99
+
+
+def test_what_cannot_be_measured(folder_of, lab):
+    subject = subject_in(lab, folder_of("opt"))
+    for window in (1, 257, -3):
+        with pytest.raises(UsageError, match=re.escape("choose 2 to 256")):
+            next(perplexity(lab, subject, TEXT, Mask.full(subject.shape), window))
+    with pytest.raises(HeadroomError, match="empty"):
+        next(perplexity(lab, subject, " \n", Mask.full(subject.shape)))
+    with pytest.raises(HeadroomError, match="one token"):
+        measured(folder_of("opt"), lab, text="a", bos=False)
