@@ -4,7 +4,7 @@ from functools import partial
 
 import streamlit as st
 
-from pages.ui.prune import costs, dragging, parts
+from pages.ui.prune import costs, dragging, parts, perplexity
 from pages.ui.prune.figure import component_tables
 from pages.ui.prune.origin import origin
 from pages.ui.prune.questions import draw_questions
@@ -15,6 +15,7 @@ from pages.ui.shared.closing import Table, closing
 from pages.ui.shared.controls import choose_ranking, choose_task
 from pages.ui.shared.runtime import errors_shown, require_frame
 from pages.ui.shared.sidebar import chosen
+from pages.ui.shared.texts import choose_text, chosen_text
 from pages.ui.shared.work import live
 
 require_frame("pages/prune.py")
@@ -39,10 +40,18 @@ cost_at = st.expander("What pruning saves", key="prune_cost", on_change="rerun",
 if cost_at.open:
     with cost_at:
         live([costs.SLOT], partial(costs.draw_costs, shown), screen.since_s)
+second_at = st.expander("Perplexity of a text", key="prune_perplexity", on_change="rerun", bind="query-params")
+text = choose_text("prune", second_at, perplexity.TEXT) or chosen_text("prune", perplexity.TEXT)
+if second_at.open:
+    with second_at:
+        live([perplexity.SLOT], partial(perplexity.draw_details, shown, text), screen.since_s)
 table_at = st.expander("The same as tables", key="prune_tables", on_change="rerun")
 if table_at.open:
     component_tables(table_at, screen.tables["Heads"], screen.tables["FFNs"])
 files: dict[str, Table] = {"Questions and choices": partial(answers_csv, shown.stored), **screen.tables}
 axis = st.session_state.get("prune_axis") or "heads"
-closing(origin(shown.x, shown.job()[1], shown.known, axis), files, screen.pictures)
+if shown.second.full is not None:
+    files["Perplexity"] = perplexity.table(shown.second)
+whence = origin(shown.x, shown.job()[1], shown.known, axis)
+closing(perplexity.told(whence, shown, text), files, screen.pictures)
 st.session_state["prune drawn"] = True

@@ -25,6 +25,7 @@ def add_parsers(commands: Any) -> None:
     parser.add_argument("--window", type=int, default=0, help="tokens a window (default: the model's)")
     parser.add_argument("--task", help="what the ranking is measured on, with --prune-heads and --prune-ffns")
     parser.add_argument("--shots", type=int, default=0, help="its solved examples (0)")
+    parser.add_argument("--same-examples", action="store_true", help="the same ones for every question")
     parser.set_defaults(run=_perplexity)
 
 
@@ -76,7 +77,9 @@ def _mask(options: Namespace, lab: Lab, subject: Any, report: Report) -> Any:
         return edits.alone
     if not options.task:
         raise UsageError("--prune-heads and --prune-ffns go by a ranking; say with --task what it is measured on")
-    pruning = Pruning(TaskSpec(options.task, options.shots), ranking, *levels, edits)
+    pruning = Pruning(
+        TaskSpec(options.task, options.shots, same_examples=options.same_examples), ranking, *levels, edits
+    )
     return pruning.mask(last(compute_orders(lab, subject, pruning, data_dir(options)), report)[0])
 
 

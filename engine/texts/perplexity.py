@@ -95,6 +95,25 @@ def change(before: Perplexity, after: Perplexity) -> Change:
     return Change(middle, middle - float(mean[0] - low[0]), middle + float(high[0] - mean[0]))
 
 
+@dataclass(frozen=True)
+class Both:
+    """Perplexity of one text under no mask and under another; None where it is not measured."""
+
+    full: Perplexity | None = None
+    pruned: Perplexity | None = None
+
+    @property
+    def complete(self) -> bool:
+        return self.full is not None and self.pruned is not None
+
+    @property
+    def change(self) -> Change | None:
+        """None where nothing is pruned or something is not measured."""
+        if self.full is None or self.pruned is None or self.full is self.pruned:
+            return None
+        return change(self.full, self.pruned)
+
+
 def perplexity(lab: Lab, subject: Subject, text: str, mask: Mask, window: int = 0) -> Iterator[Progress[Perplexity]]:
     """Yields Progress in scored tokens, its value the Perplexity so far; what is stored is not computed again.
 
@@ -117,6 +136,15 @@ def recall_perplexity(lab: Lab, subject: Subject, text: str, mask: Mask, window:
             return None
         records.append(record)
     return _joined(subject.bos, records)
+
+
+def recall_both(lab: Lab, subject: Subject, text: str, mask: Mask | None) -> Both:
+    """What is stored of a text under no mask and under this one (None: not known yet); computes nothing."""
+    full = Mask.full(subject.shape)
+    found = recall_perplexity(lab, subject, text, full)
+    if mask is None or mask.is_full:
+        return Both(found, None if mask is None else found)
+    return Both(found, recall_perplexity(lab, subject, text, mask))
 
 
 def perplexity_s(lab: Lab, subject: Subject, text: str, masks: Sequence[Mask]) -> float | None:

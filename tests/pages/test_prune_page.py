@@ -535,9 +535,9 @@ def test_what_was_published_of_the_full_model_stands_beside(open_app, tiny_opt, 
     said = under_figure(open_app(**of_task, bos="off"))
     assert "Full model as published: **45.7 %**" in said
     said = under_figure(open_app(**of_task))  # the tiny model's own tokenizer puts a beginning token in front
-    assert "Full model as published, without a beginning token: **45.7 %**" in said
+    assert "Full model as published: **45.7 %** (without BOS)" in said
     said = under_figure(open_app(**of_task | {"prune_shots": "1"}))
-    assert "Full model as published, other solved examples: **100.0 %**" in said
+    assert "Full model as published: **100.0 %** (other solved examples)" in said
     for more in ({"prune_task": "demo_walk"}, {"prune_shots": "5"}, {"prune_shots": "1", "prune_same": "true"}):
         assert "published" not in under_figure(open_app(**of_task | more))
     assert "published" not in under_figure(open_app()), "the user's own questions"

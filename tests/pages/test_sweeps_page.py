@@ -238,9 +238,7 @@ def test_published_accuracies_stand_beside_ours(open_screen, tiny_opt, monkeypat
     [frame] = [each.value for each in at.dataframe if "full_acc" in each.value]
     assert frame.set_index("task")["published"].fillna(-1).to_dict() == {"demo_copy": -1, "demo_price": 0.4567}
     [said] = [each.value for each in at.caption if "Published values" in each.value]
-    assert said.endswith(
-        "Published values: lm-evaluation-harness 0.3, all questions of the task, without a beginning token."
-    )
+    assert said.endswith("Published values: lm-evaluation-harness 0.3, all questions of the task, without BOS.")
     published(monkeypatch)
     at = settled(at)
     [frame] = [each.value for each in at.dataframe if "full_acc" in each.value]

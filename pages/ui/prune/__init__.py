@@ -7,6 +7,7 @@
 `estimates`: what pruning would do at the levels around, in words too
 `forecasts`: how long what is measured would take
 `neighbours`: the levels around, measured while nothing else is under way
+`perplexity`: the second figure: perplexity of a text under the same mask
 `parts`: figure, curve, map and bars, and what is left to measure
 `stories`: stories that set the controls, and what they measure
 `story`: a story as it is told: a sentence, a small table, a verdict

@@ -223,17 +223,23 @@ def recall_answers(x: Experiment, mask: Mask, lab: Lab) -> Answers:
 
 def command(x: Experiment, found: AnswersSoFar) -> str:
     """The shell command that measures the same and finds what is stored here."""
-    n, pruning = x.n_taken(found), x.pruning
+    n = x.n_taken(found)
     words = ["--task", x.task.name, "--shots", x.task.shots, "--limit", n if n < x.questions.n else x.limit]
     words += ["--sample", SAMPLE]
     words += ["--same-examples"] if x.task.same_examples else []
+    return command_line("evaluate", x.subject, x.data_dir, [*words, *pruned_words(x)])
+
+
+def pruned_words(x: Experiment) -> list[str | int]:
+    """What is pruned, as options of a command."""
+    words: list[str | int] = []
+    pruning = x.pruning
     if pruning.by_level:
         levels = [f"{permille / 10:g}" for permille in (pruning.heads_permille, pruning.ffns_permille)]
         words += ["--prune-heads", levels[0], "--prune-ffns", levels[1]]
         words += ["--ranking", pruning.ranking.name, "--ranking-questions", RANKING_QUESTIONS]
     typed = pruning.typed.text()
-    words += ["--mask", typed] if typed else []
-    return command_line("evaluate", x.subject, x.data_dir, words)
+    return [*words, "--mask", typed] if typed else words
 
 
 def _evaluated(x: Experiment, mask: Mask, title: str, lab: Lab) -> Iterator[Progress[Answers]]:

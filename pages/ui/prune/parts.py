@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from engine.importance.rankings_of import Axis
-from pages.ui.prune import charts, dragging, estimates, head_map, neighbours, tables
+from pages.ui.prune import charts, dragging, estimates, head_map, neighbours, perplexity, tables
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar
 from pages.ui.prune.figure import accuracy_figure, estimate_figure
 from pages.ui.prune.forecasts import seconds_at
@@ -24,6 +24,7 @@ from pages.ui.shared.drag_slider import draw_field, draw_slider
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.runtime import lab
 from pages.ui.shared.tables import mask_in_words
+from pages.ui.shared.texts import chosen_text
 from pages.ui.shared.work import cost_in_words, live
 
 CLICKS = (
@@ -55,6 +56,7 @@ def draw_levels(screen: Screen) -> None:
         with figure_at:  # before all else: whatever the browser draws, the figure would wait behind it
             slots, every_s = ["accuracy", "train questions"], dragging.redrawn_every_s(shown.x, shown.known)
             live(slots, partial(draw_result, shown), screen.since_s, every_s, always=shown.postponed)
+            second_at = st.container(key="prune_perplexity_line")
             with st.container(key="prune_example"):  # a slide leaves it out
                 st.markdown(example_in_words(shown.x, shown.job()[1]))
         if screen.whole and not shown.postponed:
@@ -65,6 +67,8 @@ def draw_levels(screen: Screen) -> None:
     assert shown is not None
     now = shown.at_hand().mask(shown.known) if dragging.moving() else shown.mask
     carried.hand_on("prune", shown.x.shape, now, badge_at)
+    with second_at:  # the second figure never comes before the first
+        draw_second(screen, shown)
     with story_at:
         draw_story(shown, screen.setup, story, screen.since_s)
     with curve_at:  # apart from the figure: a chart takes long to build, and the worker would wait for it
@@ -76,6 +80,16 @@ def draw_levels(screen: Screen) -> None:
         with chart_at:
             live([*slots, *shown.waits], partial(draw_curve, shown, screen.pictures), screen.since_s, always=goes_on)
     screen.tables.update(draw_components(shown, screen.pictures))
+
+
+def draw_second(screen: Screen, shown: Shown) -> None:
+    """The perplexity of a text, or how its measuring stands; nothing is read while a slider moves."""
+    text = chosen_text("prune", perplexity.TEXT)
+    if dragging.moving():
+        perplexity.let_go_of(shown, text)
+    elif screen.whole and not shown.postponed:
+        shown.second = perplexity.look_ahead(shown, text)
+    live([perplexity.SLOT], partial(perplexity.draw_line, shown, text), screen.since_s)
 
 
 def draw_result(shown: Shown) -> None:

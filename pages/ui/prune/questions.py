@@ -22,7 +22,7 @@ SHOWN_HELP = "Lost: the full model was right and the pruned one is wrong. Gained
 OPEN_HELP = "Its number in the list; or click a row. The prompt is shown with its solved examples."
 MARGIN_HELP = "Log-likelihood of the right answer less that of the best wrong one, in nats: above 0 is right."
 PAGE = 50
-TAIL, LONG = 200, 90  # characters of the example, and of a question in the list
+TAIL, LONG = 110, 90  # characters of the example, and of a question in the list
 KEY, OPENED = "prune_show", "prune_question"
 
 

@@ -11,6 +11,7 @@ from engine.jobs import Snapshot
 from engine.models.masks import Mask
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import task_info
+from engine.texts.perplexity import Both
 from pages.ui.prune import dragging, estimates, experiment, neighbours
 from pages.ui.prune.estimates import Estimates
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
@@ -38,6 +39,7 @@ class Shown:
     postponed: bool  # nothing is measured before the browser has drawn this once
     drawn: bool = False
     idle: Idle | None = None
+    second: Both = Both()  # of a text, in perplexity
     points: dict[str, tuple[int, pd.DataFrame]] = field(default_factory=dict)  # by axis, with what was stored then
 
     @property

@@ -7,7 +7,7 @@ from engine.models.subject import Subject
 from engine.questions.requests import TaskSpec
 from pages.ui.shared.tables import number, percent
 
-NOTE = "Published values: lm-evaluation-harness 0.3, all questions of the task."
+NOTE = "Published values: lm-evaluation-harness 0.3, all questions of the task"
 
 
 def in_words(subject: Subject, task: TaskSpec) -> str:
@@ -15,23 +15,26 @@ def in_words(subject: Subject, task: TaskSpec) -> str:
     found = published_value(subject.spec, task, subject.bos)
     if found is None:
         return ""
-    words = percent(found.value)
+    words = f"Full model as published: **{percent(found.value)}**"
     ppl = published_value(subject.spec, task, subject.bos, "perplexity")
     words += "" if ppl is None else f", perplexity {number(ppl.value, 2)}"
-    return f"Full model as published{_otherwise([found], subject)}: **{words}**"
+    otherwise = _otherwise([found], subject)
+    return f"{words} ({otherwise})" if otherwise else words
 
 
 def of_tasks(subject: Subject, tasks: Sequence[TaskSpec]) -> tuple[dict[TaskSpec, float], str]:
     """(the published accuracies, 0-1, by task, what they are in a sentence); ({}, "") where there is none."""
     known = {task: published_value(subject.spec, task, subject.bos) for task in tasks}
     there = {task: row for task, row in known.items() if row is not None}
-    note = f"{NOTE[:-1]}{_otherwise(list(there.values()), subject)}." if there else ""
+    note = ", ".join(filter(None, [NOTE, _otherwise(list(there.values()), subject)])) + "." if there else ""
     return {task: row.value for task, row in there.items()}, note
 
 
 def _otherwise(rows: Sequence[Published], subject: Subject) -> str:
-    """What was not as here, such as ", without a beginning token"."""
-    words = ""
+    """What was not as here, such as "without BOS"; "" where all was."""
+    words = []
     if any(row.bos != subject.bos for row in rows):
-        words += ", with a beginning token" if rows[0].bos else ", without a beginning token"
-    return words + (", other solved examples" if any(row.has_other_examples for row in rows) else "")
+        words.append("with BOS" if rows[0].bos else "without BOS")
+    if any(row.has_other_examples for row in rows):
+        words.append("other solved examples")
+    return ", ".join(words)

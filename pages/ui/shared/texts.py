@@ -59,12 +59,27 @@ def choose_text(prefix: str, where: DeltaGenerator, default: str = "Names that r
     if fault := st.session_state.pop(FAULT, None):
         with where:
             show_error(fault)
+    return _named(str(name))
+
+
+def chosen_text(prefix: str, default: str) -> Chosen:
+    """What `choose_text` is set to, for a page that needs it before that is drawn; the default where there is no such
+    text."""
+    key = f"{prefix}_text"
+    found = _named(str(st.session_state.get(key) or st.query_params.get(key) or default)) or _named(default)
+    assert found is not None
+    return found
+
+
+def _named(name: str) -> Chosen | None:
+    """The text of that name, None where there is none."""
+    own, built_in = _own(), {passage.title: passage for passage in passages()}
     if own and name == own.name:
         return own
     if name in built_in:
         return Chosen(name, built_in[name].text, built_in[name])
-    text = kept.recall(str(name), store())
-    return None if text is None else Chosen(str(name), text, remembered=True)
+    text = kept.recall(name, store())
+    return None if text is None else Chosen(name, text, remembered=True)
 
 
 def _own() -> Chosen | None:

@@ -1,0 +1,159 @@
+"""The Prune screen's second figure: perplexity of a text under the same mask, measured behind the accuracy."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+
+from engine.models.masks import Mask
+from engine.models.subject import Lab, Subject
+from engine.progress import Progress, last_value
+from engine.texts.perplexity import Both, Change, Perplexity, perplexity, perplexity_s, recall_both
+from pages.ui.prune import dragging
+from pages.ui.prune.experiment import pruned_words
+from pages.ui.prune.screen import Shown
+from pages.ui.shared.commands import command_line
+from pages.ui.shared.origin import Origin
+from pages.ui.shared.runtime import budget_s, in_memory, jobs, lab
+from pages.ui.shared.tables import number, plain
+from pages.ui.shared.texts import Chosen
+from pages.ui.shared.work import Work, under_way
+
+SLOT = "perplexity"
+PRIORITY = 4  # behind all that estimates take, before the neighbouring levels
+SOON_S = 2.0  # what takes no longer shows no progress: a bar that comes and goes would move what stands below
+TEXT = "The ferry"  # the text at first: written for this app, so that no model was trained on it
+HELP = (
+    "exp of the mean loss of a token: the text whole, in windows of the model's length without overlap, of which the "
+    "first token is not scored. The change is of the same tokens; its interval is a t interval over blocks of 32. "
+    "Choose the text below, under “Perplexity of a text”."
+)
+
+
+def measure(lab: Lab, subject: Subject, text: str, masks: Sequence[Mask]) -> Iterator[Progress[Perplexity]]:
+    """Job: the text under each of the masks; read from the store afterwards."""
+    for at, mask in enumerate(masks):
+        yield from last_value(perplexity(lab, subject, text, mask), at, len(masks), 1, "Perplexity")
+
+
+def perplexity_work(shown: Shown, text: Chosen) -> Work[Perplexity]:
+    """What measures the text under the mask that is set, and under none."""
+    x, full = shown.x, Mask.full(shown.x.shape)
+    masks = [full] if shown.mask is None or shown.mask.is_full else [full, shown.mask]
+    key = f"{x.subject} {hash(text.text)} {masks[-1].key()}"
+    run = partial(measure, lab(), x.subject, text.text, masks)
+    takes = partial(perplexity_s, lab(), x.subject, text.text, masks)
+    return Work(SLOT, key, "Perplexity", run, PRIORITY, while_seen=True, takes=takes)
+
+
+def look_ahead(shown: Shown, text: Chosen) -> Both:
+    """What is known; the rest is measured once nothing else is and the accuracy stands, where it is forecast to take
+    no longer than what nobody asked for may."""
+    x, found = shown.x, recall_both(lab(), shown.x.subject, text.text, shown.mask)
+    is_idle = not dragging.moving() and not under_way([*dragging.MEASURING, "estimates"])
+    is_due = not found.complete and shown.mask is not None and x.settled(shown.stored)
+    if is_due and is_idle and in_memory(x.subject.spec):
+        perplexity_work(shown, text).start_ahead()
+    return found
+
+
+def let_go_of(shown: Shown, text: Chosen) -> None:
+    """Abandons the measuring: the hand has moved on."""
+    if perplexity_work(shown, text).under_way:
+        jobs().drop(SLOT)
+
+
+def draw_line(shown: Shown, text: Chosen) -> None:
+    """The figure in two lines, or how its measuring stands."""
+    name, found = f"Perplexity of {plain(text.name)}", shown.second
+    if found.complete and not dragging.moving():
+        st.markdown("  \n".join(f":small[{line}]" for line in in_words(found, name)), help=HELP)
+        return
+    work = perplexity_work(shown, text)
+    if dragging.moving() or shown.mask is None or not shown.x.settled(shown.stored) or _comes(shown, work):
+        st.markdown(f":small[{name}: …]", help=HELP)
+    elif not work.line():
+        work.offer("Measure perplexity", "text_fields", "Of the full and of the pruned model, in the background.")
+
+
+def _comes(shown: Shown, work: Work[Perplexity]) -> bool:
+    """Whether it is measured soon, without a bar that tells of it."""
+    takes_s, job = work.takes(), work.now()
+    if job is None:
+        return takes_s is not None and takes_s <= budget_s() and in_memory(shown.x.subject.spec)
+    return job.under_way and takes_s is not None and takes_s <= SOON_S
+
+
+def in_words(found: Both, name: str) -> list[str]:
+    """Such as "Perplexity of The ferry: 232.0, the full model's 115.4" and the change, in lines."""
+    assert found.full is not None and found.pruned is not None
+    if found.change is None:
+        return [f"{name}: **{_figure(found.full.a_token)}**"]
+    lines = [f"{name}: **{_figure(found.pruned.a_token)}**, full {_figure(found.full.a_token)}"]
+    return [*lines, change_in_words(found.change)]
+
+
+def change_in_words(found: Change) -> str:
+    """Such as "+0.698 nats a token (95 %: +0.463 to +0.934)"."""
+    nats, low, high = (number(each, 3, sign=True) for each in (found.nats, found.low, found.high))
+    if found.low != found.low:
+        return f"{nats} nats a token; too few tokens for an interval"
+    return f"{nats} nats a token (95 %: {low} to {high})"
+
+
+def table(found: Both) -> pd.DataFrame:
+    """One row a model: perplexity a token, word and byte, nats a token, and how much was scored."""
+    sides = {"full": found.full} if found.full is found.pruned else {"full": found.full, "pruned": found.pruned}
+    rows = [
+        (name, side.a_token, side.a_word, side.a_byte, side.nats, len(side), side.n_tokens, side.window)
+        for name, side in sides.items()
+        if side is not None
+    ]
+    columns = ["model", "a_token", "a_word", "a_byte", "nats_a_token", "tokens_scored", "tokens", "window"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def draw_details(shown: Shown, text: Chosen) -> None:
+    """The panel's inside: both models a token, a word and a byte, and the command."""
+    frame = table(shown.second)
+    if len(frame):
+        lines = ["| | a token | a word | a byte | nats a token |", "|:--|--:|--:|--:|--:|"]
+        lines += [
+            f"| {row.model.capitalize()} model | {_figure(row.a_token)} | {_figure(row.a_word)} "
+            f"| {number(row.a_byte, 3)} | {number(row.nats_a_token, 4)} |"
+            for row in frame.itertuples()
+        ]
+        st.markdown("\n".join(lines), help=HELP)
+        first = frame.iloc[0]
+        scored = f"{first['tokens_scored']:,} of {first['tokens']:,} tokens are scored"
+        st.caption(f"{scored}, in windows of {first['window']:,}.")
+    st.code(command(shown, text), language="shell", wrap_lines=True)
+
+
+def command(shown: Shown, text: Chosen) -> str:
+    """The shell command that measures the same and finds what is stored here."""
+    x, words = shown.x, [*text.arguments, *pruned_words(shown.x)]
+    if x.pruning.by_level:
+        words += ["--task", x.task.name, "--shots", x.task.shots]
+        words += ["--same-examples"] if x.task.same_examples else []
+    return command_line("perplexity", x.subject, x.data_dir, words)
+
+
+def told(of: Origin, shown: Shown, text: Chosen) -> Origin:
+    """The screen's origin with what stands under the large figure: its records, and what it says."""
+    x, found = shown.x, shown.second
+    if found.full is None:
+        return of
+    reads = {**of.reads, "Perplexity": lambda lab: recall_both(lab, x.subject, text.text, shown.mask)}
+    says = in_words(found, f"Perplexity of {plain(text.name)}") if found.complete else []
+    return replace(of, reads=reads, says=[*of.says, *says])
+
+
+def _figure(perplexity: float) -> str:
+    """Four digits or so, such as "27.66", "231.9" or "12,345"."""
+    if perplexity < 100:
+        return number(perplexity, 2)
+    digits = ",.1f" if perplexity < 10_000 else ",.0f" if perplexity < 1e9 else ".1e"
+    return f"{perplexity:{digits}}"

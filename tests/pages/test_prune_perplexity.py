@@ -1,0 +1,97 @@
+"""The Prune screen's second figure: perplexity under the same mask, behind the accuracy, the command line's own."""
+
+import json
+import re
+import shlex
+
+import pytest
+
+from engine.demo import passages
+from engine.models.masks import Mask
+from engine.texts.perplexity import change, recall_perplexity
+from pages.ui.prune import perplexity
+from pages.ui.shared import runtime
+from pages.ui.shared.texts import OWN, Chosen
+from pages.ui.shared.work import under_way
+from tests.pages.conftest import button, experiment_of, settled, slide
+
+
+def said(at):
+    """The second figure as it stands, without its type size."""
+    found = [each.value for each in at.main.markdown if each.value.startswith(":small[Perplexity of")]
+    return re.sub(r":small\[(.*?)\](?=  \n|$)", r"\1", found[0]) if found else ""
+
+
+def of_store(at, title="The ferry"):
+    """(full, pruned) perplexity as it is stored."""
+    x = experiment_of(at)
+    text = next(each.text for each in passages() if each.title == title)
+    mask = x.mask(perplexity_evidence(x))
+    return [recall_perplexity(runtime.lab(), x.subject, text, each) for each in (Mask.full(x.shape), mask)]
+
+
+def perplexity_evidence(x):
+    from pages.ui.prune.experiment import recall_known
+
+    return recall_known(x, runtime.lab())
+
+
+def test_it_is_measured_behind_the_accuracy_under_the_same_mask(open_app, capsys):
+    at = open_app(prune_heads="50", prune_ranking="random", prune_perplexity="true")
+    full, pruned = of_store(at)
+    differs = change(full, pruned)
+    first, second = said(at).split("  \n")
+    assert (
+        first
+        == f"Perplexity of The ferry: **{perplexity._figure(pruned.a_token)}**, full {perplexity._figure(full.a_token)}"
+    )
+    assert second == perplexity.change_in_words(differs) and "nats a token (95 %: " in second
+    [command] = [each.value for each in at.code if " perplexity " in each.value]
+    from engine.__main__ import main
+
+    assert main([*shlex.split(command)[1:], "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["cached"] and told["pruned"]["perplexity"] == pruned.a_token and told["heads_pruned"] == 4
+    assert told["change"]["nats"] == differs.nats
+    [row] = [each.value for each in at.main.markdown if each.value.startswith("| | a token")]
+    assert f"| Pruned model | {perplexity._figure(pruned.a_token)} |" in row
+    jobs = {slot: runtime.jobs().snapshot(slot) for slot in ("accuracy", perplexity.SLOT)}
+    assert jobs["accuracy"] is None or jobs["accuracy"].finished_s < jobs[perplexity.SLOT].finished_s
+
+
+def test_nothing_pruned_is_one_number_and_a_level_brings_the_other(open_app):
+    at = open_app(prune_ranking="random")
+    [full, _] = of_store(at)
+    assert said(at) == f"Perplexity of The ferry: **{perplexity._figure(full.a_token)}**"
+    slide(at, "prune_heads", 50)
+    settled(at)
+    full, pruned = of_store(at)
+    assert said(at).startswith(f"Perplexity of The ferry: **{perplexity._figure(pruned.a_token)}**, full ")
+
+
+def test_the_text_is_in_the_address_and_the_user_s_own_is_measured_too(open_app):
+    at = open_app(prune_text="Three languages", prune_heads="50", prune_ranking="random")
+    assert said(at).startswith("Perplexity of Three languages: **")
+    at = open_app(run=False, prune_text="*mine*", prune_heads="50", prune_ranking="random")
+    at.session_state[OWN] = Chosen("*mine*", "The river was low that summer. " * 20)
+    at = settled(at)
+    assert said(at).startswith(r"Perplexity of \*mine\*: **")
+    at = open_app(prune_text="no such text")
+    assert said(at).startswith("Perplexity of The ferry: **")
+
+
+def test_more_than_the_budget_is_a_button_and_not_begun(open_app, monkeypatch):
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+    at = open_app(prune_heads="50", prune_ranking="random")
+    assert said(at) == "" and runtime.jobs().snapshot(perplexity.SLOT) is None
+    button(at, "Measure perplexity").click()
+    at = settled(at)
+    assert "nats a token" in said(at)
+
+
+def test_a_moving_slider_measures_and_reads_nothing(open_app, monkeypatch):
+    at = open_app(prune_ranking="random")
+    monkeypatch.setattr(perplexity, "recall_both", lambda *_: pytest.fail("read while a slider moves"))
+    before = runtime.store().n_puts
+    slide(at, "prune_heads", 30, moving=True).run()
+    assert said(at).endswith(": …") and runtime.store().n_puts == before and not under_way([perplexity.SLOT])
