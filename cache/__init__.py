@@ -2,6 +2,7 @@
 
 `store`: the interface: get, put, delete, keys, size, verify, clear
 `opening`: the rules for opening a folder
+`reading`: a folder that can only be read
 `disk`: how a value lies there, never through pickle
 `checking`: every entry against its digest
 

@@ -10,7 +10,7 @@ import shutil
 import sqlite3
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,8 @@ class SelfClosing(sqlite3.Connection):
 class ResultCache(Cache):
     """diskcache's Cache over BytesDisk that can tell whether its database is still the one in the folder."""
 
+    writes = True
+
     def __init__(self, folder: Path) -> None:
         self.database = folder / DBNAME
         try:
@@ -84,6 +86,10 @@ class ResultCache(Cache):
         if getattr(self._local, "con", None) is not None:
             self._local.con.close()
             self._local.con = None
+
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        """A connection of its own."""
+        return connected(self.database)
 
     def in_place(self) -> bool:
         """False when the folder was deleted or replaced: on Linux an open database goes on in the unlinked file."""

@@ -20,13 +20,15 @@ from platformdirs import user_cache_path
 
 from cache.checking import Verified, folder_bytes, verify_folder
 from cache.disk import CorruptEntry, key_digest
-from cache.opening import BrokenStore, ResultCache, connected, discard, inode_of, network_file_system, open_cache
+from cache.opening import BrokenStore, ResultCache, discard, inode_of, network_file_system, open_cache
+from cache.reading import ReadOnlyCache, open_for_reading
 
 CODE = Path(__file__).resolve().parent
 MEMORY_BYTES = 256_000_000  # of results that the disk refused; the oldest are dropped beyond it
 SET_ASIDE_PAUSE_S = 60  # a disk that damages each new store at once must not fill up with broken ones
 ATTEMPTS = 3  # where a folder is deleted while it is being opened or written to
 DISK_ERRORS = (Timeout, sqlite3.Error, OSError)
+AnyCache = ResultCache | ReadOnlyCache
 
 
 def open_store(directory: str | Path | None = None) -> "Store":
@@ -52,7 +54,7 @@ class Store:
         self.n_puts = 0  # by this process; whoever read the store before knows by it whether to read again
         # held to write, since diskcache's transactions know one writer, and to change what is below
         self._lock = threading.RLock()
-        self._cache: ResultCache | None = None
+        self._cache: AnyCache | None = None
         self._memory: dict[str, bytes] = {}  # what the disk refused, oldest first
         self._reason: str | None = None  # why it did
         self._aside: Path | None = None  # where a damaged store went
@@ -64,7 +66,9 @@ class Store:
     def notice(self) -> str | None:
         """One plain line for the user; None when all is well."""
         if not self.on_disk:
-            return f"results are kept in memory: {self._reason} ({self._folder})"
+            is_read = self._cache is not None and not self._cache.writes
+            also = "; what lies there is read" if is_read else ""
+            return f"results are kept in memory: {self._reason} ({self._folder}){also}"
         if self._aside is not None:
             return f"the result store was damaged: it is now {self._aside}, and a new one was started"
         if self._network is not None:
@@ -93,7 +97,7 @@ class Store:
         with self._lock:
             self.n_puts += 1
             for _ in range(ATTEMPTS):
-                if (cache := self._current()) is None:
+                if (cache := self._current()) is None or not cache.writes:
                     break
                 if self._write(cache, key, blob):
                     if cache.in_place():
@@ -127,7 +131,7 @@ class Store:
         if cache is not None:
             try:
                 # not diskcache's iteration: it ends at the first key that BytesDisk refuses
-                with connected(cache.database) as connection:
+                with cache.reading() as connection:
                     rows = connection.execute("SELECT key FROM Cache WHERE raw AND typeof(key) = 'text'").fetchall()
                 found.update(dict.fromkeys(key for (key,) in rows))
             except DISK_ERRORS as error:
@@ -165,15 +169,15 @@ class Store:
     def close(self) -> None:
         """Tries once more to save what is held in memory, and closes the database; the next use opens it again."""
         with self._lock:
-            if self._memory and (cache := self._current()) is not None:
+            if self._memory and (cache := self._current()) is not None and cache.writes:
                 self._saved(cache)
             self._close()
 
-    def _for_reading(self) -> ResultCache | None:
+    def _for_reading(self) -> AnyCache | None:
         """The cache as it is, opened only after `close`: a disk that failed is tried again by the next put."""
         return self._current() if self._cache is None and self._reason is None else self._cache
 
-    def _read(self, cache: ResultCache, key: str) -> bytes | None:
+    def _read(self, cache: AnyCache, key: str) -> bytes | None:
         try:
             found: Any = cache.get(key, retry=False)  # what BytesDisk.fetch gives, or None
         except DISK_ERRORS as error:
@@ -182,7 +186,7 @@ class Store:
         # a digest of another key: its entry was moved here
         return found[1] if found is not None and found[0] == key_digest(key) else None
 
-    def _write(self, cache: ResultCache, key: str, blob: bytes) -> bool:
+    def _write(self, cache: AnyCache, key: str, blob: bytes) -> bool:
         try:
             with suppress(CorruptEntry):  # raised after the commit, by the file of the entry that was replaced
                 cache.set(key, blob, retry=False)
@@ -191,7 +195,7 @@ class Store:
             return False
         return True
 
-    def _saved(self, cache: ResultCache, *just_written: str) -> None:
+    def _saved(self, cache: AnyCache, *just_written: str) -> None:
         """The disk works: what it refused before goes there too."""
         with self._lock:
             for key in just_written:
@@ -202,10 +206,10 @@ class Store:
                 del self._memory[key]
             self._reason = None
 
-    def _current(self) -> ResultCache | None:
+    def _current(self) -> AnyCache | None:
         """The cache, opened again when its folder was deleted or replaced; None when it cannot be, see `notice`."""
         with self._lock:
-            if self._cache is not None and self._cache.in_place():
+            if self._cache is not None and self._cache.writes and self._cache.in_place():
                 return self._cache
             self._close()
             for attempt in range(ATTEMPTS):
@@ -222,16 +226,17 @@ class Store:
                     if attempt + 1 < ATTEMPTS and not self._folder.exists():
                         continue  # deleted while it was being opened
                     self._reason = _plain(error)
+                    self._cache = open_for_reading(self._folder)
                     break
             return self._cache
 
-    def _failed(self, cache: ResultCache, error: Exception) -> None:
+    def _failed(self, cache: AnyCache, error: Exception) -> None:
         """Says why the disk failed; where that is damage to the database, sets it aside and opens a new one."""
         not_damage = (sqlite3.OperationalError, sqlite3.ProgrammingError)
         with self._lock:
             if not cache.in_place():
                 return  # it was deleted, or another thread set it aside: the next use opens a new one
-            if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, not_damage):
+            if cache.writes and isinstance(error, sqlite3.DatabaseError) and not isinstance(error, not_damage):
                 self._close()
                 if self._set_aside(error):
                     self._current()

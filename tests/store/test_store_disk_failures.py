@@ -15,6 +15,7 @@ from diskcache import Disk
 from cache import open_store, opening
 
 BLOB = b"log-likelihoods -1.25 -3.5"
+LONG = bytes(100_000)  # in a file of its own
 BIG = bytes(2**15)
 
 
@@ -184,6 +185,7 @@ def test_a_read_only_folder(tmp_path_factory, filled):
     if filled:
         store = open_store(folder)
         store.put("k", BLOB)
+        store.put("long", LONG)
         store.close()
         (folder / "results").chmod(0o555)
     folder.chmod(0o555)
@@ -192,6 +194,12 @@ def test_a_read_only_folder(tmp_path_factory, filled):
             store = open_store(folder)
             assert (store.notice or "").startswith("results are kept in memory: ")
             assert store.put("new", BLOB) is False and store.get("new") == BLOB
+            assert store.get("k") == (BLOB if filled else None), "what lies there is read"
+            assert store.get("long") == (LONG if filled else None)
+            assert set(store.keys()) == {"new", *(("k", "long") if filled else ())}
+            assert ("what lies there is read" in (store.notice or "")) is filled
+            store.delete("k")
+            assert store.verify().n_checked == 0
             store.close()
     finally:
         folder.chmod(0o700)
@@ -199,7 +207,7 @@ def test_a_read_only_folder(tmp_path_factory, filled):
             (folder / "results").chmod(0o700)
     assert [path.name for path in folder.iterdir()] == ["results"] * filled
     again = open_store(folder)
-    assert list(again.keys()) == ["k"] * filled and again.notice is None
+    assert sorted(again.keys()) == ["k", "long"] * filled and again.notice is None
     again.close()
 
 

@@ -1,0 +1,71 @@
+"""A store that cannot be written to, as on a disk that is mounted for reading only: what lies in it is read."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from diskcache.core import DBNAME
+
+from cache.disk import BytesDisk
+from cache.opening import SETTINGS, inode_of, readable
+
+
+class ReadOnlyCache:
+    """What `ResultCache` is for a folder that can be written to; whatever writes raises OperationalError."""
+
+    writes = False
+
+    def __init__(self, folder: Path) -> None:
+        self.database = folder / DBNAME
+        self.inode = inode_of(self.database)
+        self._disk = BytesDisk(str(folder), SETTINGS["disk_min_file_size"], SETTINGS["disk_pickle_protocol"])
+        with self.reading() as connection:
+            connection.execute("SELECT key FROM Cache LIMIT 1")
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection that writes nothing, not even beside the database; closed at the end."""
+        address = self.database.absolute().as_uri()
+        # immutable: SQLite makes no files beside it, which a WAL database takes even for reading
+        connection = sqlite3.connect(f"{address}?mode=ro&immutable=1", uri=True, isolation_level=None)
+        connection.text_factory = readable
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def get(self, key: str, retry: bool = False) -> tuple[bytes, bytes] | None:
+        """What BytesDisk.fetch gives, or None."""
+        with self.reading() as connection:
+            row = connection.execute("SELECT mode, filename, value FROM Cache WHERE key = ? AND raw", (key,)).fetchone()
+        try:
+            return None if row is None else self._disk.fetch(*row, False)
+        except OSError:  # damaged, or its file cannot be read
+            return None
+
+    def set(self, *arguments: Any, **more: Any) -> NoReturn:
+        """Refuses."""
+        raise sqlite3.OperationalError("attempt to write a readonly database")
+
+    delete = set
+
+    def in_place(self) -> bool:
+        """Whether the database is still the one in the folder."""
+        return self.inode is not None and inode_of(self.database) == self.inode
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def open_for_reading(folder: Path) -> ReadOnlyCache | None:
+    """The store in `folder` as it lies there; None where there is none, or it can be written to."""
+    ids = {"effective_ids": True} if os.access in os.supports_effective_ids else {}
+    if os.access(folder, os.W_OK, **ids):
+        return None  # it is locked or full, and may change while it is read
+    try:
+        return ReadOnlyCache(folder)
+    except (sqlite3.Error, OSError):
+        return None
