@@ -11,6 +11,7 @@
 `texts`: losses token by token, and in-context learning
 
 `errors`: the exceptions whose one line people see
+`files`: files that a user names, read with a bound and written whole
 `jobs`: the one worker thread, and what it tells whoever looks
 `memory`: what is kept is bounded, and what is freed goes back to the system
 `pieces`: read or measure, piece by piece

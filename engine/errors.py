@@ -1,5 +1,12 @@
 """The exceptions people see. Their text is one plain line: what is wrong, the value got, what to do next."""
 
+import re
+import tempfile
+import traceback
+
+LONGEST, KEPT = 160, 60  # characters of a word that a line shows whole; else so many of its beginning and its end
+MOST = 1000  # characters of a line
+
 
 class HeadroomError(Exception):
     """Something outside the program is not as it must be; the command line exits with 1."""
@@ -11,3 +18,28 @@ class UsageError(HeadroomError):
 
 class Cancelled(HeadroomError):
     """The user stopped the work; what was finished is stored. Exit code 130."""
+
+
+def one_line(text: object) -> str:
+    """What any terminal and any page can show of a text: one line, without what steers a terminal, and of a word or
+    line that is too long its two ends."""
+    line = "".join(letter if letter.isprintable() else " " for letter in str(text))
+    line = re.sub(rf"\S{{{LONGEST + 1},}}", lambda found: _ends(found.group(), KEPT), " ".join(line.split()))
+    return line if len(line) <= MOST else _ends(line, MOST // 2)
+
+
+def unforeseen(error: BaseException) -> str:
+    """The line for an error that nobody foresaw; what a developer needs is in the file that it names."""
+    said = one_line(f"{type(error).__name__}: {error}")
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", errors="backslashreplace", prefix="headroom-", suffix=".log", delete=False
+        ) as file:
+            file.writelines(traceback.format_exception(error))
+    except OSError:
+        return f"unexpected: {said}"
+    return f"unexpected: {said}; {file.name} says where, please report it"
+
+
+def _ends(text: str, n: int) -> str:
+    return f"{text[:n]}…{text[-n:]}"

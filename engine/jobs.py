@@ -24,7 +24,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
-from engine.errors import Cancelled, HeadroomError
+from engine.errors import Cancelled, HeadroomError, unforeseen
 from engine.progress import Progress, Stopped, TimeLeft, is_to_stop
 
 T = TypeVar("T")
@@ -362,4 +362,4 @@ def _ending(error: BaseException) -> dict[str, Any]:
     if isinstance(error, HeadroomError):
         return {"state": "failed", "error": str(error)}
     _log.error("a job failed", exc_info=error)
-    return {"state": "failed", "error": f"unexpected: {type(error).__name__}: {error}"}
+    return {"state": "failed", "error": unforeseen(error)}

@@ -22,6 +22,9 @@ class Stopped(BaseException):
 
 is_to_stop: ContextVar[Callable[[], bool]] = ContextVar("is_to_stop", default=lambda: False)  # set by who runs the work
 
+# what shows how a step goes that is no generator: done, total, message, seconds left
+tell: ContextVar[Callable[[int, int, str, float | None], None]] = ContextVar("tell", default=lambda *told: None)
+
 
 def may_stop() -> None:
     """A place where work can be left at once: Stopped where whoever runs it wants that."""

@@ -12,8 +12,8 @@ from tests.conftest import HANG_S
 REPOSITORY = Path(__file__).resolve().parent.parent
 # Lowest first. A package imports from itself and from lower floors, so two on one floor know nothing of each other.
 FLOORS = [
-    "cache",
-    "engine.demo engine.errors engine.memory engine.progress engine.records engine.shapes engine.statistics",
+    "cache engine.errors",
+    "engine.demo engine.files engine.memory engine.progress engine.records engine.shapes engine.statistics",
     "engine.jobs engine.models",
     "engine.pieces engine.questions engine.receipts",
     "engine.accuracy",

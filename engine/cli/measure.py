@@ -61,7 +61,7 @@ def _evaluate(options: Namespace, lab: Lab, report: Report) -> int:
     subject, task = lab.subject(spec_of(options), options.bos), task_of(options)
     edits = parse_edits(options.mask, subject.shape)
     mask, started = edits.alone, time.monotonic()
-    requests = get_requests(task, data_dir(options), lab.store)
+    requests = get_requests(task, data_dir(options), lab.store, first_of(options))
     questions = select(requests, options.limit, options.sample)
     pruning = Pruning(task, ranking, heads, ffns, edits)
     if pruning.by_level:
@@ -95,6 +95,11 @@ def task_of(options: Namespace) -> Any:
     return TaskSpec(options.task, options.shots, options.split, same_examples=options.same_examples)
 
 
+def first_of(options: Namespace) -> int | None:
+    """How many of a very long file's first questions are wanted (None: all); 0 where they are drawn from all of it."""
+    return options.limit if options.sample == "first" else 0
+
+
 def items(answers: Any) -> Iterator[dict[str, Any]]:
     """One mapping a question in dataset order: doc_id, gold, loglikelihoods (nats), pred, correct."""
     predicted, correct = answers.predicted, answers.correct
@@ -112,7 +117,8 @@ def _importance(options: Namespace, lab: Lab, report: Report) -> int:
 
     check_out(options.out)
     started = time.monotonic()
-    questions = select(get_requests(task_of(options), data_dir(options), lab.store), options.limit, options.sample)
+    requests = get_requests(task_of(options), data_dir(options), lab.store, first_of(options))
+    questions = select(requests, options.limit, options.sample)
     subject = lab.subject(spec_of(options), options.bos)
     scores, cached = last(importance(lab, subject, questions, options.what), report)
     seconds = time.monotonic() - started

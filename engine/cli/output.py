@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from engine.errors import HeadroomError, UsageError
+from engine.files import named, write_whole
 from engine.progress import Progress, TimeLeft, in_time
 
 T = TypeVar("T")
@@ -29,7 +30,8 @@ def check_out(path: str, endings: tuple[str, ...] = ENDINGS) -> None:
 
 def check_writable(path: str) -> None:
     """Before any work: HeadroomError where nothing can be written there."""
-    file, folder = Path(path), Path(path).parent
+    file = named(path, "file")
+    folder = file.parent
     if file.is_dir():
         why = "it is a folder"
     elif not folder.is_dir():
@@ -79,7 +81,7 @@ def last(steps: Iterator[Progress[T]], report: Report) -> tuple[T, bool]:
 def write(path: str, content: bytes) -> None:
     """Writes a file; HeadroomError says why it cannot be."""
     try:
-        Path(path).write_bytes(content)
+        write_whole(Path(path), content)
     except OSError as error:
         raise HeadroomError(f"cannot write {path} ({error.strerror}); choose another file") from error
 

@@ -11,6 +11,7 @@ import numpy as np
 from engine.cli.options import Parser, data, data_dir, model, shared, spec_of
 from engine.cli.output import Report, check_out, last, print_result, scores_file, table_file, write
 from engine.errors import HeadroomError, UsageError
+from engine.files import named, read_regular
 from engine.heads.ablation import FILLS, KINDS
 from engine.models.loading import PRECISIONS
 from engine.models.subject import Lab
@@ -226,7 +227,7 @@ def _attention(options: Namespace, lab: Lab, report: Report) -> int:
 def _texts(options: Namespace, lab: Lab, report: Report, n_texts: int | None) -> list[str]:
     """The texts that the options name: at most `n_texts` of 512 tokens each, or without a number the text whole."""
     from engine.demo import passages
-    from engine.texts.passages import decoded
+    from engine.texts.passages import MAX_BYTES, decoded
     from engine.texts.sources import Source, texts_of
 
     given = [name for name in ("text", "passage", "solved") if getattr(options, name, None)]
@@ -243,7 +244,7 @@ def _texts(options: Namespace, lab: Lab, report: Report, n_texts: int | None) ->
         source = Source("passage", options.passage, n_texts=n_texts)
     else:
         try:
-            raw = Path(options.text).read_bytes()
+            raw = read_regular(named(options.text, "--text"), 2 * MAX_BYTES)
         except OSError as error:
             raise HeadroomError(f"cannot read {options.text} ({error.strerror}); give another file") from error
         text = decoded(raw, options.text)

@@ -1,6 +1,7 @@
 """Tasks, and their questions as text and as tokens.
 
-`tasks`: which tasks there are, and their rows, checked
+`tasks`: which tasks there are, and where their rows are
+`rows`: rows, read and checked
 `requests`: rows rendered by lm-evaluation-harness into hashed questions
 `encoding`: questions as tokens, packed one row a question
 `amounts`: how much there is to read, in characters

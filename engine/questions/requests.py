@@ -12,7 +12,7 @@ import logging
 import sys
 import types
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,15 @@ import numpy as np
 from cache import Store
 from engine.errors import HeadroomError, UsageError
 from engine.memory import Kept
-from engine.progress import may_stop
-from engine.questions.tasks import SPLITS, TaskInfo, embedded_tasks, local_files, read_rows, task_info
+from engine.progress import may_stop, tell
+from engine.questions import rows
+from engine.questions.tasks import OWN, SPLITS, TaskInfo, embedded_tasks, local_files, task_info
 from engine.records import Record, canonical_key, decode, encode, version
 
 HARNESS_SEED = 1234  # what lm-eval's own command line passes to set_fewshot_seed
 MAX_SHOTS = 64
 CHUNK = 16  # questions stored together and scored in one fixed packing
+TOLD = 1000  # questions written out, after which it is told how far that is
 SMALL_CHUNK = 4  # the same where 16 would take long; divides CHUNK
 PARSED_BYTES = 64_000_000  # of rendered text whose questions are kept: a study asks for the same ones again and again
 
@@ -82,23 +84,32 @@ class Requests:
 _PARSED: "Kept[tuple[tuple[Question, ...], bool]]" = Kept(PARSED_BYTES)
 
 
-def get_requests(task: TaskSpec, data_dir: str | Path | None = None, store: Store | None = None) -> Requests:
+def get_requests(
+    task: TaskSpec, data_dir: str | Path | None = None, store: Store | None = None, first: int | None = 0
+) -> Requests:
     """The rendered questions of `task`, from `store` where they were rendered before.
 
     Rows come from the embedded suite, from `data_dir`/<task>/<split>.jsonl, or else from the hub. HeadroomError names
-    what is missing or malformed.
+    what is missing or malformed. Of a file of very many rows (`rows.LARGE`) only the `first` are rendered, or where
+    that is 0 a sample; None: all of them.
     """
     info = task_info(task.name)
     files = local_files(info, data_dir)
-    if files is None:
-        source = "hub"
-    else:
-        source = "file " + hashlib.blake2b(b"".join(_content(info, file) for file in files.values())).hexdigest()[:32]
-    name = Path(task.name).name if task.name.endswith(".jsonl") else task.name
-    key = canonical_key("requests", {**asdict(task), "name": name, "source": source, "lm_eval": version("lm_eval")})
+    source, given, more = "hub", None, {}
+    if files is not None:
+        given = rows.read(info, files)
+        source = f"file {given.digest}"
+        if given.is_parted:
+            more["parted"] = rows.TRAIN_SHARE
+        if given.is_large:
+            more["drawn"] = [rows.SAMPLED, first]
+            given = replace(given, first={task.split: first})
+    name = Path(task.name).name if task.name.endswith(OWN) else task.name
+    fields = {**asdict(task), "name": name, "source": source, "lm_eval": version("lm_eval")}
+    key = canonical_key("requests", fields | more)
     record = decode(store.get(key)) if store is not None else None
     if record is None:
-        questions, greedy = _render(task, info, files)
+        questions, greedy = _render(task, info, given)
         text = json.dumps({"greedy": greedy, "questions": [asdict(question) for question in questions]})
         record = Record({"json": np.frombuffer(text.encode(), np.uint8)}, {"kind": "requests", "task": asdict(task)})
         if store is not None:
@@ -191,26 +202,21 @@ def _question(entry: dict[str, Any]) -> Question:
     return Question(**fields)
 
 
-def _content(info: TaskInfo, file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise HeadroomError(
-            f"task {info.name}: {file} cannot be read ({error.strerror}); put its rows there"
-        ) from error
-
-
-def _render(task: TaskSpec, info: TaskInfo, files: dict[str, Path] | None) -> tuple[list[Question], bool]:
+def _render(task: TaskSpec, info: TaskInfo, given: rows.Given | None) -> tuple[list[Question], bool]:
     with _templates_compiled_once():
-        harness_task = _harness_task(task, info, files)
-        return _questions(task, harness_task), harness_task.OUTPUT_TYPE == "loglikelihood"
+        harness_task = _harness_task(task, info, given)
+        numbers = [number for number, _ in given.lines[task.split]] if given is not None else []
+        return _questions(task, harness_task, numbers), harness_task.OUTPUT_TYPE == "loglikelihood"
 
 
-def _questions(task: TaskSpec, harness_task: Any) -> list[Question]:
+def _questions(task: TaskSpec, harness_task: Any, numbers: Sequence[int]) -> list[Question]:
+    """The questions; `numbers` are their rows in the file, where they come from one."""
     questions = []
     documents = harness_task.doc_iterator(rank=0, limit=None, world_size=1)
     for doc_id, doc in documents:
         may_stop()  # a large train split takes longer than whoever waits for an accuracy should
+        if doc_id % TOLD == TOLD - 1:
+            tell.get()(doc_id + 1, max(doc_id + 1, len(numbers)), f"questions of {task.name} written out", None)
         try:
             if task.same_examples:
                 harness_task.set_fewshot_seed(task.seed)
@@ -228,8 +234,9 @@ def _questions(task: TaskSpec, harness_task: Any) -> list[Question]:
                     f"task {task.name}: too few rows for {task.shots} solved examples in front of each question: there "
                     f"are {n_rows}, and none is its own example; add rows, or take fewer examples"
                 ) from error
+            row = numbers[doc_id] if doc_id < len(numbers) else doc_id + 1
             raise HeadroomError(
-                f"task {task.name}, {task.split} row {doc_id + 1}: cannot be rendered "
+                f"task {task.name}, {task.split} row {row}: cannot be rendered "
                 f"({type(error).__name__}: {error}); check the row's columns"
             ) from error
         contexts, continuations = zip(*(instance.args[:2] for instance in instances), strict=True)
@@ -253,7 +260,7 @@ def _judged(harness_task: Any, doc: Any, instances: Sequence[Any]) -> tuple[tupl
     return tuple(golds), tuple(len(choice) for choice in harness_task.doc_to_choice(doc))
 
 
-def _harness_task(task: TaskSpec, info: TaskInfo, files: dict[str, Path] | None) -> Any:
+def _harness_task(task: TaskSpec, info: TaskInfo, given: rows.Given | None) -> Any:
     """The harness's task object for local rows or the hub, set to the number of shots and the seed."""
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
     _supply_squad_metrics()
@@ -276,11 +283,8 @@ def _harness_task(task: TaskSpec, info: TaskInfo, files: dict[str, Path] | None)
             folder = Path(lm_eval.tasks.__file__).parent / folder
         manager = TaskManager(include_defaults=False, include_path=[str(folder)])
         config = dict(load_yaml(str(manager.task_index[info.name].yaml_path), resolve_func=True))
-    if files is not None:
-        rows = {split: read_rows(file, info) for split, file in files.items()}
-        data = datasets.DatasetDict(
-            {split: datasets.Dataset.from_list(split_rows) for split, split_rows in rows.items()}
-        )
+    if given is not None:
+        data = datasets.DatasetDict({split: _data_set(given, split, info) for split in given.files})
         config |= {"dataset_path": None, "dataset_name": None, "dataset_kwargs": None,
                    "custom_dataset": lambda **ignored: data,
                    "training_split": "train", "validation_split": task.split, "test_split": None}  # fmt: skip
@@ -291,7 +295,7 @@ def _harness_task(task: TaskSpec, info: TaskInfo, files: dict[str, Path] | None)
         with contextlib.redirect_stdout(sys.stderr):  # the harness prints, and standard output belongs to --json
             harness_task = manager.load([config])["tasks"][config["task"]]
     except Exception as error:
-        if files is not None:
+        if given is not None:
             raise HeadroomError(
                 f"task {task.name}: the harness cannot use these rows ({error}); check columns"
             ) from error
@@ -302,6 +306,17 @@ def _harness_task(task: TaskSpec, info: TaskInfo, files: dict[str, Path] | None)
     harness_task.set_config("num_fewshot", task.shots)
     harness_task.set_fewshot_seed(task.seed)
     return harness_task
+
+
+def _data_set(given: rows.Given, split: str, info: TaskInfo) -> Any:
+    import datasets
+
+    found = given.rows(split, info)
+    try:
+        return datasets.Dataset.from_list(found)
+    except (ValueError, TypeError, OverflowError) as error:  # pyarrow's own errors are among them
+        why = rows.changed_column(given.lines[split], found) or f"{type(error).__name__}: {error}"
+        raise HeadroomError(f"{given.files[split]}: {why}; write the same kind of value in every row") from error
 
 
 @contextlib.contextmanager

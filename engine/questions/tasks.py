@@ -1,17 +1,18 @@
-"""Which tasks there are and their rows: the sixteen of lm-evaluation-harness, the embedded ones, a user's own file.
-
-Rows are checked one by one before the harness sees them, so that an error names the file, the row and the column.
+"""Which tasks there are and where their rows are: the sixteen of lm-evaluation-harness, the embedded ones, a user's own
+file.
 """
 
 import json
 from dataclasses import dataclass
 from functools import cache as once
 from pathlib import Path
-from typing import Any
 
 from engine.errors import HeadroomError, UsageError
+from engine.files import is_file, named
 
 SPLITS = ("validation", "train")
+OWN_COLUMNS = ("context", "choices", "gold")
+OWN, OWN_TRAIN = ".jsonl", ".train.jsonl"  # of a user's own file, and of the rows for training beside it
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,8 @@ class TaskStatus:
 
 def task_info(name: str) -> TaskInfo:
     """The task called `name`, or one made for a user's `.jsonl` file; UsageError lists the nearest names."""
-    if name.endswith(".jsonl"):
-        return TaskInfo(name, Path(name).stem, "your own questions", 0.0, "", ("context", "choices", "gold"))
+    if name.endswith(OWN):
+        return TaskInfo(name, Path(name).stem, "your own questions", 0.0, "", OWN_COLUMNS)
     known = {**embedded_tasks(), **HARNESS_TASKS}
     if name not in known:
         import difflib
@@ -126,67 +127,20 @@ def list_tasks(data_dir: str | Path | None) -> list[TaskStatus]:
 
 def local_files(info: TaskInfo, data_dir: str | Path | None) -> dict[str, Path] | None:
     """The files of a task's splits, or None where it comes from the hub. HeadroomError: no such file or folder."""
-    if info.name.endswith(".jsonl"):
-        file = Path(info.name).expanduser()
-        if not file.is_file():
+    if info.name.endswith(OWN):
+        file = named(info.name, "task")
+        if not file.exists():
             raise HeadroomError(f"no such task file: {info.name!r}; give a .jsonl with context, choices and gold")
-        return {split: file for split in SPLITS}
+        beside = file.with_name(f"{file.name.removesuffix(OWN)}{OWN_TRAIN}")
+        return {"validation": file, "train": beside if is_file(beside) else file}
     if info.name in embedded_tasks():
         folder = Path(info.yaml_folder)
     elif data_dir is None:
         return None
-    elif not Path(data_dir).expanduser().is_dir():
+    elif not (given := named(str(data_dir), "task data folder")).is_dir():
         raise HeadroomError(f"no such task data folder: {str(data_dir)!r}; give a folder with <task>/validation.jsonl")
     else:
-        folder = Path(data_dir).expanduser() / info.name
+        folder = given / info.name
         if not folder.is_dir():
             return None
     return {split: folder / f"{split}.jsonl" for split in SPLITS}
-
-
-def read_rows(file: Path, info: TaskInfo) -> list[dict[str, Any]]:
-    """The rows of a JSON Lines file, checked; HeadroomError names the file, row (from 1) and column that is wrong."""
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError as error:
-        raise HeadroomError(f"task {info.name}: {file} does not exist; put its rows there as JSON lines") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise HeadroomError(
-            f"task {info.name}: {file} cannot be read as UTF-8 text ({error}); save it as UTF-8"
-        ) from error
-    rows = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        where = f"{file}, row {number}"
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise HeadroomError(f"{where}: is not valid JSON ({error}); write one object a line") from error
-        if not isinstance(row, dict):
-            raise HeadroomError(f"{where}: is {type(row).__name__}, must be a JSON object")
-        for column in info.columns:
-            if row.get(column) is None:
-                present = ", ".join(sorted(row)) or "none"
-                raise HeadroomError(f"{where}: column {column!r} is missing (present: {present}); add it to the row")
-        if info.columns == ("context", "choices", "gold"):
-            _check_own_row(where, row)
-        rows.append(row)
-    if not rows:
-        raise HeadroomError(f"task {info.name}: {file} is empty; write one question a line as JSON")
-    return rows
-
-
-def _check_own_row(where: str, row: dict[str, Any]) -> None:
-    context, choices, gold = row["context"], row["choices"], row["gold"]
-    if not isinstance(context, str) or not context.strip():
-        raise HeadroomError(f"{where}: column 'context' is {context!r}, must be text that is not empty")
-    if not isinstance(choices, list) or len(choices) < 2:
-        raise HeadroomError(f"{where}: column 'choices' must be a list of at least 2 texts, got {choices!r}")
-    for choice in choices:
-        if not isinstance(choice, str) or not choice.strip():
-            raise HeadroomError(
-                f"{where}: column 'choices' holds {choice!r}, every choice must be text that is not empty"
-            )
-    if not isinstance(gold, int) or isinstance(gold, bool) or not 0 <= gold < len(choices):
-        raise HeadroomError(f"{where}: column 'gold' is {gold!r}, must be a whole number from 0 to {len(choices) - 1}")

@@ -21,7 +21,8 @@ def many(tmp_path):
     )
     rows = [{"context": f"{i}. {story} The answer is", "choices": [" yes", " no"], "gold": i % 2} for i in range(N)]
     file = tmp_path / "many.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for each in (file, file.with_suffix(".train.jsonl")):
+        each.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
 
 

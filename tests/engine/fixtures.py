@@ -14,14 +14,15 @@ WORDS = "river boats bread road letters children morning stones question answer 
 
 
 def write_questions(file: Path, n: int = 40, seed: int = 0) -> Path:
-    """A task file of n questions with 2 to 4 choices of different lengths."""
+    """A task file of n questions with 2 to 4 choices of different lengths, the same ones beside it for training."""
     rng = random.Random(seed)
     rows = []
     for number in range(n):
         choices = [" ".join(rng.sample(WORDS, rng.randint(1, 4))) for _ in range(rng.randint(2, 4))]
         context = f"Question {number}: the {' '.join(rng.choices(WORDS, k=rng.randint(3, 30)))}.\nAnswer:"
         rows.append({"context": context, "choices": choices, "gold": rng.randrange(len(choices))})
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for each in (file, file.with_suffix(".train.jsonl")):
+        each.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
 
 

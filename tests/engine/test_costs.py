@@ -29,7 +29,8 @@ def asked_of_eight(tmp_path, lab):
 def everything(tmp_path, folder, lab):
     rows = [{"context": f"He counted {i} boats.", "choices": [" Yes", " No"], "gold": i % 2} for i in range(10)]
     file = tmp_path / "boats.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for each in (file, file.with_suffix(".train.jsonl")):
+        each.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return lab, subject_in(lab, folder), questions_in(file, lab, sample="stratified")
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from engine.accuracy.evaluation import Answers, accuracy
 from engine.accuracy.scoring import score
+from engine.questions import rows
 from engine.questions.encoding import encode_questions
 from engine.questions.requests import TaskSpec, get_requests
 from engine.questions.tasks import HARNESS_TASKS
@@ -79,7 +80,8 @@ def test_the_prompts_are_the_harness_s_own(name):
     from engine.questions.tasks import local_files, task_info
 
     spec = TaskSpec(name, 5)
-    task = _harness_task(spec, task_info(name), local_files(task_info(name), SHARED))
+    files = local_files(task_info(name), SHARED)
+    task = _harness_task(spec, task_info(name), None if files is None else rows.read(task_info(name), files))
     task.build_all_requests(limit=4, rank=0, world_size=1)
     expected = [(instance.doc_id, *instance.args) for instance in task.instances]
     got = [

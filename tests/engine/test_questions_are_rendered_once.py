@@ -29,7 +29,8 @@ def test_rendered_questions_come_from_the_store(tmp_path, store, monkeypatch):
 
 def test_own_questions_look_as_the_harness_shows_them(tmp_path):
     rows = [{"context": f"Q{n}", "choices": ["yes", "no indeed"], "gold": n % 2} for n in range(4)]
-    (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    for name in ("own.jsonl", "own.train.jsonl"):
+        (tmp_path / name).write_text("\n".join(map(json.dumps, rows)))
     plain = get_requests(TaskSpec(str(tmp_path / "own.jsonl"))).questions
     assert plain[1].contexts == ("Q1", "Q1") and plain[1].continuations == (" yes", " no indeed")
     assert plain[1].golds == (1,) and plain[1].n_chars == (3, 9)

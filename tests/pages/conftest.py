@@ -27,7 +27,8 @@ def questions(tmp_path):
         for i in range(N)
     ]  # fmt: skip
     file = tmp_path / "boats.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for each in (file, file.with_suffix(".train.jsonl")):
+        each.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
 
 

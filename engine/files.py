@@ -1,0 +1,74 @@
+"""Files that a user names: found and read with a bound, or refused in one line; written whole or not at all."""
+
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from engine.errors import HeadroomError, UsageError
+
+MOST_BYTES = 2_000_000_000  # of one file of rows
+
+
+def named(text: str, what: str) -> Path:
+    """The path that a user means, `~` expanded; UsageError where no file can have that name. `what` it is of stands in
+    front of the line."""
+    try:
+        path = Path(text).expanduser()
+        path.exists()
+        os.fsencode(path)
+    except PermissionError:
+        return path
+    except (OSError, RuntimeError, ValueError) as error:  # too long; no such user; a NUL, or half a character
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"{what} {text!r} cannot be the name of a file ({why}); give another") from error
+    return path
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a regular file; a name that no file can have is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def read_regular(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
+    """What the file holds; OSError as of any read, HeadroomError where it is no regular file or too large."""
+    # a pipe that nobody writes to would be waited for when it is opened
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode):
+            raise HeadroomError(f"{path} is no regular file but a folder, a pipe or a device; give a file")
+        if state.st_size > most_bytes:
+            size = f"{state.st_size / 1e6:,.0f} MB, more than the {most_bytes / 1e6:,.0f} MB"
+            raise HeadroomError(f"{path} has {size} that are read here; give a smaller file")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(most_bytes)
+    finally:
+        os.close(descriptor)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes the file aside and renames it, so that an older one stays whole if the disk is full; OSError as of any
+    write. What is no regular file (`/dev/null`, a pipe) is written to as it is."""
+    path = Path(os.path.realpath(path))  # a link stays a link
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
+    if not os.access(path.parent, os.W_OK):  # the file may be written, but no other beside it
+        path.write_bytes(content)
+        return
+    aside = path.with_name(f".headroom-{secrets.token_hex(8)}")
+    try:
+        with aside.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            aside.chmod(stat.S_IMODE(path.stat().st_mode))
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
