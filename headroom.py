@@ -4,6 +4,7 @@ In a clone this file lies beside app.py, cache, engine and pages. A wheel holds 
 file as that package's own: so that nothing called cache, engine or pages comes to lie in site-packages.
 """
 
+import os
 import sys
 import tomllib
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -19,11 +20,15 @@ def main() -> int:
     """Exit code of the command that the process was given, or of the app."""
     sys.path.insert(0, str(HERE))
     arguments = sys.argv[1:]
-    if not arguments or "." in arguments[0].partition("=")[0]:  # such as --server.port=8600
-        return open_app(arguments)
-    from engine.__main__ import main as command_line
+    try:
+        if not arguments or "." in arguments[0].partition("=")[0]:  # such as --server.port=8600
+            return open_app(arguments)
+        from engine.__main__ import main as command_line
 
-    return command_line(arguments)
+        return command_line(arguments)
+    except KeyboardInterrupt:
+        print("headroom: cancelled", file=sys.stderr)
+        return 130
 
 
 def open_app(arguments: Sequence[str]) -> int:
@@ -82,4 +87,8 @@ def _value(text: str) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    if code == 130:  # at once, as `engine.__main__.leave` does
+        sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)

@@ -49,7 +49,7 @@ class Store:
     """Bytes under text keys, in `<directory>/results`. Safe to share between threads, and processes on a local disk."""
 
     def __init__(self, directory: str | Path) -> None:
-        self.directory = Path(directory).expanduser().absolute()
+        self.directory = Path(os.path.expanduser(directory)).absolute()
         self._folder = self.directory / "results"
         self.n_puts = 0  # by this process; whoever read the store before knows by it whether to read again
         # held to write, since diskcache's transactions know one writer, and to change what is below

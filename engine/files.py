@@ -1,5 +1,6 @@
 """Files that a user names: found and read with a bound, or refused in one line; written whole or not at all."""
 
+import errno
 import os
 import secrets
 import stat
@@ -15,14 +16,16 @@ def named(text: str, what: str) -> Path:
     front of the line."""
     try:
         path = Path(text).expanduser()
-        path.exists()
-        os.fsencode(path)
-    except PermissionError:
+        os.stat(path)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            return path  # such as that there is none yet
+        why = error.strerror
+    except (RuntimeError, ValueError) as error:  # no such user; a NUL, or half a character
+        why = str(error)
+    else:
         return path
-    except (OSError, RuntimeError, ValueError) as error:  # too long; no such user; a NUL, or half a character
-        why = getattr(error, "strerror", None) or error
-        raise UsageError(f"{what} {text!r} cannot be the name of a file ({why}); give another") from error
-    return path
+    raise UsageError(f"{what} {text!r} cannot be the name of a file ({why}); give another")
 
 
 def is_file(path: Path) -> bool:

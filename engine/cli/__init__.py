@@ -14,43 +14,60 @@ usage, 130 cancelled. With --json exactly one JSON object goes to standard outpu
 standard error.
 """
 
+import io
 import os
 import signal
 import sys
 from argparse import Namespace
-from typing import Any
+from typing import Any, NoReturn
 
 from engine.cli import check, measure, perplexity, store, studies, texts
 from engine.cli.options import Parser
 from engine.cli.output import report_to_terminal
 from engine.cli.studies import Draw
-from engine.errors import Cancelled, HeadroomError, UsageError
+from engine.errors import Cancelled, HeadroomError, UsageError, one_line, unforeseen
+from engine.files import named
 from engine.memory import bound_growth
+from engine.progress import tell
+
+CANCELLED = "cancelled; finished parts are stored, the same command goes on from there"
 
 
 def main(draw: Draw, arguments: list[str] | None = None) -> int:
     """Exit code of the command in `arguments` (default: the process's own); `draw` makes the pictures of a study."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     bound_growth()
-    signal.signal(signal.SIGTERM, _stop)
-    options = parser(draw).parse_args(arguments)
+    was_told: list[int] = []
+
+    def stop(signum: int, frame: Any) -> NoReturn:
+        was_told.append(signum)
+        raise KeyboardInterrupt if signum == signal.SIGINT else Cancelled
+
+    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
-        return _run(options)
-    except UsageError as error:
-        print(f"headroom: {error}", file=sys.stderr)
-        return 2
-    except (KeyboardInterrupt, Cancelled):
-        print("headroom: cancelled; finished parts are stored, the same command goes on from there", file=sys.stderr)
-        return 130
-    except HeadroomError as error:
-        print(f"headroom: {error}", file=sys.stderr)
-        return 1
+        return _run(parser(draw).parse_args(arguments))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except MemoryError:
-        print("headroom: out of memory; choose a smaller model or --precision int8", file=sys.stderr)
-        return 1
+    except (Exception, KeyboardInterrupt) as error:
+        # a library that was being imported may have made another error of it
+        code, line = (130, CANCELLED) if was_told else _told(error)
+        print(f"headroom: {line}", file=sys.stderr)
+        return code
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _told(error: BaseException) -> tuple[int, str]:
+    """(exit code, line) for what ended a command."""
+    if isinstance(error, KeyboardInterrupt | Cancelled):
+        return 130, CANCELLED
+    if isinstance(error, HeadroomError):
+        return 2 if isinstance(error, UsageError) else 1, one_line(error)
+    if isinstance(error, MemoryError):
+        return 1, "out of memory; choose a smaller model or --precision int8"
+    return 1, unforeseen(error)
 
 
 def parser(draw: Draw) -> Parser:
@@ -70,21 +87,21 @@ def parser(draw: Draw) -> Parser:
 def _run(options: Namespace) -> int:
     threads = getattr(options, "threads", None)
     if threads is not None:
-        if threads < 1:
-            raise UsageError(f"--threads is {threads}; give at least 1")
         os.environ["OMP_NUM_THREADS"] = str(threads)  # read when torch is imported, which has not happened yet
+    if options.cache:
+        named(options.cache, "--cache")
+    for stream in (sys.stdout, sys.stderr):  # half a character in what a model says cannot be written
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     from cache import open_store
     from engine.models.subject import Lab
 
-    results = open_store(options.cache)
+    results, report = open_store(options.cache), report_to_terminal()
+    tell.set(report)
     try:
-        code = options.run(options, Lab(results), report_to_terminal())
+        code = options.run(options, Lab(results), report)
     finally:
         results.close()
     if results.notice:
         print(f"headroom: {results.notice}", file=sys.stderr)
     return code
-
-
-def _stop(signum: int, frame: Any) -> None:
-    raise Cancelled

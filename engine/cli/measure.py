@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from engine.cli.options import Parser, data, data_dir, model, pruned, shared, spec_of
+from engine.cli.options import MOST, MOST_SEED, Parser, data, data_dir, model, pruned, shared, spec_of
 from engine.cli.output import Report, check_out, check_writable, last, print_result, scores_file, write
 from engine.errors import UsageError
 from engine.heads.induction import VARIANTS
 from engine.importance.importance import WHAT
 from engine.models.subject import Lab
+from engine.questions.requests import MAX_SHOTS
 from engine.questions.tasks import SPLITS
 
 
@@ -21,11 +22,11 @@ def add_parsers(commands: Any) -> None:
     """The parsers of evaluate, importance and induction."""
     task = Parser(add_help=False)
     task.add_argument("--task", required=True, help="task name (see `tasks`) or a .jsonl with context, choices, gold")
-    task.add_argument("--shots", type=int, default=0, help="solved examples in front of each question (0)")
+    task.add_number("--shots", (0, MAX_SHOTS), "solved examples in front of each question (0)", default=0)
     task.add_argument(
         "--same-examples", action="store_true", help="the same solved examples for every question: faster"
     )
-    task.add_argument("--limit", type=int, help="use this many questions (default: all)")
+    task.add_number("--limit", (1, MOST), "use this many questions (default: all)")
     task.add_argument("--sample", default="first", help="which: first (as the harness) or stratified")
     of_task = [shared(), model(), data(), task]
 
@@ -42,7 +43,7 @@ def add_parsers(commands: Any) -> None:
 
     parser = commands.add_parser("induction", parents=[shared(), model()], help="induction scores of every head")
     parser.add_choice("--variant", VARIANTS, "olsson (default) or bansal: llm-interpret's, slower", default="olsson")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random tokens")
+    parser.add_number("--seed", (0, MOST_SEED), "seed of the random tokens", default=0)
     parser.add_argument("--out", required=True, help="file to write: .npz, .csv or .parquet")
     parser.set_defaults(run=_induction)
 

@@ -2,15 +2,17 @@
 
 import argparse
 import os
+import re
 import sys
 from argparse import Namespace
 from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
 
-from engine.errors import UsageError
+from engine.errors import UsageError, one_line
 from engine.importance.rankings_of import OF_ONE_TASK
 from engine.models.loading import PRECISIONS
 
+MOST, MOST_SEED, MOST_THREADS = 1_000_000, 2**31 - 1, 1024
 PATHS = {"cache", "items", "out", "table", "task_data", "text"}
 
 
@@ -18,6 +20,7 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line and a hint."""
 
     def error(self, message: str) -> NoReturn:
+        message = one_line(re.sub(r"^argument (\S+): (?=\1)", "", message))  # named once
         print(f"{self.prog}: {message}; `{self.prog} --help` lists the options", file=sys.stderr)
         raise SystemExit(2)
 
@@ -28,6 +31,23 @@ class Parser(argparse.ArgumentParser):
             if path := getattr(options, name):
                 setattr(options, name, os.path.expanduser(path))
         return options, rest
+
+    def add_number(
+        self, option: str, ends: tuple[float, float], help: str, kind: type[int] | type[float] = int, **more: Any
+    ) -> None:
+        """An option that takes a number between two ends."""
+        what, (low, high) = "a whole number" if kind is int else "a number", ends
+
+        def number(text: str) -> float:
+            try:
+                value = kind(text)
+            except ValueError as error:
+                raise argparse.ArgumentTypeError(f"{option} is {text!r}; give {what}") from error
+            if not low <= value <= high:  # nan is beyond both
+                raise argparse.ArgumentTypeError(f"{option} is {text}; choose {low:,} to {high:,}")
+            return value
+
+        self.add_argument(option, type=number, help=help, **more)
 
     def add_choice(self, option: str, names: Collection[str], help: str, **more: Any) -> None:
         """An option that takes one of `names`: a table of the engine's, so that help and check cannot differ."""
@@ -54,14 +74,15 @@ def model() -> Parser:
     parent = Parser(add_help=False)
     parent.add_argument("--model", default="demo", help="demo, a hub id such as facebook/opt-125m, or a folder")
     parent.add_choice("--precision", PRECISIONS, "of the weights (default: int8)", default="int8")
-    parent.add_argument("--int8-threshold", type=float, default=6.0, help="bitsandbytes outlier threshold (6.0)")
+    help = "bitsandbytes outlier threshold (6.0)"
+    parent.add_number("--int8-threshold", (0, MOST), help, float, default=6.0)
     parent.add_argument("--revision", help="branch, tag or commit of a hub model")
     parent.add_argument(
         "--bos",
         action=argparse.BooleanOptionalAction,
         help="beginning-of-sequence token in front (default: as the tokenizer; OPT: yes)",
     )
-    parent.add_argument("--threads", type=int, help="CPU threads (default: torch's choice)")
+    parent.add_number("--threads", (1, MOST_THREADS), "CPU threads (default: torch's choice)")
     return parent
 
 
@@ -72,8 +93,8 @@ def pruned() -> Parser:
     parent.add_argument("--prune-heads", default="0", help="percent of heads to prune by --ranking")
     parent.add_argument("--prune-ffns", default="0", help="percent of FFNs to prune by --ranking")
     parent.add_choice("--ranking", OF_ONE_TASK, "what goes first (default: importance)", default="importance")
-    parent.add_argument("--ranking-questions", type=int, help="train questions behind the ranking (default: all)")
-    parent.add_argument("--seed", type=int, default=0, help="seed of the random ranking")
+    parent.add_number("--ranking-questions", (1, MOST), "train questions behind the ranking (default: all)")
+    parent.add_number("--seed", (0, MOST_SEED), "seed of the random ranking", default=0)
     return parent
 
 

@@ -10,9 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.cli.options import Parser, data, data_dir, model, names_of, numbers_of, shared, spec_of
+from engine.cli.options import MOST, MOST_SEED, Parser, data, data_dir, model, names_of, numbers_of, shared, spec_of
 from engine.cli.output import Report, check_out, last, print_result, table_file, write
 from engine.errors import HeadroomError, UsageError
+from engine.files import named
 from engine.importance.importance import WHAT
 from engine.importance.rankings import AGGREGATES, permille
 from engine.importance.rankings_of import OF_MANY_TASKS
@@ -32,7 +33,7 @@ def add_parsers(commands: Any, draw: Draw) -> None:
     study = Parser(add_help=False)
     study.add_argument("--tasks", help="names separated by commas (default: all embedded ones, or all of --task-data)")
     study.add_argument("--shots", default="0,1,5", help="shot counts separated by commas (0,1,5)")
-    study.add_argument("--ranking-questions", type=int, default=64, help="train questions behind each ranking (64)")
+    study.add_number("--ranking-questions", (1, MOST), "train questions behind each ranking (64)", default=64)
     study.add_choice("--aggregate", AGGREGATES, "what tasks are put together by (default: scores)", default="scores")
     over_tasks = [shared(), model(), data(), study]
 
@@ -48,8 +49,8 @@ def add_parsers(commands: Any, draw: Draw) -> None:
     parser.add_choice("--by", OF_MANY_TASKS, "whose importance says what goes first (default: own)", default="own")
     parser.add_argument("--of", default="", help="the other task, with --by task")
     parser.add_argument("--pool", help="the tasks that aggregates are made of (default: those of --tasks)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random rankings")
-    parser.add_argument("--limit", type=int, default=48, help="questions a task (48)")
+    parser.add_number("--seed", (0, MOST_SEED), "seed of the random rankings", default=0)
+    parser.add_number("--limit", (1, MOST), "questions a task (48)", default=48)
     parser.add_argument("--preset", choices=("paper",), help="the whole study: tables, figures and a report in --out")
     parser.add_argument("--out", required=True, help="file to write: .csv or .parquet; with --preset a folder")
     parser.set_defaults(run=partial(_sweep, draw))
@@ -133,7 +134,7 @@ def _paper(draw: Draw, options: Namespace, lab: Lab, report: Report) -> int:
     from engine.studies.statements import statements
     from engine.studies.study import paper_study, tables
 
-    folder, started = Path(options.out), time.monotonic()
+    folder, started = named(options.out, "--out"), time.monotonic()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -170,9 +171,6 @@ def _tasks(options: Namespace) -> list[TaskSpec]:
 
 
 def _setting(options: Namespace) -> Setting:
-    for option in ("limit", "ranking_questions"):
-        if (given := getattr(options, option, None)) is not None and given < 1:
-            raise UsageError(f"--{option.replace('_', '-')} is {given}; give at least 1")
     return Setting(spec_of(options), options.bos, data_dir(options), getattr(options, "limit", None),
                    options.ranking_questions, aggregate=options.aggregate)  # fmt: skip
 

@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from engine.cli.options import Parser, data, data_dir, model, shared, spec_of
+from engine.cli.options import MOST, MOST_SEED, Parser, data, data_dir, model, shared, spec_of
 from engine.cli.output import Report, check_out, last, print_result, scores_file, table_file, write
 from engine.errors import HeadroomError, UsageError
 from engine.files import named, read_regular
 from engine.heads.ablation import FILLS, KINDS
 from engine.models.loading import PRECISIONS
 from engine.models.subject import Lab
-from engine.texts.sources import N_TEXTS
+from engine.texts.continuation import MOST_PERMILLE, MOST_TOKENS
+from engine.texts.incontext import MOST_AROUND
+from engine.texts.sources import MAX_TEXTS, N_TEXTS
 
 
 def add_parsers(commands: Any) -> None:
@@ -25,10 +27,11 @@ def add_parsers(commands: Any) -> None:
     text.add_argument("--passage", help="the title of a built-in passage instead")
     text.add_argument("--solved", help="or a task: solved train questions strung together to texts")
     default = f"{N_TEXTS} with --solved and in attribute, else the text whole"
-    text.add_argument("--texts", type=int, help=f"cut into at most so many texts of 512 tokens (default: {default})")
+    help = f"cut into at most so many texts of 512 tokens (default: {default})"
+    text.add_number("--texts", (1, MAX_TEXTS), help)
     scored = Parser(add_help=False)
     help = "tokens on either side of the 50th and the 500th in a score (default: 0, as defined)"
-    scored.add_argument("--around", type=int, default=0, help=help)
+    scored.add_number("--around", (0, MOST_AROUND), help, default=0)
     text.add_argument("--mask", default="", help='what to prune, such as "L3H5 L4H* F7 F2-5"')
     of_text = [shared(), model(), data(), text]
 
@@ -38,8 +41,8 @@ def add_parsers(commands: Any) -> None:
     parser.add_argument("--mask-a", default="", help="what the first of the two lacks already (default: nothing)")
     parser.add_argument("--other-model", help="measure --mask on this model instead (same tokenizer)")
     parser.add_choice("--other-precision", PRECISIONS, "and in this precision")
-    parser.add_argument("--window", type=int, default=0, help="tokens a window (default: the model's)")
-    parser.add_argument("--stride", type=int, default=0, help="tokens from one window to the next (default: half)")
+    parser.add_number("--window", (0, MOST), "tokens a window (default: the model's)", default=0)
+    parser.add_number("--stride", (0, MOST), "tokens from one window to the next (default: half)", default=0)
     parser.add_argument("--out", required=True, help="file to write: .csv or .parquet")
     parser.set_defaults(run=_losses)
 
@@ -49,7 +52,8 @@ def add_parsers(commands: Any) -> None:
     parser.add_choice("--kind", KINDS, "of ablation (default: full)", default="full")
     parser.add_choice("--fill", FILLS, "what an ablated head gives (default: zero)", default="zero")
     parser.add_argument("--before-and-after", help="a second mask: attribute the change of losses to it as well")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the tokens of the before-and-after vector")
+    help = "seed of the tokens of the before-and-after vector"
+    parser.add_number("--seed", (0, MOST_SEED), help, default=0)
     parser.add_argument("--out", required=True, help="file to write: .npz, .csv or .parquet")
     parser.set_defaults(run=_attribute)
 
@@ -57,9 +61,10 @@ def add_parsers(commands: Any) -> None:
     parser = commands.add_parser("continue", parents=parents, help="what the full and the masked model say next")
     parser.add_argument("--prompt", required=True, help="what they go on from, as it stands")
     parser.add_argument("--mask", default="", help='what to prune, such as "L3H5 L4H* F7 F2-5"')
-    parser.add_argument("--tokens", type=int, default=24, help="how many at most (default: 24)")
-    parser.add_argument("--temperature", type=float, default=0.0, help="of draws (default: 0, the likeliest token)")
-    parser.add_argument("--seed", type=int, default=0, help="of draws")
+    parser.add_number("--tokens", (1, MOST_TOKENS), "how many at most (default: 24)", default=24)
+    help = "of draws (default: 0, the likeliest token)"
+    parser.add_number("--temperature", (0, MOST_PERMILLE / 1000), help, float, default=0.0)
+    parser.add_number("--seed", (0, MOST_SEED), "of draws", default=0)
     parser.add_argument("--out", required=True, help="file to write: .csv or .parquet")
     parser.set_defaults(run=_continue)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from engine.models.loading import Loaded
 
-SPAN = r"(\*|\d+(?:-\d+)?)"
+SPAN = r"(\*|\d{1,9}(?:-\d{1,9})?)"
 HEAD_TERM = re.compile(rf"L{SPAN}H{SPAN}", re.IGNORECASE)
 FFN_TERM = re.compile(rf"F{SPAN}", re.IGNORECASE)
 KEEP = "keep"  # what is named behind it stays

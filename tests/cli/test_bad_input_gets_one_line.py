@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import struct
 from pathlib import Path
 
@@ -161,10 +162,74 @@ def test_levels(flag, level, cli, tiny_opt, questions):
         (["--split", "test"], "'test'"),
         (["--sample", "last"], "'last'"),
         (["--threads", "0"], "--threads is 0"),
+        (["--seed", "-1"], "--seed is -1; choose 0 to 2,147,483,647"),
+        (["--seed", "9" * 5000], "--seed is '999"),
+        (["--seed", "1e400"], "give a whole number"),
+        (["--limit", "1000001"], "--limit is 1000001; choose 1 to 1,000,000"),
+        (["--shots", "65"], "--shots is 65; choose 0 to 64"),
+        (["--int8-threshold", "nan"], "--int8-threshold is nan; choose 0 to"),
+        (["--int8-threshold", "-1"], "--int8-threshold is -1"),
+        (["--int8-threshold", "1e400"], "--int8-threshold is 1e400"),
+        (["--mask", f"L{'9' * 5000}H0"], "cannot be read"),
+        (["--mask", "9" * 5000], "cannot be read"),
+        (["--mask", "![x](http://192.0.2.1/a.png)"], "cannot be read"),
+        (["--prune-heads", "9" * 5000], "pruning level"),
+        (["--cache", "a" * 300], "--cache 'aaa"),
+        (["--cache", "a\0b"], "null byte"),
+        (["--cache", "~nosuchuser/results"], "~nosuchuser"),
+        (["--task-data", "~nosuchuser/rows", "--task", "piqa"], "~nosuchuser"),
+        (["--task", "~nosuchuser/own.jsonl"], "~nosuchuser"),
+        (["--task", "a" * 300], "is unknown"),
     ],
 )
 def test_options(arguments, part, cli, tiny_opt, questions):
     refused(cli("evaluate", "--model", tiny_opt, "--task", questions, *arguments), 2, part)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("continue", "--prompt", "x", "--temperature", "inf"), "--temperature is inf; choose 0 to 2"),
+        (("continue", "--prompt", "x", "--tokens", "0"), "--tokens is 0; choose 1 to 256"),
+        (("losses", "--passage", "The ferry", "--around", "-1"), "--around is -1"),
+        (("losses", "--passage", "The ferry", "--window", "9" * 5000), "--window is '999"),
+        (("attribute", "--passage", "The ferry", "--texts", "201"), "--texts is 201; choose 1 to 200"),
+        (("losses", "--text", "/dev/zero"), "is no regular file"),
+        (("losses", "--text", "a\0b"), "null byte"),
+        (("losses", "--text", "~nosuchuser"), "~nosuchuser"),
+        (("sweep", "--preset", "paper", "--tasks", "demo_copy"), "cannot be the name of a file"),
+    ],
+)
+def test_options_of_texts(arguments, part, cli, tiny_opt, tmp_path):
+    out = "a\0.csv" if "paper" in arguments else tmp_path / "x.csv"
+    result = cli(*arguments, "--model", tiny_opt, "--precision", "fp32", "--out", out)
+    refused(result, 1 if "/dev/zero" in arguments else 2, part)
+    assert len(result[2][0]) < 500
+
+
+def test_what_nobody_foresaw_is_one_line_and_a_log(cli, tiny_opt, questions, monkeypatch):
+    def broken(*arguments):
+        raise ZeroDivisionError("by\nnothing")
+
+    monkeypatch.setattr("engine.questions.requests.select", broken)
+    result = cli("evaluate", "--model", tiny_opt, "--task", questions)
+    refused(result, 1, "headroom: unexpected: ZeroDivisionError: by nothing; ", "please report it")
+    log = Path(re.search(r"; (\S+\.log) says", result[2][0])[1])
+    assert "Traceback" in log.read_text() and "broken" in log.read_text()
+    log.unlink()
+
+
+def test_a_library_that_makes_another_error_of_ctrl_c(cli, tiny_opt, questions, monkeypatch):
+    def interrupted(*arguments):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt as error:
+            raise ImportError("half of it was imported") from error
+
+    monkeypatch.setattr("engine.questions.requests.select", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    refused(cli("evaluate", "--model", tiny_opt, "--task", questions), 130, "headroom: cancelled; finished parts")
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_importance_options(cli, tiny_opt, questions, tmp_path):
