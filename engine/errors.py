@@ -16,6 +16,14 @@ class UsageError(HeadroomError):
     """The request itself cannot be meant (a level of 120 %, a head that does not exist); exit code 2."""
 
 
+class NotHere(HeadroomError):
+    """A model of the hub that is not on this computer: a person is to agree before it is fetched. `model` names it."""
+
+    def __init__(self, model: str, line: str) -> None:
+        super().__init__(line)
+        self.model = model
+
+
 class Cancelled(HeadroomError):
     """The user stopped the work; what was finished is stored. Exit code 130."""
 

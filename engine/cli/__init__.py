@@ -1,6 +1,7 @@
 """The command line: parsing, what each command does, and how results leave.
 
 `options`: the options that commands share, as the engine wants them
+`downloads`: a hub model that is not here, fetched once a person has agreed
 `output`: progress, one line, one JSON object, or a file
 `measure`: the commands about one model and task: `evaluate`, `importance`, `induction`
 `perplexity`: the command about a text as a whole: `perplexity`
@@ -22,10 +23,11 @@ from argparse import Namespace
 from typing import Any, NoReturn
 
 from engine.cli import check, measure, perplexity, store, studies, texts
+from engine.cli.downloads import fetch
 from engine.cli.options import Parser
 from engine.cli.output import report_to_terminal
 from engine.cli.studies import Draw
-from engine.errors import Cancelled, HeadroomError, UsageError, one_line, unforeseen
+from engine.errors import Cancelled, HeadroomError, NotHere, UsageError, one_line, unforeseen
 from engine.files import named
 from engine.memory import bound_growth
 from engine.progress import tell
@@ -99,9 +101,18 @@ def _run(options: Namespace) -> int:
     results, report = open_store(options.cache), report_to_terminal()
     tell.set(report)
     try:
-        code = options.run(options, Lab(results), report)
+        code = _run_when_here(options, Lab(results), report)
     finally:
         results.close()
     if results.notice:
         print(f"headroom: {results.notice}", file=sys.stderr)
     return code
+
+
+def _run_when_here(options: Namespace, lab: Any, report: Any) -> int:
+    """The command's exit code; it begins anew after a model that it lacks was fetched: models come before measuring."""
+    while True:
+        try:
+            return options.run(options, lab, report)
+        except NotHere as away:
+            fetch(options, away, report)

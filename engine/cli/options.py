@@ -73,10 +73,12 @@ def model() -> Parser:
     """Which model, and how it is run."""
     parent = Parser(add_help=False)
     parent.add_argument("--model", default="demo", help="demo, a hub id such as facebook/opt-125m, or a folder")
+    parent.add_argument("--revision", help="branch, tag or commit of a hub model; the same as --model ID@REVISION")
+    about = "fetch a hub model that is not on this computer (default: asks on a terminal, else refuses)"
+    parent.add_argument("--download", action="store_true", help=about)
     parent.add_choice("--precision", PRECISIONS, "of the weights (default: int8)", default="int8")
     help = "bitsandbytes outlier threshold (6.0)"
     parent.add_number("--int8-threshold", (0, MOST), help, float, default=6.0)
-    parent.add_argument("--revision", help="branch, tag or commit of a hub model")
     parent.add_argument(
         "--bos",
         action=argparse.BooleanOptionalAction,

@@ -85,8 +85,8 @@ def _losses(options: Namespace, lab: Lab, report: Report) -> int:
 
     check_out(options.out, (".csv", ".parquet"))
     spec, cutting = spec_of(options), Cutting(options.window, options.stride)
-    other = LoadSpec(options.other_model or spec.model, options.other_precision or spec.precision, spec.int8_threshold,
-                     None if options.other_model else spec.revision)  # fmt: skip
+    other_precision = options.other_precision or spec.precision
+    other = LoadSpec(options.other_model or spec.model, other_precision, spec.int8_threshold)
     sides = [lab.subject(each, options.bos) for each in (spec, other)]
     masks = [parse_mask(text, side.shape) for text, side in zip((options.mask_a, options.mask), sides, strict=True)]
     started = time.monotonic()

@@ -1,6 +1,9 @@
 """A model from its name to memory, and the masks that prune it.
 
 `architectures`: where heads and FFNs live in each family
+`names`: how a model is typed: `demo`, a folder, a hub id with its revision
+`hub`: models of the hub: what is here, what it takes to have one, the download
+`fetching`: the process that fetches
 `checkpoints`: what a model folder is, read from its files alone
 `weight_files`: which files of a folder hold the weights
 `headers`: what these hold, from their tables of contents

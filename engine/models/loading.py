@@ -8,7 +8,7 @@ import pickle
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,12 @@ from cache import Store
 from engine.errors import HeadroomError, UsageError
 from engine.memory import freed_at_once, return_freed_memory
 from engine.models import cpu_products as linear
+from engine.models import hub
 from engine.models.architectures import Family, family_of
 from engine.models.checkpoints import PRECISIONS, Identity, identify_folder
 from engine.models.libraries import bitsandbytes
-from engine.models.memory_needed import device_class, in_gb, memory_estimate
+from engine.models.memory_needed import device_class, memory_estimate, too_large
+from engine.models.names import model_name, with_revision
 from engine.models.tensors import stored_tensors
 from engine.models.tuning import Products, known_products, products, set_threads, tuning
 from engine.models.whole import refuse_unknown_tokens, refuse_unless_loaded, refuse_unless_whole
@@ -27,7 +29,8 @@ from engine.models.whole import refuse_unknown_tokens, refuse_unless_loaded, ref
 
 @dataclass(frozen=True)
 class LoadSpec:
-    """What to load: `model` is `demo`, a hub id such as facebook/opt-125m, or a folder.
+    """What to load: `model` is `demo`, a hub id such as facebook/opt-125m or org/model@revision, or a folder. A
+    `revision` given beside it becomes part of the name.
 
     `int8_threshold` is bitsandbytes' outlier threshold: 6.0 is what OPT needs from 6.7B on; 0.0 makes every row
     independent of its neighbours and is faster.
@@ -36,9 +39,10 @@ class LoadSpec:
     model: str = "demo"
     precision: str = "int8"
     int8_threshold: float = 6.0
-    revision: str | None = None
+    revision: InitVar[str | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, revision: str | None) -> None:
+        object.__setattr__(self, "model", with_revision(self.model, revision))
         if self.precision not in PRECISIONS:
             raise UsageError(f"precision {self.precision!r} is unknown; choose one of {', '.join(PRECISIONS)}")
 
@@ -61,20 +65,22 @@ class Loaded:
 
 
 def identify(spec: LoadSpec, store: Store | None = None) -> Identity:
-    """Identity of the model `spec` names, without loading it; a hub model that is not here yet is downloaded first.
+    """Identity of the model `spec` names, without loading it.
 
     `store`, when given, remembers the digests of big weight files. HeadroomError: no such folder or hub model, files
-    missing or cut short, an architecture that is not supported.
+    missing or cut short, an architecture that is not supported; NotHere: a hub model that is not on this computer.
     """
-    return identify_folder(*_find(spec), store=store)
+    identity = identify_folder(*_find(spec), store=store)
+    return replace(identity, name=str(model_name(spec.model)))
 
 
 def stamp(spec: LoadSpec) -> str:
-    """A text that changes when a file of a model folder does; "" for models that are no folder of the user's."""
+    """A text that changes when a file of a model folder does; "" for models that are not on this computer."""
     try:
-        folder = Path(spec.model.strip()).expanduser()
-        files = [(file.name, file.stat()) for file in sorted(folder.iterdir())] if folder.is_dir() else []
-    except OSError:  # `identify` says what is wrong with it
+        name = model_name(spec.model)
+        folder = hub.held(name) if name.repo else name.folder
+        files = [(file.name, file.stat()) for file in sorted(folder.iterdir())] if folder else []
+    except (OSError, HeadroomError):  # `identify` says what is wrong with it
         return ""
     return " ".join(f"{name} {found.st_size} {found.st_mtime_ns}" for name, found in files)
 
@@ -100,10 +106,7 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
     identity = identify(spec, store)
     estimate = memory_estimate(identity, spec.precision)
     if not estimate.fits:
-        raise HeadroomError(
-            f"{spec.model} in {spec.precision} needs about {in_gb(estimate.needed_bytes)} and "
-            f"{in_gb(estimate.free_bytes)} is free on {estimate.device}; {estimate.smaller}"
-        )
+        raise HeadroomError(too_large(spec.model, spec.precision, estimate))
     progress("importing torch and transformers")
     import torch
     import transformers
@@ -197,43 +200,13 @@ class Models:
 
 
 def _find(spec: LoadSpec) -> tuple[str, Path, str | None]:
-    """(name, folder, commit or None); downloads a hub model into the hub's own cache when it is not there."""
-    name = spec.model.strip()
-    if name == "demo":
+    """(name without its revision, folder, commit or None); NotHere where it has to be fetched from the hub first."""
+    name = model_name(spec.model)
+    if name.folder is not None:
+        return str(name), name.folder, None
+    if not name.repo:
         from engine.demo import model_folder
 
-        return name, model_folder(), None
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        return str(folder.resolve()), folder.resolve(), None
-    if not name or name.startswith((".", "/", "~", "\\")) or name.count("/") > 1 or folder.is_file():
-        raise HeadroomError(f"no such model folder: {name!r}; give a folder with config.json, a hub id, or demo")
-    snapshot = _hub_snapshot(name, spec.revision)
-    return name, snapshot, snapshot.name
-
-
-def _hub_snapshot(name: str, revision: str | None) -> Path:
-    from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    small = ["*.json", "*.txt", "*.model"]
-    try:
-        try:
-            # a snapshot without weights is one that an interrupted download left: fetch the rest
-            held = Path(snapshot_download(name, revision=revision, local_files_only=True))
-            if any(held.glob("*.safetensors")) or any(held.glob("*.bin")):
-                return held
-        except LocalEntryNotFoundError:
-            pass
-        files = HfApi().list_repo_files(name, revision=revision)
-        weights = "*.safetensors" if any(file.endswith(".safetensors") for file in files) else "pytorch_model*.bin"
-        return Path(snapshot_download(name, revision=revision, allow_patterns=[*small, weights]))
-    except HFValidationError as error:
-        raise HeadroomError(
-            f"model {name!r} is neither a folder nor a hub id; write it like facebook/opt-125m"
-        ) from error
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise HeadroomError(
-            f"model {name!r} is not a folder and could not be had from the hub ({reason}); check name and network"
-        ) from error
+        return "demo", model_folder(), None
+    folder = hub.found(name)
+    return name.repo, folder, folder.name

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from functools import cache as once
 from pathlib import Path
 
-from engine.models.architectures import family_of
+from engine.models.architectures import family_of, shape_of
 from engine.models.checkpoints import PRECISIONS, Identity
+from engine.models.hub import Offer
+from engine.models.sizes import n_parameters_of
 
 LIBRARY_BYTES = 540_000_000  # python, torch, transformers, bitsandbytes and the harness in memory
 WORKSPACE_BYTES = 300_000_000  # activations, attention masks and logits of one batch of questions
@@ -33,6 +35,24 @@ def memory_estimate(identity: Identity, precision: str) -> MemoryEstimate:
     without one, of main memory with all that this process holds by then, the libraries included."""
     device, free = device_class(), free_bytes()
     return MemoryEstimate(needed_bytes(identity, precision), free, device, _smaller(identity, precision, free))
+
+
+def too_large(name: str, precision: str, estimate: MemoryEstimate) -> str:
+    """What a refusal says of a model that does not fit."""
+    return (
+        f"{name} in {precision} needs about {in_gb(estimate.needed_bytes)} and {in_gb(estimate.free_bytes)} "
+        f"is free on {estimate.device}; {estimate.smaller}"
+    )
+
+
+def refusal(offer: Offer, precision: str) -> str | None:
+    """Why a model of the hub cannot be had here in that precision, for its disk space or memory; None where it can.
+    HeadroomError: its architecture is not supported."""
+    shape, name, family = shape_of(offer.config), str(offer.name), family_of(offer.config).name
+    counts = n_parameters_of(offer.config, shape)
+    identity = Identity(name, Path(), offer.config, family, shape, "", "", *counts, 0, "bfloat16", False)
+    estimate = memory_estimate(identity, precision)
+    return offer.disk_refusal if estimate.fits else too_large(name, precision, estimate)
 
 
 def needed_bytes(identity: Identity, precision: str) -> int:

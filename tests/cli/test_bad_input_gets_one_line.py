@@ -28,9 +28,12 @@ def test_no_such_folder(cli, questions, tmp_path):
     refused(cli("evaluate", "--model", tmp_path / "gone", "--task", questions), 1, "gone", "no such model folder")
 
 
-def test_a_hub_model_that_cannot_be_had(cli, questions):
+def test_a_hub_model_that_is_not_here(cli, questions):
     refused(
-        cli("evaluate", "--model", "nobody/nothing", "--task", questions), 1, "nobody/nothing", "check name and network"
+        cli("evaluate", "--model", "nobody/nothing", "--task", questions),
+        1,
+        "nobody/nothing is not on this computer",
+        "--download",
     )
 
 

@@ -1,0 +1,36 @@
+"""A hub model that a command needs and that is not on this computer: fetched once a person has agreed."""
+
+import sys
+import time
+from argparse import Namespace
+from contextlib import closing
+
+from engine.cli.output import Report
+from engine.errors import HeadroomError, NotHere
+from engine.progress import TimeLeft
+
+
+def fetch(options: Namespace, away: NotHere, report: Report) -> None:
+    """Fetches it where `--download` says so, or who sits at the terminal; else raises what the command has ended in."""
+    may_ask = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    if not (options.download or may_ask):
+        raise away
+    from engine.models import hub
+    from engine.models.memory_needed import refusal
+
+    offer = hub.look_up(away.model)
+    if refused := refusal(offer, options.precision):
+        raise HeadroomError(refused)
+    sizes = f"{hub.in_bytes(offer.missing_bytes)} to download, {hub.in_bytes(offer.free_bytes)} free on the disk"
+    print(f"headroom: {away.model} is not on this computer: {sizes}", file=sys.stderr)
+    if not options.download:
+        print("Download it? [y/N] ", end="", file=sys.stderr, flush=True)  # `input` would ask on standard output
+        if input().strip().lower() not in ("y", "yes"):
+            raise HeadroomError("nothing was downloaded")
+    time_left = TimeLeft(time.monotonic())
+    with closing(hub.download(offer)) as steps:
+        for step in steps:
+            time_left.told(now_s := time.monotonic(), step)
+            done, total = step.done // 1_000_000, -(-step.total // 1_000_000)
+            is_end = step.done == step.total
+            report(total if is_end else done, total, f"MB of {away.model}", time_left.left_s(now_s))

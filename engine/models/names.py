@@ -1,0 +1,97 @@
+"""How a model is typed: `demo`, a folder, or a hub id, which may have a revision behind `@`; read here alone.
+
+`EleutherAI/pythia-70m@step{0,512,1000}` is a series: three names at once.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.errors import HeadroomError, UsageError
+
+REPO = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]*/)?[A-Za-z0-9_][A-Za-z0-9._-]*")
+REVISION = re.compile(r"[A-Za-z0-9_.+-]+(?:/[A-Za-z0-9_.+-]+)*")
+SERIES = re.compile(r"([^{}]*)\{([^{}]*)\}([^{}]*)")
+LONGEST_REPO, LONGEST_REVISION, LONGEST_SERIES = 96, 200, 200
+
+
+@dataclass(frozen=True)
+class ModelName:
+    """What a model is called: a `folder`, or a `repo` of the hub, whose `revision` is `main` unless one was typed.
+    Neither: `demo`."""
+
+    repo: str = ""
+    revision: str = "main"
+    folder: Path | None = None
+
+    def __str__(self) -> str:
+        """As it is typed."""
+        if self.folder is not None:
+            return str(self.folder)
+        return "demo" if not self.repo else self.repo + ("" if self.revision == "main" else f"@{self.revision}")
+
+
+def with_revision(text: str, revision: str | None) -> str:
+    """The name with a revision that was given beside it."""
+    return text if revision is None else f"{text.strip()}@{revision}"
+
+
+def model_name(text: str) -> ModelName:
+    """What `text` names. HeadroomError: it is no name, or a folder that is not there; UsageError: a revision of what
+    has none, or a series where one model is wanted."""
+    name = text.strip()
+    if name == "demo":
+        return ModelName()
+    if (folder := _folder(name)) is not None:
+        return ModelName(folder=folder)
+    before, at, revision = name.partition("@") if name.count("@") == 1 else name.rpartition("@")
+    if at and (before == "demo" or _folder(before) is not None):
+        raise UsageError(f"{before} has no revisions, and {revision!r} was given; only models of the hub have")
+    if len(series := models_of(name)) > 1:
+        raise UsageError(f"{name!r} names {len(series)} models and one is wanted here; give one, such as {series[0]}")
+    repo = before if at else name
+    if not repo or repo.startswith((".", "/", "~", "\\")) or repo.count("/") > 1 or _is_file(name):
+        raise HeadroomError(f"no such model folder: {_short(name)}; give a folder with config.json, a hub id, or demo")
+    if not REPO.fullmatch(repo) or len(repo) > LONGEST_REPO or ".." in repo or "--" in repo:
+        raise HeadroomError(
+            f"model {_short(repo)} is neither a folder nor a hub id; write it like facebook/opt-125m or "
+            "EleutherAI/pythia-70m@step1000"
+        )
+    if at and (not REVISION.fullmatch(revision) or ".." in revision or len(revision) > LONGEST_REVISION):
+        raise HeadroomError(f"{_short(revision)} is no revision of {repo}; give a branch, a tag or a commit")
+    return ModelName(repo, revision if at else "main")
+
+
+def models_of(text: str) -> tuple[str, ...]:
+    """The names in a series such as `org/model@step{0,512}`; the name itself where it is none. UsageError: it is empty
+    or too long."""
+    found = SERIES.fullmatch(text.strip())
+    if found is None or "@" not in found[1]:
+        return (text.strip(),)
+    items = [item.strip() for item in found[2].split(",")]
+    if not all(items) or len(items) > LONGEST_SERIES:
+        raise UsageError(
+            f"{_short(text.strip())} is no series of 1 to {LONGEST_SERIES} revisions; write it like "
+            "EleutherAI/pythia-70m@step{0,512,1000}"
+        )
+    return tuple(dict.fromkeys(f"{found[1]}{item}{found[3]}" for item in items))
+
+
+def _folder(text: str) -> Path | None:
+    """The folder of that path, None where there is none."""
+    try:
+        folder = Path(text).expanduser()
+        return folder.resolve() if text and folder.is_dir() else None
+    except (OSError, RuntimeError, ValueError):  # too long, no such user, a NUL
+        return None
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).expanduser().is_file()
+    except (OSError, RuntimeError, ValueError):
+        return False
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else f"{text[:77]}...")

@@ -1,0 +1,263 @@
+"""The hub: nothing is asked of it before a person agrees, and a download resumes, ends at once and is what it says."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from engine.errors import HeadroomError, NotHere
+from engine.models import hub
+from engine.models.loading import LoadSpec, identify, load
+from engine.models.memory_needed import memory_estimate, refusal
+from engine.models.names import model_name
+from tests import hub_stand_in as stand_in
+from tests.conftest import HANG_S, REPOSITORY
+
+TINY, STEP = "someone/tiny", "someone/tiny@step1000"
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "hub"
+
+
+@pytest.fixture
+def served(tiny_opt, cache, monkeypatch):
+    """A hub that has the tiny OPT, and which this process asks."""
+    repository = stand_in.Hub(stand_in.files_of(tiny_opt))
+    with stand_in.served(repository) as address:
+        stand_in.use(monkeypatch, address, cache)
+        yield repository
+
+
+@pytest.fixture
+def large(served):
+    """The same with 60 MB more in its weights, sent at 20 MB/s; nothing reads them here."""
+    served.files["model.safetensors"] += os.urandom(1_000_000) * 60
+    served.bytes_per_s = 20e6
+    return served
+
+
+def fetch(text):
+    *_, last = hub.download(hub.look_up(text))
+    return last.value
+
+
+def fetched(repository):
+    """Names of the files that were asked for, without those that a look-up reads."""
+    return [path.rpartition("/")[2] for _, path, reach in repository.requests if reach]
+
+
+def test_a_model_that_is_not_here_asks_nobody(served):
+    with pytest.raises(NotHere, match="someone/tiny is not on this computer.*--download"):
+        identify(LoadSpec(TINY))
+    assert hub.is_away(TINY) and not hub.is_away("demo") and not hub.is_away("/gone") and not hub.is_away("a b")
+    assert served.requests == []
+
+
+def test_what_arrives_is_the_model_and_only_what_it_needs(served, tiny_opt):
+    others = ("README.md", "pytorch_model.bin", "onnx/model.safetensors", "model.fp16.safetensors", "tf_model.h5")
+    served.files |= dict.fromkeys((*others, "adapter_model.safetensors"), b"not needed")
+    folder = fetch(TINY)
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == stand_in.files_of(tiny_opt)
+    assert identify(LoadSpec(TINY)).folder == folder and identify(LoadSpec(TINY)).name == TINY
+    assert load(LoadSpec(TINY, "fp32")).identity.digest == identify(LoadSpec(TINY, "int8")).digest
+    n_requests = len(served.requests)
+    assert fetch(TINY) == folder and not hub.is_away(TINY)
+    assert fetched(served)[len(fetched(served)) :] == [] and len(served.requests) == n_requests + 2  # looked up again
+
+
+def test_two_revisions_are_two_models(served):
+    fetch(TINY)
+    assert hub.is_away(STEP) and not hub.is_away(TINY)
+    fetch(STEP)
+    one, other = identify(LoadSpec(TINY)), identify(LoadSpec(STEP))
+    assert one.digest != other.digest and one.folder != other.folder and other.name == STEP
+    assert identify(LoadSpec(f"{TINY}@{stand_in.OTHER_COMMIT}")).digest == other.digest
+
+
+def test_huggingface_hub_finds_what_was_fetched(served):
+    from huggingface_hub import try_to_load_from_cache
+
+    folder = fetch(STEP)
+    found = try_to_load_from_cache(TINY, "config.json", cache_dir=folder.parents[2], revision="step1000")
+    assert found == str(folder / "config.json")
+
+
+def sharded(repository, n_shards=3):
+    weights = repository.files.pop("model.safetensors")
+    names = [f"pytorch_model-{number + 1:05}-of-{n_shards:05}.bin" for number in range(n_shards)]
+    repository.files |= {name: weights[number::n_shards] for number, name in enumerate(names)}
+    repository.files["pytorch_model.bin.index.json"] = json.dumps({"weight_map": dict(enumerate(names))}).encode()
+    return names
+
+
+def test_a_snapshot_that_lacks_shards_is_completed(served):
+    names = sharded(served)
+    folder = fetch(TINY)
+    for gone in names[1:]:
+        (folder / gone).resolve().unlink()
+    assert hub.is_away(TINY)
+    offer = hub.look_up(TINY)
+    assert offer.missing_bytes == sum(len(served.files[name]) for name in names[1:]) < offer.total_bytes
+    before = len(fetched(served))
+    list(hub.download(offer))
+    assert sorted(fetched(served)[before:]) == names[1:] and not hub.is_away(TINY)
+
+
+def test_a_shard_that_the_hub_itself_lacks_is_named(served):
+    served.files.pop(sharded(served)[1])
+    with pytest.raises(HeadroomError, match="not whole on the hub: pytorch_model-00002-of-00003.bin"):
+        hub.look_up(TINY)
+
+
+def test_weights_in_a_folder_do_not_count(served):
+    served.files["weights/model.safetensors"] = served.files.pop("model.safetensors")
+    with pytest.raises(HeadroomError, match="no weights that can be read"):
+        hub.look_up(TINY)
+
+
+def test_closing_ends_it_and_the_next_try_fetches_the_rest(large):
+    offer = hub.look_up(TINY)
+    steps = hub.download(offer)
+    next(step for step in steps if step.done > 5e6)
+    steps.close()
+    time.sleep(0.5)  # what is on its way
+    sent, held = large.sent_bytes, offer.total_bytes - offer.missing_bytes
+    time.sleep(0.5)
+    assert large.sent_bytes == sent and 5e6 < held < offer.total_bytes
+    large.bytes_per_s = None
+    *_, last = hub.download(offer)
+    assert large.sent_bytes - sent <= offer.total_bytes - held + stand_in.PIECE
+    assert (last.value / "model.safetensors").read_bytes() == large.files["model.safetensors"]
+
+
+def test_what_is_not_what_the_hub_describes_is_not_kept(large, monkeypatch):
+    large.bytes_per_s = None
+    offer = hub.look_up(TINY)
+    content = large.files["model.safetensors"]
+    large.files["model.safetensors"] = content[:-1] + bytes([content[-1] ^ 1])
+    with pytest.raises(HeadroomError, match="not what the hub describes"):
+        list(hub.download(offer))
+    assert hub.is_away(TINY)
+    large.files["model.safetensors"] = content
+    list(hub.download(offer))
+    assert not hub.is_away(TINY)
+
+
+def test_what_cannot_fit_is_refused_before_its_first_byte(served, monkeypatch):
+    config = json.loads(served.files["config.json"]) | {"num_hidden_layers": 64, "hidden_size": 9216, "ffn_dim": 36864}
+    served.files["config.json"] = json.dumps(config | {"num_attention_heads": 72}).encode()
+    monkeypatch.setattr("engine.models.loading._free_bytes", lambda: 8_000_000_000)
+    assert "needs about 1" in (refusal(hub.look_up(TINY), "bf16") or "")
+
+
+def test_a_full_disk_is_said_before_the_first_byte(large, monkeypatch):
+    offer = hub.look_up(TINY)
+    monkeypatch.setattr(hub.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9, 400_000_000))
+    assert "60 MB to download and 400 MB is free" in (refusal(offer, "fp32") or "")
+    with pytest.raises(HeadroomError, match="HF_HOME"):
+        list(hub.download(offer))
+    assert fetched(large) == []
+
+
+def test_memory_is_reckoned_from_the_config_as_from_the_files(served):
+    offer = hub.look_up(TINY)
+    assert refusal(offer, "fp32") is None
+    fetch(TINY)
+    assert memory_estimate(identify(LoadSpec(TINY)), "fp32").fits
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("someone/gated", "gated"),
+        ("someone/none", "there is no model 'someone/none' on the hub"),
+        ("someone/tiny@v9", "has no revision 'v9'"),
+        ("demo", "no model of the hub"),
+    ],
+)
+def test_what_cannot_be_had_is_said(served, model, said):
+    with pytest.raises(HeadroomError, match=said) as refused:
+        hub.look_up(model)
+    assert "\n" not in str(refused.value)
+
+
+def test_of_a_config_that_is_none(served):
+    for content in (b"[" * 100_000, b"[]", b"\xff", b" " * 30_000_000):
+        served.files["config.json"] = content
+        with pytest.raises(HeadroomError, match="config.json of someone/tiny"):
+            hub.look_up(TINY)
+
+
+def shell(arguments, address, cache, **more):
+    """A command line in a process of its own that asks this hub."""
+    environment = {**os.environ, **stand_in.environment(address, cache), "HEADROOM_CACHE": str(cache / "results")}
+    command = [sys.executable, "-m", "engine", *map(str, arguments)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, "text": True}
+    return subprocess.Popen(command, cwd=REPOSITORY, env=environment, **pipes, **more)
+
+
+def test_a_dead_network_is_one_plain_line(cache):
+    arguments = ["evaluate", "--model", TINY, "--task", "demo_copy", "--download"]
+    process = shell(arguments, "http://127.0.0.1:9", cache)  # nothing listens there
+    out, err = process.communicate(timeout=HANG_S)
+    assert process.returncode == 1 and out == ""
+    [line] = err.splitlines()
+    assert "no network, or 127.0.0.1 does not answer; a folder works" in line
+
+
+def test_who_does_not_answer_is_given_up_soon(monkeypatch, cache):
+    monkeypatch.setattr(hub, "REACHED_S", 0.2)
+    released = threading.Event()
+
+    def hang(*arguments, **more):
+        released.wait(HANG_S)
+        raise OSError
+
+    monkeypatch.setattr(hub.socket, "create_connection", hang)
+    stand_in.use(monkeypatch, "http://127.0.0.1:9", cache)
+    with pytest.raises(HeadroomError, match="no network"):  # or the test hangs
+        hub.look_up(TINY)
+    released.set()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_download(sent, large, cache):
+    from huggingface_hub import constants
+
+    large.bytes_per_s = 2e6  # half a minute
+    process = shell(["evaluate", "--model", TINY, "--task", "demo_copy", "--download"], constants.ENDPOINT, cache)
+    while large.sent_bytes < 1e6:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(sent)
+    out, err = process.communicate(timeout=HANG_S)
+    assert process.returncode == 130 and out == "" and "Traceback" not in err
+    time.sleep(0.5)
+    sent_bytes = large.sent_bytes
+    time.sleep(0.5)
+    assert large.sent_bytes == sent_bytes < 30e6  # nobody goes on without it
+    offer = hub.look_up(TINY)
+    assert offer.missing_bytes < offer.total_bytes - 0.5e6
+
+
+def test_the_command_line_downloads_when_told(served, cache):
+    from huggingface_hub import constants
+
+    arguments = ["evaluate", "--model", STEP, "--task", "demo_copy", "--limit", "4", "--json", "--precision", "fp32"]
+    process = shell([*arguments, "--download"], constants.ENDPOINT, cache)
+    out, err = process.communicate(timeout=HANG_S)
+    assert process.returncode == 0, err
+    assert json.loads(out)["n"] == 4 and "to download" in err
+    assert identify(LoadSpec(STEP)).name == STEP
+
+
+def test_the_parts_of_a_download_are_of_one_model(served):
+    assert str(model_name(hub.look_up(STEP).name.repo)) == TINY
