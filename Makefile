@@ -14,7 +14,7 @@ ARGS ?=
 .DEFAULT_GOAL := run
 
 run: .venv/run.stamp .venv/bin/headroom
-	$(BIN)/streamlit run app.py --server.port $(PORT) $(ARGS)
+	$(BIN)/python headroom.py --server.port $(PORT) $(ARGS)
 
 test: .venv/dev.stamp
 	$(BIN)/python -m pytest $(ARGS)

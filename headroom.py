@@ -34,11 +34,17 @@ def main() -> int:
 def open_app(arguments: Sequence[str]) -> int:
     """Exit code of the app, served until it is stopped; `arguments` are settings as `streamlit run` takes them."""
     import streamlit as st
+    from starlette.middleware import Middleware
     from streamlit.errors import StreamlitAPIException
+
+    from pages.ui.shared.gate import Gate
 
     sys.argv = [str(HERE / "app.py")]  # as after `streamlit run`: beside it Streamlit looks for what else there is
     try:
-        st.App(HERE / "app.py", lifespan=in_the_browser).run(config=settings(arguments))
+        config = settings(arguments)
+        hosts = config["server.allowedHosts"]
+        gate = Middleware(Gate, hosts=[hosts] if isinstance(hosts, str) else hosts)
+        st.App(HERE / "app.py", lifespan=in_the_browser, middleware=[gate]).run(config=config)
     except (StreamlitAPIException, ValueError) as error:
         print(f"headroom: {error}; settings are written like --server.port=8600", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""One worker thread for everything slow: whoever draws the screen only ever reads a frozen `Snapshot`.
+"""A worker thread, one for everything that computes: whoever draws the screen only ever reads a frozen `Snapshot`.
 
 A job is a generator that yields `Progress` after each chunk of work. Between two of them, and wherever it asks
 `engine.progress.may_stop` (between two layers of a pass), the worker sees whether it is to stop. It closes the
@@ -189,6 +189,12 @@ class Jobs:
         """How the slot's job stands, or None when the slot was never used."""
         job = self._slots.get(slot)
         return job.snapshot if job is not None else None
+
+    @property
+    def running(self) -> Snapshot[Any] | None:
+        """The job that runs, None while nothing does."""
+        job = self._running
+        return None if job is None else job.snapshot
 
     def cancel(self, slot: str) -> None:
         """Asks the slot's job to stop. It counts as running until the chunk in hand ends; `join` waits for that."""

@@ -107,14 +107,18 @@ def app_server(tmp_path_factory, no_network):
     """A function that starts the app as `make run` does, with an empty store, and gives (address, process)."""
     running = []
 
-    def start(cache: Path | None = None):
+    def start(cache: Path | None = None, **environment: str):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         process = subprocess.Popen(
-            [sys.executable, "-m", "streamlit", "run", "app.py", f"--server.port={port}", "--server.headless=true"],
+            [sys.executable, "headroom.py", f"--server.port={port}", "--server.headless=true"],
             cwd=REPOSITORY,
-            env={**os.environ, "HEADROOM_CACHE": str(cache or tmp_path_factory.mktemp("cache") / "results")},
+            env={
+                **os.environ,
+                "HEADROOM_CACHE": str(cache or tmp_path_factory.mktemp("cache") / "results"),
+                **environment,
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -25,7 +25,11 @@ def fetch(options: Namespace, away: NotHere, report: Report) -> None:
     print(f"headroom: {away.model} is not on this computer: {sizes}", file=sys.stderr)
     if not options.download:
         print("Download it? [y/N] ", end="", file=sys.stderr, flush=True)  # `input` would ask on standard output
-        if input().strip().lower() not in ("y", "yes"):
+        try:
+            answer = input()
+        except EOFError:
+            answer = ""
+        if answer.strip().lower() not in ("y", "yes"):
             raise HeadroomError("nothing was downloaded")
     time_left = TimeLeft(time.monotonic())
     with closing(hub.download(offer)) as steps:

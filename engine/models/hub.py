@@ -202,6 +202,13 @@ def download(offer: Offer) -> Generator[Progress[Path], None, None]:
     yield Progress(total, total, _finish(offer))
 
 
+def host() -> str:
+    """Who is asked: `huggingface.co`, or what HF_ENDPOINT names."""
+    from huggingface_hub import constants
+
+    return urlsplit(constants.ENDPOINT).netloc
+
+
 def in_bytes(count: int) -> str:
     """Such as "251 MB" or "13.2 GB"."""
     return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB" if count >= 1e6 else f"{count:,} B"

@@ -10,7 +10,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from pages.ui.shared import runtime
+from pages.ui.shared import offers, runtime
 from pages.ui.shared.commands import program
 from tests.conftest import HANG_S, REPOSITORY
 
@@ -59,7 +59,8 @@ def open_app(tmp_path, monkeypatch, tiny_opt, questions):
         return settled(at) if run else at
 
     yield open_app
-    runtime.jobs().close(WAIT_S)
+    for each in (runtime.jobs(), offers.lookups(), offers.downloads()):
+        each.close(WAIT_S)
     runtime.store().close()
     st.cache_resource.clear()
 

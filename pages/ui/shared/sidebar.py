@@ -10,18 +10,21 @@ import streamlit as st
 
 from engine.memory import resident_bytes
 from engine.models.checkpoints import Identity
+from engine.models.hub import is_away
 from engine.models.loading import PRECISIONS, LoadSpec, identify, known_ways, stamp, ways_of
 from engine.models.subject import Subject, subject_of
 from engine.models.tuning import Products
 from engine.progress import Progress
 from pages.ui.shared.controls import EXAMPLE, example_mask, one_of, with_own
+from pages.ui.shared.offers import require_here, under_way
 from pages.ui.shared.runtime import in_memory, lab, show_error, store
 from pages.ui.shared.work import Work
 
 MODELS = ["demo", *(f"facebook/opt-{size}" for size in ("125m", "350m", "1.3b", "2.7b", "6.7b", "13b", "30b", "66b"))]
 MODEL_HELP = (
-    "`demo` comes with the app. Or type the Hugging Face id of an OPT, Llama, GPT-2 or GPT-NeoX model, or the path of "
-    "a folder with config.json, tokenizer and weights."
+    "`demo` comes with the app. Or type the Hugging Face id of an OPT, Llama, GPT-2 or GPT-NeoX model, with its "
+    "revision if you like (`org/model@revision`): nothing is downloaded before you agree. Or the path of a folder with "
+    "config.json, tokenizer and weights."
 )
 PRECISION_HELP = (
     "`int8` halves the memory of bf16 (bitsandbytes, outlier threshold 6.0). Without a GPU it is the fastest "
@@ -61,8 +64,10 @@ def identity_of(spec: LoadSpec) -> Work[Identity]:
 
 
 def wait_for_model(setup: Setup, spec: LoadSpec | None = None) -> Subject:
-    """The sidebar's model, or another one, as it is measured; until its files are read, the page says so and ends."""
+    """The sidebar's model, or another one, as it is measured; until its files are here and read, the page says so and
+    ends."""
     spec = spec or setup.spec
+    require_here(spec)
     identity = identity_of(spec).required(IDENTIFY_WAIT_S)
     return subject_of(spec, identity, setup.bos, ways_here(spec, identity))
 
@@ -112,6 +117,11 @@ def memory_in_words() -> str:
 
 def _about(spec: LoadSpec) -> None:
     """Size, shape and load state of the model, or why it cannot be had."""
+    if (coming := under_way()) not in ("", spec.model):
+        st.caption(f"{coming} is being downloaded")
+    if is_away(spec.model):
+        st.caption(f"{spec.model} is not on this computer")
+        return
     work = identity_of(spec)
     work.value(IDENTIFY_WAIT_S)
     found = work.now()

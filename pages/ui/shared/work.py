@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import streamlit as st
 
-from engine.jobs import UNSEEN_S, Job, Snapshot
+from engine.jobs import UNSEEN_S, Job, Jobs, Snapshot
 from engine.progress import Progress, in_time
 from pages.ui.shared.runtime import budget_s, end_run, jobs, show_error, store
 
@@ -154,13 +154,18 @@ class Work(Generic[T]):
         return self.run(compute=False)
 
 
-def under_way(slots: Sequence[str]) -> bool:
-    """Whether a job in one of the slots is waiting or running."""
-    return any(job is not None and job.under_way for job in map(jobs().snapshot, slots))
+def under_way(slots: Sequence[str], by: Jobs | None = None) -> bool:
+    """Whether a job in one of the slots is waiting or running; of the one worker's, or of those `by` whom it is."""
+    return any(job is not None and job.under_way for job in map((by or jobs()).snapshot, slots))
 
 
 def live(
-    slots: Sequence[str], draw: Callable[[], object], since_s: float, every_s: float = POLL_S, always: bool = False
+    slots: Sequence[str],
+    draw: Callable[[], object],
+    since_s: float,
+    every_s: float = POLL_S,
+    always: bool = False,
+    by: Jobs | None = None,
 ) -> None:
     """Runs `draw` now, and again every second (or `every_s`) for as long as a job in one of `slots` is under way, or
     `always`, where `draw` itself starts one when it is time.
@@ -168,14 +173,14 @@ def live(
     When a job ends after `since_s` (`time.monotonic()` before the page read what it shows), the whole page runs once
     more, so that everything shows the result and polling stops in time.
     """
-    busy = always or under_way(slots)
+    busy = always or under_way(slots, by)
 
     @st.fragment(run_every=every_s if busy else None)
     def part() -> None:
         draw()
-        if not busy and under_way(slots):
+        if not busy and under_way(slots, by):
             st.rerun()  # started from in here ("Go on"): only a run of the whole page starts the polling
-        ends = [job.finished_s for job in map(jobs().snapshot, slots) if job is not None]
+        ends = [job.finished_s for job in map((by or jobs()).snapshot, slots) if job is not None]
         if any(end_s is not None and end_s > since_s for end_s in ends):
             st.rerun()
 

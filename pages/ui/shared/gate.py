@@ -1,0 +1,58 @@
+"""Who may ask the server for anything, and what its pages may ask of others: of every answer, pages and files alike.
+
+Streamlit itself looks at the Host of its socket alone. `headroom` and `make run` serve the app through this.
+"""
+
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any
+
+Message = MutableMapping[str, Any]
+Receive, Send = Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]
+Served = Callable[[Message, Receive, Send], Awaitable[None]]
+
+# 'self' is the socket too. Charts are compiled in the browser (unsafe-eval); styles and components are written inline.
+MAY_ASK = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:; worker-src 'self' blob:; "
+    "form-action 'self'; base-uri 'self'; object-src 'none'; frame-src 'self' blob: data:; frame-ancestors 'none'"
+)
+HEADERS = [
+    (b"content-security-policy", MAY_ASK.encode()),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+]
+
+
+class Gate:
+    """The app, for those who call it by one of its `hosts`; all others get 403. No page of it stands in a frame."""
+
+    def __init__(self, app: Served, hosts: Sequence[str]) -> None:
+        self.app, self.hosts = app, frozenset(host.encode() for host in hosts)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            return await self.app(scope, receive, send)
+        called = [value for name, value in scope["headers"] if name == b"host"]
+        if len(called) != 1 or not self._is_known(called[0]):
+            return await _refuse(scope, send)
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", []), *HEADERS]
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers)
+
+    def _is_known(self, called: bytes) -> bool:
+        """Whether a Host header is one of the names, with a port or none; `localhost.` with a dot is another name."""
+        host, _, port = called.lower().partition(b":")
+        return host in self.hosts and (port.isdigit() or b":" not in called)
+
+
+async def _refuse(scope: Message, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008})  # before it was accepted: 403
+        return
+    await send({"type": "http.response.start", "status": 403, "headers": [(b"content-type", b"text/plain"), *HEADERS]})
+    await send({"type": "http.response.body", "body": b"Headroom answers to the names of its own computer only.\n"})

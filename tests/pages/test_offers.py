@@ -1,0 +1,109 @@
+"""A hub model that is not on this computer: a visit asks nobody, one click asks its size, a second one downloads it."""
+
+import os
+import time
+
+import pytest
+from streamlit.util import calc_hash
+
+from engine.models import hub
+from pages.ui.shared import offers
+from tests import hub_stand_in as stand_in
+from tests.pages.conftest import WAIT_S, button, figure, level, settled, slide
+
+TINY = "someone/tiny"
+SCREENS = ["prune", "importance", "induction", "passage", "continuation", "attention", "in_context", "correlations",
+           "sweeps"]  # fmt: skip
+
+
+@pytest.fixture
+def served(tiny_opt, tmp_path, monkeypatch):
+    repository = stand_in.Hub(stand_in.files_of(tiny_opt))
+    with stand_in.served(repository) as address:
+        stand_in.use(monkeypatch, address, tmp_path / "hub")
+        yield repository
+
+
+def said(at):
+    return " ".join(each.value for each in [*at.main.markdown, *at.main.caption, *at.main.error])
+
+
+def click(at, label):
+    next(each for each in at.button if each.label.startswith(label)).click()
+    return at.run()
+
+
+def test_a_visit_asks_nobody(open_app, served):
+    at, drawn = open_app(model=TINY), set()
+    for screen in SCREENS:
+        at.wanted_page_hash = "" if screen == "prune" else calc_hash(screen)
+        assert "someone/tiny is not on this computer" in said(settled(at)), screen
+        assert [each.label for each in at.main.button].count("Look it up") == 1
+        drawn.add("".join(each.proto.body for each in at.get("html")))
+    assert served.requests == [] and len(drawn) == len(SCREENS)  # each has its own heading
+
+
+def test_the_other_model_of_a_passage_is_offered_too(open_app, served):
+    at = open_app(run=False, passage_a="another model", passage_a_model=f"{TINY}@step1000")
+    at.wanted_page_hash = calc_hash("passage")
+    assert "someone/tiny@step1000 is not on this computer" in said(settled(at)) and served.requests == []
+
+
+def test_two_clicks_bring_the_model(open_app, served):
+    at = click(open_app(model=f"{TINY}@step1000"), "Look it up")
+    offers.lookups().join(f"{TINY}@step1000", WAIT_S)
+    n_asked = len(served.requests)
+    assert "free on the disk" in said(at.run()) and f"To download from {hub.host()}" in said(at)
+    at.run()
+    assert len(served.requests) == n_asked  # told once, and not asked again
+    click(at, "Download")
+    offers.downloads().join(f"{TINY}@step1000", WAIT_S)
+    settled(at)
+    assert figure(at)[0].endswith("%") and not hub.is_away(f"{TINY}@step1000") and hub.is_away(TINY)
+    assert f"--model {TINY}@step1000" in at.code[0].value
+
+
+def test_what_went_wrong_is_said_and_can_be_tried_again(open_app, served):
+    at = click(open_app(model="someone/none"), "Look it up")
+    offers.lookups().join("someone/none", WAIT_S)
+    assert "there is no model 'someone/none'" in said(at.run())
+    asked = len(served.requests)
+    click(at, "Look it up")
+    offers.lookups().join("someone/none", WAIT_S)
+    assert len(served.requests) == asked + 1
+
+
+def test_the_embedded_model_is_used_during_a_download_of_200_mb(open_app, served):
+    """And Cancel stops the bytes, and the next try fetches only the rest."""
+    served.files["model.safetensors"] += os.urandom(1_000_000) * 200
+    served.bytes_per_s = 5e6
+    at = click(open_app(model=TINY), "Look it up")
+    offers.lookups().join(TINY, WAIT_S)
+    click(at.run(), "Download")
+    while served.sent_bytes < 2e6:
+        time.sleep(0.05)
+    assert f"{TINY}: " in at.run().get("progress")[0].proto.text
+    at.selectbox(key="model").set_value("demo")
+    at.selectbox(key="prune_task").set_value("demo_copy")
+    before = figure(settled(at))
+    slide(at, "prune_heads", 60)
+    assert level(settled(at), "prune_heads") == 60 and figure(at) != before
+    assert offers.downloads().running.key == TINY and hub.is_away(TINY)
+    assert f"{TINY} is being downloaded" in [each.value for each in at.sidebar.caption]
+    models = at.selectbox(key="model")
+    models.options.append(TINY)  # as typed
+    models.set_value(TINY)
+    button(at.run(), "Cancel").click()
+    at.run()
+    offers.downloads().join(TINY, WAIT_S)
+    time.sleep(0.5)  # what is on its way
+    sent = served.sent_bytes
+    time.sleep(0.5)
+    assert served.sent_bytes == sent < 200e6
+    offer = offers.offered(TINY)
+    rest = offer.missing_bytes
+    assert 0 < rest < offer.total_bytes and "are here already" in said(at.run())
+    served.bytes_per_s = None
+    click(at, "Download")
+    offers.downloads().join(TINY, WAIT_S)
+    assert served.sent_bytes - sent <= rest + stand_in.PIECE and not hub.is_away(TINY)
