@@ -89,8 +89,12 @@ def _models(options: Namespace, lab: Lab, report: Report) -> int:
 
 
 def _hub_models() -> list[str]:
-    """Ids of supported models that lie in the hub's own cache on this computer."""
+    """Models that lie in the hub's own cache on this computer, each revision of its own."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    folders = sorted(Path(HF_HUB_CACHE).glob("models--*/snapshots/*/config.json"))
-    return sorted({file.parts[-4].removeprefix("models--").replace("--", "/") for file in folders})
+    names = set()
+    for refs in Path(HF_HUB_CACHE).glob("models--*/refs"):
+        repo = refs.parent.name.removeprefix("models--").replace("--", "/")
+        revisions = [str(file.relative_to(refs)) for file in refs.rglob("*") if file.is_file()]
+        names |= {repo if revision == "main" else f"{repo}@{revision}" for revision in revisions}
+    return sorted(names)

@@ -131,9 +131,9 @@ def in_words(error: BaseException) -> str:
 
 
 def _is_of_the_network(error: BaseException) -> bool:
-    import httpx2
-
-    return isinstance(error, (ConnectionError, TimeoutError, httpx2.TransportError))
+    """Also of the library below huggingface_hub, which has been another one with every version."""
+    names = {each.__name__ for each in type(error).__mro__}
+    return isinstance(error, (ConnectionError, TimeoutError)) or "TransportError" in names
 
 
 def _lock(partial: Any, to: Path) -> None:

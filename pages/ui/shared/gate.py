@@ -3,12 +3,9 @@
 Streamlit itself looks at the Host of its socket alone. `headroom` and `make run` serve the app through this.
 """
 
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-Message = MutableMapping[str, Any]
-Receive, Send = Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]
-Served = Callable[[Message, Receive, Send], Awaitable[None]]
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # 'self' is the socket too. Charts are compiled in the browser (unsafe-eval); styles and components are written inline.
 MAY_ASK = (
@@ -27,10 +24,10 @@ HEADERS = [
 class Gate:
     """The app, for those who call it by one of its `hosts`; all others get 403. No page of it stands in a frame."""
 
-    def __init__(self, app: Served, hosts: Sequence[str]) -> None:
+    def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
         self.app, self.hosts = app, frozenset(host.encode() for host in hosts)
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             return await self.app(scope, receive, send)
         called = [value for name, value in scope["headers"] if name == b"host"]
@@ -50,7 +47,7 @@ class Gate:
         return host in self.hosts and (port.isdigit() or b":" not in called)
 
 
-async def _refuse(scope: Message, send: Send) -> None:
+async def _refuse(scope: Scope, send: Send) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008})  # before it was accepted: 403
         return
