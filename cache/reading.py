@@ -42,7 +42,7 @@ class ReadOnlyCache:
         with self.reading() as connection:
             row = connection.execute("SELECT mode, filename, value FROM Cache WHERE key = ? AND raw", (key,)).fetchone()
         try:
-            return None if row is None else self._disk.fetch(*row, False)
+            return None if row is None else self._disk.fetch(row[0], row[1], row[2], False)
         except OSError:  # damaged, or its file cannot be read
             return None
 

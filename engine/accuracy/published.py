@@ -16,6 +16,7 @@ import numpy as np
 from engine.accuracy.evaluation import Answers, accuracy
 from engine.errors import HeadroomError
 from engine.models.loading import LoadSpec
+from engine.models.names import model_name
 from engine.questions.requests import TaskSpec
 
 TABLE = Path(__file__).with_name("published.csv")
@@ -100,9 +101,13 @@ def read_table(file: Path) -> tuple[Published, ...]:
 
 def published_for(spec: LoadSpec, rows: Iterable[Published] | None = None) -> list[Published]:
     """The rows of a model, by its hub id and revision (none and `main` are one)."""
-    revision = spec.revision if spec.revision != "main" else None
+    try:
+        name = model_name(spec.model)
+    except HeadroomError:  # no such folder, or no name: it is in no table
+        return []
+    revision = "" if name.revision == "main" else name.revision
     rows = built_in() if rows is None else rows
-    return [row for row in rows if row.model == spec.model.strip() and row.revision == (revision or "")]
+    return [row for row in rows if row.model == (name.repo or str(name)) and row.revision == revision]
 
 
 def published_value(spec: LoadSpec, task: TaskSpec, bos: bool, metric: str = "acc") -> Published | None:

@@ -56,14 +56,12 @@ def _wanted(options: Namespace) -> Any:
 
     spec = spec_of(options)
     if options.known_as:
-        name, _, revision = options.known_as.partition("@")
-        spec = replace(spec, model=name, revision=revision or None)
+        spec = replace(spec, model=options.known_as)
     table = read_table(Path(options.table)) if options.table else built_in()
     of_model, shots = published_for(spec, table), numbers_of("--shots", options.shots)
     if not of_model:
         names = ", ".join(dict.fromkeys(row.model for row in table))
-        at = f" at revision {spec.revision}" if spec.revision else ""
-        raise UsageError(f"no number of {spec.model!r}{at} is in the table; it has {names}; where a folder holds one "
+        raise UsageError(f"no number of {spec.model!r} is in the table; it has {names}; where a folder holds one "
                          "of these, --as says which")  # fmt: skip
     there = [row for row in of_model if row.task != "wikitext-2" and row.shots in shots]
     there = [row for row in there if options.bos is None or row.bos == options.bos]

@@ -12,6 +12,7 @@ from engine.accuracy.published import TABLE, built_in, compare, published_for, p
 from engine.errors import HeadroomError
 from engine.models.loading import LoadSpec, load
 from engine.questions.requests import Question, TaskSpec, _harness_task
+from engine.questions.rows import read
 from engine.questions.tasks import local_files, task_info
 from tests.cli.conftest import refused
 from tests.conftest import REPOSITORY, TEXT
@@ -41,8 +42,8 @@ def harness_rows(folder, task_data):
     lines = []
     for bos in (False, True):
         lm = HFLM(pretrained=model.model, tokenizer=model.tokenizer, add_bos_token=bos, batch_size=4)
-        tasks = {name: _harness_task(TaskSpec(name), task_info(name), local_files(task_info(name), task_data))
-                 for name in N}  # fmt: skip
+        given = {name: read(task_info(name), local_files(task_info(name), task_data)) for name in N}
+        tasks = {name: _harness_task(TaskSpec(name), task_info(name), given[name]) for name in N}
         found = evaluate(lm, tasks, bootstrap_iters=100)["results"]
         for name in N:
             for metric in ("acc", "acc_norm", "perplexity"):
@@ -143,7 +144,7 @@ def test_the_table_of_the_app_is_what_was_published():
     assert published_value(LoadSpec("facebook/opt-125m", revision="main"), TaskSpec("arc_easy"), True) == arc
     for other in (LoadSpec("opt-125m"), LoadSpec("/models/facebook/opt-125m"), LoadSpec("facebook/opt-125m", "fp32"),
                   LoadSpec("facebook/opt-125m", revision="refs/pr/1")):  # fmt: skip
-        same = other.model == "facebook/opt-125m" and other.revision is None
+        same = other.model == "facebook/opt-125m"
         assert (published_value(other, TaskSpec("arc_easy"), True) is not None) == same
     assert published_value(LoadSpec("facebook/opt-125m"), TaskSpec("arc_easy", split="train"), True) is None
     five = TaskSpec("arc_easy", 5)

@@ -121,9 +121,9 @@ def draw_details(shown: Shown, text: Chosen) -> None:
     if len(frame):
         lines = ["| | a token | a word | a byte | nats a token |", "|:--|--:|--:|--:|--:|"]
         lines += [
-            f"| {row.model.capitalize()} model | {_figure(row.a_token)} | {_figure(row.a_word)} "
-            f"| {number(row.a_byte, 3)} | {number(row.nats_a_token, 4)} |"
-            for row in frame.itertuples()
+            f"| {row['model'].capitalize()} model | {_figure(row['a_token'])} | {_figure(row['a_word'])} "
+            f"| {number(row['a_byte'], 3)} | {number(row['nats_a_token'], 4)} |"
+            for row in frame.to_dict("records")
         ]
         st.markdown("\n".join(lines), help=HELP)
         first = frame.iloc[0]

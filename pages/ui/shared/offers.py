@@ -12,7 +12,8 @@ import streamlit as st
 
 from engine.jobs import Job, Jobs, Snapshot
 from engine.models import hub
-from engine.models.loading import LoadSpec, refusal
+from engine.models.loading import LoadSpec
+from engine.models.memory_needed import refusal
 from engine.progress import Progress, in_time
 from pages.ui.shared.runtime import end_run, show_error
 from pages.ui.shared.work import live
