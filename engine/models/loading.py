@@ -4,7 +4,6 @@ Only safetensors or `weights_only` checkpoints are read and code from a model re
 """
 
 import gc
-import pickle
 import threading
 import time
 from collections.abc import Callable
@@ -143,10 +142,6 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
         refuse_unless_loaded(spec.model, report)
     except HeadroomError:
         raise
-    except pickle.UnpicklingError as error:
-        raise HeadroomError(
-            f"{spec.model}: its .bin checkpoint holds more than weights and is not read; use one in safetensors"
-        ) from error
     except Exception as error:  # whatever torch, transformers and tokenizers think of foreign files
         what = " ".join(str(error).split())[:200] or type(error).__name__
         raise HeadroomError(f"{spec.model} cannot be loaded: {what}; check or download the folder again") from error

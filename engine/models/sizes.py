@@ -8,7 +8,7 @@ from engine.models.architectures import is_tied
 from engine.shapes import ModelShape
 
 # what older files hold beside the weights: masks and angles, made anew from the config
-BUFFERS = re.compile(r"(.*\.)?((attn|attention)\.(masked_)?bias|rotary_emb\.inv_freq|position_ids)|decoder\.version")
+BUFFERS = re.compile(r"(.*\.)?((attn|attention)\.(masked_)?bias|rotary_emb\.inv_freq|position_ids|decoder\.version)")
 UNEMBEDDINGS = ("lm_head.weight", "embed_out.weight")  # the second in GPT-NeoX's files
 EMBEDDINGS = ("embed", "wte", "wpe", "lm_head")
 

@@ -6,6 +6,7 @@ was made of them. Nothing of a file is ever executed.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ def stored_tensors(folder: Path, is_tied: bool) -> Iterator[dict[str, Stored]]:
     """The tensors of a folder's weight files by name, buffers left out, readable while the context is open.
 
     `is_tied`: the unembedding is the embedding, so that one that lies at the same place in a file is left out.
-    pickle.UnpicklingError: a .bin file of before torch 1.6 that holds more than weights.
+    HeadroomError where a file holds something else.
     """
     from safetensors import safe_open
 
@@ -97,7 +98,15 @@ def _read_whole(file: Path) -> dict[str, Stored]:
     """The tensors of a `.bin` file without a table of contents: all at once or not at all."""
     import torch
 
-    whole = torch.load(file, map_location="cpu", weights_only=True)
+    try:
+        whole = torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:  # torch's own text tells how to read it unsafely
+        raise HeadroomError(
+            f"{file} holds more than weights or is cut short, and is not read; use the model in safetensors, or "
+            "download it again"
+        ) from error
+    except (RuntimeError, EOFError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise HeadroomError(f"{file} is damaged or cut short; download or copy it again") from error
     if not isinstance(whole, dict) or not any(isinstance(value, torch.Tensor) for value in whole.values()):
         raise HeadroomError(f"{file} holds no table of tensors by name; save the model's state_dict alone")
     return {

@@ -265,6 +265,39 @@ def test_a_file_that_is_cut_short(kind, folder, tensors):
         refused(folder, file.name, "download", precisions=["fp32"])
 
 
+def test_a_bin_file_of_before_torch_1_6_that_is_cut_short_or_holds_code(folder, tensors, tmp_path):
+    file, old = folder / "pytorch_model.bin", {"_use_new_zipfile_serialization": False}
+    torch.save(tensors, file, **old)
+    whole = file.read_bytes()
+    for length in (20, 60, 300, 3000, len(whole) // 2, len(whole) - 1):
+        file.write_bytes(whole[:length])
+        refused(folder, "cut short", "again", precisions=["fp32"])
+    torch.save({"a": Attack(tmp_path / "canary")}, file, **old)
+    refused(folder, "more than weights", "safetensors", precisions=["fp32"])
+    assert not (tmp_path / "canary").exists()
+
+
+class Attack:
+    def __init__(self, canary):
+        self.canary = canary
+
+    def __reduce__(self):
+        return Path.write_text, (self.canary, "executed")
+
+
+def test_a_bin_file_that_was_packed_anew_is_read_too(folder, tensors, tiny_opt):
+    import zipfile
+
+    save(tensors, folder / "plain.bin")
+    with (
+        zipfile.ZipFile(folder / "plain.bin") as plain,
+        zipfile.ZipFile(folder / "pytorch_model.bin", "w", 8) as packed,
+    ):
+        for name in plain.namelist():
+            packed.writestr(name, plain.read(name))
+    assert torch.equal(logits(folder), logits(tiny_opt))
+
+
 def made_lfs(file):
     file.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22\nsize 9\n")
 
