@@ -6,6 +6,7 @@ import psutil
 import pytest
 
 from engine.models import memory_needed
+from engine.models.architectures import is_tied
 from engine.models.checkpoints import identify_folder
 from engine.models.loading import LoadSpec, load
 from engine.models.memory_needed import LIBRARY_BYTES, free_bytes, left_in_container
@@ -133,6 +134,15 @@ def test_parameters_and_bytes_are_those_that_transformers_has(name, dtype, with_
     quantised = sum(each.weight.numel() for each in linear if each is not model.get_output_embeddings())
     scales = 4 * sum(each.weight.shape[0] for each in linear)
     assert identity.weight_bytes("int8") == pytest.approx(2 * n_params - quantised + scales, rel=0.05)
+
+
+@pytest.mark.parametrize("kind", ["opt", "llama", "gpt2", "gpt_neox"])
+def test_a_config_that_does_not_say_whether_it_is_tied(kind):
+    from transformers import CONFIG_MAPPING
+
+    assert is_tied({"model_type": kind}) == CONFIG_MAPPING[kind]().tie_word_embeddings
+    assert is_tied({"model_type": kind, "tie_word_embeddings": True})
+    assert not is_tied({"model_type": kind, "tie_word_embeddings": False})
 
 
 @pytest.mark.parametrize("family", ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"])
