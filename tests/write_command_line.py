@@ -22,6 +22,8 @@ headroom importance --task demo_translation --shots 5 --what heads --out heads.c
 headroom induction --variant olsson --out induction.csv
 headroom losses --text mine.txt --mask "L1H0-4" --out losses.csv
 headroom attribute --solved demo_outfit --kind pattern-preserving --out heads.csv
+headroom check --model facebook/opt-125m --tasks piqa,arc_easy --limit 500
+headroom perplexity --text mine.txt --mask "L1H0-4"
 headroom attention --passage "Privet Drive, twice" --heads L1H0,L1H1 --out attention.csv
 headroom correlate --tasks piqa,copa --shots 0,5 --task-data DIR --out correlations.csv
 headroom sweep --tasks demo_outfit,demo_copy --heads 0,20,40,60 --out sweep.csv

@@ -1,0 +1,126 @@
+"""Which numbers repeat bit for bit, and how far apart those are that do not: measured in processes of their own.
+
+    python -m tests.benchmarks.repeats [--model demo] [--task demo_outfit] [--questions 48]
+
+The same is measured twice in one process, in a new one, on one thread, with the questions in other company, and by
+other ways of matrix products (`HEADROOM_PRODUCTS`). One line for each: values that differ in any bit, the largest
+difference in nats, and questions whose answer changed.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+PRECISIONS = ("fp32", "bf16", "int8")
+COMPANY = 4  # questions scored together, in place of 16
+RUNS = {"in a new process": {}, "on one thread": {"OMP_NUM_THREADS": "1"}}
+RUNS |= {f"products: {way}": {"HEADROOM_PRODUCTS": way} for way in ("own", "fp32", "integer")}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.repeats", description=__doc__)
+    parser.add_argument("--model", default="demo")
+    parser.add_argument("--task", default="demo_outfit")
+    parser.add_argument("--questions", type=int, default=48)
+    parser.add_argument("--threads", default=str(os.cpu_count()), help="of the first run (default: all)")
+    parser.add_argument("--child", help="writes what it measures to this file")
+    options = parser.parse_args()
+    if options.child:
+        np.savez(options.child, **dict(measured(options)))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        first = child(options, Path(folder), "first", {})
+        print(f"{options.model}, {options.task}, {options.questions} questions, {options.threads} threads, {cpu()}\n")
+        print("| precision | number | against | bits differ | largest, nats | answers changed |")
+        print("|---|---|---|--:|--:|--:|")
+        for precision in PRECISIONS:
+            for what in ("again in the process", f"{COMPANY} questions together, not 16"):
+                compare(precision, what, first, first, {"again in the process": " again"}.get(what, " company"))
+        for name, more in RUNS.items():
+            other = child(options, Path(folder), name.replace(" ", "-"), more)
+            for precision in PRECISIONS:
+                if not (name.startswith("products") and precision == "fp32"):
+                    compare(precision, name, first, other, "")
+
+
+def child(options: argparse.Namespace, folder: Path, name: str, more: dict[str, str]) -> dict[str, np.ndarray]:
+    """What another process measures."""
+    file = folder / f"{name}.npz"
+    words = ["--model", options.model, "--task", options.task, "--questions", str(options.questions)]
+    clean = {key: value for key, value in os.environ.items() if key != "HEADROOM_PRODUCTS"}
+    command = [sys.executable, "-m", "tests.benchmarks.repeats", "--child", str(file), *words]
+    subprocess.run(command, env={**clean, "OMP_NUM_THREADS": options.threads, **more}, check=True)
+    with np.load(file) as found:
+        return dict(found)
+
+
+def measured(options: argparse.Namespace) -> Iterator[tuple[str, np.ndarray]]:
+    """(name, values) of every number, in each precision."""
+    from cache import open_store
+    from engine.accuracy.evaluation import chunk_pieces, evaluate
+    from engine.demo import story
+    from engine.heads.induction import induction
+    from engine.importance.importance import importance
+    from engine.models.loading import LoadSpec
+    from engine.models.masks import Mask, parse_mask
+    from engine.models.subject import Lab
+    from engine.pieces import pieces
+    from engine.progress import final
+    from engine.questions.requests import TaskSpec, get_requests, select
+    from engine.texts.perplexity import perplexity
+
+    data_dir = os.environ.get("HEADROOM_TASK_DATA")
+    with tempfile.TemporaryDirectory() as folder:
+        for precision in PRECISIONS:
+            lab = Lab(open_store(Path(folder) / precision))
+            subject = lab.subject(LoadSpec(options.model, precision))
+            requests = get_requests(TaskSpec(options.task, 5), data_dir, lab.store)
+            questions, full = select(requests, options.questions, "stratified"), Mask.full(subject.shape)
+            train = select(get_requests(TaskSpec(options.task, 5, "train"), data_dir, lab.store), 16)
+            half = parse_mask(f"L0-{subject.shape.n_layers - 1}H0-{subject.shape.n_heads // 2}", subject.shape)
+            for again in ("", " again"):
+                said = [final(evaluate(lab, subject, questions, mask)) for mask in (full, half)]
+                named = {"answers": np.stack([each.log_likelihood_nats for each in said])}
+                named["losses"] = final(perplexity(lab, subject, story(), half)).loss_nats
+                named["importance"] = final(importance(lab, subject, train, "heads")).scores
+                named["induction"] = final(induction(lab, subject, "olsson", 0)).mean["copying"]
+                yield from ((f"{precision} {name}{again}", value) for name, value in named.items())
+                lab.store.clear()
+            few = [chunk_pieces(subject, questions, mask, questions.sized_chunks(COMPANY)) for mask in (full, half)]
+            apart = [np.concatenate([part.arrays["log_likelihood_nats"] for part in final(pieces(lab, subject, each))])
+                     for each in few]  # fmt: skip
+            yield f"{precision} answers company", np.stack(apart)[:, : options.questions]
+            lab.store.close()
+
+
+def compare(precision: str, what: str, a: dict[str, np.ndarray], b: dict[str, np.ndarray], of: str) -> None:
+    """Prints a line for each number that both have."""
+    for name in ("answers", "losses", "importance", "induction"):
+        x, y = a[f"{precision} {name}"], b.get(f"{precision} {name}{of}")
+        if y is None:
+            continue
+        differ = (x != y) & ~(np.isnan(x) & np.isnan(y))
+        largest = f"{np.nanmax(np.abs(x - y)):.1g}" if differ.any() else "0"
+        changed = f"{int((np.nanargmax(x, -1) != np.nanargmax(y, -1)).sum())} of {x[..., 0].size}"
+        unit = "" if name in ("answers", "losses") else f" (of {np.abs(x).max():.2g})"
+        last = changed if name == "answers" else ""
+        print(
+            f"| {precision} | {name} | {what} | {differ.sum():,} of {x.size:,} | {largest}{unit} | {last} |", flush=True
+        )
+
+
+def cpu() -> str:
+    """The processor's name."""
+    from engine.models.tuning import processor
+
+    return processor()
+
+
+if __name__ == "__main__":
+    main()
