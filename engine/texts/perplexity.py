@@ -30,7 +30,7 @@ from engine.statistics import exponential, over_texts
 from engine.texts.passages import checked, text_digest
 
 MOST_BYTES = 10_000_000
-BLOCK = 32  # tokens whose mean counts as one in an interval: neighbouring losses are alike
+BLOCK = 64  # tokens whose mean counts as one in an interval: neighbouring losses are alike
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import streamlit as st
 from engine.models.masks import Mask
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress, last_value
-from engine.texts.perplexity import Both, Change, Perplexity, perplexity, perplexity_s, recall_both
+from engine.texts.perplexity import BLOCK, Both, Change, Perplexity, perplexity, perplexity_s, recall_both
 from pages.ui.prune import dragging
 from pages.ui.prune.experiment import pruned_words
 from pages.ui.prune.screen import Shown
@@ -24,10 +24,10 @@ from pages.ui.shared.work import Work, under_way
 SLOT = "perplexity"
 PRIORITY = 4  # behind all that estimates take, before the neighbouring levels
 SOON_S = 2.0  # what takes no longer shows no progress: a bar that comes and goes would move what stands below
-TEXT = "The ferry"  # the text at first: written for this app, so that no model was trained on it
+TEXT = "The ferry"  # the text at first: written for this app, so that older models were not trained on it
 HELP = (
-    "exp of the mean loss of a token: the text whole, in windows of the model's length without overlap, of which the "
-    "first token is not scored. The change is of the same tokens; its interval is a t interval over blocks of 32. "
+    "exp of the mean loss of a token: the text whole, in windows of the model's length without overlap, each without "
+    f"its first token. The change is of the same tokens; its interval is a t interval over blocks of {BLOCK}. "
     "Choose the text below, under “Perplexity of a text”."
 )
 
