@@ -10,6 +10,7 @@ from engine.statistics import paired
 from pages.ui.prune import figure
 from pages.ui.prune.experiment import AnswersSoFar, Experiment, command, recall_answers, recall_known
 from pages.ui.prune.tables import curve_points
+from pages.ui.shared import published
 from pages.ui.shared.origin import Origin, about, tasks_in_words
 from pages.ui.shared.python_code import of_accuracy
 from pages.ui.shared.tables import mask_in_words, percent
@@ -39,4 +40,6 @@ def figure_in_words(x: Experiment, found: AnswersSoFar, pruned: str) -> list[str
         change = paired(found.full.correct, found.pruned.correct)
         says.insert(2, figure.change_in_words(change))
         says.insert(2, f"Full model: {percent(accuracy(found.full).acc)}")
+    if beside := published.in_words(x.subject, x.task):
+        says.append(beside)
     return says
