@@ -73,8 +73,8 @@ def test_neighbouring_levels_are_measured_while_the_page_is_open_and_idle(page, 
 
 def test_a_picture_and_a_table_are_saved(page, address):
     page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_heads=50")
-    # the estimates come last, and move what is below them
-    settled_figure(page, "16 of 32 heads", "32 of 32 questions", "estimate without a forward pass")
+    # the perplexity comes last, behind the estimates, and the page is drawn once more
+    settled_figure(page, "16 of 32 heads", "32 of 32 questions", "estimate without a forward pass", "nats a token")
     wanted = {"Heads (PNG)": b"\x89PNG", "Curve (SVG)": b"<svg", "Questions and choices (CSV)": b"ques"}
     for name, start in wanted.items():
         if not page.get_by_role("button", name=name).is_visible():
