@@ -2,7 +2,8 @@
 
 import streamlit as st
 
-from pages.ui.shared.runtime import begin_run, ended_early
+from pages.ui.shared.address import draw_notes
+from pages.ui.shared.runtime import begin_run, ended_early, faults_shown
 from pages.ui.shared.screens import draw_heading, navigation
 from pages.ui.shared.sidebar import draw_sidebar
 from pages.ui.shared.stage import draw_stage
@@ -16,6 +17,10 @@ if goto := st.session_state.pop("goto", None):
     st.switch_page(goto, query_params=st.query_params.to_dict())
 draw_stage()
 draw_heading(page)
-draw_sidebar()
-with ended_early():
-    page.run()
+notes_at = st.container()
+try:
+    with faults_shown(), ended_early():
+        draw_sidebar()
+        page.run()
+finally:
+    draw_notes(notes_at)

@@ -14,7 +14,7 @@ from pages.ui.importance import charts, tables
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import closing
 from pages.ui.shared.commands import command_line
-from pages.ui.shared.controls import one_of
+from pages.ui.shared.controls import one_listed, one_of
 from pages.ui.shared.defaults import IN_SHORT, SAMPLE
 from pages.ui.shared.defaults import RANKING_QUESTIONS as N
 from pages.ui.shared.drawing import draw_chart
@@ -63,7 +63,7 @@ scale = one_of(scale_at, "Colours", SCALES, "importance_scale", SCALE_HELP)
 how = one_of(mean_at, "Mean", MEANS, "importance_mean", MEAN_HELP)
 labels = {in_words(task): task for task in tasks}
 help = "Its gradients are compared with the oracle below."
-front = labels[front_at.selectbox("In front", list(labels), key="importance_front", bind="query-params", help=help)]
+front = labels[one_listed(front_at, "In front", list(labels), "importance_front", help=help)]
 
 subject = wait_for_model(setup)
 since_s, setting, n_heads = time.monotonic(), setting_of(setup), subject.shape.n_heads_total

@@ -12,6 +12,7 @@ from pages.ui.induction import charts, overlap
 from pages.ui.induction.selection import chart_with_heads, head_table, selected_heads, send_to_prune
 from pages.ui.induction.tables import corner, corner_in_words, head_scores, in_words
 from pages.ui.shared import carried
+from pages.ui.shared.address import number_field
 from pages.ui.shared.closing import closing
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import one_of, type_mask
@@ -44,7 +45,7 @@ variant_at, seed_at, mask_at, about_at = st.columns([4, 2, 4, 4])
 help = "Olsson: 10 examples. Bansal: llm-interpret's, 100 lengths and much slower."
 named = {each: each.capitalize() for each in VARIANTS}
 variant = one_of(variant_at, "Variant", named, "induction_variant", help, default="olsson")
-seed = seed_at.number_input("Seed", 0, 9999, 0, key="induction_seed", bind="query-params", help="Of the random tokens.")
+seed = number_field(seed_at, "Seed", (0, 9999), "induction_seed", value=0, help="Of the random tokens.")
 typed = type_mask("induction", mask_at)
 with about_at.popover("What am I looking at?", icon=":material/help:", help="What the scores mean."):
     st.markdown(ABOUT)

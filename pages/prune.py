@@ -11,6 +11,7 @@ from pages.ui.prune.questions import draw_questions
 from pages.ui.prune.screen import Screen
 from pages.ui.prune.stories import set_controls
 from pages.ui.prune.tables import answers_csv
+from pages.ui.shared.address import flag, put_right
 from pages.ui.shared.closing import Table, closing
 from pages.ui.shared.controls import choose_ranking, choose_task
 from pages.ui.shared.runtime import errors_shown, require_frame
@@ -32,10 +33,12 @@ screen.whole = False  # the next time, it is the sliders' fragment that runs
 shown = screen.shown
 assert shown is not None
 live(["importance"], partial(parts.draw_importance, shown), screen.since_s)
+put_right("prune_questions", "The questions", flag)
 questions_at = st.expander("The questions", key="prune_questions", on_change="rerun", bind="query-params")
 if questions_at.open:
     with questions_at:
         draw_questions(shown.x, shown.job()[1])
+put_right("prune_cost", "What pruning saves", flag)
 cost_at = st.expander("What pruning saves", key="prune_cost", on_change="rerun", bind="query-params")
 if cost_at.open:
     with cost_at:

@@ -3,17 +3,17 @@
 import time
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from engine.models.rates import together_s
 from engine.studies.sweeps import Swept, sweep
+from pages.ui.shared.address import MOST, number_field
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import closing
 from pages.ui.shared.commands import command_line
-from pages.ui.shared.controls import choose_level, one_of
+from pages.ui.shared.controls import choose_level, one_listed, one_of
 from pages.ui.shared.defaults import AXES
 from pages.ui.shared.many_tasks import JUDGES, choose_tasks, setting_of, show_failed
 from pages.ui.shared.origin import Origin, about, tasks_in_words
@@ -36,13 +36,12 @@ MEASURE_HELP = "In the background; what is finished is stored, whatever becomes 
 setup = chosen()
 tasks = choose_tasks("sweeps", st.container(), setup.data_dir)
 at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
-bound: dict[str, Any] = {"bind": "query-params"}
 section = one_of(at, "What", SECTIONS, "sweeps_what", HELP)
 names = list(dict.fromkeys(task.name for task in tasks))
 help = "Drawn darker among the curves; the one that is scored anew."
-front_name = at.selectbox("Task in front", names, key="sweeps_front", width=200, help=help, **bound)
+front_name = one_listed(at, "Task in front", names, "sweeps_front", width=200, help=help)
 help = "Of each task's validation split. More of them, narrower intervals."
-judges = at.number_input("Questions", 1, value=JUDGES, step=16, width=130, key="sweeps_limit", help=help, **bound)
+judges = number_field(at, "Questions", (1, MOST), "sweeps_limit", value=JUDGES, step=16, width=130, help=help)
 permille = 500
 if section == "transfer":
     help = "By each task's ranking in turn."

@@ -79,7 +79,7 @@ def stamp(spec: LoadSpec) -> str:
         name = model_name(spec.model)
         folder = hub.held(name) if name.repo else name.folder
         files = [(file.name, file.stat()) for file in sorted(folder.iterdir())] if folder else []
-    except (OSError, HeadroomError):  # `identify` says what is wrong with it
+    except (OSError, RuntimeError, ValueError, HeadroomError):  # `identify` says what is wrong with it
         return ""
     return " ".join(f"{name} {found.st_size} {found.st_mtime_ns}" for name, found in files)
 

@@ -1,5 +1,6 @@
 """The Continue screen's controls, all in the address, and both models side by side."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from engine.texts.continuation import MOST_TOKENS, Continuation, How, NextTokens
 from pages.ui.continuation import charts
 from pages.ui.continuation.said import said
 from pages.ui.continuation.setting import Said
+from pages.ui.shared.address import number_field
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.controls import one_of
 from pages.ui.shared.drawing import draw_chart
@@ -37,8 +39,9 @@ def choose() -> tuple[str, How]:
     permille = one_of(how_at, "Each token", SAYING, "continue_by", SAYING_HELP, width="stretch")
     tokens_at, seed_at = how_at.columns(2)
     about = "How many tokens each model says."
-    n = tokens_at.number_input("Tokens", 1, MOST_TOKENS, 24, 8, key="continue_tokens", help=about, **bound)
-    seed = seed_at.number_input("Seed", 0, 9999, 0, key="continue_seed", help=SEED_HELP, disabled=not permille, **bound)
+    n = number_field(tokens_at, "Tokens", (1, MOST_TOKENS), "continue_tokens", value=24, step=8, help=about)
+    more: dict[str, Any] = {"value": 0, "help": SEED_HELP, "disabled": not permille}
+    seed = number_field(seed_at, "Seed", (0, 9999), "continue_seed", **more)
     return prompt or "", How(int(n), permille, int(seed) if permille else 0)
 
 
@@ -137,5 +140,7 @@ def said_frame(found: Said) -> pd.DataFrame:
 
 def _quoted(token: str) -> str:
     """A token between code marks, whatever signs it holds."""
-    marks = "``" if "`" in token else "`"
-    return f"{marks} {token} {marks}" if "`" in token else f"{marks}{token}{marks}"
+    if "`" not in token:
+        return f"`{token}`"
+    marks = "`" * (1 + max(map(len, re.findall("`+", token))))
+    return f"{marks} {token} {marks}"

@@ -1,6 +1,6 @@
 """The sections of the Correlations screen: matrices that can be clicked, two rankings in front, shot counts; drawn."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from engine.importance.rankings import n_top
 from pages.ui.correlations import charts, tables
+from pages.ui.shared.address import one_among, put_right
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.drawing import draw_chart
 
@@ -25,10 +26,11 @@ OVERLAP_HELP = (
 SIDES, VIEWS, TURNS = ("correlations_a", "correlations_b"), ("tasks", "overlap", "counts"), "correlations_turns"
 
 
-def choice(key: str, options: Sequence[Any], draw: Callable[..., Any], **more: Any) -> Any:
+def choice(key: str, options: Sequence[Any], draw: "partial[Any]", **more: Any) -> Any:
     """The choice of a control whose options depend on others; one that is gone is forgotten."""
     if st.session_state.get(key) not in options:
         st.session_state.pop(key, None)
+    put_right(key, draw.args[0], one_among(map(draw.keywords.get("format_func", str), options)))
     return draw(options=options, key=key, bind="query-params", **more)
 
 

@@ -16,6 +16,7 @@ from engine.texts.incontext import EARLY, LATE, MIN_TOKENS, icl_change, icl_scor
 from engine.texts.sources import MAX_TEXTS, N_TEXTS, Source
 from pages.ui.in_context import charts, tables
 from pages.ui.in_context.setting import Losses, LossesSoFar
+from pages.ui.shared.address import number_field
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.controls import Levels, choose_level, choose_ranking, one_of, type_mask, with_own
 from pages.ui.shared.defaults import AXES, AXIS_HELP, SHOTS
@@ -84,8 +85,8 @@ def choose(data_dir: str | None) -> Controls:
     names = with_own(local_tasks(data_dir), "incontext_task")
     more = {"accept_new_options": True, "help": TASK_HELP, "width": 220, "disabled": not _needs_task(kind), **bound}
     name = at.selectbox("Task", names, key="incontext_task", **more)
-    more = {"help": "More texts, narrower intervals. A long text may have fewer pieces.", "width": 130, **bound}
-    n_texts = at.number_input("Most texts", 1, MAX_TEXTS, N_TEXTS, 12, key="incontext_texts", **more)
+    more = {"help": "More texts, narrower intervals. A long text may have fewer pieces.", "width": 130}
+    n_texts = number_field(at, "Most texts", (1, MAX_TEXTS), "incontext_texts", value=N_TEXTS, step=12, **more)
     around = one_of(at, "Score from", AROUND, "incontext_around", AROUND_HELP, default=10)
     source = Source("task", str(name).strip(), n_texts=int(n_texts))
     if kind == "text":

@@ -16,7 +16,7 @@ from engine.studies.surveys import grid
 from pages.ui.induction import charts, effects, together
 from pages.ui.induction.tables import copying_share, overlap_rows, retained_lines
 from pages.ui.shared.charts import Picture
-from pages.ui.shared.controls import one_of
+from pages.ui.shared.controls import one_listed, one_of
 from pages.ui.shared.defaults import SHOT_COUNTS, SHOTS
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import importance_work, local_tasks, setting_of, show_failed, so_far
@@ -52,7 +52,7 @@ def draw(
     available = local_tasks(setup.data_dir)
     task_at, shots_at, button_at = st.columns([5, 3, 4], vertical_alignment="bottom")
     about = "Its line is drawn thick; all others thin."
-    name = task_at.selectbox("Task in front", available, key="induction_task", bind="query-params", help=about)
+    name = one_listed(task_at, "Task in front", available, "induction_task", help=about)
     about, counts = "In the questions behind the importance.", {count: str(count) for count in SHOT_COUNTS}
     shots = one_of(shots_at, "Solved examples", counts, "induction_shots", about, default=SHOTS)
     tasks = grid(available, [shots])

@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from engine.models.loading import PRECISIONS, LoadSpec
 from pages.ui.passage.tables import VIEWS, largest
-from pages.ui.shared.controls import one_of, with_own
+from pages.ui.shared.controls import one_listed, one_of, with_own
 from pages.ui.shared.pruning import HEADS, RANKING
 from pages.ui.shared.sidebar import MODELS, Setup
 from pages.ui.shared.tables import number, written
@@ -28,15 +28,15 @@ def choose_a(where: DeltaGenerator, setup: Setup) -> tuple[LoadSpec, str]:
     """(model and precision of A, its mask as text)."""
     kind_at, what_at = where.columns(2, vertical_alignment="bottom")
     help = "What B is compared with. The sidebar's model without any pruning, unless you say otherwise."
-    kind = kind_at.selectbox("A", KINDS, key="passage_a", help=help, **BOUND)
+    kind = one_listed(kind_at, "A", KINDS, "passage_a", help=help)
     model, precision, mask = setup.spec.model, setup.spec.precision, ""
     if kind == "another mask":
         about = {"placeholder": "L3H5 L4H* F7", "help": "Pruned in A: a mask as in the field of B.", **BOUND}
         mask = what_at.text_input("A lacks", key="passage_a_mask", **about) or ""
     elif kind == "another precision":
         others = [each for each in PRECISIONS if each != precision]
-        about = {"help": "The same model, loaded in turn with B's.", **BOUND}
-        precision = what_at.selectbox("A's precision", others, key="passage_a_precision", **about)
+        help = "The same model, loaded in turn with B's."
+        precision = one_listed(what_at, "A's precision", others, "passage_a_precision", help=help)
     elif kind == "another model":
         about = {"accept_new_options": True, "help": "It has to cut the text into the same tokens.", **BOUND}
         models = with_own(MODELS, "passage_a_model")

@@ -10,7 +10,7 @@ from engine.accuracy.evaluation import Accuracy, accuracy
 from engine.statistics import MIN_QUESTIONS, Paired, change_interval, paired
 from pages.ui.prune.estimates import Line, trust
 from pages.ui.prune.experiment import AnswersSoFar
-from pages.ui.shared.tables import number, p_in_words, percent
+from pages.ui.shared.tables import number, p_in_words, percent, plain
 
 HELP = (
     "The interval is Wilson's. The length-normalised score divides each choice's log-likelihood by its characters. "
@@ -48,7 +48,7 @@ def accuracy_figure(
         lines.append(published)
     # what is lost is orange and what is gained blue, as on every screen
     colour, arrow = (("orange", "down") if share < 0 else ("blue", "up")) if clear else ("off", "off")
-    st.metric(f"{title}: questions answered right", value, delta, delta_color=colour, delta_arrow=arrow)
+    st.metric(f"{plain(title)}: questions answered right", value, delta, delta_color=colour, delta_arrow=arrow)
     st.markdown("  \n".join(lines), help=HELP)
 
 
@@ -63,7 +63,7 @@ def estimate_figure(title: str, line: Line, permille: int, pruned_in_words: str)
         value, what, about = "…", "not measured yet", f"{trust(line, permille)} Let go to measure it."
     else:
         value, what, about = "…", "not measured yet", "Let go to measure it."
-    st.metric(f"{title}: questions answered right", value, what, delta_color="off", delta_arrow="off")
+    st.metric(f"{plain(title)}: questions answered right", value, what, delta_color="off", delta_arrow="off")
     st.markdown(f"{pruned_in_words}  \n{about}", help=ESTIMATE_HELP)
 
 

@@ -13,6 +13,7 @@ import streamlit as st
 from engine.accuracy.evaluation import Answers
 from engine.questions.requests import Question
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
+from pages.ui.shared.address import MOST, number_field
 from pages.ui.shared.controls import one_of
 from pages.ui.shared.tables import number, plain
 from pages.ui.shared.written import hold, write
@@ -103,9 +104,9 @@ def draw_questions(x: Experiment, measured: AnswersSoFar) -> None:
         with page_at:
             page = st.pagination(n_pages, key=f"prune questions of {n_pages}")
     shown = shown.iloc[(page - 1) * PAGE : page * PAGE]
-    about: dict[str, Any] = {"help": OPEN_HELP, "bind": "query-params", "placeholder": "none"}
+    about: dict[str, Any] = {"help": OPEN_HELP, "value": None, "placeholder": "none"}
     hold(OPENED)
-    opened = open_at.number_input("Open question", 1, None, None, key=OPENED, **about)
+    opened = number_field(open_at, "Open question", (1, MOST), OPENED, **about)
     st.caption(f"{len(frame)} questions, {(frame['change'] == 'lost').sum()} lost, "
                f"{(frame['change'] == 'gained').sum()} gained.")  # fmt: skip
     _list(shown)

@@ -14,6 +14,7 @@ from engine.progress import Progress
 from engine.questions.requests import TaskSpec
 from engine.studies.removal import Line, Removal, draw, find_heads, line_of, recall_heads, remove, without
 from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment, measure_curve, recall_answers, recall_known
+from pages.ui.shared.address import one_among, put_right
 from pages.ui.shared.carried import set_pruned
 from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOTS
 from pages.ui.shared.many_tasks import local_tasks
@@ -62,6 +63,7 @@ def choose_story() -> str | None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.caption("Try", help=HELP, width="content")
         look: dict[str, Any] = {"format_func": STORIES.__getitem__, "label_visibility": "collapsed", "width": "content"}
+        put_right(KEY, "Story", one_among(STORIES.values()))
         return st.pills("Stories", list(STORIES), key=KEY, on_change=_clicked, bind="query-params", **look)
 
 

@@ -9,6 +9,7 @@
 `stage`: presentation mode, light or dark, and stepping through saved views
 `present.css`: how a slide looks
 `work`: jobs on screen: progress, a cancel button, a part of the page that redraws itself
+`address`: what the address says of controls, put right
 `controls`: task, ranking, levels and mask, bound to the address
 `pruning`: what is pruned in a text: two levels, a mask, a ranking
 `many_tasks`: what the screens about many tasks share

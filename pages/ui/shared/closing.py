@@ -10,6 +10,7 @@ from pages.ui.shared.measured import draw_measured, permalink
 from pages.ui.shared.origin import Origin
 from pages.ui.shared.runtime import lab
 from pages.ui.shared.stage import presenting
+from pages.ui.shared.tables import plain
 
 MEASURED_HELP = "When, on which machine, with which versions and how long; and the link to this view."
 PYTHON_HELP = "A program that finds the same numbers through the engine."
@@ -22,7 +23,7 @@ def closing(origin: Origin, tables: Mapping[str, Table], pictures: Mapping[str, 
     """Draws the command, and buttons: the receipts, the Python program, and a button for each file, which is made only
     when clicked: the screen as a page and as an archive, tables as CSV, pictures as PNG and as SVG."""
     if presenting():
-        st.container(key="about").caption(origin.about)
+        st.container(key="about").caption(plain(origin.about))
     with st.container(key="closing"):  # a slide leaves it out
         draw_command(origin.command)
         _draw_buttons(Sheet(origin, tables, pictures, lab(), permalink()))

@@ -1,6 +1,6 @@
 """Controls that several screens share, bound to the address; `prefix` keeps the screens' parameters apart."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.shapes import ModelShape
 from engine.statistics import MIN_QUESTIONS
+from pages.ui.shared.address import MOST, flag, number_field, one_among, put_right
 from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS, SHOTS
 from pages.ui.shared.drag_slider import Hand, drag_slider, hand
 from pages.ui.shared.runtime import budget_s
@@ -22,7 +23,8 @@ from pages.ui.shared.written import hold
 T = TypeVar("T")
 TASK_HELP = (
     "A task of EleutherAI's lm-evaluation-harness, or the path of your own `.jsonl` file with `context`, `choices` and "
-    "`gold` in each row."
+    "`gold` in each row: a third of them is for rankings and solved examples, unless `mine.train.jsonl` lies beside "
+    "`mine.jsonl`."
 )
 SHOTS_HELP = "How many solved questions stand in front of each question: 0-shot, 1-shot, 5-shot."
 SAME_HELP = (
@@ -77,7 +79,15 @@ class Levels:
 def one_of(where: DeltaGenerator, label: str, named: Mapping[T, str], key: str, help: str, **more: Any) -> T:
     """Draws a choice of one of what `named` has words for, bound to the address: the first, if not `default`."""
     look: dict[str, Any] = {"default": next(iter(named)), "required": True, "bind": "query-params", **more}
+    if look["bind"]:
+        put_right(key, label, one_among(named.values()))
     return where.segmented_control(label, list(named), format_func=named.__getitem__, key=key, help=help, **look)
+
+
+def one_listed(where: DeltaGenerator, label: str, options: Collection[str], key: str, **more: Any) -> str:
+    """Draws a list to choose one of the options from, bound to the address: the first, if no `index` says another."""
+    put_right(key, label, one_among(options))
+    return where.selectbox(label, options, key=key, bind="query-params", **more)
 
 
 def with_own(options: Sequence[str], key: str) -> list[str]:
@@ -96,22 +106,25 @@ def choose_task(prefix: str, where: DeltaGenerator, data_dir: str | None) -> tup
     counts, key = {count: str(count) for count in SHOT_COUNTS}, f"{prefix}_shots"
     shots_at = shots_at.container(gap="xxsmall")
     shots = one_of(shots_at, "Solved examples", counts, key, SHOTS_HELP, default=SHOTS, width="stretch")
+    put_right(f"{prefix}_same", "Same for all", flag)
     same = shots_at.checkbox("Same for all", key=f"{prefix}_same", help=SAME_HELP, **bound)
-    limit = limit_at.number_input("Questions", 1, None, 100, 50, key=f"{prefix}_limit", help=LIMIT_HELP, **bound)
-    stop = stop_at.selectbox("Stop at ±", STOPS, key=f"{prefix}_stop", help=STOP_HELP, **bound)
+    about: dict[str, Any] = {"value": 100, "step": 50, "help": LIMIT_HELP}
+    limit = number_field(limit_at, "Questions", (1, MOST), f"{prefix}_limit", **about)
+    stop = one_listed(stop_at, "Stop at ±", STOPS, f"{prefix}_stop", help=STOP_HELP)
     return TaskSpec(name, int(shots), same_examples=bool(same and shots)), int(limit), STOPS[stop]
 
 
 def choose_ranking(prefix: str, where: DeltaGenerator, first: str = OF_ONE_TASK[0]) -> str:
     """Draws the choice of an order in which components are pruned, `first` at first."""
-    look: dict[str, Any] = {"key": f"{prefix}_ranking", "bind": "query-params", "help": RANKING_HELP}
-    return where.selectbox("Who goes first", OF_ONE_TASK, OF_ONE_TASK.index(first), **look)
+    look: dict[str, Any] = {"index": OF_ONE_TASK.index(first), "help": RANKING_HELP}
+    return one_listed(where, "Who goes first", OF_ONE_TASK, f"{prefix}_ranking", **look)
 
 
 def choose_idle(prefix: str) -> bool:
     """Draws the switch for what is measured while nothing else is."""
     label, key = "Measure neighbouring levels while idle", f"{prefix}_idle"
     help = IDLE_HELP.format(budget=in_time(budget_s()))
+    put_right(key, label, flag)
     return st.toggle(label, True, key=key, bind="query-params", help=help)
 
 

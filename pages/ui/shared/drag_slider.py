@@ -13,6 +13,7 @@ import streamlit as st
 from streamlit.components.v2 import component
 from streamlit.delta_generator import DeltaGenerator
 
+from pages.ui.shared.address import number_field
 from pages.ui.shared.written import hold, write
 
 HERE = Path(__file__).parent
@@ -68,9 +69,9 @@ def draw_field(where: DeltaGenerator, key: str, label: str, with_texts: bool = F
     beside_track = "center" if with_texts else "bottom"
     with where.container(horizontal=True, vertical_alignment=beside_track, gap="xsmall"):
         place = st.container()
-        about: dict[str, Any] = {"help": f"{label}, in percent: type any whole number.", "bind": "query-params"}
+        about: dict[str, Any] = {"help": f"{label}, in percent: type any whole number.", "value": default, "step": STEP}
         about |= {"width": FIELD_PX, "label_visibility": "collapsed"}
-        value = st.number_input(label, 0, 100, default, STEP, key=key, **about)
+        value = number_field(st.container(), label, (0, 100), key, **about)
     return Field(key, label, int(value), place)
 
 

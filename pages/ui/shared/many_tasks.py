@@ -8,6 +8,7 @@ from functools import partial
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from engine.errors import one_line
 from engine.importance.importance import Scores
 from engine.models.subject import Subject
 from engine.questions.requests import TaskSpec
@@ -17,6 +18,7 @@ from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS
 from pages.ui.shared.runtime import end_run, errors_shown, lab, store
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.stage import presenting
+from pages.ui.shared.tables import plain
 from pages.ui.shared.work import Work
 
 JUDGES = 48  # questions a task; three stored chunks
@@ -95,7 +97,7 @@ def survey_line(work: Work[Survey], n_tasks: int, found: Survey, since_s: float)
 def show_failed(failed: Mapping[TaskSpec, str]) -> None:
     """One line for each task that could not be measured, the same reason once."""
     for reason in dict.fromkeys(failed.values()):
-        st.warning(reason, icon=":material/report:")
+        st.warning(plain(one_line(reason)), icon=":material/report:")
 
 
 def _several(key: str, options: Sequence[str], draw: Callable[..., Sequence[str]]) -> list[str]:

@@ -9,6 +9,7 @@ import streamlit as st
 
 from engine.receipts import Part, Reads, facts, read_receipts
 from pages.ui.shared.runtime import lab, store
+from pages.ui.shared.tables import plain
 from pages.ui.shared.views import link_of
 from pages.ui.shared.work import Work, live
 
@@ -49,7 +50,7 @@ def table(parts: Sequence[Part]) -> list[str]:
     written = ["| | Measured (UTC) | Seconds | Records |", "|:--|:--|--:|--:|"]
     for part in parts:
         if part.n:
-            written.append(f"| {part.name} | {when(part)} | {part.seconds:,.1f} | {part.n:,} |")
+            written.append(f"| {plain(part.name)} | {when(part)} | {part.seconds:,.1f} | {part.n:,} |")
     return written
 
 
@@ -64,4 +65,4 @@ def when(part: Part) -> str:
 def lines(parts: Sequence[Part]) -> list[str]:
     """Model, versions and machine, a line each."""
     told = facts(receipt for part in parts for receipt in part.receipts)
-    return [f"{name}: {'; '.join(each)}" for name, each in told.items() if each]
+    return [plain(f"{name}: {'; '.join(each)}") for name, each in told.items() if each]

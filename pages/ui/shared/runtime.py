@@ -10,12 +10,13 @@ from streamlit.runtime import Runtime
 from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 
 from cache import Store, open_store
-from engine.errors import HeadroomError
+from engine.errors import HeadroomError, one_line, unforeseen
 from engine.jobs import Jobs
 from engine.memory import bound_growth, return_freed_memory
 from engine.models.loading import LoadSpec
 from engine.models.subject import Lab
 from pages.ui.shared.defaults import idle_budget_s
+from pages.ui.shared.tables import plain
 
 
 def require_frame(page: str) -> None:
@@ -107,6 +108,15 @@ def errors_shown() -> Iterator[None]:
         end_run()
 
 
+@contextmanager
+def faults_shown() -> Iterator[None]:
+    """Around all that is drawn: what nobody foresaw is one line, and in a log file."""
+    try:
+        yield
+    except Exception as error:  # what ends a run is none
+        show_error(unforeseen(error))
+
+
 def budget_s() -> float:
     """Up to how many seconds work may be forecast to take that begins though nobody asked for it."""
     with errors_shown():
@@ -122,4 +132,4 @@ def end_run() -> NoReturn:
 
 def show_error(line: str) -> None:
     """What is wrong, the value got, what to do."""
-    st.error(line, icon=":material/error:")
+    st.error(plain(one_line(line)), icon=":material/error:")

@@ -15,9 +15,10 @@ from engine.models.loading import PRECISIONS, LoadSpec, identify, known_ways, st
 from engine.models.subject import Subject, subject_of
 from engine.models.tuning import Products
 from engine.progress import Progress
-from pages.ui.shared.controls import EXAMPLE, example_mask, one_of, with_own
+from pages.ui.shared.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
 from pages.ui.shared.offers import require_here, under_way
 from pages.ui.shared.runtime import in_memory, lab, show_error, store
+from pages.ui.shared.tables import plain
 from pages.ui.shared.work import Work
 
 MODELS = ["demo", *(f"facebook/opt-{size}" for size in ("125m", "350m", "1.3b", "2.7b", "6.7b", "13b", "30b", "66b"))]
@@ -95,12 +96,12 @@ def draw_sidebar() -> None:
         one_of(where, "Precision", named, "precision", PRECISION_HELP, default="int8", width="stretch")
         _about(chosen().spec)
         about = "Put in front of every question? OPT was trained with it; Bansal et al. left it off."
-        st.selectbox("Beginning-of-sequence token", list(BOS), key="bos", help=about, **bound)
+        one_listed(st.container(), "Beginning-of-sequence token", list(BOS), "bos", help=about)
         about = "A folder with `<task>/validation.jsonl` and `<task>/train.jsonl`. The embedded tasks need none."
         folder, hint = os.environ.get("HEADROOM_TASK_DATA", ""), "the Hugging Face hub"
         st.text_input("Task data folder", folder, key="data_dir", placeholder=hint, help=about, **bound)
         if store().notice:
-            st.warning(store().notice, icon=":material/save:")
+            st.warning(plain(store().notice), icon=":material/save:")
         st.caption(f"Results kept in cache/: {store().size_bytes() / 1e6:,.1f} MB")
         st.caption(memory_in_words(), help=MEMORY_HELP)
 
@@ -131,13 +132,13 @@ def _about(spec: LoadSpec) -> None:
             work.restart()
             st.rerun()
     elif found is None or found.value is None:
-        st.caption(f"Reading the files of {spec.model} …")
+        st.caption(f"Reading the files of {plain(spec.model)} …")
     else:
         about = found.value
         st.session_state[EXAMPLE] = f"such as {example_mask(about.shape)}"
         state = "in memory" if in_memory(spec) else "loads when needed"
         st.caption(
-            f"{about.family}, {about.n_params / 1e6:,.1f} M parameters, "
+            f"{plain(about.family)}, {about.n_params / 1e6:,.1f} M parameters, "
             f"{about.shape.n_layers} layers × {about.shape.n_heads} heads, "
             f"{about.weight_bytes(spec.precision) / 1e6:,.1f} MB, {state}"
         )

@@ -10,6 +10,7 @@ from streamlit.components.v2 import component
 from engine.errors import HeadroomError
 from pages.ui.shared import views
 from pages.ui.shared.runtime import show_error, store
+from pages.ui.shared.tables import plain
 from pages.ui.shared.views import PRESENT, View
 
 HERE = Path(__file__).parent
@@ -79,7 +80,7 @@ def _draw_views() -> None:
 
 def _draw_view(number: int, view: View, n: int) -> None:
     name_at, *buttons_at = st.columns([8, 1, 1, 1], vertical_alignment="center", gap="xsmall")
-    name_at.markdown(f"{number + 1}\u2002{_plain(view.name)}", help=f"`{view.link[:200]}`")
+    name_at.markdown(f"{number + 1}\u2002{plain(view.name)}", help=plain(view.link[:200]))
     ways = (("↑", "Earlier", -1), ("↓", "Later", 1), ("×", "Forget this view", 0))
     for (sign, help, by), at in zip(ways, buttons_at, strict=True):
         off = (by < 0 and not number) or (by > 0 and number == n - 1)
@@ -127,8 +128,3 @@ def _keep(change: Any) -> None:
         views.save(found, store())
     except HeadroomError as error:
         st.session_state[FAULT] = str(error)
-
-
-def _plain(name: str) -> str:
-    """The name with nothing in it that Markdown would take for its own."""
-    return "".join(f"\\{letter}" if letter in "\\`*_{}[]()#+-.!|<>:$~" else letter for letter in name)

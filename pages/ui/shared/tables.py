@@ -47,9 +47,11 @@ def greyed(frame: pd.DataFrame, which: pd.Series, colour: str, **columns: Any) -
     return frame.style.format(columns).apply(lambda column: inks)
 
 
-def plain(text: str) -> str:
-    """The text such that Markdown shows it as it is: what a question or a file says is never markup."""
-    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", text)
+def plain(text: object) -> str:
+    """The text such that Markdown shows it as it is, in one line: what a user, a file or a link says is never markup.
+    Whatever of it comes into a message, a label or a help goes through this."""
+    line = re.sub(r"([\\`*_{}\[\]()#!|<>:$~&^])", r"\\\1", " ".join(str(text).split()))
+    return re.sub(r"^(\d*)([-+.=])", r"\1\\\2", line)
 
 
 def p_in_words(p: float) -> str:

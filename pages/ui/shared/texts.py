@@ -15,6 +15,7 @@ from engine.demo import Landmark, Passage, passages
 from engine.errors import HeadroomError
 from engine.texts import passages as kept
 from pages.ui.shared.runtime import show_error, store
+from pages.ui.shared.tables import plain
 
 OWN, FAULT = "own_text", "own_text_fault"
 OWN_FILE = "`text.txt` stands for your own text, saved as a file."  # under a command
@@ -103,7 +104,7 @@ def _draw_own(key: str, name: str, own: Chosen | None, names: list[str], titles:
         st.caption(f"This text is in no address and gone after a reload until it has a name. {PRIVATE}")
     elif name in names:
         about = {"on_click": _forget, "args": (key, name), "icon": ":material/delete:"}
-        st.button("Forget this text", help=f"Deletes {name} from the result store.", **about)
+        st.button("Forget this text", help=f"Deletes {plain(name)} from the result store.", **about)
 
 
 def _guarded(change: Callable[..., None], *arguments: object) -> None:

@@ -9,7 +9,8 @@ import streamlit as st
 
 from engine.jobs import UNSEEN_S, Job, Jobs, Snapshot
 from engine.progress import Progress, in_time
-from pages.ui.shared.runtime import budget_s, end_run, jobs, show_error, store
+from pages.ui.shared.runtime import budget_s, end_run, faults_shown, jobs, show_error, store
+from pages.ui.shared.tables import plain
 
 T = TypeVar("T")
 POLL_S = 1.0
@@ -106,7 +107,8 @@ class Work(Generic[T]):
         if not job.finished:
             ahead, slot = jobs().ahead_of(self.slot), self.slot
             with st.container(horizontal=True, vertical_alignment="bottom"):
-                st.progress(min(1.0, job.done / job.total) if job.total else 0.0, in_words(job, self.title, ahead))
+                words = plain(in_words(job, self.title, ahead))
+                st.progress(min(1.0, job.done / job.total) if job.total else 0.0, words)
                 if _is_of_others(self.key, ahead):
                     first = {"on_click": jobs().put_first, "args": (slot,), "help": FIRST_HELP}
                     st.button("Let this go first", key=f"first {slot}", **first)
@@ -116,7 +118,7 @@ class Work(Generic[T]):
         if job.error:
             show_error(job.error)
         elif job.state == "cancelled":
-            st.caption(f"{self.title}: stopped at {job.done:,} of {job.total:,}. What was finished is kept.")
+            st.caption(f"{plain(self.title)}: stopped at {job.done:,} of {job.total:,}. What was finished is kept.")
         icon, help = ":material/play_arrow:", "Starts it once more."
         st.button("Go on", key=f"retry {self.slot}", on_click=self.restart, icon=icon, help=help)
         return True
@@ -177,7 +179,8 @@ def live(
 
     @st.fragment(run_every=every_s if busy else None)
     def part() -> None:
-        draw()
+        with faults_shown():
+            draw()
         if not busy and under_way(slots, by):
             st.rerun()  # started from in here ("Go on"): only a run of the whole page starts the polling
         ends = [job.finished_s for job in map((by or jobs()).snapshot, slots) if job is not None]

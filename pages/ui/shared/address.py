@@ -1,0 +1,90 @@
+"""What the address says of controls, put right before they are drawn: of a number beyond its range the nearest that is
+allowed is taken, an option that does not exist is left out. What was put right is said in one line.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from engine.errors import one_line
+from pages.ui.shared.tables import plain
+
+NOTES = "put right in the address"  # in the session: the page, and by control what is said of it and its value then
+MOST = 1_000_000  # where a number has no upper end of its own
+SHOWN = 40  # characters of what an address says
+Right = Callable[[str], str | None]  # what is to stand in the address instead; None: nothing, the default is taken
+
+
+def number_field(where: DeltaGenerator, label: str, ends: tuple[int, int], key: str, **more: Any) -> Any:
+    """Draws a field for a whole number between two ends, bound to the address; the number."""
+    put_right(key, label, lambda text: nearest(text, ends))
+    return where.number_input(label, *ends, key=key, bind="query-params", **more)
+
+
+def flag(text: str) -> str | None:
+    """What a switch can be set to."""
+    return text if text.lower() in ("true", "false") else None
+
+
+def one_among(options: Iterable[str]) -> Right:
+    """What a choice of one of these options can be set to."""
+    known = set(options)
+    return lambda text: text if text in known else None
+
+
+def nearest(text: str, ends: tuple[int, int]) -> str | None:
+    """The whole number between two ends that is nearest to what is written; None where that is no number."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return None if math.isnan(value) else str(int(min(max(value, ends[0]), ends[1])))
+
+
+def put_right(key: str, label: str, right: Right) -> None:
+    """Before a control is drawn that is bound to the address: what the address says of it becomes what it can be."""
+    run = get_script_run_ctx()
+    if run is None:
+        return
+    with run.session_state.query_params() as known:
+        said = known.get_initial_value(key)
+        if said is None:
+            return
+        text = said if isinstance(said, str) else said[-1]
+        corrected = right(text) if text else None
+        if corrected == said:
+            return
+        if corrected is None:
+            known.remove_param(key)
+        else:
+            known.set_corrected_value(key, corrected, "string_value")
+        known.set_initial_query_params_from_current()
+    if text and corrected != text:
+        short = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+        what = "is left out" if corrected is None else f"is out of range, {corrected} is taken"
+        _notes()[key] = f"{label} “{short}” {what}", corrected
+
+
+def draw_notes(where: DeltaGenerator) -> None:
+    """Draws, in one line, what was put right, for as long as nobody has changed it."""
+    notes, state = _notes(), st.session_state
+    for key, (_, value) in list(notes.items()):
+        if value is not None and str(state.get(key)) != value:
+            del notes[key]
+    if notes:
+        said = "; ".join(line for line, _ in notes.values())
+        where.warning(plain(one_line(f"In the address: {said}.")), icon=":material/link:")
+
+
+def _notes() -> dict[str, tuple[str, str | None]]:
+    """What was put right on this page."""
+    run = get_script_run_ctx()
+    page, notes = st.session_state.get(NOTES, ("", {}))
+    if run is not None and page != run.page_script_hash:
+        page, notes = run.page_script_hash, {}
+        st.session_state[NOTES] = page, notes
+    return notes
