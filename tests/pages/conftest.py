@@ -48,6 +48,10 @@ def open_app(tmp_path, monkeypatch, tiny_opt, questions):
         finally:
             at._page_hash = ""
 
+    def raised(error):
+        raise error  # a test has to fail of it, whatever a user would see
+
+    monkeypatch.setattr(runtime, "unforeseen", raised)
     monkeypatch.setattr(AppTest, "_run", run_from_the_start)
     st.cache_resource.clear()
 

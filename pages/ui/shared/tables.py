@@ -50,7 +50,9 @@ def greyed(frame: pd.DataFrame, which: pd.Series, colour: str, **columns: Any) -
 def plain(text: object) -> str:
     """The text such that Markdown shows it as it is, in one line: what a user, a file or a link says is never markup.
     Whatever of it comes into a message, a label or a help goes through this."""
-    line = re.sub(r"([\\`*_{}\[\]()#!|<>:$~&^])", r"\\\1", " ".join(str(text).split()))
+    line = " ".join(str(text).split())
+    # a colon only where it may begin a directive or an emoji, an underscore only where it may begin an emphasis
+    line = re.sub(r"([\\`*{}\[\]()#!|<>$~&^]|:(?=\w)|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", line)
     return re.sub(r"^(\d*)([-+.=])", r"\1\\\2", line)
 
 

@@ -1,0 +1,72 @@
+"""Whatever a user, a file or a link says is text: no picture, no link of it is fetched from anywhere. The tab of these
+tests (`page`) notes every request that does not go to 127.0.0.1.
+"""
+
+import json
+import shutil
+from urllib.parse import urlencode
+
+from cache import open_store
+from engine.texts import passages
+from pages.ui.shared import views
+
+IMAGE = "![x](http://192.0.2.1/a.png)"
+HOSTILE = [IMAGE, "<img src=http://192.0.2.1/b.png>", "[![x](//192.0.2.1/c.png)](http://192.0.2.1)"]
+READY = '[data-testid="stApp"][data-test-script-state="notRunning"]'
+
+
+def visit(page, address, screen="", **parameters):
+    """Opens a screen and waits for what it says."""
+    page.goto(f"{address}/{screen}?{urlencode({'precision': 'fp32', 'prune_ranking': 'random', **parameters})}")
+    page.locator("h1").first.wait_for()
+    page.get_by_test_id("stSidebar").get_by_text("Results kept").wait_for()
+    page.locator(READY).wait_for()
+    assert page.locator('img[src*="192.0.2"]').count() == 0
+
+
+def test_hostile_text_is_shown_and_nothing_is_fetched(page, app_server, tmp_path, tiny_opt):
+    store = open_store(tmp_path / "results")
+    assert passages.remember(IMAGE[:80], "A text of some length, with " + " ".join(HOSTILE), store)
+    views.save([views.View(IMAGE, f"/?prune_mask={IMAGE}")], store)
+    store.close()
+    rows = [{"context": f"{text} {n}", "choices": [f" {text}", " no"], "gold": 0} for n, text in enumerate(HOSTILE * 3)]
+    task = tmp_path / IMAGE / "own ![x](y).jsonl"  # its name holds folders
+    task.parent.mkdir(parents=True)
+    for file in (task, task.with_suffix(".train.jsonl")):
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    model = shutil.copytree(tiny_opt, tmp_path / f"model {IMAGE}")
+    broken = shutil.copytree(tiny_opt, tmp_path / "broken")
+    config = json.loads((broken / "config.json").read_text())
+    (broken / "config.json").write_text(json.dumps(config | {"model_type": IMAGE, "architectures": HOSTILE}))
+
+    address = app_server(tmp_path / "results")[0]
+    visit(page, address, model=str(broken))
+    page.get_by_text("a.png").first.wait_for()
+    visit(
+        page,
+        address,
+        model=str(model),
+        prune_task=str(task),
+        prune_shots="0",
+        prune_questions="true",
+        prune_cost="true",
+    )
+    page.get_by_text("One of the questions").wait_for()
+    page.get_by_text("b.png").first.wait_for()
+    page.get_by_role("button", name="Views").click()
+    page.get_by_text("a.png").first.wait_for()
+    for parameters in (
+        {"model": IMAGE},
+        {"data_dir": IMAGE},
+        {"prune_task": IMAGE},
+        {"prune_task": f"{IMAGE}.jsonl"},
+        {"prune_mask": IMAGE},
+        {"prune_limit": IMAGE, "prune_shots": HOSTILE[1], "bos": HOSTILE[2]},
+    ):
+        visit(page, address, **parameters)
+        page.get_by_test_id("stAlert").get_by_text("192.0.2.1").first.wait_for()
+    visit(page, address, "passage", passage_text=IMAGE[:80])
+    page.get_by_text("Mean loss").first.wait_for()
+    visit(page, address, "continuation", continue_prompt=" ".join(HOSTILE), model=str(model), continue_tokens="4")
+    page.get_by_text("goes on with").wait_for()
+    visit(page, address, "attention", attention_heads=IMAGE, attention_text=HOSTILE[2], attention_rows=IMAGE)

@@ -1,0 +1,108 @@
+"""Whatever stands in an address: at most one plain line says what was put right, never a traceback."""
+
+import re
+from pathlib import Path
+
+import pytest
+from streamlit.util import calc_hash
+
+from pages.ui.shared.address import MOST, flag, nearest, one_among
+from tests.conftest import REPOSITORY
+
+IMAGE = "![x](http://192.0.2.1/a.png)"
+GARBAGE = [
+    "inf",
+    "-inf",
+    "1e400",
+    "",
+    "9" * 5000,
+    "~nosuchuser",
+    "n" * 300,
+    "a\0b",
+    "nan",
+    "-1",
+    "1e3",
+    "\u2028",
+    IMAGE,
+]
+ONE_EACH = {
+    "prune": {"prune_limit": "1e400", "prune_shots": "", "prune_idle": IMAGE, "prune_stop": "a\0b", "bos": "n" * 300},
+    "importance": {"importance_what": "", "importance_front": IMAGE, "importance_shots": "nan"},
+    "induction": {"induction_variant": "", "induction_seed": "inf", "induction_shots": ""},
+    "passage": {"passage_scale": "-1", "passage_heads": "9" * 5000, "passage_a": "", "passage_view": IMAGE},
+    "continuation": {"continue_tokens": "-1", "continue_by": "", "continue_prompt": "a\0b"},
+    "attention": {"attention_heads": "L" + "9" * 5000 + "H0"},
+    "in_context": {"incontext_texts": "1e400", "incontext_from": "", "incontext_around": "nan"},
+    "correlations": {"correlations_what": "", "correlations_shown": IMAGE, "correlations_a": "inf"},
+    "sweeps": {"sweeps_what": "", "sweeps_limit": "inf", "sweeps_front": "n" * 300},
+}
+
+
+@pytest.mark.parametrize("text", GARBAGE)
+@pytest.mark.parametrize("ends", [(0, 9999), (1, MOST), (1, 256)])
+def test_a_number_becomes_the_nearest_that_is_allowed(text, ends):
+    found = nearest(text, ends)
+    assert found is None or ends[0] <= int(found) <= ends[1]
+    expected = {"inf": ends[1], "1e400": ends[1], "9" * 5000: ends[1], "-inf": ends[0], "-1": ends[0]}
+    assert text not in expected or found == str(expected[text])
+    assert nearest("7", ends) == "7" and nearest(text if text == "nan" else "seven", ends) is None
+
+
+@pytest.mark.parametrize("text", GARBAGE)
+def test_what_is_no_option_is_left_out(text):
+    assert one_among(["heads", "ffns"])(text) is None and flag(text) is None
+    assert one_among(["heads", "ffns"])("ffns") == "ffns" and flag("TRUE") == "TRUE"
+
+
+@pytest.mark.parametrize("page", ONE_EACH)
+def test_a_page_with_garbage_says_so_in_one_line_and_works(page, open_app):
+    at = open_app(run=False, model="demo", prune_ranking="random", **ONE_EACH[page])
+    at.query_params.pop("prune_task", None)
+    at.wanted_page_hash = "" if page == "prune" else calc_hash(page)
+    at.run()
+    assert not at.exception
+    lines = [each.value for each in [*at.error, *at.warning]]
+    assert len(lines) == 1 and "unexpected" not in lines[0] and len(lines[0]) < 900, lines
+    assert IMAGE not in lines[0]
+    left = {name: value for name, value in ONE_EACH[page].items() if at.query_params.get(name) == value}
+    assert set(left) <= {"attention_heads", "continue_prompt"}, "the address is put right too"
+
+
+def test_what_was_put_right_is_said_until_somebody_changes_it(open_app):
+    at = open_app(prune_limit="-5", prune_ranking="random")
+    assert at.number_input(key="prune_limit").value == 1 and at.query_params["prune_limit"] == "1"
+    assert [each.value for each in at.warning] == ["In the address: Questions “-5” is out of range, 1 is taken."]
+    at.number_input(key="prune_limit").set_value(2).run()
+    assert not at.warning and at.number_input(key="prune_limit").value == 2
+
+
+def test_every_choice_and_number_is_put_right_before_it_is_drawn():
+    """A new control goes through the same few places: `one_of`, `one_listed`, `number_field`, or `put_right` itself."""
+    drawn = re.compile(r"\.(number_input|segmented_control|pills|checkbox|toggle|expander|selectbox)\((.*)")
+    seen = 0
+    for file in [*REPOSITORY.glob("pages/*.py"), *REPOSITORY.glob("pages/ui/**/*.py")]:
+        before: list[str] = []
+        for line in file.read_text(encoding="utf-8").splitlines():
+            found = drawn.search(line)
+            if found and "bind=" in line and file.name != "texts.py":  # which says itself what is not there
+                seen += 1
+                assert any("put_right(" in each for each in before[-9:]), f"{file.name}: {line}"
+            before.append(line)
+    assert seen >= 4
+
+
+def test_what_nobody_foresaw_is_one_line_and_a_log_file(open_app, monkeypatch):
+    from engine.errors import unforeseen
+    from pages.ui.shared import runtime, sidebar
+
+    def broken():
+        raise ZeroDivisionError(f"by {IMAGE}")
+
+    monkeypatch.setattr(runtime, "unforeseen", unforeseen)
+    monkeypatch.setattr(sidebar, "memory_in_words", broken)
+    at = open_app(run=False).run()
+    assert not at.exception and len(at.error) == 1
+    line = at.error[0].value
+    assert "ZeroDivisionError" in line and IMAGE not in line and "please report it" in line
+    log = re.search(r"; (\S+\.log) says", line.replace("\\", ""))
+    assert log and "broken" in Path(log[1]).read_text()
