@@ -1,14 +1,15 @@
-"""Whatever a user, a file or a link says is text: no picture, no link of it is fetched from anywhere. The tab of these
-tests (`page`) notes every request that does not go to 127.0.0.1.
-"""
+"""Whatever a user, a file or a link says is text: no picture, no link of it is fetched from anywhere."""
 
 import json
 import shutil
 from urllib.parse import urlencode
 
+import pytest
+
 from cache import open_store
 from engine.texts import passages
 from pages.ui.shared import views
+from tests.browser.conftest import WAIT_MS, foreign
 
 IMAGE = "![x](http://192.0.2.1/a.png)"
 HOSTILE = [IMAGE, "<img src=http://192.0.2.1/b.png>", "[![x](//192.0.2.1/c.png)](http://192.0.2.1)"]
@@ -22,6 +23,17 @@ def visit(page, address, screen="", **parameters):
     page.get_by_test_id("stSidebar").get_by_text("Results kept").wait_for()
     page.locator(READY).wait_for()
     assert page.locator('img[src*="192.0.2"]').count() == 0
+
+
+@pytest.fixture
+def page(chromium):
+    """A tab that notes every request that does not go to 127.0.0.1."""
+    context, asked = chromium.new_context(viewport={"width": 1280, "height": 800}), []
+    context.set_default_timeout(WAIT_MS)
+    context.on("request", lambda sent: asked.append(sent.url))
+    yield context.new_page()
+    context.close()
+    assert len(asked) > 20 and [url for url in asked if foreign(url)] == []
 
 
 def test_hostile_text_is_shown_and_nothing_is_fetched(page, app_server, tmp_path, tiny_opt):

@@ -67,11 +67,11 @@ def draw_field(where: DeltaGenerator, key: str, label: str, with_texts: bool = F
         st.session_state[f"{key} seen"] = reported["number"]
     hold(key)
     beside_track = "center" if with_texts else "bottom"
-    with where.container(horizontal=True, vertical_alignment=beside_track, gap="xsmall"):
-        place = st.container()
-        about: dict[str, Any] = {"help": f"{label}, in percent: type any whole number.", "value": default, "step": STEP}
-        about |= {"width": FIELD_PX, "label_visibility": "collapsed"}
-        value = number_field(st.container(), label, (0, 100), key, **about)
+    row = where.container(horizontal=True, vertical_alignment=beside_track, gap="xsmall")
+    place = row.container()
+    about: dict[str, Any] = {"help": f"{label}, in percent: type any whole number.", "value": default, "step": STEP}
+    about |= {"width": FIELD_PX, "label_visibility": "collapsed"}
+    value = number_field(row, label, (0, 100), key, **about)
     return Field(key, label, int(value), place)
 
 
