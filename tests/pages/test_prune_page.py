@@ -371,7 +371,8 @@ def many_questions(tmp_path, n=256):
     rows = [{"context": f"He counted {i} boats. How many?", "choices": [f" {i + k}" for k in range(3)], "gold": i % 3}
             for i in range(n)]  # fmt: skip
     file = tmp_path / "many.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for each in (file, file.with_suffix(".train.jsonl")):
+        each.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(file)
 
 
@@ -449,9 +450,9 @@ def test_the_address_seeds_every_control(open_app):
     assert "**7** of 7 questions" in under_figure(at)
 
 
-def test_nonsense_in_the_address_is_ignored(open_app):
+def test_nonsense_in_the_address_is_put_right(open_app):
     at = open_app(precision="int3", prune_heads="4000", prune_shots="99", prune_ranking="best")
-    assert level(at, "prune_heads") == 0
+    assert level(at, "prune_heads") == 100, "the nearest that is allowed"
     assert at.selectbox(key="prune_ranking").value == "importance"
     assert "--shots 5" in at.code[0].value
 
