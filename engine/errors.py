@@ -17,7 +17,8 @@ class UsageError(HeadroomError):
 
 
 class NotHere(HeadroomError):
-    """A model of the hub that is not on this computer: a person is to agree before it is fetched. `model` names it."""
+    """What is on the hub and not on this computer: a person is to agree before it is fetched. `model` names it; rows of
+    a task where that is empty."""
 
     def __init__(self, model: str, line: str) -> None:
         super().__init__(line)

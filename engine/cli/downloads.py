@@ -1,4 +1,4 @@
-"""A hub model that a command needs and that is not on this computer: fetched once a person has agreed."""
+"""A model of the hub, or a task's rows, that a command needs and lacks: fetched once a person has agreed."""
 
 import sys
 import time
@@ -13,8 +13,16 @@ from engine.progress import TimeLeft
 def fetch(options: Namespace, away: NotHere, report: Report) -> None:
     """Fetches it where `--download` says so, or who sits at the terminal; else raises what the command has ended in."""
     may_ask = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
-    if not (options.download or may_ask):
+    if not (getattr(options, "download", False) or may_ask):
         raise away
+    if not away.model:
+        from engine.questions.tasks import agree_to_fetch
+
+        if not options.download:
+            print(f"headroom: {away}", file=sys.stderr)
+            _ask("Fetch the rows of this command's tasks from the hub?")
+        agree_to_fetch()
+        return
     from engine.models import hub
     from engine.models.memory_needed import refusal
 
@@ -24,13 +32,7 @@ def fetch(options: Namespace, away: NotHere, report: Report) -> None:
     sizes = f"{hub.in_bytes(offer.missing_bytes)} to download, {hub.in_bytes(offer.free_bytes)} free on the disk"
     print(f"headroom: {away.model} is not on this computer: {sizes}", file=sys.stderr)
     if not options.download:
-        print("Download it? [y/N] ", end="", file=sys.stderr, flush=True)  # `input` would ask on standard output
-        try:
-            answer = input()
-        except EOFError:
-            answer = ""
-        if answer.strip().lower() not in ("y", "yes"):
-            raise HeadroomError("nothing was downloaded")
+        _ask("Download it?")
     time_left = TimeLeft(time.monotonic())
     with closing(hub.download(offer)) as steps:
         for step in steps:
@@ -38,3 +40,14 @@ def fetch(options: Namespace, away: NotHere, report: Report) -> None:
             done, total = step.done // 1_000_000, -(-step.total // 1_000_000)
             is_end = step.done == step.total
             report(total if is_end else done, total, f"MB of {away.model}", time_left.left_s(now_s))
+
+
+def _ask(question: str) -> None:
+    """HeadroomError where who sits at the terminal does not say yes."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # `input` would ask on standard output
+    try:
+        answer = input()
+    except EOFError:
+        answer = ""
+    if answer.strip().lower() not in ("y", "yes"):
+        raise HeadroomError("nothing was downloaded")

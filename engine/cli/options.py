@@ -74,7 +74,7 @@ def model() -> Parser:
     parent = Parser(add_help=False)
     parent.add_argument("--model", default="demo", help="demo, a hub id such as facebook/opt-125m, or a folder")
     parent.add_argument("--revision", help="branch, tag or commit of a hub model; the same as --model ID@REVISION")
-    about = "fetch a hub model that is not on this computer (default: asks on a terminal, else refuses)"
+    about = "fetch from the hub what is not on this computer, model or rows (default: asks on a terminal, else refuses)"
     parent.add_argument("--download", action="store_true", help=about)
     parent.add_choice("--precision", PRECISIONS, "of the weights (default: int8)", default="int8")
     help = "bitsandbytes outlier threshold (6.0)"

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from cache import Store
-from engine.errors import HeadroomError, UsageError
+from engine.errors import HeadroomError, NotHere, UsageError
 from engine.memory import Kept
 from engine.progress import may_stop, tell
 from engine.questions import rows
-from engine.questions.tasks import OWN, SPLITS, TaskInfo, embedded_tasks, local_files, task_info
+from engine.questions.tasks import OWN, SPLITS, TaskInfo, embedded_tasks, local_files, may_fetch, task_info
 from engine.records import Record, canonical_key, decode, encode, version
 
 HARNESS_SEED = 1234  # what lm-eval's own command line passes to set_fewshot_seed
@@ -89,9 +89,9 @@ def get_requests(
 ) -> Requests:
     """The rendered questions of `task`, from `store` where they were rendered before.
 
-    Rows come from the embedded suite, from `data_dir`/<task>/<split>.jsonl, or else from the hub. HeadroomError names
-    what is missing or malformed. Of a file of very many rows (`rows.LARGE`) only the `first` are rendered, or where
-    that is 0 a sample; None: all of them.
+    Rows come from the embedded suite, from `data_dir`/<task>/<split>.jsonl, or else from the hub: NotHere where nobody
+    has agreed to that (`engine.questions.tasks.agree_to_fetch`). HeadroomError names what is missing or malformed. Of a
+    file of very many rows (`rows.LARGE`) only the `first` are rendered, or where that is 0 a sample; None: all of them.
     """
     info = task_info(task.name)
     files = local_files(info, data_dir)
@@ -109,6 +109,9 @@ def get_requests(
     key = canonical_key("requests", fields | more)
     record = decode(store.get(key)) if store is not None else None
     if record is None:
+        if files is None and not may_fetch():
+            where = "give a folder with them, --download, or switch on “Fetch tasks” in the sidebar"
+            raise NotHere("", f"the rows of task {task.name} are not on this computer: {where}")
         questions, greedy = _render(task, info, given)
         text = json.dumps({"greedy": greedy, "questions": [asdict(question) for question in questions]})
         record = Record({"json": np.frombuffer(text.encode(), np.uint8)}, {"kind": "requests", "task": asdict(task)})

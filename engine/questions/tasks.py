@@ -97,6 +97,9 @@ class TaskStatus:
     note: str
 
 
+_AGREED = {"rows": False}
+
+
 def task_info(name: str) -> TaskInfo:
     """The task called `name`, or one made for a user's `.jsonl` file; UsageError lists the nearest names."""
     if name.endswith(OWN):
@@ -116,13 +119,23 @@ def list_tasks(data_dir: str | Path | None) -> list[TaskStatus]:
     for info in [*embedded_tasks().values(), *HARNESS_TASKS.values()]:
         files = local_files(info, data_dir)
         if files is None:
-            found.append(TaskStatus(info, "hub", True, "is fetched from the Hugging Face hub when first used"))
+            found.append(TaskStatus(info, "hub", True, "is fetched from the Hugging Face hub once you agree"))
         elif missing := [str(file) for file in files.values() if not file.is_file()]:
             found.append(TaskStatus(info, "folder", False, f"missing: {', '.join(missing)}"))
         else:
             where = "embedded" if info.name in embedded_tasks() else "folder"
             found.append(TaskStatus(info, where, True, str(files["validation"].parent)))
     return found
+
+
+def agree_to_fetch(yes: bool = True) -> None:
+    """From now on this process fetches rows that are not on this computer, as somebody has agreed to; or no more."""
+    _AGREED["rows"] = yes
+
+
+def may_fetch() -> bool:
+    """Whether somebody has agreed to that."""
+    return _AGREED["rows"]
 
 
 def local_files(info: TaskInfo, data_dir: str | Path | None) -> dict[str, Path] | None:

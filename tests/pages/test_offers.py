@@ -6,6 +6,7 @@ import time
 import pytest
 from streamlit.util import calc_hash
 
+from engine.errors import HeadroomError
 from engine.models import hub
 from pages.ui.shared import offers
 from tests import hub_stand_in as stand_in
@@ -47,6 +48,25 @@ def test_the_other_model_of_a_passage_is_offered_too(open_app, served):
     at = open_app(run=False, passage_a="another model", passage_a_model=f"{TINY}@step1000")
     at.wanted_page_hash = calc_hash("passage")
     assert "someone/tiny@step1000 is not on this computer" in said(settled(at)) and served.requests == []
+
+
+def test_rows_are_fetched_once_somebody_agrees(open_app, served, monkeypatch):
+    from engine.questions import requests, tasks
+
+    monkeypatch.setitem(tasks._AGREED, "rows", False)
+    asked = []
+
+    def refuse(task, info, files):
+        asked.append(task.name)
+        raise HeadroomError("the stand-in has no rows")
+
+    monkeypatch.setattr(requests, "_render", refuse)
+    at = open_app(prune_task="piqa")
+    assert "the rows of task piqa are not on this computer" in said(at) and asked == []
+    at.toggle(key="fetch_tasks").set_value(True)
+    settled(at)
+    click(at, "Go on")
+    assert "the stand-in has no rows" in said(settled(at)) and asked == ["piqa"]
 
 
 def test_two_clicks_bring_the_model(open_app, served):

@@ -15,6 +15,7 @@ from engine.models.loading import PRECISIONS, LoadSpec, identify, known_ways, st
 from engine.models.subject import Subject, subject_of
 from engine.models.tuning import Products
 from engine.progress import Progress
+from engine.questions.tasks import agree_to_fetch, may_fetch
 from pages.ui.shared.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
 from pages.ui.shared.offers import require_here, under_way
 from pages.ui.shared.runtime import in_memory, lab, show_error, store
@@ -34,6 +35,10 @@ PRECISION_HELP = (
 MEMORY_HELP = (
     "Main memory, when this page was drawn. The rest: libraries, about half a gigabyte once a model was loaded, work "
     "under way, and what is kept for the next time. What long work frees goes back to the system."
+)
+FETCH_HELP = (
+    "Whether the rows of a task that are neither here nor in the folder above are fetched from the Hugging Face hub, "
+    "when they are needed. Then press “Go on” where they were lacking."
 )
 BOS = {"model's own": None, "on": True, "off": False}
 IDENTIFY_WAIT_S = 1.0  # the demo takes a few milliseconds; a big folder is hashed once, in the worker
@@ -100,10 +105,17 @@ def draw_sidebar() -> None:
         about = "A folder with `<task>/validation.jsonl` and `<task>/train.jsonl`. The embedded tasks need none."
         folder, hint = os.environ.get("HEADROOM_TASK_DATA", ""), "the Hugging Face hub"
         st.text_input("Task data folder", folder, key="data_dir", placeholder=hint, help=about, **bound)
+        # of the app, not of the address: a link must not fetch anything
+        fetches = {"value": may_fetch(), "key": "fetch_tasks", "on_change": _agree_to_fetch, "help": FETCH_HELP}
+        st.toggle("Fetch tasks", **fetches)
         if store().notice:
             st.warning(plain(store().notice), icon=":material/save:")
         st.caption(f"Results kept in cache/: {store().size_bytes() / 1e6:,.1f} MB")
         st.caption(memory_in_words(), help=MEMORY_HELP)
+
+
+def _agree_to_fetch() -> None:
+    agree_to_fetch(bool(st.session_state.fetch_tasks))
 
 
 def memory_in_words() -> str:
