@@ -41,8 +41,11 @@ class ReadOnlyCache:
         """What BytesDisk.fetch gives, or None."""
         with self.reading() as connection:
             row = connection.execute("SELECT mode, filename, value FROM Cache WHERE key = ? AND raw", (key,)).fetchone()
+        if row is None:
+            return None
+        mode, filename, value = row
         try:
-            return None if row is None else self._disk.fetch(row[0], row[1], row[2], False)
+            return self._disk.fetch(mode, filename, value, False)
         except OSError:  # damaged, or its file cannot be read
             return None
 
