@@ -184,7 +184,7 @@ def test_a_prompt_is_continued_by_both_models(cli, tiny_opt, tmp_path):
     assert len(found["next"]) >= 10 and 0 <= found["next"][0]["masked"] <= found["next"][0]["full"] <= 1
 
 
-@pytest.mark.parametrize("more, words", [(("--tokens", 0), "cannot be had"), (("--temperature", 3), "cannot be had"),
+@pytest.mark.parametrize("more, words", [(("--tokens", 0), "choose 1 to 256"), (("--temperature", 3), "choose 0 to"),
                                          (("--mask", "L9H9"), "L9H9")])  # fmt: skip
 def test_a_continuation_that_cannot_be_is_one_line(cli, tiny_opt, tmp_path, more, words):
     options = ("--model", tiny_opt, "--precision", "fp32", "--prompt", "One", "--out", tmp_path / "said.csv")
