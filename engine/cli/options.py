@@ -91,7 +91,7 @@ def model() -> Parser:
 def pruned() -> Parser:
     """What is pruned: two levels by a ranking, and a mask."""
     parent = Parser(add_help=False)
-    parent.add_argument("--mask", default="", help='what to prune besides, such as "L3H5 L4H* F7 F2-5 keep L1H0"')
+    parent.add_argument("--mask", default="", help='what to prune besides, such as "L3H5 L4H* F7 F2-5 B9 keep L1H0"')
     parent.add_argument("--prune-heads", default="0", help="percent of heads to prune by --ranking")
     parent.add_argument("--prune-ffns", default="0", help="percent of FFNs to prune by --ranking")
     parent.add_choice("--ranking", OF_ONE_TASK, "what goes first (default: importance)", default="importance")

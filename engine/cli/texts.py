@@ -32,7 +32,7 @@ def add_parsers(commands: Any) -> None:
     scored = Parser(add_help=False)
     help = "tokens on either side of the 50th and the 500th in a score (default: 0, as defined)"
     scored.add_number("--around", (0, MOST_AROUND), help, default=0)
-    text.add_argument("--mask", default="", help='what to prune, such as "L3H5 L4H* F7 F2-5"')
+    text.add_argument("--mask", default="", help='what to prune, such as "L3H5 L4H* F7 F2-5 B9"')
     of_text = [shared(), model(), data(), text]
 
     parser = commands.add_parser(
@@ -60,7 +60,7 @@ def add_parsers(commands: Any) -> None:
     parents = [shared(), model()]
     parser = commands.add_parser("continue", parents=parents, help="what the full and the masked model say next")
     parser.add_argument("--prompt", required=True, help="what they go on from, as it stands")
-    parser.add_argument("--mask", default="", help='what to prune, such as "L3H5 L4H* F7 F2-5"')
+    parser.add_argument("--mask", default="", help='what to prune, such as "L3H5 L4H* F7 F2-5 B9"')
     parser.add_number("--tokens", (1, MOST_TOKENS), "how many at most (default: 24)", default=24)
     help = "of draws (default: 0, the likeliest token)"
     parser.add_number("--temperature", (0, MOST_PERMILLE / 1000), help, float, default=0.0)

@@ -1,8 +1,9 @@
 """Which heads and FFNs are kept: the frozen `Mask`, its text form, and `pruned`, which applies one to a model.
 
 Text form: `L3H5` one head, `L4H*` all heads of layer 4, `L*H0` head 0 of every layer, `L2-4H1` a range, `F7` one FFN,
-`F2-5` FFNs 2 to 5, `F*` all FFNs; joined by spaces or commas. What is named is pruned, and what is named behind the
-word `keep` stays, whatever else prunes it: `L1H* keep L1H0`. The empty text prunes nothing.
+`F2-5` FFNs 2 to 5, `F*` all FFNs, `B5` a whole layer (block 5: its heads and its FFN; what stays of it are biases),
+`B2-4` three; joined by spaces or commas. What is named is pruned, and what is named behind the word `keep` stays,
+whatever else prunes it: `L1H* keep L1H0`. The empty text prunes nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 SPAN = r"(\*|\d{1,9}(?:-\d{1,9})?)"
 HEAD_TERM = re.compile(rf"L{SPAN}H{SPAN}", re.IGNORECASE)
 FFN_TERM = re.compile(rf"F{SPAN}", re.IGNORECASE)
+LAYER_TERM = re.compile(rf"B{SPAN}", re.IGNORECASE)
 KEEP = "keep"  # what is named behind it stays
 
 
@@ -238,8 +240,13 @@ def _named(terms: list[str], shape: ModelShape) -> Mask:
                 heads[layer, head] = False
         elif match := FFN_TERM.fullmatch(term):
             ffns[_indices(match[1], shape.n_layers, f"mask term {term!r}", "FFNs")] = False
+        elif match := LAYER_TERM.fullmatch(term):
+            layers = _indices(match[1], shape.n_layers, f"mask term {term!r}", "layers")
+            heads[layers], ffns[layers] = False, False
         else:
-            raise UsageError(f"mask term {term!r} cannot be read; write heads like L3H5 or L4H*, FFNs like F7 or F2-5")
+            raise UsageError(
+                f"mask term {term!r} cannot be read; write heads like L3H5 or L4H*, FFNs like F7 or F2-5, a layer B5"
+            )
     return Mask.from_arrays(heads, ffns)
 
 

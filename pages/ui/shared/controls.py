@@ -53,7 +53,8 @@ IDLE_HELP = (
     "for the estimates; set HEADROOM_IDLE_SECONDS to allow more or less."
 )
 MASK_HELP = (
-    "`L3H5` is head 5 of layer 3, `L4H*` all heads of layer 4, `F7` the FFN of layer 7, `F2-5` those of four layers. "
+    "`L3H5` is head 5 of layer 3, `L4H*` all heads of layer 4, `F7` the FFN of layer 7, `F2-5` those of four layers, "
+    "`B5` layer 5 whole. "
     "They are pruned on top of the two levels. What is named behind the word `keep` stays, whatever prunes it: "
     "`keep L1H0`."
 )
