@@ -9,6 +9,7 @@ import streamlit as st
 from engine.heads.induction import SCORES, VARIANTS, induction, recall_induction
 from engine.models.masks import parse_mask
 from pages.ui.induction import charts, overlap
+from pages.ui.induction.closely import draw_closely
 from pages.ui.induction.selection import chart_with_heads, head_table, selected_heads, send_to_prune
 from pages.ui.induction.tables import corner, corner_in_words, head_scores, in_words
 from pages.ui.shared import carried
@@ -21,6 +22,7 @@ from pages.ui.shared.origin import Origin, about
 from pages.ui.shared.python_code import of_induction
 from pages.ui.shared.runtime import errors_shown, lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
+from pages.ui.shared.stage import presenting
 from pages.ui.shared.work import Work
 
 require_frame("pages/induction.py")
@@ -94,19 +96,10 @@ with table_at:
     head_table(frame)
     send_to_prune(subject.shape, names)
 
-named = {each: charts.TITLES[each] for each in SCORES}
-help, first = "For the two charts below and for what is left after pruning.", "prefix_matching"
-score = one_of(st.container(), "One score, closely", named, "induction_score", help, default=first, bind=None)
-depth_at, many_at = st.columns(2, gap="large")
-pictures["By depth"] = charts.depth_strip(frame, score)
-pictures["Distribution"] = charts.distribution(frame, score)
-with depth_at:
-    st.subheader("Where they are", help="The line is the mean of each layer.")
-    chart_with_heads("depth", pictures["By depth"], in_words(frame, score))
-with many_at:
-    st.subheader("How many there are", help="Heads by score.")
-    draw_chart(pictures["Distribution"], "induction_distribution", in_words(frame, score))
-overlap_pictures, overlap_tables = overlap.draw(setup, subject, found, frame, since_s)
+overlap_pictures, overlap_tables = {}, {}
+if not presenting():  # a slide is one screen, and these are below it
+    pictures |= draw_closely(frame)
+    overlap_pictures, overlap_tables = overlap.draw(setup, subject, found, frame, since_s)
 words = ["--variant", variant, "--seed", seed, "--out", "induction.csv"]
 files = {"Induction scores": frame, **overlap_tables}
 command = command_line("induction", subject.as_usual, None, words)
