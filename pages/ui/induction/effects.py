@@ -19,6 +19,7 @@ from engine.statistics import paired
 from pages.ui.shared.defaults import SAMPLE
 from pages.ui.shared.runtime import lab
 from pages.ui.shared.sidebar import Setup
+from pages.ui.shared.tables import number, percent, written
 from pages.ui.shared.work import Work, live
 
 N_HEADS = 8  # the strongest by prefix matching, besides those that are selected
@@ -43,11 +44,11 @@ def measured(
     questions = select(get_requests(task, setup.data_dir, lab.store), N_QUESTIONS, SAMPLE)
     masks = {"": Mask.full(subject.shape)} | {name: parse_mask(name, subject.shape) for name in names}
     answers: dict[str, Answers] = {}
-    for number, (name, mask) in enumerate(masks.items()):
+    for place, (name, mask) in enumerate(masks.items()):
         value = recall(lab, subject, questions, mask)
         if compute and len(value) < questions.n:
             steps, total = evaluate(lab, subject, questions, mask), len(masks) * questions.n
-            value = yield from last_value(steps, number * questions.n, total, label=f"without {name}")
+            value = yield from last_value(steps, place * questions.n, total, label=f"without {name}")
         if len(value) == questions.n:
             answers[name] = value
     full = answers.pop("", None)
@@ -78,18 +79,22 @@ def draw(setup: Setup, subject: Subject, task: TaskSpec, frame: pd.DataFrame) ->
     live(work.watched(), work.line, since_s)
     if table.empty:
         return {}
-    shown = frame.set_index("name")[["prefix_matching", "copying"]]
-    table = table.join(shown, on="head").sort_values("change")
-    columns = {
+    scores = frame.set_index("name")[["prefix_matching", "copying", "copying_share"]]
+    table = table.join(scores, on="head").sort_values("change", ignore_index=True)
+    titles = {
         "head": "Head",
-        "acc": st.column_config.NumberColumn("Accuracy without it", format="percent"),
-        "change": st.column_config.NumberColumn("Change", format="percent"),
+        "acc": "Accuracy without it",
+        "change": "Change, points",
         "gained": "Gained",
         "lost": "Lost",
-        "p": st.column_config.NumberColumn("p", format="%.3f"),
-        "prefix_matching": st.column_config.NumberColumn("Prefix matching", format="%.3f"),
-        "copying": st.column_config.NumberColumn("Copying", format="%.3f"),
+        "p": "p",
+        "prefix_matching": "Prefix matching",
+        "copying_share": "Copying",
     }
-    height, words = min(360, 40 + 35 * len(table)), "Accuracy without single heads"
-    st.dataframe(table, hide_index=True, height=height, alt=words, column_config=columns)
+    words = {"acc": percent, "change": lambda change: number(100 * change, 1, sign=True), "copying_share": percent}
+    words |= dict.fromkeys(("p", "prefix_matching"), partial(number, digits=3))
+    config = {name: st.column_config.Column(title) for name, title in titles.items()}
+    height, about = min(360, 40 + 35 * len(table)), "Accuracy without single heads"
+    shown = written(table[list(titles)], **words)
+    st.dataframe(shown, hide_index=True, height=height, alt=about, column_config=config)
     return {"Single heads": table}
