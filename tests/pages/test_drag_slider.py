@@ -74,7 +74,10 @@ def test_a_level_let_go_is_set_once(open_screen):
 
 def test_the_address_sets_it(open_screen):
     assert said(open_screen(trial_heads="40")) == "400 400 False"
-    assert said(open_screen(trial_heads="-3")) == said(open_screen(trial_heads="4000")) == "0 0 False"
+    assert (
+        said(open_screen(trial_heads="-3")) == "0 0 False"
+        and said(open_screen(trial_heads="4000")) == "1000 1000 False"
+    )
     assert said(open_screen(trial_heads="<script>")) == "0 0 False"
 
 
