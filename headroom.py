@@ -65,33 +65,16 @@ def settings(arguments: Sequence[str] = ()) -> dict[str, Any]:
 
 @asynccontextmanager
 async def in_the_browser(app: Any) -> AsyncIterator[None]:
-    """While the app is served: it is shown in the browser, where there is a screen, and made ready meanwhile."""
+    """While the app is served: it is shown in the browser, where there is a screen."""
     import threading
     import webbrowser
 
     import streamlit as st
 
-    threading.Thread(target=make_ready, name="headroom: imports", daemon=True).start()
     if not st.get_option("server.headless"):
         address = f"http://{st.get_option('server.address')}:{st.get_option('server.port')}"
         threading.Timer(SOON_S, webbrowser.open, [address]).start()
     yield
-
-
-def make_ready() -> None:
-    """Imports what the first page is drawn with, while a browser is still loading; where nothing was measured yet also
-    what measures: that page will wait for it."""
-    from importlib import import_module
-
-    from cache import is_new
-
-    import_module("pages.ui.prune.parts")
-    if is_new():
-        from engine.memory import bound_growth
-
-        bound_growth()
-        import_module("torch")
-        import_module("transformers")
 
 
 def _flat(table: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

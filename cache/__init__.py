@@ -12,6 +12,6 @@ to delete.
 
 from cache.checking import Verified
 from cache.disk import CorruptEntry
-from cache.store import Store, is_new, open_store
+from cache.store import Store, open_store
 
-__all__ = ["CorruptEntry", "Store", "Verified", "is_new", "open_store"]
+__all__ = ["CorruptEntry", "Store", "Verified", "open_store"]

@@ -33,16 +33,7 @@ AnyCache = ResultCache | ReadOnlyCache
 
 def open_store(directory: str | Path | None = None) -> "Store":
     """The store in `directory`, by default the environment's HEADROOM_CACHE, by default `default_directory`."""
-    return Store(_named(directory))
-
-
-def is_new(directory: str | Path | None = None) -> bool:
-    """Whether `open_store` would begin with nothing in it; opens nothing."""
-    return not (Path(os.path.expanduser(_named(directory))) / "results").exists()
-
-
-def _named(directory: str | Path | None) -> str | Path:
-    return directory or os.environ.get("HEADROOM_CACHE") or default_directory()
+    return Store(os.path.expanduser(directory or os.environ.get("HEADROOM_CACHE") or default_directory()))
 
 
 def default_directory(code: Path = CODE) -> Path:

@@ -95,18 +95,6 @@ def test_nothing_is_imported_for_what_is_missing_before_the_page_is_drawn(first_
     assert "%" in rest["figures"][0] and heavy(rest) >= {"torch", "transformers"}
 
 
-READY = "import headroom, sys; headroom.make_ready(); print(*sys.modules)"
-
-
-@pytest.mark.parametrize("is_new", [True, False])
-def test_a_server_makes_ready_for_what_its_first_page_waits_for(first_and_second, store_folder, tmp_path, is_new):
-    own = {**os.environ, "HEADROOM_CACHE": str(tmp_path if is_new else store_folder)}
-    done = subprocess.run([sys.executable, "-c", READY], cwd=REPOSITORY, env=own, capture_output=True, text=True)
-    imported = set(done.stdout.split())
-    assert "pages.ui.prune.parts" in imported, done.stderr
-    assert ({"torch", "transformers"} <= imported) == is_new and "transformers.modeling_utils" not in imported
-
-
 def test_the_sliders_stay_beside_a_line_that_says_what_is_wrong(first_and_second):
     refused = first_and_second[1][2]
     assert len(refused["errors"]) == 1 and "nonsense" in refused["errors"][0]

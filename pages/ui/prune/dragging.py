@@ -35,9 +35,9 @@ def let_go_of(x: Experiment) -> None:
 
 
 def nothing_drawn_yet() -> bool:
-    """Whether this is a tab's first page on a server that has loaded nothing: the imports which that takes would keep
+    """Whether this is a tab's first page on a server that has measured nothing: the imports which that takes would keep
     the page from being drawn."""
-    return "transformers.modeling_utils" not in sys.modules and not st.session_state.get("prune drawn")
+    return "torch" not in sys.modules and not st.session_state.get("prune drawn")
 
 
 def measure(x: Experiment, mask: Mask | None, known: Evidence) -> None:
