@@ -16,7 +16,7 @@ from pages.ui.shared.defaults import AXES
 from pages.ui.shared.runtime import jobs, lab
 from pages.ui.shared.work import POLL_S, under_way
 
-FIRST_S, PATIENT_S = 0.3, 1.2  # the first figure comes before the charts are drawn, unless it takes longer
+FIRST_S, PATIENT_S = 0.3, 1.8  # the first figure comes before the charts are drawn, unless it takes longer
 FIGURE_S = 0.35  # how often it is redrawn while it is measured, where that is soon done: each time the worker waits
 LONG_S = 3.0  # from which it is redrawn every POLL_S: a run costs browser and server 0.2 s of a processor's time
 MEASURING = ("accuracy", "gradients", "curve", "importance", *ORDERS.values())
