@@ -54,7 +54,8 @@ def draw_levels(screen: Screen) -> None:
         if dragging.moving():
             dragging.let_go_of(shown.x)
         with figure_at:  # before all else: whatever the browser draws, the figure would wait behind it
-            slots, every_s = ["accuracy", "train questions"], dragging.redrawn_every_s(shown.x, shown.known)
+            slots = ["accuracy", "train questions"]
+            every_s = dragging.FIGURE_S if shown.postponed else dragging.redrawn_every_s(shown.x, shown.known)
             live(slots, partial(draw_result, shown), screen.since_s, every_s, always=shown.postponed)
             second_at = st.container(key="prune_perplexity_line")
             with st.container(key="prune_example"):  # a slide leaves it out
