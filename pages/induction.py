@@ -49,10 +49,11 @@ named = {each: each.capitalize() for each in VARIANTS}
 variant = one_of(variant_at, "Variant", named, "induction_variant", help, default="olsson")
 seed = number_field(seed_at, "Seed", (0, 9999), "induction_seed", value=0, help="Of the random tokens.")
 typed = type_mask("induction", mask_at)
-with about_at.popover("What am I looking at?", icon=":material/help:", help="What the scores mean."):
-    st.markdown(ABOUT)
-    words = "From each second copy of four tokens, an ideal induction head looks at what followed the first copy"
-    draw_chart(charts.example_pattern(), "induction_example", words)
+if not presenting():
+    with about_at.popover("What am I looking at?", icon=":material/help:", help="What the scores mean."):
+        st.markdown(ABOUT)
+        words = "From each second copy of four tokens, an ideal induction head looks at what followed the first copy"
+        draw_chart(charts.example_pattern(), "induction_example", words)
 
 subject = wait_for_model(setup)
 with errors_shown():

@@ -50,7 +50,7 @@ def test_every_score_is_drawn_with_its_numbers(open_screen):
 
 def test_a_slide_leaves_out_what_lies_below_its_screen(open_screen):
     at = open_screen(present="1")
-    assert len(frames_of(at)) == 1 + 6 + 1 and "Where they are" not in [heading.value for heading in at.subheader]
+    assert len(frames_of(at)) == 6 + 1 and "Where they are" not in [heading.value for heading in at.subheader]
 
 
 def test_a_selected_head_is_selected_everywhere_and_can_be_pruned(open_screen):
