@@ -15,6 +15,7 @@ import numpy as np
 
 from engine.accuracy.evaluation import Answers, accuracy
 from engine.errors import HeadroomError
+from engine.files import read_regular
 from engine.models.loading import LoadSpec
 from engine.models.names import model_name
 from engine.questions.requests import TaskSpec
@@ -85,7 +86,7 @@ def read_table(file: Path) -> tuple[Published, ...]:
     """The rows of a table in CSV with the columns of COLUMNS; lines that begin with # are remarks. HeadroomError names
     the row that cannot be read."""
     try:
-        lines = file.read_text(encoding="utf-8-sig").split("\n")
+        lines = read_regular(file).decode("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise HeadroomError(f"the table {file} cannot be read ({error}); give a CSV file in UTF-8") from error
     told = [line for line in lines if line.strip() and not line.startswith("#")]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine.cli.options import Parser, data, data_dir, model, names_of, numbers_of, shared, spec_of
+from engine.cli.options import MOST, Parser, data, data_dir, model, names_of, numbers_of, shared, spec_of
 from engine.cli.output import Report, last, print_result
 from engine.errors import UsageError
 from engine.models.subject import Lab
@@ -18,7 +18,7 @@ def add_parsers(commands: Any) -> None:
     parser: Parser = commands.add_parser("check", parents=[shared(), model(), data()], help=words)
     parser.add_argument("--tasks", help="names joined by commas (default: all that something was published of)")
     parser.add_argument("--shots", default="0", help="solved examples, joined by commas (default: 0)")
-    parser.add_argument("--limit", type=int, help="use this many questions a task (default: all)")
+    parser.add_number("--limit", (1, MOST), "use this many questions a task (default: all)")
     parser.add_argument("--table", help="a CSV table of published values instead of the one that comes with the app")
     parser.add_argument("--as", dest="known_as", help="the hub id (or id@revision) of what the folder --model holds")
     parser.set_defaults(run=_check)

@@ -4,13 +4,14 @@ import json
 import math
 import time
 from argparse import Namespace
-from pathlib import Path
 from typing import Any
 
-from engine.cli.options import Parser, data, data_dir, model, pruned, shared, spec_of
+from engine.cli.options import MOST, Parser, data, data_dir, model, pruned, shared, spec_of
 from engine.cli.output import Report, last, print_result
+from engine.cli.texts import built_in, read_text
 from engine.errors import HeadroomError, UsageError
 from engine.models.subject import Lab
+from engine.questions.requests import MAX_SHOTS
 
 BETWEEN_ROWS = "\n\n"  # as the standard recipe joins the rows of a data set
 
@@ -22,9 +23,9 @@ def add_parsers(commands: Any) -> None:
     parser: Parser = commands.add_parser("perplexity", parents=parents, help=words)
     parser.add_argument("--text", help='a UTF-8 text file, or a .jsonl whose rows\' "text" is joined by two newlines')
     parser.add_argument("--passage", help="the title of a built-in passage instead")
-    parser.add_argument("--window", type=int, default=0, help="tokens a window (default: the model's)")
+    parser.add_number("--window", (0, MOST), "tokens a window (default: the model's)", default=0)
     parser.add_argument("--task", help="what the ranking is measured on, with --prune-heads and --prune-ffns")
-    parser.add_argument("--shots", type=int, default=0, help="its solved examples (0)")
+    parser.add_number("--shots", (0, MAX_SHOTS), "its solved examples (0)", default=0)
     parser.add_argument("--same-examples", action="store_true", help="the same ones for every question")
     parser.set_defaults(run=_perplexity)
 
@@ -85,21 +86,13 @@ def _mask(options: Namespace, lab: Lab, subject: Any, report: Report) -> Any:
 
 def _text(options: Namespace) -> str:
     """The text that the options name, checked."""
-    from engine.demo import passages
-    from engine.texts.passages import decoded
     from engine.texts.perplexity import MOST_BYTES
 
     if bool(options.text) == bool(options.passage):
         raise UsageError("give exactly one of --text FILE and --passage TITLE")
     if options.passage:
-        by_title = {passage.title: passage.text for passage in passages()}
-        if options.passage not in by_title:
-            raise UsageError(f"no built-in passage is called {options.passage!r}; choose one of {', '.join(by_title)}")
-        return by_title[options.passage]
-    try:
-        text = decoded(Path(options.text).read_bytes(), options.text, MOST_BYTES)
-    except OSError as error:
-        raise HeadroomError(f"cannot read {options.text} ({error.strerror}); give another file") from error
+        return built_in(options.passage)
+    text = read_text(options.text, MOST_BYTES)
     return BETWEEN_ROWS.join(_rows(options.text, text)) if options.text.endswith(".jsonl") else text
 
 

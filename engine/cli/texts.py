@@ -231,8 +231,7 @@ def _attention(options: Namespace, lab: Lab, report: Report) -> int:
 
 def _texts(options: Namespace, lab: Lab, report: Report, n_texts: int | None) -> list[str]:
     """The texts that the options name: at most `n_texts` of 512 tokens each, or without a number the text whole."""
-    from engine.demo import passages
-    from engine.texts.passages import MAX_BYTES, decoded
+    from engine.texts.passages import MAX_BYTES
     from engine.texts.sources import Source, texts_of
 
     given = [name for name in ("text", "passage", "solved") if getattr(options, name, None)]
@@ -241,18 +240,12 @@ def _texts(options: Namespace, lab: Lab, report: Report, n_texts: int | None) ->
     if given == ["solved"]:
         source = Source("task", options.solved, n_texts=n_texts or N_TEXTS)
     elif given == ["passage"]:
-        by_title = {passage.title: passage.text for passage in passages()}
-        if options.passage not in by_title:
-            raise UsageError(f"no built-in passage is called {options.passage!r}; choose one of {', '.join(by_title)}")
+        passage = built_in(options.passage)
         if not n_texts:
-            return [by_title[options.passage]]
+            return [passage]
         source = Source("passage", options.passage, n_texts=n_texts)
     else:
-        try:
-            raw = read_regular(named(options.text, "--text"), 2 * MAX_BYTES)
-        except OSError as error:
-            raise HeadroomError(f"cannot read {options.text} ({error.strerror}); give another file") from error
-        text = decoded(raw, options.text)
+        text = read_text(options.text, MAX_BYTES)
         if not n_texts:
             return [text]
         source = Source("text", options.text, text, n_texts=n_texts)
@@ -262,3 +255,24 @@ def _texts(options: Namespace, lab: Lab, report: Report, n_texts: int | None) ->
 def _number(value: Any) -> float | None:
     """JSON has no nan."""
     return None if np.isnan(value) else float(value)
+
+
+def built_in(title: str) -> str:
+    """The text of a built-in passage; UsageError where none is called so."""
+    from engine.demo import passages
+
+    by_title = {passage.title: passage.text for passage in passages()}
+    if title not in by_title:
+        raise UsageError(f"no built-in passage is called {title!r}; choose one of {', '.join(by_title)}")
+    return by_title[title]
+
+
+def read_text(file: str, most_bytes: int) -> str:
+    """The text in the file that --text names; HeadroomError where it cannot be read or is no text."""
+    from engine.texts.passages import decoded
+
+    try:
+        raw = read_regular(named(file, "--text"), 2 * most_bytes)
+    except OSError as error:
+        raise HeadroomError(f"cannot read {file} ({error.strerror}); give another file") from error
+    return decoded(raw, file, most_bytes)

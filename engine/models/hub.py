@@ -20,11 +20,12 @@ from urllib.parse import urlsplit
 from engine.errors import HeadroomError, NotHere
 from engine.models.checkpoints import TOKENIZER_FILES, TOKENIZER_SETS
 from engine.models.names import ModelName, model_name
+from engine.models.weight_files import KINDS
 from engine.progress import Progress
 
 SMALL = ("config.json", "generation_config.json", *TOKENIZER_FILES)
-INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-SINGLE = ("model.safetensors", "pytorch_model.bin")
+SINGLE = tuple(stem + ending for stem, ending in KINDS)
+INDEXES = tuple(f"{name}.index.json" for name in SINGLE)
 FETCHER = Path(__file__).with_name("fetching.py")
 REACHED_S = 2.5  # for the hub's address to be found and to answer at all
 ANSWER_S = 10.0  # for an answer
