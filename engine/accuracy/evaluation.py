@@ -109,12 +109,12 @@ def evaluate(lab: Lab, subject: Subject, questions: Questions, mask: Mask) -> It
     Chunks in the store cost no forward pass, and a run that finds all of them never loads the model.
     """
     for step in pieces(lab, subject, list(_sized_pieces(lab, subject, questions, mask))):
-        yield step.map(partial(_answers, questions))
+        yield step.map(partial(answers_of, questions))
 
 
 def recall(lab: Lab, subject: Subject, questions: Questions, mask: Mask) -> Answers:
     """The Answers that are stored already, up to the first missing chunk; loads and computes nothing."""
-    return _answers(questions, stored(lab, _sized_pieces(lab, subject, questions, mask)))
+    return answers_of(questions, stored(lab, _sized_pieces(lab, subject, questions, mask)))
 
 
 def _sized_pieces(lab: Lab, subject: Subject, questions: Questions, mask: Mask) -> Iterator[Piece]:
@@ -189,7 +189,8 @@ def answers_measured(
     return arrays, questions.receipt() | about
 
 
-def _answers(questions: Questions, parts: Sequence[Record]) -> Answers:
+def answers_of(questions: Questions, parts: Sequence[Record]) -> Answers:
+    """The Answers of the first questions, from the stored records of their chunks."""
     rows = questions.order[: min(questions.n, sum(len(part.arrays["n_cut"]) for part in parts))]
     n_choices = max((part.arrays["log_likelihood_nats"].shape[1] for part in parts), default=1)
     scores, greedy = np.full((len(rows), n_choices), np.nan), np.zeros((len(rows), n_choices), bool)

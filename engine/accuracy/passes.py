@@ -106,7 +106,7 @@ def read_places(rows: Sequence[Row]) -> list[Place]:
     return sorted({(index, position) for index, row in enumerate(rows) for _, position, _ in row.read})
 
 
-def _padded_inputs(rows: Sequence[Row], dtype: Any, device: Any, n_prefix: int = 0) -> dict[str, Any]:
+def padded_inputs(rows: Sequence[Row], dtype: Any, device: Any, n_prefix: int = 0) -> dict[str, Any]:
     """`input_ids`, `position_ids` (B, T), `attention_mask` (B, 1, T, n_prefix + T) or None for one pass, padded right;
     the prefix in front of all rows is seen by everything."""
     import torch
@@ -125,7 +125,7 @@ def _padded(loaded: Loaded, groups: Sequence[Sequence[Row]], places: Sequence[Pl
 
     (rows,), model, before = groups, loaded.model, None
     device = model.get_input_embeddings().weight.device
-    inputs = _padded_inputs(rows, model.dtype, device, 0 if prefix is None else prefix.n)
+    inputs = padded_inputs(rows, model.dtype, device, 0 if prefix is None else prefix.n)
     if prefix is not None:
         before = DynamicCache()
         for layer, parts in prefix.layers.items():

@@ -8,6 +8,7 @@
 `check`: the command that compares with published numbers: `check`
 `studies`: the commands over many tasks: `correlate` and `sweep`
 `texts`: the commands about texts: `losses`, `attribute`, `continue` and `attention`
+`idealise`: the command about heads with an ideal pattern: `idealise`
 `store`: the commands that look around: `cache`, `tasks` and `models`
 
 Each module holds its commands with the options of their own. Exit codes: 0 done, 1 failed with one plain line, 2 bad
@@ -22,7 +23,7 @@ import sys
 from argparse import Namespace
 from typing import Any, NoReturn
 
-from engine.cli import check, measure, perplexity, store, studies, texts
+from engine.cli import check, idealise, measure, perplexity, store, studies, texts
 from engine.cli.downloads import fetch
 from engine.cli.options import Parser
 from engine.cli.output import report_to_terminal
@@ -80,6 +81,7 @@ def parser(draw: Draw) -> Parser:
     measure.add_parsers(commands)
     check.add_parsers(commands)
     texts.add_parsers(commands)
+    idealise.add_parsers(commands)
     perplexity.add_parsers(commands)
     studies.add_parsers(commands, draw)
     store.add_parsers(commands)

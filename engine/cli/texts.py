@@ -20,8 +20,8 @@ from engine.texts.incontext import MOST_AROUND
 from engine.texts.sources import MAX_TEXTS, N_TEXTS
 
 
-def add_parsers(commands: Any) -> None:
-    """The parsers of losses, attribute and attention."""
+def of_text() -> list[Parser]:
+    """The parents of a command about texts."""
     text = Parser(add_help=False)
     text.add_argument("--text", help="a UTF-8 text file")
     text.add_argument("--passage", help="the title of a built-in passage instead")
@@ -29,14 +29,17 @@ def add_parsers(commands: Any) -> None:
     default = f"{N_TEXTS} with --solved and in attribute, else the text whole"
     help = f"cut into at most so many texts of 512 tokens (default: {default})"
     text.add_number("--texts", (1, MAX_TEXTS), help)
+    text.add_argument("--mask", default="", help='what to prune, such as "L3H5 L4H* F7 F2-5 B9"')
+    return [shared(), model(), data(), text]
+
+
+def add_parsers(commands: Any) -> None:
+    """The parsers of losses, attribute and attention."""
     scored = Parser(add_help=False)
     help = "tokens on either side of the 50th and the 500th in a score (default: 0, as defined)"
     scored.add_number("--around", (0, MOST_AROUND), help, default=0)
-    text.add_argument("--mask", default="", help='what to prune, such as "L3H5 L4H* F7 F2-5 B9"')
-    of_text = [shared(), model(), data(), text]
-
     parser = commands.add_parser(
-        "losses", parents=[*of_text, scored], help="per-token losses of a text, full and masked"
+        "losses", parents=[*of_text(), scored], help="per-token losses of a text, full and masked"
     )
     parser.add_argument("--mask-a", default="", help="what the first of the two lacks already (default: nothing)")
     parser.add_argument("--other-model", help="measure --mask on this model instead (same tokenizer)")
@@ -47,7 +50,7 @@ def add_parsers(commands: Any) -> None:
     parser.set_defaults(run=_losses)
 
     parser = commands.add_parser(
-        "attribute", parents=[*of_text, scored], help="each head ablated: in-context-learning score"
+        "attribute", parents=[*of_text(), scored], help="each head ablated: in-context-learning score"
     )
     parser.add_choice("--kind", KINDS, "of ablation (default: full)", default="full")
     parser.add_choice("--fill", FILLS, "what an ablated head gives (default: zero)", default="zero")
@@ -68,7 +71,7 @@ def add_parsers(commands: Any) -> None:
     parser.add_argument("--out", required=True, help="file to write: .csv or .parquet")
     parser.set_defaults(run=_continue)
 
-    parser = commands.add_parser("attention", parents=of_text, help="where heads look, and what that raises")
+    parser = commands.add_parser("attention", parents=of_text(), help="where heads look, and what that raises")
     parser.add_argument("--heads", required=True, help="such as L1H0,L1H1")
     parser.add_argument("--out", required=True, help="file to write: .npz, .csv or .parquet")
     parser.set_defaults(run=_attention)
@@ -90,7 +93,7 @@ def _losses(options: Namespace, lab: Lab, report: Report) -> int:
     sides = [lab.subject(each, options.bos) for each in (spec, other)]
     masks = [parse_mask(text, side.shape) for text, side in zip((options.mask_a, options.mask), sides, strict=True)]
     started = time.monotonic()
-    texts, measured, all_cached = _texts(options, lab, report, options.texts), [], True
+    texts, measured, all_cached = texts_named(options, lab, report, options.texts), [], True
     for side, mask in zip(sides, masks, strict=True):  # side by side, so that each model is loaded once
         runs = [last(token_losses(lab, side, text, mask, cutting), report) for text in texts]
         measured.append([losses for losses, _ in runs])
@@ -108,16 +111,18 @@ def _losses(options: Namespace, lab: Lab, report: Report) -> int:
     try:
         scores = {"full": icl_score(full, around), "masked": icl_score(masked, around)}
         scores |= {"change": icl_change(full, masked, around)}
-        icl: dict[str, Any] = {name: {"nats": _number(found.value), "ci95": [_number(found.low), _number(found.high)],
-                                      "n": found.n} for name, found in scores.items()}  # fmt: skip
+        icl: dict[str, Any] = {name: {"nats": json_number(found.value), "n": found.n,
+                                      "ci95": [json_number(found.low), json_number(found.high)]}
+                               for name, found in scores.items()}  # fmt: skip
         line = ", ".join(f"{name} {found.value:+.3f}" for name, found in scores.items())
         note, words = "", f"in-context-learning score (nats, {scores['full'].n} texts): {line}"
     except HeadroomError as error:
         icl, note, words = {}, str(error), str(error)
     mean_a, mean_b = whole["loss_full_nats"].mean(), whole["loss_masked_nats"].mean()
     print_result(options, {
-        "n_texts": len(texts), "n_tokens": len(whole), "loss_full_nats": _number(mean_a),
-        "loss_masked_nats": _number(mean_b), "diff_nats": _number(mean_b - mean_a), "icl_score": icl, "note": note,
+        "n_texts": len(texts), "n_tokens": len(whole), "loss_full_nats": json_number(mean_a),
+        "loss_masked_nats": json_number(mean_b), "diff_nats": json_number(mean_b - mean_a),
+        "icl_score": icl, "note": note,
         "window": measured[0][0].window, "stride": measured[0][0].stride, "bos": measured[0][0].bos,
         "mask": masks[1].text(), "mask_a": masks[0].text(), "seconds": time.monotonic() - started,
         "cached": all_cached, "out": options.out,
@@ -136,7 +141,7 @@ def _attribute(options: Namespace, lab: Lab, report: Report) -> int:
     check_out(options.out)
     subject, started = lab.subject(spec_of(options), options.bos), time.monotonic()
     mask = parse_mask(options.mask, subject.shape)
-    texts = _texts(options, lab, report, options.texts or N_TEXTS)
+    texts = texts_named(options, lab, report, options.texts or N_TEXTS)
     ablations, cached = last(ablate_heads(lab, subject, texts, Ablating(mask, options.kind, options.fill)), report)
     mean, low, high = ablations.icl(options.around)
     found = {"icl_score_change_nats": mean, "low": low, "high": high}
@@ -197,7 +202,7 @@ def _attention(options: Namespace, lab: Lab, report: Report) -> int:
     check_out(options.out)
     subject, started = lab.subject(spec_of(options), options.bos), time.monotonic()
     mask = parse_mask(options.mask, subject.shape)
-    texts = _texts(options, lab, report, options.texts)
+    texts = texts_named(options, lab, report, options.texts)
     if len(texts) > 1:
         raise UsageError("attention is shown for one text; leave out --texts and --solved")
     heads = parse_heads(options.heads, subject.shape)
@@ -229,7 +234,7 @@ def _attention(options: Namespace, lab: Lab, report: Report) -> int:
     return 0
 
 
-def _texts(options: Namespace, lab: Lab, report: Report, n_texts: int | None) -> list[str]:
+def texts_named(options: Namespace, lab: Lab, report: Report, n_texts: int | None) -> list[str]:
     """The texts that the options name: at most `n_texts` of 512 tokens each, or without a number the text whole."""
     from engine.texts.passages import MAX_BYTES
     from engine.texts.sources import Source, texts_of
@@ -252,7 +257,7 @@ def _texts(options: Namespace, lab: Lab, report: Report, n_texts: int | None) ->
     return list(last(texts_of(lab, lab.subject(spec_of(options)), source, data_dir(options)), report)[0])
 
 
-def _number(value: Any) -> float | None:
+def json_number(value: Any) -> float | None:
     """JSON has no nan."""
     return None if np.isnan(value) else float(value)
 

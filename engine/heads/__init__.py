@@ -4,6 +4,7 @@
 `probes`: the inputs that show induction heads, and what one batch of them says
 `circuits`: what the weights of heads say alone
 `ablation`: heads ablated one by one, fully or with patterns preserved
+`idealised`: heads with the pattern that their name says, and what is left of their effect
 `attention`: what heads look at in a text, and what that adds to the next token's logit
 `direct_paths`: what each part of a model adds to a logit
 """

@@ -9,7 +9,7 @@ in place of 0 (*mean* ablation): zero is an output that later layers never saw i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -163,29 +163,32 @@ def _text_pieces(subject: Subject, texts: Sequence[str], how: Ablating) -> list[
 
 
 def _means(loaded: Loaded, bos: bool, mask: Mask) -> Means:
-    return mean_outputs(loaded, _inputs(loaded, _read(loaded, story(), bos)), mask)
+    return mean_outputs(loaded, inputs_of(loaded, read_512(loaded, story(), bos)), mask)
 
 
 def _measured(loaded: Loaded, bos: bool, text: str, how: Ablating, means: Any) -> Measuring:
-    shape, mask, reading = loaded.identity.shape, how.mask, _read(loaded, text, bos)
+    shape, mask, reading = loaded.identity.shape, how.mask, read_512(loaded, text, bos)
     instead = means(loaded) if how.fill == "mean" else None
-    forced = patterns_of(loaded, _inputs(loaded, reading), mask) if how.kind == "pattern-preserving" else None
-    base = _losses(loaded, reading, mask, Mask.full(shape), None, forced)
+    forced = patterns_of(loaded, inputs_of(loaded, reading), mask) if how.kind == "pattern-preserving" else None
+    attend = nullcontext if forced is None else partial(visited, loaded, forced=forced)
+    base = losses_of(loaded, reading, pruned(loaded, mask), attend())
     ablated = np.zeros((shape.n_layers, shape.n_heads, len(base)), np.float32)
     for number, without in enumerate(single_ablations(shape)):
         layer, head = divmod(number, shape.n_heads)
         kept = mask.heads[layer][head]
-        ablated[layer, head] = _losses(loaded, reading, mask, without, instead, forced) if kept else base
+        how_far = pruned(loaded, mask), pruned(loaded, without, instead), attend()
+        ablated[layer, head] = losses_of(loaded, reading, *how_far) if kept else base
         yield Progress(number + 1, shape.n_heads_total + 1, message=f"without L{layer}H{head}")
     about = {"kind": "attribution", "mask": mask.text(), "ablation": how.kind, "fill": how.fill}
     return {"base": base, "ablated": ablated}, about
 
 
-def _read(loaded: Loaded, text: str, bos: bool) -> Reading:
+def read_512(loaded: Loaded, text: str, bos: bool) -> Reading:
+    """The text's first 512 tokens, or what the model's window holds, BOS in front where it is on."""
     return read(text, loaded.tokenizer, bos, min(MIN_TOKENS, loaded.identity.shape.n_ctx))
 
 
-def _inputs(loaded: Loaded, reading: Reading) -> Tensor:
+def inputs_of(loaded: Loaded, reading: Reading) -> Tensor:
     """(1, T) ids of which each predicts the next; the last one predicts nothing."""
     import torch
 
@@ -193,15 +196,16 @@ def _inputs(loaded: Loaded, reading: Reading) -> Tensor:
     return torch.from_numpy(ids.astype(np.int64))[None].to(loaded.model.get_input_embeddings().weight.device)
 
 
-def _losses(
-    loaded: Loaded, reading: Reading, mask: Mask, ablated: Mask, means: Means | None, forced: Patterns | None
-) -> np.ndarray:
-    """(n,) losses of the text's tokens; nan in front where the first has none."""
+def losses_of(loaded: Loaded, reading: Reading, *changed: AbstractContextManager[None]) -> np.ndarray:
+    """(n,) losses of the text's tokens in nats, nan in front where the first has none, of the model as it is in these
+    contexts, which are opened in order."""
     import torch
 
-    attending = nullcontext() if forced is None else visited(loaded, forced=forced)
-    with torch.inference_mode(), pruned(loaded, mask), pruned(loaded, ablated, means), attending:
-        inputs = _inputs(loaded, reading)
+    with ExitStack() as open_ones:
+        open_ones.enter_context(torch.inference_mode())
+        for each in changed:
+            open_ones.enter_context(each)
+        inputs = inputs_of(loaded, reading)
         targets = torch.from_numpy(reading.inputs[1:].astype(np.int64)).to(inputs.device)
         hidden = loaded.model.base_model(input_ids=inputs, use_cache=False).last_hidden_state[0]
         found = [log_p for _, _, log_p in log_probabilities(loaded, hidden[: len(targets)], targets)]

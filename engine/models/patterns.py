@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 # layer, pattern (B, H, T, T) fp32, z and values (B, H, T, d_head)
 Visit = Callable[[int, "Tensor", "Tensor", "Tensor"], None]
 Patterns = Mapping[int, "Tensor"]  # by layer, as `visit` gets them
+Replaced = Mapping[tuple[int, int], "Tensor"]  # by (layer, head): (T, T), destination by source
 NAME = "headroom"
 _visit: ContextVar[Visit] = ContextVar("visit")
 _forced: ContextVar[Patterns] = ContextVar("forced")
+_replaced: ContextVar[Replaced] = ContextVar("replaced")
 
 
 def unseen(layer: int, pattern: Tensor, z: Tensor, values: Tensor) -> None:
@@ -31,13 +33,17 @@ def unseen(layer: int, pattern: Tensor, z: Tensor, values: Tensor) -> None:
 
 @contextmanager
 def visited(
-    loaded: Loaded, visit: Visit = unseen, embeddings_everywhere: bool = False, forced: Patterns | None = None
+    loaded: Loaded,
+    visit: Visit = unseen,
+    embeddings_everywhere: bool = False,
+    forced: Patterns | None = None,
+    replaced: Replaced | None = None,
 ) -> Iterator[None]:
     """While open, every forward pass calls `visit(layer, pattern, z, values)` once a layer.
 
     z is what W_O is applied to; values are those found at each position, biases included, one set a query head.
     `embeddings_everywhere` feeds every layer the input of layer 0, as llm-interpret does for its copying score.
-    A layer in `forced` attends by that pattern, whatever its queries and keys say.
+    A layer in `forced` attends by that pattern, whatever its queries and keys say; so does a single head in `replaced`.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import eager_mask
@@ -47,6 +53,7 @@ def visited(
     model, hooks, first = loaded.model, [], []
     before = model.config._attn_implementation
     visit_token, forced_token = _visit.set(visit), _forced.set(forced or {})
+    replaced_token = _replaced.set(replaced or {})
 
     def on_layer(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         held = args[0] if args else kwargs["hidden_states"]
@@ -66,6 +73,7 @@ def visited(
         model.set_attn_implementation(before)
         _visit.reset(visit_token)
         _forced.reset(forced_token)
+        _replaced.reset(replaced_token)
 
 
 def _attend(
@@ -80,6 +88,9 @@ def _attend(
         scores = (query @ key.transpose(-1, -2)).float().mul_(scaling).add_(attention_mask)
         pattern = scores.softmax(-1)
         del scores
+    for (layer, head), instead in _replaced.get().items():
+        if layer == module.layer_idx:
+            pattern[:, head] = instead.to(pattern)
     z = pattern.to(value.dtype) @ value
     _visit.get()(module.layer_idx, pattern, z, value)
     return z.transpose(1, 2), None

@@ -189,3 +189,27 @@ def test_a_prompt_is_continued_by_both_models(cli, tiny_opt, tmp_path):
 def test_a_continuation_that_cannot_be_is_one_line(cli, tiny_opt, tmp_path, more, words):
     options = ("--model", tiny_opt, "--precision", "fp32", "--prompt", "One", "--out", tmp_path / "said.csv")
     refused(cli("continue", *options, *more), 2, words)
+
+
+def test_idealised_heads_in_a_text_and_a_task(cli, tiny_opt, text, tmp_path):
+    model = ("--model", tiny_opt, "--precision", "fp32", "--heads", "L0H1,L1H*", "--json")
+    code, printed, _ = cli("idealise", *model, "--text", text, "--task", "demo_copy", "--limit", 8)
+    found = json.loads(printed)
+    assert code == 0 and found["heads"] == ["L0H1", "L1H0", "L1H1", "L1H2", "L1H3"]
+    losses = found["texts"]["loss_nats"]
+    assert list(losses) == ["full", "ablated", "previous", "prefix", "uniform"]
+    for kind, each in found["texts"]["recovered"].items():
+        effect = losses["ablated"] - losses["full"]
+        assert each["effect_nats"] == pytest.approx(effect, abs=1e-5)
+        if each["share"] is not None:
+            assert each["share"] == pytest.approx((losses["ablated"] - losses[kind]) / effect, rel=1e-3, abs=1e-3)
+    assert found["questions"]["n"] == 8 and set(found["questions"]["acc"]) == set(losses)
+    again = json.loads(cli("idealise", *model, "--text", text, "--task", "demo_copy", "--limit", 8)[1])
+    assert again["cached"] and again["texts"] == found["texts"] and again["questions"] == found["questions"]
+
+
+def test_idealise_says_what_is_missing(cli, tiny_opt):
+    model = ("--model", tiny_opt, "--precision", "fp32")
+    refused(cli("idealise", *model, "--heads", "L0H1"), 2, "--passage")
+    refused(cli("idealise", *model, "--heads", "", "--task", "demo_copy"), 2, "no head is named")
+    refused(cli("idealise", *model, "--heads", "L0H1", "--mask", "L0H*", "--task", "demo_copy"), 2, "pruned already")

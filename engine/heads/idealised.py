@@ -1,0 +1,263 @@
+"""Heads with an idealised pattern: they attend exactly as their name says; how much of what they are worth is left?
+
+A head is worth what ablating it costs. If it costs next to nothing to give it the exact pattern of a previous-token
+head in place of its own, that pattern is all it needs (Scherlis in Olsson et al. 2022: 99 % of the loss for the
+previous-token head of a two-layer model). The head's queries and keys then do nothing; its values and output, and all
+other heads, are as ever, and those behind it may look elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from engine.accuracy.evaluation import Answers, answers_measured, answers_of, encoded_chunk, evaluate, recall
+from engine.accuracy.passes import padded_inputs, read_places
+from engine.accuracy.scoring import Scored, gathered, read_rows
+from engine.errors import UsageError
+from engine.heads.ablation import losses_of, read_512
+from engine.models.loading import Loaded
+from engine.models.masks import Mask, pruned
+from engine.models.patterns import Replaced, visited
+from engine.models.subject import Lab, Subject
+from engine.pieces import Measuring, Piece, all_stored, pieces
+from engine.progress import Progress, driven
+from engine.questions.amounts import characters
+from engine.questions.encoding import Encoded, Row, pack
+from engine.questions.requests import Questions
+from engine.records import Record, canonical_key
+from engine.texts.incontext import MIN_TOKENS
+from engine.texts.passages import checked, text_digest
+
+PATTERNS = {
+    "previous": "the token before",
+    "prefix": "what followed the same token before ([A][B] … [A] → B); the first token where there is none",
+    "uniform": "everything so far alike",
+}
+SIDES = ("full", "ablated", *PATTERNS)
+STRETCH = 32  # tokens that the bootstrap takes together: neighbours' losses go together
+DRAWS = 2000
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """How much of the heads' effect is left, over `n` questions or stretches of text. `effect_nats`: what ablating them
+    adds to the loss; `share` of it that the pattern keeps away, 1 = all; `low` and `high` its 95 % bootstrap interval.
+    Share and interval are nan where ablating makes no clear difference: there is nothing to recover."""
+
+    effect_nats: float
+    effect_low: float
+    effect_high: float
+    share: float
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(frozen=True)
+class Ideal:
+    """The (layer, head) whose pattern is replaced, all at once, in a model from which `mask` is pruned. UsageError:
+    none is named, or one of them is pruned."""
+
+    heads: tuple[tuple[int, int], ...]
+    mask: Mask
+
+    def __post_init__(self) -> None:
+        if not self.heads:
+            raise UsageError("no head is named; write heads like L1H0,L1H3")
+        for layer, head in self.heads:
+            if not self.mask.heads[layer][head]:
+                raise UsageError(f"L{layer}H{head} is pruned already; take it out of the mask, or name another head")
+
+    @property
+    def ablated(self) -> Mask:
+        """The mask without these heads."""
+        kept = np.array(self.mask.heads)
+        kept[tuple(zip(*self.heads, strict=True))] = False
+        return Mask.from_arrays(kept, np.array(self.mask.ffns))
+
+    def key(self) -> dict[str, Any]:
+        """What of it changes the numbers."""
+        return {"heads": sorted(map(list, self.heads)), "mask": self.mask.key()}
+
+
+def ideal_pattern(kind: str, row: Row) -> np.ndarray:
+    """(T, T), destination by source, rows of sum 1: where a head of PATTERNS looks in a packed row.
+
+    `prefix`: alike at every earlier position behind a copy of the destination's token (the destination itself where the
+    token follows itself), as the prefix-matching score counts them.
+    """
+    tokens, positions, branch = (np.array(each) for each in (row.tokens, row.positions, row.branch))
+    at = {place: index for index, place in enumerate(zip(branch.tolist(), positions.tolist(), strict=True))}
+    before = np.array([at.get((own, position - 1), at.get((0, position - 1), -1))
+                       for own, position in zip(branch.tolist(), positions.tolist(), strict=True)])  # fmt: skip
+    n = len(tokens)
+    visible = np.tril(np.ones((n, n), bool)) & ((branch[None] == 0) | (branch[None] == branch[:, None]))
+    if kind == "previous":
+        looked_at = np.arange(n) == np.where(before < 0, np.arange(n), before)[:, None]
+    elif kind == "prefix":
+        looked_at = visible & (before >= 0) & (tokens[before] == tokens[:, None])
+        looked_at[~looked_at.any(1), 0] = True
+    elif kind == "uniform":
+        looked_at = visible
+    else:
+        raise UsageError(f"pattern {kind!r} is unknown; choose one of {', '.join(PATTERNS)}")
+    return (looked_at / looked_at.sum(1, keepdims=True)).astype(np.float32)
+
+
+Losses = Mapping[str, tuple[np.ndarray, ...]]  # by SIDES: per-token losses (n,) in nats, an array a text
+
+
+def idealise_texts(lab: Lab, subject: Subject, texts: Sequence[str], ideal: Ideal) -> Iterator[Progress[Losses]]:
+    """Yields Progress in forward passes, its value the Losses of the texts so far: of each the first 512 tokens (or the
+    model's window), with the heads as they are, ablated, and with each of PATTERNS."""
+    for step in pieces(lab, subject, _text_pieces(subject, [checked(text) for text in texts], ideal)):
+        yield step.map(_losses)
+
+
+def recall_idealised_texts(lab: Lab, subject: Subject, texts: Sequence[str], ideal: Ideal) -> Losses | None:
+    """The Losses where all of them are stored, else None; loads and computes nothing."""
+    records = all_stored(lab, _text_pieces(subject, [checked(text) for text in texts], ideal))
+    return None if records is None else _losses(records)
+
+
+def idealise_questions(
+    lab: Lab, subject: Subject, questions: Questions, ideal: Ideal
+) -> Generator[Progress[dict[str, Answers]], None, None]:
+    """Yields Progress in questions; the last one's value are the Answers by SIDES."""
+    n, found, all_cached = questions.n, {}, True
+    for number, side in enumerate(SIDES):
+        if side in PATTERNS:
+            steps = _answers(lab, subject, questions, (ideal, side))
+        else:
+            steps = evaluate(lab, subject, questions, ideal.mask if side == "full" else ideal.ablated)
+        for step in steps:
+            all_cached &= step.cached
+            found = {**found, side: step.value} if step.value is not None else found
+            yield step.within(number * n, len(SIDES) * n, n, f"heads: {side}")
+    yield Progress(len(SIDES) * n, len(SIDES) * n, found, cached=all_cached)
+
+
+def recall_idealised_questions(
+    lab: Lab, subject: Subject, questions: Questions, ideal: Ideal
+) -> dict[str, Answers] | None:
+    """What `idealise_questions` ends with where all of it is stored, else None; loads and computes nothing."""
+    found = {"full": recall(lab, subject, questions, ideal.mask)}
+    found["ablated"] = recall(lab, subject, questions, ideal.ablated)
+    for kind in PATTERNS:
+        records = all_stored(lab, _question_pieces(subject, questions, ideal, kind))
+        if records is None:
+            return None
+        found[kind] = answers_of(questions, records)
+    return found if all(len(answers) == questions.n for answers in found.values()) else None
+
+
+def recovered_in_texts(losses: Losses, kind: str) -> Recovered:
+    """What the pattern recovers of the mean loss of all tokens, its interval from stretches of 32 tokens."""
+
+    def summed(texts: Sequence[np.ndarray]) -> np.ndarray:
+        known = [text[np.isfinite(text)].astype(float) for text in texts]
+        return np.concatenate([np.add.reduceat(text, np.arange(0, len(text), STRETCH)) for text in known if len(text)])
+
+    full, ablated, ideal = (summed(losses[side]) for side in ("full", "ablated", kind))
+    n_tokens = summed([text * 0 + 1 for text in losses["full"]])
+    return _recovered(ablated - full, ablated - ideal, n_tokens)
+
+
+def recovered_in_questions(answers: Mapping[str, Answers], kind: str) -> Recovered:
+    """What the pattern recovers of the mean loss of the right choice, its interval from the questions."""
+    loss = {side: -answers[side].gold_log_likelihood_nats for side in ("full", "ablated", kind)}
+    return _recovered(loss["ablated"] - loss["full"], loss["ablated"] - loss[kind], np.ones(len(loss["full"])))
+
+
+def _recovered(effect: np.ndarray, kept: np.ndarray, n_losses: np.ndarray) -> Recovered:
+    """Of units to draw from: the sums of what ablating adds and of what the pattern keeps away, of so many losses."""
+    n = len(effect)
+    counts = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), DRAWS)  # (draw, unit)
+    effects, keeps, losses = (counts @ each for each in (effect, kept, n_losses))
+    low, high = map(float, np.quantile(effects / losses, (0.025, 0.975))) if n > 1 else (math.nan, math.nan)
+    mean = float(effect.sum() / n_losses.sum())
+    if not (low > 0 or high < 0):
+        return Recovered(mean, low, high, math.nan, math.nan, math.nan, n)
+    share_low, share_high = map(float, np.quantile(keeps / effects, (0.025, 0.975)))
+    return Recovered(mean, low, high, float(kept.sum() / effect.sum()), share_low, share_high, n)
+
+
+def _text_pieces(subject: Subject, texts: Sequence[str], ideal: Ideal) -> list[Piece]:
+    found, fields = [], subject.key() | ideal.key() | {"tokens": MIN_TOKENS, "what": "texts"}
+    for text in texts:
+        key = canonical_key("idealised", fields | {"text": text_digest(text)})
+        measure = partial(_text_measured, bos=subject.bos, text=text, ideal=ideal)
+        found.append(Piece(key, len(SIDES), {side: ("n",) for side in SIDES}, measure))
+    return found
+
+
+def _text_measured(loaded: Loaded, bos: bool, text: str, ideal: Ideal) -> Measuring:
+    reading, found = read_512(loaded, text, bos), {}
+    ids = tuple(reading.inputs[:-1].tolist()) or tuple(reading.inputs.tolist())
+    row = Row((), ids, tuple(range(len(ids))), (0,) * len(ids), ())
+    for number, side in enumerate(SIDES):
+        mask = pruned(loaded, ideal.ablated if side == "ablated" else ideal.mask)
+        found[side] = losses_of(loaded, reading, mask, visited(loaded, replaced=_replaced(ideal, side, row)))
+        yield Progress(number + 1, len(SIDES), message=f"heads: {side}")
+    return found, {"kind": "idealised", "heads": _names(ideal), "mask": ideal.mask.text()}
+
+
+def _losses(records: Sequence[Record]) -> Losses:
+    return {side: tuple(record.arrays[side] for record in records) for side in SIDES}
+
+
+def _answers(lab: Lab, subject: Subject, questions: Questions, how: tuple[Ideal, str]) -> Iterator[Progress[Answers]]:
+    for step in pieces(lab, subject, _question_pieces(subject, questions, *how)):
+        yield step.map(partial(answers_of, questions))
+
+
+def _question_pieces(subject: Subject, questions: Questions, ideal: Ideal, kind: str) -> list[Piece]:
+    def measure(loaded: Loaded, chunk: Sequence[int]) -> Measuring:
+        encoded = encoded_chunk(loaded, subject, questions, chunk)
+        scored = yield from driven(_score(loaded, encoded, ideal, kind), lambda share: Progress(0, 1, share=share))
+        arrays, about = answers_measured(questions, ideal.mask, encoded, scored)
+        return arrays, dict(about) | {"kind": "idealised", "heads": _names(ideal), "pattern": kind}
+
+    wanted, fields = [], subject.key() | ideal.key() | {"what": "questions", "pattern": kind}
+    for chunk, size in questions.sized_chunks():
+        key = canonical_key("idealised", fields | {"questions": questions.digest(chunk)})
+        shapes = {"log_likelihood_nats": (len(chunk), "C"), "greedy": (len(chunk), "C"), "n_cut": (len(chunk),)}
+        wanted.append(Piece(key, size, shapes, partial(measure, chunk=chunk), partial(characters, questions.at(chunk))))
+    return wanted
+
+
+def _score(
+    loaded: Loaded, questions: Sequence[Sequence[Encoded]], ideal: Ideal, kind: str
+) -> Generator[float, None, Scored]:
+    """As `engine.accuracy.scoring.score`, row by row: each has patterns of its own."""
+    import torch
+
+    rows, results = [row for choices in questions for row in pack(choices)], []
+    device = loaded.model.get_input_embeddings().weight.device
+    for number, row in enumerate(rows):
+        inputs = padded_inputs([row], loaded.model.dtype, device)
+        changed = pruned(loaded, ideal.mask), visited(loaded, replaced=_replaced(ideal, kind, row))
+        with torch.inference_mode(), changed[0], changed[1]:
+            hidden = loaded.model.base_model(**inputs, use_cache=False).last_hidden_state[0]
+            results += read_rows(loaded, [row], hidden[[position for _, position in read_places([row])]])
+        yield (number + 1) / len(rows)
+    return gathered(questions, rows, results)
+
+
+def _replaced(ideal: Ideal, side: str, row: Row) -> Replaced:
+    import torch
+
+    if side not in PATTERNS:
+        return {}
+    instead = torch.from_numpy(ideal_pattern(side, row))
+    return {head: instead for head in ideal.heads}
+
+
+def _names(ideal: Ideal) -> str:
+    return " ".join(f"L{layer}H{head}" for layer, head in sorted(ideal.heads))
