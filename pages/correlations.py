@@ -6,7 +6,6 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from engine.importance.importance import WHAT
 from engine.importance.rankings import AGGREGATES
 from engine.studies.surveys import Survey, shots_in_words
 from pages.ui.correlations import sections, tables
@@ -54,7 +53,7 @@ setup = chosen()
 tasks = choose_tasks("correlations", st.container(), setup.data_dir)
 counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
 controls_at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps where narrow
-what = one_of(controls_at, "Importance", {name: TITLES[name] for name in WHAT}, "correlations_what", WHAT_HELP)
+what = one_of(controls_at, "Importance", TITLES, "correlations_what", WHAT_HELP)
 help = "Solved examples in front of each question, in the matrices of tasks."
 at_one = partial(
     controls_at.segmented_control, "Matrix at", default=counts[-1], format_func=shots_in_words, required=True

@@ -1,8 +1,11 @@
 """Which heads and FFNs matter for a task, in what order they go, and what that would do.
 
-`importance`: scores of heads and FFNs, by gradients or by the oracle, through the store
+`importance`: scores of heads and FFNs, through the store
+`criteria`: the table of ways to score them, in words, with what each costs
 `gradients`: gate gradients, one backward pass a choice
 `oracle`: the same questions without each head or FFN in turn
+`activity`: what heads and FFNs do on questions, one forward pass each
+`magnitudes`: how large the weights of heads and FFNs are
 `rankings`: orders, levels, and how much rankings agree
 `rankings_of`: from a level and a ranking to a mask
 `head_sets`: the best induction heads ablated together, beside as many others at random

@@ -1,12 +1,12 @@
-"""How much each head and FFN matters for a task: gradient scores in a backward pass a choice, or by leaving each out
-(engine.importance.oracle).
+"""How much each head and FFN matters for a task: gradient scores in a backward pass a choice, by leaving each out
+(engine.importance.oracle), by what parts do (engine.importance.activity) or weigh (engine.importance.magnitudes).
 
 The choices of a question share one packed forward pass where that is cheaper.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from weakref import WeakKeyDictionary
@@ -15,7 +15,10 @@ import numpy as np
 
 from engine.accuracy.evaluation import Answers, encoded_chunk
 from engine.errors import UsageError
+from engine.heads.induction import InductionScores, induction, recall_induction
+from engine.importance.activity import activity_pieces, summed
 from engine.importance.gradients import gate_gradients
+from engine.importance.magnitudes import magnitude_piece
 from engine.importance.oracle import oracle, recall_oracle
 from engine.memory import freed_at_once
 from engine.models.loading import Loaded
@@ -30,11 +33,15 @@ from engine.records import Record, canonical_key
 from engine.shapes import ModelShape
 
 ORACLES = ("heads-oracle", "ffns")
+GRADIENTS = {"heads": "heads", "gate": "gate", "heads-taylor": "heads", "ffns-taylor": "heads"}  # by what is stored
+OF_WEIGHTS = ("heads-weight", "ffns-weight")
+OF_ACTIVITY = ("heads-activation", "ffns-activation", "heads-wanda", "ffns-wanda", "heads-first-token")
+PREFIX, PREFIX_SEED = "heads-prefix", 0
 GRADIENT_TOKENS = 256  # padded tokens a backward pass, which keeps every layer's activations; more is no faster ...
 GRADIENT_TOKENS_SMALL = 512  # ... except where n_layers * d_model is at most SMALL_WIDTH, and little is kept
 SMALL_WIDTH = 4096
 LARGE_PARAMETERS = 500_000_000  # from which a pass leaves holes of half a gigabyte, and is long beside closing them
-WHAT = ("heads", "gate", "heads-oracle", "ffns")
+WHAT = ("heads", "gate", "heads-oracle", "ffns", *list(GRADIENTS)[2:], *OF_WEIGHTS, *OF_ACTIVITY, PREFIX)
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]  # of a group of rows, as gate_gradients gives it
 N_IN_HAND = 4  # chunks in whose middle work was left
 IN_HAND: WeakKeyDictionary[Loaded, dict[str, list[Found]]] = WeakKeyDictionary()
@@ -47,7 +54,7 @@ class Scores:
     `tie_break` orders equal scores (oracles: mean gold log-likelihood lost, nats). `gate_heads` (n, choice, L, H) and
     `gate_ffns` (n, choice, L) are the signed gate gradients dLoss/dgate of each choice's mean loss over its `n_targets`
     (n, choice) continuation tokens, fp16, nan where a question has no such choice; `n_zero` counts those that are
-    exactly 0. Of `heads` they are the gold choice's alone.
+    exactly 0. Of `heads` they are the gold choice's alone, in fp32 since they rank by themselves.
     """
 
     what: str
@@ -67,12 +74,27 @@ def importance(
 
     `heads`: Bansal et al.'s I_h from the gold choice. `gate`: mean |dLoss/dgate| of the gold choice (Michel et al.
     2019), with every choice's signed gradients kept. `heads-oracle`, `ffns`: accuracy lost when that one is pruned.
-    Under a `mask`, of the model that it leaves (gradient scores only): what is pruned scores 0.
+    `heads-taylor`, `ffns-taylor`: the same of heads or FFNs, of the passes of `heads`. `heads-weight`, `ffns-weight`:
+    the size of a part's weights. `heads-activation`, `ffns-activation`: mean length of what it writes into the residual
+    stream. `heads-wanda`, `ffns-wanda`: sum of |w| times the root mean square of its input, over what it writes with.
+    `heads-first-token`: attention to all but the first token. `heads-prefix`: prefix matching (Olsson et al.), of
+    random tokens, not of questions. Under a `mask`, of the model that it leaves (gradient scores only): what is pruned
+    scores 0.
     """
     _check(what, mask)
     if what in ORACLES:
         for step in oracle(lab, subject, questions, what):
             yield step.map(partial(_drops, what, subject.shape))
+    elif what == PREFIX:
+        for step in induction(lab, subject, "olsson", PREFIX_SEED):
+            yield step.map(_prefix)
+    elif what not in GRADIENTS:
+        wanted = _forward_pieces(subject, questions, what)
+        for step in pieces(lab, subject, wanted):
+            records = step.value or []
+            whole = len(records) == len(wanted)
+            value = _of_forward(what, questions.n, subject.shape, records) if whole else None
+            yield replace(step.within(), value=value)
     else:
         for step in pieces(lab, subject, _chunk_pieces(subject, questions, what, mask)):
             yield step.map(partial(_scores, what, questions.n))
@@ -86,6 +108,12 @@ def recall_scores(
     if what in ORACLES:
         answers = recall_oracle(lab, subject, questions, what)
         return None if answers is None else _drops(what, subject.shape, answers)
+    if what == PREFIX:
+        found = recall_induction(lab, subject, "olsson", PREFIX_SEED)
+        return None if found is None else _prefix(found)
+    if what not in GRADIENTS:
+        records = all_stored(lab, _forward_pieces(subject, questions, what))
+        return None if records is None else _of_forward(what, questions.n, subject.shape, records)
     records = all_stored(lab, _chunk_pieces(subject, questions, what, mask))
     return None if records is None else _scores(what, questions.n, records)
 
@@ -93,14 +121,14 @@ def recall_scores(
 def _check(what: str, mask: Mask | None) -> None:
     if what not in WHAT:
         raise UsageError(f"importance {what!r} is unknown; choose one of {', '.join(WHAT)}")
-    if mask is not None and not mask.is_full and what in ORACLES:
+    if mask is not None and not mask.is_full and what not in GRADIENTS:
         raise UsageError(f"importance {what!r} cannot be measured anew under a mask; choose heads or gate")
 
 
 def _chunk_pieces(subject: Subject, questions: Questions, what: str, mask: Mask | None) -> list[Piece]:
-    mask = mask or Mask.full(subject.shape)
+    mask, what = mask or Mask.full(subject.shape), GRADIENTS[what]
     about = {"what": what} | ({} if mask.is_full else {"mask": mask.key()})
-    found, fields = [], subject.key(gradients=what not in ORACLES) | about
+    found, fields = [], subject.key(gradients=True) | about
     n_layers, n_heads = subject.shape.n_layers, subject.shape.n_heads
     for chunk, size in questions.sized_chunks():
         golds = [question.golds[0] for question in questions.at(chunk)]
@@ -129,8 +157,9 @@ def _measured(
     golds = [question.golds[0] for question in questions.at(chunk)]
     n_choices = max(map(len, encoded)) if what == "gate" else 1
     absolute = np.zeros((len(chunk), shape.n_layers, shape.n_heads), np.float32)
-    heads = np.full((len(chunk), n_choices, shape.n_layers, shape.n_heads), np.nan, np.float16)
-    ffns = np.full((len(chunk), n_choices, shape.n_layers), np.nan, np.float16)
+    kept_as = np.float16 if what == "gate" else np.float32  # many choices are many numbers
+    heads = np.full((len(chunk), n_choices, shape.n_layers, shape.n_heads), np.nan, kept_as)
+    ffns = np.full((len(chunk), n_choices, shape.n_layers), np.nan, kept_as)
     n_targets = np.zeros((len(chunk), n_choices), np.int32)
     lengths = np.zeros((len(chunk), 2), np.int64)  # positions that carry gradient; continuation tokens
     rows = [row for choices, gold in zip(encoded, golds, strict=True)
@@ -211,13 +240,41 @@ def _scores(what: str, limit: int, parts: Sequence[Record]) -> Scores:
 
     heads, ffns, lengths, gold = joined("heads"), joined("ffns"), joined("lengths"), joined("gold")
     n_targets = joined("n_targets") if what == "gate" else lengths[:, 1:]
-    if what == "gate":
-        scores = np.abs(heads[np.arange(len(gold)), gold].astype(np.float64)).mean(0)
+    if what != "heads":
+        signed = ffns if what == "ffns-taylor" else heads
+        scores = np.abs(signed[np.arange(len(gold)), gold].astype(np.float64)).mean(0)
     else:
         scores = joined("absolute").astype(np.float64).sum(0)
         scores[:-1] /= lengths[:, 0].sum()
         scores[-1] /= lengths[:, 1].sum()
     return Scores(what, len(gold), scores, None, heads, ffns, n_targets, int((heads == 0).sum()))
+
+
+def _forward_pieces(subject: Subject, questions: Questions, what: str) -> list[Piece]:
+    """What a score needs that takes no gradient."""
+    weights = [] if what in OF_ACTIVITY and "wanda" not in what else [magnitude_piece(subject)]
+    return weights if what in OF_WEIGHTS else [*weights, *activity_pieces(subject, questions)]
+
+
+def _of_forward(what: str, n: int, shape: ModelShape, records: Sequence[Record]) -> Scores:
+    """Such a score, of the records of its pieces."""
+    axis, _, criterion = what.partition("-")
+    if criterion == "weight":
+        return Scores(what, 0, records[0].arrays[axis].astype(np.float64))
+    sums = summed(records[1:] if criterion == "wanda" else records)
+    n_positions, n_behind = sums["n"]
+    if criterion == "activation":
+        return Scores(what, n, sums["head_norms" if axis == "heads" else "ffn_norms"] / n_positions)
+    if criterion == "first-token":
+        return Scores(what, n, 1 - sums["first_token"] / max(n_behind, 1))
+    of = "head" if axis == "heads" else "ffn"
+    weighted = records[0].arrays[f"{of}_outputs"] * np.sqrt(sums[f"{of}_squares"] / n_positions)
+    parts = (shape.n_layers, shape.n_heads, shape.d_head) if axis == "heads" else (shape.n_layers, shape.d_mlp)
+    return Scores(what, n, weighted.reshape(parts).sum(-1))
+
+
+def _prefix(found: InductionScores) -> Scores:
+    return Scores(PREFIX, found.n["prefix_matching"], found.mean["prefix_matching"])
 
 
 def _drops(what: str, shape: ModelShape, answers: Sequence[Answers]) -> Scores:

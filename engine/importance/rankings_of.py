@@ -5,13 +5,14 @@ how that is read from the store or measured.
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from engine.errors import UsageError
 from engine.heads.induction import induction, recall_induction
-from engine.importance.importance import Scores, importance, recall_scores
+from engine.importance.criteria import CRITERIA, Axis, passes
+from engine.importance.importance import PREFIX_SEED, Scores, importance, recall_scores
 from engine.importance.rankings import mask_at, order, random_order, random_order_within_layers
 from engine.models.masks import Edits, Mask
 from engine.models.subject import Lab, Subject
@@ -19,11 +20,9 @@ from engine.progress import Progress, last_value
 from engine.questions.requests import Requests, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 
-Axis = Literal["heads", "ffns"]
 # every ranking there is, and what it needs to know of the heads and of the FFNs
 NEEDS = {
-    "importance": ("heads", "ffns"),
-    "own": ("heads", "ffns"),
+    **dict.fromkeys(("importance", "own", *CRITERIA), ("heads", "ffns")),
     "reversed": ("heads", "ffns"),
     "random": (),
     "within-layers": ("heads", "ffns"),
@@ -38,18 +37,20 @@ OF_OTHERS = ("task", "aggregate", "others")  # scores of other tasks than the on
 OF_ONE_TASK = tuple(name for name in NEEDS if name not in (*OF_OTHERS, "own", "rescored"))
 OF_MANY_TASKS = tuple(name for name in NEEDS if name != "importance")  # there it is "own", beside other tasks'
 INDUCTION_FROM = 0.3  # prefix-matching score from which a head is protected as an induction head
-INDUCTION_SEED = 0
+INDUCTION_SEED = PREFIX_SEED
+AXES: tuple[Axis, ...] = ("heads", "ffns")
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """How components are ordered: `importance` (in studies `own`) = this task's own scores, least important first;
-    `reversed`; `random`; `within-layers` = each layer loses as many heads as by importance, at random;
-    `induction-first` = highest prefix matching (Olsson) first; `induction-protected` = importance, but heads that match
-    prefixes go last. FFNs go by importance in these three. Those of studies are told in engine.studies.sweeps.
+    """How components are ordered: by a criterion (engine.importance.criteria.CRITERIA), what scores least first, such
+    as `importance` (in studies `own`) = this task's own scores; `reversed` = the most important first; `random`;
+    `within-layers` = each layer loses as many heads as by importance, at random; `induction-first` = highest prefix
+    matching (Olsson) first; `induction-protected` = importance, but heads that match prefixes go last. FFNs go by
+    importance in these three. Those of studies are told in engine.studies.sweeps.
 
     Scores come from `n_questions` of the task's train split (None = all), so that a ranking is never judged on the
-    questions that made it. `heads_by` and `ffns_by` name the score (engine.importance.importance.WHAT).
+    questions that made it. `heads_by` and `ffns_by` name the score of importance (engine.importance.importance.WHAT).
     """
 
     name: str = "importance"
@@ -63,10 +64,17 @@ class Ranking:
         if self.name not in NEEDS:
             raise UsageError(f"ranking {self.name!r} is unknown; choose one of {', '.join(OF_ONE_TASK)}")
 
+    def what(self, axis: Axis) -> str:
+        """The score that heads or FFNs are ordered by, or would be (engine.importance.importance.WHAT)."""
+        if self.name in CRITERIA and self.name != "importance":
+            return CRITERIA[self.name].of(axis)
+        return self.heads_by if axis == "heads" else self.ffns_by
+
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known so far of the components that are to be ordered: importance, prefix matching (L, H)."""
+    """What is known so far of the components that are to be ordered: the scores that the ranking goes by, prefix
+    matching (L, H)."""
 
     heads: Scores | None = None
     ffns: Scores | None = None
@@ -160,9 +168,9 @@ def recall_evidence(
 ) -> Evidence:
     """What is stored of the `wanted` (names as in NEEDS); `requests` are those that importance is measured on."""
     questions, found = select(requests, ranking.n_questions, "stratified"), {}
-    for name, what in (("heads", ranking.heads_by), ("ffns", ranking.ffns_by)):
+    for name in AXES:
         if name in wanted:
-            found[name] = recall_scores(lab, subject, questions, what)
+            found[name] = recall_scores(lab, subject, questions, ranking.what(name))
     if "prefix_matching" in wanted:
         scores = recall_induction(lab, subject, "olsson", INDUCTION_SEED)
         found["prefix_matching"] = None if scores is None else scores.mean["prefix_matching"]
@@ -176,11 +184,11 @@ def compute_orders(
     computed again."""
     ranking, wanted = pruning.ranking, pruning.missing(Evidence())
     questions = None
-    if {"heads", "ffns"} & {*wanted}:
+    if {*AXES} & {*wanted}:
         requests = get_requests(replace(pruning.task, split=ranking.split), data_dir, lab.store)
         questions = select(requests, ranking.n_questions, "stratified")
     n = questions.n if questions else 1
-    sizes = {"heads": n, "ffns": n * (subject.shape.n_layers + 1), "prefix_matching": 1}
+    sizes = {name: n * passes(ranking.what(name), subject.shape) for name in AXES} | {"prefix_matching": 1}
     total, done = sum(sizes[name] for name in wanted) or 1, 0
     known: dict[str, Any] = {}
     for name in wanted:
@@ -189,9 +197,10 @@ def compute_orders(
             scores = yield from last_value(steps, done, total, sizes[name], "induction scores")
             known[name] = scores.mean["prefix_matching"]
         else:
-            what, noun = (ranking.heads_by, "head") if name == "heads" else (ranking.ffns_by, "FFN")
-            steps = importance(lab, subject, questions, what)
-            known[name] = yield from last_value(steps, done, total, sizes[name], f"{noun} importance")
+            axis: Axis = "heads" if name == "heads" else "ffns"
+            steps = importance(lab, subject, questions, ranking.what(axis))
+            label = f"{'head' if axis == 'heads' else 'FFN'} importance"
+            known[name] = yield from last_value(steps, done, total, sizes[name], label)
         done += sizes[name]
     yield Progress(total, total, orders_from(subject.shape, ranking, Evidence(**known)))
 

@@ -19,7 +19,8 @@ class Family:
 
     `qkv` are the projections inside the attention module: three of their own, or one that holds all three, either one
     behind the other (`joined`) or head by head (`by head`). `ffn_in` is where an FFN begins, when it is no module of
-    its own; `norms_behind` are the norms that the residual stream itself goes through, behind a layer's attention and
+    its own; `ffn_read` are its matrices that read the stream (Llama: two) and `ffn_write` the one that writes into it;
+    `norms_behind` are the norms that the residual stream itself goes through, behind a layer's attention and
     behind its FFN, in those models of the family that have them there. `is_tied` says whether the unembedding is the
     embedding where a config.json does not say so.
     """
@@ -31,6 +32,8 @@ class Family:
     attention_norm: str
     norm: str
     qkv: tuple[str, ...]
+    ffn_read: tuple[str, ...]
+    ffn_write: str
     ffn_in: str = ""
     qkv_layout: Literal["apart", "joined", "by head"] = "apart"
     norms_behind: tuple[str, ...] = ()
@@ -40,6 +43,11 @@ class Family:
         """(attention output projection, FFN output module) of every layer, in layer order."""
         at_attention, at_ffn = attrgetter(self.attention_out), attrgetter(self.ffn_out)
         return [(at_attention(layer), at_ffn(layer)) for layer in self.layer_list(model)]
+
+    def ffn_writers(self, model: Any) -> list[Any]:
+        """The module of every layer whose matrix writes an FFN's inner activations into the residual stream."""
+        at_matrix = attrgetter(self.ffn_write)
+        return [at_matrix(layer) for layer in self.layer_list(model)]
 
     def layer_list(self, model: Any) -> list[Any]:
         """The transformer blocks, in order."""
@@ -65,14 +73,15 @@ class Family:
 
 FAMILIES = {
     "opt": Family("OPT", "model.decoder.layers", "self_attn.out_proj", "fc2", "self_attn_layer_norm",
-                  "model.decoder.final_layer_norm", ("q_proj", "k_proj", "v_proj"), "fc1",
+                  "model.decoder.final_layer_norm", ("q_proj", "k_proj", "v_proj"), ("fc1",), "fc2", "fc1",
                   norms_behind=("self_attn_layer_norm", "final_layer_norm"), is_tied=True),
     "llama": Family("Llama", "model.layers", "self_attn.o_proj", "mlp", "input_layernorm", "model.norm",
-                    ("q_proj", "k_proj", "v_proj")),
+                    ("q_proj", "k_proj", "v_proj"), ("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj"),
     "gpt2": Family("GPT-2", "transformer.h", "attn.c_proj", "mlp", "ln_1", "transformer.ln_f", ("c_attn",),
-                   qkv_layout="joined", is_tied=True),
+                   ("mlp.c_fc",), "mlp.c_proj", qkv_layout="joined", is_tied=True),
     "gpt_neox": Family("GPT-NeoX", "gpt_neox.layers", "attention.dense", "mlp", "input_layernorm",
-                       "gpt_neox.final_layer_norm", ("query_key_value",), qkv_layout="by head"),
+                       "gpt_neox.final_layer_norm", ("query_key_value",), ("mlp.dense_h_to_4h",), "mlp.dense_4h_to_h",
+                       qkv_layout="by head"),
 }  # fmt: skip
 
 

@@ -33,6 +33,11 @@ def gradient_characters(questions: Sequence[Question], every_choice: bool) -> in
     return total
 
 
+def gold_characters(questions: Sequence[Question]) -> int:
+    """Characters of a forward pass over each question with its first gold choice."""
+    return sum(len(_texts(question)[question.golds[0]]) for question in questions)
+
+
 def all_characters(questions: Questions, gradients: bool = False, every_choice: bool = True) -> float:
     """Either of the two for all of the questions, going by the first of many."""
     n = min(questions.n, LOOKED_AT)

@@ -12,18 +12,17 @@ import numpy as np
 
 from cache import Store
 from engine.errors import Cancelled, HeadroomError
-from engine.importance.importance import ORACLES, Scores, importance, recall_scores
+from engine.importance.criteria import pass_of, passes, reads
+from engine.importance.importance import Scores, importance, recall_scores
 from engine.importance.rankings import aggregate, agreement, as_published, random_order
 from engine.models.loading import LoadSpec
-from engine.models.rates import Pass, seconds_for
+from engine.models.rates import seconds_for
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress, last_value
-from engine.questions.amounts import all_characters
 from engine.questions.requests import Questions, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 
 AGGREGATE, RANDOM = "aggregate", "random"  # rankings beside those of tasks
-GRADIENT_COST = 3  # a backward and a forward pass, in forward passes
 MANY_QUESTIONS = 200  # stands for all of a task's, in forecasts
 
 
@@ -61,8 +60,7 @@ class Setting:
 
     def cost(self, shape: ModelShape, what: str) -> int:
         """Forward passes that importance of one task takes, about."""
-        passes = {"ffns": shape.n_layers + 1, "heads-oracle": shape.n_heads_total + 1}
-        return passes.get(what, GRADIENT_COST) * (self.n_ranking or MANY_QUESTIONS)
+        return passes(what, shape) * (self.n_ranking or MANY_QUESTIONS)
 
 
 @dataclass(frozen=True)
@@ -77,11 +75,6 @@ class Survey:
     def at(self, shots: int) -> dict[str, np.ndarray]:
         """Scores by task name, of one shot count."""
         return {task.name: found.scores for task, found in self.scores.items() if task.shots == shots}
-
-
-def pass_of(what: str) -> Pass:
-    """The passes that importance takes."""
-    return "forward" if what in ORACLES else "gradient"
 
 
 def takes_s(store: Store, subject: Subject, what: str, found: Survey, tasks: Sequence[TaskSpec]) -> float | None:
@@ -107,7 +100,7 @@ def survey(
     total = len(tasks) * cost
     found, failed, left, all_cached = {}, {}, {}, True
     for number, task in enumerate(tasks):
-        label = f"{'FFN' if what == 'ffns' else 'head'} importance, {in_words(task)}"
+        label = f"{'FFN' if what.startswith('ffns') else 'head'} importance, {in_words(task)}"
         try:
             questions = setting.ranked(task, lab.store)
             scores = recall_scores(lab, subject, questions, what)
@@ -118,20 +111,12 @@ def survey(
             if scores is not None:
                 found[task] = scores
             else:
-                left[task] = _reads(questions, what, subject.shape)
+                left[task] = reads(subject, questions, what)
         except Cancelled:
             raise
         except HeadroomError as error:
             failed[task] = str(error)
         yield Progress((number + 1) * cost, total, Survey(dict(found), dict(failed), dict(left)), label, all_cached)
-
-
-def _reads(questions: Questions, what: str, shape: ModelShape) -> float:
-    """Characters of the passes that importance takes; one without a component begins in its layer."""
-    if what not in ORACLES:
-        return all_characters(questions, gradients=True, every_choice=what == "gate")
-    n = shape.n_layers if what == "ffns" else shape.n_heads_total
-    return all_characters(questions) * (1 + n / 2)
 
 
 def together(setting: Setting, scores: Mapping[TaskSpec, Scores]) -> Scores:

@@ -13,6 +13,7 @@ from cache import Store
 from engine.accuracy.evaluation import Answers, accuracy, evaluate, recall
 from engine.errors import Cancelled, HeadroomError, UsageError
 from engine.heads.induction import induction, recall_induction
+from engine.importance.criteria import pass_of
 from engine.importance.importance import importance, recall_scores
 from engine.importance.rankings import n_pruned, order
 from engine.importance.rankings_of import (
@@ -33,7 +34,7 @@ from engine.questions.amounts import all_characters, kept_share
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.statistics import ALPHA, paired
-from engine.studies.surveys import Setting, Survey, in_words, pass_of, survey, together
+from engine.studies.surveys import Setting, Survey, in_words, survey, together
 
 
 @dataclass(frozen=True)
@@ -123,20 +124,19 @@ def sweep(
     alone = [point for point in wanted if point.by in OF_OTHERS and not _sources(point, pool)]
     failed = {point.task: f"{in_words(point.task)}: there is no task to rank by; add others" for point in alone}
     wanted = [point for point in wanted if point not in alone]
-    by = {"heads": setting.heads_by, "ffns": setting.ffns_by}
-    tasks_of = {kind: _sources_of_all(subject.shape, wanted, pool, kind) for kind in by}
-    costs = {kind: len(tasks) * setting.cost(subject.shape, by[kind]) for kind, tasks in tasks_of.items()}
+    tasks_of = _tasks_by_score(setting, subject.shape, wanted, pool)
+    costs = {what: len(tasks) * setting.cost(subject.shape, what) for what, tasks in tasks_of.items()}
     done, total, known = 0, sum(costs.values()) + len(wanted) * setting.n_judges, {}
-    left: dict[Pass, float] = {"forward": 0.0, "gradient": 0.0}
-    for kind, tasks in tasks_of.items():
-        known[kind] = Survey()
-        for step in survey(lab, setting, tasks, by[kind], compute):
-            known[kind] = step.value or known[kind]
+    left: dict[Pass, float] = {"forward": 0.0, "gradient": 0.0, "patterns": 0.0}
+    for what, tasks in tasks_of.items():
+        known[what] = Survey()
+        for step in survey(lab, setting, tasks, what, compute):
+            known[what] = step.value or known[what]
             all_cached &= step.cached
             yield step.within(done, total)
-        done += costs[kind]
-        failed |= known[kind].failed
-        left[pass_of(by[kind])] += sum(known[kind].left.values())
+        done += costs[what]
+        failed |= known[what].failed
+        left[pass_of(what)] += sum(known[what].left.values())
     if any("prefix_matching" in _wanted(subject.shape, point) for point in wanted):
         scores = recall_induction(lab, subject, "olsson", INDUCTION_SEED)
         if scores is None and compute:
@@ -167,8 +167,8 @@ def sweep(
 
 @dataclass(frozen=True)
 class _Ready:
-    """What the points of a sweep have in common, once what ranks them is known: the Survey of `heads` and of `ffns`,
-    and where it is needed `prefix_matching`. What is missing is added to `left`, as in `Swept`."""
+    """What the points of a sweep have in common, once what ranks them is known: the Survey of each score, and where it
+    is needed `prefix_matching`. What is missing is added to `left`, as in `Swept`."""
 
     lab: Lab
     subject: Subject
@@ -188,7 +188,7 @@ class _Ready:
     def _evidence(self, point: Point, name: str) -> Any:
         if name == "prefix_matching":
             return self.known[name]
-        sources, survey = _sources(point, self.pool), self.known[name]
+        sources, survey = _sources(point, self.pool), self.known[_score_of(self.setting, point, name)]
         found = {task: survey.scores[task] for task in sources if task in survey.scores}
         if not found or any(task not in found and task not in survey.failed for task in sources):
             return None
@@ -202,10 +202,23 @@ def _wanted(shape: ModelShape, point: Point) -> list[str]:
     return [name for name in NEEDS[point.by] if some["ffns" if name == "ffns" else "heads"]]
 
 
-def _sources_of_all(shape: ModelShape, wanted: Sequence[Point], pool: Sequence[str], kind: str) -> list[TaskSpec]:
-    """The tasks whose importance the points need."""
-    needed = [_sources(point, pool) for point in wanted if kind in _wanted(shape, point)]
-    return list(dict.fromkeys(task for tasks in needed for task in tasks))
+def _score_of(setting: Setting, point: Point, name: str) -> str:
+    """The score that the point's ranking takes of `heads` or `ffns`."""
+    ranking = Ranking(point.by, heads_by=setting.heads_by, ffns_by=setting.ffns_by)
+    return ranking.what("heads" if name == "heads" else "ffns")
+
+
+def _tasks_by_score(
+    setting: Setting, shape: ModelShape, wanted: Sequence[Point], pool: Sequence[str]
+) -> dict[str, list[TaskSpec]]:
+    """For each score that the points' rankings take the tasks of which it is needed, those of heads first."""
+    needed: dict[str, dict[TaskSpec, None]] = {}
+    for name in ("heads", "ffns"):
+        for point in wanted:
+            if name in _wanted(shape, point):
+                tasks = needed.setdefault(_score_of(setting, point, name), {})
+                tasks |= dict.fromkeys(_sources(point, pool))
+    return {what: list(tasks) for what, tasks in needed.items()}
 
 
 def _sources(point: Point, pool: Sequence[str]) -> list[TaskSpec]:

@@ -67,7 +67,8 @@ def test_every_record_says_what_it_is_of_and_how_it_was_measured(lab, tiny_opt, 
         assert receipt["name"] == subject.identity.name and receipt["model"] == subject.identity.digest
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", receipt["measured_at"])
         assert receipt["python"] and receipt["machine"] and receipt["seconds"] >= 0
-    assert kinds == {"answers", "importance", "induction", "tokenloss", "texts", "attribution", "attention", "cost"}
+    of_texts = {"induction", "tokenloss", "texts", "attribution", "attention"}
+    assert kinds == {"answers", "importance", "activity", "magnitudes", "cost"} | of_texts
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["not loaded yet", "loaded before"])

@@ -71,6 +71,12 @@ def answers_stored(store):
     return sum("/answers/" in key for key in store.keys())
 
 
+AS_EVER = {"heads": "heads", "ffns": "ffns"}
+SCORES = {
+    name: {axis: f"{axis}-{name}" for axis in AS_EVER} for name in ("weight", "activation", "wanda", "taylor")
+} | {name: {"heads": f"heads-{name}", "ffns": "ffns"} for name in ("oracle", "prefix", "first-token")}
+
+
 class ByHand:
     """Importance, orders and accuracies of a model by single calls, in a store of its own."""
 
@@ -98,9 +104,9 @@ class ByHand:
             return random_order(size, point.seed)
         names = {"task": [point.of], "aggregate": pool, "others": [name for name in pool if name != point.task.name]}
         tasks = [replace(point.task, name=name) for name in names.get(point.by, [point.task.name])]
-        found = [self.scores(task, kind) for task in tasks]
+        found = [self.scores(task, SCORES.get(point.by, AS_EVER)[kind]) for task in tasks]
         mean = np.mean([scores.scores.ravel() for scores in found], axis=0)
-        ties = [scores.tie_break.ravel() if kind == "ffns" else np.zeros(size) for scores in found]
+        ties = [np.zeros(size) if scores.tie_break is None else scores.tie_break.ravel() for scores in found]
         ties = np.mean(ties, axis=0)
         ranked = np.array(sorted(range(size), key=lambda index: (mean[index], ties[index], index)))
         if point.by == "within-layers" and kind == "heads":

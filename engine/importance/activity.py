@@ -1,0 +1,143 @@
+"""What heads and FFNs do while a model reads questions, without a gradient: what they write into the residual stream,
+how large their outputs' features are, and how much heads look at the first token.
+
+One forward pass a question, over its context and its right choice, gives all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine.accuracy.evaluation import encoded_chunk
+from engine.models.loading import Loaded
+from engine.models.patterns import visited
+from engine.models.subject import Subject
+from engine.models.weights import output_weights
+from engine.pieces import Measuring, Piece
+from engine.progress import Progress
+from engine.questions.amounts import gold_characters
+from engine.questions.encoding import Row, batches, pack
+from engine.questions.requests import CHUNK, Questions
+from engine.records import Record, canonical_key
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Sums = dict[str, np.ndarray]
+
+
+def activity_pieces(subject: Subject, questions: Questions) -> list[Piece]:
+    """What is stored of these questions, a piece a chunk: sums over all positions of all inputs of
+
+    `head_norms` (L, H) and `ffn_norms` (L,): the length of what the part writes, in front of any norm; `head_squares`
+    (L, H * d_head) and `ffn_squares` (L, d_mlp): the square of each input of W_O and of the FFN's writing matrix;
+    `first_token` (L, H): attention to position 0, of the positions behind it. `n` (2,): how many positions, and how
+    many behind the first.
+    """
+    shape, found = subject.shape, []
+    n = shape.n_layers
+    shapes: dict[str, tuple[int | str, ...]] = {"n": (2,), "ffn_norms": (n,), "ffn_squares": (n, shape.d_mlp)}
+    shapes |= {name: (n, shape.n_heads) for name in ("head_norms", "first_token")}
+    shapes |= {"head_squares": (n, shape.n_heads * shape.d_head)}
+    for chunk, size in questions.sized_chunks(CHUNK):
+        asked = chunk[:size]  # sums cannot be cut later
+        golds = [question.golds[0] for question in questions.at(asked)]
+        fields = subject.key() | {"attention": "own", "questions": questions.digest(asked), "golds": golds}
+        measure = partial(_measured, subject=subject, questions=questions, chunk=asked, golds=golds)
+        reads = partial(gold_characters, questions.at(asked))
+        found.append(Piece(canonical_key("activity", fields), size, shapes, measure, reads, "patterns"))
+    return found
+
+
+def summed(records: Sequence[Record]) -> Sums:
+    """The sums of several pieces together, fp64."""
+    names = records[0].arrays
+    return {name: np.sum([record.arrays[name].astype(np.float64) for record in records], axis=0) for name in names}
+
+
+def _measured(
+    loaded: Loaded, subject: Subject, questions: Questions, chunk: Sequence[int], golds: Sequence[int]
+) -> Measuring:
+    encoded = encoded_chunk(loaded, subject, questions, chunk)
+    rows = [row for choices, gold in zip(encoded, golds, strict=True) for row in pack([choices[gold]])]
+    total, done, n_tokens = _nothing(loaded), 0, sum(len(row.tokens) for row in rows)
+    for group in batches(rows):
+        for name, each in _activity(loaded, group).items():
+            total[name] += each
+        done += sum(len(row.tokens) for row in group)
+        yield Progress(0, 1, share=done / n_tokens)
+    arrays = {name: each.astype(np.int64 if name == "n" else np.float32) for name, each in total.items()}
+    return arrays, questions.receipt() | {"kind": "activity"}
+
+
+def _nothing(loaded: Loaded) -> Sums:
+    shape = loaded.identity.shape
+    n = shape.n_layers
+    found = {name: np.zeros((n, shape.n_heads)) for name in ("head_norms", "first_token")}
+    found |= {"head_squares": np.zeros((n, shape.n_heads * shape.d_head)), "ffn_squares": np.zeros((n, shape.d_mlp))}
+    return found | {"ffn_norms": np.zeros(n), "n": np.zeros(2)}
+
+
+def _activity(loaded: Loaded, rows: Sequence[Row]) -> Sums:
+    """The sums over rows that share a padded pass."""
+    import torch
+
+    device = loaded.model.get_input_embeddings().weight.device
+    lengths = [len(row.tokens) for row in rows]
+    inputs = torch.zeros(len(rows), max(lengths), dtype=torch.long, device=device)
+    for at, row in enumerate(rows):
+        inputs[at, : lengths[at]] = torch.tensor(row.tokens)
+    # padding lies behind everything: causal attention hides it, and nothing of it is counted
+    real = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]  # (B, T)
+    found = _nothing(loaded)
+    found["n"] += sum(lengths), sum(length - 1 for length in lengths)
+
+    def visit(layer: int, pattern: Tensor, z: Tensor, values: Tensor) -> None:
+        here = real.to(z.device)
+        by_head = z.transpose(1, 2)[here].float()  # (n, H, d_head)
+        weights = output_weights(loaded, layer)
+        for head in range(by_head.shape[1]):
+            found["head_norms"][layer, head] = _sum((by_head[:, head] @ weights[head]).norm(dim=-1))
+        found["head_squares"][layer] = by_head.flatten(1).double().square().sum(0).cpu().numpy()
+        first = pattern[:, :, 1:, 0].masked_fill(~here[:, None, 1:], 0.0)
+        found["first_token"][layer] = first.sum((0, 2), dtype=torch.float64).cpu().numpy()
+
+    with torch.inference_mode(), visited(loaded, visit), _ffns_watched(loaded, real.flatten(), found):
+        loaded.model.base_model(input_ids=inputs, use_cache=False)
+    return found
+
+
+@contextmanager
+def _ffns_watched(loaded: Loaded, real: Tensor, found: Sums) -> Iterator[None]:
+    """While open, a forward pass puts into `found` what its FFNs do at the positions that are `real` (B * T,)."""
+    hooks = []
+
+    def watch(layer: int, out: Any, writer: Any) -> None:
+        def written(module: Any, args: tuple[Any, ...], output: Tensor) -> None:
+            rows = output.flatten(0, -2)[real.to(output.device)].float()
+            found["ffn_norms"][layer] = _sum(rows.norm(dim=-1))
+
+        def read(module: Any, args: tuple[Any, ...]) -> None:
+            rows = args[0].flatten(0, -2)[real.to(args[0].device)].float()
+            found["ffn_squares"][layer] = rows.double().square().sum(0).cpu().numpy()
+
+        hooks.append(out.register_forward_hook(written))
+        hooks.append(writer.register_forward_pre_hook(read))
+
+    try:
+        modules = zip(loaded.family.layer_modules(loaded.model), loaded.family.ffn_writers(loaded.model), strict=True)
+        for layer, ((_, out), writer) in enumerate(modules):
+            watch(layer, out, writer)
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _sum(values: Tensor) -> float:
+    return float(values.double().sum())

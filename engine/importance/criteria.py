@@ -1,0 +1,117 @@
+"""The one table of criteria: by which score heads and FFNs are ranked, in words, with its source and what it costs.
+
+A criterion is a ranking of engine.importance.rankings_of under the same name. Its scores are those of
+engine.importance.importance: larger = kept longer.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from engine.heads.induction import characters as induction_characters
+from engine.importance.importance import OF_ACTIVITY, OF_WEIGHTS, ORACLES, PREFIX
+from engine.models.rates import Pass
+from engine.models.subject import Subject
+from engine.questions.amounts import all_characters, gold_characters
+from engine.questions.requests import Questions
+from engine.shapes import ModelShape
+
+Axis = Literal["heads", "ffns"]
+GRADIENT_COST, PATTERN_COST = 3, 2  # a backward and a forward pass, and one that gives patterns, in forward passes
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One way of saying which parts matter: `heads` and `ffns` name the scores (engine.importance.importance.WHAT),
+    `help` says in a sentence what goes last, `cost` what is measured for it, and `source` who proposed it."""
+
+    label: str
+    heads: str
+    ffns: str
+    help: str
+    cost: str
+    source: str
+
+    def of(self, axis: Axis) -> str:
+        """The score of heads or of FFNs."""
+        return self.heads if axis == "heads" else self.ffns
+
+
+_FORWARD = "a forward pass a train question, the same for activation, wanda and first-token"
+CRITERIA = {
+    "importance": Criterion(
+        "Importance", "heads", "ffns",
+        "the paper's: heads by |z · gradient|, summed over positions; FFNs by the accuracy lost without each",
+        "a backward pass a train question; for FFNs a forward pass without each",
+        "Bansal et al. 2212.09095",
+    ),
+    "weight": Criterion(
+        "Weight magnitude", "heads-weight", "ffns-weight",
+        "large weights: the norm of a head's value and output matrices multiplied, of an FFN's matrices",
+        "nothing is read: the weights, once a model",
+        "Han et al. 1506.02626, taken over a part",
+    ),
+    "activation": Criterion(
+        "Activation norm", "heads-activation", "ffns-activation",
+        "much written: the mean length of what a part adds to the residual stream",
+        _FORWARD,
+        "as in LLM-Pruner's and ShortGPT's comparisons",
+    ),
+    "wanda": Criterion(
+        "Wanda", "heads-wanda", "ffns-wanda",
+        "|weight| times the size of its input, summed over what a part writes with",
+        _FORWARD,
+        "Sun et al. 2306.11695, summed over a part",
+    ),
+    "taylor": Criterion(
+        "Taylor (gate)", "heads-taylor", "ffns-taylor",
+        "a large first-order effect: the mean over questions of |dLoss/dgate|",
+        "a backward pass a train question, the same as importance of heads",
+        "Michel et al. 1905.10650; Molchanov et al. 1906.10771",
+    ),
+    "oracle": Criterion(
+        "Ablation oracle", "heads-oracle", "ffns",
+        "much accuracy lost without just that part",
+        "a forward pass a train question without each part",
+        "Michel et al. 1905.10650",
+    ),
+    "prefix": Criterion(
+        "Prefix matching", PREFIX, "ffns",
+        "heads that look at what followed the same token before; FFNs as by importance",
+        "ten short probes",
+        "Olsson et al. 2209.11895",
+    ),
+    "first-token": Criterion(
+        "Not resting on the first token", "heads-first-token", "ffns",
+        "heads that look at more than the first token; FFNs as by importance",
+        _FORWARD,
+        "after Xiao et al. 2309.17453, on attention sinks",
+    ),
+}  # fmt: skip
+
+
+def pass_of(what: str) -> Pass:
+    """The passes that a score takes most of its time for."""
+    if what in ORACLES:
+        return "forward"
+    return "patterns" if what in OF_ACTIVITY or what in (*OF_WEIGHTS, PREFIX) else "gradient"
+
+
+def passes(what: str, shape: ModelShape) -> int:
+    """Forward passes a question that a score takes, about."""
+    oracles = {"ffns": shape.n_layers + 1, "heads-oracle": shape.n_heads_total + 1}
+    light = dict.fromkeys(OF_ACTIVITY, PATTERN_COST) | dict.fromkeys((*OF_WEIGHTS, PREFIX), 1)
+    return (oracles | light).get(what, GRADIENT_COST)
+
+
+def reads(subject: Subject, questions: Questions, what: str) -> float:
+    """Characters that are read for a score, by passes of `pass_of`; a pass without a part begins in its layer."""
+    if what in OF_WEIGHTS:
+        return 0.0
+    if what == PREFIX:
+        return induction_characters(subject, "olsson")
+    if what in OF_ACTIVITY:
+        return float(gold_characters(questions.at(questions.order[: questions.n])))
+    if what in ORACLES:
+        n = subject.shape.n_layers if what == "ffns" else subject.shape.n_heads_total
+        return all_characters(questions) * (1 + n / 2)
+    return all_characters(questions, gradients=True, every_choice=what == "gate")

@@ -1,0 +1,207 @@
+"""Every criterion is what a plain loop over single questions computes from hidden states, plain hooks and the
+checkpoint's own matrices."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from engine.importance.criteria import CRITERIA, pass_of, passes, reads
+from engine.importance.importance import WHAT, importance, recall_scores
+from engine.importance.rankings_of import OF_ONE_TASK
+from engine.models.masks import Mask
+from engine.progress import final
+from engine.questions.encoding import encode_questions
+from tests.engine.fixtures import family_folder, finished, loaded, questions_in, subject_in, write_questions
+from tests.engine.test_importance_equals_a_plain_loop import plain_loop
+
+N = 18  # more than a chunk, which is 16
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request):
+    return request.param
+
+
+@pytest.fixture
+def about(family, tiny_opt, tmp_path, lab):
+    folder = family_folder(family, tiny_opt, tmp_path / "model")
+    questions = questions_in(write_questions(tmp_path / "own.jsonl", N), lab, split="train")
+    return lab, subject_in(lab, folder, "fp32", bos=True), questions, folder
+
+
+def inputs_of(questions, model):
+    """The tokens of each question with its right choice, without the last, which nothing is predicted from."""
+    asked = questions.at(questions.order[: questions.n])
+    encoded = encode_questions(asked, model.tokenizer, True, model.identity.shape.n_ctx)
+    return [torch.tensor([choices[question.golds[0]].inputs]) for question, choices in zip(asked, encoded, strict=True)]
+
+
+def rows(values):
+    """(position, width)."""
+    return values.detach().reshape(-1, values.shape[-1])
+
+
+class Plain:
+    """A model as transformers has it, layer by layer: (W_V (d_model, H * d_head), W_O (H * d_head, d_model), what an
+    FFN reads with, what it writes with), all (inputs, outputs), and the modules that hooks go on."""
+
+    def __init__(self, family, folder):
+        self.model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").requires_grad_(False)
+        config = self.model.config
+        self.layers = {
+            "opt": lambda: self.model.model.decoder.layers,
+            "llama": lambda: self.model.model.layers,
+            "gpt2": lambda: self.model.transformer.h,
+            "gpt_neox": lambda: self.model.gpt_neox.layers,
+        }[config.model_type]()
+        self.weights, self.outs, self.writers, self.ffns = [], [], [], []
+        for layer in self.layers:
+            of = getattr(self, config.model_type)
+            weights, out, writer, ffn = of(layer)
+            self.weights.append(weights)
+            self.outs.append(out)
+            self.writers.append(writer)
+            self.ffns.append(ffn)
+
+    def opt(self, layer):
+        at = layer.self_attn
+        return (at.v_proj.weight.T, at.out_proj.weight.T, [layer.fc1.weight.T], layer.fc2.weight.T), at.out_proj, \
+            layer.fc2, layer.fc2  # fmt: skip
+
+    def llama(self, layer):
+        at, mlp = layer.self_attn, layer.mlp
+        values = at.v_proj.weight.T.view(32, 2, 8).repeat_interleave(2, dim=1).reshape(32, 32)  # two heads share one
+        return (values, at.o_proj.weight.T, [mlp.gate_proj.weight.T, mlp.up_proj.weight.T], mlp.down_proj.weight.T), \
+            at.o_proj, mlp.down_proj, mlp  # fmt: skip
+
+    def gpt2(self, layer):
+        at, mlp = layer.attn, layer.mlp
+        return (at.c_attn.weight[:, 64:], at.c_proj.weight, [mlp.c_fc.weight], mlp.c_proj.weight), at.c_proj, \
+            mlp.c_proj, mlp  # fmt: skip
+
+    def gpt_neox(self, layer):
+        at, mlp = layer.attention, layer.mlp
+        values = at.query_key_value.weight.T.reshape(32, 4, 3, 8)[:, :, 2].reshape(32, 32)
+        reads, writes = mlp.dense_h_to_4h, mlp.dense_4h_to_h
+        return (values, at.dense.weight.T, [reads.weight.T], writes.weight.T), at.dense, writes, mlp
+
+    def scores(self, inputs):
+        """Every score of this file by its name."""
+        n, heads = len(self.layers), range(4)
+        weight, ffn_weight = np.zeros((n, 4)), np.zeros(n)
+        z, inner, written = [[] for _ in range(n)], [[] for _ in range(n)], [[] for _ in range(n)]
+        first = [[] for _ in range(n)]
+        hooks = []
+        for at in range(n):
+            kept = zip((self.outs, self.writers), (z, inner), strict=True)
+            for modules, to in kept:
+                hooks.append(modules[at].register_forward_pre_hook(lambda m, args, to=to[at]: to.append(rows(args[0]))))
+            hooks.append(self.ffns[at].register_forward_hook(lambda m, args, out, to=written[at]: to.append(rows(out))))
+        with torch.no_grad():
+            for tokens in inputs:
+                for at, pattern in enumerate(self.model(tokens, output_attentions=True).attentions):
+                    first[at].append(pattern[0, :, 1:, 0])
+        for hook in hooks:
+            hook.remove()
+        found = {name: np.zeros((n, 4)) for name in ("activation", "wanda", "first")}
+        ffns = {name: np.zeros(n) for name in ("activation", "wanda")}
+        for at, (values, outputs, readers, writer) in enumerate(self.weights):
+            ffn_weight[at] = float(torch.cat(readers, dim=1).norm() * writer.norm())
+            features, hidden = torch.cat(z[at]).double(), torch.cat(inner[at]).double()
+            for head in heads:
+                mine = slice(8 * head, 8 * head + 8)
+                weight[at, head] = float((values[:, mine] @ outputs[mine]).norm())
+                found["activation"][at, head] = float((features[:, mine] @ outputs[mine].double()).norm(dim=1).mean())
+                for column in range(8 * head, 8 * head + 8):
+                    size = features[:, column].square().mean().sqrt()
+                    found["wanda"][at, head] += float((outputs[column].double().abs() * size).sum())
+            found["first"][at] = torch.cat(first[at], dim=1).double().mean(1).numpy()
+            ffns["activation"][at] = float(torch.cat(written[at]).double().norm(dim=1).mean())
+            ffns["wanda"][at] = float((writer.double().abs() * hidden.square().mean(0).sqrt()[:, None]).sum())
+        return {
+            "heads-weight": weight, "ffns-weight": ffn_weight, "heads-activation": found["activation"],
+            "heads-wanda": found["wanda"], "heads-first-token": 1 - found["first"],
+            "ffns-activation": ffns["activation"], "ffns-wanda": ffns["wanda"],
+        }  # fmt: skip
+
+
+def test_scores_without_a_gradient(family, about):
+    lab, subject, questions, folder = about
+    expected = Plain(family, folder).scores(inputs_of(questions, finished(lab.loaded(subject))))
+    for what, values in expected.items():
+        scores = final(importance(lab, subject, questions, what))
+        np.testing.assert_allclose(scores.scores, values, rtol=1e-5, err_msg=what)
+        np.testing.assert_array_equal(recall_scores(lab, subject, questions, what).scores, scores.scores)
+
+
+def test_taylor_is_the_mean_size_of_the_gates_gradients(family, about):
+    lab, subject, questions, _ = about
+    model = finished(lab.loaded(subject))
+    asked = questions.at(questions.order[: questions.n])
+    _, gates = plain_loop(model, asked)
+    found = final(importance(lab, subject, questions, "heads-taylor")).scores
+    np.testing.assert_allclose(found, np.abs(gates).mean(0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found, final(importance(lab, subject, questions, "gate")).scores, rtol=2e-3, atol=1e-5)
+    by_gate = np.zeros((len(asked), subject.shape.n_layers))
+    for number, (question, tokens) in enumerate(zip(asked, inputs_of(questions, model), strict=True)):
+        encoded = encode_questions([question], model.tokenizer, True, 256)[0][question.golds[0]]
+        gate = torch.ones(subject.shape.n_layers, requires_grad=True)
+        hooks = [ffn.register_forward_hook(lambda m, a, out, at=at, gate=gate: out * gate[at])
+                 for at, (_, ffn) in enumerate(model.family.layer_modules(model.model))]  # fmt: skip
+        logits = model.model(tokens).logits[0]
+        n = len(encoded.targets)
+        torch.nn.functional.cross_entropy(logits[-n:], torch.tensor(encoded.targets)).backward()
+        by_gate[number] = gate.grad.numpy()
+        for hook in hooks:
+            hook.remove()
+    found = final(importance(lab, subject, questions, "ffns-taylor")).scores
+    np.testing.assert_allclose(found, np.abs(by_gate).mean(0), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["int8", "bf16"])
+def test_scores_of_other_precisions_are_about_the_same(precision, tiny_opt, tmp_path, lab):
+    questions = questions_in(write_questions(tmp_path / "own.jsonl", 8), lab, split="train")
+    folder = family_folder("llama", tiny_opt, tmp_path / "model")
+    for what in ("heads-weight", "ffns-weight", "heads-activation", "ffns-activation", "heads-wanda", "ffns-wanda",
+                 "heads-first-token"):  # fmt: skip
+        found = [final(importance(lab, subject_in(lab, folder, each, bos=True), questions, what)).scores
+                 for each in ("fp32", precision)]  # fmt: skip
+        np.testing.assert_allclose(found[1], found[0], rtol=0.1, err_msg=what)
+        assert (found[1] != found[0]).any(), "a number of fp32 under the key of another precision"
+
+
+def test_the_table_has_a_score_of_heads_and_of_ffns_for_every_criterion(tiny_opt, tmp_path, lab):
+    subject = subject_in(lab, tiny_opt, "fp32")
+    questions = questions_in(write_questions(tmp_path / "own.jsonl", 4), lab, split="train")
+    for name, criterion in CRITERIA.items():
+        assert name in OF_ONE_TASK and {criterion.heads, criterion.ffns} <= {*WHAT}
+        for what in (criterion.heads, criterion.ffns):
+            assert recall_scores(lab, subject, questions, what) is None
+            assert passes(what, subject.shape) >= 1 and reads(subject, questions, what) >= 0 and pass_of(what)
+    assert list(lab.store.keys()) == [] or lab.models.loaded is None, "nothing is computed to be recalled"
+    assert reads(subject, questions, "heads-weight") == 0
+
+
+def test_one_pass_serves_what_is_counted_in_it(tiny_opt, tmp_path, lab):
+    """Activation, Wanda and the first token share their records, and so do importance and Taylor of heads."""
+    subject = subject_in(lab, tiny_opt, "fp32")
+    questions = questions_in(write_questions(tmp_path / "own.jsonl", 20), lab, split="train")
+    final(importance(lab, subject, questions, "heads-wanda"))
+    final(importance(lab, subject, questions, "heads"))
+    for what in ("ffns-wanda", "heads-activation", "ffns-activation", "heads-first-token", "heads-weight",
+                 "ffns-weight", "heads-taylor", "ffns-taylor"):  # fmt: skip
+        assert recall_scores(lab, subject, questions, what) is not None, what
+
+
+def test_prefix_matching_ranks_those_that_match_last(tiny_opt, tmp_path, lab):
+    from engine.heads.probes import prefix_matching
+
+    subject = subject_in(lab, tiny_opt, "fp32")
+    questions = questions_in(write_questions(tmp_path / "own.jsonl", 4), lab, split="train")
+    found = final(importance(lab, subject, questions, "heads-prefix"))
+    examples = [np.random.default_rng((0, each)) for each in range(10)]
+    expected = prefix_matching(loaded(tiny_opt), 25, examples)["prefix_matching"].mean(0)
+    np.testing.assert_allclose(found.scores, expected, rtol=1e-5)
+    assert found.n == 10 and not Mask.full(subject.shape).n_heads_pruned
