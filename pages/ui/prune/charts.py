@@ -16,6 +16,7 @@ DASHES = alt.StrokeDash("series:N", scale=alt.Scale(domain=SERIES, range=PATTERN
 COLOUR = alt.Color("series:N", scale=alt.Scale(domain=SERIES), legend=None)
 LEVELS = [level / 10 for level in range(11)]  # the axis goes on a little, to make room for the names of the lines
 STATE = "rank:Q|Rank (1 = first to go); state:N|State"
+ACCURACY_LOST = "Accuracy lost without it"  # the one score of FFNs that is a share
 NONE = pd.DataFrame(columns=["level", "estimated", "low", "high", "trusted"])
 Pair = tuple[pd.DataFrame, pd.DataFrame]
 NEITHER: Pair = (NONE, NONE)
@@ -89,7 +90,7 @@ def _head_map(title: str, n_layers: int, known: bool, top: float) -> charts.Temp
     return charts.template(row_px * n_layers + charts.AXIS_PX, cells, *charts.crosses(base, row_px))
 
 
-def ffn_bars(frame: pd.DataFrame, title: str = "Accuracy lost without it") -> charts.Picture:
+def ffn_bars(frame: pd.DataFrame, title: str = ACCURACY_LOST) -> charts.Picture:
     """One bar a layer, pale and crossed where pruned; `frame`: layer, name, score (or nan), rank, pruned, state."""
     known = bool(frame["score"].notna().any())
     shown = frame if known else frame.assign(score=1.0)
@@ -100,9 +101,10 @@ def ffn_bars(frame: pd.DataFrame, title: str = "Accuracy lost without it") -> ch
 @charts.kept
 def _ffn_bars(title: str, n_layers: int, known: bool, low: float, high: float) -> charts.Template:
     row_px = charts.row_height(n_layers)
-    axis, scale = alt.Axis(tickCount=3, format=".2~%") if known else None, alt.Scale(domain=[low, high], nice=True)
+    form = ".2~%" if title == ACCURACY_LOST else ".3~g"
+    axis, scale = alt.Axis(tickCount=3, format=form) if known else None, alt.Scale(domain=[low, high], nice=True)
     x = alt.X("score:Q", title=title if known else None, scale=scale, axis=axis)
-    tooltip = charts.tips("name:N|FFN", *([f"score:Q|{title}|.2~%"] if known else []), STATE)
+    tooltip = charts.tips("name:N|FFN", *([f"score:Q|{title}|{form}"] if known else []), STATE)
     base = charts.named_chart("ffns").encode(y=charts.layer_rows(), tooltip=tooltip)
     fill = alt.condition("datum.pruned", alt.value(0.12), alt.value(0.9 if known else 0.25))
     bars = base.mark_bar(strokeWidth=1, height={"band": 0.72}).encode(x=x, opacity=fill)

@@ -10,13 +10,13 @@ import numpy as np
 
 from cache import Store
 from engine.accuracy.evaluation import Answers, evaluate, recall
+from engine.importance.criteria import CRITERIA
 from engine.importance.rankings_of import (
     NEEDS,
     Axis,
     Evidence,
     Orders,
     Pruning,
-    Ranking,
     compute_orders,
     orders_from,
     recall_evidence,
@@ -69,6 +69,12 @@ class Experiment:
     @property
     def questions(self) -> Questions:
         return select(self.judged, self.limit, SAMPLE)
+
+    @property
+    def criterion(self) -> str:
+        """By what heads and FFNs are scored (engine.importance.criteria.CRITERIA): what the ranking goes by, or
+        importance where it goes by none of them."""
+        return self.pruning.ranking.name if self.pruning.ranking.name in CRITERIA else "importance"
 
     @property
     def base_key(self) -> str:
@@ -168,9 +174,9 @@ def measure(x: Experiment, mask: Mask | None, lab: Lab) -> Iterator[Progress[Ans
 
 
 def measure_importance(x: Experiment, lab: Lab) -> Iterator[Progress[Orders]]:
-    """Job: scores of all heads and FFNs; they are read from the store afterwards."""
-    ranking = Ranking("importance", n_questions=x.pruning.ranking.n_questions)
-    all_of_it = Pruning(x.task, ranking, 1000, 1000, x.pruning.typed)
+    """Job: scores of all heads and FFNs by the criterion; they are read from the store afterwards."""
+    of = replace(x.pruning.ranking, name=x.criterion)
+    all_of_it = Pruning(x.task, of, 1000, 1000, x.pruning.typed)
     yield from compute_orders(lab, x.subject, all_of_it, x.data_dir)
 
 
@@ -201,7 +207,7 @@ def measure_levels(
 
 
 def recall_known(x: Experiment, lab: Lab) -> Evidence:
-    """The scores that are stored, importance in any case, as the screen shows it; computes nothing."""
+    """The scores that are stored, those of the criterion in any case, as the screen shows it; computes nothing."""
     if x.train is None:
         return Evidence()
     wanted = {"heads", "ffns", *NEEDS[x.pruning.ranking.name]}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from engine.accuracy.costs import N_QUESTIONS, N_ROUNDS, WAYS
+from engine.importance.criteria import pass_of, reads
 from engine.importance.rankings_of import Axis, Evidence
 from engine.models.rates import seconds_for, together_s
 from engine.models.subject import Lab
@@ -23,17 +24,16 @@ def gradients_s(x: Experiment, lab: Lab) -> float | None:
 
 
 def importance_s(x: Experiment, known: Evidence, lab: Lab, axes: Sequence[Axis] = ("heads", "ffns")) -> float | None:
-    """Of the heads a backward pass for each gold choice, of the FFNs a pass without each, begun in its layer."""
+    """What the scores take that the ranking goes by, or importance where it goes by none."""
     questions = ranked(x)
     if questions is None:
         return None
     taken: list[float | None] = []
-    if "heads" in axes and known.heads is None:
-        read = all_characters(questions, gradients=True, every_choice=False)
-        taken.append(seconds_for(lab.store, x.subject, "gradient", read))
-    if "ffns" in axes and known.ffns is None:
-        read = all_characters(questions) * (1 + x.shape.n_layers / 2)
-        taken.append(seconds_for(lab.store, x.subject, "forward", read))
+    for axis in axes:
+        if getattr(known, axis) is None:
+            what = x.pruning.ranking.what(axis)
+            read = reads(x.subject, questions, what)
+            taken.append(seconds_for(lab.store, x.subject, pass_of(what), read))
     return together_s(taken)
 
 

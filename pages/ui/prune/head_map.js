@@ -76,7 +76,7 @@ function paint(view) {
   const ramp = getComputedStyle(grid).getPropertyValue("--st-chart-sequential-colors").split(/,(?![^(]*\))/)
   grid.ariaLabel = `${data.words} Arrow keys move, Enter prunes or restores, with Shift the whole layer.`
   cells.forEach((cell, at) => {
-    const score = data.score[at] === null ? "" : `, importance ${data.score[at]}`
+    const score = data.score[at] === null ? "" : `, ${data.title.toLowerCase()} ${data.score[at]}`
     const rank = data.rank[at] === null ? "" : `, rank ${data.rank[at]} (1 = first to go)`
     cell.classList.toggle("pruned", pruned[at])
     cell.ariaPressed = String(pruned[at])
@@ -91,7 +91,7 @@ function paint(view) {
   const scale = root.querySelector(".scale")
   scale.hidden = !data.scale
   if (!data.scale) return
-  root.querySelector(".title").textContent = "Importance"
+  root.querySelector(".title").textContent = data.title
   root.querySelector(".ramp").style.background = `linear-gradient(to right, ${ramp.join(",")})`
   root.querySelector(".ticks").replaceChildren(...data.scale.map(([at, text]) => {
     const tick = make("span", text)

@@ -17,6 +17,7 @@ from streamlit.components.v2 import component
 from engine.errors import UsageError
 from engine.models.masks import Mask, parse_edits
 from engine.shapes import ModelShape
+from pages.ui.prune.charts import ACCURACY_LOST
 from pages.ui.shared.charts import row_height
 from pages.ui.shared.written import hold, write
 
@@ -43,26 +44,28 @@ class Edit:
     pruned: bool
 
 
-def draw_heads(frame: pd.DataFrame, words: str) -> None:
-    """Draws the map of heads of `pages.ui.prune.tables.head_frame`; `words` say the same to screen readers."""
+def draw_heads(frame: pd.DataFrame, words: str, title: str) -> None:
+    """Draws the map of heads of `pages.ui.prune.tables.head_frame`; `words` say the same to screen readers, `title`
+    what is shown."""
     known = _scores(frame["score"])
     top = max((score for score in known if score is not None), default=0.0) or 1.0
     # as in the picture: most heads score far below the best few; the root keeps them apart
     shade = [None if score is None else max(score / top, 0.0) ** 0.5 for score in known]
     n_columns = int(frame["head"].max()) + 1
     scale = None if None in known else [[0.0, "0"], [0.5, f"{top / 4:.2g}"], [1.0, f"{top:.2g}"]]
-    _draw("heads", frame, words, {"columns": n_columns, "shade": shade, "scale": scale})
+    _draw("heads", frame, words, {"columns": n_columns, "shade": shade, "scale": scale, "title": title})
 
 
-def draw_ffns(frame: pd.DataFrame, words: str) -> None:
+def draw_ffns(frame: pd.DataFrame, words: str, title: str) -> None:
     """Draws a bar an FFN of `pages.ui.prune.tables.ffn_frame`, each with its number."""
     known = _scores(frame["score"])
     there = [score for score in known if score is not None]
     low, high = min([0.0, *there]), max([0.0, *there])
     reach = (high - low) or 1.0
     bars = [None if score is None else [(min(score, 0.0) - low) / reach, abs(score) / reach] for score in known]
-    said = ["" if score is None else f"{100 * score:.1f} %".replace("-", "−") for score in known]
-    _draw("ffns", frame, words, {"columns": 1, "bars": bars, "said": said})
+    form = "{:.3g}".format if title != ACCURACY_LOST else "{:.1%}".format
+    said = ["" if score is None else form(score).replace("-", "−").replace("%", " %") for score in known]
+    _draw("ffns", frame, words, {"columns": 1, "bars": bars, "said": said, "title": title})
 
 
 def apply_edits() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from engine.importance.criteria import CRITERIA
 from engine.importance.estimates import gradients
 from engine.importance.rankings_of import Axis, Evidence
 from engine.models.masks import Mask
@@ -44,8 +45,9 @@ def ranking_work(x: Experiment, axis: Axis, known: Evidence) -> Work[Any]:
 
 def importance_work(x: Experiment, known: Evidence) -> Work[Any]:
     """What scores all heads and FFNs for the task."""
-    run = partial(experiment.measure_importance, x, lab())
-    return Work("importance", x.base_key, "Importance", run, 1, takes=partial(forecasts.importance_s, x, known, lab()))
+    run, title = partial(experiment.measure_importance, x, lab()), CRITERIA[x.criterion].label
+    takes = partial(forecasts.importance_s, x, known, lab())
+    return Work("importance", f"{x.base_key} {x.criterion}", title, run, 1, takes=takes)
 
 
 def curve_work(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int]) -> Work[int]:

@@ -6,6 +6,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
+from engine.importance.criteria import CRITERIA
 from engine.importance.rankings_of import Axis
 from pages.ui.prune import charts, dragging, estimates, head_map, neighbours, perplexity, tables
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar
@@ -170,9 +171,11 @@ def draw_components(shown: Shown, pictures: dict[str, Picture]) -> dict[str, pd.
     x = shown.at_hand()
     mask = x.mask(shown.known) if dragging.moving() else shown.mask
     heads, ffns = tables.head_frame(x, shown.known, mask), tables.ffn_frame(x, shown.known, mask)
-    pictures["Heads"], pictures["FFNs"] = charts.head_map(heads), charts.ffn_bars(ffns)
-    about: dict[Axis, str] = {"heads": "Layer 0 is next to the tokens. A cross marks a pruned head."}
-    about["ffns"] = "Accuracy lost on the train questions without this FFN. A cross marks a pruned one."
+    of_heads, of_ffns = tables.score_titles(x)
+    pictures["Heads"], pictures["FFNs"] = charts.head_map(heads, of_heads), charts.ffn_bars(ffns, of_ffns)
+    about: dict[Axis, str] = {"heads": f"{of_heads}. Layer 0 is next to the tokens. A cross marks a pruned head."}
+    about["ffns"] = f"{of_ffns}, from the train questions. A cross marks a pruned one."
+    named: dict[Axis, str] = {"heads": of_heads, "ffns": of_ffns}
     titles: dict[Axis, str] = {"heads": "Attention heads", "ffns": "FFNs"}
     head_map.click_on(x.shape, x.by_levels(shown.known))
     frames: dict[Axis, pd.DataFrame] = {"heads": heads, "ffns": ffns}
@@ -180,7 +183,7 @@ def draw_components(shown: Shown, pictures: dict[str, Picture]) -> dict[str, pd.
         with at:
             st.subheader(f"{titles[of]} :small[{IN_SHORT[of]}]", help=about[of])
             words, draw = tables.components_in_words(frame, NOUNS[of]), getattr(head_map, f"draw_{of}")
-            draw(frame, words)
+            draw(frame, words, named[of])
             st.caption(f"{words} {CLICKS}" if of == "heads" else words)
     return {"Heads": heads, "FFNs": ffns}
 
@@ -189,4 +192,7 @@ def draw_importance(shown: Shown) -> None:
     """The job that scores what is not scored yet."""
     work, known = importance_work(shown.x, shown.known), shown.known
     if not work.line() and (known.heads is None or known.ffns is None):
-        work.offer("Measure importance", "insights", "Heads by gradient, FFNs by leaving each out once.")
+        help = "Heads by gradient, FFNs by leaving each out once."
+        if (criterion := CRITERIA[shown.x.criterion]) is not CRITERIA["importance"]:
+            help = f"It takes {criterion.cost}."
+        work.offer(f"Measure {criterion.label.lower()}", "insights", help)

@@ -7,10 +7,12 @@ import numpy as np
 import pandas as pd
 
 from engine.accuracy.evaluation import Answers, accuracy
+from engine.importance.criteria import CRITERIA
 from engine.importance.importance import Scores
 from engine.importance.rankings_of import Axis, Evidence
 from engine.models.masks import Mask
 from engine.models.subject import Lab
+from pages.ui.prune.charts import ACCURACY_LOST
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment, recall_answers
 from pages.ui.shared.tables import to_csv
 
@@ -55,6 +57,12 @@ def ffn_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFrame
     kept = np.array((mask or x.pruning.typed.alone).ffns)
     names = [f"F{at}" for at in layer]
     return _components(known.ffns, x.order("ffns", known), kept, names).assign(layer=layer)
+
+
+def score_titles(x: Experiment) -> tuple[str, str]:
+    """What the scores of heads and of FFNs are called that are shown."""
+    criterion = CRITERIA[x.criterion]
+    return criterion.label, ACCURACY_LOST if criterion.ffns == "ffns" else criterion.label
 
 
 def answers_csv(measured: AnswersSoFar) -> bytes:

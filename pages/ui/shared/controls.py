@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from engine.importance.criteria import CRITERIA
 from engine.importance.rankings_of import OF_ONE_TASK, Pruning, Ranking
 from engine.models.masks import parse_edits
 from engine.progress import in_time
@@ -42,7 +43,9 @@ STOP_HELP = (
     "the interval is a little too narrow."
 )
 RANKING_HELP = (
-    "`importance`: the least important, as measured on this task's train split. `reversed`: the most important. "
+    "Least first, from this task's train split: "
+    + " ".join(f"`{name}`: {criterion.help}." for name, criterion in CRITERIA.items())
+    + " `reversed`: the most important first. "
     "`random`: a seeded random order, which every other order has to beat. `within-layers`: each layer loses as many "
     "heads as by importance, at random. `induction-first`: the heads that match prefixes best. `induction-protected`: "
     "by importance, but heads that match prefixes go last."
