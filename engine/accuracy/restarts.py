@@ -1,7 +1,7 @@
 """Forward passes that begin in the middle: what lies below the first layer that a mask changes is computed once.
 
-One pass of the full model gives every layer's input; each mask then starts from the input of the first layer that it
-changes. For one mask a layer that halves the work.
+One pass of what all the masks leave (of single ablations the full model) gives every layer's input; each mask then
+starts from the input of the first layer that it changes besides. For one mask a layer that halves the work.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from engine.accuracy.passes import hidden_states, passes
 from engine.accuracy.scoring import Scored, gathered, read_rows, score_under, shared_prefix
@@ -23,12 +25,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def first_changed(mask: Mask) -> int:
-    """The first layer of which the mask prunes anything; the number of layers where it prunes nothing."""
-    for layer, (row, ffn) in enumerate(zip(mask.heads, mask.ffns, strict=True)):
-        if not (all(row) and ffn):
+def first_changed(mask: Mask, base: Mask) -> int:
+    """The first layer in which the two masks differ; the number of layers where they are the same."""
+    for layer, row in enumerate(mask.heads):
+        if (row, mask.ffns[layer]) != (base.heads[layer], base.ffns[layer]):
             return layer
     return len(mask.ffns)
+
+
+def common(masks: Sequence[Mask]) -> Mask:
+    """The mask that prunes what every one of these prunes."""
+    heads, ffns = (np.any([getattr(mask, part) for mask in masks], axis=0) for part in ("heads", "ffns"))
+    return Mask.from_arrays(heads, ffns)
 
 
 def score_each(
@@ -40,16 +48,17 @@ def score_each(
     rows = [row for choices in questions for row in pack(choices)]
     if shared_prefix(rows):  # its keys and values would have to be kept for every mask and layer
         return (yield from _one_by_one(loaded, questions, masks))
-    starts = [first_changed(mask) for mask in masks]
+    base = common(masks)
+    starts = [first_changed(mask, base) for mask in masks]
     parts: list[Sliced | None] = [None] * len(masks)
     found: list[list[Scored]] = [[] for _ in masks]
     scored = []
-    n_layers = loaded.identity.shape.n_layers
+    n_layers, of_all = loaded.identity.shape.n_layers, sliced(loaded, base)
     for groups in passes(loaded, rows):
         scored += (together := [row for group in groups for row in group])
-        with _kept(loaded, {start for start in starts if start < n_layers}) as inputs:
-            full = hidden_states(loaded, groups)
-        plain = read_rows(loaded, together, full) if n_layers in starts else None
+        with applied(loaded, of_all), _kept(loaded, {start for start in starts if start < n_layers}) as inputs:
+            before = hidden_states(loaded, groups)
+        plain = read_rows(loaded, together, before) if n_layers in starts else None
         yield starts.count(n_layers)
         for number, (mask, start) in enumerate(zip(masks, starts, strict=True)):
             if plain is not None and start == n_layers:

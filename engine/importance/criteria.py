@@ -15,7 +15,7 @@ from engine.questions.amounts import all_characters, gold_characters
 from engine.questions.requests import Questions
 from engine.shapes import ModelShape
 
-Axis = Literal["heads", "ffns"]
+Part = Literal["heads", "ffns"]
 GRADIENT_COST, PATTERN_COST = 3, 2  # a backward and a forward pass, and one that gives patterns, in forward passes
 
 
@@ -31,9 +31,9 @@ class Criterion:
     cost: str
     source: str
 
-    def of(self, axis: Axis) -> str:
+    def of(self, part: Part) -> str:
         """The score of heads or of FFNs."""
-        return self.heads if axis == "heads" else self.ffns
+        return self.heads if part == "heads" else self.ffns
 
 
 _FORWARD = "a forward pass a train question, the same for activation, wanda and first-token"

@@ -19,7 +19,7 @@ from engine.heads.induction import InductionScores, induction, recall_induction
 from engine.importance.activity import activity_pieces, summed
 from engine.importance.gradients import gate_gradients
 from engine.importance.magnitudes import magnitude_piece
-from engine.importance.oracle import oracle, recall_oracle
+from engine.importance.oracle import lost, oracle, recall_oracle
 from engine.memory import freed_at_once
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
@@ -279,9 +279,6 @@ def _prefix(found: InductionScores) -> Scores:
 
 def _drops(what: str, shape: ModelShape, answers: Sequence[Answers]) -> Scores:
     """What each ablation costs; `answers` are the full model's, then one for each head or FFN."""
-    full, ablated = answers[0], answers[1:]
     size = (shape.n_layers,) if what == "ffns" else (shape.n_layers, shape.n_heads)
-    accuracy_drop = np.array([full.correct.mean() - each.correct.mean() for each in ablated]).reshape(size)
-    gold = full.gold_log_likelihood_nats.mean()
-    nats_drop = np.array([gold - each.gold_log_likelihood_nats.mean() for each in ablated]).reshape(size)
-    return Scores(what, len(full), accuracy_drop, nats_drop)
+    accuracy_drop, nats_drop = (each.reshape(size) for each in lost(answers[0], answers[1:]))
+    return Scores(what, len(answers[0]), accuracy_drop, nats_drop)

@@ -1,10 +1,12 @@
-"""The ablation oracle: the same questions without each head, or without each FFN, as `engine.accuracy.evaluation` would
-answer them, in about half its forward passes (engine.accuracy.restarts).
+"""The ablation oracle: the same questions without each head, each FFN or each layer, as `engine.accuracy.evaluation`
+would answer them, in about half its forward passes (engine.accuracy.restarts).
 """
 
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from engine.accuracy.evaluation import Answers, answers_measured, chunk_pieces, encoded_chunk, evaluate, recall
 from engine.accuracy.restarts import score_each
@@ -22,6 +24,14 @@ def oracle(lab: Lab, subject: Subject, questions: Questions, what: str) -> Itera
     Each chunk under each mask is stored as `evaluate` stores it, so either finds what the other measured.
     """
     masks = [Mask.full(subject.shape), *single_ablations(subject.shape, what)]
+    yield from under_each(lab, subject, questions, masks)
+
+
+def under_each(
+    lab: Lab, subject: Subject, questions: Questions, masks: Sequence[Mask]
+) -> Iterator[Progress[list[Answers]]]:
+    """Yields Progress, the last one's value the list of Answers under each of the masks, which may prune much in
+    common; stored as `oracle` says."""
     wanted = {mask: chunk_pieces(subject, questions, mask) for mask in masks}
     total, done, all_cached = len(masks) * questions.n, 0, True
     for number, chunk in enumerate(questions.chunks()):
@@ -70,3 +80,10 @@ def _measured(
     for (mask, key), scored in zip(keys.items(), all_scored, strict=True):
         arrays, about = answers_measured(questions, mask, encoded, scored)
         lab.store.put(key, encode(Record(arrays, subject.receipt(seconds, **about))))
+
+
+def lost(full: Answers, ablated: Sequence[Answers]) -> tuple[np.ndarray, np.ndarray]:
+    """(accuracy lost, mean gold log-likelihood lost in nats) in each of the ablated models."""
+    accuracy = np.array([full.correct.mean() - each.correct.mean() for each in ablated])
+    gold = full.gold_log_likelihood_nats.mean()
+    return accuracy, np.array([gold - each.gold_log_likelihood_nats.mean() for each in ablated])

@@ -11,15 +11,17 @@ import numpy as np
 
 from engine.errors import UsageError
 from engine.heads.induction import induction, recall_induction
-from engine.importance.criteria import CRITERIA, Axis, passes
+from engine.importance.criteria import CRITERIA, Part, passes
 from engine.importance.importance import PREFIX_SEED, Scores, importance, recall_scores
-from engine.importance.rankings import mask_at, order, random_order, random_order_within_layers
-from engine.models.masks import Edits, Mask
+from engine.importance.layers import LAYERS_BY, layer_order, n_passes, recall_layer_order, unmeasured_order
+from engine.importance.rankings import mask_at, n_pruned, order, random_order, random_order_within_layers
+from engine.models.masks import Edits, Mask, without_layers
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress, last_value
 from engine.questions.requests import Requests, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 
+Axis = Literal["heads", "ffns", "layers"]
 # every ranking there is, and what it needs to know of the heads and of the FFNs
 NEEDS = {
     **dict.fromkeys(("importance", "own", *CRITERIA), ("heads", "ffns")),
@@ -38,7 +40,7 @@ OF_ONE_TASK = tuple(name for name in NEEDS if name not in (*OF_OTHERS, "own", "r
 OF_MANY_TASKS = tuple(name for name in NEEDS if name != "importance")  # there it is "own", beside other tasks'
 INDUCTION_FROM = 0.3  # prefix-matching score from which a head is protected as an induction head
 INDUCTION_SEED = PREFIX_SEED
-AXES: tuple[Axis, ...] = ("heads", "ffns")
+PARTS: tuple[Part, ...] = ("heads", "ffns")
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class Ranking:
     importance in these three. Those of studies are told in engine.studies.sweeps.
 
     Scores come from `n_questions` of the task's train split (None = all), so that a ranking is never judged on the
-    questions that made it. `heads_by` and `ffns_by` name the score of importance (engine.importance.importance.WHAT).
+    questions that made it. `heads_by` and `ffns_by` name the score of importance (engine.importance.importance.WHAT),
+    `layers_by` how whole layers are ordered, whatever the name (engine.importance.layers.LAYERS_BY).
     """
 
     name: str = "importance"
@@ -59,26 +62,30 @@ class Ranking:
     split: str = "train"
     heads_by: str = "heads"
     ffns_by: str = "ffns"
+    layers_by: str = "influence"
 
     def __post_init__(self) -> None:
         if self.name not in NEEDS:
             raise UsageError(f"ranking {self.name!r} is unknown; choose one of {', '.join(OF_ONE_TASK)}")
+        if self.layers_by not in LAYERS_BY:
+            raise UsageError(f"order of layers {self.layers_by!r} is unknown; choose one of {', '.join(LAYERS_BY)}")
 
-    def what(self, axis: Axis) -> str:
+    def what(self, part: Part) -> str:
         """The score that heads or FFNs are ordered by, or would be (engine.importance.importance.WHAT)."""
         if self.name in CRITERIA and self.name != "importance":
-            return CRITERIA[self.name].of(axis)
-        return self.heads_by if axis == "heads" else self.ffns_by
+            return CRITERIA[self.name].of(part)
+        return self.heads_by if part == "heads" else self.ffns_by
 
 
 @dataclass(frozen=True)
 class Evidence:
     """What is known so far of the components that are to be ordered: the scores that the ranking goes by, prefix
-    matching (L, H)."""
+    matching (L, H), and the order of layers, as far as it is known."""
 
     heads: Scores | None = None
     ffns: Scores | None = None
     prefix_matching: np.ndarray | None = None
+    layers: np.ndarray | None = None
 
     def missing(self, ranking: str, heads_too: bool, ffns_too: bool) -> list[str]:
         """What `ranking` would need besides, to order heads, FFNs or both."""
@@ -88,39 +95,49 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Orders:
-    """Flat head indices and FFN indices of a model of `shape`, first to be pruned first."""
+    """Flat head indices, FFN indices and layers of a model of `shape`, first to be pruned first."""
 
     shape: ModelShape
     heads: np.ndarray
     ffns: np.ndarray
+    layers: np.ndarray | None = None
 
-    def mask(self, heads_permille: int, ffns_permille: int) -> Mask:
-        """The mask at two levels of these orders."""
-        return mask_at(self.shape, self.heads, self.ffns, heads_permille, ffns_permille)
+    def mask(self, heads_permille: int, ffns_permille: int, layers_permille: int = 0) -> Mask:
+        """The mask at these levels of these orders: what either of them prunes."""
+        mask = mask_at(self.shape, self.heads, self.ffns, heads_permille, ffns_permille)
+        n = n_pruned(layers_permille, self.shape.n_layers)
+        return mask if self.layers is None or not n else without_layers(mask, {*self.layers[:n].tolist()})
 
 
 @dataclass(frozen=True)
 class Pruning:
-    """What is pruned: two levels of a ranking, which the scores of `task` make, and the edits `typed` on top."""
+    """What is pruned: levels of a ranking, which the scores of `task` make, and the edits `typed` on top."""
 
     task: TaskSpec
     ranking: Ranking
     heads_permille: int
     ffns_permille: int
     typed: Edits
+    layers_permille: int = 0
 
     def __str__(self) -> str:
         """Changes with the levels, the ranking's name and the typed edits."""
-        return f"{self.ranking.name} {self.heads_permille} {self.ffns_permille} {self.typed.key()}"
+        layers = f" {self.layers_permille} {self.ranking.layers_by}" if self.layers_permille else ""
+        return f"{self.ranking.name} {self.heads_permille} {self.ffns_permille}{layers} {self.typed.key()}"
 
     @property
     def by_level(self) -> bool:
         """Whether anything is pruned by level."""
-        return bool(self.heads_permille or self.ffns_permille)
+        return bool(self.heads_permille or self.ffns_permille or self.layers_permille)
+
+    @property
+    def n_layers_dropped(self) -> int:
+        """How many whole layers go by level."""
+        return n_pruned(self.layers_permille, len(self.typed.prune.ffns))
 
     def level(self, axis: Axis) -> int:
         """The level of one axis, in permille."""
-        return self.heads_permille if axis == "heads" else self.ffns_permille
+        return getattr(self, f"{axis}_permille")
 
     def at(self, axis: Axis, permille: int) -> "Pruning":
         """The same with the level of one axis changed."""
@@ -128,7 +145,9 @@ class Pruning:
 
     def missing(self, known: Evidence) -> list[str]:
         """What has to be known besides before the mask is."""
-        return known.missing(self.ranking.name, self.heads_permille > 0, self.ffns_permille > 0)
+        missing = known.missing(self.ranking.name, self.heads_permille > 0, self.ffns_permille > 0)
+        n = self.n_layers_dropped
+        return missing + ["layers"] * (n > 0 and (known.layers is None or len(known.layers) < n))
 
     def mask(self, orders: Orders) -> Mask:
         """What is pruned by these orders and by the typed edits."""
@@ -136,7 +155,7 @@ class Pruning:
 
     def by_levels(self, orders: Orders) -> Mask:
         """What is pruned by these orders alone."""
-        return orders.mask(self.heads_permille, self.ffns_permille)
+        return orders.mask(self.heads_permille, self.ffns_permille, self.layers_permille)
 
     def known_mask(self, shape: ModelShape, known: Evidence) -> Mask | None:
         """The mask where all that it needs is known, else None."""
@@ -147,7 +166,7 @@ def orders_from(shape: ModelShape, ranking: Ranking, known: Evidence) -> Orders:
     """The orders of `ranking`. Where the evidence it needs is missing, any order: none must be taken from it then."""
     n = shape.n_heads_total
     if ranking.name == "random":
-        return Orders(shape, random_order(n, ranking.seed), random_order(shape.n_layers, ranking.seed))
+        return Orders(shape, random_order(n, ranking.seed), random_order(shape.n_layers, ranking.seed), known.layers)
     heads, ffns = _by(known.heads, n), _by(known.ffns, shape.n_layers)
     if ranking.name == "reversed":
         heads, ffns = heads[::-1], ffns[::-1]
@@ -160,20 +179,24 @@ def orders_from(shape: ModelShape, ranking: Ranking, known: Evidence) -> Orders:
         elif ranking.name == "induction-protected":
             inductive = score[heads] >= INDUCTION_FROM
             heads = np.concatenate([heads[~inductive], heads[inductive]])
-    return Orders(shape, heads, ffns)
+    return Orders(shape, heads, ffns, known.layers)
 
 
 def recall_evidence(
-    lab: Lab, subject: Subject, requests: Requests, ranking: Ranking, wanted: Collection[str]
+    lab: Lab, subject: Subject, requests: Requests, ranking: Ranking, wanted: Collection[str], n_layers: int = 0
 ) -> Evidence:
-    """What is stored of the `wanted` (names as in NEEDS); `requests` are those that importance is measured on."""
+    """What is stored of the `wanted` (names as in NEEDS), and of the first `n_layers` of the order of layers, where
+    any are to go; `requests` are those that importance is measured on."""
     questions, found = select(requests, ranking.n_questions, "stratified"), {}
-    for name in AXES:
+    for name in PARTS:
         if name in wanted:
             found[name] = recall_scores(lab, subject, questions, ranking.what(name))
     if "prefix_matching" in wanted:
         scores = recall_induction(lab, subject, "olsson", INDUCTION_SEED)
         found["prefix_matching"] = None if scores is None else scores.mean["prefix_matching"]
+    if n_layers:
+        by, seed = ranking.layers_by, ranking.seed
+        found["layers"] = recall_layer_order(lab, subject, questions, by, n_layers, seed)
     return Evidence(**found)
 
 
@@ -184,22 +207,30 @@ def compute_orders(
     computed again."""
     ranking, wanted = pruning.ranking, pruning.missing(Evidence())
     questions = None
-    if {*AXES} & {*wanted}:
+    measured = {*PARTS, *(["layers"] if LAYERS_BY[ranking.layers_by] else [])}
+    if measured & {*wanted}:
         requests = get_requests(replace(pruning.task, split=ranking.split), data_dir, lab.store)
         questions = select(requests, ranking.n_questions, "stratified")
     n = questions.n if questions else 1
-    sizes = {name: n * passes(ranking.what(name), subject.shape) for name in AXES} | {"prefix_matching": 1}
+    n_gone = pruning.n_layers_dropped
+    sizes = {name: n * passes(ranking.what(name), subject.shape) for name in PARTS} | {"prefix_matching": 1}
+    sizes["layers"] = n * n_passes(subject.shape, ranking.layers_by, n_gone)
     total, done = sum(sizes[name] for name in wanted) or 1, 0
     known: dict[str, Any] = {}
     for name in wanted:
-        if questions is None or name == "prefix_matching":
+        if name == "layers" and name not in measured:
+            known[name] = unmeasured_order(subject.shape, ranking.layers_by, ranking.seed)
+        elif questions is None or name == "prefix_matching":
             steps = induction(lab, subject, "olsson", INDUCTION_SEED)
             scores = yield from last_value(steps, done, total, sizes[name], "induction scores")
             known[name] = scores.mean["prefix_matching"]
+        elif name == "layers":
+            steps = layer_order(lab, subject, questions, ranking.layers_by, n_gone, ranking.seed)
+            known[name] = yield from last_value(steps, done, total, sizes[name], "order of layers")
         else:
-            axis: Axis = "heads" if name == "heads" else "ffns"
-            steps = importance(lab, subject, questions, ranking.what(axis))
-            label = f"{'head' if axis == 'heads' else 'FFN'} importance"
+            part: Part = "heads" if name == "heads" else "ffns"
+            steps = importance(lab, subject, questions, ranking.what(part))
+            label = f"{'head' if part == 'heads' else 'FFN'} importance"
             known[name] = yield from last_value(steps, done, total, sizes[name], label)
         done += sizes[name]
     yield Progress(total, total, orders_from(subject.shape, ranking, Evidence(**known)))

@@ -25,6 +25,9 @@ def last_layer_at(loaded: Loaded, places: Sequence[tuple[int, int]], length: int
     at = torch.tensor([row * length + position for row, position in places])
     family, hooks = loaded.family, []
     layer = family.layer_list(loaded.model)[-1]
+    if getattr(layer, "is_dropped", False):  # it is not run, and the one before is needed whole by whoever restarts
+        yield
+        return
 
     def only_there(first: Any, last: Any) -> None:
         leading: list[Any] = []  # (B * T,) of OPT's FFNs, (B, T) of all else

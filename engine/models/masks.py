@@ -9,7 +9,7 @@ whatever else prunes it: `L1H* keep L1H0`. The empty text prunes nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -57,6 +57,12 @@ class Mask:
         return sum(not kept for kept in self.ffns)
 
     @property
+    def layers_dropped(self) -> tuple[int, ...]:
+        """The layers of which nothing is kept, neither a head nor the FFN."""
+        pairs = zip(self.heads, self.ffns, strict=True)
+        return tuple(layer for layer, (row, ffn) in enumerate(pairs) if not (any(row) or ffn))
+
+    @property
     def is_full(self) -> bool:
         return self.n_heads_pruned == 0 and self.n_ffns_pruned == 0
 
@@ -66,13 +72,16 @@ class Mask:
 
     def text(self) -> str:
         """Shortest usual text form; `parse_mask` of it gives this mask back."""
-        terms = []
+        terms, whole = [], self.layers_dropped
         for layer, row in enumerate(self.heads):
+            if layer in whole:
+                continue
             if not any(row):
                 terms.append(f"L{layer}H*")
             else:
                 terms += [f"L{layer}H{span}" for span in _spans([h for h, kept in enumerate(row) if not kept])]
-        return " ".join(terms + [f"F{span}" for span in _spans([f for f, kept in enumerate(self.ffns) if not kept])])
+        ffns = [layer for layer, kept in enumerate(self.ffns) if not kept and layer not in whole]
+        return " ".join([*terms, *(f"F{span}" for span in _spans(ffns)), *(f"B{span}" for span in _spans([*whole]))])
 
 
 @dataclass(frozen=True)
@@ -111,9 +120,12 @@ class Edits:
 
 
 def single_ablations(shape: ModelShape, what: str = "heads") -> list[Mask]:
-    """One mask for each head (row by row) or, where `what` is ffns, for each FFN, pruning just that one."""
+    """One mask for each head (row by row) or, where `what` is ffns or layers, for each FFN or layer, pruning just that
+    one."""
     full = Mask.full(shape)
     layers = range(shape.n_layers)
+    if what == "layers":
+        return [without_layers(full, [layer]) for layer in layers]
     if what == "ffns":
         return [replace(full, ffns=tuple(at != layer for at in layers)) for layer in layers]
     masks = []
@@ -122,6 +134,12 @@ def single_ablations(shape: ModelShape, what: str = "heads") -> list[Mask]:
             row = tuple(at != head for at in range(shape.n_heads))
             masks.append(replace(full, heads=(*full.heads[:layer], row, *full.heads[layer + 1 :])))
     return masks
+
+
+def without_layers(mask: Mask, layers: Collection[int]) -> Mask:
+    """The mask with these layers pruned whole besides: their heads and their FFN."""
+    heads = tuple(tuple(kept and layer not in layers for kept in row) for layer, row in enumerate(mask.heads))
+    return Mask(heads, tuple(kept and layer not in layers for layer, kept in enumerate(mask.ffns)))
 
 
 def parse_mask(text: str, shape: ModelShape) -> Mask:

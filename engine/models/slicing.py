@@ -1,7 +1,9 @@
 """A pruned model that is really smaller: what a mask prunes is not computed at all, so the seconds fall with the level.
 
-A layer that keeps at most three quarters of its heads gets projections without the pruned ones; with all of them gone
-its attention is the output bias alone. A pruned FFN is skipped. Everything else, and families whose queries, keys and
+A layer that loses all its heads and its FFN is not run: of it the attention output bias is added, and the norms behind
+(OPT-350m), which the stream itself goes through, stay. One that keeps at most three quarters of its heads gets
+projections without the pruned ones; with all of them gone its attention is the output bias alone. A pruned FFN is
+skipped. Everything else, and families whose queries, keys and
 values come from one projection, is masked as before. int8 weights are sliced with their scales. The numbers are those
 of the mask up to the rounding of another order of sums.
 """
@@ -12,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache as once
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,8 +46,12 @@ class Sliced:
 def sliced(loaded: Loaded, mask: Mask) -> Sliced:
     """The smaller parts for `mask`; nothing of the model changes until they are `applied`."""
     family, swaps, still = loaded.family, [], np.ones((len(mask.heads), len(mask.heads[0])), bool)
-    layers = family.layer_list(loaded.model)
+    layers, dropped = family.layer_list(loaded.model), set(mask.layers_dropped)
+    holder = attrgetter(family.layers)(loaded.model)
     for index, (layer, attention) in enumerate(zip(layers, family.attention_modules(loaded.model), strict=True)):
+        if index in dropped:
+            swaps.append((holder, str(index), _dropped(loaded, layer)))
+            continue
         kept = [head for head, keep in enumerate(mask.heads[index]) if keep]
         if len(family.qkv) < 3 or len(kept) > SLICE_BELOW * len(mask.heads[index]):
             still[index] = mask.heads[index]
@@ -145,6 +152,14 @@ def _silent(out: Any) -> Any:
     return _modules()[0](out.bias)
 
 
+def _dropped(loaded: Loaded, layer: Any) -> Any:
+    """What stays of a layer that is not run."""
+    family = loaded.family
+    norms = family.norms_behind if family.norms_come_behind(loaded.model) else ()
+    bias = attrgetter(family.attention_out)(layer).bias
+    return _modules()[2](bias, [getattr(layer, name) for name in norms])
+
+
 def _nothing() -> Any:
     return _modules()[1]()
 
@@ -156,7 +171,7 @@ def _same() -> Any:
 
 
 @once
-def _modules() -> tuple[Any, Any]:
+def _modules() -> tuple[Any, Any, Any]:
     import torch
 
     class Silent(torch.nn.Module):
@@ -172,4 +187,18 @@ def _modules() -> tuple[Any, Any]:
         def forward(self, hidden_states: Tensor) -> Tensor:
             return torch.zeros_like(hidden_states)
 
-    return Silent, Nothing
+    class Dropped(torch.nn.Module):
+        is_dropped = True  # for who looks for the parts of a layer
+
+        def __init__(self, bias: Tensor | None, norms: Sequence[Any]) -> None:
+            super().__init__()
+            self.bias, self.norms = bias, torch.nn.ModuleList(norms)
+
+        def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+            if self.bias is not None:
+                hidden_states = hidden_states + self.bias.to(hidden_states)
+            for norm in self.norms:
+                hidden_states = norm(hidden_states)
+            return hidden_states
+
+    return Silent, Nothing, Dropped

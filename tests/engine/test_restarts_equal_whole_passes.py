@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from engine.accuracy.evaluation import evaluate
-from engine.accuracy.restarts import first_changed, score_each
+from engine.accuracy.restarts import common, first_changed, score_each
 from engine.accuracy.scoring import score
 from engine.importance.importance import importance, recall_scores
 from engine.models.loading import Models
@@ -15,7 +15,8 @@ from engine.questions.requests import TaskSpec, get_requests
 from tests.engine.fixtures import finished, last, loaded, questions_in, subject_in, write_questions
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
-TEXTS = ["", "F0", "F1", "F2", "L1H2", "L0H* F2", "L2H0-2", "L2H* F1"]
+TEXTS = ["", "F0", "F1", "F2", "L1H2", "L0H* F2", "L2H0-2", "L2H* F1", "B0", "B1 L2H0", "B2"]
+ON_ONE_BASE = ["B1 B2", "B0-1", "B1 L2H1", "B1"]  # what the first passes of a greedy search share is dropped in all
 
 
 @pytest.fixture(scope="module")
@@ -29,27 +30,28 @@ def test_every_mask_scores_as_by_itself(family, precision, folder_of, questions)
     model = loaded(folder_of(family), precision)
     requests = get_requests(TaskSpec(str(questions), 0))
     encoded = encode_questions(requests.questions, model.tokenizer, True, 256)
-    masks = [parse_mask(text, model.identity.shape) for text in TEXTS]
-    for mask, found in zip(masks, finished(score_each(model, encoded, masks)), strict=True):
-        with applied(model, sliced(model, mask)):
-            expected = finished(score(model, encoded))
-        np.testing.assert_array_equal(found[0], expected[0])
-        np.testing.assert_array_equal(found[1], expected[1])
+    for texts in (TEXTS, ON_ONE_BASE):
+        masks = [parse_mask(text, model.identity.shape) for text in texts]
+        for mask, found in zip(masks, finished(score_each(model, encoded, masks)), strict=True):
+            with applied(model, sliced(model, mask)):
+                expected = finished(score(model, encoded))
+            np.testing.assert_array_equal(found[0], expected[0])
+            np.testing.assert_array_equal(found[1], expected[1])
 
 
 def test_layers_below_the_change_are_computed_once(folder_of, questions):
     model = loaded(folder_of("opt"))
     encoded = encode_questions(get_requests(TaskSpec(str(questions), 0)).questions[:4], model.tokenizer, True, 256)
-    masks = single_ablations(model.identity.shape, "ffns")
-    assert [first_changed(mask) for mask in masks] == [0, 1, 2]
-    assert first_changed(Mask.full(model.identity.shape)) == 3
+    full, masks = Mask.full(model.identity.shape), single_ablations(model.identity.shape, "ffns")
+    assert [first_changed(mask, common([full, *masks])) for mask in masks] == [0, 1, 2]
+    assert first_changed(full, full) == 3 and common([full, *masks]) == full
     calls = [0, 0, 0]
     layers = model.family.layer_list(model.model)
     hooks = [
         layer.register_forward_hook(lambda m, a, o, at=at: calls.__setitem__(at, calls[at] + 1))
         for at, layer in enumerate(layers)
     ]
-    finished(score_each(model, encoded, [Mask.full(model.identity.shape), *masks]))
+    finished(score_each(model, encoded, [full, *masks]))
     for hook in hooks:
         hook.remove()
     n_groups = calls[0] // 2  # the full pass, and the one without the first FFN

@@ -1,6 +1,7 @@
 """A model without what is pruned, and a last layer computed only where it is read, give the same numbers; the model is
 whole again afterwards."""
 
+import copy
 from contextlib import nullcontext
 from operator import attrgetter
 
@@ -19,7 +20,8 @@ from tests.engine.fixtures import family_folder, loaded, write_questions
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
 IDS = torch.tensor([[2, *range(40, 70)], [2, *range(90, 120)]])
 # none to all of a layer's heads, whole and broken key-value groups of Llama (heads 0-1 and 2-3 share)
-MASKS = ["", "L0H1", "L0H0-1", "L1H1-3", "L2H0 L2H2", "L0H* F0", "L*H0-2 F1", "L1H* L2H3 F0-2", "L*H* F*"]
+MASKS = ["", "L0H1", "L0H0-1", "L1H1-3", "L2H0 L2H2", "L0H* F0", "L*H0-2 F1", "L1H* L2H3 F0-2", "L*H* F*",
+         "B0", "B1 L0H0-1 F2", "B1-2"]  # fmt: skip
 
 
 def logits(model):
@@ -71,6 +73,37 @@ def test_slices_are_smaller(family, precision, model_of):
     assert full.n_params - half.n_params == per_ffn + 3 * per_layer
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_dropped_layer_is_not_run_and_leaves_its_biases_alone(family, model_of):
+    """Against a model whose list of layers lacks it: what stays is the bias behind the heads, and OPT-350m's norms."""
+    model = copy.deepcopy(model_of(family).model), model_of(family)
+    without, whole = model[0], model[1]
+    path, _, name = whole.family.layers.rpartition(".")
+    layers = whole.family.layer_list(without)
+    dropped = layers[1]
+
+    class Rest(torch.nn.Module):
+        def forward(self, hidden_states, *args, **kwargs):
+            bias = attrgetter(whole.family.attention_out)(dropped).bias
+            hidden_states = hidden_states if bias is None else hidden_states + bias
+            for norm in ("self_attn_layer_norm", "final_layer_norm") if family == "opt-350m" else ():
+                hidden_states = getattr(dropped, norm)(hidden_states)
+            return hidden_states
+
+    kept = [layers[0], *([] if whole.family.name == "Llama" else [Rest()]), layers[2]]  # of Llama nothing stays
+    setattr(without.get_submodule(path), name, torch.nn.ModuleList(kept))
+    without.config.num_hidden_layers = len(kept)
+    ran = []
+    modules = [module for layer in whole.family.layer_list(whole.model)[1:2] for module in layer.modules()]
+    hooks = [each.register_forward_hook(lambda module, args, output: ran.append(module)) for each in modules]
+    with applied(whole, sliced(whole, parse_mask("B1", whole.identity.shape))), torch.inference_mode():
+        expected = without(input_ids=IDS, use_cache=False).logits
+        torch.testing.assert_close(whole.model(input_ids=IDS).logits, expected, atol=1e-5, rtol=1e-5)
+    assert {type(module).__name__ for module in ran} <= {"LayerNorm"} and bool(ran) == (family == "opt-350m")
+    for hook in hooks:
+        hook.remove()
+
+
 def test_the_model_is_whole_after_an_exception(model_of):
     model = model_of("opt")
     before = logits(model)
@@ -82,7 +115,7 @@ def test_the_model_is_whole_after_an_exception(model_of):
     assert torch.equal(logits(model), before)
 
 
-@pytest.mark.parametrize("text", ["", "L2H0-2 F2", "L2H*", "L*H* F*"])
+@pytest.mark.parametrize("text", ["", "L2H0-2 F2", "L2H*", "B0-1 L2H*"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_last_layer_is_computed_only_where_it_is_read(family, text, model_of, tmp_path, monkeypatch):
     model = model_of(family)

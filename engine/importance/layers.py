@@ -1,0 +1,239 @@
+"""In what order whole layers go: the one table of ways, what each measures, and how that is stored.
+
+A layer that is dropped has its heads and its FFN pruned; what stays of it are biases, and in OPT-350m its norms.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from engine.accuracy.evaluation import encoded_chunk
+from engine.accuracy.passes import hidden_states, passes, tokens_computed
+from engine.importance.oracle import lost, oracle, recall_oracle, under_each
+from engine.importance.rankings import order, random_order
+from engine.models.loading import Loaded
+from engine.models.masks import Mask, without_layers
+from engine.models.subject import Lab, Subject
+from engine.pieces import Measuring, Piece, all_stored, is_sound, pieces
+from engine.progress import Progress, last_value
+from engine.questions.amounts import gradient_characters
+from engine.questions.encoding import pack
+from engine.questions.requests import Questions
+from engine.records import Record, canonical_key, decode, encode
+from engine.shapes import ModelShape
+
+# every way there is, and whether it is measured, on the task's train questions
+LAYERS_BY = {"influence": True, "oracle": True, "greedy": True, "last-first": False, "random": False}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the greedy search: the layer that went, and what is left then of accuracy (0-1) and of the mean gold
+    log-likelihood (nats)."""
+
+    layer: int
+    accuracy: float
+    gold_nats: float
+
+
+def n_passes(shape: ModelShape, by: str, n: int) -> int:
+    """How many times all questions are read to know which n layers go first; a pass without a layer begins in it."""
+    ways = {"influence": 1, "oracle": 1 + shape.n_layers, "greedy": sum(shape.n_layers - at for at in range(n))}
+    return ways.get(by, 0)
+
+
+def layer_order(
+    lab: Lab, subject: Subject, questions: Questions, by: str, n: int, seed: int = 0
+) -> Iterator[Progress[np.ndarray]]:
+    """Yields Progress; the last one's value are layers, first to go first: all of them, of `greedy` the first n."""
+    if by == "influence":
+        for step in block_influence(lab, subject, questions):
+            yield step.map(order)
+    elif by == "oracle":
+        for step in oracle(lab, subject, questions, "layers"):
+            yield step.map(lambda answers: order(*lost(answers[0], answers[1:])))
+    elif by == "greedy":
+        for step in greedy(lab, subject, questions, n):
+            yield step.map(_layers)
+    else:
+        yield Progress(1, 1, unmeasured_order(subject.shape, by, seed))
+
+
+def recall_layer_order(
+    lab: Lab, subject: Subject, questions: Questions, by: str, n: int, seed: int = 0
+) -> np.ndarray | None:
+    """What `layer_order` ends with where all of it is stored, else None; loads and computes nothing."""
+    if by == "influence":
+        found = recall_block_influence(lab, subject, questions)
+        return None if found is None else order(found)
+    if by == "oracle":
+        answers = recall_oracle(lab, subject, questions, "layers")
+        return None if answers is None else order(*lost(answers[0], answers[1:]))
+    if by == "greedy":
+        steps = recall_greedy(lab, subject, questions, n)
+        return _layers(steps) if len(steps) == n else None
+    return unmeasured_order(subject.shape, by, seed)
+
+
+def unmeasured_order(shape: ModelShape, by: str, seed: int) -> np.ndarray:
+    """Layers, first to go first, where nothing has to be measured for that: `last-first`, or seeded `random`."""
+    return random_order(shape.n_layers, seed) if by == "random" else np.arange(shape.n_layers)[::-1]
+
+
+def _layers(steps: Sequence[Step]) -> np.ndarray:
+    return np.array([step.layer for step in steps], int)
+
+
+def block_influence(lab: Lab, subject: Subject, questions: Questions) -> Iterator[Progress[np.ndarray]]:
+    """Yields Progress; the value of the last one is (L,): 1 - the mean over all tokens of the cosine between the
+    residual stream that enters a layer and that leaves it (Men et al. 2403.03853), of the full model.
+
+    The tokens are those of each question with its gold choice, as the model reads them. Cosines are taken in fp64: a
+    layer may turn the stream by less than fp32 tells from nothing.
+    """
+    wanted = _influence_pieces(subject, questions)
+    for step in pieces(lab, subject, wanted):
+        yield step.map(lambda records: _influence(questions, records))
+
+
+def recall_block_influence(lab: Lab, subject: Subject, questions: Questions) -> np.ndarray | None:
+    """The finished influences if all of it is stored, else None; loads and computes nothing."""
+    records = all_stored(lab, _influence_pieces(subject, questions))
+    return None if records is None else _influence(questions, records)
+
+
+def _influence(questions: Questions, records: Sequence[Record]) -> np.ndarray:
+    sums, lengths = (np.concatenate([each.arrays[name] for each in records])[: questions.n]
+                     for name in ("sums", "lengths"))  # fmt: skip
+    return sums.sum(0) / lengths.sum()
+
+
+def _influence_pieces(subject: Subject, questions: Questions) -> list[Piece]:
+    wanted = []
+    for chunk, size in questions.sized_chunks():
+        golds = [question.golds[0] for question in questions.at(chunk)]
+        key = canonical_key("block-influence", subject.key() | {"questions": questions.digest(chunk), "golds": golds})
+        shapes: dict[str, tuple[int | str, ...]] = {"sums": (len(chunk), subject.shape.n_layers)}
+        shapes["lengths"] = (len(chunk),)
+        measure = partial(_measured, subject=subject, questions=questions, chunk=chunk)
+        # half of what a pass and a backward pass read
+        reads = partial(_reads, questions, chunk)
+        wanted.append(Piece(key, size, shapes, measure, reads))
+    return wanted
+
+
+def _reads(questions: Questions, chunk: Sequence[int]) -> float:
+    return gradient_characters(questions.at(chunk), every_choice=False) / 2
+
+
+def _measured(loaded: Loaded, subject: Subject, questions: Questions, chunk: Sequence[int]) -> Measuring:
+    encoded = encoded_chunk(loaded, subject, questions, chunk)
+    rows = []
+    for question, choices in zip(questions.at(chunk), encoded, strict=True):
+        row = pack([choices[question.golds[0]]])[0]
+        # the whole last layer is wanted, not where a target is alone
+        rows.append(replace(row, read=tuple((0, position, 0) for position in range(len(row.tokens)))))
+    sums, lengths = np.zeros((len(rows), subject.shape.n_layers)), np.zeros(len(rows), np.int64)
+    done, total = 0, sum(len(row.tokens) for row in rows)
+    for groups in passes(loaded, rows):
+        together = [row for group in groups for row in group]
+        with _turning(loaded) as found:
+            hidden_states(loaded, groups)
+        ends = np.cumsum(tokens_computed(loaded, together))[:-1]
+        for row, part in zip(together, np.split(np.stack(found), ends, axis=1), strict=True):
+            at = row.choices[0].question
+            sums[at], lengths[at] = part[:, : len(row.tokens)].sum(1), len(row.tokens)
+            done += len(row.tokens)
+        yield Progress(0, 1, share=done / total)
+    return {"sums": sums, "lengths": lengths}, questions.receipt() | {"kind": "block-influence"}
+
+
+@contextmanager
+def _turning(loaded: Loaded) -> Iterator[list[np.ndarray]]:
+    """While open, a forward pass leaves in the list that this gives, layer by layer, 1 - the cosine between the stream
+    before and behind it, (token,)."""
+    import torch
+
+    found: list[np.ndarray] = []
+
+    def compare(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        before, behind = (args[0] if args else kwargs["hidden_states"]), output
+        behind = behind if isinstance(behind, torch.Tensor) else behind[0]
+        cosine = torch.nn.functional.cosine_similarity(before.double(), behind.to(before.device).double(), dim=-1)
+        found.append((1 - cosine).flatten().cpu().numpy())
+
+    hooks = [layer.register_forward_hook(compare, with_kwargs=True) for layer in loaded.family.layer_list(loaded.model)]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def greedy(lab: Lab, subject: Subject, questions: Questions, n: int) -> Iterator[Progress[list[Step]]]:
+    """Yields Progress, its value the first of n Steps so far: the layer that costs least is dropped, and what is left
+    measured anew without each of the others. The layer without which most questions are right goes, of equals the one
+    that leaves the most gold log-likelihood. Each step is stored; so are the answers under each mask."""
+    shape, found = subject.shape, list[Step]()
+    total, done, all_cached = n_passes(shape, "greedy", n) * questions.n, 0, True
+    for number in range(n):
+        step, n_left = _recalled(lab, subject, questions, found), shape.n_layers - number
+        if step is None:
+            all_cached = False
+            label = f"layer {number + 1} of {n} to go"
+            step = yield from _searched(lab, subject, questions, found, (done, total, label))
+        found = [*found, step]
+        done += n_left * questions.n
+        yield Progress(done, total, found, cached=all_cached)
+    if not n:
+        yield Progress(1, 1, found, cached=True)
+
+
+def recall_greedy(lab: Lab, subject: Subject, questions: Questions, n: int) -> list[Step]:
+    """The first steps that are stored, n at most; loads and computes nothing."""
+    found: list[Step] = []
+    while len(found) < n and (step := _recalled(lab, subject, questions, found)) is not None:
+        found.append(step)
+    return found
+
+
+def _searched(
+    lab: Lab, subject: Subject, questions: Questions, gone: Sequence[Step], so_far: tuple[int, int, str]
+) -> Generator[Progress[Any], None, Step]:
+    """Measures and stores one step."""
+    done, total, label = so_far
+    full, dropped = Mask.full(subject.shape), [step.layer for step in gone]
+    left = [layer for layer in range(subject.shape.n_layers) if layer not in dropped]
+    masks = [without_layers(full, [*dropped, layer]) for layer in left]
+    steps = under_each(lab, subject, questions, masks)
+    answers = yield from last_value(steps, done, total, len(left) * questions.n, label)
+    arrays = {
+        "layers": np.array(left),
+        "accuracy": np.array([each.correct.mean() for each in answers]),
+        "gold_nats": np.array([each.gold_log_likelihood_nats.mean() for each in answers]),
+    }
+    about = questions.receipt() | {"kind": "greedy-layers", "dropped": dropped}
+    lab.store.put(_key(subject, questions, gone), encode(Record(arrays, subject.receipt(0.0, **about))))
+    return _best(arrays)
+
+
+def _recalled(lab: Lab, subject: Subject, questions: Questions, gone: Sequence[Step]) -> Step | None:
+    record, n_left = decode(lab.store.get(_key(subject, questions, gone))), subject.shape.n_layers - len(gone)
+    shapes = {name: (n_left,) for name in ("layers", "accuracy", "gold_nats")}
+    return _best(record.arrays) if record is not None and is_sound(record, shapes) else None
+
+
+def _best(arrays: Any) -> Step:
+    at = order(-arrays["accuracy"], -arrays["gold_nats"])[0]
+    return Step(int(arrays["layers"][at]), float(arrays["accuracy"][at]), float(arrays["gold_nats"][at]))
+
+
+def _key(subject: Subject, questions: Questions, gone: Sequence[Step]) -> str:
+    asked = questions.order[: questions.n]
+    golds = [list(question.golds) for question in questions.at(asked)]
+    about = {"questions": questions.digest(asked), "golds": golds, "dropped": [step.layer for step in gone]}
+    return canonical_key("greedy-layers", subject.key() | about)

@@ -1,0 +1,143 @@
+"""Whole layers go in the order that a plain loop finds: by block influence, the oracle, the greedy search; what is
+stored is not measured again."""
+
+import numpy as np
+import pytest
+import torch
+
+from engine.accuracy.evaluation import evaluate
+from engine.errors import UsageError
+from engine.importance.layers import (
+    LAYERS_BY,
+    block_influence,
+    greedy,
+    layer_order,
+    n_passes,
+    recall_block_influence,
+    recall_greedy,
+    recall_layer_order,
+)
+from engine.importance.rankings_of import Evidence, Pruning, Ranking, compute_orders, recall_evidence
+from engine.models.loading import Models
+from engine.models.masks import Mask, parse_edits, parse_mask, without_layers
+from engine.progress import final
+from engine.questions.encoding import encode_questions
+from tests.engine.fixtures import finished, questions_in, subject_in, write_questions
+
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    return write_questions(tmp_path_factory.mktemp("task") / "own.jsonl", 20)
+
+
+def asked(lab, folder, file, n=18, precision="fp32"):
+    """(lab, subject, questions of the train split): more than a chunk, and not the whole of the next."""
+    return lab, subject_in(lab, folder, precision, bos=True), questions_in(file, lab, n, split="train")
+
+
+def plain_influence(model, questions):
+    """1 - mean cosine over the hidden states that transformers itself gives, question by question: (L,)."""
+    base = model.model.base_model
+    turned = []
+    last = []  # transformers gives the last state behind the final norm: what leaves the last layer is caught
+    hook = model.family.layer_list(model.model)[-1].register_forward_hook(lambda m, a, out: last.append(out))
+    for question, choices in zip(questions, encode_questions(questions, model.tokenizer, True, 256), strict=True):
+        tokens = torch.tensor([choices[question.golds[0]].inputs])
+        with torch.no_grad():
+            states = base(tokens, output_hidden_states=True, use_cache=False).hidden_states
+        states = [*states[:-1], last.pop()]
+        cosines = []
+        for before, behind in zip(states[:-1], states[1:], strict=True):
+            a, b = before[0].numpy().astype(float), behind[0].numpy().astype(float)
+            cosines.append((a * b).sum(1) / np.sqrt((a**2).sum(1) * (b**2).sum(1)))
+        turned.append(1 - np.array(cosines))
+    hook.remove()
+    return np.concatenate(turned, axis=1).mean(1)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_block_influence_is_one_minus_the_mean_cosine(family, folder_of, file, lab):
+    about = asked(lab, folder_of(family), file)
+    found = final(block_influence(*about))
+    model = finished(lab.loaded(about[1]))
+    hooks = [layer._forward_hooks for layer in model.family.layer_list(model.model)]
+    assert not any(hooks)
+    expected = plain_influence(model, about[2].at(about[2].order[:18]))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_array_equal(recall_block_influence(*about), found)
+    np.testing.assert_array_equal(recall_layer_order(*about, "influence", 1), np.argsort(expected))
+
+
+def test_block_influence_in_int8_leaves_padding_out(folder_of, file, lab, monkeypatch):
+    """bitsandbytes' own layers read padded rows: what stands there is no token."""
+    about, in_fp32 = (asked(lab, folder_of("opt"), file, 18, precision) for precision in ("int8", "fp32"))
+    np.testing.assert_allclose(final(block_influence(*about)), final(block_influence(*in_fp32)), rtol=0.05)
+
+
+def plain_greedy(about):
+    """Each layer in turn dropped besides what is gone, by whole evaluations; the best stays out."""
+    shape, gone = about[1].shape, []
+    full = Mask.full(shape)
+    while len(gone) < shape.n_layers:
+        left = [layer for layer in range(shape.n_layers) if layer not in gone]
+        answers = {layer: final(evaluate(*about, without_layers(full, [*gone, layer]))) for layer in left}
+        kept = {layer: (each.correct.mean(), each.gold_log_likelihood_nats.mean()) for layer, each in answers.items()}
+        gone.append(max(left, key=lambda layer, kept=kept: kept[layer]))
+    return gone
+
+
+@pytest.mark.parametrize("family", ["opt", "llama"])
+def test_the_greedy_search_drops_what_costs_least_again_and_again(family, folder_of, file, lab, monkeypatch):
+    about = asked(lab, folder_of(family), file)
+    steps = greedy(*about, 3)
+    counts = []
+    for step in steps:
+        counts.append((step.done, step.total))
+        if step.value:  # the first step stands, and is not lost
+            break
+    steps.close()
+    assert len(recall_greedy(*about, 3)) == 1 and recall_layer_order(*about, "greedy", 2) is None
+    found = final(greedy(*about, 3))
+    counts += [(6 * 18, 6 * 18)]
+    assert counts == sorted(counts) and n_passes(about[1].shape, "greedy", 3) == 6
+    assert [step.layer for step in found] == plain_greedy(about)
+    monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
+    assert final(greedy(*about, 3)) == recall_greedy(*about, 3) == found
+    np.testing.assert_array_equal(final(layer_order(*about, "greedy", 2)), [step.layer for step in found[:2]])
+    other = about[0], about[1], questions_in(file, lab, 17, split="train")
+    assert recall_greedy(*other, 3) == [], "of other questions nothing is known"
+
+
+def test_the_oracle_orders_layers_by_the_accuracy_lost(folder_of, file, lab):
+    about = asked(lab, folder_of("opt"), file)
+    found = final(layer_order(*about, "oracle", 1))
+    left = [final(evaluate(*about, parse_mask(f"B{layer}", about[1].shape))) for layer in range(3)]
+    kept = [(each.correct.mean(), each.gold_log_likelihood_nats.mean()) for each in left]
+    assert found.tolist() == sorted(range(3), key=lambda layer: kept[layer], reverse=True)
+    np.testing.assert_array_equal(recall_layer_order(*about, "oracle", 1), found)
+
+
+@pytest.mark.parametrize("by", LAYERS_BY)
+def test_layers_go_besides_heads_and_ffns(by, folder_of, file, lab, monkeypatch):
+    _, subject, _ = asked(lab, folder_of("opt"), file)
+    task, edits = questions_in(file, lab).task, parse_edits("L2H1 keep F0", subject.shape)
+    pruning = Pruning(task, Ranking("random", n_questions=6, layers_by=by), 500, 0, edits, 700)
+    assert pruning.n_layers_dropped == 2 and pruning.missing(Evidence()) == ["layers"]
+    assert "700" in str(pruning) and pruning.at("layers", 0).missing(Evidence()) == []
+    orders = final(compute_orders(lab, subject, pruning))
+    mask = pruning.mask(orders)
+    assert mask == edits.on(without_layers(orders.mask(500, 0), orders.layers[:2]))
+    assert len(mask.layers_dropped) in (1, 2) and pruning.by_level
+    monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
+    requests = questions_in(file, lab, split="train").requests
+    known = recall_evidence(lab, subject, requests, pruning.ranking, [], 2)
+    assert pruning.known_mask(subject.shape, known) == mask
+    further = recall_evidence(lab, subject, requests, pruning.ranking, [], 3)
+    assert (pruning.at("layers", 1000).known_mask(subject.shape, further) is None) == (by == "greedy")
+
+
+def test_an_unknown_order_of_layers_is_named():
+    with pytest.raises(UsageError, match="magic"):
+        Ranking(layers_by="magic")
