@@ -3,6 +3,7 @@
 `accuracy`: questions answered under a mask, and what a mask saves
 `cli`: the command line
 `demo`: the embedded model, questions and passages
+`export`: a pruned model as a folder that others load
 `heads`: what single heads look at and do
 `importance`: scores, rankings and estimates
 `models`: models in memory, and what prunes them

@@ -20,7 +20,7 @@ FLOORS = [
     "engine.texts",
     "engine.heads",
     "engine.importance",
-    "engine.studies",
+    "engine.export engine.studies",
     "engine.cli engine.demo.making",
     "pages.ui.shared",
     "pages.ui.prune pages.ui.importance pages.ui.induction pages.ui.passage pages.ui.continuation pages.ui.attention "

@@ -8,7 +8,11 @@
 `check`: the command that compares with published numbers: `check`
 `studies`: the commands over many tasks: `correlate` and `sweep`
 `texts`: the commands about texts: `losses`, `attribute`, `continue` and `attention`
+<<<<<<< HEAD
 `idealise`: the command about heads with an ideal pattern: `idealise`
+=======
+`export`: the command that writes a pruned model: `export`
+>>>>>>> 5d94ddd (export: a pruned model as a folder in the stock architecture, exactly the masked model's logits)
 `store`: the commands that look around: `cache`, `tasks` and `models`
 
 Each module holds its commands with the options of their own. Exit codes: 0 done, 1 failed with one plain line, 2 bad
@@ -23,7 +27,11 @@ import sys
 from argparse import Namespace
 from typing import Any, NoReturn
 
+<<<<<<< HEAD
 from engine.cli import check, idealise, measure, perplexity, store, studies, texts
+=======
+from engine.cli import check, export, measure, perplexity, store, studies, texts
+>>>>>>> 5d94ddd (export: a pruned model as a folder in the stock architecture, exactly the masked model's logits)
 from engine.cli.downloads import fetch
 from engine.cli.options import Parser
 from engine.cli.output import report_to_terminal
@@ -48,7 +56,8 @@ def main(draw: Draw, arguments: list[str] | None = None) -> int:
 
     before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
-        return _run(parser(draw).parse_args(arguments))
+        typed = sys.argv[1:] if arguments is None else arguments
+        return _run(parser(draw).parse_args(typed, Namespace(typed=typed)))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -84,6 +93,7 @@ def parser(draw: Draw) -> Parser:
     idealise.add_parsers(commands)
     perplexity.add_parsers(commands)
     studies.add_parsers(commands, draw)
+    export.add_parsers(commands)
     store.add_parsers(commands)
     return whole
 

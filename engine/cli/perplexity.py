@@ -37,7 +37,7 @@ def _perplexity(options: Namespace, lab: Lab, report: Report) -> int:
 
     text = _text(options)
     subject, started = lab.subject(spec_of(options), options.bos), time.monotonic()
-    mask, full = _mask(options, lab, subject, report), Mask.full(subject.shape)
+    mask, full = mask_of(options, lab, subject, report), Mask.full(subject.shape)
     sides, found, all_cached = {"full": full} if mask.is_full else {"full": full, "pruned": mask}, {}, True
     for name, each in sides.items():
         found[name], cached = last(perplexity(lab, subject, text, each, options.window), report)
@@ -62,7 +62,7 @@ def _perplexity(options: Namespace, lab: Lab, report: Report) -> int:
     return 0
 
 
-def _mask(options: Namespace, lab: Lab, subject: Any, report: Report) -> Any:
+def mask_of(options: Namespace, lab: Lab, subject: Any, report: Report) -> Any:
     """What is pruned, by the levels and the typed mask."""
     from engine.importance.rankings import permille
     from engine.importance.rankings_of import Pruning, Ranking, compute_orders

@@ -6,6 +6,7 @@
 `fetching`: the process that fetches
 `checkpoints`: what a model folder is, read from its files alone
 `weight_files`: which files of a folder hold the weights
+`layer_tensors`: which tensor is what of a layer, and where a head lies in it
 `headers`: what these hold, from their tables of contents
 `sizes`: how many parameters that is
 `tensors`: the tensors of a checkpoint, each read when it is asked for

@@ -22,7 +22,7 @@ class Family:
     its own; `ffn_read` are its matrices that read the stream (Llama: two) and `ffn_write` the one that writes into it;
     `norms_behind` are the norms that the residual stream itself goes through, behind a layer's attention and
     behind its FFN, in those models of the family that have them there. `is_tied` says whether the unembedding is the
-    embedding where a config.json does not say so.
+    embedding where a config.json does not say so. `ffn_norm` is the norm in front of an FFN (behind it in those models).
     """
 
     name: str
@@ -38,6 +38,7 @@ class Family:
     qkv_layout: Literal["apart", "joined", "by head"] = "apart"
     norms_behind: tuple[str, ...] = ()
     is_tied: bool = False
+    ffn_norm: str = "final_layer_norm"
 
     def layer_modules(self, model: Any) -> list[tuple[Any, Any]]:
         """(attention output projection, FFN output module) of every layer, in layer order."""
@@ -76,12 +77,13 @@ FAMILIES = {
                   "model.decoder.final_layer_norm", ("q_proj", "k_proj", "v_proj"), ("fc1",), "fc2", "fc1",
                   norms_behind=("self_attn_layer_norm", "final_layer_norm"), is_tied=True),
     "llama": Family("Llama", "model.layers", "self_attn.o_proj", "mlp", "input_layernorm", "model.norm",
-                    ("q_proj", "k_proj", "v_proj"), ("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj"),
+                    ("q_proj", "k_proj", "v_proj"), ("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj",
+                    ffn_norm="post_attention_layernorm"),
     "gpt2": Family("GPT-2", "transformer.h", "attn.c_proj", "mlp", "ln_1", "transformer.ln_f", ("c_attn",),
-                   ("mlp.c_fc",), "mlp.c_proj", qkv_layout="joined", is_tied=True),
+                   ("mlp.c_fc",), "mlp.c_proj", qkv_layout="joined", is_tied=True, ffn_norm="ln_2"),
     "gpt_neox": Family("GPT-NeoX", "gpt_neox.layers", "attention.dense", "mlp", "input_layernorm",
                        "gpt_neox.final_layer_norm", ("query_key_value",), ("mlp.dense_h_to_4h",), "mlp.dense_4h_to_h",
-                       qkv_layout="by head"),
+                       qkv_layout="by head", ffn_norm="post_attention_layernorm"),
 }  # fmt: skip
 
 

@@ -1,0 +1,193 @@
+"""The model card of an exported folder: what it was made from, by which command, how well it does and how large it is.
+
+Its licence is that which the base model's files state; where they state none, the card says that.
+"""
+
+import importlib.metadata
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.accuracy.evaluation import Accuracy, Answers, accuracy
+from engine.export.verifying import Checked
+from engine.models.checkpoints import Identity
+from engine.models.names import REPO
+from engine.statistics import change_interval, paired
+
+CARDS = ("README.md", "MODEL_CARD.md")
+LICENCE = re.compile(r"^(license|license_name|license_link):[ \t]*(\S.*)$", re.M)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a task says: answers of the full and of the pruned model to the same questions; `filled` are those of the
+    exported model, where its parts give their means."""
+
+    title: str
+    shots: int
+    precision: str
+    full: Answers
+    pruned: Answers
+    filled: Answers | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """As JSON: accuracies with their 95 % intervals, and the paired differences from the full model."""
+        found: dict[str, Any] = {"task": self.title, "shots": self.shots, "precision": self.precision,
+                                 "n": len(self.full), "full": _accuracy(accuracy(self.full))}  # fmt: skip
+        for name, answers in (("pruned", self.pruned), ("mean_filled", self.filled)):
+            if answers is not None:
+                change = paired(self.full.correct, answers.correct)
+                low, high = change_interval(change)
+                found[name] = _accuracy(accuracy(answers)) | {
+                    "difference": (change.gained - change.lost) / change.n, "difference_ci95": [low, high],
+                    "gained": change.gained, "lost": change.lost, "p_mcnemar": change.p_mcnemar}  # fmt: skip
+        return found
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written: where, from what, and what was measured of it."""
+
+    folder: Path
+    form: str
+    fill: str
+    mask: str
+    command: str
+    base: str
+    licence: str
+    n_params: tuple[int, int]  # before and after
+    n_bytes: tuple[int, int]
+    checked: Checked
+    judged: Judged | None = None
+    says: tuple[str, ...] = ()
+
+    def fields(self) -> dict[str, Any]:
+        """As JSON."""
+        (params_before, params), (bytes_before, n_bytes) = self.n_params, self.n_bytes
+        return {
+            "out": str(self.folder), "form": self.form, "fill": self.fill, "mask": self.mask, "base": self.base,
+            "licence": self.licence or None, "command": self.command, "parameters": params,
+            "parameters_before": params_before, "bytes": n_bytes, "bytes_before": bytes_before,
+            "largest_logit_difference": self.checked.difference, "checked": asdict(self.checked),
+            "accuracy": None if self.judged is None else self.judged.fields(), "notes": list(self.says),
+            "headroom": headroom_version(),
+        }  # fmt: skip
+
+    @property
+    def to_load(self) -> str:
+        """Two lines of Python that load it."""
+        return self.lines_to_load(str(self.folder))
+
+    def lines_to_load(self, folder: str) -> str:
+        """The same of the folder under that name."""
+        trust = ", trust_remote_code=True" if self.form == "small" else ""
+        return ("from transformers import AutoModelForCausalLM\n"
+                f"model = AutoModelForCausalLM.from_pretrained({folder!r}{trust})")  # fmt: skip
+
+
+def headroom_version() -> str:
+    """Of this program: as it is installed, or in a clone as its pyproject.toml says."""
+    try:
+        return importlib.metadata.version("headroom")
+    except importlib.metadata.PackageNotFoundError:
+        file = Path(__file__).resolve().parents[2] / "pyproject.toml"
+        return tomllib.loads(file.read_text(encoding="utf-8"))["project"]["version"]
+
+
+def licence_of(identity: Identity) -> Mapping[str, str]:
+    """The lines about a licence that the base model's card begins with, or the one word of its config."""
+    for name in CARDS:
+        if (file := identity.folder / name).is_file():
+            head = re.match(r"---\s*\n(.*?)\n---", file.read_text(encoding="utf-8", errors="replace"), re.S)
+            if head and (found := {key: value.strip() for key, value in LICENCE.findall(head[1])}):
+                return found
+    said = identity.config.get("license")
+    return {"license": said} if isinstance(said, str) and re.fullmatch(r"[\w.+-]{1,60}", said) else {}
+
+
+def base_of(identity: Identity) -> str:
+    """The hub id that the base model is known by; "" for a folder that names none."""
+    said = str(identity.name if REPO.fullmatch(identity.name) else identity.config.get("_name_or_path", ""))
+    return said if "/" in said and REPO.fullmatch(said) else ""
+
+
+def write_card(folder: Path, identity: Identity, made: Exported) -> None:
+    """Writes README.md and headroom.json into the folder."""
+    (folder / "README.md").write_text(card(identity, made), encoding="utf-8")
+    (folder / "headroom.json").write_text(json.dumps(made.fields(), indent=2) + "\n", encoding="utf-8")
+
+
+def card(identity: Identity, made: Exported) -> str:
+    """The card as Markdown with its YAML header."""
+    licence, base = licence_of(identity), base_of(identity)
+    head = [f"{key}: {value}" for key, value in licence.items()]
+    head += [f"base_model: {base}"] if base else []
+    head += ["library_name: transformers", "pipeline_tag: text-generation", "tags:"]
+    head += [f"- {tag}" for tag in ("headroom", "pruned", "attention-head-pruning")]
+    (params_before, params), (bytes_before, n_bytes) = made.n_params, made.n_bytes
+    name = base or Path(made.base).name
+    trust = (" The folder holds one modelling file of its own (`modeling_pruned.py`), which `trust_remote_code=True` "
+             "runs: read it first.") if made.form == "small" else ""  # fmt: skip
+    checked = made.checked
+    lines = [
+        "---", *head, "---", "", f"# {name}, pruned", "",
+        f"Pruned by Headroom {headroom_version()} in the form `{made.form}`: "
+        f"{_FORMS[made.form]}{trust}", "",
+        *([] if licence else ["The base model's files state no licence: look it up before you pass this on.", ""]),
+        "```python", made.lines_to_load(made.folder.name), "```", "",
+        "| | base model | this model |", "|---|--:|--:|",
+        f"| parameters | {params_before:,} | {params:,} |", f"| bytes of weights | {bytes_before:,} | {n_bytes:,} |",
+        "", f"What is pruned: `{made.mask or 'nothing'}`", "",
+        "(`L3H5` head 5 of layer 3, `F7` the FFN of layer 7, layers and heads counted from 0.)", "",
+        *(["Every pruned part gives its mean over a reference text, folded into output biases, in place of 0.", ""]
+          if made.fill == "mean" else []),
+        *_judged_lines(made.judged),
+        "## How it was made", "", "```sh", made.command, "```", "",
+        f"Loaded back in {checked.precision} its logits differ from those of the masked model by at most "
+        f"{checked.difference:.3g} on {checked.n_tokens} tokens of a text (the largest logit is "
+        f"{checked.largest:.3g}).",
+        *("" if not made.says else ["", *(f"- {line}" for line in made.says)]),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def copied(folder: Path) -> Sequence[Path]:
+    """The files beside the weights that go along: tokenizer, generation settings, chat template, licence texts."""
+    from engine.models.checkpoints import TOKENIZER_FILES
+
+    names = {*TOKENIZER_FILES, "generation_config.json", "chat_template.jinja", "chat_template.json"}
+    found = [file for file in sorted(folder.iterdir()) if file.is_file()]
+    return [file for file in found if file.name in names or re.match(r"(LICEN[CS]E|NOTICE|USE_POLICY)", file.name)]
+
+
+_FORMS = {
+    "masked": "the stock architecture, in which pruned heads and FFNs write nothing. It is as large and as fast as the "
+    "base model.",
+    "small": "what is pruned is not stored and not computed; layers may keep different numbers of heads.",
+    "even": "what is pruned is not stored and not computed, and the stock architecture fits what is left.",
+}
+
+
+def _judged_lines(judged: Judged | None) -> list[str]:
+    if judged is None:
+        return []
+    fields, rows = judged.fields(), []
+    for name, title in (("full", "base model"), ("pruned", "pruned"), ("mean_filled", "pruned, means filled in")):
+        if name in fields:
+            each = fields[name]
+            low, high = (100 * value for value in each["ci95"])
+            change = "" if name == "full" else (
+                f"{100 * each['difference']:+.1f} ({100 * each['difference_ci95'][0]:+.1f} to "
+                f"{100 * each['difference_ci95'][1]:+.1f})")  # fmt: skip
+            rows.append(f"| {title} | {100 * each['acc']:.1f} ({low:.1f} to {high:.1f}) | {change} |")
+    what = f"{judged.title}, {judged.shots} solved examples, {fields['n']:,} questions, measured in {judged.precision}"
+    return ["## Accuracy", "", f"{what}; 95 % intervals, differences on the same questions.", "",
+            "| | accuracy, % | difference, points |", "|---|--:|--:|", *rows, ""]  # fmt: skip
+
+
+def _accuracy(found: Accuracy) -> dict[str, Any]:
+    return {"acc": found.acc, "ci95": [found.ci_low, found.ci_high]}

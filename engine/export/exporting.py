@@ -1,0 +1,102 @@
+"""A pruned model written as a folder: planned, written aside, loaded back and compared, described, then renamed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine.accuracy.evaluation import evaluate
+from engine.errors import UsageError
+from engine.export.card import CARDS, Exported, Judged, copied, licence_of, write_card
+from engine.export.folders import folder_bytes, named_folder, refuse_taken, write_weights, written_aside
+from engine.export.forms import FORMS, Plan, masked
+from engine.export.verifying import Checked, compared, masked_logits
+from engine.models.architectures import is_tied
+from engine.models.masks import Mask
+from engine.models.subject import Lab, Subject
+from engine.models.tensors import stored_tensors
+from engine.models.weight_files import weight_files
+from engine.progress import Progress, last_value
+from engine.questions.requests import Questions
+
+FILLS = ("zero", "mean")
+
+
+@dataclass(frozen=True)
+class Export:
+    """What is wanted: a form of the model under a mask, in the folder `out`; `command` is how a shell asks for it.
+    `questions`: what accuracy is measured on, if any. UsageError: no such form or fill, or `out` is taken."""
+
+    mask: Mask
+    out: str
+    form: str = "masked"
+    fill: str = "zero"
+    command: str = ""
+    questions: Questions | None = None
+    folder: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        for value, known, what in ((self.form, FORMS, "form"), (self.fill, FILLS, "fill")):
+            if value not in known:
+                raise UsageError(f"{what} {value!r} is unknown; choose one of {', '.join(known)}")
+        object.__setattr__(self, "folder", named_folder(self.out))
+        refuse_taken(self.folder)
+
+
+def export(lab: Lab, subject: Subject, asked: Export) -> Iterator[Progress[Exported]]:
+    """Yields Progress in MB of weights; the last one's value is what was written. Nothing is left of it when it is
+    closed or fails before. HeadroomError: the form cannot be had of this mask, no room on the disk, the model on disk
+    does not compute what the masked one does."""
+    identity, folder = subject.identity, asked.folder
+    with stored_tensors(identity.folder, is_tied(identity.config)) as stored:
+        plan = masked(identity, stored, asked.mask)
+        total = 3 * plan.n_bytes // 1_000_000 + 3  # written, and read twice to be compared
+        judged = yield from _judged(lab, subject, asked, total)
+        with written_aside(folder, plan.n_bytes) as aside:
+            for done, name in write_weights(aside, plan.tensors):
+                yield Progress(done // 1_000_000, total, message=f"writing {name}")
+            _write_beside(identity.folder, aside, plan)
+            checked = yield from _checked(lab, subject, asked, aside, total)
+            before = sum(file.stat().st_size for file in weight_files(identity.folder))
+            made = Exported(folder, asked.form, asked.fill, asked.mask.text(), asked.command, identity.name,
+                            licence_of(identity).get("license", ""), (identity.n_params, plan.n_params),
+                            (before, folder_bytes(aside)), checked, judged, plan.says)  # fmt: skip
+            write_card(aside, identity, made)
+    yield Progress(total, total, made)
+
+
+def _judged(lab: Lab, subject: Subject, asked: Export, total: int) -> Generator[Progress[Any], None, Judged | None]:
+    """Accuracy of the full and of the masked model, from the store where it is there."""
+    if asked.questions is None:
+        return None
+    found = []
+    for mask, label in ((Mask.full(subject.shape), "accuracy of the full model"), (asked.mask, "accuracy, pruned")):
+        found.append((yield from last_value(evaluate(lab, subject, asked.questions, mask), 0, total, 0, label)))
+    task = asked.questions.task
+    return Judged(Path(task.name).name, task.shots, subject.spec.precision, *found)
+
+
+def _write_beside(base: Path, aside: Path, plan: Plan) -> None:
+    """Config, tokenizer and the rest, the base model's own card among it."""
+    for file in copied(base):
+        shutil.copyfile(file, aside / file.name)
+    for name in CARDS:
+        if (base / name).is_file():
+            shutil.copyfile(base / name, aside / "BASE_MODEL_CARD.md")
+            break
+    (aside / "config.json").write_text(json.dumps(plan.config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    for name, text in plan.files.items():
+        (aside / name).write_text(text, encoding="utf-8")
+
+
+def _checked(
+    lab: Lab, subject: Subject, asked: Export, aside: Path, total: int
+) -> Generator[Progress[Any], None, Checked]:
+    yield Progress(total // 3, total, message="the masked model's logits")
+    expected, spec = masked_logits(lab, subject, asked.mask)
+    yield Progress(2 * total // 3, total, message="the exported model's logits")
+    return compared(expected, spec, aside, subject.bos)

@@ -1,0 +1,75 @@
+"""The exported model loaded back, its logits on a text beside those of the masked model: what an export says of itself
+is measured, not believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from engine.demo import story
+from engine.errors import HeadroomError
+from engine.models.loading import Loaded, LoadSpec, load
+from engine.models.masks import Mask, Means, pruned
+from engine.models.memory_needed import memory_estimate
+from engine.models.subject import Lab, Subject
+from engine.questions.tokens import read
+
+TOKENS = 256
+MOST = 0.01  # of the largest logit: an export that differs by more is not kept
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The largest difference of a logit between the exported and the masked model on `n_tokens` tokens, beside the
+    largest logit; both models in `precision`."""
+
+    difference: float
+    largest: float
+    n_tokens: int
+    precision: str
+
+
+def masked_logits(lab: Lab, subject: Subject, mask: Mask, means: Means | None = None) -> tuple[np.ndarray, LoadSpec]:
+    """(T, V) logits of the base model under the mask on a built-in text, and how it was loaded: in fp32, or bf16 where
+    that does not fit. The model that the lab holds is let go of first."""
+    lab.models.unload()
+    fits = [each for each in ("fp32", "bf16") if memory_estimate(subject.identity, each).fits]
+    spec = replace(subject.spec, precision=fits[0] if fits else "bf16")  # where neither fits, loading says so
+    loaded = load(spec, lab.store)
+    with pruned(loaded, mask, means):
+        return _logits(loaded.model, _token_ids(loaded, subject.bos)), spec
+
+
+def compared(
+    expected: np.ndarray, given: LoadSpec, folder: Path, bos: bool, model_of: Callable[..., Any] | None = None
+) -> Checked:
+    """How the model in `folder` compares with the masked one's logits, loaded as that was (`given`); `model_of` makes
+    it from a folder and a dtype where it is no stock model. HeadroomError: it differs."""
+    loaded = load(replace(given, model=str(folder)))
+    model = loaded.model if model_of is None else model_of(folder, loaded.model.dtype)
+    found = _logits(model, _token_ids(loaded, bos))
+    difference, largest = float(np.abs(found - expected).max()), float(np.abs(expected).max())
+    if not difference <= MOST * largest:
+        raise HeadroomError(f"the exported model's logits differ from the masked model's by {difference:.3g} (the "
+                            f"largest is {largest:.3g}); it is not kept, please report this")  # fmt: skip
+    return Checked(difference, largest, len(expected), given.precision)
+
+
+def _token_ids(loaded: Loaded, bos: bool) -> Any:
+    """(1, T)"""
+    import torch
+
+    ids = read(story(), loaded.tokenizer, bos, min(TOKENS, loaded.identity.shape.n_ctx) - 1).inputs
+    return torch.from_numpy(ids.astype(np.int64))[None]
+
+
+def _logits(model: Any, ids: Any) -> np.ndarray:
+    import torch
+
+    with torch.inference_mode():
+        return model(ids.to(model.get_input_embeddings().weight.device)).logits[0].float().cpu().numpy()

@@ -1,0 +1,177 @@
+"""An exported folder, in a process that knows nothing of Headroom, computes what the masked model computes."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from engine.errors import HeadroomError, UsageError
+from engine.export import folders
+from engine.export.exporting import Export, export
+from engine.models.masks import parse_mask, pruned
+from engine.progress import final
+from tests.conftest import HANG_S, REPOSITORY
+from tests.engine.fixtures import questions_in, subject_in, write_questions
+
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+IDS = [2, *range(40, 70)]
+MASK = "L0H1 L1H* L2H0-2 F1"
+OUTSIDE = """
+import json, sys
+import torch
+from transformers import AutoModelForCausalLM
+torch.set_num_threads(int(sys.argv[1]))
+assert "engine" not in sys.modules
+found = {}
+for folder, form in json.loads(sys.argv[2]):
+    trust = {"trust_remote_code": True} if form == "small" else {}
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **trust).eval()
+    ids = torch.tensor([json.loads(sys.argv[3])])
+    with torch.inference_mode():
+        logits = model(ids).logits[0]
+        said = model.generate(ids, max_new_tokens=8, do_sample=False)[0].tolist()
+        alone = model.generate(ids, max_new_tokens=8, do_sample=False, use_cache=False)[0].tolist()
+    torch.save({"logits": logits, "said": said, "alone": alone}, folder + ".pt")
+"""
+
+
+def outside(tmp_path, wanted):
+    """(logits, generated ids with a cache and without) of each (folder, form), from a process without Headroom."""
+    script = tmp_path / "outside.py"
+    script.write_text(OUTSIDE)
+    words = [str(torch.get_num_threads()), json.dumps([(str(folder), form) for folder, form in wanted]),
+             json.dumps(IDS)]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": "", "HF_HOME": str(tmp_path / "hub")}
+    done = subprocess.run([sys.executable, "-I", str(script), *words], cwd=tmp_path, env=environment, timeout=HANG_S,
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [torch.load(f"{folder}.pt") for folder, _ in wanted]
+
+
+def exported(lab, base, out, text=MASK, **more):
+    subject = subject_in(lab, base)
+    return final(export(lab, subject, Export(parse_mask(text, subject.shape), str(out), **more)))
+
+
+def masked_logits(model, text):
+    with torch.inference_mode(), pruned(model, parse_mask(text, model.identity.shape)):
+        return model.model(torch.tensor([IDS])).logits[0].float()
+
+
+def test_masked_folders_give_exactly_the_masked_model_s_logits(lab, folder_of, model_of, tmp_path):
+    made = [exported(lab, folder_of(family), tmp_path / family) for family in FAMILIES]
+    for found, family, each in zip(outside(tmp_path, [(each.folder, "masked") for each in made]), FAMILIES, made,
+                                   strict=True):  # fmt: skip
+        assert torch.equal(found["logits"], masked_logits(model_of(family), MASK)), family
+        assert not torch.equal(found["logits"], masked_logits(model_of(family), ""))
+        assert each.checked.difference == 0 and each.checked.precision == "fp32"
+        assert each.n_params[0] == each.n_params[1]
+        assert (each.folder / "tokenizer.json").exists() and "L1H*" in (each.folder / "README.md").read_text()
+        assert not list(each.folder.glob("*.bin")) and not (each.folder / folders.MARK).exists()
+
+
+def test_weights_are_kept_in_the_type_that_they_are_stored_in_and_in_several_files(
+    lab, tiny_opt, tmp_path, monkeypatch
+):
+    from safetensors.torch import load_file
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(tiny_opt, dtype=torch.bfloat16)
+    model.save_pretrained(tmp_path / "base")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(tiny_opt / name, tmp_path / "base")
+    monkeypatch.setattr(folders, "SHARD_BYTES", 20_000)
+    made = exported(lab, tmp_path / "base", tmp_path / "out", "L0H1 F1")
+    files = sorted(made.folder.glob("*.safetensors"))
+    assert len(files) > 2 and (made.folder / "model.safetensors.index.json").is_file()
+    weights = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    assert {tensor.dtype for tensor in weights.values()} == {torch.bfloat16}
+    before = model.model.decoder.layers[0].self_attn.out_proj
+    after = weights["model.decoder.layers.0.self_attn.out_proj.weight"]
+    assert (after[:, 8:16] == 0).all() and torch.equal(after[:, 16:], before.weight[:, 16:])
+    assert torch.equal(weights["model.decoder.layers.0.self_attn.out_proj.bias"], before.bias)
+    assert (weights["model.decoder.layers.1.fc2.weight"] == 0).all()
+    assert made.checked.difference == 0
+
+
+def test_the_card_says_what_it_is(lab, tiny_opt, tmp_path):
+    base = tmp_path / "base"
+    shutil.copytree(tiny_opt, base)
+    (base / "README.md").write_text("---\nlicense: other\nlicense_name: opt-175b\ntags:\n- x\n---\n# Base\n")
+    (base / "LICENSE").write_text("the licence")
+    questions = questions_in(write_questions(tmp_path / "own.jsonl"), lab, limit=12)
+    made = exported(lab, base, tmp_path / "out", "L0H1", questions=questions, command="headroom export --mask L0H1")
+    card, told = (made.folder / "README.md").read_text(), json.loads((made.folder / "headroom.json").read_text())
+    assert card.startswith("---\nlicense: other\nlicense_name: opt-175b\n")
+    assert "headroom export --mask L0H1" in card and "`L0H1`" in card and "12 questions" in card
+    assert (made.folder / "LICENSE").read_text() == "the licence"
+    assert (made.folder / "BASE_MODEL_CARD.md").read_text().endswith("# Base\n")
+    assert told["mask"] == "L0H1" and told["licence"] == "other" and told["accuracy"]["n"] == 12
+    low, high = told["accuracy"]["pruned"]["ci95"]
+    assert low <= told["accuracy"]["pruned"]["acc"] <= high
+
+
+def test_a_folder_that_is_there_is_refused(lab, tiny_opt, tmp_path):
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UsageError, match="is there already"):
+        exported(lab, tiny_opt, tmp_path / "out", "L0H1")
+    with pytest.raises(UsageError, match="no folder"):
+        exported(lab, tiny_opt, tmp_path / "no" / "out", "L0H1")
+    with pytest.raises(UsageError, match="form 'tiny' is unknown"):
+        exported(lab, tiny_opt, tmp_path / "new", "L0H1", form="tiny")
+
+
+def test_a_full_disk_gives_one_line_and_leaves_nothing(lab, tiny_opt, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(folders.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 5_000_000}))
+        with pytest.raises(HeadroomError, match="5 MB are free on that disk"):
+            exported(lab, tiny_opt, tmp_path / "out", "L0H1")
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr("safetensors.torch.save_file", lambda *args, **more: (_ for _ in ()).throw(full))
+    with pytest.raises(HeadroomError, match="No space left on device"):
+        exported(lab, tiny_opt, tmp_path / "out", "L0H1")
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_an_export_that_is_stopped_leaves_nothing(lab, tiny_opt, tmp_path):
+    subject = subject_in(lab, tiny_opt)
+    steps = export(lab, subject, Export(parse_mask("L0H1", subject.shape), str(tmp_path / "out")))
+    for step in steps:
+        if step.message.startswith("writing"):
+            break
+    assert (tmp_path / "out.unfinished").is_dir()
+    steps.close()
+    assert not list(tmp_path.glob("out*"))
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from engine.export.folders import written_aside
+with written_aside(Path(sys.argv[1]), 1000) as aside:
+    (aside / "model.safetensors").write_bytes(b"half")
+    print("writing", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_killed_export_leaves_a_folder_that_says_so_and_the_next_run_removes_it(lab, tiny_opt, tmp_path):
+    out = tmp_path / "out"
+    writer = subprocess.Popen([sys.executable, "-c", KILLED, str(out)], cwd=REPOSITORY, stdout=subprocess.PIPE)
+    assert writer.stdout is not None and writer.stdout.readline()
+    with pytest.raises(HeadroomError, match="another export is writing"):
+        exported(lab, tiny_opt, out, "L0H1")
+    writer.send_signal(signal.SIGKILL)
+    writer.wait(HANG_S)
+    writer.stdout.close()
+    assert [path.name for path in tmp_path.glob("out*")] == ["out.unfinished"]
+    exported(lab, tiny_opt, out, "L0H1")
+    assert [path.name for path in tmp_path.glob("out*")] == ["out"] and not list(out.glob("*.unfinished"))
+    (tmp_path / "new.unfinished").mkdir()
+    with pytest.raises(HeadroomError, match="is no unfinished export"):
+        exported(lab, tiny_opt, tmp_path / "new", "L0H1")
