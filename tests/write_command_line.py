@@ -25,6 +25,7 @@ headroom attribute --solved demo_outfit --kind pattern-preserving --out heads.cs
 headroom check --model facebook/opt-125m --tasks piqa,arc_easy --limit 500
 headroom perplexity --text mine.txt --mask "L1H0-4"
 headroom attention --passage "Privet Drive, twice" --heads L1H0,L1H1 --out attention.csv
+headroom head L1H0 --tasks demo_walk --json
 headroom correlate --tasks piqa,copa --shots 0,5 --task-data DIR --out correlations.csv
 headroom sweep --tasks demo_outfit,demo_copy --heads 0,20,40,60 --out sweep.csv
 headroom sweep --preset paper --precision fp32 --out study

@@ -6,13 +6,11 @@
 `measure`: the commands about one model and task: `evaluate`, `importance`, `induction`
 `perplexity`: the command about a text as a whole: `perplexity`
 `check`: the command that compares with published numbers: `check`
+`head`: the command about one head: `head`
 `studies`: the commands over many tasks: `correlate` and `sweep`
 `texts`: the commands about texts: `losses`, `attribute`, `continue` and `attention`
-<<<<<<< HEAD
 `idealise`: the command about heads with an ideal pattern: `idealise`
-=======
 `export`: the command that writes a pruned model: `export`
->>>>>>> 5d94ddd (export: a pruned model as a folder in the stock architecture, exactly the masked model's logits)
 `store`: the commands that look around: `cache`, `tasks` and `models`
 
 Each module holds its commands with the options of their own. Exit codes: 0 done, 1 failed with one plain line, 2 bad
@@ -27,11 +25,7 @@ import sys
 from argparse import Namespace
 from typing import Any, NoReturn
 
-<<<<<<< HEAD
-from engine.cli import check, idealise, measure, perplexity, store, studies, texts
-=======
-from engine.cli import check, export, measure, perplexity, store, studies, texts
->>>>>>> 5d94ddd (export: a pruned model as a folder in the stock architecture, exactly the masked model's logits)
+from engine.cli import check, export, head, idealise, measure, perplexity, store, studies, texts
 from engine.cli.downloads import fetch
 from engine.cli.options import Parser
 from engine.cli.output import report_to_terminal
@@ -92,6 +86,7 @@ def parser(draw: Draw) -> Parser:
     texts.add_parsers(commands)
     idealise.add_parsers(commands)
     perplexity.add_parsers(commands)
+    head.add_parsers(commands)
     studies.add_parsers(commands, draw)
     export.add_parsers(commands)
     store.add_parsers(commands)

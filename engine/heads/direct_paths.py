@@ -7,6 +7,7 @@ parts add up to the true zero-meaned logit; in int8 only nearly, since a sum of 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from engine.accuracy.scoring import log_probabilities
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
 from engine.models.patterns import Visit, unseen, visited
-from engine.models.weights import folded, norm_scale, norms_behind, output_bias, output_weights, unembedding
+from engine.models.weights import folded, norm_scale, normed, norms_behind, output_bias, output_weights, unembedding
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,7 +29,8 @@ class Pass:
     """One forward pass over T tokens. By layer: z (T, H, d_head) and the FFN's output (T, d_model); the residual stream
     in front of layer 0. And who reads them: the inner product of what a layer's attention, its FFN or the embeddings
     write at a position with `for_attention[layer]`, `for_ffn[layer]` or `for_embedded` (T - 1, d_model) is what that
-    adds to the zero-meaned logit of the next token; `constant` (T - 1,) is what the norms' biases add.
+    adds to the zero-meaned logit of the next token; `constant` (T - 1,) is what the norms' biases add. `scale`
+    (T - 1, 1) is what each norm divided by.
     """
 
     z: dict[int, Tensor]
@@ -39,6 +41,7 @@ class Pass:
     for_embedded: Tensor
     constant: Tensor
     logit: Tensor
+    scale: Mapping[Any, Tensor]
 
 
 def decomposition(loaded: Loaded, inputs: np.ndarray, mask: Mask) -> dict[str, np.ndarray]:
@@ -107,7 +110,7 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
         for_ffn[layer] = reader
         through(after_attention)
         for_attention[layer] = reader
-    return Pass(z, ffn, embedded[0], for_attention, for_ffn, reader, constant, torch.cat(parts))
+    return Pass(z, ffn, embedded[0], for_attention, for_ffn, reader, constant, torch.cat(parts), scale)
 
 
 def decomposed(loaded: Loaded, ran: Pass) -> dict[str, np.ndarray]:
@@ -124,3 +127,13 @@ def decomposed(loaded: Loaded, ran: Pass) -> dict[str, np.ndarray]:
     direct = (ran.embedded[:-1] * ran.for_embedded).sum(-1)
     found = {"heads": torch.stack(heads), "ffns": torch.stack(ffns), "direct": direct, "rest": rest, "logit": ran.logit}
     return {name: array.cpu().numpy() for name, array in found.items()}
+
+
+def read_by_all(loaded: Loaded, ran: Pass, layer: int, written: Tensor) -> Tensor:
+    """(T - 1, d_model): what a layer's attention writes, as the unembedding reads it: through every norm behind it,
+    each with the scale that it had."""
+    n_layers = loaded.identity.shape.n_layers
+    norms = [*chain.from_iterable(norms_behind(loaded, each) for each in range(layer, n_layers))]
+    for norm in [*norms, loaded.family.final_norm(loaded.model)]:
+        written = written if norm is None else normed(norm, written) / ran.scale[norm].to(written.device)
+    return written

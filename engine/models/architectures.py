@@ -22,7 +22,7 @@ class Family:
     its own; `ffn_read` are its matrices that read the stream (Llama: two) and `ffn_write` the one that writes into it;
     `norms_behind` are the norms that the residual stream itself goes through, behind a layer's attention and
     behind its FFN, in those models of the family that have them there. `is_tied` says whether the unembedding is the
-    embedding where a config.json does not say so. `ffn_norm` is the norm in front of an FFN (behind it in those models).
+    embedding where a config.json does not say so. `ffn_norm` is the norm in front of an FFN (there behind it).
     """
 
     name: str

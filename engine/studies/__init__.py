@@ -4,6 +4,8 @@
 `sweeps`: accuracy over many masks, in one run that resumes where it stopped
 `break_points`: how much of one axis a task can lose
 `removal`: the induction heads removed at once, beside as many others at random
+`one_head`: all that is known of one head, part by part, measured where it is not stored
+`portrait`: the numbers of that: ranks, effects, and what the head is in one sentence
 `study`: the first paper's whole study of one model
 `statements`: the paper's statements, and which of them hold
 """

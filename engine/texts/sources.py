@@ -93,9 +93,10 @@ def count_tokens(text: str, tokenizer: Any) -> int:
 
 
 def texts_of(
-    lab: Lab, subject: Subject, source: Source, data_dir: str | None = None
+    lab: Lab, subject: Subject, source: Source, data_dir: str | None = None, compute: bool = True
 ) -> Iterator[Progress[tuple[str, ...]]]:
-    """Yields Progress; the last one's value is the texts, each of at least 512 tokens.
+    """Yields Progress; the last one's value is the texts, each of at least 512 tokens. Without `compute` nothing where
+    they are not stored.
 
     They are stored, so that the model is loaded for its tokenizer only once. HeadroomError: no such task or passage, or
     too few tokens.
@@ -105,7 +106,7 @@ def texts_of(
     fields |= {"n": source.n_texts, "seed": source.seed if source.kind == "task" else None, "tokens": MIN_TOKENS}
     measure = partial(_cut, source=source, material=material)
     wanted = Piece(canonical_key("texts", fields), 1, {"json": ("bytes",)}, measure)
-    for step in pieces(lab, subject, [wanted]):
+    for step in pieces(lab, subject, [wanted], compute=compute):
         yield step.map(lambda records: tuple(json.loads(records[0].arrays["json"].tobytes())))
 
 

@@ -1,0 +1,246 @@
+"""One head on the tokens of a text and on repeated random tokens, through the store: where it looks, and which of all
+tokens it raises there by the direct path (engine.heads.direct_paths).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.heads import probes
+from engine.heads.attention import BEGINNING, MAX_TOKENS, Head
+from engine.heads.direct_paths import Pass, read_by_all, run
+from engine.models.loading import Loaded
+from engine.models.masks import Mask
+from engine.models.patterns import visited
+from engine.models.subject import Lab, Subject
+from engine.models.weights import output_weights, unembedding
+from engine.pieces import Measuring, Piece, all_stored, found, pieces
+from engine.progress import Progress
+from engine.questions.amounts import CHARACTERS_A_TOKEN
+from engine.questions.tokens import pieces_at, read
+from engine.records import Record, canonical_key
+from engine.texts.passages import checked, text_digest
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+N_RAISED = 5  # tokens, of each position
+N_SOURCES = 128  # of each position, the largest
+PROBE_TOKENS, PROBE_SEED = 25, 0  # the first example of the prefix-matching score
+ROWS = 128  # positions whose logits are held at once
+
+
+@dataclass(frozen=True)
+class HeadInText:
+    """A head on a text of T tokens, BOS included: `pattern` (T, T), row = destination, the 128 largest of each row.
+
+    `raised_next` (T,): what it adds to the zero-meaned logit of the token that came next, in nats, the last one nan.
+    `raised_ids` and `raised_nats` (T, 5): the tokens it raises most there, and by how much; `strings` says what they
+    look like. `to_first` and `to_previous` (T,): attention to the first token and to the one just before, exactly.
+    """
+
+    text: str
+    token_ids: np.ndarray
+    ends: np.ndarray
+    pattern: np.ndarray
+    to_first: np.ndarray
+    to_previous: np.ndarray
+    raised_next: np.ndarray
+    raised_ids: np.ndarray
+    raised_nats: np.ndarray
+    strings: Mapping[int, str]
+
+    @property
+    def first_text(self) -> int:
+        """How many tokens stand in front of the text: 1 with BOS."""
+        return len(self.token_ids) - len(self.ends)
+
+    @property
+    def pieces(self) -> list[str]:
+        """The text of each of the T tokens."""
+        return [BEGINNING] * self.first_text + pieces_at(self.text, self.ends)
+
+    @property
+    def rests(self) -> float:
+        """Mean attention to the first token, 0 to 1, over the others."""
+        return float(self.to_first[1:].mean())
+
+
+@dataclass(frozen=True)
+class HeadOnProbe:
+    """A head on a beginning and 25 random tokens four times over: `pattern` (T, T), and the text of each token."""
+
+    pattern: np.ndarray
+    pieces: tuple[str, ...]
+    period: int = PROBE_TOKENS
+
+
+@dataclass(frozen=True)
+class Looked:
+    """One pair of `HeadInText`: from `destination` to `source`, both indices, with weight `attention`."""
+
+    destination: int
+    source: int
+    attention: float
+
+
+def heads_in_texts(
+    lab: Lab, subject: Subject, texts: Mapping[str, str], head: Head
+) -> Iterator[Progress[dict[str, HeadInText]]]:
+    """Yields Progress, its value the texts so far, each under its name; what is stored is not computed again."""
+    texts = {name: checked(text) for name, text in texts.items()}
+    for step in pieces(lab, subject, [_text_piece(subject, text, head) for text in texts.values()]):
+        yield step.map(lambda records: {name: _as_text(text, record) for (name, text), record in
+                                        zip(texts.items(), records, strict=False)})  # fmt: skip
+
+
+def recall_in_texts(lab: Lab, subject: Subject, texts: Mapping[str, str], head: Head) -> dict[str, HeadInText] | None:
+    """The same where all of it is stored, else None; loads and computes nothing."""
+    records = all_stored(lab, [_text_piece(subject, text, head) for text in texts.values()])
+    if records is None:
+        return None
+    return {name: _as_text(text, record) for (name, text), record in zip(texts.items(), records, strict=True)}
+
+
+def head_on_probe(lab: Lab, subject: Subject, head: Head) -> Iterator[Progress[HeadOnProbe]]:
+    """Yields Progress, the last one's value the HeadOnProbe. HeadroomError: the window is too short for it."""
+    for step in pieces(lab, subject.as_usual, [_probe_piece(subject, head)]):
+        yield step.map(lambda records: _as_probe(records[0]))
+
+
+def recall_on_probe(lab: Lab, subject: Subject, head: Head) -> HeadOnProbe | None:
+    """The same where it is stored, else None."""
+    record = found(lab.store, _probe_piece(subject, head))
+    return None if record is None else _as_probe(record)
+
+
+def most_looked_at(seen: HeadInText, count: int) -> list[Looked]:
+    """The pairs of largest weight whose source is not the first token, each pair of token texts once."""
+    pattern, named, listed = seen.pattern.copy(), seen.pieces, []
+    pattern[:, 0] = 0
+    taken: set[tuple[str, str]] = set()
+    for flat in np.argsort(-pattern, axis=None, kind="stable"):
+        destination, source = divmod(int(flat), pattern.shape[1])
+        if len(listed) == count or not pattern[destination, source]:
+            break
+        pair = named[destination].strip(), named[source].strip()
+        if all(pair) and pair not in taken:
+            taken.add(pair)
+            listed.append(Looked(destination, source, float(pattern[destination, source])))
+    return listed
+
+
+def most_raised(seen: HeadInText, count: int) -> list[int]:
+    """The positions at which a token is raised most, largest first, each such token once."""
+    taken: set[str] = set()
+    listed: list[int] = []
+    for position in np.argsort(-seen.raised_nats[:, 0], kind="stable"):
+        what = seen.strings.get(int(seen.raised_ids[position, 0]), "").strip()
+        if len(listed) == count or not seen.raised_nats[position, 0] > 0:
+            break
+        if what and what not in taken:
+            taken.add(what)
+            listed.append(int(position))
+    return listed
+
+
+def _text_piece(subject: Subject, text: str, head: Head) -> Piece:
+    shapes: dict[str, tuple[int | str, ...]] = {"token_ids": ("T",), "ends": ("n",), "strings": ("bytes",)}
+    shapes |= {"pattern": ("T", "k"), "pattern_at": ("T", "k")}
+    shapes |= dict.fromkeys(("to_first", "to_previous", "raised_next"), ("T",))
+    shapes |= {"raised_ids": ("T", "r"), "raised_nats": ("T", "r")}
+    key = canonical_key("head in text", subject.key() | {"text": text_digest(text), "head": list(head)})
+    measure = partial(_in_text, text=text, head=head, bos=subject.bos)
+    return Piece(key, 1, shapes, measure, lambda: len(text), "patterns")
+
+
+def _in_text(loaded: Loaded, text: str, head: Head, bos: bool) -> Measuring:
+    import torch
+
+    yield Progress(0, 1, message="texts")
+    (layer, number), rows = head, {}
+    reading = read(text, loaded.tokenizer, bos, min(MAX_TOKENS, loaded.identity.shape.n_ctx) - bos)
+
+    def visit(at: int, pattern: Tensor, z: Tensor, values: Tensor) -> None:
+        if at == layer:
+            rows[0] = pattern[0, number].clone()
+
+    with torch.inference_mode():
+        ran = run(loaded, reading.inputs, Mask.full(loaded.identity.shape), visit)
+        pattern = rows[0]
+        sources = pattern.topk(min(N_SOURCES, len(pattern)), dim=-1).indices
+        written = ran.z[layer][:-1, number] @ output_weights(loaded, layer)[number]
+        following = (written * ran.for_attention[layer]).sum(-1)
+        ids, nats = _raised(loaded, ran, layer, written)
+    n = len(pattern)
+    shown = sorted(set(ids.ravel().tolist()))
+    strings = dict(zip(shown, loaded.tokenizer.batch_decode([[each] for each in shown]), strict=True))
+    arrays = {"token_ids": reading.inputs, "ends": reading.ends}
+    arrays |= {"pattern": pattern.gather(1, sources).half().cpu().numpy(), "pattern_at": sources.short().cpu().numpy()}
+    arrays["to_first"] = pattern[:, 0].cpu().numpy()
+    arrays["to_previous"] = np.r_[0, pattern.diagonal(-1).cpu().numpy()].astype(np.float32)
+    arrays["raised_next"] = np.r_[following.float().cpu().numpy(), np.nan].astype(np.float32)
+    arrays["raised_ids"] = np.zeros((n, ids.shape[1]), np.int32)
+    arrays["raised_nats"] = np.zeros((n, ids.shape[1]), np.float32)
+    arrays["raised_ids"][:-1], arrays["raised_nats"][:-1] = ids, nats
+    arrays["strings"] = np.frombuffer(json.dumps(strings).encode(), np.uint8)
+    return arrays, {"kind": "head in text", "head": f"L{layer}H{number}"}
+
+
+def _raised(loaded: Loaded, ran: Pass, layer: int, written: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """(ids, nats), both (T - 1, 5): the tokens whose zero-meaned logit is raised most at each position."""
+    read = read_by_all(loaded, ran, layer, written)
+    readers = unembedding(loaded, final_norm=False, zero_mean=True)  # (n_vocab, d_model)
+    count, ids, nats = min(N_RAISED, len(readers)), [], []
+    for first in range(0, len(read), ROWS):
+        most = (read[first : first + ROWS].to(readers.device) @ readers.T).topk(count, dim=-1)
+        ids.append(most.indices.cpu().numpy())
+        nats.append(most.values.cpu().numpy())
+    return np.concatenate(ids), np.concatenate(nats)
+
+
+def _as_text(text: str, record: Record) -> HeadInText:
+    arrays = dict(record.arrays)
+    rows, at = arrays.pop("pattern"), arrays.pop("pattern_at")
+    pattern = np.zeros((len(rows), len(rows)), np.float32)
+    np.put_along_axis(pattern, at.astype(np.int64), rows.astype(np.float32), 1)
+    strings = json.loads(arrays.pop("strings").tobytes())
+    return HeadInText(text, pattern=pattern, strings={int(token): words for token, words in strings.items()}, **arrays)
+
+
+def _probe_piece(subject: Subject, head: Head) -> Piece:
+    n = 1 + probes.N_COPIES * PROBE_TOKENS
+    about = {"tokens": PROBE_TOKENS, "seed": PROBE_SEED, "head": list(head)}
+    key = canonical_key("head on probe", subject.as_usual.key() | about)
+    shapes: dict[str, tuple[int | str, ...]] = {"pattern": (n, n), "strings": ("bytes",)}
+    return Piece(key, 1, shapes, partial(_on_probe, head=head), lambda: CHARACTERS_A_TOKEN * n, "patterns")
+
+
+def _on_probe(loaded: Loaded, head: Head) -> Measuring:
+    import torch
+
+    yield Progress(0, 1, message="random tokens")
+    (layer, number), rows = head, {}
+    inputs = probes.repeated_tokens(loaded, PROBE_TOKENS, probes.N_COPIES, [np.random.default_rng((PROBE_SEED, 0))])
+
+    def visit(at: int, pattern: Tensor, z: Tensor, values: Tensor) -> None:
+        if at == layer:
+            rows[0] = pattern[0, number].half().cpu().numpy()
+
+    device = loaded.model.get_input_embeddings().weight.device
+    with torch.inference_mode(), visited(loaded, visit):
+        loaded.model.base_model(input_ids=torch.from_numpy(inputs).to(device), use_cache=False)
+    strings = [BEGINNING, *loaded.tokenizer.batch_decode([[each] for each in inputs[0, 1:].tolist()])]
+    arrays = {"pattern": rows[0], "strings": np.frombuffer(json.dumps(strings).encode(), np.uint8)}
+    return arrays, {"kind": "head on probe", "head": f"L{layer}H{number}"}
+
+
+def _as_probe(record: Record) -> HeadOnProbe:
+    strings = json.loads(record.arrays["strings"].tobytes())
+    return HeadOnProbe(record.arrays["pattern"].astype(np.float32), tuple(strings))

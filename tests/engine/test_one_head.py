@@ -1,0 +1,286 @@
+"""What is told of one head equals plain loops over the whole matrices, on small models of every family."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from engine.errors import UsageError
+from engine.heads.attention import overview
+from engine.heads.composition import feeding, recall_feeding
+from engine.heads.in_text import head_on_probe, heads_in_texts, most_looked_at, most_raised
+from engine.heads.induction import VARIANTS, induction
+from engine.heads.ov_tokens import circuit_rows, ov_tokens, recall_ov_tokens
+from engine.heads.probes import prefix_matching
+from engine.importance.importance import Scores
+from engine.models.loading import Models
+from engine.models.masks import Mask
+from engine.progress import final
+from engine.questions.requests import TaskSpec
+from engine.studies.one_head import LOOKING, PARTS, Asked, forecast_s, head_named, portrait
+from engine.studies.portrait import Portrait, joined
+from engine.studies.surveys import Setting
+from tests.conftest import TEXT
+from tests.engine.fixtures import subject_in, write_questions
+
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+HEAD = (1, 2)
+
+
+def plain_norm(rows, norm):
+    if norm is None:
+        return rows
+    rows = rows - rows.mean(-1, keepdim=True) if isinstance(norm, torch.nn.LayerNorm) else rows
+    return rows * norm.weight.double()
+
+
+def by_unit_vectors(module, width):
+    """The matrix of any linear module, rows = inputs."""
+    with torch.no_grad():
+        return (module(torch.eye(width)) - module(torch.zeros(1, width))).double()
+
+
+def matrices(model, layer, head):
+    """(norm, W_Q, W_K, W_V, W_O) of one head, read by unit vectors; `qkv` layouts written out here."""
+    shape, family = model.identity.shape, model.family
+    attention = family.attention_modules(model.model)[layer]
+    d, n = shape.d_head, shape.n_heads
+    whole = [by_unit_vectors(getattr(attention, name), shape.d_model) for name in family.qkv]
+    rows = slice(head * d, (head + 1) * d)
+    if family.qkv_layout == "by head":  # GPT-NeoX: query, key and value of a head side by side
+        three = whole[0][:, 3 * head * d : 3 * (head + 1) * d]
+        query, key, value = three[:, :d], three[:, d : 2 * d], three[:, 2 * d :]
+    elif len(whole) == 1:  # GPT-2: all queries, all keys, all values
+        query, key, value = (whole[0][:, at * n * d : (at + 1) * n * d][:, rows] for at in range(3))
+    else:
+        groups = n // (whole[1].shape[1] // d)  # of Llama several heads share keys and values
+        shared = slice(head // groups * d, (head // groups + 1) * d)
+        query, key, value = whole[0][:, rows], whole[1][:, shared], whole[2][:, shared]
+    out = by_unit_vectors(family.layer_modules(model.model)[layer][0], n * d)[rows]
+    norm = None if family.norms_come_behind(model.model) else getattr(family.layer_list(model.model)[layer],
+                                                                      family.attention_norm)  # fmt: skip
+    return norm, query, key, value, out
+
+
+def embedded(model):
+    rows = model.model.get_input_embeddings().weight.detach().double()
+    project = model.family.projection(model.model, "project_in")
+    return rows if project is None else rows @ project.weight.detach().double().T
+
+
+def read_out(model, rows):
+    """Logits of what is written, by the final norm without its scale and the unembedding."""
+    rows = plain_norm(rows, model.family.final_norm(model.model))
+    project = model.family.projection(model.model, "project_out")
+    rows = rows if project is None else rows @ project.weight.detach().double().T
+    return rows @ model.model.get_output_embeddings().weight.detach().double().T
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_ov_raises_equals_the_full_matrix(family, folder_of, model_of, lab, monkeypatch):
+    model, subject = model_of(family), subject_in(lab, folder_of(family))
+    found = final(ov_tokens(lab, subject, TEXT[:80], HEAD))
+    norm, _, _, value, out = matrices(model, *HEAD)
+    with torch.no_grad():
+        full = read_out(model, plain_norm(embedded(model), norm) @ value @ out).numpy()
+    full = full - full.mean(1, keepdims=True)
+    ids = model.tokenizer(TEXT[:80], add_special_tokens=False).input_ids
+    assert found.token_ids.tolist() == list(dict.fromkeys(ids))
+    for at, token in enumerate(found.token_ids):
+        row = full[token] / full[token].std()
+        np.testing.assert_allclose(found.raised[at], np.sort(row)[::-1][:10], atol=1e-3)
+        np.testing.assert_allclose(found.lowered[at], np.sort(row)[:10], atol=1e-3)
+        np.testing.assert_allclose(row[found.raised_ids[at]], found.raised[at], atol=1e-3)
+        assert found.own[at] == pytest.approx(row[token], abs=1e-3)
+        assert abs(found.own_rank[at] - 1 - (row > row[token]).sum()) <= 1  # of two that are nearly equal
+    monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what is stored was computed again"))
+    np.testing.assert_array_equal(recall_ov_tokens(lab, subject, TEXT[:80], HEAD).own, found.own)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_which_heads_feed_it_equals_the_full_matrices(family, folder_of, model_of, lab):
+    model, subject = model_of(family), subject_in(lab, folder_of(family))
+    shape, (layer, head) = subject.shape, (2, 1)
+    found = final(feeding(lab, subject, (layer, head)))
+    tokens = embedded(model)
+    norm, query, key, _, _ = matrices(model, layer, head)
+
+    def folded(matrix, norm):
+        """The same matrix for rows that have not been through the norm."""
+        with torch.no_grad():
+            return plain_norm(torch.eye(shape.d_model).double(), norm) @ matrix
+
+    circuit = folded(query, norm) @ folded(key, norm).T
+    for earlier in range(layer):
+        for other in range(shape.n_heads):
+            before, _, _, value, out = matrices(model, earlier, other)
+            written = folded(value, before) @ out
+            with torch.no_grad():
+                scores = tokens @ circuit @ (tokens @ written).T  # (n_vocab, n_vocab)
+                composed = (circuit @ written.T).norm() / (circuit.norm() * written.norm())
+            assert found.trace[earlier, other] == pytest.approx(float(scores.trace()), rel=1e-3, abs=1e-2)
+            assert found.composition[earlier, other] == pytest.approx(float(composed), rel=1e-3)
+    assert recall_feeding(lab, subject, (layer, head)).trace.tolist() == found.trace.tolist()
+    assert recall_feeding(lab, subject, (0, head)).trace.shape == (0, shape.n_heads)
+    # Elhage et al.: random matrices compose by about 1 / sqrt(d_model), and by more where d_head is small beside it
+    assert 0.5 / shape.d_model**0.5 < found.random.mean() < 3 / shape.d_model**0.5
+
+
+@pytest.mark.parametrize("family", ["opt", "llama"])
+def test_the_parts_of_earlier_heads_add_up_to_the_trace_of_the_induction_screen(family, folder_of, lab):
+    subject = subject_in(lab, folder_of(family))
+    scores = final(induction(lab, subject, "olsson"))
+    found = Portrait(subject.shape, (2, 3), {"olsson": scores}, feeding=final(feeding(lab, subject, (2, 3))))
+    assert found.partners.sum() == pytest.approx(found.score("qk_trace"), rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_it_raises_in_a_text_equals_its_part_alone(family, folder_of, model_of, lab):
+    """Of the next token what the Attention screen says; of all others the same reading, by a plain sum over norms."""
+    model, subject = model_of(family), subject_in(lab, folder_of(family), bos=True)
+    text = TEXT[:150]
+    found = final(heads_in_texts(lab, subject, {"it": text}, HEAD))["it"]
+    seen = final(overview(lab, subject, text, Mask.full(subject.shape)))
+    expected = seen.raised_nats[HEAD][1:].astype(float)
+    np.testing.assert_allclose(found.raised_next[:-1], expected, atol=2e-2)
+    assert np.isnan(found.raised_next[-1]) and found.pieces == seen.pieces
+    for at in range(len(expected)):  # where the next token is among those raised most, it is so by the same
+        listed = found.raised_ids[at].tolist()
+        if (token := int(found.token_ids[at + 1])) in listed:
+            assert found.raised_nats[at, listed.index(token)] == pytest.approx(found.raised_next[at], abs=1e-3)
+        else:
+            assert found.raised_nats[at].min() >= found.raised_next[at] - 1e-3
+    assert (np.diff(found.raised_nats, axis=1) <= 0).all()
+    if family in ("opt", "llama"):
+        np.testing.assert_allclose(found.raised_nats[:-1], by_hand(model, found.token_ids), atol=1e-3)
+
+
+def by_hand(model, ids):
+    """The five largest logits that the head's output alone raises, less the mean, at the scale of the final norm."""
+    shape, (layer, head) = model.identity.shape, HEAD
+    norm, out = model.family.final_norm(model.model), model.family.layer_modules(model.model)[layer][0]
+    seen = {}
+    hooks = [
+        norm.register_forward_pre_hook(lambda m, a: seen.update(x=a[0][0])),
+        out.register_forward_pre_hook(lambda m, a: seen.update(z=a[0][0])),
+    ]
+    with torch.inference_mode():
+        model.model(input_ids=torch.from_numpy(ids.astype(np.int64))[None])
+        for hook in hooks:
+            hook.remove()
+        z = torch.zeros_like(seen["z"])
+        where = slice(head * shape.d_head, (head + 1) * shape.d_head)
+        z[:, where] = seen["z"][:, where]
+        written, x = z @ out.weight.T, seen["x"]
+        eps = norm.eps if hasattr(norm, "eps") else norm.variance_epsilon
+        if isinstance(norm, torch.nn.LayerNorm):
+            written, x = written - written.mean(-1, keepdim=True), x - x.mean(-1, keepdim=True)
+        logits = written / (x.square().mean(-1, keepdim=True) + eps).sqrt() * norm.weight
+        logits = logits @ model.model.get_output_embeddings().weight.T
+    return (logits - logits.mean(-1, keepdim=True)).sort(-1, descending=True).values[:-1, :5]
+
+
+def test_the_pattern_on_random_tokens_is_the_one_that_is_scored(folder_of, model_of, lab):
+    model, subject = model_of("llama"), subject_in(lab, folder_of("llama"))
+    found = final(head_on_probe(lab, subject, HEAD))
+    score = prefix_matching(model, 25, [np.random.default_rng((0, 0))])["prefix_matching"][0][HEAD]
+    rows = [found.pattern[at, [s for s in range(2, at) if (at - s + 1) % 25 == 0]].sum() for at in range(26, 101)]
+    assert np.mean(rows) == pytest.approx(score, abs=1e-3)
+    assert len(found.pieces) == 101 and found.pieces[1:26] == found.pieces[26:51]
+
+
+def test_the_pairs_and_tokens_that_are_told_are_the_largest(folder_of, lab):
+    found = final(heads_in_texts(lab, subject_in(lab, folder_of("gpt2")), {"it": TEXT[:200]}, HEAD))["it"]
+    assert np.tril(found.pattern).sum(1) == pytest.approx(np.ones(len(found.pattern)), abs=5e-3)
+    listed = most_looked_at(found, 5)
+    assert all(each.source > 0 for each in listed)
+    best = np.where(np.arange(len(found.pattern)) > 0, found.pattern, 0)
+    words = [piece.strip() for piece in found.pieces]
+    blank = [at for at, word in enumerate(words) if not word]
+    best[blank], best[:, blank] = 0, 0
+    assert listed[0].attention == best.max()
+    assert len({(words[each.destination], words[each.source]) for each in listed}) == 5
+    at = most_raised(found, 5)
+    assert np.all(np.diff(found.raised_nats[at, 0]) <= 0) and len(at) == len(set(found.raised_ids[at, 0].tolist())) > 1
+    assert found.rests == pytest.approx(found.pattern[1:, 0].mean(), abs=5e-3)
+
+
+def test_rows_have_no_scale(model_of):
+    rows = circuit_rows(model_of("opt"), HEAD, torch.arange(10, 20))
+    np.testing.assert_allclose(rows.mean(1), 0, atol=1e-5)
+    np.testing.assert_allclose(rows.square().mean(1), 1, atol=1e-4)
+
+
+@pytest.fixture
+def asked(tmp_path, folder_of, lab):
+    subject = subject_in(lab, folder_of("opt"))
+    task = TaskSpec(str(write_questions(tmp_path / "mine.jsonl", 12)))
+    return subject, Asked(HEAD, Setting(subject.spec, None, None, 8, 6), (task,), " fox")
+
+
+def test_all_of_a_head_is_measured_once_and_found_again(asked, lab, monkeypatch):
+    subject, of = asked
+    before = final(portrait(lab, subject, of, compute=False))
+    assert set(before.left) == {*PARTS} - {"context"} and before.verdict == ""
+    assert all(forecast_s(lab.store, subject, left) > 0 for left in before.left.values())
+    found = final(portrait(lab, subject, of))
+    assert not found.left and set(found.failed) == {"context"}  # its window is too short for that
+    monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what is stored was computed again"))
+    again = final(portrait(lab, subject, of, compute=False))
+    assert not again.left and again.verdict == found.verdict != ""
+    [effect] = found.effects
+    full, without = found.answers[of.tasks[0]]
+    assert effect.change == pytest.approx(float(without.correct.mean()) - float(full.correct.mean()))
+    assert effect.low <= effect.change <= effect.high and effect.paired.n == 8
+    assert {place.what for place in again.places} == {"heads", "gate", "heads-oracle"}
+    for place in again.places:
+        scores = found.importance[place.what, place.task].scores
+        assert place.score == scores[HEAD]
+        assert (scores > place.score).sum() < place.rank <= (scores >= place.score).sum()
+    assert set(found.losses) == set(found.texts) and found.typed.strings[int(found.typed.token_ids[0])]
+    assert found.rank("prefix_matching") == 1 + (found.scores["olsson"].mean["prefix_matching"]
+                                                 > found.score("prefix_matching")).sum()  # fmt: skip
+    both = joined([before, found])
+    assert both.verdict == found.verdict and both.tokens is found.tokens and set(both.losses) == set(found.losses)
+
+
+def test_without_tasks_the_model_and_the_texts_are_looked_at_alone(asked):
+    _, of = asked
+    assert replace(of, tasks=()).parts == LOOKING and of.name == "L1H2"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"prefix_matching": 0.9, "copying": -0.2}, "An induction head: prefix matching 0.90, rank 1 of 12"),
+        ({"prefix_matching": 0.9, "copying": -0.9}, "It matches prefixes but does not copy"),
+        ({"previous_token": 0.6}, "A previous-token head: previous-token score 0.60"),
+        ({"duplicate_token": 0.4, "previous_token": 0.1}, "A duplicate-token head"),
+        ({}, "No induction head, nor one for previous or duplicate tokens: prefix matching 0.05, rank 12 of 12"),
+    ],
+)
+def test_what_a_head_is_is_said_honestly(values, words, folder_of, lab):
+    shape = subject_in(lab, folder_of("opt")).shape
+    names = ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov_eigen", "qk_trace")
+    mean = {name: np.full((3, 4), 0.1) for name in names}
+    for name, value in ({"prefix_matching": 0.05} | values).items():
+        mean[name][HEAD] = value
+    from engine.heads.induction import InductionScores
+
+    found = Portrait(shape, HEAD, {VARIANTS[0]: InductionScores(mean, mean, dict.fromkeys(names, 1))})
+    assert found.verdict.startswith(words)
+
+
+@pytest.mark.parametrize("text", ["", "L9H0", "L0H9", "head", "L0H*", "L0H0,L0H1"])
+def test_a_head_that_is_none_is_refused(text, folder_of, lab):
+    with pytest.raises(UsageError):
+        head_named(text, subject_in(lab, folder_of("opt")).shape)
+
+
+def test_importance_of_equal_scores_goes_by_the_tie_break(folder_of, lab):
+    shape, task = subject_in(lab, folder_of("opt")).shape, TaskSpec("demo_copy")
+    ties = np.arange(12.0).reshape(3, 4)
+    scores = Scores("heads-oracle", 8, np.zeros((3, 4)), ties)
+    [place] = Portrait(shape, HEAD, importance={("heads-oracle", task): scores}).places
+    assert place.rank == 12 - int(ties[HEAD])
