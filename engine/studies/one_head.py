@@ -19,7 +19,7 @@ from engine.heads.composition import feeding, recall_feeding
 from engine.heads.in_text import head_on_probe, heads_in_texts, recall_in_texts, recall_on_probe
 from engine.heads.induction import VARIANTS, characters, induction, recall_induction
 from engine.heads.ov_tokens import ov_tokens, recall_ov_tokens
-from engine.importance.importance import WHAT
+from engine.importance.criteria import CRITERIA as TABLE
 from engine.importance.rankings_of import INDUCTION_SEED
 from engine.models.masks import Mask, parse_heads, parse_mask
 from engine.models.rates import FACTOR, seconds_for
@@ -34,7 +34,7 @@ from engine.texts.incontext import MIN_TOKENS, MeanOverTexts, icl_change, icl_sc
 from engine.texts.sources import N_TEXTS, Source, texts_of
 from engine.texts.tokenloss import TokenLosses, recall_token_losses, token_losses
 
-CRITERIA = tuple(what for what in WHAT if what != "ffns")
+CRITERIA = {criterion.heads: criterion.label for criterion in TABLE.values()}  # of heads
 LOOKING = ("scores", "probe", "texts", "tokens", "feeding", "losses")  # of the model and built-in texts alone
 PARTS = (*LOOKING, "tasks", *CRITERIA, "context")
 TITLES = {
@@ -45,9 +45,7 @@ TITLES = {
     "feeding": "Heads that feed it",
     "losses": "Built-in texts without it",
     "tasks": "Tasks without it",
-    "heads": "Importance I_h",
-    "gate": "Importance by the gate",
-    "heads-oracle": "Ablation oracle",
+    **CRITERIA,
     "context": "In-context-learning score without it",
 }
 READ = "Privet Drive, twice"  # the passage whose tokens the OV circuit is asked about

@@ -31,7 +31,7 @@ def importance_s(x: Experiment, known: Evidence, lab: Lab, axes: Sequence[Axis] 
     taken: list[float | None] = []
     for axis in axes:
         if getattr(known, axis) is None:
-            what = x.pruning.ranking.what(axis)
+            what = x.pruning.ranking.what("heads" if axis == "heads" else "ffns")
             read = reads(x.subject, questions, what)
             taken.append(seconds_for(lab.store, x.subject, pass_of(what), read))
     return together_s(taken)
