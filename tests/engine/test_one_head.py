@@ -13,6 +13,7 @@ from engine.heads.in_text import head_on_probe, heads_in_texts, most_looked_at, 
 from engine.heads.induction import VARIANTS, induction
 from engine.heads.ov_tokens import circuit_rows, ov_tokens, recall_ov_tokens
 from engine.heads.probes import prefix_matching
+from engine.importance.criteria import CRITERIA
 from engine.importance.importance import Scores
 from engine.models.loading import Models
 from engine.models.masks import Mask
@@ -234,7 +235,7 @@ def test_all_of_a_head_is_measured_once_and_found_again(asked, lab, monkeypatch)
     full, without = found.answers[of.tasks[0]]
     assert effect.change == pytest.approx(float(without.correct.mean()) - float(full.correct.mean()))
     assert effect.low <= effect.change <= effect.high and effect.paired.n == 8
-    assert {place.what for place in again.places} == {"heads", "gate", "heads-oracle"}
+    assert {place.what for place in again.places} == {criterion.heads for criterion in CRITERIA.values()}
     for place in again.places:
         scores = found.importance[place.what, place.task].scores
         assert place.score == scores[HEAD]
