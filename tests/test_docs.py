@@ -97,6 +97,8 @@ CHOICES = {
     ("attribute", "--fill"): "engine.heads.ablation FILLS",
     ("correlate", "--what"): "engine.importance.importance WHAT",
     ("sweep", "--by"): "engine.importance.rankings_of OF_MANY_TASKS",
+    ("compare", "--axis"): "engine.studies.compare ALONG",
+    ("compare", "--criteria"): "engine.importance.criteria CRITERIA",
     ("sweep", "--aggregate"): "engine.importance.rankings AGGREGATES",
     ("evaluate", "--precision"): "engine.models.loading PRECISIONS",
     ("importance", "--split"): "engine.questions.tasks SPLITS",

@@ -28,6 +28,7 @@ headroom attention --passage "Privet Drive, twice" --heads L1H0,L1H1 --out atten
 headroom head L1H0 --tasks demo_walk --json
 headroom correlate --tasks piqa,copa --shots 0,5 --task-data DIR --out correlations.csv
 headroom sweep --tasks demo_outfit,demo_copy --heads 0,20,40,60 --out sweep.csv
+headroom compare --task demo_outfit --shots 5 --criteria importance,wanda,taylor --out compared.csv
 headroom sweep --preset paper --precision fp32 --out study
 headroom tasks
 headroom models

@@ -8,6 +8,7 @@
 `check`: the command that compares with published numbers: `check`
 `head`: the command about one head: `head`
 `studies`: the commands over many tasks: `correlate` and `sweep`
+`compare`: by which criterion most can go: `compare`
 `texts`: the commands about texts: `losses`, `attribute`, `continue` and `attention`
 `idealise`: the command about heads with an ideal pattern: `idealise`
 `export`: the command that writes a pruned model: `export`
@@ -25,7 +26,7 @@ import sys
 from argparse import Namespace
 from typing import Any, NoReturn
 
-from engine.cli import check, export, head, idealise, measure, perplexity, store, studies, texts
+from engine.cli import check, compare, export, head, idealise, measure, perplexity, store, studies, texts
 from engine.cli.downloads import fetch
 from engine.cli.options import Parser
 from engine.cli.output import report_to_terminal
@@ -89,6 +90,7 @@ def parser(draw: Draw) -> Parser:
     head.add_parsers(commands)
     studies.add_parsers(commands, draw)
     export.add_parsers(commands)
+    compare.add_parsers(commands)
     store.add_parsers(commands)
     return whole
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.heads.induction import characters as induction_characters
-from engine.importance.importance import OF_ACTIVITY, OF_WEIGHTS, ORACLES, PREFIX
+from engine.importance.importance import GRADIENTS, OF_ACTIVITY, OF_WEIGHTS, ORACLES, PREFIX
 from engine.models.rates import Pass
 from engine.models.subject import Subject
 from engine.questions.amounts import all_characters, gold_characters
@@ -94,6 +94,13 @@ def pass_of(what: str) -> Pass:
     if what in ORACLES:
         return "forward"
     return "patterns" if what in OF_ACTIVITY or what in (*OF_WEIGHTS, PREFIX) else "gradient"
+
+
+def record_of(what: str) -> str:
+    """The same for scores that are read from the same records: who has measured one has the other."""
+    if what in OF_ACTIVITY:
+        return "activity"
+    return "weights" if what in OF_WEIGHTS else GRADIENTS.get(what, what)
 
 
 def passes(what: str, shape: ModelShape) -> int:
