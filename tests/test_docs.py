@@ -91,6 +91,7 @@ def test_every_command_and_option_is_told():
 
 CHOICES = {
     ("evaluate", "--ranking"): "engine.importance.rankings_of OF_ONE_TASK",
+    ("evaluate", "--layers-by"): "engine.importance.layers LAYERS_BY",
     ("importance", "--what"): "engine.importance.importance WHAT",
     ("induction", "--variant"): "engine.heads.induction VARIANTS",
     ("attribute", "--kind"): "engine.heads.ablation KINDS",

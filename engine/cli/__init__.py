@@ -4,6 +4,7 @@
 `downloads`: a hub model that is not here, fetched once a person has agreed
 `output`: progress, one line, one JSON object, or a file
 `measure`: the commands about one model and task: `evaluate`, `importance`, `induction`
+`layers`: the command about whole layers: `layers`
 `perplexity`: the command about a text as a whole: `perplexity`
 `check`: the command that compares with published numbers: `check`
 `head`: the command about one head: `head`
@@ -26,7 +27,7 @@ import sys
 from argparse import Namespace
 from typing import Any, NoReturn
 
-from engine.cli import check, compare, export, head, idealise, measure, perplexity, store, studies, texts
+from engine.cli import check, compare, export, head, idealise, layers, measure, perplexity, store, studies, texts
 from engine.cli.downloads import fetch
 from engine.cli.options import Parser
 from engine.cli.output import report_to_terminal
@@ -83,6 +84,7 @@ def parser(draw: Draw) -> Parser:
     whole.epilog = "Without a command, headroom opens the app in the browser."
     commands = whole.add_subparsers(dest="command", required=True, parser_class=Parser)
     measure.add_parsers(commands)
+    layers.add_parsers(commands)
     check.add_parsers(commands)
     texts.add_parsers(commands)
     idealise.add_parsers(commands)

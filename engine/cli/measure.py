@@ -20,22 +20,12 @@ from engine.questions.tasks import SPLITS
 
 def add_parsers(commands: Any) -> None:
     """The parsers of evaluate, importance and induction."""
-    task = Parser(add_help=False)
-    task.add_argument("--task", required=True, help="task name (see `tasks`) or a .jsonl with context, choices, gold")
-    task.add_number("--shots", (0, MAX_SHOTS), "solved examples in front of each question (0)", default=0)
-    task.add_argument(
-        "--same-examples", action="store_true", help="the same solved examples for every question: faster"
-    )
-    task.add_number("--limit", (1, MOST), "use this many questions (default: all)")
-    task.add_argument("--sample", default="first", help="which: first (as the harness) or stratified")
-    of_task = [shared(), model(), data(), task]
-
-    parser = commands.add_parser("evaluate", parents=[*of_task, pruned()], help="accuracy of a model under one mask")
+    parser = commands.add_parser("evaluate", parents=[*of_task(), pruned()], help="accuracy of a model under one mask")
     parser.add_choice("--split", SPLITS, "whose questions (default: validation)", default="validation")
     parser.add_argument("--items", help="write one JSON line a question to this file")
     parser.set_defaults(run=_evaluate)
 
-    parser = commands.add_parser("importance", parents=of_task, help="scores of heads or FFNs for one task")
+    parser = commands.add_parser("importance", parents=of_task(), help="scores of heads or FFNs for one task")
     parser.add_choice("--split", SPLITS, "whose questions (default: train)", default="train")
     parser.add_choice("--what", WHAT, "which scores (default: heads)", default="heads")
     parser.add_argument("--out", required=True, help="file to write: .npz, .csv or .parquet")
@@ -48,6 +38,19 @@ def add_parsers(commands: Any) -> None:
     parser.set_defaults(run=_induction)
 
 
+def of_task() -> list[Parser]:
+    """The options of a command about a model and a task's questions."""
+    task = Parser(add_help=False)
+    task.add_argument("--task", required=True, help="task name (see `tasks`) or a .jsonl with context, choices, gold")
+    task.add_number("--shots", (0, MAX_SHOTS), "solved examples in front of each question (0)", default=0)
+    task.add_argument(
+        "--same-examples", action="store_true", help="the same solved examples for every question: faster"
+    )
+    task.add_number("--limit", (1, MOST), "use this many questions (default: all)")
+    task.add_argument("--sample", default="first", help="which: first (as the harness) or stratified")
+    return [shared(), model(), data(), task]
+
+
 def _evaluate(options: Namespace, lab: Lab, report: Report) -> int:
     from engine.accuracy.evaluation import accuracy, evaluate
     from engine.importance.rankings import permille
@@ -57,14 +60,15 @@ def _evaluate(options: Namespace, lab: Lab, report: Report) -> int:
 
     if options.items:
         check_writable(options.items)
-    heads, ffns = permille(options.prune_heads), permille(options.prune_ffns)
-    ranking = Ranking(options.ranking, options.seed, options.ranking_questions)
+    levels = options.prune_heads, options.prune_ffns, options.prune_layers
+    heads, ffns, layers = (permille(level) for level in levels)
+    ranking = Ranking(options.ranking, options.seed, options.ranking_questions, layers_by=options.layers_by)
     subject, task = lab.subject(spec_of(options), options.bos), task_of(options)
     edits = parse_edits(options.mask, subject.shape)
     mask, started = edits.alone, time.monotonic()
     requests = get_requests(task, data_dir(options), lab.store, first_of(options))
     questions = select(requests, options.limit, options.sample)
-    pruning = Pruning(task, ranking, heads, ffns, edits)
+    pruning = Pruning(task, ranking, heads, ffns, edits, layers)
     if pruning.by_level:
         mask = pruning.mask(last(compute_orders(lab, subject, pruning, data_dir(options)), report)[0])
     answers, cached = last(evaluate(lab, subject, questions, mask), report)
@@ -80,8 +84,8 @@ def _evaluate(options: Namespace, lab: Lab, report: Report) -> int:
         "perplexity": result.perplexity if math.isfinite(result.perplexity) else None,
         "acc_ci95": [result.ci_low, result.ci_high], "seconds": seconds, "items_per_second": result.n / seconds,
         "cached": cached, "mask": mask.text(), "heads_pruned": mask.n_heads_pruned,
-        "ffns_pruned": mask.n_ffns_pruned, "model": subject.identity.name, "precision": options.precision, 
-        "bos": subject.bos,
+        "ffns_pruned": mask.n_ffns_pruned, "layers_dropped": list(mask.layers_dropped),
+        "model": subject.identity.name, "precision": options.precision, "bos": subject.bos,
         "contexts_cut": int((answers.n_cut > 0).sum()), "saved": lab.store.on_disk,
     }, f"{options.task}, {options.shots} shots: acc {result.acc:.4f} (95 % {result.ci_low:.3f}-{result.ci_high:.3f}), "
        f"{norm}, n {result.n}, {mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned"

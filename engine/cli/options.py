@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NoReturn
 
 from engine.errors import UsageError, one_line
+from engine.importance.layers import LAYERS_BY
 from engine.importance.rankings_of import OF_ONE_TASK
 from engine.models.loading import PRECISIONS
 
@@ -89,12 +90,16 @@ def model() -> Parser:
 
 
 def pruned() -> Parser:
-    """What is pruned: two levels by a ranking, and a mask."""
+    """What is pruned: levels by a ranking, and a mask."""
     parent = Parser(add_help=False)
     parent.add_argument("--mask", default="", help='what to prune besides, such as "L3H5 L4H* F7 F2-5 B9 keep L1H0"')
     parent.add_argument("--prune-heads", default="0", help="percent of heads to prune by --ranking")
     parent.add_argument("--prune-ffns", default="0", help="percent of FFNs to prune by --ranking")
     parent.add_choice("--ranking", OF_ONE_TASK, "what goes first (default: importance)", default="importance")
+    parent.add_argument("--prune-layers", default="0", help="percent of whole layers to drop by --layers-by")
+    by = "which layers go first: those of least block influence (default), without which least accuracy is lost "
+    by += "(oracle), the same measured anew after each (greedy), the deepest, or random ones"
+    parent.add_choice("--layers-by", LAYERS_BY, by, default="influence")
     parent.add_number("--ranking-questions", (1, MOST), "train questions behind the ranking (default: all)")
     parent.add_number("--seed", (0, MOST_SEED), "seed of the random ranking", default=0)
     return parent

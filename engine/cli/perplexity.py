@@ -24,7 +24,9 @@ def add_parsers(commands: Any) -> None:
     parser.add_argument("--text", help='a UTF-8 text file, or a .jsonl whose rows\' "text" is joined by two newlines')
     parser.add_argument("--passage", help="the title of a built-in passage instead")
     parser.add_number("--window", (0, MOST), "tokens a window (default: the model's)", default=0)
-    parser.add_argument("--task", help="what the ranking is measured on, with --prune-heads and --prune-ffns")
+    parser.add_argument(
+        "--task", help="what the ranking is measured on, with --prune-heads, --prune-ffns and --prune-layers"
+    )
     parser.add_number("--shots", (0, MAX_SHOTS), "its solved examples (0)", default=0)
     parser.add_argument("--same-examples", action="store_true", help="the same ones for every question")
     parser.set_defaults(run=_perplexity)
@@ -69,18 +71,17 @@ def mask_of(options: Namespace, lab: Lab, subject: Any, report: Report) -> Any:
     from engine.models.masks import parse_edits
     from engine.questions.requests import TaskSpec
 
-    ranking = Ranking(options.ranking, options.seed, options.ranking_questions)
-    edits, levels = (
-        parse_edits(options.mask, subject.shape),
-        (permille(options.prune_heads), permille(options.prune_ffns)),
-    )
-    if not any(levels):
+    ranking = Ranking(options.ranking, options.seed, options.ranking_questions, layers_by=options.layers_by)
+    edits, levels = parse_edits(options.mask, subject.shape), (options.prune_heads, options.prune_ffns)
+    (heads, ffns), layers = (permille(level) for level in levels), permille(options.prune_layers)
+    if not (heads or ffns or layers):
         return edits.alone
     if not options.task:
-        raise UsageError("--prune-heads and --prune-ffns go by a ranking; say with --task what it is measured on")
-    pruning = Pruning(
-        TaskSpec(options.task, options.shots, same_examples=options.same_examples), ranking, *levels, edits
-    )
+        raise UsageError(
+            "--prune-heads, --prune-ffns and --prune-layers go by a ranking; say with --task what it is measured on"
+        )
+    task = TaskSpec(options.task, options.shots, same_examples=options.same_examples)
+    pruning = Pruning(task, ranking, heads, ffns, edits, layers)
     return pruning.mask(last(compute_orders(lab, subject, pruning, data_dir(options)), report)[0])
 
 
