@@ -13,13 +13,13 @@ from engine.accuracy.evaluation import evaluate
 from engine.errors import UsageError
 from engine.export.card import CARDS, Exported, Judged, copied, licence_of, write_card
 from engine.export.folders import folder_bytes, named_folder, refuse_taken, write_weights, written_aside
-from engine.export.forms import FORMS, Plan, masked
+from engine.export.forms import FORMS, PLANS, Plan, own_model
 from engine.export.verifying import Checked, compared, masked_logits
 from engine.models.architectures import is_tied
 from engine.models.masks import Mask
+from engine.models.spread import stock_tensors
 from engine.models.subject import Lab, Subject
-from engine.models.tensors import stored_tensors
-from engine.models.weight_files import weight_files
+from engine.models.weight_files import read_json, weight_files
 from engine.progress import Progress, last_value
 from engine.questions.requests import Questions
 
@@ -52,8 +52,8 @@ def export(lab: Lab, subject: Subject, asked: Export) -> Iterator[Progress[Expor
     closed or fails before. HeadroomError: the form cannot be had of this mask, no room on the disk, the model on disk
     does not compute what the masked one does."""
     identity, folder = subject.identity, asked.folder
-    with stored_tensors(identity.folder, is_tied(identity.config)) as stored:
-        plan = masked(identity, stored, asked.mask)
+    with stock_tensors(identity.folder, is_tied(identity.config)) as stored:
+        plan = PLANS[asked.form](identity, stored, asked.mask)
         total = 3 * plan.n_bytes // 1_000_000 + 3  # written, and read twice to be compared
         judged = yield from _judged(lab, subject, asked, total)
         with written_aside(folder, plan.n_bytes) as aside:
@@ -89,8 +89,21 @@ def _write_beside(base: Path, aside: Path, plan: Plan) -> None:
             shutil.copyfile(base / name, aside / "BASE_MODEL_CARD.md")
             break
     (aside / "config.json").write_text(json.dumps(plan.config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    if plan.files:  # its type is not one of transformers' own, which name the tokenizer's class where the files do not
+        _name_tokenizer_class(base, aside)
     for name, text in plan.files.items():
         (aside / name).write_text(text, encoding="utf-8")
+
+
+def _name_tokenizer_class(base: Path, aside: Path) -> None:
+    import transformers
+
+    file = aside / "tokenizer_config.json"
+    said = read_json(file, "the tokenizer is damaged") if file.is_file() else {}
+    if "tokenizer_class" not in said:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(base, local_files_only=True, trust_remote_code=False)
+        said["tokenizer_class"] = type(tokenizer).__name__
+        file.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
 
 
 def _checked(
@@ -99,4 +112,4 @@ def _checked(
     yield Progress(total // 3, total, message="the masked model's logits")
     expected, spec = masked_logits(lab, subject, asked.mask)
     yield Progress(2 * total // 3, total, message="the exported model's logits")
-    return compared(expected, spec, aside, subject.bos)
+    return compared(expected, spec, aside, subject.bos, own_model if asked.form == "small" else None)

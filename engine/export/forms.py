@@ -2,27 +2,40 @@
 
 `masked`: the stock architecture. The attention output projection has zeros where pruned heads come in (its bias stays),
 and the last matrix of a pruned FFN is zero, its bias too: what Headroom's mask does, bit for bit.
+`small`: what is pruned is not stored; of a part that is gone only its output bias stays. Layers are uneven, in the
+words that transformers has for that (`per_layer_config`), and a modelling file goes along that builds them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.export.folders import Planned
-from engine.models.architectures import family_of
+from engine.models.architectures import family_of, is_tied
 from engine.models.checkpoints import Identity
 from engine.models.headers import TYPES
-from engine.models.layer_tensors import head_numbers, place_of
+from engine.models.layer_tensors import CONSTANT, head_numbers, is_attention, is_ffn, key_heads, place_of
 from engine.models.masks import Mask
+from engine.models.sizes import UNEMBEDDINGS
+from engine.models.spread import PRUNED
 from engine.models.tensors import Stored, finite
+from engine.models.weight_files import read_json
+from engine.models.whole import refuse_unless_loaded
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 FORMS = ("masked", "small", "even")
+MODELING = "modeling_pruned"  # the file that goes along with the form `small`
+CLASSES = {"opt": ("PrunedOPTConfig", "PrunedOPTForCausalLM"),
+           "llama": ("PrunedLlamaConfig", "PrunedLlamaForCausalLM"),
+           "gpt2": ("PrunedGPT2Config", "PrunedGPT2LMHeadModel"),
+           "gpt_neox": ("PrunedGPTNeoXConfig", "PrunedGPTNeoXForCausalLM")}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -62,12 +75,55 @@ def masked(identity: Identity, stored: Mapping[str, Stored], mask: Mask) -> Plan
     return Plan(identity.config, tuple(planned), n_params=identity.n_params)
 
 
+def small(identity: Identity, stored: Mapping[str, Stored], mask: Mask) -> Plan:
+    """The plan of the form `small`."""
+    family, shape, stock = family_of(identity.config), identity.shape, identity.config
+    kept = [[head for head, keeps in enumerate(row) if keeps] for row in mask.heads]
+    layers: dict[str, dict[str, Any]] = {}
+    for layer, heads in enumerate(kept):
+        own: dict[str, Any] = {}
+        if len(heads) < shape.n_heads:
+            own["num_attention_heads"] = len(heads) or int(layer == 0)  # one of zeros, where tokens are counted
+        if shape.n_key_value_heads < shape.n_heads and (n := len(key_heads(shape, heads))) < shape.n_key_value_heads:
+            own["num_key_value_heads"] = n or int(layer == 0)
+        if skip := [name for name, gone in (("attention", not heads), ("mlp", not mask.ffns[layer])) if gone]:
+            own["skip"] = skip
+        if own:
+            layers[str(layer)] = own
+    has_norms_in_front = not family.norms_behind or stock.get("do_layer_norm_before") is not False
+    norms = {family.attention_norm: 0, family.ffn_norm: 1} if has_norms_in_front else {}
+    planned, n_params = [], 0
+    for name, tensor in stored.items():
+        size, change, place = list(tensor.shape), None, place_of(name)
+        if place is not None:
+            module, _, kind = place.rest.rpartition(".")
+            heads, keeps_ffn = kept[place.layer], mask.ffns[place.layer]
+            gone = not heads if is_attention(family, place.rest) or norms.get(module) == 0 else (
+                not keeps_ffn and (is_ffn(family, place.rest) or norms.get(module) == 1))  # fmt: skip
+            if gone and kind == "bias" and module == family.attention_out:
+                name = f"{place.front}{module.rpartition('.')[0]}.{CONSTANT}"
+            elif gone and kind == "bias" and module == family.ffn_last:  # it adds exactly 0
+                name, change = f"{place.front}{family.ffn_out}.{CONSTANT}", _zeroed
+            elif gone:
+                continue
+            elif len(heads) < shape.n_heads and (found := head_numbers(family, shape, place.rest, heads)):
+                size[found[0]] = len(found[1])
+                change = partial(_taken_at, *found)
+        elif name in UNEMBEDDINGS:  # GPT-NeoX's files may use an old name, which is known of its own type alone
+            name = UNEMBEDDINGS[0]
+        n_params += math.prod(size) * (not (is_tied(stock) and name.endswith(UNEMBEDDINGS)))
+        planned.append(Planned(name, bytes_of(tuple(size), tensor.dtype), partial(_made, tensor, change)))
+    names = CLASSES[stock["model_type"]]
+    config = {**stock, "model_type": f"{PRUNED}{stock['model_type']}", "architectures": [names[1]],
+              "auto_map": {"AutoConfig": f"{MODELING}.{names[0]}", "AutoModelForCausalLM": f"{MODELING}.{names[1]}"},
+              "per_layer_config": layers, "kept_heads": kept, "head_dim": shape.d_head}  # fmt: skip
+    code = Path(__file__).with_name(f"{MODELING}.py").read_text(encoding="utf-8")
+    return Plan(config, tuple(planned), {f"{MODELING}.py": code}, n_params=n_params)
+
+
 def bytes_of(shape: tuple[int, ...], dtype: str) -> int:
     """Bytes of a tensor of that shape and type (torch's name)."""
-    n = TYPES[dtype][0]
-    for size in shape:
-        n *= size
-    return n
+    return TYPES[dtype][0] * math.prod(shape)
 
 
 def _made(tensor: Stored, change: Callable[[Tensor], Tensor] | None) -> Tensor:
@@ -81,5 +137,25 @@ def _zeroed_at(axis: int, index: Any, tensor: Tensor) -> Tensor:
     return tensor.index_fill(axis, torch.from_numpy(index), 0)
 
 
+def _taken_at(axis: int, index: Any, tensor: Tensor) -> Tensor:
+    import torch
+
+    return tensor.index_select(axis, torch.from_numpy(index))
+
+
 def _zeroed(tensor: Tensor) -> Tensor:
     return tensor.new_zeros(tensor.shape)
+
+
+def own_model(folder: Path, dtype: Any) -> Any:
+    """The model in a folder of the form `small`, built by Headroom's own copy of its modelling file."""
+    import importlib
+
+    kind = read_json(folder / "config.json", "the export is damaged")["model_type"].removeprefix(PRUNED)
+    made = getattr(importlib.import_module(f"engine.export.{MODELING}"), CLASSES[kind][1])
+    model, report = made.from_pretrained(folder, dtype=dtype, local_files_only=True, output_loading_info=True)
+    refuse_unless_loaded(str(folder), report)
+    return model.eval()
+
+
+PLANS = {"masked": masked, "small": small}

@@ -10,6 +10,7 @@
 `headers`: what these hold, from their tables of contents
 `sizes`: how many parameters that is
 `tensors`: the tensors of a checkpoint, each read when it is asked for
+`spread`: a folder that the form `small` of an export wrote, as the stock model that it is of
 `whole`: whether those are the tensors that the config asks for
 `libraries`: libraries that must be imported with care
 `memory_needed`: what a load needs of the memory that there is

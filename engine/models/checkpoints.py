@@ -13,6 +13,7 @@ from engine.errors import HeadroomError
 from engine.models.architectures import family_of, is_tied, shape_of
 from engine.models.headers import Entry, contents
 from engine.models.sizes import n_parameters, n_parameters_of
+from engine.models.spread import is_small, stock_config
 from engine.models.weight_files import not_weights, read_json, weight_files
 from engine.models.whole import refuse_other_layers
 from engine.shapes import ModelShape
@@ -65,16 +66,20 @@ def identify_folder(name: str, folder: Path, commit: str | None, store: Store | 
     if not (folder / "config.json").exists() and (folder / "adapter_config.json").exists():
         raise HeadroomError(f"{folder} is an adapter, no model; merge it into its base model and save the whole")
     config = read_json(folder / "config.json", f"{name} is not a model folder")
+    said, config = config, stock_config(config, str(folder))
     family = family_of(config)
     shape = shape_of(config)
     _refuse_quantised(folder, config)
     if not any(all((folder / file).is_file() for file in files) for files in TOKENIZER_SETS):
         raise HeadroomError(f"{folder} has no tokenizer (tokenizer.json, or vocab.json and merges.txt); add its files")
     weights = weight_files(folder)
-    tensors = _tensors(weights, shape)
+    tensors = _tensors(weights, None if is_small(said) else shape)
     if tensors is None:
         n_params, n_quantised = n_parameters_of(config, shape)
         largest_bytes, stored_as = sum(file.stat().st_size for file in weights), "whole"  # all is read at once
+    elif is_small(said):  # it is spread out when it is loaded
+        n_params, n_quantised = n_parameters_of(config, shape)
+        largest_bytes, stored_as = max((entry.n_bytes, entry.dtype) for entry in tensors.values())
     else:
         shapes = [(name, entry.shape) for name, entry in tensors.items()]
         n_params, n_quantised = n_parameters(shapes, is_tied(config))
@@ -86,7 +91,7 @@ def identify_folder(name: str, folder: Path, commit: str | None, store: Store | 
             if told := not_weights(folder / file):
                 raise HeadroomError(f"{folder / file} {told}")
             tokenizer.update(file.encode() + (folder / file).read_bytes())
-    whole = hashlib.blake2b(tokenizer.digest() + json.dumps(config, sort_keys=True).encode(), digest_size=16)
+    whole = hashlib.blake2b(tokenizer.digest() + json.dumps(said, sort_keys=True).encode(), digest_size=16)
     for file in weights if commit is None else []:
         whole.update(file.name.encode() + _file_digest(file, store))
     if commit is not None:
@@ -107,9 +112,9 @@ def identify_folder(name: str, folder: Path, commit: str | None, store: Store | 
     )
 
 
-def _tensors(weights: list[Path], shape: ModelShape) -> dict[str, Entry] | None:
+def _tensors(weights: list[Path], shape: ModelShape | None) -> dict[str, Entry] | None:
     """The tensors in the files by name; None where one has no table of contents. HeadroomError where two files hold the
-    same one, or they are of other layers."""
+    same one, or they are of other layers than `shape` has (None: a layer may have none at all)."""
     found: dict[str, Entry] = {}
     for file in weights:
         inside = contents(file)
@@ -120,7 +125,8 @@ def _tensors(weights: list[Path], shape: ModelShape) -> dict[str, Entry] | None:
                 f"{name} is in two files, {found[name].file.name} and {file.name}; keep the one that belongs here"
             )
         found |= inside
-    refuse_other_layers(str(weights[0].parent), found, shape.n_layers)
+    if shape is not None:
+        refuse_other_layers(str(weights[0].parent), found, shape.n_layers)
     return found
 
 

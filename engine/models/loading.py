@@ -21,8 +21,9 @@ from engine.models.checkpoints import PRECISIONS, Identity, identify_folder
 from engine.models.libraries import bitsandbytes
 from engine.models.memory_needed import device_class, memory_estimate, too_large
 from engine.models.names import model_name, with_revision
-from engine.models.tensors import stored_tensors
+from engine.models.spread import is_small, stock_tensors
 from engine.models.tuning import Products, known_products, products, set_threads, tuning
+from engine.models.weight_files import read_json
 from engine.models.whole import refuse_unknown_tokens, refuse_unless_loaded, refuse_unless_whole
 
 
@@ -123,10 +124,13 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
         )
     folder = str(identity.folder)
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        config, of_folder = None, {"local_files_only": True, "trust_remote_code": False}
+        if is_small(read_json(identity.folder / "config.json", "the folder is damaged")):
+            config = transformers.AutoConfig.for_model(**identity.config)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, config=config, **of_folder)
+        config = config or transformers.AutoConfig.from_pretrained(folder, **of_folder)
         model_class: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-        with stored_tensors(identity.folder, bool(config.tie_word_embeddings)) as tensors, freed_at_once():
+        with stock_tensors(identity.folder, bool(config.tie_word_embeddings)) as tensors, freed_at_once():
             refuse_unless_whole(spec.model, tensors, model_class, config)
             refuse_unknown_tokens(spec.model, tokenizer, identity.shape.n_vocab)
             model, report = model_class.from_pretrained(

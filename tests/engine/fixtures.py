@@ -27,7 +27,8 @@ def write_questions(file: Path, n: int = 40, seed: int = 0) -> Path:
 
 
 def family_folder(family: str, tiny_opt: Path, folder: Path) -> Path:
-    """A random tiny checkpoint of `family` with the tiny tokenizer: opt, opt-350m, llama, gpt2 or gpt_neox."""
+    """A random tiny checkpoint of `family` with the tiny tokenizer: opt, opt-350m, opt-untied, llama, gpt2 or
+    gpt_neox."""
     import shutil
 
     import torch
@@ -41,6 +42,9 @@ def family_folder(family: str, tiny_opt: Path, folder: Path) -> Path:
         "opt-350m": lambda: t.OPTConfig(hidden_size=32, word_embed_proj_dim=16, ffn_dim=64, num_hidden_layers=3,
                                         num_attention_heads=4, max_position_embeddings=256, init_std=0.3,
                                         do_layer_norm_before=False, **sizes),
+        "opt-untied": lambda: t.OPTConfig(hidden_size=32, word_embed_proj_dim=32, ffn_dim=64, num_hidden_layers=3,
+                                          num_attention_heads=4, max_position_embeddings=256, init_std=0.3,
+                                          tie_word_embeddings=False, **{**sizes, "vocab_size": 600}),
         "llama": lambda: t.LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4,
                                        num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.3,
                                        **sizes),

@@ -16,9 +16,9 @@ from engine.export.exporting import Export, export
 from engine.models.masks import parse_mask, pruned
 from engine.progress import final
 from tests.conftest import HANG_S, REPOSITORY
-from tests.engine.fixtures import questions_in, subject_in, write_questions
+from tests.engine.fixtures import loaded, questions_in, subject_in, write_questions
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+FAMILIES = ["opt", "opt-350m", "opt-untied", "llama", "gpt2", "gpt_neox"]
 IDS = [2, *range(40, 70)]
 MASK = "L0H1 L1H* L2H0-2 F1"
 OUTSIDE = """
@@ -73,6 +73,59 @@ def test_masked_folders_give_exactly_the_masked_model_s_logits(lab, folder_of, m
         assert each.n_params[0] == each.n_params[1]
         assert (each.folder / "tokenizer.json").exists() and "L0H1 L2H0-2 B1" in (each.folder / "README.md").read_text()
         assert not list(each.folder.glob("*.bin")) and not (each.folder / folders.MARK).exists()
+
+
+# of Llama, heads 0-1 and 2-3 share a key and value head: whole groups, uneven groups, one head of each
+SMALL = [(family, MASK) for family in FAMILIES] + [
+    ("llama", "L0H0 L1H2-3 L2H0 L2H2"), ("llama", "B0 F2"), ("gpt_neox", "B1 L0H*"), ("gpt2", "L*H* F0"), ("opt", "B*"),
+    ("opt-350m", "B0 L1H*"),
+]  # fmt: skip
+
+
+def test_small_folders_give_the_masked_model_s_logits_and_say_what_it_says(lab, folder_of, model_of, tmp_path):
+    made = [exported(lab, folder_of(family), tmp_path / str(at), text, form="small")
+            for at, (family, text) in enumerate(SMALL)]  # fmt: skip
+    found = outside(tmp_path, [(each.folder, "small") for each in made])
+    for (family, text), each, outcome in zip(SMALL, made, found, strict=True):
+        model = model_of(family)
+        expected = masked_logits(model, text)
+        scale = expected.abs().max()
+        torch.testing.assert_close(outcome["logits"], expected, atol=1e-5 * max(1, scale), rtol=0)
+        assert each.checked.difference <= 1e-5 * max(1, scale)
+        with torch.inference_mode(), pruned(model, parse_mask(text, model.identity.shape)):
+            said = model.model.generate(torch.tensor([IDS]), max_new_tokens=8, do_sample=False)[0].tolist()
+        assert outcome["said"] == outcome["alone"] == said, (family, text)
+        assert each.n_bytes[1] < each.n_bytes[0] and each.n_params[1] < each.n_params[0]
+        # opened here, it is the stock model again, its heads where they were, and its code is not run
+        again = loaded(each.folder)
+        assert (
+            type(again.model).__module__.startswith("transformers.models.")
+            and again.identity.shape == model.identity.shape
+        )
+        assert again.identity.n_params == model.identity.n_params
+        assert again.identity.digest != model.identity.digest
+        torch.testing.assert_close(masked_logits(again, ""), expected, atol=1e-5 * max(1, scale), rtol=0)
+        assert len(again.tokenizer("a long road")["input_ids"]) == len(model.tokenizer("a long road")["input_ids"])
+
+
+def test_small_stores_nothing_of_what_is_pruned(lab, folder_of, tmp_path):
+    """d_model 32, 4 heads of 8 that read 2 key and value heads, FFN 64, no biases: counted by hand."""
+    made = exported(lab, folder_of("llama"), tmp_path / "out", "L0H0 L1H* F2", form="small")
+    per_head, per_key, ffn, norm = 2 * 8 * 32, 2 * 8 * 32, 3 * 32 * 64, 32
+    gone = per_head + (4 * per_head + 2 * per_key + norm) + (ffn + norm)
+    assert made.n_params[0] - made.n_params[1] == gone
+    assert 4 * gone <= made.n_bytes[0] - made.n_bytes[1] <= 4 * gone + 2000  # and what names them
+
+
+def test_a_folder_of_uneven_layers_that_is_not_headroom_s_is_refused(lab, folder_of, tmp_path):
+    made = exported(lab, folder_of("opt"), tmp_path / "out", form="small")
+    config = json.loads((made.folder / "config.json").read_text())
+    for change, said in (({"kept_heads": [[0], [9], []]}, "which are no heads of 3 layers"),
+                         ({"kept_heads": [[0, 2], [], [3]]}, "is not what config.json says of its layer"),
+                         ({"model_type": "opt"}, "opens only where it has written them")):  # fmt: skip
+        (made.folder / "config.json").write_text(json.dumps(config | change))
+        with pytest.raises(HeadroomError, match=said):
+            loaded(made.folder)
 
 
 def test_weights_are_kept_in_the_type_that_they_are_stored_in_and_in_several_files(
