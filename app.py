@@ -4,7 +4,7 @@ import streamlit as st
 
 from pages.ui.shared.address import draw_notes
 from pages.ui.shared.runtime import begin_run, ended_early, faults_shown
-from pages.ui.shared.screens import draw_heading, navigation
+from pages.ui.shared.screens import draw_heading, navigation, screen_of
 from pages.ui.shared.sidebar import draw_sidebar
 from pages.ui.shared.stage import draw_stage
 
@@ -20,7 +20,7 @@ draw_heading(page)
 notes_at = st.container()
 try:
     with faults_shown(), ended_early():
-        draw_sidebar()
+        draw_sidebar(screen_of(page).compares)
         page.run()
 finally:
     draw_notes(notes_at)

@@ -98,7 +98,7 @@ def measured(
     lab: Lab, subject: Subject, piece: Piece, done: int = 0, total: int = 1
 ) -> Generator[Progress[Any], None, Record]:
     """Gives the record of a piece, measured now and stored. The `share` of its steps is of the piece alone."""
-    is_new = lab.models.loaded is None or lab.models.loaded.spec != subject.spec
+    is_new = not lab.models.holds(subject.spec)
     loaded = yield from lab.loaded(subject, done, total)
     characters = piece.characters() if piece.characters is not None else 0.0
     measuring, seconds = piece.measure(loaded), 0.0

@@ -4,7 +4,7 @@ from functools import partial
 
 import streamlit as st
 
-from pages.ui.prune import costs, dragging, parts, perplexity
+from pages.ui.prune import beside, costs, dragging, parts, perplexity
 from pages.ui.prune.figure import component_tables
 from pages.ui.prune.origin import origin
 from pages.ui.prune.questions import draw_questions
@@ -33,11 +33,14 @@ screen.whole = False  # the next time, it is the sliders' fragment that runs
 shown = screen.shown
 assert shown is not None
 live(["importance"], partial(parts.draw_importance, shown), screen.since_s)
+second = None
+if shown.beside is not None:
+    second = shown.beside.names[1], shown.beside.answers(shown.x.n_taken(shown.job()[1])).pruned
 put_right("prune_questions", "The questions", flag)
 questions_at = st.expander("The questions", key="prune_questions", on_change="rerun", bind="query-params")
 if questions_at.open:
     with questions_at:
-        draw_questions(shown.x, shown.job()[1])
+        draw_questions(shown.x, shown.job()[1], second)
 put_right("prune_cost", "What pruning saves", flag)
 cost_at = st.expander("What pruning saves", key="prune_cost", on_change="rerun", bind="query-params")
 if cost_at.open:
@@ -51,10 +54,14 @@ if second_at.open:
 table_at = st.expander("The same as tables", key="prune_tables", on_change="rerun")
 if table_at.open:
     component_tables(table_at, screen.tables["Heads"], screen.tables["FFNs"])
-files: dict[str, Table] = {"Questions and choices": partial(answers_csv, shown.stored), **screen.tables}
+files: dict[str, Table] = {"Questions and choices": partial(answers_csv, shown.stored, second), **screen.tables}
 axis = st.session_state.get("prune_axis") or "heads"
 if shown.second.full is not None:
     files["Perplexity"] = perplexity.table(shown.second)
 whence = origin(shown.x, shown.job()[1], shown.known, axis)
+if shown.beside is not None:
+    found = shown.job()[1]
+    whence = beside.told(whence, shown.x, shown.beside, found)
+    files["Two models"] = beside.rows(found, shown.beside.answers(shown.x.n_taken(found)), shown.beside.names)
 closing(perplexity.told(whence, shown, text), files, screen.pictures)
 st.session_state["prune drawn"] = True

@@ -46,6 +46,13 @@ class Answers:
     def __len__(self) -> int:
         return len(self.questions)
 
+    def first(self, n: int) -> "Answers":
+        """Those to the first n questions."""
+        if n >= len(self):
+            return self
+        scores, greedy, cut = self.log_likelihood_nats[:n], self.greedy[:n], self.n_cut[:n]
+        return Answers(self.questions[:n], scores, greedy, cut, self.by_greedy)
+
     @property
     def predicted(self) -> np.ndarray:
         """(n,) index of the choice with the largest log-likelihood, the first of equals."""

@@ -17,12 +17,18 @@ from engine.models.subject import Lab
 from engine.questions.requests import MAX_SHOTS
 from engine.questions.tasks import SPLITS
 
+AGAINST = (
+    "a second model on the same questions, pruned at the same levels by its own ranking: a precision or @REVISION of "
+    "this one, or another model, such as fp32 or 'facebook/opt-125m in bf16'"
+)
+
 
 def add_parsers(commands: Any) -> None:
     """The parsers of evaluate, importance and induction."""
     parser = commands.add_parser("evaluate", parents=[*of_task(), pruned()], help="accuracy of a model under one mask")
     parser.add_choice("--split", SPLITS, "whose questions (default: validation)", default="validation")
     parser.add_argument("--items", help="write one JSON line a question to this file")
+    parser.add_argument("--against", help=AGAINST)
     parser.set_defaults(run=_evaluate)
 
     parser = commands.add_parser("importance", parents=of_task(), help="scores of heads or FFNs for one task")
@@ -60,6 +66,7 @@ def _evaluate(options: Namespace, lab: Lab, report: Report) -> int:
 
     if options.items:
         check_writable(options.items)
+    other = None if options.against is None else spec_of(options).compared_with(options.against)
     levels = options.prune_heads, options.prune_ffns, options.prune_layers
     heads, ffns, layers = (permille(level) for level in levels)
     ranking = Ranking(options.ranking, options.seed, options.ranking_questions, layers_by=options.layers_by)
@@ -75,6 +82,10 @@ def _evaluate(options: Namespace, lab: Lab, report: Report) -> int:
     seconds = time.monotonic() - started
     result = accuracy(answers)
     norm = f"perplexity {result.perplexity:.2f}" if requests.greedy else f"acc_norm {result.acc_norm:.4f}"
+    beside, told = {}, ""
+    if other is not None:
+        second = lab.subject(other, options.bos)
+        beside, told = _second(options, lab, report, (subject, pruning), second, (questions, answers))
     if options.items:
         write(options.items, "".join(json.dumps(item) + "\n" for item in items(answers)).encode())
     print_result(options, {
@@ -86,11 +97,41 @@ def _evaluate(options: Namespace, lab: Lab, report: Report) -> int:
         "cached": cached, "mask": mask.text(), "heads_pruned": mask.n_heads_pruned,
         "ffns_pruned": mask.n_ffns_pruned, "layers_dropped": list(mask.layers_dropped),
         "model": subject.identity.name, "precision": options.precision, "bos": subject.bos,
-        "contexts_cut": int((answers.n_cut > 0).sum()), "saved": lab.store.on_disk,
+        "contexts_cut": int((answers.n_cut > 0).sum()), "saved": lab.store.on_disk, **beside,
     }, f"{options.task}, {options.shots} shots: acc {result.acc:.4f} (95 % {result.ci_low:.3f}-{result.ci_high:.3f}), "
        f"{norm}, n {result.n}, {mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned"
-       f"{', from the store' if cached else f', {seconds:.1f} s'}")  # fmt: skip
+       f"{', from the store' if cached else f', {seconds:.1f} s'}{told}")  # fmt: skip
     return 0
+
+
+def _second(
+    options: Namespace, lab: Lab, report: Report, first: tuple[Any, Any], second: Any, asked: tuple[Any, Any]
+) -> tuple[dict[str, Any], str]:
+    """(what JSON says of the second model under `against`, a line of it): `first` is the first model and its pruning,
+    `asked` the questions and its answers."""
+    from engine.accuracy.evaluation import evaluate
+    from engine.importance.rankings_of import compute_orders
+    from engine.studies.two_models import compared, pruning_of_second
+
+    (subject, pruning), (questions, answers) = first, asked
+    started, pruning = time.monotonic(), pruning_of_second(pruning, subject.shape, second.shape)
+    mask = pruning.typed.alone
+    if pruning.by_level:
+        mask = pruning.mask(last(compute_orders(lab, second, pruning, data_dir(options)), report)[0])
+    said, cached = last(evaluate(lab, second, questions, mask), report)
+    both, name = compared(answers, said), second.spec.in_words
+    low, high = both.interval
+    found = {
+        "model": second.identity.name, "precision": second.spec.precision, "bos": second.bos, "acc": both.second.acc,
+        "acc_ci95": [both.second.ci_low, both.second.ci_high], "mask": mask.text(),
+        "heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned, "difference": both.difference,
+        "difference_ci95": [low, high], "only_first": both.only_first, "only_second": both.only_second,
+        "p_mcnemar": both.change.p_mcnemar, "cached": cached, "seconds": time.monotonic() - started,
+    }  # fmt: skip
+    line = f"{name}: acc {both.second.acc:.4f}, {100 * both.difference:+.1f} points (95 % {100 * low:.1f} to "
+    line += f"{100 * high:.1f}, McNemar p {both.change.p_mcnemar:.3f}), right by it alone {both.only_second}, "
+    line += f"by the first alone {both.only_first}, {mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned"
+    return {"against": found}, f"\n{line}"
 
 
 def task_of(options: Namespace) -> Any:

@@ -20,7 +20,7 @@ from engine.models.architectures import Family, family_of
 from engine.models.checkpoints import PRECISIONS, Identity, identify_folder
 from engine.models.libraries import bitsandbytes
 from engine.models.memory_needed import device_class, memory_estimate, too_large
-from engine.models.names import model_name, with_revision
+from engine.models.names import model_name, short_name, with_revision, without_revision
 from engine.models.spread import is_small, stock_tensors
 from engine.models.tuning import Products, known_products, products, set_threads, tuning
 from engine.models.weight_files import read_json
@@ -45,6 +45,33 @@ class LoadSpec:
         object.__setattr__(self, "model", with_revision(self.model, revision))
         if self.precision not in PRECISIONS:
             raise UsageError(f"precision {self.precision!r} is unknown; choose one of {', '.join(PRECISIONS)}")
+
+    def compared_with(self, text: str) -> "LoadSpec":
+        """What this model is compared with, as it is typed: a precision of its own, a revision of its own (`@step512`),
+        or another model, whose precision may stand behind it (`demo in fp32`), else is this one's. UsageError: it is
+        this model itself."""
+        name, _, precision = text.strip().rpartition(" in ")
+        if precision not in PRECISIONS or not name.strip():
+            name, precision = text.strip(), self.precision
+        if name in PRECISIONS:
+            name, precision = self.model, name
+        elif name.startswith("@"):
+            name = with_revision(without_revision(self.model), name[1:])
+        other = LoadSpec(name.strip(), precision, self.int8_threshold)
+        if other == self:
+            raise UsageError(f"{text.strip()[:80]!r} is the model itself; name another model, precision or revision")
+        return other
+
+    def typed_beside(self, first: "LoadSpec") -> str:
+        """What `first.compared_with` takes for this one."""
+        if self.model == first.model:
+            return self.precision
+        return self.model if self.precision == first.precision else f"{self.model} in {self.precision}"
+
+    @property
+    def in_words(self) -> str:
+        """Such as "demo in int8"; of a folder its own name."""
+        return f"{short_name(self.model)} in {self.precision}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,37 +192,64 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
 
 
 class Models:
-    """Holds at most one loaded model; asking for another frees the old one first. Safe to share between threads."""
+    """Holds one loaded model, or the two that are compared (`pair`) where memory has room for both; asking for another
+    frees what is held first. `loaded` is the one that was used last, `beside` the other one. Safe to share between
+    threads."""
 
     def __init__(self, store: Store | None = None) -> None:
         self._store = store
         self._lock = threading.RLock()
+        self.pair: frozenset[LoadSpec] = frozenset()
         self.loaded: Loaded | None = None
+        self.beside: Loaded | None = None
+
+    def holds(self, spec: LoadSpec) -> bool:
+        """Whether this model is in memory."""
+        return any(held is not None and held.spec == spec for held in (self.loaded, self.beside))
 
     def get(self, spec: LoadSpec, progress: Callable[[str], None] = lambda message: None) -> Loaded:
-        """The loaded model of `spec`: the one at hand when its files have not changed, else freshly loaded."""
+        """The loaded model of `spec`: one at hand when its files have not changed, else freshly loaded."""
         with self._lock:
+            if self.beside is not None and not {spec, self.beside.spec} <= self.pair:
+                self._free(beside_alone=True)
+            if self.beside is not None and self.beside.spec == spec:
+                self.loaded, self.beside = self.beside, self.loaded
+                set_threads(self.loaded.identity.n_params, tuning(self._store))
             held = self.loaded
             if held and held.spec == spec and identify(spec, self._store).digest == held.identity.digest:
                 if held.products == ways_of(spec, held.identity, self._store):
                     return held
             del held
-            self.unload()
-            self.loaded = load(spec, self._store, progress)
-            return self.loaded
+            if not self._has_room_beside(spec):
+                self.unload()
+            loaded = load(spec, self._store, progress)
+            self.loaded, self.beside = loaded, self.loaded
+            return loaded
 
     def unload(self) -> None:
-        """Drop the model and give its memory back to the system."""
+        """Drop what is held and give its memory back to the system."""
         with self._lock:
-            if self.loaded is None:
-                return
-            self.loaded = None
-            gc.collect()
-            import torch
+            self._free()
 
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
-            return_freed_memory()
+    def _has_room_beside(self, spec: LoadSpec) -> bool:
+        """Whether the model at hand may stay while this one is loaded: it is the other of the pair, and both fit."""
+        held = self.loaded
+        if held is None or held.spec == spec or not {spec, held.spec} <= self.pair:
+            return False
+        del held
+        self._free(beside_alone=True)
+        return memory_estimate(identify(spec, self._store), spec.precision).fits
+
+    def _free(self, beside_alone: bool = False) -> None:
+        if (self.beside if beside_alone else self.beside or self.loaded) is None:
+            return
+        self.beside, self.loaded = None, self.loaded if beside_alone else None
+        gc.collect()
+        import torch
+
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        return_freed_memory()
 
 
 def _find(spec: LoadSpec) -> tuple[str, Path, str | None]:

@@ -36,6 +36,20 @@ def with_revision(text: str, revision: str | None) -> str:
     return text if revision is None else f"{text.strip()}@{revision}"
 
 
+def without_revision(text: str) -> str:
+    """The name without a revision that stands behind it; a folder's and a name that is none stay as they are."""
+    try:
+        found = model_name(text)
+    except HeadroomError:
+        return text
+    return found.repo or text
+
+
+def short_name(text: str) -> str:
+    """The name for a label: a folder's without what leads to it."""
+    return text.rstrip("/").rpartition("/")[2] or text if text.startswith((".", "/", "~")) else text
+
+
 def model_name(text: str) -> ModelName:
     """What `text` names. HeadroomError: it is no name, or a folder that is not there; UsageError: a revision of what
     has none, or a series where one model is wanted."""

@@ -89,8 +89,8 @@ class Lab:
 
         HeadroomError where its files are no longer those of the subject: what is measured would lie under a wrong key.
         """
-        spec, held = subject.spec, self.models.loaded
-        if held is None or held.spec != spec:
+        spec = subject.spec
+        if not self.models.holds(spec):
             message = f"loading {spec.model} in {spec.precision}"
             yield Progress(done, total, message=message, is_loading=True)
         loaded = self.models.get(spec)

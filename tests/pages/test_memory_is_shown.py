@@ -29,7 +29,7 @@ def test_the_parts_are_the_model_and_the_rest(monkeypatch):
         spec=SimpleNamespace(precision="int8"),
         identity=SimpleNamespace(weight_bytes={"int8": 163_000_000, "fp32": 538_000_000}.__getitem__),
     )
-    models = SimpleNamespace(loaded=held)
+    models = SimpleNamespace(loaded=held, beside=None)
     monkeypatch.setattr(sidebar, "lab", lambda: SimpleNamespace(models=models))
     monkeypatch.setattr(sidebar, "resident_bytes", lambda: 1_240_000_000)
     assert sidebar.memory_in_words() == "This app holds 1.2 GB: model 0.2, the rest 1.1"

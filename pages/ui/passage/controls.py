@@ -7,17 +7,22 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from engine.models.loading import PRECISIONS, LoadSpec
+from engine.models.loading import LoadSpec
 from pages.ui.passage.tables import VIEWS, largest
-from pages.ui.shared.controls import one_listed, one_of, with_own
+from pages.ui.shared.against import compared
+from pages.ui.shared.controls import one_of
 from pages.ui.shared.pruning import HEADS, RANKING
-from pages.ui.shared.sidebar import MODELS, Setup
-from pages.ui.shared.tables import number, written
+from pages.ui.shared.sidebar import Setup
+from pages.ui.shared.tables import number, plain, written
 from pages.ui.shared.written import write
 
-KINDS = ("the full model", "another mask", "another precision", "another model")
 FULL_NATS = {nats: f"± {nats} nats" for nats in (2, 4, 8)}
-BOUND: dict[str, Any] = {"bind": "query-params"}
+A_MASK: dict[str, Any] = {
+    "help": "What B is compared with: the sidebar's model whole, unless a mask such as `L3H5 L4H* F7` is pruned in it. "
+    "Another precision, revision or model is chosen in the sidebar, under “Compare with”; it has to cut the text into "
+    "the same tokens, and is loaded in turn with B's where both do not fit.",
+    "bind": "query-params",
+}
 VIEW_HELP = "The difference of the two losses, or one of them. Loss: -log p of the token, in nats."
 SCALE_HELP = "The scale stays while the sliders move; beyond it all look alike."
 EXAMPLE_HELP = f"Sets the controls: of all heads the {HEADS} % that match prefixes best."
@@ -26,22 +31,11 @@ EXAMPLE = {"passage_ranking": RANKING, "passage_heads": HEADS}
 
 def choose_a(where: DeltaGenerator, setup: Setup) -> tuple[LoadSpec, str]:
     """(model and precision of A, its mask as text)."""
-    kind_at, what_at = where.columns(2, vertical_alignment="bottom")
-    help = "What B is compared with. The sidebar's model without any pruning, unless you say otherwise."
-    kind = one_listed(kind_at, "A", KINDS, "passage_a", help=help)
-    model, precision, mask = setup.spec.model, setup.spec.precision, ""
-    if kind == "another mask":
-        about = {"placeholder": "L3H5 L4H* F7", "help": "Pruned in A: a mask as in the field of B.", **BOUND}
-        mask = what_at.text_input("A lacks", key="passage_a_mask", **about) or ""
-    elif kind == "another precision":
-        others = [each for each in PRECISIONS if each != precision]
-        help = "The same model, loaded in turn with B's."
-        precision = one_listed(what_at, "A's precision", others, "passage_a_precision", help=help)
-    elif kind == "another model":
-        about = {"accept_new_options": True, "help": "It has to cut the text into the same tokens.", **BOUND}
-        models = with_own(MODELS, "passage_a_model")
-        model = what_at.selectbox("A's model", models, key="passage_a_model", **about).strip()
-    return LoadSpec(model, precision), mask
+    spec = compared(setup.spec) or setup.spec
+    mask = where.text_input(
+        f"A lacks (A: {plain(spec.in_words)})", key="passage_a_mask", placeholder="nothing", **A_MASK
+    )
+    return spec, mask or ""
 
 
 def choose_colours() -> tuple[str, int]:

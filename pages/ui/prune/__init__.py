@@ -8,6 +8,8 @@
 `forecasts`: how long what is measured would take
 `neighbours`: the levels around, measured while nothing else is under way
 `perplexity`: the second figure: perplexity of a text under the same mask
+`beside`: the second model at the same levels, on the same questions
+`beside_figure`: that beside the first one's figure, and under its curve
 `parts`: figure, curve, map and bars, and what is left to measure
 `stories`: stories that set the controls, and what they measure
 `story`: a story as it is told: a sentence, a small table, a verdict

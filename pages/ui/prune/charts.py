@@ -3,6 +3,8 @@
 Accuracies and levels are shares (0-1) in the frames and percent on the axes.
 """
 
+import json
+
 import altair as alt
 import pandas as pd
 
@@ -13,7 +15,9 @@ from pages.ui.shared.colours import UNKNOWN
 SERIES = ["measured", "now", "full model", "chance", "estimate"]
 PATTERNS = [[1, 0], [1, 0], [7, 4], [2, 4], [5, 4]]
 DASHES = alt.StrokeDash("series:N", scale=alt.Scale(domain=SERIES, range=PATTERNS), legend=None)
-COLOUR = alt.Color("series:N", scale=alt.Scale(domain=SERIES), legend=None)
+SECOND = "second"  # the second model's line: in the ink of the text, the last of the palette
+DOMAIN = [*SERIES, "6", "7", SECOND]
+COLOUR = alt.Color("series:N", scale=alt.Scale(domain=DOMAIN), legend=None)
 LEVELS = [level / 10 for level in range(11)]  # the axis goes on a little, to make room for the names of the lines
 STATE = "rank:Q|Rank (1 = first to go); state:N|State"
 ACCURACY_LOST = "Accuracy lost without it"  # the one score of FFNs that is a share
@@ -28,18 +32,21 @@ def accuracy_curve(
     """Accuracy against pruning level, with 95 % intervals; `points` and `now` have level, acc, low, high, n, pruned.
 
     `now` is the current position: one row, or none while nothing is measured there. `dashed` are estimates, along
-    the curve and where the slider moves (level, estimated, low, high, trusted), in a series of their own.
+    the curve and where the slider moves (level, estimated, low, high, trusted), in a series of their own. Of two models
+    both frames have also `series` (measured, now or SECOND) and `model`, which a legend names then.
     """
     lines = [("chance", chance, full is not None and chance > full)]
     lines += [] if full is None else [("full model", full, chance <= full)]
     named = pd.DataFrame(lines, columns=["series", "acc", "above"]).assign(end=1.02)
-    points, now = points.assign(series="measured"), now.assign(series="now")
+    models = _models(pd.concat([points, now])) if "model" in points else ()
+    if not models:
+        points, now = points.assign(series="measured"), now.assign(series="now")
     along, hand = (frame.assign(series="estimate") for frame in dashed)
-    return charts.picture(_curve(x_title), points=points, now=now, lines=named, estimates=along, hand=hand)
+    return charts.picture(_curve(x_title, models), points=points, now=now, lines=named, estimates=along, hand=hand)
 
 
 @charts.kept
-def _curve(x_title: str) -> charts.Template:
+def _curve(x_title: str, models: tuple[tuple[str, str], ...]) -> charts.Template:
     x = alt.X("level:Q", title=x_title, scale=alt.Scale(domain=[0, 1.16]), axis=alt.Axis(format="%", values=LEVELS))
     scale, axis = alt.Scale(domain=[0, 1]), alt.Axis(format="%", tickCount=5)
     y = alt.Y("acc:Q", title="Questions right", scale=scale, axis=axis)
@@ -53,22 +60,38 @@ def _curve(x_title: str) -> charts.Template:
         "level:Q|Pruned|.0%; estimated:Q|Estimate, not measured|.0%",
         "low:Q|With the error to expect, from|.0%; high:Q|to|.0%; trusted:N|To be trusted",
     )
-    measured = charts.named_chart("points").encode(x=x, color=COLOUR, tooltip=tooltip)
-    here = charts.named_chart("now").encode(x=x, color=COLOUR, tooltip=tooltip)
-    estimated = charts.named_chart("estimates").encode(x=x, color=COLOUR, tooltip=about)
-    hand = charts.named_chart("hand").encode(x=x, color=COLOUR, tooltip=about)
+    colour, shape = COLOUR, alt.Undefined
+    if models:  # two of them: named on top, and told apart by their points too
+        tooltip = [*charts.tips("model:N|Model"), *tooltip]
+        names = json.dumps(dict(models))
+        legend = alt.Legend(orient="top", title=None, symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1,
+                            labelLimit=320, values=[series for series, _ in models],
+                            labelExpr=f"{names}[datum.label]")  # fmt: skip
+        colour = alt.Color("series:N", scale=alt.Scale(domain=DOMAIN), legend=legend)
+        shapes = alt.Scale(domain=["measured", SECOND], range=["circle", "square"])
+        shape = alt.Shape("series:N", scale=shapes, legend=None)
+    measured = charts.named_chart("points").encode(x=x, color=colour, tooltip=tooltip)
+    here = charts.named_chart("now").encode(x=x, color=colour, tooltip=tooltip)
+    estimated = charts.named_chart("estimates").encode(x=x, color=colour, tooltip=about)
+    hand = charts.named_chart("hand").encode(x=x, color=colour, tooltip=about)
     layers = [
-        *_lines(y),
+        *_lines(y, colour),
         estimated.mark_area(opacity=0.15).encode(y=y_low, y2="high:Q"),
         estimated.mark_line(strokeWidth=1.5, opacity=0.8).encode(y=y_estimated, strokeDash=DASHES),
         measured.mark_line(strokeWidth=2, opacity=0.55).encode(y=y),
         measured.mark_rule(strokeWidth=1.5).encode(y=y_low, y2="high:Q"),
-        measured.mark_point(filled=True, size=55, opacity=1).encode(y=y),
+        measured.mark_point(filled=True, size=55, opacity=1).encode(y=y, shape=shape),
         here.mark_rule(strokeWidth=2.5).encode(y=y_low, y2="high:Q"),
         here.mark_point(filled=True, size=190, opacity=1, shape="diamond").encode(y=y),
         hand.mark_point(filled=False, size=190, opacity=1, strokeWidth=2.5, shape="diamond").encode(y=y_estimated),
     ]
     return charts.template(300, *layers)
+
+
+def _models(rows: pd.DataFrame) -> tuple[tuple[str, str], ...]:
+    """(series of its line, name) of each model in these rows."""
+    named = rows.assign(series=rows["series"].replace("now", "measured")).drop_duplicates("series")
+    return tuple(zip(named["series"], named["model"], strict=True))
 
 
 def head_map(frame: pd.DataFrame, title: str = "Importance") -> charts.Picture:
@@ -112,9 +135,9 @@ def _ffn_bars(title: str, n_layers: int, known: bool, low: float, high: float) -
     return charts.template(row_px * n_layers + (charts.AXIS_PX if known else 0), bars, *crosses)
 
 
-def _lines(y: alt.Y) -> list[alt.Chart]:
+def _lines(y: alt.Y, colour: alt.Color) -> list[alt.Chart]:
     """Horizontal lines across the curve, each with its name at the right end, above or below it."""
-    base = charts.named_chart("lines").encode(y=y, color=COLOUR)
+    base = charts.named_chart("lines").encode(y=y, color=colour)
     tooltip = charts.tips("series:N|Line", "acc:Q|Questions right|.1%")
     name = charts.named_chart("lines").encode(y=y, x=alt.X("end:Q"), text="series:N")
     return [

@@ -18,7 +18,7 @@ SLOT = "neighbours"
 PRIORITY = 5  # behind everything
 WAIT_S = 1.5  # after the last movement: whoever is about to move on is not disturbed
 OTHERS = ("accuracy", "gradients", "curve", "importance", *ORDERS.values(), "estimates", "cost", "questions",
-          "train questions", "perplexity")  # fmt: skip
+          "train questions", "perplexity", "second model", "curve of the second model")  # fmt: skip
 
 
 @dataclass

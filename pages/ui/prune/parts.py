@@ -8,7 +8,8 @@ import streamlit as st
 
 from engine.importance.criteria import CRITERIA
 from engine.importance.rankings_of import Axis
-from pages.ui.prune import charts, dragging, estimates, head_map, neighbours, perplexity, tables
+from pages.ui.prune import beside, charts, dragging, estimates, head_map, neighbours, perplexity, tables
+from pages.ui.prune.beside_figure import draw_curve_of_second, draw_second_model
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar
 from pages.ui.prune.figure import accuracy_figure, estimate_figure
 from pages.ui.prune.forecasts import seconds_at
@@ -58,7 +59,7 @@ def draw_levels(screen: Screen) -> None:
             slots = ["accuracy", "train questions"]
             every_s = dragging.FIGURE_S if shown.postponed else dragging.redrawn_every_s(shown.x, shown.known)
             live(slots, partial(draw_result, shown), screen.since_s, every_s, always=shown.postponed)
-            second_at = st.container(key="prune_perplexity_line")
+            beside_at, second_at = st.container(), st.container(key="prune_perplexity_line")
             with st.container(key="prune_example"):  # a slide leaves it out
                 st.markdown(example_in_words(shown.x, shown.job()[1]))
         if screen.whole and not shown.postponed:
@@ -71,6 +72,8 @@ def draw_levels(screen: Screen) -> None:
     carried.hand_on("prune", shown.x.shape, now, badge_at)
     with second_at:  # the second figure never comes before the first
         draw_second(screen, shown)
+    with beside_at:
+        draw_second_model(screen, shown)
     with story_at:
         draw_story(shown, screen.setup, story, screen.since_s)
     with curve_at:  # apart from the figure: a chart takes long to build, and the worker would wait for it
@@ -78,7 +81,7 @@ def draw_levels(screen: Screen) -> None:
         if screen.whole:
             shown.idle = idle_work(shown, screen.since_s) if idle else neighbours.stop()
         goes_on = shown.idle is not None and shown.idle.wanted
-        slots = ["curve", "gradients", *ORDERS.values(), neighbours.SLOT]
+        slots = ["curve", beside.CURVE, "gradients", *ORDERS.values(), neighbours.SLOT]
         with chart_at:
             live([*slots, *shown.waits], partial(draw_curve, shown, screen.pictures), screen.since_s, always=goes_on)
     screen.tables.update(draw_components(shown, screen.pictures))
@@ -148,9 +151,14 @@ def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
         if now.empty:
             along = shown.estimates.line(x, moving[0])
             hand = estimates.hand_frame(along, x.pruning.level(moving[0]), x.pruning.level(axis))
+    words = tables.points_in_words(points, AXES[axis])
+    if shown.beside is not None:
+        n = shown.x.n_taken(measured)
+        points, now = beside.with_second(points, now, shown.beside, axis, n)
+        words += f" {shown.beside.names[1]}: {tables.points_in_words(shown.beside.curve(axis), AXES[axis])}"
     full, dashed = tables.full_accuracy(measured), (estimates.line_frame(line), hand)
     pictures["Curve"] = charts.accuracy_curve(points, now, full, x.judged.chance, AXES[axis], dashed)
-    draw_chart(pictures["Curve"], "prune_curve", tables.points_in_words(points, AXES[axis]))
+    draw_chart(pictures["Curve"], "prune_curve", words)
     st.caption(estimates.in_words(shown.x, line, x.pruning.level(axis), x.order(axis, shown.known) is not None))
     estimating = gradients_work(shown.x)
     if any(ranking_work(shown.x, each, shown.known).line() for each in AXES) or estimating.line():
@@ -164,6 +172,7 @@ def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
     work = curve_work(shown.x, axis, shown.known, missing)
     if not work.line() and missing:
         work.offer("Measure the curve", "timeline", "Every tenth of this level, in the background.")
+    draw_curve_of_second(shown, axis)
 
 
 def draw_components(shown: Shown, pictures: dict[str, Picture]) -> dict[str, pd.DataFrame]:

@@ -14,12 +14,17 @@ from engine.accuracy.evaluation import Answers
 from engine.questions.requests import Question
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
 from pages.ui.shared.address import MOST, number_field
+from pages.ui.shared.against import typed
 from pages.ui.shared.controls import one_of
 from pages.ui.shared.tables import number, plain
 from pages.ui.shared.written import hold, write
 
 SHOWN = {"all": "All", "lost": "Lost", "gained": "Gained"}
-SHOWN_HELP = "Lost: the full model was right and the pruned one is wrong. Gained: the other way round."
+BETWEEN = {"first": "Only the first", "second": "Only the second"}  # of two models
+SHOWN_HELP = (
+    "Lost: the full model was right and the pruned one is wrong. Gained: the other way round. Of two models that are "
+    "compared, those that only one of them answers."
+)
 OPEN_HELP = "Its number in the list; or click a row. The prompt is shown with its solved examples."
 MARGIN_HELP = "Log-likelihood of the right answer less that of the best wrong one, in nats: above 0 is right."
 PAGE = 50
@@ -51,9 +56,13 @@ def margins(answers: Answers) -> np.ndarray:
     return found
 
 
-def question_frame(measured: AnswersSoFar) -> pd.DataFrame:
+Second = tuple[str, Answers | None]  # the second model of a comparison: its name, and its answers under its own mask
+
+
+def question_frame(measured: AnswersSoFar, second: Second | None = None) -> pd.DataFrame:
     """One row a question that was answered, in the order in which they are asked; without a pruned model its columns
-    are the full model's."""
+    are the full model's. Beside a `second` model also what that says (`second`), its margin, and which of the two is
+    right (`between`: same, first or second); as far as it has answered."""
     full, pruned = measured.full, measured.pruned or measured.full
     if full is None or pruned is None:
         return pd.DataFrame()
@@ -66,10 +75,32 @@ def question_frame(measured: AnswersSoFar) -> pd.DataFrame:
         row = {"number": at + 1, "question": _short(own_words(question)), "choices": " · ".join(map(_short, named))}
         row |= {"gold": _short(named[question.golds[0]]), "change": change}
         for who, answers, right in (("full", full, before), ("pruned", pruned, after)):
-            said = named[int(answers.predicted[at])] if len(named) > 1 else "the same" if right else "something else"
-            row[who] = f"{'✓' if right else '✗'} {_short(said)}"
+            row[who] = _said(question, answers, at, right)
         rows.append(row)
-    return pd.DataFrame(rows).assign(full_margin=margins(full)[:n], pruned_margin=margins(pruned)[:n])
+    frame = pd.DataFrame(rows).assign(full_margin=margins(full)[:n], pruned_margin=margins(pruned)[:n])
+    return frame if second is None or second[1] is None else _with_second(frame, pruned, second[1])
+
+
+def _with_second(frame: pd.DataFrame, first: Answers, second: Answers) -> pd.DataFrame:
+    said, between = [], []
+    for at in range(len(frame)):
+        if at >= len(second):
+            said.append("")
+            between.append("same")
+            continue
+        right, other = bool(second.correct[at]), bool(first.correct[at])
+        said.append(_said(first.questions[at], second, at, right))
+        between.append("same" if right == other else "second" if right else "first")
+    margin = np.full(len(frame), np.nan)
+    margin[: len(second)] = margins(second)[: len(frame)]
+    return frame.assign(second=said, second_margin=margin, between=between)
+
+
+def _said(question: Question, answers: Answers, at: int, right: bool) -> str:
+    """What was answered, behind a mark of whether it is right."""
+    named = choices(question)
+    said = named[int(answers.predicted[at])] if len(named) > 1 else "the same" if right else "something else"
+    return f"{'✓' if right else '✗'} {_short(said)}"
 
 
 def example_in_words(x: Experiment, measured: AnswersSoFar) -> str:
@@ -89,15 +120,17 @@ def example_in_words(x: Experiment, measured: AnswersSoFar) -> str:
     return f":small[{words}]"
 
 
-def draw_questions(x: Experiment, measured: AnswersSoFar) -> None:
-    """Draws the list, and the question that is opened."""
-    frame = question_frame(measured)
+def draw_questions(x: Experiment, measured: AnswersSoFar, second: Second | None = None) -> None:
+    """Draws the list, and the question that is opened; beside a `second` model what that answers."""
+    frame = question_frame(measured, second)
     if frame.empty:
         st.caption("No question is answered yet.")
         return
     filter_at, page_at, open_at = st.columns([5, 5, 2], vertical_alignment="bottom")
-    wanted = one_of(filter_at, "Show", SHOWN, KEY, SHOWN_HELP)
-    shown = frame if wanted == "all" else frame[frame["change"] == wanted]
+    both = second is not None and "between" in frame
+    wanted = one_of(filter_at, "Show", SHOWN | (BETWEEN if typed() else {}), KEY, SHOWN_HELP)
+    column = "between" if wanted in BETWEEN else "change"
+    shown = frame if wanted == "all" else frame[frame[column] == wanted] if column in frame else frame[:0]
     n_pages = max(1, -(-len(shown) // PAGE))
     page = 1
     if n_pages > 1:
@@ -109,14 +142,17 @@ def draw_questions(x: Experiment, measured: AnswersSoFar) -> None:
     opened = number_field(open_at, "Open question", (1, MOST), OPENED, **about)
     st.caption(f"{len(frame)} questions, {(frame['change'] == 'lost').sum()} lost, "
                f"{(frame['change'] == 'gained').sum()} gained.")  # fmt: skip
-    _list(shown)
+    if both:
+        n_first, n_second = ((frame["between"] == which).sum() for which in BETWEEN)
+        st.caption(f"{plain(second[0])} : {n_second} that only it answers, {n_first} that only the first model does.")
+    _list(shown, second)
     if opened is not None and opened <= len(frame):
         _draw_one(x, measured, int(opened) - 1)
     elif opened is not None:
         st.caption(f"There are {len(frame)} questions; {opened} is not one of them.")
 
 
-def _list(shown: pd.DataFrame) -> None:
+def _list(shown: pd.DataFrame, second: Second | None) -> None:
     """The table; a row that is clicked is opened."""
     numbers = tuple(shown["number"])
     key = f"prune questions {hash(numbers)}"
@@ -136,6 +172,9 @@ def _list(shown: pd.DataFrame) -> None:
         "pruned": text("Pruned model", width=95),
         "pruned_margin": nats("Margin, nats", width=80, format="%.2f", help=MARGIN_HELP),
     }
+    if second is not None and "second" in shown:
+        columns["second"] = text(second[0], width=95, help="The second model, under the same levels.")
+        columns["second_margin"] = nats("Margin, nats", width=80, format="%.2f", help=MARGIN_HELP)
     look: dict[str, Any] = {"hide_index": True, "height": min(390, 38 + 35 * max(1, len(shown)))}
     words = "Questions with their choices, the answers of the full and of the pruned model, and their margins"
     st.dataframe(shown[list(columns)], column_config=columns, key=key, selection_mode="single-row", on_select=opened,

@@ -13,6 +13,7 @@ from engine.questions.requests import TaskSpec
 from engine.questions.tasks import task_info
 from engine.texts.perplexity import Both
 from pages.ui.prune import dragging, estimates, experiment, neighbours
+from pages.ui.prune.beside import Beside
 from pages.ui.prune.estimates import Estimates
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
 from pages.ui.prune.jobs import accuracy_work, questions_work
@@ -40,6 +41,7 @@ class Shown:
     drawn: bool = False
     idle: Idle | None = None
     second: Both = Both()  # of a text, in perplexity
+    beside: Beside | None = None  # the second model
     points: dict[str, tuple[int, pd.DataFrame]] = field(default_factory=dict)  # by axis, with what was stored then
 
     @property

@@ -65,14 +65,16 @@ def score_titles(x: Experiment) -> tuple[str, str]:
     return criterion.label, ACCURACY_LOST if criterion.ffns == "ffns" else criterion.label
 
 
-def answers_csv(measured: AnswersSoFar) -> bytes:
-    """A table of one row a question and choice: texts, gold, log-likelihoods and which was chosen, full and pruned."""
+def answers_csv(measured: AnswersSoFar, second: tuple[str, Answers | None] | None = None) -> bytes:
+    """A table of one row a question and choice: texts, gold, log-likelihoods and which was chosen, full and pruned, and
+    by a `second` model (its name and answers)."""
     rows = []
     full = measured.full
     for at, question in enumerate(full.questions if full is not None else ()):
         for choice, (context, continuation) in enumerate(zip(question.contexts, question.continuations, strict=True)):
             row: dict[str, Any] = {"question": question.doc_id, "choice": choice, "gold": choice in question.golds}
-            for name, answers in (("full", full), ("pruned", measured.pruned)):
+            sides = [("full", full), ("pruned", measured.pruned), *([("second_model", second[1])] if second else [])]
+            for name, answers in sides:
                 if answers is not None and at < len(answers):
                     row[f"{name}_log_likelihood_nats"] = answers.log_likelihood_nats[at, choice]
                     row[f"{name}_chosen"] = bool(answers.predicted[at] == choice)

@@ -3,6 +3,8 @@
 `runtime`: set-up that all tabs share, and the one place that shows errors
 `screens`: the heading of every screen, what it is for, and the order that tells the story
 `sidebar`: which model in which precision, where task data lie, how the result store does
+`against`: what the sidebar's model is compared with: one control and one word of the address for all screens
+`second`: that second model, on the screens that set two side by side
 `gate`: who may ask the server, and what its pages may ask of others
 `offers`: a model of the hub that is not here: looked up and downloaded once somebody agrees
 `views`: saved views: links with a name, in an order

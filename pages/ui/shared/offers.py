@@ -15,7 +15,7 @@ from engine.models import hub
 from engine.models.loading import LoadSpec
 from engine.models.memory_needed import refusal
 from engine.progress import Progress, in_time
-from pages.ui.shared.runtime import end_run, show_error
+from pages.ui.shared.runtime import show_error
 from pages.ui.shared.work import live
 
 LOOK_HELP = "One small request to the hub, for the names and sizes of the model's files."
@@ -35,17 +35,17 @@ def downloads() -> Jobs:
     return Jobs()
 
 
-def require_here(spec: LoadSpec) -> None:
-    """Nothing where the model is on this computer; else what it takes stands in place of the page, which ends."""
+def is_here(spec: LoadSpec) -> bool:
+    """Whether the model is on this computer; where not, what it takes is drawn."""
     since_s = time.monotonic()
     if not hub.is_away(spec.model):
-        return
+        return True
     offer = offered(spec.model)
     if offer is None:
         live([spec.model], partial(_draw_look_up, spec.model), since_s, by=lookups())
     else:
         live([spec.model], partial(_draw_offer, spec, offer), since_s, by=downloads())
-    end_run()
+    return False
 
 
 def offered(model: str) -> hub.Offer | None:

@@ -32,6 +32,7 @@ MODULES = {
     "engine.questions.requests": "TaskSpec get_requests select",
     "engine.studies.surveys": "Setting agreement_rows grid survey together written_row",
     "engine.studies.sweeps": "points sweep",
+    "engine.studies.two_models": "agreed compared",
     "engine.texts.continuation": "How continuation",
     "engine.texts.incontext": "icl_score",
     "engine.texts.passages": "recall",
@@ -58,6 +59,29 @@ def of_accuracy(subject: Subject, data_dir: str | None, task: TaskSpec, n: int, 
         ]
     lines += ["answers = final(evaluate(lab, subject, questions, mask))", "print(accuracy(answers))"]
     return program(lines, subject)
+
+
+def of_two_accuracies(both: Sequence[tuple[Subject, Pruning]], data_dir: str | None, task: TaskSpec, n: int) -> str:
+    """Two models on the same `n` questions of a task, each under its own pruning."""
+    ranking, at = both[0][1].ranking, both[0][1]
+    lines = [
+        f"task = {_task(task)}",
+        f"questions = select(get_requests(task, {data_dir!r}, lab.store), {n}, {SAMPLE!r})",
+        f"ranking = Ranking({ranking.name!r}, {ranking.seed}, {ranking.n_questions})",
+        "",
+        "def answers(subject, typed):",
+        "    edits = parse_edits(typed, subject.shape)",
+        f"    pruning = Pruning(task, ranking, {at.heads_permille}, {at.ffns_permille}, edits)  # levels in permille",
+        f"    mask = pruning.mask(final(compute_orders(lab, subject, pruning, {data_dir!r})))",
+        "    return final(evaluate(lab, subject, questions, mask))",
+        "",
+        *(
+            f"{name} = answers({_subject(subject)}, {pruning.typed.text()!r})"
+            for name, (subject, pruning) in zip(("first", "second"), both, strict=True)
+        ),
+        "print(compared(first, second).row())",
+    ]
+    return program(lines)
 
 
 def of_importance(setting: Setting, tasks: Sequence[TaskSpec], what: str) -> str:

@@ -94,8 +94,7 @@ def lab() -> Lab:
 
 def in_memory(spec: LoadSpec) -> bool:
     """Whether this model is loaded now."""
-    held = lab().models.loaded
-    return held is not None and held.spec == spec
+    return lab().models.holds(spec)
 
 
 @contextmanager

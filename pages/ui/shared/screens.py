@@ -24,6 +24,7 @@ class Screen:
     icon: str
     purpose: str
     action: str
+    compares: bool = False  # sets two models side by side
 
 
 # In the order in which they tell the story, under the question that each group answers; the first is opened first.
@@ -35,6 +36,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "content_cut",
             "How many questions does the model still answer when attention heads and FFNs are switched off?",
             "drag “Attention heads pruned” and let go. The large number is the share of questions answered right.",
+            compares=True,
         ),
     ),
     "Why": (
@@ -44,6 +46,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "insights",
             "Which attention heads and FFNs the model needs, task by task. The least important are pruned first.",
             "choose a second task, and see whether the same heads stand out in both maps.",
+            compares=True,
         ),
         Screen(
             "induction",
@@ -51,6 +54,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "repeat",
             "Which heads continue patterns: find an earlier copy (prefix matching), repeat what followed (copying).",
             "click the heads in the induction corner of “Who does both” (Shift: several), then “Prune these”.",
+            compares=True,
         ),
     ),
     "See it": (
@@ -60,6 +64,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "format_ink_highlighter",
             "A text, token by token: which words the pruned model B predicts worse than the full model A.",
             "set “B: heads pruned” to 0 and back to 15: without them, what comes again is no longer predicted.",
+            compares=True,
         ),
         Screen(
             "continuation",
@@ -108,9 +113,15 @@ def navigation() -> Page:
     return st.navigation({group: [_page(each, each == first) for each in screens] for group, screens in STORY.items()})
 
 
+def screen_of(page: Page) -> Screen:
+    """The screen that is open."""
+    [screen] = [each for screens in STORY.values() for each in screens if each.title == page.title]
+    return screen
+
+
 def draw_heading(page: Page) -> None:
     """First on every screen: its title, what it is for and what to try; the browser's tab is named after it."""
-    [screen] = [each for screens in STORY.values() for each in screens if each.title == page.title]
+    screen = screen_of(page)
     st.set_page_config(page_title=f"{screen.title} · {APP}")
     title, purpose, action = (escape(words) for words in (screen.title, screen.purpose, screen.action))
     st.html(CSS)

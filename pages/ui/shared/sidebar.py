@@ -16,9 +16,10 @@ from engine.models.subject import Subject, subject_of
 from engine.models.tuning import Products
 from engine.progress import Progress
 from engine.questions.tasks import agree_to_fetch, may_fetch
+from pages.ui.shared.against import draw_against
 from pages.ui.shared.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
-from pages.ui.shared.offers import require_here, under_way
-from pages.ui.shared.runtime import in_memory, lab, show_error, store
+from pages.ui.shared.offers import is_here, under_way
+from pages.ui.shared.runtime import end_run, in_memory, lab, show_error, store
 from pages.ui.shared.tables import plain
 from pages.ui.shared.work import Work
 
@@ -72,15 +73,21 @@ def identity_of(spec: LoadSpec) -> Work[Identity]:
 def wait_for_model(setup: Setup, spec: LoadSpec | None = None) -> Subject:
     """The sidebar's model, or another one, as it is measured; until its files are here and read, the page says so and
     ends."""
-    spec = spec or setup.spec
-    require_here(spec)
-    identity = identity_of(spec).required(IDENTIFY_WAIT_S)
-    return subject_of(spec, identity, setup.bos, ways_here(spec, identity))
+    return look_for_model(setup, spec or setup.spec) or end_run()
 
 
-def ways_here(spec: LoadSpec, identity: Identity) -> Products:
+def look_for_model(setup: Setup, spec: LoadSpec) -> Subject | None:
+    """A model as it is measured; None until its files are here and read, which is said in its place."""
+    if not is_here(spec):
+        return None
+    identity = identity_of(spec).awaited(IDENTIFY_WAIT_S)
+    ways = None if identity is None else ways_here(spec, identity)
+    return None if identity is None or ways is None else subject_of(spec, identity, setup.bos, ways)
+
+
+def ways_here(spec: LoadSpec, identity: Identity) -> Products | None:
     """How this model's matrix products are computed here. Only the first time on a computer the worker measures them,
-    which needs torch; until then the page says so and ends."""
+    which needs torch; until then that is said, and there are none."""
 
     def find() -> Iterator[Progress[Products]]:
         yield Progress(0, 1, message="measuring this computer's processor once")
@@ -88,11 +95,12 @@ def ways_here(spec: LoadSpec, identity: Identity) -> Products:
 
     found = known_ways(spec, identity, store())
     title = "Measuring this computer's processor"
-    return found or Work(f"ways of {spec.precision}", "ways", title, find).required(IDENTIFY_WAIT_S)
+    return found or Work(f"ways of {spec.precision}", "ways", title, find).awaited(IDENTIFY_WAIT_S)
 
 
-def draw_sidebar() -> None:
-    """Draws the sidebar; `chosen` and `wait_for_model` give what it says."""
+def draw_sidebar(compares: bool) -> None:
+    """Draws the sidebar; `chosen` and `wait_for_model` give what it says. `compares`: whether the screen that is open
+    sets two models side by side."""
     with st.sidebar:
         bound: dict[str, Any] = {"bind": "query-params"}
         names = with_own(MODELS, "model")
@@ -100,6 +108,7 @@ def draw_sidebar() -> None:
         named, where = {each: each for each in PRECISIONS}, st.container()
         one_of(where, "Precision", named, "precision", PRECISION_HELP, default="int8", width="stretch")
         _about(chosen().spec)
+        draw_against(chosen().spec, MODELS, compares)
         about = "Put in front of every question? OPT was trained with it; Bansal et al. left it off."
         one_listed(st.container(), "Beginning-of-sequence token", list(BOS), "bos", help=about)
         about = "A folder with `<task>/validation.jsonl` and `<task>/train.jsonl`. The embedded tasks need none."
@@ -120,12 +129,14 @@ def _agree_to_fetch() -> None:
 
 def memory_in_words() -> str:
     """What this process holds now, such as "This app holds 0.8 GB: model 0.2, the rest 0.6"."""
-    held, loaded = resident_bytes(), lab().models.loaded
-    if loaded is None or loaded.device != "cpu":
+    held, both = resident_bytes(), (lab().models.loaded, lab().models.beside)
+    here = [each for each in both if each is not None]
+    if not here or here[0].device != "cpu":
         return f"This app holds {held / 1e9:.1f} GB"
-    weights = loaded.identity.weight_bytes(loaded.spec.precision)
+    weights = sum(each.identity.weight_bytes(each.spec.precision) for each in here)
     model = f"{weights / 1e9:.1f}" if weights >= 0.05e9 else "under 0.1"
-    return f"This app holds {held / 1e9:.1f} GB: model {model}, the rest {(held - weights) / 1e9:.1f}"
+    models = "models" if len(here) > 1 else "model"
+    return f"This app holds {held / 1e9:.1f} GB: {models} {model}, the rest {(held - weights) / 1e9:.1f}"
 
 
 def _about(spec: LoadSpec) -> None:

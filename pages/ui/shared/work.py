@@ -91,11 +91,15 @@ class Work(Generic[T]):
 
     def required(self, patience_s: float = AT_ONCE_S) -> T:
         """What it has found; until then its progress stands in place of the rest of the page."""
+        value = self.awaited(patience_s)
+        return value if value is not None else end_run()
+
+    def awaited(self, patience_s: float = AT_ONCE_S) -> T | None:
+        """What it has found; until then None, and its progress is drawn."""
         since_s = time.monotonic()
         value = self.value(patience_s)
         if value is None:
             live([self.slot], self.line, since_s)
-            end_run()
         return value
 
     def line(self) -> bool:

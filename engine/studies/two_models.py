@@ -1,0 +1,110 @@
+"""Two models beside one another: the same questions answered by both, at the same levels; and heads paired by place."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from engine.accuracy.evaluation import Accuracy, Answers, accuracy
+from engine.errors import HeadroomError
+from engine.importance.rankings import agreement, n_top
+from engine.importance.rankings_of import Pruning
+from engine.models.masks import parse_edits
+from engine.shapes import ModelShape
+from engine.statistics import Paired, change_interval, paired
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two models' accuracy on the same n questions. `change` counts from the first to the second: gained are the
+    questions that only the second answers."""
+
+    first: Accuracy
+    second: Accuracy
+    change: Paired
+
+    @property
+    def only_first(self) -> int:
+        return self.change.lost
+
+    @property
+    def only_second(self) -> int:
+        return self.change.gained
+
+    @property
+    def difference(self) -> float:
+        """Accuracy of the second less that of the first, -1 to 1; nan without questions."""
+        return (self.only_second - self.only_first) / self.change.n if self.change.n else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the difference."""
+        return change_interval(self.change)
+
+    def row(self) -> dict[str, Any]:
+        """The numbers by name, shares 0-1."""
+        low, high = self.interval
+        return {"n": self.change.n, "acc_first": self.first.acc, "acc_second": self.second.acc,
+                "difference": self.difference, "low": low, "high": high, "only_first": self.only_first,
+                "only_second": self.only_second, "p_mcnemar": self.change.p_mcnemar}  # fmt: skip
+
+
+def compared(first: Answers, second: Answers) -> Compared:
+    """The two on the questions that both have answered so far. HeadroomError where these are not the same."""
+    n = min(len(first), len(second))
+    if first.questions[:n] != second.questions[:n]:
+        raise HeadroomError("the two models answered different questions; measure both on one task, anew")
+    first, second = first.first(n), second.first(n)
+    return Compared(accuracy(first), accuracy(second), paired(first.correct, second.correct))
+
+
+def same_parts(first: ModelShape, second: ModelShape) -> bool:
+    """Whether the heads and FFNs of two models can be paired by their place."""
+    return (first.n_layers, first.n_heads) == (second.n_layers, second.n_heads)
+
+
+def pruning_of_second(pruning: Pruning, first: ModelShape, second: ModelShape) -> Pruning:
+    """What is pruned in the second model where `pruning` is set for the first: the same levels of its own order, and
+    the typed edits where its heads and FFNs are as many."""
+    typed = pruning.typed if same_parts(first, second) else parse_edits("", second)
+    return replace(pruning, typed=typed)
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """How far two models' scores of the same n parts agree: Spearman's rho with its 95 % interval and p (nan where one
+    of them is constant), and the share of the 30 % highest of one that is among the other's."""
+
+    n: int
+    srcc: float
+    low: float
+    high: float
+    p: float
+    overlap: float
+    n_top: int
+
+    def row(self) -> dict[str, Any]:
+        """The numbers by name."""
+        return asdict(self)
+
+
+def agreed(first: np.ndarray, second: np.ndarray) -> Agreed:
+    """The agreement of two score arrays over the same parts; parts that either leaves undefined (nan) are left out."""
+    a, b = (np.asarray(scores, float).ravel() for scores in (first, second))
+    known = np.isfinite(a) & np.isfinite(b)
+    n = int(known.sum())
+    if n < 2:
+        return Agreed(n, *(math.nan,) * 5, n_top=n)
+    found = agreement({"first": a[known], "second": b[known]})
+    numbers = (found.srcc, found.low, found.high, found.p, found.overlap)
+    return Agreed(n, *(float(table[0, 1]) for table in numbers), n_top=n_top(n))
+
+
+def farthest(first: np.ndarray, second: np.ndarray, n: int = 10) -> Iterator[int]:
+    """The flat places of the n parts whose scores differ most, the farthest first; those undefined in either not."""
+    apart = np.abs(np.asarray(second, float).ravel() - np.asarray(first, float).ravel())
+    for place in np.argsort(-np.nan_to_num(apart, nan=-1.0), kind="stable")[:n]:
+        if np.isfinite(apart[place]):
+            yield int(place)

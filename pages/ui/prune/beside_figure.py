@@ -1,0 +1,63 @@
+"""The second model of the Prune screen as it is drawn: beside the first one's figure, and under its curve."""
+
+from functools import partial
+
+import streamlit as st
+
+from engine.importance.rankings_of import Axis
+from pages.ui.prune import beside, dragging
+from pages.ui.prune.screen import Screen, Shown
+from pages.ui.shared.runtime import jobs
+from pages.ui.shared.second import second_model
+from pages.ui.shared.tables import plain
+from pages.ui.shared.work import live
+
+HELP = (
+    "The same questions, each model pruned at the levels above by its own ranking. Only this one right: questions that "
+    "the other gets wrong; p is McNemar's exact test of those, the interval of the difference is Bonett and Price's. "
+    "Chosen in the sidebar, under “Compare with”."
+)
+CURVE_HELP = "Every tenth of this level by the second model, in the background."
+
+
+def draw_second_model(screen: Screen, shown: Shown) -> None:
+    """Draws what there is of the second model, if one is chosen; it is measured once the first one stands."""
+    if screen.whole and not shown.postponed:
+        subject = second_model(screen.setup)
+        shown.beside = None if subject is None else beside.look(shown.x, subject)
+    if shown.beside is None:
+        return
+    found, n = shown.job()[1], shown.x.n_taken(shown.job()[1])
+    if dragging.moving():
+        jobs().drop(beside.SLOT)
+    elif shown.x.settled(found) and not beside.is_complete(shown.beside.answers(n), n):
+        shown.beside.work(n).start()
+    live([beside.SLOT, "accuracy"], partial(_draw, shown), screen.since_s)
+
+
+def _draw(shown: Shown) -> None:
+    of, found = shown.beside, shown.job()[1]
+    if of is None:
+        return
+    n, name = shown.x.n_taken(found), plain(of.names[1])
+    if dragging.moving():
+        st.markdown(f":small[{name}: follows when you let go]")
+        return
+    second = of.answers(n)
+    if told := beside.lines(found, second, of.names):
+        st.markdown("  \n".join(told), help=HELP)
+    if of.note:
+        st.caption(plain(of.note))
+    if not shown.x.settled(found):
+        st.caption(f"{name} follows once {plain(of.names[0])} is measured.")
+    elif not beside.is_complete(second, n):
+        of.work(n).line()
+
+
+def draw_curve_of_second(shown: Shown, axis: Axis) -> None:
+    """Draws how the second model's curve stands, or the button that measures it."""
+    if shown.beside is None or dragging.moving():
+        return
+    work = shown.beside.curve_work(axis)
+    if not work.line() and len(shown.beside.curve(axis)) < len(beside.LEVELS_PERMILLE):
+        work.offer(f"Measure the curve of {plain(shown.beside.names[1])}", "timeline", CURVE_HELP)

@@ -1,0 +1,138 @@
+"""Two models are compared on the same questions and the same parts, with the numbers of a plain computation; both are
+in memory at once only where that was asked for and fits."""
+
+import gc
+import weakref
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, spearmanr
+
+from engine.accuracy.evaluation import Answers
+from engine.errors import HeadroomError, UsageError
+from engine.importance.rankings_of import Pruning, Ranking
+from engine.models import loading
+from engine.models.loading import LoadSpec, Models
+from engine.models.masks import parse_edits
+from engine.questions.requests import Question, TaskSpec
+from engine.shapes import ModelShape
+from engine.studies.two_models import agreed, compared, farthest, pruning_of_second
+
+N = 120
+
+
+def answers(right, names="q"):
+    """Answers to questions of two choices, the first of which is the right one."""
+    asked = tuple(Question(i, (names, names), (" a", " b"), (0,), (2, 2), f"{names}{i}") for i in range(len(right)))
+    scores = np.where(np.array(right)[:, None], [0.0, -1.0], [-1.0, 0.0])
+    return Answers(asked, scores, np.zeros((len(right), 2), bool), np.zeros(len(right), np.int32), False)
+
+
+@pytest.mark.parametrize("seed, share", [(0, 0.6), (1, 0.9), (2, 0.75)])
+def test_the_paired_numbers_are_those_of_a_plain_computation(seed, share):
+    generator = np.random.default_rng(seed)
+    first = generator.random(N) < 0.7
+    second = np.where(generator.random(N) < 0.8, first, generator.random(N) < share)
+    found = compared(answers(first), answers(second))
+    only_first = sum(a and not b for a, b in zip(first, second, strict=True))
+    only_second = sum(b and not a for a, b in zip(first, second, strict=True))
+    assert (found.only_first, found.only_second) == (only_first, only_second)
+    assert found.first.acc == pytest.approx(first.mean()) and found.second.acc == pytest.approx(second.mean())
+    assert found.difference == pytest.approx(second.mean() - first.mean())
+    exact = binomtest(only_second, only_first + only_second, 0.5).pvalue
+    assert found.change.p_mcnemar == pytest.approx(exact, rel=1e-9)
+    drawn = generator.integers(0, N, (4000, N))
+    low, high = np.quantile((second[drawn].astype(float) - first[drawn]).mean(1), [0.025, 0.975])
+    if found.change.is_significant:  # else the interval is widened to 0, as the exact test is the stricter one
+        assert found.interval == pytest.approx((low, high), abs=0.02)
+    else:
+        assert found.interval[0] <= min(low + 0.02, 0) and found.interval[1] >= max(high - 0.02, 0)
+
+
+def test_questions_that_only_one_has_reached_do_not_count_and_others_are_refused():
+    found = compared(answers([True] * 10), answers([False] * 6))
+    assert found.change.n == found.first.n == found.second.n == 6 and found.only_first == 6
+    assert np.isnan(compared(answers([]), answers([True])).difference)
+    with pytest.raises(HeadroomError, match="different questions"):
+        compared(answers([True]), answers([True], "other"))
+
+
+def test_scores_of_two_models_are_compared_head_by_head():
+    generator = np.random.default_rng(3)
+    first = generator.random((6, 5))
+    second = first + 0.3 * generator.random((6, 5))
+    found = agreed(first, second)
+    assert found.n == 30 and found.n_top == 9
+    assert found.srcc == pytest.approx(spearmanr(first.ravel(), second.ravel()).statistic)
+    z, error = np.arctanh(found.srcc), np.sqrt((1 + found.srcc**2 / 2) / 27)
+    assert (found.low, found.high) == pytest.approx(tuple(np.tanh(z + side * 1.959964 * error) for side in (-1, 1)))
+    best = [set(np.argsort(-each.ravel())[:9]) for each in (first, second)]
+    assert found.overlap == pytest.approx(len(best[0] & best[1]) / 9)
+    apart = list(farthest(first, second, 4))
+    assert apart == list(np.argsort(-np.abs(second - first).ravel())[:4])
+    first[0] = np.nan  # a score that is not defined in the first layer
+    assert agreed(first, second).srcc == pytest.approx(spearmanr(first[1:].ravel(), second[1:].ravel()).statistic)
+    assert all(place >= 5 for place in farthest(first, second, 30))
+    assert np.isnan(agreed(np.full((2, 2), np.nan), np.zeros((2, 2))).srcc)
+
+
+def shape(n_layers, n_heads):
+    return ModelShape(n_layers, n_heads, n_heads, 32, 8, 64, 512, 256)
+
+
+def test_typed_edits_apply_where_the_parts_are_as_many():
+    first = shape(3, 4)
+    pruning = Pruning(TaskSpec("demo_copy"), Ranking("random"), 400, 0, parse_edits("L2H3 F1", first))
+    assert pruning_of_second(pruning, first, shape(3, 4)) == pruning
+    other = pruning_of_second(pruning, first, shape(2, 4))
+    assert other.typed.text() == "" and (other.heads_permille, other.ranking) == (400, pruning.ranking)
+
+
+@pytest.mark.parametrize(
+    "first, text, expected",
+    [
+        (LoadSpec("demo", "int8"), "fp32", LoadSpec("demo", "fp32")),
+        (LoadSpec("org/model@step1", "bf16"), " @step512 ", LoadSpec("org/model@step512", "bf16")),
+        (LoadSpec("org/model", "bf16"), "@a/b in int8", LoadSpec("org/model@a/b", "int8")),
+        (LoadSpec("demo", "int8"), "org/model@step2", LoadSpec("org/model@step2", "int8")),
+        (LoadSpec("demo", "int8", 0.0), "org/model in fp32", LoadSpec("org/model", "fp32", 0.0)),
+        (LoadSpec("demo", "int8"), "/models/in fp32/opt", LoadSpec("/models/in fp32/opt", "int8")),
+    ],
+)
+def test_what_a_model_is_compared_with_is_typed_in_one_way(first, text, expected):
+    found = first.compared_with(text)
+    assert found == expected and first.compared_with(found.typed_beside(first)) == expected
+
+
+def test_a_model_is_not_compared_with_itself_and_labels_are_short():
+    for text in ("int8", "demo", "demo in int8"):
+        with pytest.raises(UsageError, match="is the model itself"):
+            LoadSpec("demo", "int8").compared_with(text)
+    assert LoadSpec("/a/long/path/opt-tiny", "bf16").in_words == "opt-tiny in bf16"
+    assert LoadSpec("facebook/opt-125m", "fp32").in_words == "facebook/opt-125m in fp32"
+
+
+def test_two_models_are_in_memory_at_once_where_they_are_compared_and_fit(tiny_opt, monkeypatch):
+    models, loads, real = Models(), [], loading.load
+    monkeypatch.setattr(loading, "load", lambda spec, *rest: loads.append(spec.precision) or real(spec, *rest))
+    fp32, bf16 = LoadSpec(str(tiny_opt), "fp32"), LoadSpec(str(tiny_opt), "bf16")
+    models.pair = frozenset({fp32, bf16})
+    first = models.get(fp32)
+    second = models.get(bf16)
+    assert models.holds(fp32) and models.holds(bf16) and models.loaded is second
+    assert models.get(fp32) is first and models.get(bf16) is second and loads == ["fp32", "bf16"]
+    gone = weakref.ref(first.model)
+    del first
+    models.pair = frozenset()
+    assert models.get(bf16) is second and not models.holds(fp32), "let go of, it is dropped"
+    gc.collect()
+    assert gone() is None
+    models.pair = frozenset({fp32, bf16})
+    real_estimate = loading.memory_estimate
+    full = lambda *about: SimpleNamespace(fits=not models.holds(bf16), device=real_estimate(*about).device)  # noqa: E731
+    monkeypatch.setattr(loading, "memory_estimate", full)
+    models.get(fp32)
+    assert models.holds(fp32) and not models.holds(bf16), "where both do not fit, one after the other"
+    models.unload()
+    assert models.loaded is None and models.beside is None
