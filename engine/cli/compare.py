@@ -50,7 +50,7 @@ def _compare(options: Namespace, lab: Lab, report: Report) -> int:
     check_out(options.out, (".csv", ".parquet"))
     task = TaskSpec(options.task, options.shots, same_examples=options.same_examples)
     levels = tuple(sorted({permille(level) for level in names_of(options.levels, ())}))
-    comparing = Comparing(task, tuple(names_of(options.criteria, CRITERIA)), options.axis, levels, options.seeds)
+    comparing = Comparing(task, tuple(names_of(options.criteria, tuple(CRITERIA))), options.axis, levels, options.seeds)
     setting = Setting(spec_of(options), options.bos, data_dir(options), options.limit, options.ranking_questions)
     started = time.monotonic()
     found, cached = last(compare(lab, setting, comparing), report)

@@ -102,7 +102,7 @@ def small(identity: Identity, stored: Mapping[str, Stored], mask: Mask) -> Plan:
                 not keeps_ffn and (is_ffn(family, place.rest) or norms.get(module) == 1))  # fmt: skip
             if gone and kind == "bias" and module == family.attention_out:
                 name = f"{place.front}{module.rpartition('.')[0]}.{CONSTANT}"
-            elif gone and kind == "bias" and module == family.ffn_last:  # it adds exactly 0
+            elif gone and kind == "bias" and module == family.ffn_write:  # it adds exactly 0
                 name, change = f"{place.front}{family.ffn_out}.{CONSTANT}", _zeroed
             elif gone:
                 continue

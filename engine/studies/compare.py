@@ -11,12 +11,12 @@ import numpy as np
 from cache import Store
 from engine.accuracy.evaluation import evaluate, recall
 from engine.errors import Cancelled, HeadroomError, UsageError
-from engine.importance.criteria import CRITERIA, Axis, pass_of, passes, reads, record_of
+from engine.importance.criteria import CRITERIA, Part, pass_of, passes, reads, record_of
 from engine.importance.importance import recall_scores
 from engine.importance.rankings import Agreement, agreement
 from engine.importance.rankings_of import (
-    AXES,
     OF_ONE_TASK,
+    PARTS,
     Evidence,
     Orders,
     Pruning,
@@ -66,9 +66,9 @@ class Comparing:
             raise UsageError("no criterion is chosen; choose one or more")
 
     @property
-    def axes(self) -> tuple[Axis, ...]:
+    def axes(self) -> tuple[Part, ...]:
         """The axes along which something is pruned."""
-        return tuple(axis for axis in AXES if self.axis in (axis, "both"))
+        return tuple(axis for axis in PARTS if self.axis in (axis, "both"))
 
     def rankings(self, n_questions: int | None) -> list[Ranking]:
         """Those of the criteria, then the random ones."""
@@ -77,7 +77,7 @@ class Comparing:
 
     def at(self, level: int) -> tuple[int, int]:
         """The levels of heads and of FFNs, in permille."""
-        heads, ffns = (level if axis in self.axes else 0 for axis in AXES)
+        heads, ffns = (level if axis in self.axes else 0 for axis in PARTS)
         return heads, ffns
 
 
@@ -104,7 +104,7 @@ class Compared:
 
     comparing: Comparing
     curves: tuple[Curve, ...] = ()
-    scores: Mapping[Axis, Mapping[str, np.ndarray]] = field(default_factory=dict)
+    scores: Mapping[Part, Mapping[str, np.ndarray]] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
     chance: float = 0.0
     n: int = 0
@@ -124,7 +124,7 @@ class Compared:
         """The curves of random orders."""
         return tuple(curve for curve in self.curves if curve.criterion == RANDOM)
 
-    def agreement(self, axis: Axis) -> Agreement | None:
+    def agreement(self, axis: Part) -> Agreement | None:
         """How much the criteria's scores agree (Spearman), without p; None with fewer than two."""
         scores = self.scores.get(axis, {})
         return agreement(scores, permutations=0) if len(scores) > 1 else None
@@ -241,7 +241,7 @@ class _Run:
     subject: Subject
     questions: Questions
     curves: list[Curve] = field(default_factory=list)
-    scores: dict[Axis, dict[str, np.ndarray]] = field(default_factory=dict)
+    scores: dict[Part, dict[str, np.ndarray]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     left: dict[str, tuple[Pass, float]] = field(default_factory=dict)  # by what is missing
 
@@ -249,7 +249,7 @@ class _Run:
         left: dict[Pass, float] = {}
         for kind, characters in self.left.values():
             left[kind] = left.get(kind, 0.0) + characters
-        scores: dict[Axis, dict[str, np.ndarray]] = {axis: dict(each) for axis, each in self.scores.items()}
+        scores: dict[Part, dict[str, np.ndarray]] = {axis: dict(each) for axis, each in self.scores.items()}
         return Compared(self.comparing, tuple(self.curves), scores, dict(self.failed), self.questions.requests.chance,
                         self.questions.n, {} if compute else left)  # fmt: skip
 
@@ -315,6 +315,6 @@ class _Run:
 def _cost(run: _Run, ranking: Ranking) -> int:
     """Forward passes that a ranking's scores take, about."""
     missing = run.all_of(ranking).missing(Evidence())
-    wanted: list[Axis] = [axis for axis in run.comparing.axes if axis in missing]
+    wanted: list[Part] = [axis for axis in run.comparing.axes if axis in missing]
     per_question = sum(passes(ranking.what(axis), run.subject.shape) for axis in wanted)
     return per_question * (run.setting.n_ranking or run.setting.n_judges)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from engine.importance.criteria import CRITERIA
 from engine.models.loading import Models
 from tests.cli.conftest import refused
 from tests.engine.fixtures import write_questions
@@ -34,7 +35,7 @@ def test_a_head_is_told_and_then_found_again(command, monkeypatch):
     )
     [task] = found["tasks"]
     assert task["n"] == 8 and task["change"] == pytest.approx((task["gained"] - task["lost"]) / 8)
-    assert {each["what"] for each in found["importance"]} == {"heads", "gate", "heads-oracle"}
+    assert {each["what"] for each in found["importance"]} == {criterion.heads for criterion in CRITERIA.values()}
     assert len(found["tokens"][0]["raises"]) == 10 and set(found["failed"]) == {"context"}
     assert all(each["looks"] and each["raises"] for each in found["texts"].values())
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what is stored was computed again"))

@@ -142,7 +142,7 @@ def draw_questions(x: Experiment, measured: AnswersSoFar, second: Second | None 
     opened = number_field(open_at, "Open question", (1, MOST), OPENED, **about)
     st.caption(f"{len(frame)} questions, {(frame['change'] == 'lost').sum()} lost, "
                f"{(frame['change'] == 'gained').sum()} gained.")  # fmt: skip
-    if both:
+    if both and second is not None:
         n_first, n_second = ((frame["between"] == which).sum() for which in BETWEEN)
         st.caption(f"{plain(second[0])} : {n_second} that only it answers, {n_first} that only the first model does.")
     _list(shown, second)
