@@ -4,7 +4,7 @@ from functools import partial
 
 import streamlit as st
 
-from pages.ui.prune import beside, costs, dragging, parts, perplexity
+from pages.ui.prune import beside, costs, criteria, dragging, parts, perplexity
 from pages.ui.prune.figure import component_tables
 from pages.ui.prune.origin import origin
 from pages.ui.prune.questions import draw_questions
@@ -14,6 +14,7 @@ from pages.ui.prune.tables import answers_csv
 from pages.ui.shared.address import flag, put_right
 from pages.ui.shared.closing import Table, closing
 from pages.ui.shared.controls import choose_ranking, choose_task
+from pages.ui.shared.criteria import Drawn
 from pages.ui.shared.runtime import errors_shown, require_frame
 from pages.ui.shared.sidebar import chosen
 from pages.ui.shared.texts import choose_text, chosen_text
@@ -46,6 +47,11 @@ cost_at = st.expander("What pruning saves", key="prune_cost", on_change="rerun",
 if cost_at.open:
     with cost_at:
         live([costs.SLOT], partial(costs.draw_costs, shown), screen.since_s)
+put_right("prune_compare", "Compare criteria", flag)
+compare_at = st.expander("Compare criteria", key="prune_compare", on_change="rerun", bind="query-params")
+compared, comparison = Drawn(), None
+if compare_at.open:
+    comparison = criteria.draw_criteria(screen, setup, compare_at, compared)
 second_at = st.expander("Perplexity of a text", key="prune_perplexity", on_change="rerun", bind="query-params")
 text = choose_text("prune", second_at, perplexity.TEXT) or chosen_text("prune", perplexity.TEXT)
 if second_at.open:
@@ -63,5 +69,6 @@ if shown.beside is not None:
     found = shown.job()[1]
     whence = beside.told(whence, shown.x, shown.beside, found)
     files["Two models"] = beside.rows(found, shown.beside.answers(shown.x.n_taken(found)), shown.beside.names)
-closing(perplexity.told(whence, shown, text), files, screen.pictures)
+whence = criteria.told(perplexity.told(whence, shown, text), comparison)
+closing(whence, {**files, **compared.tables}, {**screen.pictures, **compared.pictures})
 st.session_state["prune drawn"] = True

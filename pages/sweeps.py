@@ -19,9 +19,10 @@ from pages.ui.shared.many_tasks import JUDGES, choose_tasks, setting_of, show_fa
 from pages.ui.shared.origin import Origin, about, tasks_in_words
 from pages.ui.shared.published import of_tasks
 from pages.ui.shared.python_code import of_sweep
-from pages.ui.shared.runtime import lab, require_frame
+from pages.ui.shared.runtime import end_run, lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.work import Work, live
+from pages.ui.sweeps import criteria
 from pages.ui.sweeps.plans import SECTIONS, arguments, plan_of
 from pages.ui.sweeps.sections import draw_section
 
@@ -29,24 +30,27 @@ require_frame("pages/sweeps.py")
 HELP = (
     "Heads, FFNs: each task pruned by its own importance. Heads and FFNs: every pair of levels. Transfer: each task "
     "pruned by each other's ranking. Unseen tasks: pruned by a ranking they are no part of. Scored anew: importance is "
-    "measured again before each step."
+    "measured again before each step. Compare criteria: the task in front pruned by several rankings, and at random."
 )
 MEASURE_HELP = "In the background; what is finished is stored, whatever becomes of this page."
 
 setup = chosen()
 tasks = choose_tasks("sweeps", st.container(), setup.data_dir)
 at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
-section = one_of(at, "What", SECTIONS, "sweeps_what", HELP)
+section = one_of(at, "What", {**SECTIONS, criteria.SECTION: criteria.TITLE}, "sweeps_what", HELP)
 names = list(dict.fromkeys(task.name for task in tasks))
 help = "Drawn darker among the curves; the one that is scored anew."
 front_name = one_listed(at, "Task in front", names, "sweeps_front", width=200, help=help)
 help = "Of each task's validation split. More of them, narrower intervals."
 judges = number_field(at, "Questions", (1, MOST), "sweeps_limit", value=JUDGES, step=16, width=130, help=help)
+front = max((task for task in tasks if task.name == front_name), key=lambda task: task.shots)
+if section == criteria.SECTION:
+    criteria.draw_section(setup, front, int(judges), at)
+    end_run()
 permille = 500
 if section == "transfer":
     help = "By each task's ranking in turn."
     permille = choose_level("sweeps", st.columns(2)[0], "level", AXES["heads"], help, 50)
-front = max((task for task in tasks if task.name == front_name), key=lambda task: task.shots)
 
 subject = wait_for_model(setup)
 setting, plan = setting_of(setup, int(judges)), plan_of(section, tasks, front, permille)

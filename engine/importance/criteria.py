@@ -45,13 +45,13 @@ CRITERIA = {
         "Bansal et al. 2212.09095",
     ),
     "weight": Criterion(
-        "Weight magnitude", "heads-weight", "ffns-weight",
+        "Weight", "heads-weight", "ffns-weight",
         "large weights: the norm of a head's value and output matrices multiplied, of an FFN's matrices",
         "nothing is read: the weights, once a model",
         "Han et al. 1506.02626, taken over a part",
     ),
     "activation": Criterion(
-        "Activation norm", "heads-activation", "ffns-activation",
+        "Activation", "heads-activation", "ffns-activation",
         "much written: the mean length of what a part adds to the residual stream",
         _FORWARD,
         "as in LLM-Pruner's and ShortGPT's comparisons",
@@ -63,13 +63,13 @@ CRITERIA = {
         "Sun et al. 2306.11695, summed over a part",
     ),
     "taylor": Criterion(
-        "Taylor (gate)", "heads-taylor", "ffns-taylor",
+        "Taylor", "heads-taylor", "ffns-taylor",
         "a large first-order effect: the mean over questions of |dLoss/dgate|",
         "a backward pass a train question, the same as importance of heads",
         "Michel et al. 1905.10650; Molchanov et al. 1906.10771",
     ),
     "oracle": Criterion(
-        "Ablation oracle", "heads-oracle", "ffns",
+        "Oracle", "heads-oracle", "ffns",
         "much accuracy lost without just that part",
         "a forward pass a train question without each part",
         "Michel et al. 1905.10650",
@@ -81,7 +81,7 @@ CRITERIA = {
         "Olsson et al. 2209.11895",
     ),
     "first-token": Criterion(
-        "Not resting on the first token", "heads-first-token", "ffns",
+        "Beyond first token", "heads-first-token", "ffns",
         "heads that look at more than the first token; FFNs as by importance",
         _FORWARD,
         "after Xiao et al. 2309.17453, on attention sinks",

@@ -10,6 +10,7 @@
 `perplexity`: the second figure: perplexity of a text under the same mask
 `beside`: the second model at the same levels, on the same questions
 `beside_figure`: that beside the first one's figure, and under its curve
+`criteria`: criteria compared on the same task, as a panel
 `parts`: figure, curve, map and bars, and what is left to measure
 `stories`: stories that set the controls, and what they measure
 `story`: a story as it is told: a sentence, a small table, a verdict

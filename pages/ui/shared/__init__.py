@@ -15,6 +15,9 @@
 `controls`: task, ranking, levels and mask, bound to the address
 `pruning`: what is pruned in a text: two levels, a mask, a ranking
 `many_tasks`: what the screens about many tasks share
+`criteria`: criteria compared: what is chosen, measured and drawn
+`criteria_charts`: their chart, and how much they agree
+`criteria_tables`: the same as tables and sentences
 `written`: what the app itself writes into a widget, held until the browser has drawn it
 `carried`: what is pruned, taken over from screen to screen
 `drag_slider`: a slider that reports while it moves

@@ -46,10 +46,10 @@ def choose_tasks(prefix: str, where: DeltaGenerator, data_dir: str | None) -> li
     """
     tasks_at, shots_at = where.columns([8, 3])
     every = local_tasks(data_dir)
-    names = _several(f"{prefix}_tasks", every, partial(tasks_at.multiselect, "Tasks", every, help=TASKS_HELP))
+    names = several(f"{prefix}_tasks", every, partial(tasks_at.multiselect, "Tasks", every, help=TASKS_HELP))
     counts, help = [str(count) for count in SHOT_COUNTS], "In front of each question. At least one count."
     pills = partial(shots_at.pills, "Solved examples", counts, selection_mode="multi", width="stretch", help=help)
-    shots = _several(f"{prefix}_shots", counts, pills)
+    shots = several(f"{prefix}_shots", counts, pills)
     tasks = grid([name for name in every if name in names], [int(count) for count in counts if count in shots])
     if not tasks:
         st.info("Choose at least one task and one number of solved examples.", icon=":material/checklist:")
@@ -100,20 +100,23 @@ def show_failed(failed: Mapping[TaskSpec, str]) -> None:
         st.warning(plain(one_line(reason)), icon=":material/report:")
 
 
-def _several(key: str, options: Sequence[str], draw: Callable[..., Sequence[str]]) -> list[str]:
-    """Several of `options` from a widget, all at first, kept in the address as one text: Streamlit would keep only the
-    last one."""
+def several(
+    key: str, options: Sequence[str], draw: Callable[..., Sequence[str]], first: Sequence[str] | None = None
+) -> list[str]:
+    """Several of `options` from a widget, `first` (None: all) at first, kept in the address as one text: Streamlit
+    would keep only the last one."""
+    first = options if first is None else first
     written, here = f"{key} written", st.query_params.get(key)
     # another address: back, or a view. The navigation's own links say nothing of it, and change nothing
     is_other = st.session_state.get(written, here) != here and (here is not None or presenting())
     if key not in st.session_state or is_other:
         asked = (here or "").split(",")
-        st.session_state[key] = [option for option in options if option in asked] or list(options)
+        st.session_state[key] = [option for option in options if option in asked] or list(first)
     elif gone := set(st.session_state[key]) - set(options):  # they change with the task data folder
         # only then: what is set here goes back to the browser, over what was clicked there meanwhile
-        st.session_state[key] = [option for option in st.session_state[key] if option not in gone] or list(options)
+        st.session_state[key] = [option for option in st.session_state[key] if option not in gone] or list(first)
     chosen = list(draw(key=key))
-    if set(chosen) == set(options):
+    if set(chosen) == set(first):
         st.query_params.pop(key, None)
     else:
         st.query_params[key] = ",".join(chosen)

@@ -11,6 +11,7 @@ from engine.importance.rankings_of import Pruning
 from engine.models.masks import Mask
 from engine.models.subject import Subject
 from engine.questions.requests import TaskSpec
+from engine.studies.compare import Comparing
 from engine.studies.surveys import Setting
 from engine.studies.sweeps import Point
 from engine.texts.continuation import How
@@ -30,6 +31,7 @@ MODULES = {
     "engine.models.subject": "Lab",
     "engine.progress": "final",
     "engine.questions.requests": "TaskSpec get_requests select",
+    "engine.studies.compare": "Comparing areas compare",
     "engine.studies.surveys": "Setting agreement_rows grid survey together written_row",
     "engine.studies.sweeps": "points sweep",
     "engine.studies.two_models": "agreed compared",
@@ -183,6 +185,18 @@ def of_sweep(setting: Setting, tasks: Sequence[TaskSpec], wanted: Sequence[Point
         f"swept = final(sweep(lab, setting, wanted, {list(pool)!r}))",
         "for row in swept.rows:",
         "    print(row.cells())",
+    ]
+    return program(lines)
+
+
+def of_comparison(setting: Setting, comparing: Comparing) -> str:
+    """The areas of criteria."""
+    of = f"{_task(comparing.task)}, {comparing.criteria!r}, {comparing.axis!r}, {comparing.levels!r}"
+    lines = [
+        f"setting = {_setting(setting)}",
+        f"comparing = Comparing({of}, {comparing.n_seeds})  # levels in permille",
+        "for area in areas(final(compare(lab, setting, comparing))):",
+        '    print(f"{area.criterion} {area.area:.3f} {area.verdict}")',
     ]
     return program(lines)
 

@@ -1,0 +1,40 @@
+"""The Prune screen's folded part that compares criteria: the same task and questions, pruned by several rankings."""
+
+from dataclasses import replace
+from functools import partial
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from engine.studies.surveys import Setting
+from pages.ui.prune.screen import Screen
+from pages.ui.shared.criteria import Comparison, Drawn, choose_comparing, draw_comparison
+from pages.ui.shared.defaults import RANKING_QUESTIONS
+from pages.ui.shared.origin import Origin
+from pages.ui.shared.sidebar import Setup
+from pages.ui.shared.work import live
+
+SLOT = "prune compare"
+
+
+def draw_criteria(screen: Screen, setup: Setup, where: DeltaGenerator, drawn: Drawn) -> Comparison | None:
+    """Draws the part where it is unfolded; what is compared, None where that is nothing."""
+    assert screen.shown is not None
+    x = screen.shown.x
+    with where:
+        row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
+        comparing = choose_comparing("prune", row, st.container(), x.task)
+        if comparing is None:
+            st.caption("Choose at least one criterion.")
+            return None
+        setting = Setting(setup.spec, setup.bos, x.data_dir, x.limit, RANKING_QUESTIONS)
+        of = Comparison(SLOT, setting, x.subject, comparing)
+        of.work.stored()
+        live(of.work.watched(), partial(draw_comparison, of, drawn), screen.since_s)
+        st.code(of.command(), language="shell", wrap_lines=True)
+    return of
+
+
+def told(of: Origin, comparison: Comparison | None) -> Origin:
+    """The screen's origin with the records of the comparison."""
+    return of if comparison is None else replace(of, reads={**of.reads, "Compare criteria": comparison.read})

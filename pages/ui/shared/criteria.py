@@ -1,0 +1,165 @@
+"""Criteria compared on screen: what is chosen, the work that measures it, and charts and tables of what there is."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from engine.importance.criteria import CRITERIA
+from engine.importance.rankings_of import OF_ONE_TASK
+from engine.models.rates import together_s
+from engine.models.subject import Lab, Subject
+from engine.progress import Progress
+from engine.questions.requests import TaskSpec
+from engine.shapes import ModelShape
+from engine.studies.compare import ALONG, RANDOM, SEEDS, Compared, Comparing, areas, compare
+from engine.studies.surveys import Setting, in_words
+from pages.ui.shared import criteria_charts, criteria_tables
+from pages.ui.shared.address import MOST, number_field
+from pages.ui.shared.charts import Picture
+from pages.ui.shared.commands import command_line
+from pages.ui.shared.controls import one_listed, one_of
+from pages.ui.shared.defaults import NOUNS, Axis
+from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.many_tasks import several, show_failed
+from pages.ui.shared.runtime import lab
+from pages.ui.shared.work import Work
+
+OPTIONS = [*dict.fromkeys((*CRITERIA, *(name for name in OF_ONE_TASK if name != RANDOM)))]
+AT_FIRST = [name for name in CRITERIA if name != "oracle"]  # which takes a pass without each part
+AXES = {"heads": "Heads", "ffns": "FFNs", "both": "Both"}
+STEPS = {"every 10 %": 100, "every 20 %": 200, "every 25 %": 250, "every 5 %": 50}
+MOST_SEEDS = 20
+CRITERIA_HELP = (
+    "What scores least goes first. "
+    + " ".join(f"**{each.label}**: {each.help}. It takes {each.cost}." for each in CRITERIA.values())
+    + " Scores are measured on train questions, accuracy on others."
+)
+AXIS_HELP = "What is pruned along the chart. Both: the same share of heads and of FFNs."
+SEEDS_HELP = "Seeded random orders, which every criterion has to beat: the band is their range."
+AREA_HELP = (
+    "Mean right: accuracy averaged over the levels, the area under the curve (trapezoids). Intervals: 2,000 paired "
+    "bootstrap draws over the questions, the same ones for all criteria; the difference also over the random orders. "
+    "Clearly: the 95 % interval of the difference leaves 0 out. Of many verdicts at 5 % one may be wrong."
+)
+AGREEMENT_HELP = (
+    "Spearman's rank correlation of the scores over the same parts; of rankings without scores, of the places in the "
+    "order. Random: the first of its orders."
+)
+MEASURE_HELP = "In the background; what is finished is stored, whatever becomes of this page."
+
+
+@dataclass
+class Drawn:
+    """What was drawn, for the downloads."""
+
+    pictures: dict[str, Picture] = field(default_factory=dict)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+
+
+def choose_comparing(prefix: str, at: DeltaGenerator, where: DeltaGenerator, task: TaskSpec) -> Comparing | None:
+    """Draws what is compared, kept in the address: the criteria in a place of their own, all else in a row; None where
+    no criterion is chosen."""
+    named = {name: criteria_tables.label(name) for name in OPTIONS}
+    more = {"format_func": named.__getitem__, "help": CRITERIA_HELP}
+    chosen = several(f"{prefix}_criteria", OPTIONS, partial(where.multiselect, "Criteria", OPTIONS, **more), AT_FIRST)
+    axis = one_of(at, "Prune", AXES, f"{prefix}_along", AXIS_HELP)
+    help = "Levels at which accuracy is measured; all of them count in the area."
+    step = STEPS[one_listed(at, "Levels", STEPS, f"{prefix}_step", width=150, help=help)]
+    more = {"value": SEEDS, "step": 1, "width": 130, "help": SEEDS_HELP}
+    seeds = int(number_field(at, "Random orders", (1, MOST_SEEDS), f"{prefix}_orders", **more))
+    if not chosen:
+        return None
+    return Comparing(task, tuple(chosen), axis, tuple(range(0, 1001, step)), seeds)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A comparison on a screen: what is compared, of which model, and by which questions."""
+
+    slot: str
+    setting: Setting
+    subject: Subject
+    comparing: Comparing
+
+    @property
+    def work(self) -> Work[Compared]:
+        """What measures it."""
+        key = f"{self.setting} {self.subject} {self.comparing}"
+        return Work(self.slot, key, "Compare criteria", self.run, priority=2)
+
+    @property
+    def run(self) -> Callable[..., Iterator[Progress[Compared]]]:
+        """Measures it, or reads what is stored."""
+        return partial(compare, lab(), self.setting, self.comparing)
+
+    def read(self, lab: Lab) -> Iterator[Progress[Compared]]:
+        """Reads what is stored."""
+        return compare(lab, self.setting, self.comparing, compute=False)
+
+    def command(self) -> str:
+        """The shell command that measures the same."""
+        of, setting = self.comparing, self.setting
+        words = ["--task", of.task.name, "--shots", of.task.shots, "--limit", setting.n_questions or MOST]
+        words += ["--same-examples"] if of.task.same_examples else []
+        words += ["--ranking-questions", setting.n_ranking or MOST, "--criteria", ",".join(of.criteria)]
+        words += ["--axis", of.axis, "--levels", ",".join(f"{level / 10:g}" for level in of.levels)]
+        words += ["--seeds", of.n_seeds, "--out", "criteria.csv"]
+        return command_line("compare", self.subject, setting.data_dir, words)
+
+
+def draw_comparison(of: Comparison, drawn: Drawn) -> None:
+    """What is measured so far, and how the measuring stands; to be run by `live`."""
+    work, comparing = of.work, of.comparing
+    stored = work.stored()
+    takes_s = together_s([each.takes_s(lab().store, of.subject) for each in stored if each.left])
+    work = replace(work, takes=lambda: takes_s or None)
+    found = max((Compared(comparing), *stored), key=lambda each: len(each.curves))
+    n = len(comparing.criteria) + comparing.n_seeds - len(found.failed)
+    if not work.line() and len(found.curves) < n:
+        label = f"Measure {n - len(found.curves)} curves"
+        work.offer(label, "timeline", MEASURE_HELP, type="primary")
+    if found.curves and len(found.curves) < n:
+        st.caption(f"{len(found.curves)} of {n} curves are there.")
+    show_failed({replace(comparing.task, name=name): reason for name, reason in found.failed.items()})
+    if found.curves:
+        _draw(found, of.subject.shape, of.slot, drawn)
+
+
+def _draw(found: Compared, shape: ModelShape, key: str, drawn: Drawn) -> None:
+    comparing, ranked = found.comparing, areas(found)
+    along = ALONG[comparing.axis]
+    lines, said = criteria_tables.lines(found), criteria_tables.in_words(ranked, found.n, along)
+    st.markdown(said)
+    drawn.pictures["Criteria compared"] = criteria_charts.curves(lines, comparing.axis)
+    draw_chart(drawn.pictures["Criteria compared"], f"{key} curves", said)
+    of = f"{in_words(comparing.task)}; {found.n:,} questions; pruned: {along}."
+    st.caption(f"{of} A click in the legend brings a line to the front, with Shift several.")
+    drawn.tables["Criteria, accuracies"] = criteria_tables.accuracies(found)
+    if ranked:
+        table = drawn.tables["Criteria, areas"] = criteria_tables.area_table(ranked)
+        st.subheader("Area under each curve", help=AREA_HELP)
+        shown = criteria_tables.area_words(table)
+        st.dataframe(shown, hide_index=True, height="content", alt="Areas, intervals and verdicts")
+    drawn.tables["Criteria, scores"] = criteria_tables.scores_table(found, shape)
+    _draw_agreement(found, key, drawn)
+
+
+def _draw_agreement(found: Compared, key: str, drawn: Drawn) -> None:
+    cells: dict[Axis, pd.DataFrame] = {
+        axis: each for axis in found.comparing.axes if len(each := criteria_tables.agreement_cells(found, axis))
+    }
+    if not cells:
+        return
+    st.subheader("How much the criteria agree", help=AGREEMENT_HELP)
+    places = st.container(key=f"wraps {key} agreement").columns(max(2, len(cells)), gap="medium")
+    for (axis, frame), at in zip(cells.items(), places, strict=False):
+        name = f"Agreement of criteria, {NOUNS[axis]}"
+        drawn.pictures[name], drawn.tables[name] = criteria_charts.agreement(frame), frame
+        words = criteria_tables.agreement_in_words(frame)
+        with at:
+            st.markdown(f"{NOUNS[axis][:1].upper()}{NOUNS[axis][1:]}. {words}")
+            draw_chart(drawn.pictures[name], f"{key} agreement {axis}", words)

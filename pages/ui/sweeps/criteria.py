@@ -1,0 +1,36 @@
+"""The section of the Sweeps screen that compares criteria of the task in front."""
+
+import time
+from functools import partial
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from engine.questions.requests import TaskSpec
+from engine.studies.compare import ALONG
+from pages.ui.shared.closing import closing
+from pages.ui.shared.criteria import Comparison, Drawn, choose_comparing, draw_comparison
+from pages.ui.shared.many_tasks import setting_of
+from pages.ui.shared.origin import Origin, about, tasks_in_words
+from pages.ui.shared.python_code import of_comparison
+from pages.ui.shared.sidebar import Setup, wait_for_model
+from pages.ui.shared.work import live
+
+SECTION, TITLE = "compare", "Compare criteria"
+
+
+def draw_section(setup: Setup, task: TaskSpec, n_questions: int, at: DeltaGenerator) -> None:
+    """Draws the section, from its controls, most of them in the row `at`, to its downloads."""
+    comparing = choose_comparing("sweeps", at, st.container(), task)
+    if comparing is None:
+        st.info("Choose at least one criterion.", icon=":material/checklist:")
+        return
+    subject, since_s = wait_for_model(setup), time.monotonic()
+    of, drawn = Comparison("sweep compare", setting_of(setup, n_questions), subject, comparing), Drawn()
+    stored = of.work
+    stored.stored()
+    live(stored.watched(), partial(draw_comparison, of, drawn), since_s)
+    questions, pruned = f"{n_questions:,} questions", f"pruned: {ALONG[comparing.axis]}"
+    told = about(subject, tasks_in_words([task]), questions, pruned)
+    program = of_comparison(of.setting, comparing)
+    closing(Origin("Sweeps", of.command(), program, {TITLE: of.read}, told), drawn.tables, drawn.pictures)
