@@ -66,7 +66,8 @@ def layer_order(
 def recall_layer_order(
     lab: Lab, subject: Subject, questions: Questions, by: str, n: int, seed: int = 0
 ) -> np.ndarray | None:
-    """What `layer_order` ends with where all of it is stored, else None; loads and computes nothing."""
+    """What `layer_order` ends with where all of it is stored, else None, and of `greedy` what was searched beyond;
+    loads and computes nothing."""
     if by == "influence":
         found = recall_block_influence(lab, subject, questions)
         return None if found is None else order(found)
@@ -74,8 +75,8 @@ def recall_layer_order(
         answers = recall_oracle(lab, subject, questions, "layers")
         return None if answers is None else order(*lost(answers[0], answers[1:]))
     if by == "greedy":
-        steps = recall_greedy(lab, subject, questions, n)
-        return _layers(steps) if len(steps) == n else None
+        steps = recall_greedy(lab, subject, questions, subject.shape.n_layers)
+        return _layers(steps) if len(steps) >= n else None
     return unmeasured_order(subject.shape, by, seed)
 
 

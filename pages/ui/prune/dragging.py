@@ -12,7 +12,7 @@ from pages.ui.prune.experiment import Experiment
 from pages.ui.prune.forecasts import seconds_at
 from pages.ui.prune.jobs import ORDERS, accuracy_work, estimates_work, gradients_work, ranking_work
 from pages.ui.shared.controls import hand_level
-from pages.ui.shared.defaults import AXES
+from pages.ui.shared.defaults import AXES, LEVELS
 from pages.ui.shared.runtime import jobs, lab
 from pages.ui.shared.work import POLL_S, under_way
 
@@ -24,7 +24,7 @@ MEASURING = ("accuracy", "gradients", "curve", "importance", *ORDERS.values())
 
 def moving() -> list[Axis]:
     """The axes whose slider is in the hand."""
-    return [axis for axis in AXES if hand_level("prune", axis).moving]
+    return [axis for axis in LEVELS if hand_level("prune", axis).moving]
 
 
 def let_go_of(x: Experiment) -> None:

@@ -18,7 +18,7 @@ from engine.importance.rankings_of import Axis, Evidence, Orders
 from engine.models.subject import Lab
 from engine.progress import Progress
 from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment
-from pages.ui.shared.defaults import AXES, NOUNS
+from pages.ui.shared.defaults import LEVEL_NOUNS, LEVELS
 
 STEPS_PERMILLE = range(0, 1001, 50)
 COLUMNS = ["level", "estimated", "low", "high", "trusted"]
@@ -49,10 +49,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Estimates:
-    """Both lines through an experiment; `has_gradients`: what estimates are made from is stored."""
+    """The lines through an experiment; `has_gradients`: what estimates are made from is stored."""
 
     heads: Line = Line()
     ffns: Line = Line()
+    layers: Line = Line()
     has_gradients: bool = False
 
     def line(self, x: Experiment, axis: Axis) -> Line:
@@ -67,7 +68,7 @@ def read_estimates(x: Experiment, known: Evidence, lab: Lab) -> Iterator[Progres
         yield Progress(1, 1, Estimates())
         return
     orders = x.orders(known)
-    lines = {axis: _line(x, axis, orders, found, lab) for axis in AXES if _has_line(x, axis, known)}
+    lines = {axis: _line(x, axis, orders, found, lab) for axis in LEVELS if _has_line(x, axis, known)}
     yield Progress(1, 1, Estimates(**lines, has_gradients=True))
 
 
@@ -101,7 +102,9 @@ def _line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, lab: Lab)
 
 
 def counts(x: Experiment, axis: Axis, known: Evidence) -> dict[int, int]:
-    """How many heads or FFNs are pruned in all at each step of the axis."""
+    """How many heads or FFNs are pruned in all, or layers dropped by level, at each step of the axis."""
+    if axis == "layers":
+        return {permille: n_pruned(permille, x.shape.n_layers) for permille in STEPS_PERMILLE}
     n = x.shape.n_heads_total if axis == "heads" else x.shape.n_layers
     order, edits = x.order(axis, known), x.pruning.typed
     typed, kept = (~np.array(getattr(named, axis)).ravel() for named in (edits.alone, edits.keep))
@@ -118,7 +121,7 @@ def texts(x: Experiment, axis: Axis, known: Evidence, line: Line) -> dict[int, s
     n = x.shape.n_heads_total if axis == "heads" else x.shape.n_layers
     said = {}
     for permille, count in counts(x, axis, known).items():
-        words = [f"{count} of {n:,} {NOUNS[axis]}"]
+        words = [f"{count} of {n:,} {LEVEL_NOUNS[axis]}"]
         if permille in line.measured:
             words.append(f"measured {100 * line.measured[permille]:.1f} %")
         elif permille in line.estimated:
@@ -203,5 +206,4 @@ def _row(permille: int, level: Level) -> dict[str, Any]:
 
 
 def _has_line(x: Experiment, axis: Axis, known: Evidence) -> bool:
-    other = x.pruning.level("ffns" if axis == "heads" else "heads")
-    return not known.missing(x.pruning.ranking.name, axis == "heads" or other > 0, axis == "ffns" or other > 0)
+    return not x.at(axis, 1000).pruning.missing(known)

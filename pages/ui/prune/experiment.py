@@ -11,6 +11,7 @@ import numpy as np
 from cache import Store
 from engine.accuracy.evaluation import Answers, evaluate, recall
 from engine.importance.criteria import CRITERIA
+from engine.importance.layers import n_passes
 from engine.importance.rankings_of import (
     NEEDS,
     Axis,
@@ -131,7 +132,9 @@ class Experiment:
         return orders_from(self.shape, self.pruning.ranking, known)
 
     def order(self, axis: Axis, known: Evidence) -> np.ndarray | None:
-        """Flat indices of heads or FFNs, first to go first; None while that is not known."""
+        """Flat indices of heads or FFNs, or layers, first to go first; None while that is not known."""
+        if axis == "layers":
+            return None if known.layers is None or len(known.layers) < self.shape.n_layers else known.layers
         if known.missing(self.pruning.ranking.name, axis == "heads", axis == "ffns"):
             return None
         return getattr(self.orders(known), axis)
@@ -147,7 +150,8 @@ def measure(x: Experiment, mask: Mask | None, lab: Lab) -> Iterator[Progress[Ans
     both stop early, and the full model answers at least the questions of the pruned one."""
     full = pruned = None
     n = x.questions.n
-    ranking = RANKING_QUESTIONS * (2 + x.shape.n_layers / 2) if mask is None else 0.0  # in passes of a question, about
+    gone = n_passes(x.shape, x.pruning.ranking.layers_by, x.pruning.n_layers_dropped) / 2
+    ranking = RANKING_QUESTIONS * (2 + x.shape.n_layers / 2 + gone) if mask is None else 0.0  # in passes of a question
     total = n if mask is not None and mask.is_full else 2 * n + ranking
     full_steps = _evaluated(x, Mask.full(x.shape), "Full model", lab)
     for step in full_steps:
@@ -182,7 +186,7 @@ def measure_importance(x: Experiment, lab: Lab) -> Iterator[Progress[Orders]]:
 
 def measure_ranking(x: Experiment, axis: Axis, lab: Lab) -> Iterator[Progress[Orders]]:
     """Job: what the order of one axis is made from; it is read from the store afterwards."""
-    there = replace(x.pruning, heads_permille=0, ffns_permille=0).at(axis, 1000)
+    there = replace(x.pruning, heads_permille=0, ffns_permille=0, layers_permille=0).at(axis, 1000)
     yield from compute_orders(lab, x.subject, there, x.data_dir)
 
 
@@ -211,7 +215,7 @@ def recall_known(x: Experiment, lab: Lab) -> Evidence:
     if x.train is None:
         return Evidence()
     wanted = {"heads", "ffns", *NEEDS[x.pruning.ranking.name]}
-    return recall_evidence(lab, x.subject, x.train, x.pruning.ranking, wanted)
+    return recall_evidence(lab, x.subject, x.train, x.pruning.ranking, wanted, x.pruning.n_layers_dropped)
 
 
 def recall_measured(x: Experiment, mask: Mask | None, lab: Lab) -> AnswersSoFar:
@@ -243,6 +247,8 @@ def pruned_words(x: Experiment) -> list[str | int]:
     if pruning.by_level:
         levels = [f"{permille / 10:g}" for permille in (pruning.heads_permille, pruning.ffns_permille)]
         words += ["--prune-heads", levels[0], "--prune-ffns", levels[1]]
+        if pruning.layers_permille:
+            words += ["--prune-layers", f"{pruning.layers_permille / 10:g}", "--layers-by", pruning.ranking.layers_by]
         words += ["--ranking", pruning.ranking.name, "--ranking-questions", RANKING_QUESTIONS]
     typed = pruning.typed.text()
     return [*words, "--mask", typed] if typed else words

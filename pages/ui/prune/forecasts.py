@@ -9,6 +9,7 @@ from itertools import accumulate
 
 from engine.accuracy.costs import N_QUESTIONS, N_ROUNDS, WAYS
 from engine.importance.criteria import pass_of, reads
+from engine.importance.layers import n_passes
 from engine.importance.rankings_of import Axis, Evidence
 from engine.models.rates import seconds_for, together_s
 from engine.models.subject import Lab
@@ -37,10 +38,22 @@ def importance_s(x: Experiment, known: Evidence, lab: Lab, axes: Sequence[Axis] 
     return together_s(taken)
 
 
+def layers_s(x: Experiment, known: Evidence, lab: Lab) -> float | None:
+    """What the order of layers takes, as far as it is missing: passes that begin in the layers that are left out."""
+    questions = ranked(x)
+    if "layers" not in x.pruning.missing(known):
+        return 0.0
+    if questions is None:
+        return None
+    n = n_passes(x.shape, x.pruning.ranking.layers_by, x.pruning.n_layers_dropped)
+    return seconds_for(lab.store, x.subject, "forward", all_characters(questions) * (1 + n) / 2)
+
+
 def curve_s(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int], lab: Lab) -> float | None:
     """These levels of one axis, and the ranking where it is not known."""
     if x.at(axis, 1000).mask(known) is None:
-        ranking, levels_s = importance_s(x, known, lab), seconds_at(x, axis, None, levels, lab)
+        ranking = together_s([importance_s(x, known, lab), layers_s(x.at(axis, 1000), known, lab)])
+        levels_s = seconds_at(x, axis, None, levels, lab)
     else:
         ranking, levels_s = 0.0, seconds_at(x, axis, known, levels, lab)
     return together_s([ranking, None if levels_s is None else sum(levels_s)])

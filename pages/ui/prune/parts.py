@@ -20,8 +20,8 @@ from pages.ui.prune.stories import choose_story
 from pages.ui.prune.story import draw_story
 from pages.ui.shared import carried, published
 from pages.ui.shared.charts import Picture
-from pages.ui.shared.controls import choose_idle, one_of, type_mask
-from pages.ui.shared.defaults import AXES, AXIS_HELP, IN_SHORT, NOUNS
+from pages.ui.shared.controls import choose_idle, choose_layers_by, one_of, type_mask
+from pages.ui.shared.defaults import AXES, IN_SHORT, LEVEL_HELP, LEVELS, NOUNS
 from pages.ui.shared.drag_slider import draw_field, draw_slider
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.runtime import lab
@@ -38,11 +38,13 @@ CLICKS = (
 @st.fragment
 def draw_levels(screen: Screen) -> None:
     """The sliders and what follows them. While one moves this alone runs, and nothing is read or measured for it."""
-    places = st.columns([4, 4, 3], gap="medium")
-    labels = zip(AXES.items(), places, strict=False)
-    fields = [draw_field(at, f"prune_{axis}", label, with_texts=True) for (axis, label), at in labels]
+    *places, mask_at = st.columns(4, gap="small")
+    labels = zip(LEVELS.items(), places, strict=True)
+    fields = {axis: draw_field(at, f"prune_{axis}", label, with_texts=True) for (axis, label), at in labels}
     head_map.apply_edits()
-    typed = type_mask("prune", places[2])
+    typed, layers_by = type_mask("prune", mask_at), "influence"
+    if fields["layers"].percent:  # at 0 there is nothing to choose
+        layers_by = choose_layers_by("prune", mask_at)
     if not screen.whole and (screen.shown is None or not dragging.moving()):
         st.rerun()  # something is set: the whole page has to know
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -52,7 +54,9 @@ def draw_levels(screen: Screen) -> None:
     shown = screen.shown
     try:
         if shown is None or screen.whole:
-            shown = screen.shown = screen.look(fields[0].percent, fields[1].percent, typed)
+            shown = screen.shown = screen.look(
+                {axis: field.percent for axis, field in fields.items()}, typed, layers_by
+            )
         if dragging.moving():
             dragging.let_go_of(shown.x)
         with figure_at:  # before all else: whatever the browser draws, the figure would wait behind it
@@ -65,8 +69,8 @@ def draw_levels(screen: Screen) -> None:
         if screen.whole and not shown.postponed:
             shown.estimates, shown.waits = dragging.look_ahead(shown.x, shown.known)
     finally:  # the sliders are there while the rest is waited for
-        for axis, field in zip(AXES, fields, strict=True):
-            draw_slider(field, AXIS_HELP[axis], True, {} if shown is None else shown.texts(axis))
+        for axis, field in fields.items():
+            draw_slider(field, LEVEL_HELP[axis], True, {} if shown is None else shown.texts(axis))
     assert shown is not None
     now = shown.at_hand().mask(shown.known) if dragging.moving() else shown.mask
     carried.hand_on("prune", shown.x.shape, now, badge_at)
@@ -139,8 +143,8 @@ def draw_stopped(shown: Shown, measured: AnswersSoFar) -> None:
 def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
     """Accuracy over the levels of one axis, measured and estimated, and the job that measures them all."""
     (_, measured), x, moving = shown.job(), shown.at_hand(), dragging.moving()
-    about = "Which of the two levels runs along the chart; the other stays where it is."
-    axis = one_of(st.container(), "Curve over", AXES, "prune_axis", about, bind=None, label_visibility="collapsed")
+    about = "Which of the levels runs along the chart; the others stay where they are."
+    axis = one_of(st.container(), "Curve over", LEVELS, "prune_axis", about, bind=None, label_visibility="collapsed")
     if shown.idle is not None and not moving:
         shown.idle.look_in()
     points, line, hand = shown.curve(axis), shown.estimates.line(x, axis), charts.NONE
@@ -151,13 +155,13 @@ def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
         if now.empty:
             along = shown.estimates.line(x, moving[0])
             hand = estimates.hand_frame(along, x.pruning.level(moving[0]), x.pruning.level(axis))
-    words = tables.points_in_words(points, AXES[axis])
+    words = tables.points_in_words(points, LEVELS[axis])
     if shown.beside is not None:
         n = shown.x.n_taken(measured)
         points, now = beside.with_second(points, now, shown.beside, axis, n)
-        words += f" {shown.beside.names[1]}: {tables.points_in_words(shown.beside.curve(axis), AXES[axis])}"
+        words += f" {shown.beside.names[1]}: {tables.points_in_words(shown.beside.curve(axis), LEVELS[axis])}"
     full, dashed = tables.full_accuracy(measured), (estimates.line_frame(line), hand)
-    pictures["Curve"] = charts.accuracy_curve(points, now, full, x.judged.chance, AXES[axis], dashed)
+    pictures["Curve"] = charts.accuracy_curve(points, now, full, x.judged.chance, LEVELS[axis], dashed)
     draw_chart(pictures["Curve"], "prune_curve", words)
     st.caption(estimates.in_words(shown.x, line, x.pruning.level(axis), x.order(axis, shown.known) is not None))
     estimating = gradients_work(shown.x)

@@ -1,6 +1,7 @@
 """What one run of the Prune screen knows: `Screen` is what is set and drawn, `Shown` what was found at the levels."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import pandas as pd
@@ -21,7 +22,7 @@ from pages.ui.prune.neighbours import Idle
 from pages.ui.prune.tables import curve_points
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.controls import Levels, hand_level
-from pages.ui.shared.defaults import AXES
+from pages.ui.shared.defaults import LEVELS
 from pages.ui.shared.runtime import errors_shown, jobs, lab, store
 from pages.ui.shared.sidebar import Setup, wait_for_model
 
@@ -53,7 +54,7 @@ class Shown:
     def at_hand(self) -> Experiment:
         """The experiment at the levels where the hand has the sliders."""
         x = self.x
-        for axis in AXES:
+        for axis in LEVELS:
             x = x.at(axis, hand_level("prune", axis).permille)
         return x
 
@@ -95,12 +96,14 @@ class Screen:
     pictures: dict[str, Picture] = field(default_factory=dict)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
 
-    def look(self, heads: int, ffns: int, typed: str) -> Shown:
-        """What is known at these levels, in percent; what is not is being measured, unless a slider is in the hand."""
+    def look(self, percent: Mapping[Axis, int], typed: str, layers_by: str) -> Shown:
+        """What is known at these levels; what is not is being measured, unless a slider is in the hand."""
         data_dir = self.setup.data_dir
         subject = wait_for_model(self.setup)
         with errors_shown():
-            pruning = Levels(self.task, self.ranking, 10 * heads, 10 * ffns, typed).pruning(subject.shape)
+            heads, ffns, layers = (10 * percent[axis] for axis in LEVELS)
+            levels = Levels(self.task, self.ranking, heads, ffns, typed, layers, layers_by)
+            pruning = levels.pruning(subject.shape)
             info = task_info(self.task.name)
         judged = questions_work("questions", self.task, data_dir, 0).required()
         train = questions_work("train questions", replace(self.task, split="train"), data_dir, 1).value()
@@ -120,10 +123,9 @@ class Screen:
 def idle_work(shown: Shown, since_s: float) -> Idle:
     """The levels of the axis that was moved last which are still to be measured once nothing else is."""
     x = shown.x
-    levels = x.pruning.heads_permille, x.pruning.ffns_permille
+    levels = {axis: x.pruning.level(axis) for axis in LEVELS}
     before, axis = st.session_state.get("prune moved") or (levels, "heads")
-    if levels != before:
-        axis = "heads" if levels[0] != before[0] else "ffns"
+    axis = next((axis for axis in LEVELS if levels[axis] != before[axis]), axis)
     st.session_state["prune moved"] = levels, axis
     missing = ()
     estimated = x.judged.greedy or shown.estimates.line(x, axis).estimated or dragging.gradients_given_up(x)

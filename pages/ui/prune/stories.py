@@ -30,7 +30,8 @@ STORIES = {
     "far": "How far can it go?",
 }
 KEY, TO_SET, LEVEL, MAIN = "prune_story", "prune story to set", "prune story level", "prune story task"
-SET_BY_STORIES = ("prune_task", "prune_shots", "prune_heads", "prune_ffns", "prune_mask", "prune_ranking")
+SET_BY_STORIES = ("prune_task", "prune_shots", "prune_heads", "prune_ffns", "prune_layers", "prune_mask",
+                  "prune_ranking")  # fmt: skip
 FAR = "prune story far"  # its level is set once it is known
 SLOTS = ("story", "story heads")
 N_ASKED = 100  # questions, at most

@@ -8,6 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from engine.models.masks import Mask
 from engine.shapes import ModelShape
+from pages.ui.shared.defaults import AXES, LEVELS
 from pages.ui.shared.stage import presenting
 from pages.ui.shared.written import write
 
@@ -29,7 +30,7 @@ def hand_on(screen: str, shape: ModelShape, mask: Mask | None, where: DeltaGener
     if mask is None:
         return
     seen = st.session_state.setdefault("pruned on", {})
-    said = any(f"{screen}_{part}" in st.query_params for part in ("heads", "ffns", "mask"))
+    said = any(f"{screen}_{part}" in st.query_params for part in ("heads", "ffns", "layers", "mask"))
     if seen.get(screen) != mask and (screen in seen or said) and not presenting():  # a slide is what its address says
         for other in SCREENS.keys() - {screen}:
             seen[other] = mask
@@ -44,7 +45,7 @@ def hand_on(screen: str, shape: ModelShape, mask: Mask | None, where: DeltaGener
 
 def set_pruned(screen: str, text: str) -> None:
     """Sets the controls of a screen that are not drawn yet to a mask and no level."""
-    for axis in ("heads", "ffns") if SCREENS[screen] else ():
+    for axis in LEVELS if screen == "prune" else AXES if SCREENS[screen] else ():
         write(f"{screen}_{axis}", 0)
     write(f"{screen}_mask", text)
 

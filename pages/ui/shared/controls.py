@@ -8,6 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from engine.importance.criteria import CRITERIA
+from engine.importance.layers import LAYERS_BY
 from engine.importance.rankings_of import OF_ONE_TASK, Pruning, Ranking
 from engine.models.masks import parse_edits
 from engine.progress import in_time
@@ -50,6 +51,12 @@ RANKING_HELP = (
     "heads as by importance, at random. `induction-first`: the heads that match prefixes best. `induction-protected`: "
     "by importance, but heads that match prefixes go last."
 )
+LAYERS_HELP = (
+    "Which layers go first, on this task's train questions. `influence`: those that turn the residual stream least, 1 "
+    "- cosine of what enters and leaves (one pass). `oracle`: without which least accuracy is lost (a pass a layer). "
+    "`greedy`: the same measured anew on what is left after each layer (a pass for each layer left, each time). "
+    "`last-first`: the deepest. `random`: seeded, which every other order has to beat."
+)
 IDLE_HELP = (
     "Every tenth of the level that was moved last, the nearest first, while this page is open and nothing else is "
     "being measured: as many as are forecast to take {budget} here. Whatever you ask for comes first. The same holds "
@@ -73,11 +80,14 @@ class Levels:
     heads_permille: int
     ffns_permille: int
     typed: str
+    layers_permille: int = 0
+    layers_by: str = "influence"
 
     def pruning(self, shape: ModelShape) -> Pruning:
         """The same for a model of `shape`; UsageError where the mask cannot be read."""
-        ranking = Ranking(self.ranking, n_questions=RANKING_QUESTIONS)
-        return Pruning(self.task, ranking, self.heads_permille, self.ffns_permille, parse_edits(self.typed, shape))
+        ranking = Ranking(self.ranking, n_questions=RANKING_QUESTIONS, layers_by=self.layers_by)
+        edits = parse_edits(self.typed, shape)
+        return Pruning(self.task, ranking, self.heads_permille, self.ffns_permille, edits, self.layers_permille)
 
 
 def one_of(where: DeltaGenerator, label: str, named: Mapping[T, str], key: str, help: str, **more: Any) -> T:
@@ -122,6 +132,15 @@ def choose_ranking(prefix: str, where: DeltaGenerator, first: str = OF_ONE_TASK[
     """Draws the choice of an order in which components are pruned, `first` at first."""
     look: dict[str, Any] = {"index": OF_ONE_TASK.index(first), "help": RANKING_HELP}
     return one_listed(where, "Who goes first", OF_ONE_TASK, f"{prefix}_ranking", **look)
+
+
+def choose_layers_by(prefix: str, where: DeltaGenerator) -> str:
+    """Draws the choice of an order in which whole layers go."""
+    label = "Layers by"
+    row = where.container(horizontal=True, vertical_alignment="center", gap="xsmall")
+    row.caption(label, width="content", help=LAYERS_HELP)
+    look: dict[str, Any] = {"label_visibility": "collapsed", "width": 112}
+    return one_listed(row, label, LAYERS_BY, f"{prefix}_layers_by", **look)
 
 
 def choose_idle(prefix: str) -> bool:

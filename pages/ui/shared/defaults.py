@@ -12,6 +12,13 @@ AXES: dict[Axis, str] = {"heads": "Attention heads pruned", "ffns": "FFNs pruned
 NOUNS: dict[Axis, str] = {"heads": "heads", "ffns": "FFNs"}
 IN_SHORT: dict[Axis, str] = {"heads": "look back at earlier words", "ffns": "work on one word at a time"}
 AXIS_HELP = {"heads": "A pruned head gives 0 to its layer's output projection.", "ffns": "A pruned FFN adds nothing."}
+# what Prune prunes by level: whole layers too
+LEVELS: dict[Axis, str] = {**AXES, "layers": "Layers dropped"}
+LEVEL_NOUNS: dict[Axis, str] = {**NOUNS, "layers": "layers"}
+LEVEL_HELP = AXIS_HELP | {
+    "layers": "Of a layer that is dropped all heads and the FFN are pruned: it is not run, and adds its attention's "
+    "output bias alone, where it has one. The norms of OPT-350m, behind each layer, stay."
+}
 SHOT_COUNTS = (0, 1, 5)  # solved examples in front of a question
 SHOTS = 5  # of them, where there is no control for it and before it is moved
 RANKING_QUESTIONS = 64  # train questions behind a ranking: in int8 on a CPU their gradients take half a second each

@@ -53,10 +53,12 @@ def of_accuracy(subject: Subject, data_dir: str | None, task: TaskSpec, n: int, 
         "mask = typed.alone",
     ]
     if pruning.by_level:
+        layers = f", {pruning.layers_permille}" if pruning.layers_permille else ""
+        layers_by = f", layers_by={pruning.ranking.layers_by!r}" if layers else ""
         ranking, levels = pruning.ranking, f"{pruning.heads_permille}, {pruning.ffns_permille}"
         lines += [
-            f"ranking = Ranking({ranking.name!r}, {ranking.seed}, {ranking.n_questions})",
-            f"pruning = Pruning(task, ranking, {levels}, typed)  # levels in permille",
+            f"ranking = Ranking({ranking.name!r}, {ranking.seed}, {ranking.n_questions}{layers_by})",
+            f"pruning = Pruning(task, ranking, {levels}, typed{layers})  # levels in permille",
             f"mask = pruning.mask(final(compute_orders(lab, subject, pruning, {data_dir!r})))",
         ]
     lines += ["answers = final(evaluate(lab, subject, questions, mask))", "print(accuracy(answers))"]

@@ -1,0 +1,91 @@
+"""The third slider of Prune drops whole layers: besides heads and FFNs, in the address, and at 0 it does nothing."""
+
+import json
+
+import pytest
+
+from engine.importance.layers import LAYERS_BY, recall_block_influence
+from engine.models.loading import LoadSpec
+from engine.questions.requests import TaskSpec, get_requests, select
+from pages.ui.shared import runtime as frame
+from pages.ui.shared.defaults import RANKING_QUESTIONS
+from tests.pages.conftest import (
+    button,
+    components,
+    figure,
+    frames_of,
+    level,
+    same_on_the_command_line,
+    sent,
+    settled,
+    slide,
+    under_figure,
+    worker_state,
+)
+
+
+def trained(at):
+    """(lab, subject, train questions) that the page ranks by."""
+    subject = frame.lab().subject(LoadSpec(at.selectbox(key="model").value, "fp32"))
+    requests = get_requests(TaskSpec(at.selectbox(key="prune_task").value, split="train"), None, frame.store())
+    return frame.lab(), subject, select(requests, RANKING_QUESTIONS, "stratified")
+
+
+def test_at_0_nothing_about_layers_is_measured_or_asked(open_app):
+    at = open_app(prune_ranking="random")
+    assert level(at, "prune_layers") == 0 and recall_block_influence(*trained(at)) is None
+    assert not [each for each in at.selectbox if each.key == "prune_layers_by"]
+    assert "--prune-layers" not in at.code[0].value and "layers_by" not in json.dumps([each.value for each in at.code])
+    assert sent(at, "prune_layers")["texts"]["50"] == "1 of 2 layers"
+
+
+def test_a_layer_is_dropped_by_block_influence(open_app, capsys):
+    at = open_app(prune_ranking="random")
+    settled(slide(at, "prune_layers", 50))
+    influence = recall_block_influence(*trained(at))
+    first = int(influence.argmin())
+    assert "4 of 8 heads, 1 of 2 FFNs pruned, 1 layer whole" in under_figure(at)
+    pruned = next(each for each in components(at) if "shade" in each)["pruned"]
+    assert pruned == [layer == first for layer in range(2) for _ in range(4)], "a whole row is gone"
+    assert "--prune-layers 50 --layers-by influence" in at.code[0].value
+    result = same_on_the_command_line(at, capsys)
+    assert result["cached"] and result["layers_dropped"] == [first]
+    assert figure(at)[0] == f"{100 * result['acc']:.1f} %"
+    # what pruning by level prunes can be restored by a click, as heads are
+    settled(slide(at, "prune_heads", 50))
+    assert "layer whole" in under_figure(at) and not at.error
+    button(at, "Restore all").click()
+    settled(at)
+    assert level(at, "prune_layers") == level(at, "prune_heads") == 0 and "0 of 8 heads" in under_figure(at)
+
+
+@pytest.mark.parametrize("by", [each for each in LAYERS_BY if each != "influence"])
+def test_layers_go_in_the_order_that_is_chosen(by, open_app, capsys):
+    at = open_app(prune_ranking="random", prune_layers="50", prune_layers_by=by)
+    assert at.selectbox(key="prune_layers_by").value == by and "1 layer whole" in under_figure(at)
+    result = same_on_the_command_line(at, capsys)
+    assert result["cached"] and len(result["layers_dropped"]) == 1
+    assert by != "last-first" or result["layers_dropped"] == [1]
+    assert f"layers_by='{by}'" in " ".join(each.value for each in at.code)
+
+
+def test_the_curve_runs_over_layers_and_a_hand_that_moves_measures_nothing(open_app):
+    at = open_app(prune_ranking="random", prune_layers="50")
+    at.segmented_control(key="prune_axis").set_value("layers")
+    settled(at)
+    if offers := [each for each in at.button if each.label.startswith("Measure the curve")]:  # else it was, while idle
+        offers[0].click()
+        settled(at)
+    points = frames_of(at)[0]["points"].to_dict("records")
+    assert [row["level"] for row in points] == [level / 10 for level in range(11)]
+    assert {row["pruned"] for row in points} == {"0 heads, 0 FFNs", "4 heads, 1 FFN", "8 heads, 2 FFNs"}
+    before, puts = worker_state(), frame.store().n_puts
+    slide(at, "prune_layers", 100, moving=True).run()
+    assert not at.exception and worker_state() == before and frame.store().n_puts == puts
+    assert figure(at)[1] == "measured before" and "2 layers whole" in under_figure(at)
+    assert "· measured" in sent(at, "prune_layers")["texts"]["100"]
+
+
+def test_an_address_that_names_no_such_order_is_put_right(open_app):
+    at = open_app(prune_ranking="random", prune_layers="50", prune_layers_by="magic")
+    assert at.selectbox(key="prune_layers_by").value == "influence" and "magic" in at.warning[0].value
