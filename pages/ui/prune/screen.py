@@ -124,8 +124,8 @@ def idle_work(shown: Shown, since_s: float) -> Idle:
     """The levels of the axis that was moved last which are still to be measured once nothing else is."""
     x = shown.x
     levels = {axis: x.pruning.level(axis) for axis in LEVELS}
-    before, axis = st.session_state.get("prune moved") or (levels, "heads")
-    axis = next((axis for axis in LEVELS if levels[axis] != before[axis]), axis)
+    before, last = st.session_state.get("prune moved") or (levels, "heads")
+    axis: Axis = next((axis for axis in LEVELS if levels[axis] != before[axis]), last)
     st.session_state["prune moved"] = levels, axis
     missing = ()
     estimated = x.judged.greedy or shown.estimates.line(x, axis).estimated or dragging.gradients_given_up(x)
