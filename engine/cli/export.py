@@ -3,6 +3,7 @@
 import shlex
 import time
 from argparse import Namespace
+from dataclasses import replace
 from typing import Any
 
 from engine.cli.options import MOST, Parser, data, data_dir, model, pruned, shared, spec_of
@@ -38,14 +39,16 @@ def _export(options: Namespace, lab: Lab, report: Report) -> int:
 
     refuse_taken(named_folder(options.out))
     subject, started = lab.subject(spec_of(options), options.bos), time.monotonic()
-    questions = None
+    questions = train = None
     if options.task:
         task = TaskSpec(options.task, options.shots, same_examples=options.same_examples)
         first = options.limit if options.sample == "first" else 0
         questions = select(get_requests(task, data_dir(options), lab.store, first), options.limit, options.sample)
+        if options.fill == "mean":
+            train = select(get_requests(replace(task, split="train"), data_dir(options), lab.store), None, "stratified")
     mask = mask_of(options, lab, subject, report)
     command = shlex.join(["headroom", *options.typed])
-    asked = Export(mask, options.out, options.form, options.fill, command, questions)
+    asked = Export(mask, options.out, options.form, options.fill, command, questions, train)
     made, _ = last(export(lab, subject, asked), report)
     (params_before, params), (bytes_before, n_bytes) = made.n_params, made.n_bytes
     lines = [f"{made.folder}: {mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned, form {made.form}",

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from engine.accuracy.evaluation import evaluate
 from engine.errors import UsageError
 from engine.export.card import CARDS, Exported, Judged, copied, licence_of, write_card
+from engine.export.even import even
 from engine.export.folders import folder_bytes, named_folder, refuse_taken, write_weights, written_aside
-from engine.export.forms import FORMS, PLANS, Plan, own_model
-from engine.export.verifying import Checked, compared, masked_logits
+from engine.export.forms import FORMS, Plan, masked, own_model, small
+from engine.export.means import filled, means
+from engine.export.verifying import compared, masked_logits, reference_model
 from engine.models.architectures import is_tied
 from engine.models.masks import Mask
 from engine.models.spread import stock_tensors
@@ -24,12 +26,14 @@ from engine.progress import Progress, last_value
 from engine.questions.requests import Questions
 
 FILLS = ("zero", "mean")
+PLANS = {"masked": masked, "small": small, "even": even}
 
 
 @dataclass(frozen=True)
 class Export:
     """What is wanted: a form of the model under a mask, in the folder `out`; `command` is how a shell asks for it.
-    `questions`: what accuracy is measured on, if any. UsageError: no such form or fill, or `out` is taken."""
+    `questions`: what accuracy is measured on, if any; `train`: what means are taken over (None: a built-in text).
+    UsageError: no such form or fill, or `out` is taken."""
 
     mask: Mask
     out: str
@@ -37,6 +41,7 @@ class Export:
     fill: str = "zero"
     command: str = ""
     questions: Questions | None = None
+    train: Questions | None = None
     folder: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -51,16 +56,27 @@ def export(lab: Lab, subject: Subject, asked: Export) -> Iterator[Progress[Expor
     """Yields Progress in MB of weights; the last one's value is what was written. Nothing is left of it when it is
     closed or fails before. HeadroomError: the form cannot be had of this mask, no room on the disk, the model on disk
     does not compute what the masked one does."""
-    identity, folder = subject.identity, asked.folder
+    identity, folder, make = subject.identity, asked.folder, PLANS[asked.form]
     with stock_tensors(identity.folder, is_tied(identity.config)) as stored:
-        plan = PLANS[asked.form](identity, stored, asked.mask)
-        total = 3 * plan.n_bytes // 1_000_000 + 3  # written, and read twice to be compared
+        total = 3 * make(identity, stored, asked.mask).n_bytes // 1_000_000 + 3  # read to compare, written, read again
         judged = yield from _judged(lab, subject, asked, total)
+        yield Progress(0, total, message="loading the full model to compare with", is_loading=True)
+        loaded = reference_model(lab, subject)
+        found, spec = None, loaded.spec
+        if asked.fill == "mean":
+            found = yield from last_value(means(loaded, subject.bos, asked.train), 0, total, 0)
+            identity, stored = filled(identity, stored, asked.mask, found)
+        plan = make(identity, stored, asked.mask, asked.fill == "mean")
+        expected = masked_logits(loaded, subject.bos, asked.mask, found)
+        del loaded
         with written_aside(folder, plan.n_bytes) as aside:
             for done, name in write_weights(aside, plan.tensors):
-                yield Progress(done // 1_000_000, total, message=f"writing {name}")
+                yield Progress(total // 3 + done // 1_000_000, total, message=f"writing {name}")
             _write_beside(identity.folder, aside, plan)
-            checked = yield from _checked(lab, subject, asked, aside, total)
+            yield Progress(2 * total // 3, total, message="loading what was written to compare", is_loading=True)
+            checked = compared(expected, spec, aside, subject.bos, own_model if asked.form == "small" else None)
+            if judged is not None and asked.fill == "mean":
+                judged = yield from _judged_filled(lab, subject, asked, judged, aside)
             before = sum(file.stat().st_size for file in weight_files(identity.folder))
             made = Exported(folder, asked.form, asked.fill, asked.mask.text(), asked.command, identity.name,
                             licence_of(identity).get("license", ""), (identity.n_params, plan.n_params),
@@ -106,10 +122,12 @@ def _name_tokenizer_class(base: Path, aside: Path) -> None:
         file.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
 
 
-def _checked(
-    lab: Lab, subject: Subject, asked: Export, aside: Path, total: int
-) -> Generator[Progress[Any], None, Checked]:
-    yield Progress(total // 3, total, message="the masked model's logits")
-    expected, spec = masked_logits(lab, subject, asked.mask)
-    yield Progress(2 * total // 3, total, message="the exported model's logits")
-    return compared(expected, spec, aside, subject.bos, own_model if asked.form == "small" else None)
+def _judged_filled(
+    lab: Lab, subject: Subject, asked: Export, judged: Judged, aside: Path
+) -> Generator[Progress[Any], None, Judged]:
+    """The same with the accuracy of what was written."""
+    assert asked.questions is not None
+    there = lab.subject(replace(subject.spec, model=str(aside)), subject.bos)
+    steps = evaluate(lab, there, asked.questions, Mask.full(subject.shape))
+    answers = yield from last_value(steps, label="accuracy, means filled in")
+    return replace(judged, filled=answers)

@@ -9,7 +9,7 @@ words that transformers has for that (`per_layer_config`), and a modelling file 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from engine.models.checkpoints import Identity
 from engine.models.headers import TYPES
 from engine.models.layer_tensors import CONSTANT, head_numbers, is_attention, is_ffn, key_heads, place_of
 from engine.models.masks import Mask
-from engine.models.sizes import UNEMBEDDINGS
+from engine.models.sizes import UNEMBEDDINGS, n_parameters
 from engine.models.spread import PRUNED
 from engine.models.tensors import Stored, finite
 from engine.models.weight_files import read_json
@@ -55,8 +55,9 @@ class Plan:
         return sum(tensor.n_bytes for tensor in self.tensors)
 
 
-def masked(identity: Identity, stored: Mapping[str, Stored], mask: Mask) -> Plan:
-    """The plan of the form `masked`: every tensor that is there, some with zeros."""
+def masked(identity: Identity, stored: Mapping[str, Stored], mask: Mask, is_filled: bool = False) -> Plan:
+    """The plan of the form `masked`: every tensor that is there, some with zeros. `is_filled`: the output bias of a
+    pruned FFN is its mean already, and stays."""
     family, shape = family_of(identity.config), identity.shape
     planned = []
     for name, tensor in stored.items():
@@ -69,14 +70,15 @@ def masked(identity: Identity, stored: Mapping[str, Stored], mask: Mask) -> Plan
                 found = head_numbers(family, shape, place.rest, pruned)
                 assert found is not None
                 change = partial(_zeroed_at, found[0], found[1])
-            elif module == family.ffn_write and not mask.ffns[place.layer]:
+            elif module == family.ffn_write and not mask.ffns[place.layer] and not (is_filled and kind == "bias"):
                 change = _zeroed
-        planned.append(Planned(name, bytes_of(tensor.shape, tensor.dtype), partial(_made, tensor, change)))
-    return Plan(identity.config, tuple(planned), n_params=identity.n_params)
+        planned.append(Planned(name, bytes_of(tensor.shape, tensor.dtype), partial(made, tensor, change)))
+    n_params = n_params_of([(name, tensor.shape) for name, tensor in stored.items()], is_tied(identity.config))
+    return Plan(identity.config, tuple(planned), n_params=n_params)
 
 
-def small(identity: Identity, stored: Mapping[str, Stored], mask: Mask) -> Plan:
-    """The plan of the form `small`."""
+def small(identity: Identity, stored: Mapping[str, Stored], mask: Mask, is_filled: bool = False) -> Plan:
+    """The plan of the form `small`; `is_filled` as of `masked`."""
     family, shape, stock = family_of(identity.config), identity.shape, identity.config
     kept = [[head for head, keeps in enumerate(row) if keeps] for row in mask.heads]
     layers: dict[str, dict[str, Any]] = {}
@@ -92,7 +94,7 @@ def small(identity: Identity, stored: Mapping[str, Stored], mask: Mask) -> Plan:
             layers[str(layer)] = own
     has_norms_in_front = not family.norms_behind or stock.get("do_layer_norm_before") is not False
     norms = {family.attention_norm: 0, family.ffn_norm: 1} if has_norms_in_front else {}
-    planned, n_params = [], 0
+    planned, sizes = [], []
     for name, tensor in stored.items():
         size, change, place = list(tensor.shape), None, place_of(name)
         if place is not None:
@@ -102,23 +104,24 @@ def small(identity: Identity, stored: Mapping[str, Stored], mask: Mask) -> Plan:
                 not keeps_ffn and (is_ffn(family, place.rest) or norms.get(module) == 1))  # fmt: skip
             if gone and kind == "bias" and module == family.attention_out:
                 name = f"{place.front}{module.rpartition('.')[0]}.{CONSTANT}"
-            elif gone and kind == "bias" and module == family.ffn_write:  # it adds exactly 0
-                name, change = f"{place.front}{family.ffn_out}.{CONSTANT}", _zeroed
+            elif gone and kind == "bias" and module == family.ffn_write:
+                name = f"{place.front}{family.ffn_out}.{CONSTANT}"
+                change = None if is_filled else _zeroed  # it adds exactly 0
             elif gone:
                 continue
             elif len(heads) < shape.n_heads and (found := head_numbers(family, shape, place.rest, heads)):
                 size[found[0]] = len(found[1])
-                change = partial(_taken_at, *found)
+                change = partial(taken_at, *found)
         elif name in UNEMBEDDINGS:  # GPT-NeoX's files may use an old name, which is known of its own type alone
             name = UNEMBEDDINGS[0]
-        n_params += math.prod(size) * (not (is_tied(stock) and name.endswith(UNEMBEDDINGS)))
-        planned.append(Planned(name, bytes_of(tuple(size), tensor.dtype), partial(_made, tensor, change)))
+        sizes.append((name, tuple(size)))
+        planned.append(Planned(name, bytes_of(tuple(size), tensor.dtype), partial(made, tensor, change)))
     names = CLASSES[stock["model_type"]]
     config = {**stock, "model_type": f"{PRUNED}{stock['model_type']}", "architectures": [names[1]],
               "auto_map": {"AutoConfig": f"{MODELING}.{names[0]}", "AutoModelForCausalLM": f"{MODELING}.{names[1]}"},
               "per_layer_config": layers, "kept_heads": kept, "head_dim": shape.d_head}  # fmt: skip
     code = Path(__file__).with_name(f"{MODELING}.py").read_text(encoding="utf-8")
-    return Plan(config, tuple(planned), {f"{MODELING}.py": code}, n_params=n_params)
+    return Plan(config, tuple(planned), {f"{MODELING}.py": code}, n_params=n_params_of(sizes, is_tied(stock)))
 
 
 def bytes_of(shape: tuple[int, ...], dtype: str) -> int:
@@ -126,7 +129,13 @@ def bytes_of(shape: tuple[int, ...], dtype: str) -> int:
     return TYPES[dtype][0] * math.prod(shape)
 
 
-def _made(tensor: Stored, change: Callable[[Tensor], Tensor] | None) -> Tensor:
+def n_params_of(sizes: Sequence[tuple[str, tuple[int, ...]]], tied: bool) -> int:
+    """How many parameters tensors of these names and shapes are."""
+    return n_parameters(sizes, tied)[0]
+
+
+def made(tensor: Stored, change: Callable[[Tensor], Tensor] | None) -> Tensor:
+    """The stored tensor, changed; HeadroomError where it holds a value that is no number."""
     whole = finite(tensor.name, tensor.read())
     return whole if change is None else change(whole)
 
@@ -137,7 +146,8 @@ def _zeroed_at(axis: int, index: Any, tensor: Tensor) -> Tensor:
     return tensor.index_fill(axis, torch.from_numpy(index), 0)
 
 
-def _taken_at(axis: int, index: Any, tensor: Tensor) -> Tensor:
+def taken_at(axis: int, index: Any, tensor: Tensor) -> Tensor:
+    """What lies at these indices along the axis."""
     import torch
 
     return tensor.index_select(axis, torch.from_numpy(index))
@@ -156,6 +166,3 @@ def own_model(folder: Path, dtype: Any) -> Any:
     model, report = made.from_pretrained(folder, dtype=dtype, local_files_only=True, output_loading_info=True)
     refuse_unless_loaded(str(folder), report)
     return model.eval()
-
-
-PLANS = {"masked": masked, "small": small}

@@ -34,15 +34,17 @@ class Checked:
     precision: str
 
 
-def masked_logits(lab: Lab, subject: Subject, mask: Mask, means: Means | None = None) -> tuple[np.ndarray, LoadSpec]:
-    """(T, V) logits of the base model under the mask on a built-in text, and how it was loaded: in fp32, or bf16 where
-    that does not fit. The model that the lab holds is let go of first."""
+def reference_model(lab: Lab, subject: Subject) -> Loaded:
+    """The base model in fp32, or bf16 where that does not fit. The model that the lab holds is let go of first."""
     lab.models.unload()
     fits = [each for each in ("fp32", "bf16") if memory_estimate(subject.identity, each).fits]
-    spec = replace(subject.spec, precision=fits[0] if fits else "bf16")  # where neither fits, loading says so
-    loaded = load(spec, lab.store)
+    return load(replace(subject.spec, precision=fits[0] if fits else "bf16"), lab.store)  # says so where neither fits
+
+
+def masked_logits(loaded: Loaded, bos: bool, mask: Mask, means: Means | None = None) -> np.ndarray:
+    """(T, V) logits under the mask on a built-in text."""
     with pruned(loaded, mask, means):
-        return _logits(loaded.model, _token_ids(loaded, subject.bos)), spec
+        return _logits(loaded.model, _token_ids(loaded, bos))
 
 
 def compared(

@@ -10,11 +10,14 @@ import sys
 import pytest
 import torch
 
+from engine.accuracy.evaluation import evaluate
+from engine.demo import story
 from engine.errors import HeadroomError, UsageError
 from engine.export import folders
 from engine.export.exporting import Export, export
 from engine.models.masks import parse_mask, pruned
 from engine.progress import final
+from engine.questions.tokens import read
 from tests.conftest import HANG_S, REPOSITORY
 from tests.engine.fixtures import loaded, questions_in, subject_in, write_questions
 
@@ -126,6 +129,132 @@ def test_a_folder_of_uneven_layers_that_is_not_headroom_s_is_refused(lab, folder
         (made.folder / "config.json").write_text(json.dumps(config | change))
         with pytest.raises(HeadroomError, match=said):
             loaded(made.folder)
+
+
+# whole layers of each family (their attention biases are folded away), and Llama's heads, whole groups and one of each
+EVEN = [
+    ("opt", "B1"),
+    ("opt", "B0 B2"),
+    ("opt-untied", "B0-1"),
+    ("gpt2", "B0-1"),
+    ("gpt_neox", "B0"),
+    ("gpt_neox", "B2"),
+    ("llama", "B0"),
+    ("llama", "L*H0-1"),
+    ("llama", "L*H1 L*H3 B2"),
+    ("llama", "L0H0 L1H1 L2H0 L*H2"),
+    ("opt-350m", ""),
+]
+
+
+def test_even_folders_are_plain_and_smaller_and_give_the_masked_model_s_logits(lab, folder_of, model_of, tmp_path):
+    made = [exported(lab, folder_of(family), tmp_path / str(at), text, form="even")
+            for at, (family, text) in enumerate(EVEN)]  # fmt: skip
+    found = outside(tmp_path, [(each.folder, "even") for each in made])
+    for (family, text), each, outcome in zip(EVEN, made, found, strict=True):
+        expected = masked_logits(model_of(family), text)
+        torch.testing.assert_close(outcome["logits"], expected, atol=1e-5 * float(expected.abs().max()), rtol=0)
+        assert outcome["said"] == outcome["alone"]
+        assert (each.n_params[1] < each.n_params[0]) == bool(text) and not list(each.folder.glob("*.py"))
+
+
+@pytest.mark.parametrize(("family", "text", "said"), [
+    ("opt", "B1 F2", "F2 is pruned and layer 2 keeps 4 heads: prune the whole layer"),
+    ("opt", "L*H0", "OPT models fix a head's width"),
+    ("opt", "B*", "every layer is pruned"),
+    ("opt-350m", "B1", "norms the residual stream itself"),
+    ("llama", "L1H0", "layer 1 keeps 3 heads and most layers 4: keep 1 head more there"),
+    ("llama", "L*H0-1 keep L1H0", "layer 1 keeps 3 heads and most layers 2: prune 1 head more there"),
+    ("llama", "L*H0", "transformers wants a width that is a multiple"),
+    ("llama", "L0H0 L0H2 L1H0-1 L2H0-1", "is uneven: keep as many heads of each group"),
+    ("llama", "L*H*", "keep no heads"),
+])  # fmt: skip
+def test_what_is_not_even_is_refused_with_what_to_do(family, text, said, lab, folder_of, tmp_path):
+    with pytest.raises(UsageError, match=said) as refused:
+        exported(lab, folder_of(family), tmp_path / "out", text, form="even")
+    assert "--form small" in str(refused.value) and not list(tmp_path.glob("out*"))
+
+
+def folded_by_hand(model, text):
+    """Logits of the stock model with means put in by hooks that know nothing of biases: a plain loop over layers."""
+    mask, shape = parse_mask(text, model.identity.shape), model.identity.shape
+    ids = torch.tensor([read(story(), model.tokenizer, model.identity.default_bos, 255).inputs.tolist()])
+    modules, seen, hooks = model.family.layer_modules(model.model), {}, []
+    for at, (out, ffn) in enumerate(modules):
+        hooks.append(out.register_forward_pre_hook(lambda m, args, at=at: seen.update({(at, "z"): args[0]})))
+        hooks.append(ffn.register_forward_hook(lambda m, args, given, at=at: seen.update({(at, "ffn"): given})))
+    with torch.inference_mode():
+        model.model(ids)
+        means = {key: value.reshape(-1, value.shape[-1]).mean(0) for key, value in seen.items()}
+        for hook in hooks:
+            hook.remove()
+        hooks = []
+
+        def put(at, z):
+            z = z.clone()
+            for head, kept in enumerate(mask.heads[at]):
+                if not kept:
+                    span = slice(head * shape.d_head, (head + 1) * shape.d_head)
+                    z[..., span] = means[at, "z"][span]
+            return z
+
+        for at, (out, ffn) in enumerate(modules):
+            hooks.append(out.register_forward_pre_hook(lambda m, args, at=at: (put(at, args[0]),)))
+            if not mask.ffns[at]:
+                hooks.append(ffn.register_forward_hook(lambda m, a, given, at=at: means[at, "ffn"].expand_as(given)))
+        logits = model.model(torch.tensor([IDS])).logits[0]
+        for hook in hooks:
+            hook.remove()
+    return logits
+
+
+MEANS = [(family, MASK, form) for family in FAMILIES for form in ("masked", "small")] + [("opt", "B1", "even")]
+
+
+def test_means_are_folded_into_biases(lab, folder_of, model_of, tmp_path):
+    made = [exported(lab, folder_of(family), tmp_path / str(at), text, form=form, fill="mean")
+            for at, (family, text, form) in enumerate(MEANS)]  # fmt: skip
+    found = outside(tmp_path, [(each.folder, form) for each, (_, _, form) in zip(made, MEANS, strict=True)])
+    for (family, text, _), outcome in zip(MEANS, found, strict=True):
+        expected = folded_by_hand(model_of(family), text)
+        scale = float(expected.abs().max())
+        torch.testing.assert_close(outcome["logits"], expected, atol=2e-5 * scale, rtol=0)
+        assert (outcome["logits"] - masked_logits(model_of(family), text)).abs().max() > 1e-3 * scale
+
+
+def test_accuracy_is_told_before_and_after_means_are_filled_in(lab, folder_of, tmp_path):
+    questions = questions_in(write_questions(tmp_path / "own.jsonl"), lab, limit=12)
+    train = questions_in(tmp_path / "own.jsonl", lab, split="train")
+    made = exported(
+        lab, folder_of("opt"), tmp_path / "out", form="small", fill="mean", questions=questions, train=train
+    )
+    told = made.fields()["accuracy"]
+    assert {"full", "pruned", "mean_filled"} <= told.keys() and told["mean_filled"]["ci95"][0] >= 0
+    again = final(
+        evaluate(lab, subject_in(lab, made.folder), questions, parse_mask("", subject_in(lab, made.folder).shape))
+    )
+    assert made.judged.filled.correct.tolist() == again.correct.tolist()
+    assert "means filled in" in (made.folder / "README.md").read_text()
+
+
+@pytest.mark.filterwarnings("ignore")  # the harness's and its libraries' own
+@pytest.mark.parametrize("form", ["masked", "small"])
+def test_the_harness_gets_headroom_s_accuracy_of_the_folder(form, lab, folder_of, tmp_path):
+    """lm-evaluation-harness's own HFLM loads the folder by its name, as `lm_eval --model hf` does."""
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    questions = questions_in(write_questions(tmp_path / "own.jsonl"), lab, limit=16)
+    made = exported(lab, folder_of("llama"), tmp_path / "out", form=form, questions=questions)
+    trust = {"trust_remote_code": True} if form == "small" else {}
+    lm = HFLM(pretrained=str(made.folder), dtype="float32", device="cpu", batch_size=4, add_bos_token=False, **trust)
+    pairs = [
+        (c, d) for q in questions.at(questions.order[:16]) for c, d in zip(q.contexts, q.continuations, strict=True)
+    ]
+    answers = iter(lm.loglikelihood([Instance("loglikelihood", {}, pair, 0) for pair in pairs], disable_tqdm=True))
+    for question, row in zip(made.judged.pruned.questions, made.judged.pruned.log_likelihood_nats, strict=True):
+        theirs = [next(answers)[0] for _ in question.contexts]
+        torch.testing.assert_close(torch.tensor(theirs), torch.tensor(row[: len(theirs)]).float(), atol=1e-3, rtol=0)
 
 
 def test_weights_are_kept_in_the_type_that_they_are_stored_in_and_in_several_files(

@@ -1,0 +1,145 @@
+"""The form `even`: where what is left fits the stock architecture, a plain config and smaller tensors.
+
+Whole layers go (`num_hidden_layers`), and the layers that stay keep equally many heads, which Llama can say
+(`head_dim`); OPT, GPT-2 and GPT-NeoX fix a head's width as the model's width divided by the number of heads. Of a layer
+that goes its attention's output bias stays: it is added to the FFN output bias of the layer in front, or, where there
+is none, to the positions or token embeddings that every token begins with. What does not fit is refused in one line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import UsageError
+from engine.export.folders import Planned
+from engine.export.forms import Plan, bytes_of, made, n_params_of, taken_at
+from engine.models.architectures import family_of, is_tied
+from engine.models.checkpoints import Identity
+from engine.models.layer_tensors import head_numbers, key_heads, place_of
+from engine.models.masks import Mask
+from engine.models.tensors import Stored
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+INSTEAD = "or use --form small, which takes any mask"
+BEGINS = {"opt": r"(.*\.)?embed_positions\.weight", "gpt2": r"(.*\.)?wpe\.weight",
+          "gpt_neox": r"(.*\.)?embed_in\.weight", "llama": r"(.*\.)?embed_tokens\.weight"}  # fmt: skip
+
+
+def even(identity: Identity, stored: Mapping[str, Stored], mask: Mask, is_filled: bool = False) -> Plan:
+    """The plan of the form `even`. `is_filled`: the output bias of a pruned FFN is its mean already, and stays too.
+    UsageError says what is uneven, and what to prune or keep besides."""
+    config, family, shape = identity.config, family_of(identity.config), identity.shape
+    stays = [layer for layer in range(shape.n_layers) if any(mask.heads[layer]) or mask.ffns[layer]]
+    kept = {layer: [head for head, keeps in enumerate(mask.heads[layer]) if keeps] for layer in stays}
+    _refuse_uneven(identity, mask, kept)
+    n_heads = len(kept[stays[0]])
+    n_keys = len(key_heads(shape, kept[stays[0]]))
+    begins = re.compile(BEGINS[str(config["model_type"])])
+    added = _biases(identity, stored, stays, is_filled)  # what is added to which tensor, by name
+    changed: dict[str, Any] = {"num_hidden_layers": len(stays)}
+    if n_heads < shape.n_heads:
+        changed |= {"num_attention_heads": n_heads, "num_key_value_heads": n_keys, "head_dim": shape.d_head}
+    planned, sizes = [], []
+    for name, tensor in stored.items():
+        place, size, change = place_of(name), list(tensor.shape), None
+        if place is not None:
+            if place.layer not in kept:
+                continue
+            heads = kept[place.layer]
+            if n_heads < shape.n_heads and (found := head_numbers(family, shape, place.rest, heads)):
+                size[found[0]] = len(found[1])
+                change = partial(taken_at, *found)
+            front = place.front.removesuffix(f"{place.layer}.")
+            if place.rest == f"{family.ffn_write}.bias" and place.layer in added:
+                change = partial(_plus, added[place.layer])
+            name = f"{front}{stays.index(place.layer)}.{place.rest}"
+        elif begins.fullmatch(name) and -1 in added:
+            change = partial(_plus, added[-1])
+        planned.append(Planned(name, bytes_of(tuple(size), tensor.dtype), partial(made, tensor, change)))
+        sizes.append((name, tuple(size)))
+    said = {key: value for key, value in config.items() if not (key == "n_layer" and "num_hidden_layers" in changed)}
+    if "n_layer" in config:
+        changed["n_layer"] = changed.pop("num_hidden_layers")
+    return Plan({**said, **changed}, tuple(planned), n_params=n_params_of(sizes, is_tied(config)))
+
+
+def _refuse_uneven(identity: Identity, mask: Mask, kept: Mapping[int, list[int]]) -> None:
+    """UsageError where what is left is no stock model of this family."""
+    config, shape, family = identity.config, identity.shape, family_of(identity.config)
+    if not kept:
+        raise UsageError(f"every layer is pruned, and a model needs one; keep a layer, {INSTEAD}")
+    for layer, heads in kept.items():
+        if not mask.ffns[layer]:
+            raise UsageError(f"F{layer} is pruned and layer {layer} keeps {_heads(len(heads))}: prune the whole layer "
+                             f"(B{layer}), keep F{layer}, {INSTEAD}")  # fmt: skip
+    if len(kept) < shape.n_layers and family.norms_behind and config.get("do_layer_norm_before") is False:
+        raise UsageError(f"{identity.name} norms the residual stream itself behind every layer, which stays when the "
+                         f"layer goes; keep the layers, {INSTEAD}")  # fmt: skip
+    if len(kept) < shape.n_layers and config.get("scale_attn_by_inverse_layer_idx"):
+        raise UsageError(f"{identity.name} scales attention by the number of the layer, which would change; {INSTEAD}")
+    counts = {layer: len(heads) for layer, heads in kept.items()}
+    usual = max(set(counts.values()), key=lambda count: list(counts.values()).count(count))
+    odd = [layer for layer, count in counts.items() if count != usual]
+    if odd:
+        n, first = counts[odd[0]] - usual, odd[0]
+        what = f"prune {_heads(n)} more there" if n > 0 else f"keep {_heads(-n)} more there"
+        also = f" (and {len(odd) - 1} more layers differ)" if len(odd) > 1 else ""
+        raise UsageError(f"layer {first} keeps {_heads(counts[first])} and most layers {usual}{also}: {what}, "
+                         f"{INSTEAD}")  # fmt: skip
+    if usual == shape.n_heads:
+        return
+    if not usual:
+        raise UsageError(f"the layers that stay keep no heads; keep one in each, {INSTEAD}")
+    if family.name != "Llama":
+        raise UsageError(f"{family.name} models fix a head's width as {shape.d_model} / heads, so that layers cannot "
+                         f"keep {usual} of {shape.n_heads}; prune whole layers only, {INSTEAD}")  # fmt: skip
+    if shape.d_model % usual:  # transformers refuses such a config, whatever `head_dim` says
+        fits = max(n for n in range(1, usual + 1) if shape.d_model % n == 0)
+        raise UsageError(f"transformers wants a width that is a multiple of the number of heads, and "
+                         f"{shape.d_model} is none of {usual}; keep {fits} heads in each layer, {INSTEAD}")  # fmt: skip
+    for layer, heads in kept.items():
+        keys = key_heads(shape, heads)
+        together = shape.n_heads // shape.n_key_value_heads
+        sizes = {sum(head // together == key for head in heads) for key in keys}
+        if len(sizes) > 1 or len(keys) != len(key_heads(shape, next(iter(kept.values())))):
+            raise UsageError(f"heads share keys and values in groups of {together}, and what layer {layer} keeps of "
+                             f"them is uneven: keep as many heads of each group in every layer, {INSTEAD}")  # fmt: skip
+
+
+def _biases(identity: Identity, stored: Mapping[str, Stored], stays: list[int], with_ffns: bool) -> dict[int, Tensor]:
+    """What the layers that go still add: (d_model,) by the layer in front that stays, -1 for none. UsageError where
+    there is nothing that it could be added to."""
+    config, family = identity.config, family_of(identity.config)
+    by_place = {(place.layer, place.rest): name for name in stored if (place := place_of(name)) is not None}
+    found: dict[int, Tensor] = {}
+    outputs = [family.attention_out, family.ffn_write][: 1 + with_ffns]
+    for layer in set(range(identity.shape.n_layers)) - set(stays):
+        names = [name for module in outputs if (name := by_place.get((layer, f"{module}.bias"))) is not None]
+        bias = sum(made(stored[name], None).float() for name in names)
+        if isinstance(bias, int) or not bias.any():
+            continue
+        before = max((each for each in stays if each < layer), default=-1)
+        if before >= 0 and (before, f"{family.ffn_write}.bias") not in by_place:
+            raise UsageError(_nowhere(layer, f"the FFN of layer {before} has no output bias"))
+        if before < 0 and config["model_type"] in ("gpt_neox", "llama") and is_tied(config):
+            raise UsageError(_nowhere(layer, "no layer stays in front, and the embedding is read again at the end"))
+        found[before] = bias if before not in found else found[before] + bias
+    return found
+
+
+def _nowhere(layer: int, why: str) -> str:
+    return (f"the attention output bias of layer {layer} stays when the layer goes, and there is nothing to add it to "
+            f"({why}); keep another layer, {INSTEAD}")  # fmt: skip
+
+
+def _heads(n: int) -> str:
+    return "1 head" if n == 1 else f"{n} heads"
+
+
+def _plus(bias: Tensor, tensor: Tensor) -> Tensor:
+    return (tensor.float() + bias).to(tensor.dtype)

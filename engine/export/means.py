@@ -1,0 +1,125 @@
+"""What pruned parts give on average, folded into output biases: `--fill mean`.
+
+The mean of a head's z over a reference goes through its part of the output projection into that projection's bias; the
+mean of an FFN's output becomes its last bias. Means are of the full model. Llama has no such biases: its config gets
+`attention_bias` or `mlp_bias`, and every other projection a bias of zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine.demo import story
+from engine.heads.ablation import mean_outputs
+from engine.models.architectures import family_of
+from engine.models.checkpoints import Identity
+from engine.models.layer_tensors import Place, head_numbers, is_attention, is_ffn, place_of
+from engine.models.loading import Loaded
+from engine.models.masks import Mask, Means
+from engine.models.tensors import Stored
+from engine.progress import Progress, may_stop
+from engine.questions.encoding import encode_questions
+from engine.questions.requests import Questions
+from engine.questions.tokens import read
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+N_QUESTIONS = 64  # train questions behind the means
+TOKENS = 512  # of the text, where no task is named
+
+
+def means(loaded: Loaded, bos: bool, train: Questions | None) -> Iterator[Progress[Means]]:
+    """Yields Progress; the last one's value are the means over the first N_QUESTIONS of the train questions with their
+    right answers, every token alike, or over a built-in text."""
+    n_ctx = loaded.identity.shape.n_ctx
+    if train is None:
+        texts = [read(story(), loaded.tokenizer, bos, min(TOKENS, n_ctx) - 1).inputs.tolist()]
+    else:
+        asked = train.at(train.order[: min(N_QUESTIONS, train.n)])
+        encoded = encode_questions(asked, loaded.tokenizer, bos, n_ctx)
+        texts = [[*choices[question.golds[0]].inputs, choices[question.golds[0]].targets[-1]][:n_ctx]
+                 for question, choices in zip(asked, encoded, strict=True)]  # fmt: skip
+    heads: Any = 0.0
+    ffns: Any = 0.0
+    for number, ids in enumerate(texts):
+        may_stop()
+        found = mean_outputs(loaded, _row(loaded, ids), Mask.full(loaded.identity.shape))
+        heads, ffns = heads + len(ids) * found.heads, ffns + len(ids) * found.ffns
+        yield Progress(number + 1, len(texts), message="means of the pruned parts")
+    n = sum(map(len, texts))
+    yield Progress(len(texts), len(texts), Means((heads / n).astype(np.float32), (ffns / n).astype(np.float32)))
+
+
+def filled(
+    identity: Identity, stored: Mapping[str, Stored], mask: Mask, found: Means
+) -> tuple[Identity, dict[str, Stored]]:
+    """The model with the means of what the mask prunes in its output biases; nothing is pruned of it yet."""
+    family = family_of(identity.config)
+    places = {name: place for name in stored if (place := place_of(name)) is not None}
+    changed, config = dict(stored), dict(identity.config)
+    if family.name == "Llama":
+        if mask.n_heads_pruned and not config.get("attention_bias"):
+            config["attention_bias"] = True
+            changed |= _zero_biases(stored, {n: p for n, p in places.items() if is_attention(family, p.rest)})
+        if mask.n_ffns_pruned and not config.get("mlp_bias"):
+            config["mlp_bias"] = True
+            changed |= _zero_biases(stored, {n: p for n, p in places.items() if is_ffn(family, p.rest)})
+    for name, bias in list(changed.items()):
+        place = place_of(name)
+        if place is None:
+            continue
+        gone = [head for head, kept in enumerate(mask.heads[place.layer]) if not kept]
+        if place.rest == f"{family.attention_out}.bias" and gone:
+            rest = f"{family.attention_out}.weight"
+            at, z = head_numbers(family, identity.shape, rest, gone), found.heads[place.layer][gone]
+            assert at is not None
+            changed[name] = replace(bias, read=partial(_with_heads, bias, stored[place.front + rest], at, z))
+        elif place.rest == f"{family.ffn_write}.bias" and not mask.ffns[place.layer]:
+            changed[name] = replace(bias, read=partial(_instead, bias, found.ffns[place.layer]))
+    return replace(identity, config=config), changed
+
+
+def _zero_biases(stored: Mapping[str, Stored], places: Mapping[str, Place]) -> dict[str, Stored]:
+    """A bias of zeros for every weight of these."""
+    found = {}
+    for name, place in places.items():
+        if place.rest.endswith(".weight"):
+            weight, bias = stored[name], f"{name.removesuffix('weight')}bias"
+            size = weight.shape[:1]
+            found[bias] = Stored(bias, size, weight.dtype, partial(_zeros, size, weight.dtype))
+    return found
+
+
+def _zeros(size: tuple[int, ...], dtype: str) -> Tensor:
+    import torch
+
+    return torch.zeros(size, dtype=getattr(torch, dtype))
+
+
+def _with_heads(bias: Stored, weight: Stored, at: tuple[int, np.ndarray], z: np.ndarray) -> Tensor:
+    """The output projection's bias with what mean z (n, d_head) add through those of its weights that lie at `at`."""
+    import torch
+
+    axis, index = at
+    through = weight.read().float().index_select(axis, torch.from_numpy(index))
+    through = through.T if axis == 1 else through  # (n * d_head, d_model)
+    before = bias.read()
+    return (before.float() + torch.from_numpy(z.ravel()) @ through).to(before.dtype)
+
+
+def _instead(bias: Stored, mean: np.ndarray) -> Tensor:
+    import torch
+
+    return torch.from_numpy(mean).to(getattr(torch, bias.dtype))
+
+
+def _row(loaded: Loaded, ids: list[int]) -> Tensor:
+    import torch
+
+    return torch.tensor([ids], device=loaded.model.get_input_embeddings().weight.device)
