@@ -12,7 +12,7 @@ from pages.ui.induction import charts, overlap
 from pages.ui.induction.closely import draw_closely
 from pages.ui.induction.selection import chart_with_heads, head_table, selected_heads, send_to_prune
 from pages.ui.induction.tables import corner, corner_in_words, head_scores, in_words
-from pages.ui.shared import carried
+from pages.ui.shared import carried, induction_scores
 from pages.ui.shared.address import number_field
 from pages.ui.shared.closing import closing
 from pages.ui.shared.commands import command_line
@@ -81,7 +81,7 @@ for row in (SCORES[:3], SCORES[3:]):
             st.subheader(title, help=charts.HELP[score])
             pictures[title] = charts.score_map(frame, score)
             chart_with_heads(f"map {score}", pictures[title], in_words(frame, score))
-            st.caption(charts.ABOUT[score])
+            st.caption(induction_scores.ABOUT[score])
 
 scatter_at, table_at = st.columns([5, 6], gap="large")
 with scatter_at:

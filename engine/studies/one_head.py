@@ -98,6 +98,8 @@ def portrait(
                 label = f"{TITLES[name]}: {step.message}" if step.message else TITLES[name]
                 placed = step.within(number * STEPS, total, STEPS, label)
                 yield replace(placed, value=found, cached=all_cached)
+            if name not in found.left and name not in found.failed:
+                found = replace(found, done=(*found.done, name))
         except Cancelled:
             raise
         except HeadroomError as error:

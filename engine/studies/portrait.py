@@ -58,7 +58,7 @@ class Portrait:
     """What is known so far. `scores` by variant; `texts` and `losses` (with the head, without it) by passage; `answers`
     (with, without) by task; `importance` by criterion and task; `context` the in-context-learning score and its change
     without the head. `left` says of each part that is missing what there is still to read, `failed` why it cannot be
-    had.
+    had; `done` names those that are there whole.
     """
 
     shape: ModelShape
@@ -75,6 +75,7 @@ class Portrait:
     context: tuple[MeanOverTexts, MeanOverTexts] | None = None
     left: Mapping[str, Left] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
+    done: tuple[str, ...] = ()
 
     @property
     def n_heads(self) -> int:
@@ -153,13 +154,12 @@ def joined(portraits: Sequence[Portrait]) -> Portrait:
     first, *rest = portraits
     for more in rest:
         changes: dict[str, Any] = {}
-        for name in ("scores", "texts", "losses", "answers", "importance"):
+        for name in ("scores", "texts", "losses", "answers", "importance", "failed", "left"):
             changes[name] = {**getattr(first, name), **getattr(more, name)}
         for name in ("probe", "tokens", "typed", "feeding", "context"):
             changes[name] = getattr(more, name) or getattr(first, name)
-        changes["failed"] = {**first.failed, **more.failed}
-        first = replace(first, **changes)
-    return first
+        first = replace(first, **changes, done=tuple(dict.fromkeys((*first.done, *more.done))))
+    return replace(first, left={name: left for name, left in first.left.items() if name not in first.done})
 
 
 def with_more(found: Portrait, more: Mapping[str, Any]) -> Portrait:

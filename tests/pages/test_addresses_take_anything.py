@@ -29,6 +29,7 @@ ONE_EACH = {
     "prune": {"prune_limit": "1e400", "prune_shots": "", "prune_idle": IMAGE, "prune_stop": "a\0b", "bos": "n" * 300},
     "importance": {"importance_what": "", "importance_front": IMAGE, "importance_shots": "nan"},
     "induction": {"induction_variant": "", "induction_seed": "inf", "induction_shots": ""},
+    "head": {"head_tasks": IMAGE, "head_shots": "nan", "head_text": "n" * 300, "head_token": "a\0b"},
     "passage": {"passage_scale": "-1", "passage_heads": "9" * 5000, "passage_a": "", "passage_view": IMAGE},
     "continuation": {"continue_tokens": "-1", "continue_by": "", "continue_seed": "a\0b"},
     "attention": {"attention_heads": "L" + "9" * 5000 + "H0"},

@@ -19,6 +19,7 @@ SCREENS = {
     "": ({"prune_heads": "40", "prune_ranking": "random"}, ""),
     "importance": ({"importance_tasks": "demo_copy", "importance_shots": "0"}, "Measure the 1"),
     "induction": ({}, ""),
+    "head": ({"head": "L1H2", "head_tasks": "demo_copy", "head_shots": "0"}, "Measure all"),
     "passage": ({"passage_text": "Privet Drive, twice", "passage_mask": "L0H1", "passage_ranking": "random"}, ""),
     "continuation": ({"continue_prompt": "One two, one", "continue_tokens": "4", "continue_ranking": "random"}, ""),
     "attention": ({"attention_text": "Privet Drive, twice", "attention_heads": "L0H1"}, ""),

@@ -14,7 +14,7 @@ from tests.pages.conftest import WAIT_S, button, figure, level, settled, slide
 
 TINY = "someone/tiny"
 SCREENS = ["prune", "importance", "induction", "passage", "continuation", "attention", "in_context", "correlations",
-           "sweeps"]  # fmt: skip
+           "sweeps", "head"]  # fmt: skip
 
 
 @pytest.fixture

@@ -12,15 +12,8 @@ import pandas as pd
 from engine.errors import UsageError
 from pages.ui.shared import charts
 from pages.ui.shared.colours import GREY, MARK, UNDEFINED
+from pages.ui.shared.induction_scores import TITLES
 
-TITLES = {
-    "prefix_matching": "Prefix matching",
-    "copying": "Copying",
-    "previous_token": "Previous token",
-    "duplicate_token": "Duplicate token",
-    "ov_eigen": "OV copying eigenvalues",
-    "qk_trace": "QK trace",
-}
 HELP = {
     "prefix_matching": "Random tokens, four times over: attention from each to what followed its earlier copies.",
     "copying": "Random tokens, once. In files and on the command line it is Olsson's score, 4 times this share less 1, "
@@ -31,14 +24,6 @@ HELP = {
     "their sizes.",
     "qk_trace": "How well keys that earlier heads wrote about the token before match the query's own token. Defined "
     "from layer 1 on.",
-}
-ABOUT = {
-    "prefix_matching": "Looks at what followed an earlier copy: 0 no attention, 1 all of it.",
-    "copying": "Of what it raises, the share that it looks at: 0 % none, 100 % all; 4 % by chance.",
-    "previous_token": "Looks at the token just before: 0 no attention, 1 all of it.",
-    "duplicate_token": "Looks at earlier copies of the same token: 0 no attention, 1 all of it.",
-    "ov_eigen": "By weights alone: 1 raises whatever it looks at, −1 lowers it.",
-    "qk_trace": "By weights alone: looks for what came after its own token. No unit.",
 }
 KINDS = ["chosen", "aggregate", "random", "reversed", "task"]  # of lines
 SIGNED = ("ov_eigen", "qk_trace")

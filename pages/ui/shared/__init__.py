@@ -21,6 +21,8 @@
 `written`: what the app itself writes into a widget, held until the browser has drawn it
 `carried`: what is pruned, taken over from screen to screen
 `drag_slider`: a slider that reports while it moves
+`heads`: links from wherever a head is named to its own page
+`induction_scores`: what the six induction scores are called, and what they say
 `head_sets`: sets of heads ablated together, as a chart and a sentence
 `texts`: which text a screen looks at
 `defaults`: the two axes, and what measuring begins with

@@ -12,6 +12,7 @@ from engine.models.masks import Mask
 from engine.models.subject import Subject
 from engine.questions.requests import TaskSpec
 from engine.studies.compare import Comparing
+from engine.studies.one_head import Asked
 from engine.studies.surveys import Setting
 from engine.studies.sweeps import Point
 from engine.texts.continuation import How
@@ -32,6 +33,7 @@ MODULES = {
     "engine.progress": "final",
     "engine.questions.requests": "TaskSpec get_requests select",
     "engine.studies.compare": "Comparing areas compare",
+    "engine.studies.one_head": "Asked portrait",
     "engine.studies.surveys": "Setting agreement_rows grid survey together written_row",
     "engine.studies.sweeps": "points sweep",
     "engine.studies.two_models": "agreed compared",
@@ -201,6 +203,17 @@ def of_comparison(setting: Setting, comparing: Comparing) -> str:
         '    print(f"{area.criterion} {area.area:.3f} {area.verdict}")',
     ]
     return program(lines)
+
+
+def of_head(subject: Subject, asked: Asked) -> str:
+    """All that is known of one head."""
+    lines = [
+        f"setting = {_setting(asked.setting)}",
+        f"tasks = {_grid(asked.tasks) if asked.tasks else '[]'}",
+        f"found = final(portrait(lab, subject, Asked({asked.head!r}, setting, tuple(tasks))))",
+        "print(found.verdict)",
+    ]
+    return program(lines, subject)
 
 
 def program(lines: Iterable[str], subject: Subject | None = None) -> str:

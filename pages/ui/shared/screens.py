@@ -56,6 +56,13 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "click the heads in the induction corner of “Who does both” (Shift: several), then “Prune these”.",
             compares=True,
         ),
+        Screen(
+            "head",
+            "Head",
+            "pageview",
+            "What one attention head does: where it looks, what it raises, what feeds it, what is lost without it.",
+            "step through the heads with ‹ and ›, or type one. The line on top says what each of them is.",
+        ),
     ),
     "See it": (
         Screen(

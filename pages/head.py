@@ -1,0 +1,51 @@
+"""The Head screen: what one attention head does, what feeds it, and what is lost without it."""
+
+from functools import partial
+
+import streamlit as st
+
+from engine.studies.one_head import Asked, head_named, portrait
+from pages.ui.head import by_weights, feeders, in_texts, losses, tables
+from pages.ui.head.asking import choose
+from pages.ui.head.measuring import draw_all, look_up
+from pages.ui.head.portrait import draw_portrait
+from pages.ui.shared.closing import closing
+from pages.ui.shared.commands import command_line
+from pages.ui.shared.many_tasks import setting_of
+from pages.ui.shared.origin import Origin, about, tasks_in_words
+from pages.ui.shared.python_code import of_head
+from pages.ui.shared.runtime import errors_shown, require_frame
+from pages.ui.shared.sidebar import chosen, wait_for_model
+from pages.ui.shared.stage import presenting
+
+require_frame("pages/head.py")
+N_QUESTIONS = 100
+# each draws its part of the screen from what is known, and gives its pictures and tables for the downloads
+SECTIONS = (losses.section, in_texts.section, feeders.section, by_weights.section)
+
+setup = chosen()
+subject = wait_for_model(setup)
+with errors_shown():
+    choice = choose(subject, setup.data_dir)
+    head = head_named(choice.head, subject.shape)
+asked = Asked(head, setting_of(setup, N_QUESTIONS), choice.tasks)
+known = look_up(subject, asked)
+verdict = known.found.verdict or "What it is, its scores will say."
+st.header(f"{asked.name}: {verdict[0].lower()}{verdict[1:].rstrip('.')}")
+st.markdown(tables.in_short(known.found))
+draw_all(known)
+pictures = draw_portrait(known)
+files = {"Scores": tables.scores_table(known.found)}
+for section in () if presenting() else SECTIONS:  # a slide is one screen, and these are below it
+    drawn, more = section(known)
+    pictures |= drawn
+    files |= more
+
+words = [asked.name, *(["--tasks", ",".join(task.name for task in choice.tasks)] if choice.tasks else [])]
+words += ["--shots", choice.tasks[0].shots] if choice.tasks else []
+command = command_line("head", subject, setup.data_dir if choice.tasks else None, words)
+reads = {"Head": partial(portrait, subject=subject, asked=asked, compute=False)}
+of = [tasks_in_words(choice.tasks), f"{N_QUESTIONS} questions"] if choice.tasks else ["no task"]
+says = [verdict, tables.in_short(known.found)]
+origin = Origin("Head", command, of_head(subject, asked), reads, about(subject, asked.name, *of), says)
+closing(origin, {name: frame for name, frame in files.items() if len(frame)}, pictures)

@@ -1,0 +1,79 @@
+"""Which head, on which tasks: all in the address; and the steps to its neighbours."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from engine.errors import UsageError
+from engine.heads.induction import best_heads, recall_induction
+from engine.importance.rankings_of import INDUCTION_SEED
+from engine.models.subject import Subject
+from engine.questions.requests import TaskSpec
+from engine.shapes import ModelShape
+from engine.studies.one_head import head_named
+from engine.studies.surveys import grid
+from pages.ui.shared.controls import one_of
+from pages.ui.shared.defaults import SHOT_COUNTS, SHOTS
+from pages.ui.shared.heads import KEY
+from pages.ui.shared.many_tasks import local_tasks, several
+from pages.ui.shared.runtime import lab
+
+N_TASKS = 2  # at first
+HEAD_HELP = "Such as `L1H0`: layer 1, head 0, both counted from 0. First shown: the head of the best prefix matching."
+TASKS_HELP = "Answered with and without the head, and what its importance is measured for. All on this computer."
+SHOTS_HELP = "Solved examples in front of each question."
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the controls are set to; `head` as it is written."""
+
+    head: str
+    tasks: tuple[TaskSpec, ...]
+
+
+def choose(subject: Subject, data_dir: str | None) -> Choice:
+    """Draws the controls."""
+    shape, first = subject.shape, default_head(subject)
+    written = (st.session_state.get(KEY) or st.query_params.get(KEY) or "").strip()
+    wraps = st.container(key="wraps head")  # in a narrow window
+    steps_at, tasks_at, shots_at = wraps.columns([5, 9, 4], vertical_alignment="bottom")
+    with steps_at, st.container(horizontal=True, vertical_alignment="bottom", gap="xxsmall"):
+        look: dict[str, Any] = {"on_click": _step, "width": "content"}
+        at = written or first
+        st.button("‹", key="head before", args=(shape, at, -1), help="The head before.", **look)
+        typed = st.text_input("Head", key=KEY, bind="query-params", placeholder=first, help=HEAD_HELP, width="stretch")
+        st.button("›", key="head after", args=(shape, at, 1), help="The next head.", **look)
+    every = local_tasks(data_dir)
+    draw = partial(tasks_at.multiselect, "Tasks", every, help=TASKS_HELP, placeholder="none")
+    names = several("head_tasks", every, draw, every[:N_TASKS])
+    counts = {count: str(count) for count in SHOT_COUNTS}
+    shots = one_of(shots_at, "Solved examples", counts, "head_shots", SHOTS_HELP, default=SHOTS, width="stretch")
+    tasks = tuple(grid([name for name in every if name in names], [shots]))
+    return Choice((typed or "").strip() or first, tasks)
+
+
+def default_head(subject: Subject) -> str:
+    """The head of the best prefix matching where that is stored, else the first."""
+    found = recall_induction(lab(), subject, "olsson", INDUCTION_SEED)
+    return "L0H0" if found is None else next(best_heads(found.mean["prefix_matching"], 1))[0]
+
+
+def neighbour(shape: ModelShape, name: str, by: int) -> str:
+    """The head `by` places behind another, from the last on to the first."""
+    layer, head = head_named(name, shape)
+    return shape.head_names[(layer * shape.n_heads + head + by) % shape.n_heads_total]
+
+
+def go_to(name: str) -> None:
+    """Shows another head: for callbacks."""
+    st.session_state[KEY] = name
+
+
+def _step(shape: ModelShape, name: str, by: int) -> None:
+    try:
+        go_to(neighbour(shape, name, by))
+    except UsageError:
+        go_to(shape.head_names[0])

@@ -1,0 +1,74 @@
+"""Which tokens the head raises wherever it looks at one, by its weights alone."""
+
+import time
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+
+from engine.heads.ov_tokens import OvTokens, ov_tokens, recall_ov_tokens
+from engine.studies.one_head import READ
+from pages.ui.head import tables
+from pages.ui.head.measuring import Known, draw_missing
+from pages.ui.shared.charts import Picture
+from pages.ui.shared.runtime import lab
+from pages.ui.shared.tables import number, written
+from pages.ui.shared.work import Work, live
+
+TYPED, TOKENS = "Tokens of your own", "Tokens of a text"
+HELP = (
+    "The row of the OV circuit, W_E W_V W_O W_U with the norms folded in: what looking at this token raises and "
+    "lowers, whatever stands around it. In standard deviations over the vocabulary. Positions, and what other layers "
+    "write, are left out."
+)
+TYPED_HELP = "Any text; each of its tokens is a row. Most words begin with a blank: type ` fox`, not `fox`."
+MOST = 200  # letters of what is typed
+EXAMPLE = " fox"
+
+
+def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
+    """Draws the section; gives its tables for the downloads."""
+    words_at, typed_at = st.columns([3, 2], vertical_alignment="bottom")
+    words_at.subheader("What it says of a token, by weights", help=HELP)
+    look = {"placeholder": f"such as “{EXAMPLE}”", "max_chars": MOST, "help": TYPED_HELP}
+    typed = typed_at.text_input("Tokens of your own", key="head_token", bind="query-params", **look)
+    files: dict[str, pd.DataFrame] = {}
+    if (typed or "").strip():
+        own = _of_typed(known, str(typed))
+        if own is not None:
+            files[TYPED] = tables.ov_rows(own)
+            _table(files[TYPED])
+    draw_missing(known, "tokens")
+    found = known.found.tokens
+    if found is not None:
+        files[TOKENS] = tables.ov_rows(found)
+        share = f"{found.copied:.0%} of the {len(found.token_ids)} different tokens of “{READ}”"
+        st.markdown(f"**{share}** are among the ten tokens that looking at them raises most.")
+        _table(files[TOKENS].sort_values("own_rank", kind="stable", ignore_index=True))
+    return {}, files
+
+
+def _of_typed(known: Known, typed: str) -> OvTokens | None:
+    """What is known of the tokens that are typed; while it is measured the page says so."""
+    since_s = time.monotonic()
+    what = (lab(), known.subject, typed, known.asked.head)
+    found = recall_ov_tokens(*what)
+    if found is None:
+        of = f"{known.subject} {known.asked.head} {typed}"
+        work = Work("head typed", of, "Your tokens", partial(ov_tokens, *what), while_seen=True)
+        found = work.value()
+        if found is None:
+            live([work.slot], work.line, since_s)
+    return found
+
+
+def _table(frame: pd.DataFrame) -> None:
+    titles = {"token": "Token", "own_rank": "Rank of itself", "own": "by, s. d.", "raises": "Raises most"}
+    titles |= {"lowers": "Lowers most"}
+    config = {name: st.column_config.Column(title) for name, title in titles.items()}
+    config |= {name: st.column_config.Column(titles[name], width="large") for name in ("raises", "lowers")}
+    shown = written(frame[list(titles)], own=partial(number, digits=1, sign=True))
+    height = 40 + 35 * min(6, max(1, len(frame)))
+    st.dataframe(
+        shown, hide_index=True, height=height, column_config=config, alt="Tokens raised and lowered by weights"
+    )

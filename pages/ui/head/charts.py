@@ -1,0 +1,119 @@
+"""One head as pictures: DataFrame in, picture out."""
+
+import altair as alt
+import pandas as pd
+
+from pages.ui.shared import charts
+from pages.ui.shared.colours import GREY, MARK
+from pages.ui.shared.induction_scores import TITLES
+
+ROOM = 1.72  # of the strip, in which the words stand
+
+
+def score_strip(frame: pd.DataFrame) -> charts.Picture:
+    """`tables.score_rows`: all heads as ticks, one row a score on a scale of its own, and this one marked."""
+    return charts.picture(_score_strip(), scores=frame)
+
+
+@charts.kept
+def _score_strip() -> charts.Template:
+    axis = alt.Axis(title=None, labelLimit=200, ticks=False, domain=False, grid=False)
+    y = alt.Y("score:N", sort=list(TITLES.values()), axis=axis)
+    x = alt.X("at:Q", axis=None, scale=alt.Scale(domain=[-0.02, ROOM], nice=False))
+    tooltip = charts.tips("name:N|Head; score:N|Score; value:Q|Value|.3~g")
+    base = charts.named_chart("scores").encode(y=y, x=x, tooltip=tooltip)
+    ticks = base.transform_filter("!datum.mine").mark_tick(thickness=1.5, size=18, color=GREY, opacity=0.55)
+    mine = base.transform_filter("datum.mine && isValid(datum.value)")
+    mine = mine.mark_point(filled=True, size=120, color=MARK, opacity=1)
+    words = charts.written(base.transform_filter("datum.mine"), 12, align="left", baseline="middle")
+    words = words.encode(x=alt.value(alt.ExprRef("width * 0.62")), text="words:N")
+    return charts.template(6 * 34, ticks, mine, words)
+
+
+def pattern_map(frame: pd.DataFrame, n: int, offsets: tuple[int, ...]) -> charts.Picture:
+    """Destinations x sources, coloured by attention; thin lines where `destination - source` is one of `offsets`."""
+    lines = pd.DataFrame([{"line": at, "x": x, "y": x + at} for at in offsets for x in (0.5, n - at - 0.5)])
+    return charts.picture(_pattern_map(n), cells=frame, lines=lines)
+
+
+@charts.kept
+def _pattern_map(n: int) -> charts.Template:
+    across = {"domain": [0, n], "nice": False}
+    axis = {"grid": False, "tickMinStep": 1, "tickCount": 5}
+    x = alt.X("source:Q", title="looks at token", scale=alt.Scale(**across), axis=alt.Axis(**axis))
+    y = alt.Y("destination:Q", title="from token", scale=alt.Scale(**across, reverse=True), axis=alt.Axis(**axis))
+    colour = alt.Color("attention:Q", scale=alt.Scale(domain=[0, 1]), legend=None)
+    base = charts.named_chart("cells").transform_calculate(x2="datum.source + 1", y2="datum.destination + 1")
+    tooltip = charts.tips("from:N|from; to:N|looks at; attention:Q|Attention|.3f")
+    cells = base.mark_rect().encode(x=x, y=y, x2="x2:Q", y2="y2:Q", color=colour, tooltip=tooltip)
+    lines = charts.named_chart("lines").mark_line(color=MARK, opacity=0.45, strokeWidth=1, strokeDash=[2, 3])
+    lines = lines.encode(x=alt.X("x:Q", scale=alt.Scale(**across)), y=alt.Y("y:Q"), detail="line:N")
+    return charts.template(300, cells, lines)
+
+
+def effects(frame: pd.DataFrame) -> charts.Picture:
+    """`tables.effect_rows`: change of accuracy without the head, with its 95 % interval, a row a task."""
+    return charts.picture(_effects(len(frame)), tasks=frame)
+
+
+@charts.kept
+def _effects(n: int) -> charts.Template:
+    axis = alt.Axis(title=None, labelLimit=220, ticks=False, domain=False, grid=False)
+    y = alt.Y("task:N", sort=None, axis=axis)
+    x = alt.X("low:Q", title="Accuracy without it, change in points (95 %)", axis=alt.Axis(tickCount=6))
+    tooltip = charts.tips(
+        "task:N|Task; points:Q|Change, points|+.1f; low:Q|from|+.1f; high:Q|to|+.1f; gained:Q|Gained; lost:Q|Lost",
+        "p:Q|McNemar's p|.3f; n:Q|Questions",
+    )
+    base = charts.named_chart("tasks").encode(y=y, tooltip=tooltip)
+    zero = alt.Chart(alt.InlineData([{"zero": 0}])).mark_rule(color=GREY).encode(x=alt.X("zero:Q"))
+    bar = base.mark_rule(strokeWidth=2).encode(x=x, x2="high:Q")
+    point = base.mark_point(filled=True, size=110, opacity=1).encode(x="points:Q")
+    return charts.template(46 * n + charts.AXIS_PX, zero, bar, point)
+
+
+def places(frame: pd.DataFrame) -> charts.Picture:
+    """`tables.place_rows`: the head's rank by each criterion, a point a task."""
+    n_heads = int(frame["heads"].iloc[0]) if len(frame) else 1
+    return charts.picture(_places(n_heads, frame["criterion"].nunique()), places=frame)
+
+
+@charts.kept
+def _places(n_heads: int, n: int) -> charts.Template:
+    axis = alt.Axis(title=None, labelLimit=220, ticks=False, domain=False, grid=True)
+    y = alt.Y("criterion:N", sort=None, axis=axis)
+    scale = alt.Scale(domain=[1, n_heads], nice=False, padding=8)
+    title = f"Rank among {n_heads:,} heads (1 = most important)"
+    x = alt.X("rank:Q", title=title, scale=scale, axis=alt.Axis(tickMinStep=1, tickCount=6, grid=False))
+    legend = alt.Legend(title=None, orient="top", labelLimit=260)
+    tooltip = charts.tips("criterion:N|Criterion; task:N|Task; rank:Q|Rank; heads:Q|of; score:Q|Score|.3~g")
+    base = charts.named_chart("places").encode(y=y, x=x, tooltip=tooltip)
+    points = base.mark_point(filled=True, size=110, opacity=0.9).encode(color=alt.Color("task:N", legend=legend))
+    return charts.template(40 * n + charts.AXIS_PX, points)
+
+
+def feeders(frame: pd.DataFrame, random: float) -> charts.Picture:
+    """`tables.feeder_rows`: previous-token score against K-composition, coloured by layer; the largest parts by name.
+    A line where random heads compose."""
+    named = frame.assign(label=[name if at < 4 else "" for at, name in enumerate(frame["head"])])
+    return charts.picture(
+        _feeders(int(frame["layer"].max()) + 1), heads=named, random=pd.DataFrame({"composition": [random]})
+    )
+
+
+@charts.kept
+def _feeders(n_layers: int) -> charts.Template:
+    x = alt.X("previous_token:Q", title="Previous-token score", scale=alt.Scale(domain=[0, 1.08], nice=False),
+              axis=alt.Axis(values=[0, 0.25, 0.5, 0.75, 1]))  # fmt: skip
+    y = alt.Y("composition:Q", title="K-composition", scale=alt.Scale(zero=True))
+    tooltip = charts.tips(
+        "head:N|Head; previous_token:Q|Previous token|.2f; composition:Q|K-composition|.3f",
+        "times_random:Q|Times random|.1f; part:Q|Part of the QK trace|.3~s",
+    )
+    base = charts.named_chart("heads").encode(x=x, y=y, tooltip=tooltip)
+    size = alt.Size("share:Q", scale=alt.Scale(domain=[0, 1], range=[35, 420], clamp=True), legend=None)
+    points = base.mark_point(filled=True, opacity=0.85).encode(size=size, color=charts.by_layer(n_layers))
+    names = charts.written(base.transform_filter("datum.label != ''"), 12, align="left", dx=11, dy=-5)
+    line = charts.named_chart("random").mark_rule(color=GREY, strokeDash=[4, 3])
+    line = line.encode(y="composition:Q", tooltip=charts.tips("composition:Q|Random heads|.3f"))
+    return charts.template(300, line, points, names.encode(text="label:N"))

@@ -1,0 +1,59 @@
+"""Which earlier heads feed its keys: as a chart and a table whose rows lead to their own pages."""
+
+from functools import partial
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from pages.ui.head import charts, tables
+from pages.ui.head.asking import go_to
+from pages.ui.head.measuring import Known, draw_missing
+from pages.ui.shared.charts import Picture
+from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.tables import number, percent, written
+
+NAME = "Heads that feed it"
+HELP = (
+    "By weights. *Part*: the trace of W_E W_Q (W_E W_V W_O W_K)^T through one earlier head, times that head's "
+    "previous-token score: its part of this head's QK trace, in % of all parts without their signs (Olsson et al.). "
+    "*K-composition*: |W_Q W_K^T (W_V W_O)^T| / (|W_Q W_K^T| |W_V W_O|), Frobenius norms, and as a multiple of random "
+    "matrices (Elhage et al.). Norms are folded in; rotary positions are left out."
+)
+SHOWN = 40
+
+
+def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
+    """Draws the section; gives its chart and table for the downloads."""
+    st.subheader("Which heads feed it", help=HELP)
+    if not known.asked.head[0]:
+        st.caption("None: its layer is the first, and its keys are made of the tokens and positions alone.")
+        return {}, {}
+    draw_missing(known, "feeding")
+    frame, fed = tables.feeder_rows(known.found), known.found.feeding
+    if not len(frame) or fed is None:
+        return {}, {}
+    picture, words = charts.feeders(frame, float(fed.random.mean())), tables.feeders_in_words(frame)
+    chart_at, table_at = st.container(key="wraps feeders").columns(2, gap="large")
+    with chart_at:
+        draw_chart(picture, "head feeders", words)
+        st.caption("Up and right: looks at the token before, and is read by the keys. Dashed: random heads.")
+    with table_at:
+        st.markdown(words)
+        titles = {"head": "Head", "previous_token": "Previous token", "share": "Part", "times_random": "Times random"}
+        titles |= {"composition": "K-composition"}
+        shown = written(frame.head(SHOWN)[list(titles)], previous_token=number, share=percent,
+                        times_random=partial(number, digits=1), composition=partial(number, digits=3))  # fmt: skip
+        names, key = tuple(frame["head"]), f"head feeders of {known.asked.name}"
+        look: dict[str, Any] = {"hide_index": True, "height": 250, "key": key, "selection_mode": "single-row"}
+        look |= {"on_select": partial(_open, key, names), "alt": words}
+        config = {name: st.column_config.Column(title) for name, title in titles.items()}
+        st.dataframe(shown, column_config=config, **look)
+        st.caption("A row that is selected opens that head.")
+    return {NAME: picture}, {NAME: frame}
+
+
+def _open(key: str, names: tuple[str, ...]) -> None:
+    """Callback: shows the head of the selected row."""
+    for row in st.session_state[key]["selection"]["rows"]:
+        go_to(names[row])

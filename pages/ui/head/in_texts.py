@@ -1,0 +1,71 @@
+"""In a built-in text: where the head looks, which tokens it raises there, and what the text loses without it."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from engine.studies.one_head import READ, built_in
+from pages.ui.head import tables
+from pages.ui.head.measuring import Known, draw_missing
+from pages.ui.shared.charts import Picture
+from pages.ui.shared.controls import one_listed
+from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.tables import number, percent, written
+from pages.ui.shared.text_picture import text_picture
+
+COUNT = 12
+LOOKS, RAISES, LOSES = "Looked at most", "Raised most", "Text without the head"
+LOOKS_HELP = "Pairs of tokens of the largest attention, without the text's first token, where idle heads look."
+RAISES_HELP = (
+    "By the direct path: what the head writes there, through W_O, the final norm as it was, and the unembedding; the "
+    "mean over all tokens taken off. In nats."
+)
+LOSES_HELP = (
+    "Loss of each token without the head less that with it: orange costs more without it, blue less. In full colour "
+    "from the fifth largest change on."
+)
+SIGNS = ("predicted better without it", "predicted worse without it")
+
+
+def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
+    """Draws the section; gives its picture and tables for the downloads."""
+    found, titles = known.found, list(built_in())
+    head_at, text_at = st.columns([3, 2], vertical_alignment="bottom")
+    head_at.subheader("In the built-in texts")
+    about = "Of the texts that come with the app."
+    title = one_listed(text_at, "Text", titles, "head_text", index=titles.index(READ), help=about)
+    pictures: dict[str, Picture] = {}
+    files: dict[str, pd.DataFrame] = {}
+    draw_missing(known, "texts", "losses")
+    if title in found.losses:
+        rows = tables.loss_rows(found.losses[title])
+        size = np.sort(np.abs(rows["change"]))[::-1]
+        full = float(size[min(4, len(size) - 1)]) or 1.0
+        tips = ("token:N|Token", "loss:Q|Loss, nats|.2f", "without:Q|without the head|.2f", "change:Q|Change|+.2f")
+        files[LOSES], pictures[LOSES] = rows, text_picture(rows, "change", full, SIGNS, *tips)
+        words = tables.losses_in_words(rows)
+        st.markdown(words, help=LOSES_HELP)
+        draw_chart(pictures[LOSES], "head loses", words)
+    if title in found.texts:
+        seen = found.texts[title]
+        looks_at, raises_at = st.container(key="wraps in texts").columns(2, gap="large")
+        files[LOOKS], files[RAISES] = tables.looked_rows(seen, COUNT), tables.raised_rows(seen, COUNT)
+        with looks_at:
+            st.markdown(f"**{LOOKS}**", help=LOOKS_HELP)
+            titled = {"before": "After", "from": "from", "to": "looks at", "followed": "which is followed by"}
+            titled |= {"attention": "Attention"}
+            _table(files[LOOKS], titled, attention=percent)
+            st.caption(tables.rests_in_words(seen))
+        with raises_at:
+            st.markdown(f"**{RAISES}**", help=RAISES_HELP)
+            titled = {"before": "After", "at": "at", "looks_at": "looking at", "token": "raises", "nats": "Nats"}
+            _table(files[RAISES], titled | {"came": "What came"}, nats=partial(number, sign=True))
+    return pictures, files
+
+
+def _table(frame: pd.DataFrame, titles: dict[str, str], **words) -> None:  # noqa: ANN003
+    config = {name: st.column_config.Column(title) for name, title in titles.items()}
+    look = {"hide_index": True, "height": 40 + 35 * min(8, max(1, len(frame))), "alt": " ".join(titles.values())}
+    st.dataframe(written(frame[list(titles)], **words), column_config=config, **look)

@@ -1,0 +1,115 @@
+"""What is stored of a head, what is measured on opening because it is cheap, and a button for each part that is
+missing."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import streamlit as st
+
+from engine.models.subject import Subject
+from engine.progress import in_time
+from engine.studies.one_head import TITLES, Asked, forecast_s, portrait
+from engine.studies.portrait import Portrait, joined
+from pages.ui.shared.runtime import budget_s, end_run, lab, store
+from pages.ui.shared.tables import plain
+from pages.ui.shared.work import Work, live
+
+SLOT = "head"
+ALL_HELP = "One part after the other, in the background. What is finished is shown and stored."
+PART_HELP = "In the background; what is finished is stored. Costs {cost} here."
+HEADS_HELP = "A pass over the questions without each head in turn: all heads of the model are ranked by it."
+REDRAW_S = 2.0
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a head, and the work that finds out the rest."""
+
+    subject: Subject
+    asked: Asked
+    found: Portrait
+    work: Work[Portrait]
+    since_s: float
+
+    def part(self, *names: str) -> Work[Portrait]:
+        """The work of these parts, in a slot of their own."""
+        run, title = partial(portrait, lab(), self.subject, self.asked, names), TITLES[names[0]]
+        return Work(f"{SLOT} {' '.join(names)}", self.work.key, title, run, 2, takes=partial(self.takes_s, names))
+
+    def takes_s(self, names: Sequence[str]) -> float:
+        """Seconds that those of these parts that are missing take here, about."""
+        return sum(forecast_s(store(), self.subject, self.found.left[each]) for each in names if each in self.missing)
+
+    @property
+    def missing(self) -> list[str]:
+        """Parts that are not known."""
+        return [name for name in self.asked.parts if name in self.found.left]
+
+    def slots(self) -> list[str]:
+        """The slots of all the work there may be."""
+        return [*self.work.watched(), *(self.part(name).slot for name in self.asked.parts)]
+
+
+def look_up(subject: Subject, asked: Asked) -> Known:
+    """What is stored; what is cheap is begun. While the store is read the page says so and ends."""
+    since_s = time.monotonic()
+    work = Work(SLOT, f"{subject} {asked}", asked.name, partial(portrait, lab(), subject, asked, None))
+    stored = work.stored()
+    if not work.is_read and not work.under_way and not stored:
+        live(work.watched(), lambda: st.caption("Reading what is stored …"), since_s)
+        end_run()
+    known = Known(subject, asked, Portrait(subject.shape, asked.head), work, since_s)
+    ones = [one.found for one in map(known.part, asked.parts) if one.found is not None]
+    found = joined([known.found, *ones, *stored]) if stored or ones else known.found
+    known = replace(known, found=found)
+    ahead = cheap(known)
+    if ahead:
+        run = partial(portrait, lab(), subject, asked, ahead)
+        replace(work, run=run, while_seen=True, priority=3).start()
+    return known
+
+
+def cheap(known: Known) -> list[str]:
+    """The missing parts, in order, that together take no longer than work may that nobody has asked for."""
+    left_s, found = budget_s(), []
+    for name in known.missing:
+        if (takes_s := known.takes_s([name])) <= left_s:
+            left_s -= takes_s
+            found.append(name)
+    return found
+
+
+def draw_all(known: Known) -> None:
+    """Draws how the work stands, or the button that has all measured that is missing."""
+    works = [known.work, *map(known.part, known.asked.parts)]
+
+    def draw() -> None:
+        for work in works:
+            work.line()
+        now = known.work.found if known.work.under_way else None
+        if now is not None and {*now.done} & {*known.missing} and time.monotonic() - known.since_s > REDRAW_S:
+            st.rerun()
+
+    if known.missing and not known.work.under_way:
+        names = tuple(known.missing)
+        run = partial(portrait, lab(), known.subject, known.asked, names)
+        every = replace(known.work, run=run, priority=2, takes=partial(known.takes_s, names))
+        label = f"Measure all that is missing ({len(names)} part{'s' if len(names) > 1 else ''})"
+        every.offer(label, "playlist_play", ALL_HELP)
+    live(known.slots(), draw, known.since_s)
+    for name, line in known.found.failed.items():
+        st.caption(f"{TITLES[name]}: {plain(line)}.")
+
+
+def draw_missing(known: Known, *names: str) -> None:
+    """Draws how the missing ones of some parts stand: their button, or that they are under way."""
+    for name in [name for name in names if name in known.missing]:
+        work = known.part(name)
+        if work.under_way or known.work.under_way:
+            st.caption(f"{TITLES[name]}: being measured …" if work.under_way else f"{TITLES[name]}: to be measured …")
+            continue
+        cost = in_time(known.takes_s([name]))
+        help = PART_HELP.format(cost=f"about {cost}") + (f" {HEADS_HELP}" if name == "heads-oracle" else "")
+        work.offer(f"Measure: {TITLES[name][:1].lower()}{TITLES[name][1:]}", "science", help)

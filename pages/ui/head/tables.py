@@ -1,0 +1,236 @@
+"""What is known of a head as rows and sentences: what its charts draw and its files hold. No streamlit here."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from engine.heads.in_text import HeadInText, HeadOnProbe, most_looked_at, most_raised
+from engine.heads.induction import SCORES, VARIANTS
+from engine.heads.ov_tokens import OvTokens
+from engine.studies.one_head import TITLES as PART_TITLES
+from engine.studies.portrait import Portrait
+from engine.studies.surveys import in_words
+from engine.texts.tokenloss import TokenLosses
+from pages.ui.shared.induction_scores import TITLES
+from pages.ui.shared.tables import number, p_in_words, percent
+
+LEAST = 0.02  # attention, from which a cell is drawn
+CONTEXT = 28  # letters in front of a token
+OLSSON = VARIANTS[0]
+
+
+def score_rows(found: Portrait, variant: str = OLSSON) -> pd.DataFrame:
+    """One row for each score and head that has it: title, name, value, `at` (0-1 on the score's own scale), whether it
+    is this head, and its `words`: value and rank."""
+    rows, mine = [], f"L{found.head[0]}H{found.head[1]}"
+    for score in SCORES:
+        values = found.scores[variant].mean[score].ravel()
+        share = score == "copying" and variant == OLSSON
+        values = (1 + values) / 4 if share else values
+        written = percent if score == "copying" else number
+        known = values[np.isfinite(values)]
+        low, high = (known.min(), known.max()) if len(known) else (0.0, 1.0)
+        low, high = (min(0.0, low), max(1.0, high)) if score not in ("qk_trace", "copying") else (low, high)
+        for name, value in zip(found.shape.head_names, values, strict=True):
+            if np.isfinite(value) or name == mine:
+                at = (value - low) / ((high - low) or 1.0)
+                each = {"score": TITLES[score], "name": name, "value": value, "at": at, "mine": name == mine}
+                rows.append(each | {"words": _with_rank(found, score, variant, written) if name == mine else ""})
+    return pd.DataFrame(rows)
+
+
+def _with_rank(found: Portrait, score: str, variant: str, written: Callable[[float], str]) -> str:
+    rank, value = found.rank(score, variant), found.score(score, variant)
+    if not rank:
+        return "undefined in layer 0"
+    value = (1 + value) / 4 if score == "copying" and variant == OLSSON else value
+    value = f"{value:,.0f}" if score == "qk_trace" and abs(value) >= 100 else written(value)
+    return f"{value}, rank {rank} of {found.n_heads:,}"
+
+
+def scores_table(found: Portrait) -> pd.DataFrame:
+    """One row for each variant and score: this head's value, its standard error, and its rank."""
+    rows = []
+    for variant, scores in found.scores.items():
+        for score in SCORES:
+            error = float(scores.standard_error[score][found.head])
+            row = {"variant": variant, "score": score, "value": found.score(score, variant), "standard_error": error}
+            rows.append(row | {"rank": found.rank(score, variant) or None, "heads": found.n_heads})
+    return pd.DataFrame(rows)
+
+
+def probe_cells(probe: HeadOnProbe) -> pd.DataFrame:
+    """Rows for `charts.pattern_map`."""
+    return _cells(probe.pattern, probe.pieces)
+
+
+def text_cells(seen: HeadInText) -> pd.DataFrame:
+    """The same of a text."""
+    return _cells(seen.pattern, seen.pieces)
+
+
+def _cells(pattern: np.ndarray, pieces: Sequence[str]) -> pd.DataFrame:
+    destination, source = np.nonzero(pattern >= LEAST)
+    words = np.array(pieces, object)
+    columns = {"destination": destination, "source": source, "from": words[destination], "to": words[source]}
+    return pd.DataFrame(columns | {"attention": pattern[destination, source]})
+
+
+def effect_rows(found: Portrait) -> pd.DataFrame:
+    """One row a task: accuracy with and without the head, change with its interval in points, gained, lost and p."""
+    rows = []
+    for each in found.effects:
+        row = {"task": in_words(each.task), "acc": each.acc, "acc_without": each.acc_without}
+        row |= {"points": 100 * each.change, "low": 100 * each.low, "high": 100 * each.high}
+        change = each.paired
+        rows.append(row | {"gained": change.gained, "lost": change.lost, "p": change.p_mcnemar, "n": change.n})
+    return pd.DataFrame(rows)
+
+
+def place_rows(found: Portrait) -> pd.DataFrame:
+    """One row for each criterion and task: score and rank, 1 = the most important of all heads."""
+    rows = [
+        {"criterion": PART_TITLES[each.what], "task": in_words(each.task), "score": each.score, "rank": each.rank,
+         "heads": each.n_heads}
+        for each in found.places
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["criterion", "task", "score", "rank", "heads"])
+
+
+def feeder_rows(found: Portrait) -> pd.DataFrame:
+    """One row for each earlier head, the largest part first: its previous-token score, its trace and their product
+    (`part`), how it composes with this head's keys, and that as a multiple of random heads'."""
+    parts, fed = found.partners, found.feeding
+    if parts is None or fed is None or not parts.size:
+        return pd.DataFrame()
+    layer, head = np.indices(parts.shape).reshape(2, -1)
+    previous = found.scores[OLSSON].mean["previous_token"][: len(parts)].ravel()
+    names = [f"L{at}H{number}" for at, number in zip(layer, head, strict=True)]
+    frame = pd.DataFrame({"head": names, "layer": layer, "previous_token": previous, "trace": fed.trace.ravel()})
+    total = float(np.abs(parts).sum()) or 1.0
+    frame = frame.assign(part=parts.ravel(), share=parts.ravel() / total, composition=fed.composition.ravel())
+    frame["times_random"] = frame["composition"] / float(fed.random.mean())
+    return frame.sort_values("part", ascending=False, ignore_index=True)
+
+
+def looked_rows(seen: HeadInText, count: int) -> pd.DataFrame:
+    """One row a pair of tokens, the largest weight first: where from, with what stands before, and what at."""
+    words = seen.pieces
+    rows = [
+        {"before": _before(words, each.destination), "from": words[each.destination], "to": words[each.source],
+         "followed": words[each.source + 1] if each.source + 1 < len(words) else "", "attention": each.attention}
+        for each in most_looked_at(seen, count)
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["before", "from", "to", "followed", "attention"])
+
+
+def raised_rows(seen: HeadInText, count: int) -> pd.DataFrame:
+    """One row a place, the largest first: what stands there, which tokens are raised most, and by how much."""
+    words, rows = seen.pieces, []
+    for at in most_raised(seen, count):
+        raised = [seen.strings[int(token)] for token in seen.raised_ids[at]]
+        row = {
+            "before": _before(words, at),
+            "at": words[at],
+            "token": raised[0],
+            "nats": float(seen.raised_nats[at, 0]),
+        }
+        looks = words[int(seen.pattern[at].argmax())]
+        came = words[at + 1] if at + 1 < len(words) else ""
+        rows.append(row | {"others": " ".join(map(_shown, raised[1:])), "looks_at": looks, "came": came})
+    return pd.DataFrame(rows, columns=["before", "at", "token", "nats", "others", "looks_at", "came"])
+
+
+def loss_rows(losses: tuple[TokenLosses, TokenLosses]) -> pd.DataFrame:
+    """One row a token of a text: its loss with and without the head, in nats."""
+    full, without = losses
+    change = np.nan_to_num(without.loss_nats - full.loss_nats)
+    columns = {"piece": full.pieces, "token": full.pieces, "loss": full.loss_nats, "without": without.loss_nats}
+    return pd.DataFrame(columns | {"change": change})
+
+
+def ov_rows(found: OvTokens, count: int = 8) -> pd.DataFrame:
+    """One row a token: its own rank among what it raises, and what is raised and lowered most."""
+    rows = []
+    for at, token in enumerate(found.token_ids):
+        row = {"token": found.strings[int(token)], "own_rank": int(found.own_rank[at]), "own": float(found.own[at])}
+        for side, ids in (("raises", found.raised_ids), ("lowers", found.lowered_ids)):
+            row[side] = "  ".join(_shown(found.strings[int(each)]) for each in ids[at, :count])
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def in_short(found: Portrait) -> str:
+    """What stands under the headline: the strongest of each other part, as far as they are known."""
+    words = []
+    fed = feeder_rows(found)
+    if len(fed) and fed["part"].iloc[0] > 0 and found.score("qk_trace") > 0:
+        best = fed.iloc[0]
+        words.append(f"fed most by **{best['head']}** (previous token {number(best['previous_token'])})")
+    for row in effect_rows(found).to_dict("records"):
+        clear = f", {p_in_words(row['p'])}" if row["p"] < 0.05 else ", no clear change"
+        words.append(f"{row['task']}: {number(row['points'], 1, sign=True)} points without it{clear}")
+    if found.context is not None:
+        change = found.context[1]
+        words.append(f"in-context-learning score {number(change.value, sign=True)} nats without it")
+    layer, head = found.head
+    place = f"Layer {layer} of {found.shape.n_layers}, head {head} of {found.shape.n_heads}, counted from 0"
+    return " · ".join([place, *words])
+
+
+def scores_in_words(found: Portrait) -> str:
+    """The scores as a sentence."""
+    rows = score_rows(found)
+    mine = rows[rows["mine"]]
+    return "; ".join(f"{row['score']} {row['words']}" for row in mine.to_dict("records")) + "."
+
+
+def feeders_in_words(frame: pd.DataFrame) -> str:
+    """Which heads feed it, and by how much."""
+    top = [f"{row['head']} (previous token {number(row['previous_token'])}, composition "
+           f"{number(row['times_random'], 1)} times random)" for row in frame.head(3).to_dict("records")]  # fmt: skip
+    return f"The largest parts of its QK trace come from {', '.join(top)}."
+
+
+def _before(words: list[str], at: int) -> str:
+    return "".join(words[max(0, at - 8) : at])[-CONTEXT:].replace("\n", "⏎")
+
+
+def _shown(piece: str) -> str:
+    """A token as it is told among others."""
+    return f"“{piece.strip()}”" if piece.strip() else repr(piece)
+
+
+def rests_in_words(seen: HeadInText) -> str:
+    """How much of its attention goes to the first token and to the one before."""
+    before = float(seen.to_previous[1:].mean())
+    return f"{seen.rests:.0%} of its attention goes to the first token, {before:.0%} to the token just before."
+
+
+def effects_in_words(frame: pd.DataFrame) -> str:
+    """What is lost on each task, such as "demo_walk, 5 shots: 94.0 % to 88.0 % (0 gained, 6 lost, p = 0.031)."."""
+    lines = []
+    for row in frame.to_dict("records"):
+        counts = f"{row['gained']} gained, {row['lost']} lost of {row['n']}, {p_in_words(row['p'])}"
+        lines.append(f"{row['task']}: {percent(row['acc'])} with it, {percent(row['acc_without'])} without ({counts})")
+    return "; ".join(lines) + "."
+
+
+def places_in_words(frame: pd.DataFrame) -> str:
+    """Its rank by each criterion and task."""
+    return (
+        "; ".join(
+            f"{row['criterion']}, {row['task']}: rank {row['rank']} of {row['heads']}"
+            for row in frame.to_dict("records")
+        )
+        + "."
+    )
+
+
+def losses_in_words(frame: pd.DataFrame) -> str:
+    """What a text loses without the head, and which tokens most."""
+    mean = float(frame["change"].mean())
+    worst = frame.nlargest(3, "change")
+    named = ", ".join(f"{_shown(row['token'])} {number(row['change'], sign=True)}" for row in worst.to_dict("records"))
+    return f"Without the head the text costs {number(mean, 3, sign=True)} nats a token; most: {named}."

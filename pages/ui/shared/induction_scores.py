@@ -1,0 +1,18 @@
+"""What the six induction scores are called, and what they say."""
+
+TITLES = {
+    "prefix_matching": "Prefix matching",
+    "copying": "Copying",
+    "previous_token": "Previous token",
+    "duplicate_token": "Duplicate token",
+    "ov_eigen": "OV copying eigenvalues",
+    "qk_trace": "QK trace",
+}
+ABOUT = {
+    "prefix_matching": "Looks at what followed an earlier copy: 0 no attention, 1 all of it.",
+    "copying": "Of what it raises, the share that it looks at: 0 % none, 100 % all; 4 % by chance.",
+    "previous_token": "Looks at the token just before: 0 no attention, 1 all of it.",
+    "duplicate_token": "Looks at earlier copies of the same token: 0 no attention, 1 all of it.",
+    "ov_eigen": "By weights alone: 1 raises whatever it looks at, −1 lowers it.",
+    "qk_trace": "By weights alone: looks for what came after its own token. No unit.",
+}
