@@ -11,6 +11,9 @@ from engine.importance.rankings import agreement
 from engine.models.rates import together_s
 from engine.studies.surveys import Survey, in_words, together
 from pages.ui.importance import charts, tables
+from pages.ui.importance.beside import First
+from pages.ui.importance.beside import draw as draw_beside
+from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import closing
 from pages.ui.shared.commands import command_line
@@ -27,7 +30,6 @@ from pages.ui.shared.tables import written
 from pages.ui.shared.work import Work, cost_in_words, live
 
 require_frame("pages/importance.py")
-ORACLE, ORACLE_HEADS = "heads-oracle", 200  # up to so many: it takes one evaluation of all questions a head
 SHORT = {"heads": "Gradient", "gate": "Gate", ORACLE: "Oracle"}
 SCALES = {"own": "each its own", "common": "one for all"}
 MEANS = {"scores": "of scores", "ranks": "of ranks"}
@@ -114,6 +116,8 @@ if scores := found["ffns"].scores:
     st.markdown(words)
     draw_chart(pictures["FFNs by task"], "importance_ffns", words)
 
+beside = draw_beside(setup, First(replace(setting, aggregate=how), subject, tasks, front, what, found), since_s)
+
 st.subheader(f"Gradient against oracle: {in_words(front)}", help="SRCC: Spearman's rank correlation over the heads.")
 if n_heads > ORACLE_HEADS:
     st.caption(too_many)
@@ -137,4 +141,5 @@ line = command_line("importance", subject, setup.data_dir, [*words, "--out", "he
 program = of_importance(replace(setting, aggregate=how), tasks, what)
 reads = {KINDS[kind]: survey_reads(setting, tasks, what if kind == "heads" else kind) for kind in KINDS}
 of = about(subject, tasks_in_words(tasks), f"{N} train questions each", "nothing pruned")
-closing(Origin("Importance", line, program, reads, of, says), files, pictures)
+origin = beside.told(Origin("Importance", line, program, reads, of, says))
+closing(origin, files | beside.tables, pictures | beside.pictures)

@@ -14,6 +14,7 @@ from engine.questions.requests import TaskSpec
 from engine.studies.surveys import in_words
 from pages.ui.shared.tables import number, p_in_words
 
+ORACLE, ORACLE_HEADS = "heads-oracle", 200  # up to so many: it takes one evaluation of all questions a head
 MAX_MARKS = 15_000  # cells of one chart: with more the page takes seconds to make it and the browser to draw it
 
 

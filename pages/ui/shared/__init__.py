@@ -5,6 +5,7 @@
 `sidebar`: which model in which precision, where task data lie, how the result store does
 `against`: what the sidebar's model is compared with: one control and one word of the address for all screens
 `second`: that second model, on the screens that set two side by side
+`pairs`: scores of two models' heads: maps on one scale, a point a head, the largest differences
 `gate`: who may ask the server, and what its pages may ask of others
 `offers`: a model of the hub that is not here: looked up and downloaded once somebody agrees
 `views`: saved views: links with a name, in an order

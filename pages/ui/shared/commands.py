@@ -19,6 +19,20 @@ def command_line(command: str, subject: Subject, data_dir: str | None, arguments
     return shlex.join([*words, *map(str, arguments)])
 
 
+def command_like(line: str, second: Subject) -> str:
+    """The same command for the second model of a comparison; what it writes has a name of its own."""
+    words = shlex.split(line)
+    for option, now in (("--model", second.spec.model), ("--precision", second.spec.precision)):
+        words[words.index(option) + 1] = now
+    at = words.index("--out") + 1
+    words[at] = f"second-{words[at]}"
+    bos = [word for word in words if word in ("--bos", "--no-bos")]
+    words = [word for word in words if word not in bos]
+    if "--task" in words and second.bos != second.identity.default_bos:
+        words.insert(words.index("--precision") + 2, "--bos" if second.bos else "--no-bos")
+    return shlex.join(words)
+
+
 def program() -> str:
     """`headroom` where a shell finds it, else the path to it from where the app was started: in a clone .venv/bin/."""
     beside = Path(sys.executable).with_name("headroom")

@@ -90,8 +90,8 @@ def of_two_accuracies(both: Sequence[tuple[Subject, Pruning]], data_dir: str | N
     return program(lines)
 
 
-def of_importance(setting: Setting, tasks: Sequence[TaskSpec], what: str) -> str:
-    """The most important components over many tasks."""
+def of_importance(setting: Setting, tasks: Sequence[TaskSpec], what: str, second: Setting | None = None) -> str:
+    """The most important components over many tasks; and how far a second model's scores agree."""
     lines = [
         f"setting = {_setting(setting)}",
         f"tasks = {_grid(tasks)}",
@@ -102,16 +102,28 @@ def of_importance(setting: Setting, tasks: Sequence[TaskSpec], what: str) -> str
         lines += ["for layer, score in enumerate(mean.scores):", '    print(f"F{layer} {score:.4g}")']
     else:
         lines += ["for name, score in best_heads(mean.scores, 5):", '    print(f"{name} {score:.4g}")']
+    if second is not None:
+        lines += [
+            f"second = {_setting(second)}",
+            f"scores = final(survey(lab, second, tasks, {what!r})).scores",
+            "print(agreed(mean.scores, together(second, scores).scores).row())  # of models of one shape",
+        ]
     return program(lines)
 
 
-def of_induction(subject: Subject, variant: str, seed: int) -> str:
-    """The heads that match prefixes best."""
+def of_induction(subject: Subject, variant: str, seed: int, second: Subject | None = None) -> str:
+    """The heads that match prefixes best; and how far a second model's scores agree."""
     lines = [
         f"found = final(induction(lab, subject, {variant!r}, {seed}))",
         'for name, score in best_heads(found.mean["prefix_matching"], 5):',
         '    print(f"{name} {score:.3f}")',
     ]
+    if second is not None:
+        lines += [
+            f"other = final(induction(lab, {_subject(second)}, {variant!r}, {seed}))",
+            'for name in ("prefix_matching", "copying"):  # of models of one shape',
+            "    print(name, agreed(found.mean[name], other.mean[name]).row())",
+        ]
     return program(lines, subject)
 
 

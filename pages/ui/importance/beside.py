@@ -1,0 +1,151 @@
+"""The Importance screen's second model: its maps beside the first's on one scale, and how far both agree."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from engine.importance.importance import Scores
+from engine.models.subject import Subject
+from engine.questions.requests import TaskSpec
+from engine.studies.surveys import Setting, Survey, in_words, together
+from engine.studies.two_models import agreed
+from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
+from pages.ui.shared import pairs
+from pages.ui.shared.charts import Picture
+from pages.ui.shared.commands import command_like
+from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.many_tasks import importance_work, show_failed, so_far, survey_line
+from pages.ui.shared.origin import Origin, survey_reads
+from pages.ui.shared.python_code import of_importance
+from pages.ui.shared.second import heading, second_model, shapes_in_words
+from pages.ui.shared.sidebar import Setup
+from pages.ui.shared.work import live
+
+HELP = (
+    "The mean over the tasks that both models have scores of, on one scale of colours. Heads are paired by layer and "
+    "number, which says something of two precisions or revisions of one model. Chosen in the sidebar, under “Compare "
+    "with”."
+)
+KINDS = {"heads": "Heads", "ffns": "FFNs"}
+
+
+@dataclass(frozen=True)
+class First:
+    """The first model as the screen shows it: the tasks, which of them is in front, the head score, and by kind what is
+    known of them."""
+
+    setting: Setting
+    subject: Subject
+    tasks: Sequence[TaskSpec]
+    front: TaskSpec
+    what: str
+    known: Mapping[str, Survey]
+
+    def by(self, kind: str) -> str:
+        """Which score is meant of heads or FFNs."""
+        return self.what if kind == "heads" else kind
+
+
+@dataclass
+class Drawn:
+    """What the section has drawn, for the downloads; nothing without a second model."""
+
+    first: First
+    second: Subject | None = None
+    pictures: dict[str, Picture] = field(default_factory=dict)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    says: list[str] = field(default_factory=list)
+
+    def told(self, of: Origin) -> Origin:
+        """The screen's origin with the second model in it."""
+        if self.second is None:
+            return of
+        first, second = self.first, self.second
+        setting, name = replace(first.setting, spec=second.spec), second.spec.in_words
+        reads = {f"{KINDS[each]} of {name}": survey_reads(setting, first.tasks, first.by(each)) for each in KINDS}
+        line = f"{of.command}\n{command_like(of.command, second)}"
+        program = of_importance(first.setting, first.tasks, first.what, setting)
+        about = f"{of.about} · compared with {name}"
+        return replace(of, command=line, python=program, reads={**of.reads, **reads}, about=about,
+                       says=[*of.says, *self.says])  # fmt: skip
+
+
+def draw(setup: Setup, of: First, since_s: float) -> Drawn:
+    """Draws the section where a second model is chosen: what is missing is a button with its cost."""
+    drawn = Drawn(of, second_model(setup))
+    if drawn.second is None:
+        return drawn
+    heading(of.subject, drawn.second, HELP)
+    found = _second_scores(of, drawn.second, since_s)
+    if why := shapes_in_words(of.subject, drawn.second):
+        st.caption(why)
+    common = {kind: both_of(of.known[kind], found[kind]) for kind in KINDS}
+    if heads := common["heads"]:
+        names, means = _names(of, drawn.second), means_of(of.setting, heads)
+        drawn.pictures |= pairs.draw_maps(means, names, f"Mean of {len(heads)}", ".2~g", "importance")
+        if not why:
+            _draw_agreement(drawn, common, means, names)
+    return drawn
+
+
+def both_of(first: Survey, second: Survey) -> dict[TaskSpec, tuple[Scores, Scores]]:
+    """The scores of the tasks that both models have."""
+    return {task: (scores, second.scores[task]) for task, scores in first.scores.items() if task in second.scores}
+
+
+def means_of(setting: Setting, common: Mapping[TaskSpec, tuple[Scores, Scores]]) -> list[np.ndarray]:
+    """Of each model one array of scores for all the tasks, as the screen's mean is taken."""
+    return [together(setting, {task: pair[at] for task, pair in common.items()}).scores for at in (0, 1)]
+
+
+def pairs_of(common: Mapping[TaskSpec, tuple[Scores, Scores]]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """The scores of both models by task in words."""
+    return {in_words(task): (first.scores, second.scores) for task, (first, second) in common.items()}
+
+
+def _names(of: First, second: Subject) -> tuple[str, str]:
+    return of.subject.spec.in_words, second.spec.in_words
+
+
+def _second_scores(of: First, second: Subject, since_s: float) -> dict[str, Survey]:
+    """What is known of the second model by kind, each with how it stands or the button that measures it."""
+    tasks, found = [of.front, *(task for task in of.tasks if task != of.front)], {}
+    setting, n_heads = replace(of.setting, spec=second.spec), second.shape.n_heads_total
+    for kind, at in zip(KINDS, st.columns(2, gap="large"), strict=True):
+        with at:
+            if of.by(kind) == ORACLE and max(n_heads, of.subject.shape.n_heads_total) > ORACLE_HEADS:
+                found[kind] = Survey()
+                st.caption(f"{n_heads:,} heads: the oracle is offered up to {ORACLE_HEADS}.")
+                continue
+            title = f"{KINDS[kind]} of {second.spec.in_words}"
+            work = importance_work(setting, second, tasks, of.by(kind), f"second {kind}", title)
+            found[kind] = so_far(work)
+            live(work.watched(), partial(survey_line, work, len(tasks), found[kind], since_s), since_s)
+    show_failed({**found["heads"].failed, **found["ffns"].failed})
+    return found
+
+
+def _draw_agreement(
+    drawn: Drawn, common: Mapping[str, Any], means: Sequence[np.ndarray], names: tuple[str, str]
+) -> None:
+    """How far the two agree, in words, head by head and task by task; of models with as many heads and layers."""
+    words = [pairs.in_words(agreed(*means), "Heads")]
+    if common["ffns"]:
+        words.append(pairs.in_words(agreed(*means_of(drawn.first.setting, common["ffns"])), "FFNs"))
+    st.markdown(said := "  \n".join(words), help=pairs.AGREED_HELP)
+    drawn.says.append(said)
+    frame = pairs.rows(drawn.first.subject.shape, *means)
+    drawn.tables["Two models, heads"] = frame
+    drawn.pictures["Two models, heads"] = pairs.scatter(frame, names, ".2~g")
+    scatter_at, table_at = st.columns([5, 6], gap="large")
+    draw_chart(drawn.pictures["Two models, heads"], "importance second scatter", said, scatter_at)
+    tables = [pairs.agreed_rows(pairs_of(common[kind])).assign(what=KINDS[kind]) for kind in KINDS if common[kind]]
+    rows = drawn.tables["Two models, agreement"] = pd.concat(tables, ignore_index=True)
+    with table_at:
+        shown = rows.assign(of=rows["what"] + ", " + rows["of"])
+        pairs.draw_agreed(shown, "Scores of", min(370, 40 + 35 * len(shown)))
