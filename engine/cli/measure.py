@@ -126,7 +126,8 @@ def _second(
         "acc_ci95": [both.second.ci_low, both.second.ci_high], "mask": mask.text(),
         "heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned, "difference": both.difference,
         "difference_ci95": [low, high], "only_first": both.only_first, "only_second": both.only_second,
-        "p_mcnemar": both.change.p_mcnemar, "cached": cached, "seconds": time.monotonic() - started,
+        "layers_dropped": list(mask.layers_dropped), "p_mcnemar": both.change.p_mcnemar, "cached": cached,
+        "seconds": time.monotonic() - started,
     }  # fmt: skip
     line = f"{name}: acc {both.second.acc:.4f}, {100 * both.difference:+.1f} points (95 % {100 * low:.1f} to "
     line += f"{100 * high:.1f}, McNemar p {both.change.p_mcnemar:.3f}), right by it alone {both.only_second}, "

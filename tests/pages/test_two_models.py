@@ -5,8 +5,9 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binomtest, spearmanr
 from streamlit.util import calc_hash
 
 from engine.accuracy.evaluation import evaluate
@@ -14,8 +15,11 @@ from engine.importance.rankings_of import compute_orders
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.progress import final
+from engine.studies.surveys import Setting, grid, survey
 from pages.ui.prune import beside
-from pages.ui.shared import runtime
+from pages.ui.shared import many_tasks, runtime
+from pages.ui.shared.defaults import RANKING_QUESTIONS
+from pages.ui.shared.tables import number
 from tests.conftest import REPOSITORY, make_tiny_opt
 from tests.engine.fixtures import family_folder
 from tests.pages.conftest import (
@@ -172,3 +176,73 @@ def test_the_python_program_of_the_page_prints_the_same_numbers(open_app, twin, 
     row = ast.literal_eval(told.stdout.replace("np.float64", ""))
     assert row["n"] == N and f"answers **{row['only_first']}**" in said(at)
     assert f"**twin in fp32: {100 * row['acc_second']:.1f} %**" in said(at)
+
+
+@pytest.fixture
+def open_importance(open_app, monkeypatch):
+    """The Importance screen over two small tasks."""
+    real, names = many_tasks.list_tasks, ("demo_lookup", "demo_copy")
+    monkeypatch.setattr(many_tasks, "list_tasks", lambda folder: [s for s in real(folder) if s.info.name in names])
+
+    def open_importance(**parameters):
+        at = open_app(run=False, importance_shots="0", **parameters)
+        at.wanted_page_hash = calc_hash("importance")
+        settled(at)
+        for key in ("importance heads", "second heads", "second ffns", "importance ffns"):
+            if any(each.key == f"measure {key}" for each in at.button):
+                at.button(key=f"measure {key}").click()
+                settled(at)
+        return at
+
+    return open_importance
+
+
+def scores_of(model, what="heads"):
+    """Importance of both tasks, by the engine."""
+    setting = Setting(LoadSpec(str(model), "fp32"), None, None, many_tasks.JUDGES, RANKING_QUESTIONS)
+    tasks = grid(["demo_lookup", "demo_copy"], [0])
+    return {task.name: each.scores for task, each in final(survey(runtime.lab(), setting, tasks, what)).scores.items()}
+
+
+def test_importance_of_two_models_is_on_one_scale_and_paired_head_by_head(open_importance, tiny_opt, twin):
+    at = open_importance(against=str(twin))
+    first, second = (scores_of(each) for each in (tiny_opt, twin))
+    means = [np.mean(list(each.values()), axis=0) for each in (first, second)]
+    maps = [(frames, chart) for frames, chart in zip(frames_of(at), charts_of(at), strict=True)
+            if "score" in frames.get("heads", ()) and "rank" not in frames["heads"]]  # fmt: skip
+    assert len(maps) == 2
+    for (frames, _), mean in zip(maps, means, strict=True):
+        assert frames["heads"]["score"].to_numpy() == pytest.approx(mean.ravel())
+    scales = [json.dumps(chart).split('"domain": ')[1].split("]")[0] for _, chart in maps]
+    assert scales[0] == scales[1] and float(scales[0].split(", ")[1]) == pytest.approx(max(map(np.max, means)))
+    srcc = spearmanr(means[0].ravel(), means[1].ravel()).statistic
+    assert f"Heads: SRCC **{number(srcc, sign=True)}**" in said(at)
+    [points] = [frames["heads"] for frames in frames_of(at) if "difference" in frames.get("heads", ())]
+    assert points["second"].to_numpy() == pytest.approx(means[1].ravel()) and len(points) == 8
+    [table] = [each.value for each in at.main.dataframe if "overlap" in each.value]
+    row = table[table["of"] == "Heads, demo_copy, 0 shots"].iloc[0]
+    expected = spearmanr(first["demo_copy"].ravel(), second["demo_copy"].ravel()).statistic
+    assert row["srcc"] == pytest.approx(expected) and len(table) == 4
+    assert at.code[0].value.count("\n") == 1 and f"--model {twin}" in at.code[0].value
+    assert "second-heads.csv" in at.code[0].value
+    assert "agreed(mean.scores" in at.code[1].value
+
+
+def test_importance_of_models_of_other_shapes_has_two_maps_and_says_why_no_more(open_importance, unequal):
+    at = open_importance(against=str(unequal))
+    assert "has 3 layers of 4 heads: no head of one answers to a head of the other" in said(at)
+    assert "SRCC **" not in said(at).split("no head of one answers")[1]
+    assert not any("difference" in frames.get("heads", ()) for frames in frames_of(at))
+    sizes = [len(frames["heads"]) for frames in frames_of(at) if "rank" not in frames.get("heads", ("rank",))]
+    assert sizes == [8, 12]
+
+
+def test_importance_measures_nothing_of_a_second_model_that_nobody_asked_for(open_importance, open_app, twin):
+    at = open_app(run=False, importance_shots="0", against=str(twin))
+    at.wanted_page_hash = calc_hash("importance")
+    settled(at)
+    labels = [each.label for each in at.button]
+    assert any(label.startswith("Measure the") for label in labels)
+    assert runtime.jobs().snapshot("second heads") is None and not runtime.lab().models.holds(
+        LoadSpec(str(twin), "fp32")
+    )

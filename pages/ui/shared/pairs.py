@@ -79,7 +79,9 @@ def _scatter(names: tuple[str, ...], form: str, n_layers: int, low: float, high:
     line = charts.named_chart("line").mark_rule(color=GREY, strokeDash=[4, 4])
     line = line.encode(x=alt.X("x:Q", scale=scale), x2="x2:Q", y=alt.Y("x:Q", scale=scale), y2="x2:Q")
     lines = charts.tips("name:N|Head", f"difference:Q|Second less first|{form}")
-    lines += [alt.Tooltip(of, title=name, format=form) for of, name in zip(("first", "second"), names, strict=True)]
+    lines += [
+        alt.Tooltip(f"{of}:Q", title=name, format=form) for of, name in zip(("first", "second"), names, strict=True)
+    ]
     colour = charts.by_layer(n_layers, orient="top", direction="horizontal", titleOrient="left")
     points = charts.named_chart("heads").mark_point(filled=True, size=70, opacity=0.85)
     return charts.template(320, line, points.encode(x=x, y=y, color=colour, tooltip=lines))

@@ -70,14 +70,16 @@ def of_accuracy(subject: Subject, data_dir: str | None, task: TaskSpec, n: int, 
 def of_two_accuracies(both: Sequence[tuple[Subject, Pruning]], data_dir: str | None, task: TaskSpec, n: int) -> str:
     """Two models on the same `n` questions of a task, each under its own pruning."""
     ranking, at = both[0][1].ranking, both[0][1]
+    by, layers = (f", layers_by={ranking.layers_by!r}", f", {at.layers_permille}") if at.layers_permille else ("", "")
     lines = [
         f"task = {_task(task)}",
         f"questions = select(get_requests(task, {data_dir!r}, lab.store), {n}, {SAMPLE!r})",
-        f"ranking = Ranking({ranking.name!r}, {ranking.seed}, {ranking.n_questions})",
+        f"ranking = Ranking({ranking.name!r}, {ranking.seed}, {ranking.n_questions}{by})",
         "",
         "def answers(subject, typed):",
         "    edits = parse_edits(typed, subject.shape)",
-        f"    pruning = Pruning(task, ranking, {at.heads_permille}, {at.ffns_permille}, edits)  # levels in permille",
+        f"    levels = {at.heads_permille}, {at.ffns_permille}  # in permille",
+        f"    pruning = Pruning(task, ranking, *levels, edits{layers})",
         f"    mask = pruning.mask(final(compute_orders(lab, subject, pruning, {data_dir!r})))",
         "    return final(evaluate(lab, subject, questions, mask))",
         "",
