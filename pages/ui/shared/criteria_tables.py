@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from engine.importance.criteria import CRITERIA, Axis
+from engine.importance.criteria import CRITERIA, Part
 from engine.shapes import ModelShape
 from engine.statistics import wilson
 from engine.studies.compare import BETTER, RANDOM, WORSE, Area, Compared
@@ -86,7 +86,7 @@ def area_words(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def agreement_cells(found: Compared, axis: Axis) -> pd.DataFrame:
+def agreement_cells(found: Compared, axis: Part) -> pd.DataFrame:
     """One row a pair of criteria, both ways round: Spearman's rho of their scores with its 95 % interval."""
     agreeing = found.agreement(axis)
     rows: list[dict[str, Any]] = []
