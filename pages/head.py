@@ -5,7 +5,7 @@ from functools import partial
 import streamlit as st
 
 from engine.studies.one_head import Asked, head_named, portrait
-from pages.ui.head import by_weights, feeders, in_texts, losses, tables
+from pages.ui.head import by_weights, feeders, idealised, in_texts, losses, tables
 from pages.ui.head.asking import choose
 from pages.ui.head.measuring import draw_all, look_up
 from pages.ui.head.portrait import draw_portrait
@@ -21,7 +21,7 @@ from pages.ui.shared.stage import presenting
 require_frame("pages/head.py")
 N_QUESTIONS = 100
 # each draws its part of the screen from what is known, and gives its pictures and tables for the downloads
-SECTIONS = (losses.section, in_texts.section, feeders.section, by_weights.section)
+SECTIONS = (losses.section, idealised.section, in_texts.section, feeders.section, by_weights.section)
 
 setup = chosen()
 subject = wait_for_model(setup)

@@ -77,6 +77,11 @@ def told(found: Any) -> dict[str, Any]:
              "rank": each.rank, "n_heads": each.n_heads}
             for each in found.places
         ],
+        "recovered": [
+            {"in": "texts" if task is None else task.name, "pattern": kind, "effect_nats": _number(each.effect_nats),
+             "share": _number(each.share), "ci95": [_number(each.low), _number(each.high)]}
+            for task, kinds in found.recovered.items() for kind, each in kinds.items()
+        ],
         "in_context": None if found.context is None else dict(zip(("score", "change"), map(_mean, found.context),
                                                                   strict=True)),
         "texts": {name: _text(found, name) for name in found.texts},

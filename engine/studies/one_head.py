@@ -28,6 +28,7 @@ from engine.progress import Progress, last_value
 from engine.questions.amounts import CHARACTERS_A_TOKEN, all_characters
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
+from engine.studies.ideal_head import ideal_tasks, ideal_texts
 from engine.studies.portrait import Left, Portrait, with_more
 from engine.studies.surveys import Setting, in_words, pass_of, survey
 from engine.texts.incontext import MIN_TOKENS, MeanOverTexts, icl_change, icl_score
@@ -35,8 +36,16 @@ from engine.texts.sources import N_TEXTS, Source, texts_of
 from engine.texts.tokenloss import TokenLosses, recall_token_losses, token_losses
 
 CRITERIA = {criterion.heads: criterion.label for criterion in TABLE.values()}  # of heads
-LOOKING = ("scores", "probe", "texts", "tokens", "feeding", "losses")  # of the model and built-in texts alone
-PARTS = (*LOOKING, "tasks", *CRITERIA, "context")
+LOOKING = (
+    "scores",
+    "probe",
+    "texts",
+    "tokens",
+    "feeding",
+    "losses",
+    "ideal-texts",
+)  # of the model and built-in texts alone
+PARTS = (*LOOKING, "tasks", "ideal-tasks", *CRITERIA, "context")
 TITLES = {
     "scores": "Induction scores",
     "probe": "Pattern on random tokens",
@@ -44,7 +53,9 @@ TITLES = {
     "tokens": "Tokens it raises, by weights",
     "feeding": "Heads that feed it",
     "losses": "Built-in texts without it",
+    "ideal-texts": "Built-in texts with an ideal pattern",
     "tasks": "Tasks without it",
+    "ideal-tasks": "Tasks with an ideal pattern",
     **CRITERIA,
     "context": "In-context-learning score without it",
 }
@@ -219,6 +230,14 @@ def _losses(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
         yield _left("losses", ("forward", left))
 
 
+def _ideal_texts(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
+    return ideal_texts(lab, subject, asked.head, built_in(), compute)
+
+
+def _ideal_tasks(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
+    return ideal_tasks(lab, subject, asked.head, (asked.setting, asked.tasks), compute)
+
+
 def _tasks(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
     masks, left, total = (Mask.full(subject.shape), _without(subject, asked)), 0.0, 2 * len(asked.tasks)
     failed: list[str] = []
@@ -319,7 +338,9 @@ _MEASURES: Mapping[str, Callable[[Lab, Subject, Asked, bool], Found]] = {
     "tokens": _tokens,
     "feeding": _feeding,
     "losses": _losses,
+    "ideal-texts": _ideal_texts,
     "tasks": _tasks,
+    "ideal-tasks": _ideal_tasks,
     **{what: partial(_importance, what=what) for what in CRITERIA},
     "context": _context,
 }

@@ -11,6 +11,7 @@ import numpy as np
 from engine.accuracy.evaluation import Answers, accuracy
 from engine.heads.attention import Head
 from engine.heads.composition import Feeding
+from engine.heads.idealised import PATTERNS, Losses, Recovered, recovered_in_questions, recovered_in_texts
 from engine.heads.in_text import HeadInText, HeadOnProbe
 from engine.heads.induction import N_TOKENS, VARIANTS, InductionScores
 from engine.heads.ov_tokens import OvTokens
@@ -56,9 +57,10 @@ class Place:
 @dataclass(frozen=True)
 class Portrait:
     """What is known so far. `scores` by variant; `texts` and `losses` (with the head, without it) by passage; `answers`
-    (with, without) by task; `importance` by criterion and task; `context` the in-context-learning score and its change
-    without the head. `left` says of each part that is missing what there is still to read, `failed` why it cannot be
-    had; `done` names those that are there whole.
+    (with, without) by task; `ideal_texts`, and by task `ideal_answers`, as engine.heads.idealised gives them;
+    `importance` by criterion and task; `context` the in-context-learning score and its change without the head. `left`
+    says of each part that is missing what there is still to read, `failed` why it cannot be had; `done` names those
+    that are there whole.
     """
 
     shape: ModelShape
@@ -71,6 +73,8 @@ class Portrait:
     feeding: Feeding | None = None
     losses: Mapping[str, tuple[TokenLosses, TokenLosses]] = field(default_factory=dict)
     answers: Mapping[TaskSpec, tuple[Answers, Answers]] = field(default_factory=dict)
+    ideal_texts: Losses | None = None
+    ideal_answers: Mapping[TaskSpec, Mapping[str, Answers]] = field(default_factory=dict)
     importance: Mapping[tuple[str, TaskSpec], Scores] = field(default_factory=dict)
     context: tuple[MeanOverTexts, MeanOverTexts] | None = None
     left: Mapping[str, Left] = field(default_factory=dict)
@@ -100,6 +104,16 @@ class Portrait:
             low, high = change_interval(change)
             both = accuracy(full).acc, accuracy(without).acc
             found.append(Effect(task, *both, both[1] - both[0], low, high, change))
+        return found
+
+    @property
+    def recovered(self) -> dict[TaskSpec | None, dict[str, Recovered]]:
+        """By task, and under None in the built-in texts: what each ideal pattern leaves of the head's effect."""
+        found: dict[TaskSpec | None, dict[str, Recovered]] = {}
+        if self.ideal_texts is not None:
+            found[None] = {kind: recovered_in_texts(self.ideal_texts, kind) for kind in PATTERNS}
+        for task, answers in self.ideal_answers.items():
+            found[task] = {kind: recovered_in_questions(answers, kind) for kind in PATTERNS}
         return found
 
     @property
@@ -154,9 +168,9 @@ def joined(portraits: Sequence[Portrait]) -> Portrait:
     first, *rest = portraits
     for more in rest:
         changes: dict[str, Any] = {}
-        for name in ("scores", "texts", "losses", "answers", "importance", "failed", "left"):
+        for name in ("scores", "texts", "losses", "answers", "ideal_answers", "importance", "failed", "left"):
             changes[name] = {**getattr(first, name), **getattr(more, name)}
-        for name in ("probe", "tokens", "typed", "feeding", "context"):
+        for name in ("probe", "tokens", "typed", "feeding", "ideal_texts", "context"):
             changes[name] = getattr(more, name) or getattr(first, name)
         first = replace(first, **changes, done=tuple(dict.fromkeys((*first.done, *more.done))))
     return replace(first, left={name: left for name, left in first.left.items() if name not in first.done})

@@ -1,0 +1,112 @@
+"""The head with an ideal pattern in place of its own: how much of what it is worth is left then."""
+
+import altair as alt
+import pandas as pd
+import streamlit as st
+
+from engine.accuracy.evaluation import accuracy
+from engine.heads.idealised import SIDES
+from engine.studies.portrait import Portrait
+from engine.studies.surveys import in_words
+from pages.ui.head.measuring import Known, draw_missing
+from pages.ui.shared import charts
+from pages.ui.shared.colours import GREY
+from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.tables import number, percent, whole_percent, written
+
+NAME = "With an ideal pattern"
+HELP = (
+    "Queries and keys are set aside, and the head looks exactly where its name would have it look; its values and its "
+    "output are as ever (Scherlis in Olsson et al.). *Recovered*: of what ablating the head adds to the loss, the "
+    "share that the pattern keeps away; 100 % = the pattern is all it needs, 0 % = no better than without the head. "
+    "95 % bootstrap intervals over stretches of 32 tokens, or over questions. *Effect*: nats a token in the built-in "
+    "texts, nats of the right answer in tasks."
+)
+TITLES = {"previous": "The token before", "prefix": "Behind earlier copies", "uniform": "Everything alike"}
+TEXTS = "Built-in texts"
+ENDS = -0.5, 1.25  # of the chart; beyond, a point stands at its edge
+
+
+def section(known: Known) -> tuple[dict[str, charts.Picture], dict[str, pd.DataFrame]]:
+    """Draws the section; gives its chart and table for the downloads."""
+    st.subheader(NAME, help=HELP)
+    frame, pictures = rows(known.found), {}
+    clear = frame[frame["share"].notna()]
+    chart_at, table_at = st.container(key="wraps idealised").columns(2, gap="large")
+    with table_at:
+        draw_missing(known, "ideal-texts", *(["ideal-tasks"] if known.asked.tasks else []))
+        if len(frame):
+            st.markdown(in_short(frame))
+            titles = {"where": "Where", "pattern": "Pattern", "effect_nats": "Effect, nats", "share": "Recovered"}
+            if frame["acc_ideal"].notna().any():
+                titles |= {"acc_full": "Right", "acc_ablated": "without it", "acc_ideal": "with pattern"}
+            shown = written(frame[list(titles)], effect_nats=lambda value: number(value, 3, sign=True),
+                            share=percent, acc_full=percent, acc_ablated=percent, acc_ideal=percent)  # fmt: skip
+            config = {name: st.column_config.Column(title) for name, title in titles.items()}
+            st.dataframe(shown, column_config=config, hide_index=True, height="content", alt=in_short(frame))
+    with chart_at:
+        if len(clear):
+            pictures[NAME] = recovered(clear)
+            draw_chart(pictures[NAME], "head idealised", in_short(frame))
+    return pictures, {NAME: frame} if len(frame) else {}
+
+
+def rows(found: Portrait) -> pd.DataFrame:
+    """A row for the texts and each task, and each pattern: effect in nats with its interval, share recovered with its
+    interval (nan without a clear effect), and in tasks the accuracies, all from 0 to 1."""
+    listed = []
+    for task, kinds in found.recovered.items():
+        answers = None if task is None else found.ideal_answers[task]
+        right = {side: float("nan") if answers is None else accuracy(answers[side]).acc for side in SIDES}
+        for kind, each in kinds.items():
+            listed.append({
+                "where": TEXTS if task is None else in_words(task), "pattern": TITLES[kind],
+                "effect_nats": each.effect_nats, "effect_low": each.effect_low, "effect_high": each.effect_high,
+                "share": each.share, "low": each.low, "high": each.high, "n": each.n,
+                "acc_full": right["full"], "acc_ablated": right["ablated"], "acc_ideal": right[kind],
+            })  # fmt: skip
+    return pd.DataFrame(listed)
+
+
+def in_short(frame: pd.DataFrame) -> str:
+    """What the patterns recover, place by place, the best one first."""
+    said = []
+    for where, group in frame.groupby("where", sort=False):
+        known = group[group["share"].notna()].sort_values("share", ascending=False)
+        effect = number(float(group["effect_nats"].iloc[0]), 3, sign=True)
+        if known.empty:
+            said.append(f"{where}: ablating it changes little ({effect} nats), so there is nothing to recover.")
+            continue
+        best = known.iloc[0]
+        ends = f"{whole_percent(best['low'])} to {whole_percent(best['high'])}"
+        recovers = f"**{best['pattern'].lower()}** recovers {whole_percent(best['share'])} ({ends})"
+        none = "no pattern recovers it: " if best["share"] < 0.5 else ""
+        said.append(f"{where}: {none}{recovers} of {effect} nats.")
+    return " ".join(said)
+
+
+def recovered(frame: pd.DataFrame) -> charts.Picture:
+    """`rows` with a share: a line a place and pattern, from no better than ablated to all of the effect."""
+    low, high = ENDS
+    shown = frame.assign(
+        **{name: frame[name].clip(low, high) for name in ("low", "high")}, at=frame["share"].clip(*ENDS)
+    )
+    return charts.picture(_recovered(frame["where"].nunique()), rows=shown)
+
+
+@charts.kept
+def _recovered(n_places: int) -> charts.Template:
+    y = alt.Y("where:N", sort=None, axis=alt.Axis(title=None, labelLimit=220, ticks=False, domain=False, grid=False))
+    offset = alt.YOffset("pattern:N", sort=list(TITLES.values()))
+    x = alt.X("at:Q", title="Of its effect recovered (95 %)", scale=alt.Scale(domain=list(ENDS), nice=False),
+              axis=alt.Axis(format="%", values=[-0.5, 0, 0.5, 1]))  # fmt: skip
+    colour = alt.Color("pattern:N", sort=list(TITLES.values()), legend=alt.Legend(title=None, orient="top"))
+    tooltip = charts.tips(
+        "where:N|Where; pattern:N|Pattern; share:Q|Recovered|.1%; effect_nats:Q|Effect, nats|+.3f",
+        "acc_full:Q|Right|.1%; acc_ablated:Q|without it|.1%; acc_ideal:Q|with the pattern|.1%",
+    )
+    base = charts.named_chart("rows").encode(y=y, yOffset=offset, tooltip=tooltip)
+    ends = alt.Chart(alt.InlineData([{"at": 0}, {"at": 1}])).mark_rule(color=GREY, strokeDash=[4, 3]).encode(x="at:Q")
+    bar = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q", color=colour)
+    point = base.mark_point(filled=True, size=100, opacity=1).encode(x=x, color=colour)
+    return charts.template(66 * n_places + charts.AXIS_PX + 30, ends, bar, point)
