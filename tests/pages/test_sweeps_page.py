@@ -243,3 +243,54 @@ def test_published_accuracies_stand_beside_ours(open_screen, tiny_opt, monkeypat
     at = settled(at)
     [frame] = [each.value for each in at.dataframe if "full_acc" in each.value]
     assert "published" not in frame and not [each for each in at.caption if "Published" in each.value]
+
+
+def compared(at):
+    """The accuracy of each line of the chart of criteria by level."""
+    frame = drawn(at)["curves"]
+    return {name: dict(zip(each["level"], each["acc"], strict=True)) for name, each in frame.groupby("line")}
+
+
+COMPARE = {"sweeps_what": "Compare criteria", "sweeps_tasks": "demo_copy", "sweeps_criteria": "importance,wanda",
+           "sweeps_step": "every 25 %", "sweeps_orders": "2"}  # fmt: skip
+
+
+@pytest.mark.parametrize("axis", ["Heads", "Both"])
+def test_criteria_compared_are_what_the_engine_measures(open_screen, tiny_opt, axis):
+    from engine.models.loading import LoadSpec
+    from engine.models.subject import Lab
+    from engine.studies.compare import Comparing, areas, compare
+    from engine.studies.surveys import Setting
+
+    at = open_screen(**COMPARE, sweeps_along=axis)
+    assert not at.get("vega_lite_chart") and not at.exception, "nothing is measured before it is asked for"
+    at = measure(at)
+    task = TaskSpec("demo_copy", 0)
+    comparing = Comparing(task, ("importance", "wanda"), axis.lower(), (0, 250, 500, 750, 1000), 2)
+    setting = Setting(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64)
+    steps = list(compare(Lab(runtime.store()), setting, comparing))
+    assert steps[-1].cached, "the page has measured all of it"
+    found, lines = steps[-1].value, compared(at)
+    for curve, name in zip(found.curves, ("Importance", "Wanda"), strict=False):
+        assert list(lines[name].values()) == curve.acc.tolist()
+    random = np.mean([curve.acc for curve in found.random], axis=0)
+    np.testing.assert_allclose(list(lines["random"].values()), random)
+    table = at.dataframe[0].value
+    assert table["Verdict"].tolist() == [each.verdict for each in areas(found)]
+    assert f"--axis {axis.lower()} --levels 0,25,50,75,100 --seeds 2" in at.code[0].value
+    again = open_screen(**COMPARE, sweeps_along=axis)
+    assert compared(again) == lines, "stored, so drawn at once"
+
+
+def test_the_command_and_the_program_of_a_comparison_ask_for_the_same(open_screen):
+    from engine.importance.criteria import CRITERIA
+
+    at = open_screen(**COMPARE)
+    words = at.code[0].value.split()
+    options = parser(draw_report).parse_args(words[words.index("compare") :])
+    assert (options.task, options.shots, options.limit, options.criteria) == ("demo_copy", 0, 16, "importance,wanda")
+    program = next(code.value for code in at.code if code.language == "python")
+    assert "('importance', 'wanda'), 'heads', (0, 250, 500, 750, 1000), 2)" in program
+    assert at.multiselect(key="sweeps_criteria").value == ["importance", "wanda"]
+    named = open_screen(sweeps_what="Compare criteria", sweeps_tasks="demo_copy", sweeps_criteria="magic")
+    assert named.multiselect(key="sweeps_criteria").value == [name for name in CRITERIA if name != "oracle"]

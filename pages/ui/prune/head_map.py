@@ -52,7 +52,7 @@ def draw_heads(frame: pd.DataFrame, words: str, title: str) -> None:
     # as in the picture: most heads score far below the best few; the root keeps them apart
     shade = [None if score is None else max(score / top, 0.0) ** 0.5 for score in known]
     n_columns = int(frame["head"].max()) + 1
-    scale = None if None in known else [[0.0, "0"], [0.5, f"{top / 4:.2g}"], [1.0, f"{top:.2g}"]]
+    scale = None if None in known else [[0.0, "0"], [0.5, _short(top / 4)], [1.0, _short(top)]]
     _draw("heads", frame, words, {"columns": n_columns, "shade": shade, "scale": scale, "title": title})
 
 
@@ -63,7 +63,7 @@ def draw_ffns(frame: pd.DataFrame, words: str, title: str) -> None:
     low, high = min([0.0, *there]), max([0.0, *there])
     reach = (high - low) or 1.0
     bars = [None if score is None else [(min(score, 0.0) - low) / reach, abs(score) / reach] for score in known]
-    form = "{:.3g}".format if title != ACCURACY_LOST else "{:.1%}".format
+    form = _short if title != ACCURACY_LOST else "{:.1%}".format
     said = ["" if score is None else form(score).replace("-", "−").replace("%", " %") for score in known]
     _draw("ffns", frame, words, {"columns": 1, "bars": bars, "said": said, "title": title})
 
@@ -93,7 +93,7 @@ def click_on(shape: ModelShape, below: Mask) -> None:
 
 def _draw(what: str, frame: pd.DataFrame, words: str, look: dict[str, Any]) -> None:
     rank = [None if np.isnan(value) else int(value) for value in frame["rank"]]
-    score = [None if np.isnan(value) else f"{value:.3g}" for value in frame["score"]]
+    score = [None if np.isnan(value) else _long(value) for value in frame["score"]]
     data = {"words": words, "names": frame["name"].tolist(), "layers": frame["layer"].tolist(), "score": score}
     data |= {"rank": rank, "pruned": frame["pruned"].tolist(), "row": row_height(int(frame["layer"].max()) + 1)}
     data |= {"seen": st.session_state.get(f"{_key(what)} seen", 0), **look}
@@ -103,6 +103,16 @@ def _draw(what: str, frame: pd.DataFrame, words: str, look: dict[str, Any]) -> N
 def _scores(values: pd.Series) -> list[float | None]:
     """The scores, None where there is none."""
     return [None if np.isnan(value) else float(value) for value in values]
+
+
+def _short(value: float) -> str:
+    """Such as "0.012", "5.6" or "3,880"."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2g}"
+
+
+def _long(value: float) -> str:
+    """The same with a digit more."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def _key(what: str) -> str:
