@@ -54,7 +54,7 @@ CRITERIA = {
         "Activation", "heads-activation", "ffns-activation",
         "much written: the mean length of what a part adds to the residual stream",
         _FORWARD,
-        "as in LLM-Pruner's and ShortGPT's comparisons",
+        "Molchanov et al. 1611.06440, of what is written into the stream",
     ),
     "wanda": Criterion(
         "Wanda", "heads-wanda", "ffns-wanda",
