@@ -30,6 +30,8 @@ headroom correlate --tasks piqa,copa --shots 0,5 --task-data DIR --out correlati
 headroom sweep --tasks demo_outfit,demo_copy --heads 0,20,40,60 --out sweep.csv
 headroom compare --task demo_outfit --shots 5 --criteria importance,wanda,taylor --out compared.csv
 headroom sweep --preset paper --precision fp32 --out study
+headroom export --mask "L0H1 L2H* F1" --form small --task demo_copy --out pruned
+headroom speed --mask "L0H1 L2H* F1"
 headroom tasks
 headroom models
 headroom cache size

@@ -13,6 +13,7 @@
 `texts`: the commands about texts: `losses`, `attribute`, `continue` and `attention`
 `idealise`: the command about heads with an ideal pattern: `idealise`
 `export`: the command that writes a pruned model: `export`
+`speed`: the command that measures what pruning saves: `speed`
 `store`: the commands that look around: `cache`, `tasks` and `models`
 
 Each module holds its commands with the options of their own. Exit codes: 0 done, 1 failed with one plain line, 2 bad
@@ -27,7 +28,7 @@ import sys
 from argparse import Namespace
 from typing import Any, NoReturn
 
-from engine.cli import check, compare, export, head, idealise, layers, measure, perplexity, store, studies, texts
+from engine.cli import check, compare, export, head, idealise, layers, measure, perplexity, speed, store, studies, texts
 from engine.cli.downloads import fetch
 from engine.cli.options import Parser
 from engine.cli.output import report_to_terminal
@@ -92,6 +93,7 @@ def parser(draw: Draw) -> Parser:
     head.add_parsers(commands)
     studies.add_parsers(commands, draw)
     export.add_parsers(commands)
+    speed.add_parsers(commands)
     compare.add_parsers(commands)
     store.add_parsers(commands)
     return whole

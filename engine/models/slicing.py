@@ -50,7 +50,7 @@ def sliced(loaded: Loaded, mask: Mask) -> Sliced:
     holder = attrgetter(family.layers)(loaded.model)
     for index, (layer, attention) in enumerate(zip(layers, family.attention_modules(loaded.model), strict=True)):
         if index in dropped:
-            swaps.append((holder, str(index), _dropped(loaded, layer)))
+            swaps.append((holder, str(index), _dropped(loaded, layer, index)))
             continue
         kept = [head for head, keep in enumerate(mask.heads[index]) if keep]
         if len(family.qkv) < 3 or len(kept) > SLICE_BELOW * len(mask.heads[index]):
@@ -59,7 +59,7 @@ def sliced(loaded: Loaded, mask: Mask) -> Sliced:
             swaps += _attention(loaded, attention, kept)
         else:
             path = family.attention_out.split(".")
-            swaps.append((layer, path[0], _silent(getattr(attention, path[1]))))
+            swaps.append((layer, path[0], _silent(getattr(attention, path[1]), index)))
         if not mask.ffns[index]:
             swaps += [(layer, family.ffn_out, _nothing())] + (
                 [(layer, family.ffn_in, _same())] if family.ffn_in else []
@@ -147,17 +147,17 @@ def _size(modules: Sequence[Any]) -> tuple[int, int]:
     return sum(p.numel() for p in parameters), sum(p.numel() * p.element_size() for p in parameters)
 
 
-def _silent(out: Any) -> Any:
+def _silent(out: Any, index: int) -> Any:
     """Attention without heads: the output projection's bias at every position."""
-    return _modules()[0](out.bias)
+    return _modules()[0](out.bias, index == 0)
 
 
-def _dropped(loaded: Loaded, layer: Any) -> Any:
+def _dropped(loaded: Loaded, layer: Any, index: int) -> Any:
     """What stays of a layer that is not run."""
     family = loaded.family
     norms = family.norms_behind if family.norms_come_behind(loaded.model) else ()
     bias = attrgetter(family.attention_out)(layer).bias
-    return _modules()[2](bias, [getattr(layer, name) for name in norms])
+    return _modules()[2](bias, [getattr(layer, name) for name in norms], index == 0)
 
 
 def _nothing() -> Any:
@@ -170,16 +170,26 @@ def _same() -> Any:
     return torch.nn.Identity()
 
 
+def _count_tokens(hidden_states: Tensor, given: Sequence[Any]) -> None:
+    """Notes in a cache, if one is given, that layer 0 has read these positions: there transformers counts them."""
+    for cache in given:
+        if hasattr(cache, "get_seq_length"):
+            zeros = hidden_states.new_zeros(len(hidden_states), 1, hidden_states.shape[1], 1)
+            cache.update(zeros, zeros, 0)
+
+
 @once
 def _modules() -> tuple[Any, Any, Any]:
     import torch
 
     class Silent(torch.nn.Module):
-        def __init__(self, bias: Tensor) -> None:
+        def __init__(self, bias: Tensor, is_first: bool) -> None:
             super().__init__()
-            self.bias = bias
+            self.bias, self.is_first = bias, is_first
 
         def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, None]:
+            if self.is_first:
+                _count_tokens(hidden_states, (*args, *kwargs.values()))
             nothing = torch.zeros_like(hidden_states)
             return (nothing if self.bias is None else nothing + self.bias.to(nothing.dtype)), None
 
@@ -190,11 +200,13 @@ def _modules() -> tuple[Any, Any, Any]:
     class Dropped(torch.nn.Module):
         is_dropped = True  # for who looks for the parts of a layer
 
-        def __init__(self, bias: Tensor | None, norms: Sequence[Any]) -> None:
+        def __init__(self, bias: Tensor | None, norms: Sequence[Any], is_first: bool) -> None:
             super().__init__()
-            self.bias, self.norms = bias, torch.nn.ModuleList(norms)
+            self.bias, self.norms, self.is_first = bias, torch.nn.ModuleList(norms), is_first
 
         def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+            if self.is_first:
+                _count_tokens(hidden_states, (*args, *kwargs.values()))
             if self.bias is not None:
                 hidden_states = hidden_states + self.bias.to(hidden_states)
             for norm in self.norms:

@@ -1,0 +1,154 @@
+"""How fast a model reads and writes under a mask, and what its weights, keys and values take: full against pruned.
+
+What is pruned is not computed (`engine.models.slicing`). Full and pruned take turns, A B A B, so that whatever else the
+machine does falls on both; each turn reads one prompt and then goes on with a cache. Seconds are of this machine at
+that moment, so its load is part of the record.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine.demo import story
+from engine.models.loading import Loaded
+from engine.models.masks import Mask
+from engine.models.slicing import applied, sliced
+from engine.models.subject import Lab, Subject
+from engine.pieces import is_sound
+from engine.progress import Progress, may_stop
+from engine.questions.tokens import read
+from engine.records import Record, canonical_key, decode, encode
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WAYS = ("full", "pruned")
+PROMPT_TOKENS, NEW_TOKENS, N_ROUNDS = 256, 32, 7
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Of one mask, by WAYS: tokens a second of a prompt of `n_prompt` tokens and of the `n_new` behind it (an entry a
+    round); bytes of all weights, and of keys and values a token; `load` the machine's 1-minute load before, on
+    `n_cpus`."""
+
+    prompt: Mapping[str, np.ndarray]
+    generated: Mapping[str, np.ndarray]
+    weight_bytes: Mapping[str, int]
+    cache_bytes: Mapping[str, int]
+    n_prompt: int
+    n_new: int
+    load: float
+    n_cpus: int
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row a quantity: its unit, median and range of either, and pruned divided by full."""
+        rows: list[dict[str, Any]] = []
+        timed = {"Prompt": self.prompt, "Generated": self.generated}
+        for name, found in timed.items():
+            row: dict[str, Any] = {"quantity": name, "unit": "tokens/s"}
+            for way in WAYS:
+                row |= dict(zip((way, f"{way}_low", f"{way}_high"),
+                                map(float, np.quantile(found[way], [0.5, 0, 1])), strict=True))  # fmt: skip
+            rows.append(row)
+        sized = {"Weights": ("bytes", self.weight_bytes), "Keys and values": ("bytes/token", self.cache_bytes)}
+        for name, (unit, sizes) in sized.items():
+            rows.append({"quantity": name, "unit": unit, **{way: float(sizes[way]) for way in WAYS}})
+        return [row | {"ratio": row["pruned"] / row["full"] if row["full"] else float("nan")} for row in rows]
+
+    def frame(self) -> pd.DataFrame:
+        """The rows as a table."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
+
+
+def speed(lab: Lab, subject: Subject, mask: Mask) -> Iterator[Progress[Speed]]:
+    """Yields Progress in turns; the last one's value is the Speed, which is stored."""
+    total = 1 + 2 * (1 + N_ROUNDS)
+    loaded = yield from lab.loaded(subject, 0, total)
+    load, parts = os.getloadavg()[0], sliced(loaded, mask)
+    ids = _prompt(loaded, subject.bos)
+    n_new = min(NEW_TOKENS, subject.shape.n_ctx - len(ids))
+    seconds: dict[str, list[float]] = {f"{what}_{way}": [] for what in ("prompt", "generated") for way in WAYS}
+    cache_bytes, began, done = dict.fromkeys(WAYS, 0), time.perf_counter(), 0
+    for number in range(-1, N_ROUNDS):  # the first one warms up
+        for way in WAYS:
+            with nullcontext() if way == "full" else applied(loaded, parts):
+                read_s, written_s, cache_bytes[way] = _turn(loaded, ids, n_new)
+            if number >= 0:
+                seconds[f"prompt_{way}"].append(len(ids) / read_s)
+                seconds[f"generated_{way}"].append(n_new / written_s)
+            done += 1
+            yield Progress(done, total, message="Tokens a second")
+    whole = sum(each.numel() * each.element_size() for each in loaded.model.parameters())
+    sizes = [whole, whole - parts.n_bytes_full + parts.n_bytes, *(cache_bytes[way] for way in WAYS), len(ids), n_new]
+    arrays = {name: np.array(values) for name, values in seconds.items()} | {"sizes": np.array(sizes, np.int64)}
+    about = {"kind": "speed", "mask": mask.text(), "load": load, "n_cpus": os.cpu_count() or 1}
+    record = Record(arrays, subject.receipt(time.perf_counter() - began, **about))
+    lab.store.put(_key(subject, mask), encode(record))
+    yield Progress(total, total, _speed(record))
+
+
+def recall_speed(lab: Lab, subject: Subject, mask: Mask) -> Speed | None:
+    """What is stored; loads and measures nothing."""
+    record = decode(lab.store.get(_key(subject, mask)))
+    shapes: dict[str, tuple[int | str, ...]] = {"sizes": (6,)}
+    shapes |= {f"{what}_{way}": ("rounds",) for what in ("prompt", "generated") for way in WAYS}
+    return _speed(record) if record is not None and is_sound(record, shapes) else None
+
+
+def _turn(loaded: Loaded, ids: list[int], n_new: int) -> tuple[float, float, int]:
+    """(seconds to read the prompt, seconds to write n_new tokens, bytes of keys and values a token)."""
+    import torch
+    from transformers import DynamicCache
+
+    kept = DynamicCache()
+    with torch.inference_mode():
+        began = time.perf_counter()
+        token = _next(loaded, ids, kept, 0)
+        read_s = time.perf_counter() - began
+        began = time.perf_counter()
+        for step in range(n_new):
+            may_stop()
+            token = _next(loaded, [token], kept, len(ids) + step)
+        written_s = time.perf_counter() - began
+    held = [each for layer in kept.layers if layer.is_initialized for each in (layer.keys, layer.values)]
+    n_bytes = sum(each.numel() * each.element_size() for each in held)
+    return read_s, written_s, round(n_bytes / (len(ids) + n_new))
+
+
+def _next(loaded: Loaded, ids: list[int], kept: Any, first: int) -> int:
+    """The likeliest token behind these, which stand behind the `first` that the cache has read."""
+    import torch
+
+    device = loaded.model.get_input_embeddings().weight.device
+    where = torch.arange(first, first + len(ids), device=device)[None]
+    hidden = loaded.model.base_model(input_ids=torch.tensor([ids], device=device), position_ids=where, use_cache=True,
+                                     past_key_values=kept).last_hidden_state  # fmt: skip
+    return int(loaded.model.get_output_embeddings()(hidden[0, -1:]).argmax())
+
+
+def _prompt(loaded: Loaded, bos: bool) -> list[int]:
+    n_ctx = loaded.identity.shape.n_ctx
+    n = max(1, min(PROMPT_TOKENS, n_ctx - NEW_TOKENS))
+    return read(story(), loaded.tokenizer, bos, n).inputs[:n].tolist()
+
+
+def _key(subject: Subject, mask: Mask) -> str:
+    about = {"mask": mask.key(), "prompt": PROMPT_TOKENS, "new": NEW_TOKENS, "rounds": N_ROUNDS}
+    return canonical_key("speed", subject.key() | about)
+
+
+def _speed(record: Record) -> Speed:
+    told, sizes = record.receipt, [int(size) for size in record.arrays["sizes"]]
+    prompt, generated = ({way: record.arrays[f"{what}_{way}"] for way in WAYS} for what in ("prompt", "generated"))
+    weights, cache = (dict(zip(WAYS, sizes[at : at + 2], strict=True)) for at in (0, 2))
+    return Speed(prompt, generated, weights, cache, sizes[4], sizes[5], told["load"], told["n_cpus"])

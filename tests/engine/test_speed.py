@@ -1,0 +1,52 @@
+"""What pruning saves, measured; and slices that go on with a cache say what the masked model says."""
+
+import pytest
+import torch
+
+from engine.accuracy.speed import N_ROUNDS, WAYS, recall_speed, speed
+from engine.models.masks import Mask, parse_mask, pruned
+from engine.models.slicing import applied, sliced
+from engine.progress import final
+from tests.engine.fixtures import subject_in
+
+IDS = torch.tensor([[2, *range(40, 70)]])
+# layer 0 without heads, or not run at all, is where transformers counts what a cache has read
+MASKS = ["L0H1-3", "L0H*", "L1H* F0", "B0", "B0 L1H0 L2H2", "L*H* F1", "B1-2"]
+
+
+@pytest.mark.parametrize("text", MASKS)
+@pytest.mark.parametrize("family", ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"])
+def test_slices_with_a_cache_say_what_the_masked_model_says(family, text, model_of):
+    model = model_of(family)
+    mask = parse_mask(text, model.identity.shape)
+
+    def said(cached=True):
+        with torch.inference_mode():
+            return model.model.generate(IDS, max_new_tokens=8, do_sample=False, use_cache=cached)[0].tolist()
+
+    with pruned(model, mask):
+        expected = said()
+    with applied(model, sliced(model, mask)):
+        assert said() == said(cached=False) == expected
+
+
+@pytest.mark.parametrize("family", ["opt", "llama"])
+def test_bytes_are_those_of_what_is_left_and_turns_are_stored(family, lab, folder_of):
+    """fp32, 3 layers of 4 heads of 8 (Llama: 2 key and value heads): counted by hand."""
+    subject = subject_in(lab, folder_of(family))
+    mask = parse_mask("L0H0-1 L1H0-1 F2", subject.shape)
+    assert recall_speed(lab, subject, mask) is None
+    found = final(speed(lab, subject, mask))
+    keys = 2 if family == "llama" else 4
+    assert found.cache_bytes["full"] == 3 * keys * 8 * 2 * 4
+    assert found.cache_bytes["pruned"] == (2 * keys // 2 + keys) * 8 * 2 * 4
+    assert found.weight_bytes["full"] == 4 * subject.identity.n_params
+    assert found.weight_bytes["pruned"] < found.weight_bytes["full"]
+    for rates in (found.prompt, found.generated):
+        assert set(rates) == set(WAYS) and all(len(rates[way]) == N_ROUNDS and (rates[way] > 0).all() for way in WAYS)
+    again = recall_speed(lab, subject, mask)
+    assert again is not None and again.rows() == found.rows()
+    assert recall_speed(lab, subject, Mask.full(subject.shape)) is None
+    rows = {row["quantity"]: row for row in found.rows()}
+    assert rows["Keys and values"]["unit"] == "bytes/token" and rows["Prompt"]["unit"] == "tokens/s"
+    assert rows["Weights"]["ratio"] == found.weight_bytes["pruned"] / found.weight_bytes["full"]
