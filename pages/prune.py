@@ -4,7 +4,7 @@ from functools import partial
 
 import streamlit as st
 
-from pages.ui.prune import beside, costs, criteria, dragging, parts, perplexity
+from pages.ui.prune import beside, costs, criteria, dragging, exports, parts, perplexity, speeds
 from pages.ui.prune.figure import component_tables
 from pages.ui.prune.origin import origin
 from pages.ui.prune.questions import draw_questions
@@ -47,11 +47,17 @@ cost_at = st.expander("What pruning saves", key="prune_cost", on_change="rerun",
 if cost_at.open:
     with cost_at:
         live([costs.SLOT], partial(costs.draw_costs, shown), screen.since_s)
+        live([speeds.SLOT], partial(speeds.draw_speed, shown), screen.since_s)
 put_right("prune_compare", "Compare criteria", flag)
 compare_at = st.expander("Compare criteria", key="prune_compare", on_change="rerun", bind="query-params")
 compared, comparison = Drawn(), None
 if compare_at.open:
     comparison = criteria.draw_criteria(screen, setup, compare_at, compared)
+put_right("prune_export", "Export this model", flag)
+export_at = st.expander("Export this model", key="prune_export", on_change="rerun", bind="query-params")
+if export_at.open:
+    with export_at:
+        live([exports.SLOT], partial(exports.draw_export, shown), screen.since_s)
 second_at = st.expander("Perplexity of a text", key="prune_perplexity", on_change="rerun", bind="query-params")
 text = choose_text("prune", second_at, perplexity.TEXT) or chosen_text("prune", perplexity.TEXT)
 if second_at.open:
@@ -62,6 +68,8 @@ if table_at.open:
     component_tables(table_at, screen.tables["Heads"], screen.tables["FFNs"])
 files: dict[str, Table] = {"Questions and choices": partial(answers_csv, shown.stored, second), **screen.tables}
 axis = st.session_state.get("prune_axis") or "heads"
+if cost_at.open and (saved := speeds.stored(shown)) is not None:
+    files["What pruning saves"] = saved.frame()
 if shown.second.full is not None:
     files["Perplexity"] = perplexity.table(shown.second)
 whence = origin(shown.x, shown.job()[1], shown.known, axis)

@@ -29,7 +29,7 @@ from engine.records import Record, canonical_key, decode, encode
 if TYPE_CHECKING:
     import pandas as pd
 
-WAYS = ("full", "pruned")
+WAYS: tuple[str, ...] = ("full", "pruned")
 PROMPT_TOKENS, NEW_TOKENS, N_ROUNDS = 256, 32, 7
 
 
@@ -120,7 +120,8 @@ def _turn(loaded: Loaded, ids: list[int], n_new: int) -> tuple[float, float, int
             may_stop()
             token = _next(loaded, [token], kept, len(ids) + step)
         written_s = time.perf_counter() - began
-    held = [each for layer in kept.layers if layer.is_initialized for each in (layer.keys, layer.values)]
+    layers: Any = kept.layers
+    held = [each for layer in layers if layer.is_initialized for each in (layer.keys, layer.values)]
     n_bytes = sum(each.numel() * each.element_size() for each in held)
     return read_s, written_s, round(n_bytes / (len(ids) + n_new))
 
@@ -150,5 +151,5 @@ def _key(subject: Subject, mask: Mask) -> str:
 def _speed(record: Record) -> Speed:
     told, sizes = record.receipt, [int(size) for size in record.arrays["sizes"]]
     prompt, generated = ({way: record.arrays[f"{what}_{way}"] for way in WAYS} for what in ("prompt", "generated"))
-    weights, cache = (dict(zip(WAYS, sizes[at : at + 2], strict=True)) for at in (0, 2))
+    weights, cache = ({way: sizes[at + number] for number, way in enumerate(WAYS)} for at in (0, 2))
     return Speed(prompt, generated, weights, cache, sizes[4], sizes[5], told["load"], told["n_cpus"])

@@ -30,8 +30,11 @@ BEGINS = {"opt": r"(.*\.)?embed_positions\.weight", "gpt2": r"(.*\.)?wpe\.weight
           "gpt_neox": r"(.*\.)?embed_in\.weight", "llama": r"(.*\.)?embed_tokens\.weight"}  # fmt: skip
 
 
-def even(identity: Identity, stored: Mapping[str, Stored], mask: Mask, is_filled: bool = False) -> Plan:
-    """The plan of the form `even`. `is_filled`: the output bias of a pruned FFN is its mean already, and stays too.
+def even(
+    identity: Identity, stored: Mapping[str, Stored], mask: Mask, is_filled: bool = False, reads: bool = True
+) -> Plan:
+    """The plan of the form `even`. `is_filled`: the output bias of a pruned FFN is its mean already, and stays too. Not
+    `reads`: no tensor is read, and the plan is good for its sizes alone.
     UsageError says what is uneven, and what to prune or keep besides."""
     config, family, shape = identity.config, family_of(identity.config), identity.shape
     stays = [layer for layer in range(shape.n_layers) if any(mask.heads[layer]) or mask.ffns[layer]]
@@ -40,7 +43,7 @@ def even(identity: Identity, stored: Mapping[str, Stored], mask: Mask, is_filled
     n_heads = len(kept[stays[0]])
     n_keys = len(key_heads(shape, kept[stays[0]]))
     begins = re.compile(BEGINS[str(config["model_type"])])
-    added = _biases(identity, stored, stays, is_filled)  # what is added to which tensor, by name
+    added = _biases(identity, stored, stays, is_filled) if reads else {}  # by the layer in front, -1 for none
     changed: dict[str, Any] = {"num_hidden_layers": len(stays)}
     if n_heads < shape.n_heads:
         changed |= {"num_attention_heads": n_heads, "num_key_value_heads": n_keys, "head_dim": shape.d_head}

@@ -18,9 +18,13 @@ from engine.export.forms import FORMS, Plan, masked, own_model, small
 from engine.export.means import filled, means
 from engine.export.verifying import compared, masked_logits, reference_model
 from engine.models.architectures import is_tied
+from engine.models.checkpoints import Identity
+from engine.models.headers import contents
 from engine.models.masks import Mask
-from engine.models.spread import stock_tensors
+from engine.models.sizes import BUFFERS
+from engine.models.spread import is_small, stock_tensors
 from engine.models.subject import Lab, Subject
+from engine.models.tensors import Stored
 from engine.models.weight_files import read_json, weight_files
 from engine.progress import Progress, last_value
 from engine.questions.requests import Questions
@@ -83,6 +87,26 @@ def export(lab: Lab, subject: Subject, asked: Export) -> Iterator[Progress[Expor
                             (before, folder_bytes(aside)), checked, judged, plan.says)  # fmt: skip
             write_card(aside, identity, made)
     yield Progress(total, total, made)
+
+
+def sizes(identity: Identity, mask: Mask, form: str) -> tuple[int, int] | None:
+    """(parameters, bytes of weights) that an export would have, from the table of contents of the files alone; None
+    where they have none, or the base model is such an export itself. UsageError as of an export: it cannot be had."""
+    entries = [contents(file) for file in weight_files(identity.folder)]
+    if is_small(read_json(identity.folder / "config.json", "the folder is damaged")):
+        return None
+    stored = {}
+    for inside in entries:
+        if inside is None:
+            return None
+        stored |= {name: Stored(name, entry.shape, entry.dtype, _unread) for name, entry in inside.items()
+                   if not BUFFERS.fullmatch(name)}  # fmt: skip
+    plan = even(identity, stored, mask, reads=False) if form == "even" else PLANS[form](identity, stored, mask)
+    return plan.n_params, plan.n_bytes
+
+
+def _unread() -> Any:
+    raise AssertionError("only sizes are asked for")
 
 
 def _judged(lab: Lab, subject: Subject, asked: Export, total: int) -> Generator[Progress[Any], None, Judged | None]:

@@ -4,6 +4,9 @@ Written by Headroom beside the weights that need it. The stock model of transfor
 smaller modules: projections for the heads that it keeps, and for a part that is gone the constant (its output bias)
 that it still adds. `per_layer_config` says what a layer keeps; `kept_heads` which of the full model's heads those are.
 """
+# pyright: reportAttributeAccessIssue=false, reportCallIssue=false
+
+from typing import Any
 
 import torch
 from torch import nn
@@ -51,10 +54,10 @@ class NoAttention(NoFFN):
 class UnevenLlamaAttention(LlamaAttention):
     """Heads that share keys and values in groups of different sizes; the cache holds each key and value head once."""
 
-    reads = ()  # which key and value head each head reads
+    reads: tuple = ()  # which key and value head each head reads
 
     def forward(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **kwargs):
-        cache = _ReadByHead(past_key_values, self.reads)
+        cache: Any = _ReadByHead(past_key_values, self.reads)
         return super().forward(hidden_states, position_embeddings, attention_mask, cache, **kwargs)
 
 
@@ -72,9 +75,9 @@ class Pruned:
     """What the four families have in common; each says where its modules are."""
 
     LAYERS = ATTENTION = OUT = FFN = ""
-    PROJECTIONS = ()  # of queries, keys and values: three, or one that holds all
+    PROJECTIONS: tuple = ()  # of queries, keys and values: three, or one that holds all
     FFN_BEGINS = None  # where the FFN is no module of its own
-    NORMS = ()  # in front of attention and FFN
+    NORMS: tuple = ()  # in front of attention and FFN
 
     def __init__(self, config):
         layers, said = list(config.per_layer_config), config.to_dict().get("per_layer_config")

@@ -16,6 +16,8 @@
 `story`: a story as it is told: a sentence, a small table, a verdict
 `questions`: the questions themselves, with both models' answers
 `costs`: what a mask saves, as a panel
+`speeds`: tokens a second, and bytes of weights, keys and values, as a table
+`exports`: the pruned model as a folder
 `origin`: how its numbers were measured, and how to find them again
 `figure`: an accuracy as one large figure
 `charts`: accuracy over levels, the map of heads, the bars of FFNs

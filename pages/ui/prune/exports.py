@@ -1,0 +1,117 @@
+"""Export this model: the pruned model as a folder that others load. Its sizes are said before; its job has a progress."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import streamlit as st
+
+from engine.errors import HeadroomError
+from engine.export.card import Exported
+from engine.export.exporting import Export, export, sizes
+from engine.export.folders import named_folder, refuse_taken
+from engine.models.masks import Mask
+from engine.progress import Progress
+from engine.questions.requests import Questions, get_requests, select
+from pages.ui.prune.experiment import Experiment
+from pages.ui.prune.screen import Shown
+from pages.ui.shared.closing import draw_command
+from pages.ui.shared.commands import command_line
+from pages.ui.shared.controls import one_of
+from pages.ui.shared.defaults import SAMPLE
+from pages.ui.shared.runtime import lab
+from pages.ui.shared.tables import mask_in_words, plain
+from pages.ui.shared.work import Work
+
+SLOT = "export"
+NAMES = {"masked": "Masked", "small": "Small", "even": "Even"}
+FILL_NAMES = {"zero": "Zero", "mean": "Its mean"}
+FORM_HELP = (
+    "Masked: the stock architecture, in which pruned parts write nothing; as large as before, loads everywhere. Small: "
+    "what is pruned is not stored and not computed; a modelling file goes along, loaded with trust_remote_code. Even: "
+    "smaller and stock, where every layer keeps equally many heads (Llama), or whole layers go."
+)
+FILL_HELP = "What a pruned part gives: 0, or its mean over the task's train questions, folded into output biases."
+FOLDER_HELP = "A new folder on the computer that runs this app. One that is there is never written to."
+
+
+def draw_export(shown: Shown) -> None:
+    """The part's inside: form, fill, folder, what they will take, the job, and how its result is loaded."""
+    x, mask = shown.x, shown.mask
+    if mask is None:
+        st.caption("Which heads and FFNs go is not known before importance is measured.")
+        return
+    form_at, fill_at, folder_at = st.columns([3, 2, 5], gap="medium", vertical_alignment="bottom")
+    form = one_of(form_at, "Form", NAMES, "prune_export_form", FORM_HELP)
+    fill = one_of(fill_at, "A pruned part gives", FILL_NAMES, "prune_export_fill", FILL_HELP)
+    default = f"~/pruned-{re.sub(r'[^A-Za-z0-9.]+', '-', Path(x.subject.spec.model).name).strip('-') or 'model'}"
+    folder = folder_at.text_input("New folder", default, key="prune_export_folder", help=FOLDER_HELP)
+    st.markdown(f"{mask_in_words(x.shape, mask)}.")
+    command = _command(x, mask, form, fill, folder)
+    work = export_work(x, mask, (form, fill, folder, command))
+    job = work.now()
+    if work.line():
+        return
+    if job is not None and work.found is not None:
+        _draw_made(work.found)
+        return
+    try:
+        st.markdown(_said(x, mask, form))
+        refuse_taken(named_folder(folder))
+    except HeadroomError as error:
+        st.caption(plain(error))
+        return
+    work.offer("Export this model", "ios_share", "Writes the folder, loads it back and compares, in the background.")
+    draw_command(command)
+
+
+def export_work(x: Experiment, mask: Mask, asked: tuple[str, str, str, str]) -> Work[Exported]:
+    """What writes the folder; `asked` are form, fill, folder and the command that does the same."""
+    run = partial(_exported, x, mask, asked)
+    return Work(SLOT, f"{x.base_key} {x.limit} {mask.key()} {asked}", "Export", run, 1)
+
+
+def _exported(x: Experiment, mask: Mask, asked: tuple[str, str, str, str]) -> Iterator[Progress[Exported]]:
+    form, fill, folder, command = asked
+    yield from export(lab(), x.subject, Export(mask, folder, form, fill, command, x.questions, _train(x, fill)))
+
+
+def _train(x: Experiment, fill: str) -> Questions | None:
+    if fill != "mean":
+        return None
+    return select(get_requests(replace(x.task, split="train"), x.data_dir, lab().store), None, SAMPLE)
+
+
+def _command(x: Experiment, mask: Mask, form: str, fill: str, folder: str) -> str:
+    words = ["--mask", mask.text(), "--form", form, "--fill", fill, "--out", folder]
+    words += ["--task", x.task.name, "--shots", str(x.task.shots), "--limit", str(x.limit), "--sample", SAMPLE]
+    words += ["--same-examples"] if x.task.same_examples else []
+    return command_line("export", x.subject, x.data_dir, words)
+
+
+def _said(x: Experiment, mask: Mask, form: str) -> str:
+    """The sizes before and after, in a sentence."""
+    identity = x.subject.identity
+    before, after = sizes(identity, Mask.full(x.shape), "masked"), sizes(identity, mask, form)
+    if before is None or after is None:
+        return f"{identity.n_params:,} parameters now; how many are left is known when it is written."
+    (params_before, bytes_before), (params, n_bytes) = before, after
+    share = f" (**{n_bytes / bytes_before:.0%}**)" if n_bytes != bytes_before else ", as before"
+    return (f"{params:,} of {params_before:,} parameters, {n_bytes / 1e6:,.1f} of {bytes_before / 1e6:,.1f} MB on disk"
+            f"{share}.")  # fmt: skip
+
+
+def _draw_made(made: Exported) -> None:
+    checked = made.checked
+    st.markdown(f"Written to **{plain(made.folder)}**: {made.n_params[1]:,} of {made.n_params[0]:,} parameters, "
+                f"{made.n_bytes[1] / 1e6:,.1f} of {made.n_bytes[0] / 1e6:,.1f} MB. Loaded back in {checked.precision}, "
+                f"its logits differ from the masked model's by at most {checked.difference:.2g} on {checked.n_tokens} "
+                f"tokens (the largest is {checked.largest:.3g}).")  # fmt: skip
+    if made.judged is not None and made.judged.filled is not None:
+        told = made.judged.fields()
+        st.markdown(f"Accuracy: full {100 * told['full']['acc']:.1f} %, zeros {100 * told['pruned']['acc']:.1f} %, "
+                    f"means {100 * told['mean_filled']['acc']:.1f} % (n {told['n']}).")  # fmt: skip
+    st.code(made.to_load, language="python")
+    draw_command(made.command)
