@@ -31,7 +31,7 @@ with errors_shown():
 asked = Asked(head, setting_of(setup, N_QUESTIONS), choice.tasks)
 known = look_up(subject, asked)
 verdict = known.found.verdict or "What it is, its scores will say."
-st.header(f"{asked.name}: {verdict[0].lower()}{verdict[1:].rstrip('.')}")
+st.header(f"{asked.name} · {verdict.rstrip('.')}")
 st.markdown(tables.in_short(known.found))
 draw_all(known)
 pictures = draw_portrait(known)

@@ -146,7 +146,7 @@ class Portrait:
             return ""
         matching, copying = self.score("prefix_matching"), (1 + self.score("copying")) / 4  # Olsson's, as a share
         ranked = self._ranked("prefix_matching", "prefix matching")
-        copies = f"of what it raises {copying:.0%} is what it looks at (chance {CHANCE:.0%})"
+        copies = f"copying {100 * copying:.0f} % (chance {100 * CHANCE:.0f} %)"
         if matching >= INDUCTION_FROM and copying > CHANCE:
             return f"An induction head: {ranked}; {copies}."
         if matching >= INDUCTION_FROM:
@@ -155,7 +155,7 @@ class Portrait:
             if self.score(name) >= INDUCTION_FROM:
                 return f"A {words} head: {self._ranked(name, f'{words} score')}; no induction head: {ranked}."
         if self.rests >= CLEARLY:
-            rests = f"{self.rests:.0%} of its attention to plain text rests on the first token"
+            rests = f"{100 * self.rests:.0f} % of its attention to plain text rests on the first token"
             return f"No induction head ({ranked}): {rests}."
         return f"No induction head, nor one for previous or duplicate tokens: {ranked}."
 

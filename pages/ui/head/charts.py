@@ -7,7 +7,7 @@ from pages.ui.shared import charts
 from pages.ui.shared.colours import GREY, MARK
 from pages.ui.shared.induction_scores import TITLES
 
-ROOM = 1.72  # of the strip, in which the words stand
+ROOM = 1.8  # of the strip, in which the words stand
 
 
 def score_strip(frame: pd.DataFrame) -> charts.Picture:
@@ -27,7 +27,7 @@ def _score_strip() -> charts.Template:
     mine = mine.mark_point(filled=True, size=120, color=MARK, opacity=1)
     words = charts.written(base.transform_filter("datum.mine"), 12, align="left", baseline="middle")
     words = words.encode(x=alt.value(alt.ExprRef("width * 0.62")), text="words:N")
-    return charts.template(6 * 34, ticks, mine, words)
+    return charts.template(6 * 42, ticks, mine, words)
 
 
 def pattern_map(frame: pd.DataFrame, n: int, offsets: tuple[int, ...]) -> charts.Picture:
@@ -48,7 +48,7 @@ def _pattern_map(n: int) -> charts.Template:
     cells = base.mark_rect().encode(x=x, y=y, x2="x2:Q", y2="y2:Q", color=colour, tooltip=tooltip)
     lines = charts.named_chart("lines").mark_line(color=MARK, opacity=0.45, strokeWidth=1, strokeDash=[2, 3])
     lines = lines.encode(x=alt.X("x:Q", scale=alt.Scale(**across)), y=alt.Y("y:Q"), detail="line:N")
-    return charts.template(300, cells, lines)
+    return charts.template(290, cells, lines)
 
 
 def effects(frame: pd.DataFrame) -> charts.Picture:
@@ -87,9 +87,9 @@ def _places(n_heads: int, n: int) -> charts.Template:
     x = alt.X("rank:Q", title=title, scale=scale, axis=alt.Axis(tickMinStep=1, tickCount=6, grid=False))
     legend = alt.Legend(title=None, orient="top", labelLimit=260)
     tooltip = charts.tips("criterion:N|Criterion; task:N|Task; rank:Q|Rank; heads:Q|of; score:Q|Score|.3~g")
-    base = charts.named_chart("places").encode(y=y, x=x, tooltip=tooltip)
+    base = charts.named_chart("places").encode(y=y, yOffset=alt.YOffset("task:N"), x=x, tooltip=tooltip)
     points = base.mark_point(filled=True, size=110, opacity=0.9).encode(color=alt.Color("task:N", legend=legend))
-    return charts.template(40 * n + charts.AXIS_PX, points)
+    return charts.template(34 * n + charts.AXIS_PX, points)
 
 
 def feeders(frame: pd.DataFrame, random: float) -> charts.Picture:

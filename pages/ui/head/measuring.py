@@ -32,6 +32,7 @@ class Known:
     found: Portrait
     work: Work[Portrait]
     since_s: float
+    is_read: bool = False
 
     def part(self, *names: str) -> Work[Portrait]:
         """The work of these parts, in a slot of their own."""
@@ -44,7 +45,9 @@ class Known:
 
     @property
     def missing(self) -> list[str]:
-        """Parts that are not known."""
+        """Parts that are not known; none before all is read that is stored."""
+        if not self.is_read:
+            return []
         return [name for name in self.asked.parts if name in self.found.left]
 
     def slots(self) -> list[str]:
@@ -56,16 +59,14 @@ def look_up(subject: Subject, asked: Asked) -> Known:
     """What is stored; what is cheap is begun. While the store is read the page says so and ends."""
     since_s = time.monotonic()
     work = Work(SLOT, f"{subject} {asked}", asked.name, partial(portrait, lab(), subject, asked, None))
-    stored = work.stored()
-    if not work.is_read and not work.under_way and not stored:
+    stored, is_read = work.stored(), work.is_read or work.under_way
+    known = Known(subject, asked, Portrait(subject.shape, asked.head), work, since_s, is_read)
+    ones = [one.found for one in map(known.part, asked.parts) if one.found is not None]
+    if not is_read and not stored:
         live(work.watched(), lambda: st.caption("Reading what is stored …"), since_s)
         end_run()
-    known = Known(subject, asked, Portrait(subject.shape, asked.head), work, since_s)
-    ones = [one.found for one in map(known.part, asked.parts) if one.found is not None]
-    found = joined([known.found, *ones, *stored]) if stored or ones else known.found
-    known = replace(known, found=found)
-    ahead = cheap(known)
-    if ahead:
+    known = replace(known, found=joined([known.found, *stored, *ones]))
+    if ahead := cheap(known):
         run = partial(portrait, lab(), subject, asked, ahead)
         replace(work, run=run, while_seen=True, priority=3).start()
     return known
@@ -104,12 +105,13 @@ def draw_all(known: Known) -> None:
 
 
 def draw_missing(known: Known, *names: str) -> None:
-    """Draws how the missing ones of some parts stand: their button, or that they are under way."""
-    for name in [name for name in names if name in known.missing]:
-        work = known.part(name)
-        if work.under_way or known.work.under_way:
-            st.caption(f"{TITLES[name]}: being measured …" if work.under_way else f"{TITLES[name]}: to be measured …")
-            continue
-        cost = in_time(known.takes_s([name]))
-        help = PART_HELP.format(cost=f"about {cost}") + (f" {HEADS_HELP}" if name == "heads-oracle" else "")
-        work.offer(f"Measure: {TITLES[name][:1].lower()}{TITLES[name][1:]}", "science", help)
+    """Draws how the missing ones of some parts stand: their buttons, or that they are under way."""
+    missing = [name for name in names if name in known.missing]
+    waiting = [name for name in missing if known.work.under_way or known.part(name).under_way]
+    if waiting:
+        st.caption(f"To be measured: {', '.join(TITLES[name] for name in waiting)} …")
+    with st.container(horizontal=True, gap="xsmall"):
+        for name in [name for name in missing if name not in waiting]:
+            help = PART_HELP.format(cost=f"about {in_time(known.takes_s([name]))}")
+            help += f" {HEADS_HELP}" if name == "heads-oracle" else ""
+            known.part(name).offer(TITLES[name], "science", help)

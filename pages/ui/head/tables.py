@@ -43,10 +43,10 @@ def score_rows(found: Portrait, variant: str = OLSSON) -> pd.DataFrame:
 def _with_rank(found: Portrait, score: str, variant: str, written: Callable[[float], str]) -> str:
     rank, value = found.rank(score, variant), found.score(score, variant)
     if not rank:
-        return "undefined in layer 0"
+        return "not in layer 0"
     value = (1 + value) / 4 if score == "copying" and variant == OLSSON else value
     value = f"{value:,.0f}" if score == "qk_trace" and abs(value) >= 100 else written(value)
-    return f"{value}, rank {rank} of {found.n_heads:,}"
+    return f"{value} · {rank} of {found.n_heads:,}"
 
 
 def scores_table(found: Portrait) -> pd.DataFrame:
