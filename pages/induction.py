@@ -9,6 +9,8 @@ import streamlit as st
 from engine.heads.induction import SCORES, VARIANTS, induction, recall_induction
 from engine.models.masks import parse_mask
 from pages.ui.induction import charts, overlap
+from pages.ui.induction.beside import First
+from pages.ui.induction.beside import draw as draw_beside
 from pages.ui.induction.closely import draw_closely
 from pages.ui.induction.selection import chart_with_heads, head_table, selected_heads, send_to_prune
 from pages.ui.induction.tables import corner, corner_in_words, head_scores, in_words
@@ -97,16 +99,17 @@ with table_at:
     head_table(frame)
     send_to_prune(subject.shape, names)
 
+beside = draw_beside(setup, First(subject, variant, seed, found, frame))
 overlap_pictures, overlap_tables = {}, {}
 if not presenting():  # a slide is one screen, and these are below it
     pictures |= draw_closely(frame)
     overlap_pictures, overlap_tables = overlap.draw(setup, subject, found, frame, since_s)
 words = ["--variant", variant, "--seed", seed, "--out", "induction.csv"]
-files = {"Induction scores": frame, **overlap_tables}
+files = {"Induction scores": frame, **beside.tables, **overlap_tables}
 command = command_line("induction", subject.as_usual, None, words)
 reads = {"Scores": partial(recall_induction, subject=subject, variant=variant, seed=seed), **overlap.reads(setup)}
 program, n = of_induction(subject.as_usual, variant, seed), f"{found.n['prefix_matching']} examples"
 of = about(subject, f"random tokens, {variant.capitalize()}, seed {seed}", n, "nothing pruned")
 says = [in_words(frame, each) for each in SCORES] + [corner_in_words(frame)]
-origin = Origin("Induction", command, program, reads, of, says)
-closing(origin, files, pictures | overlap_pictures)
+origin = beside.told(Origin("Induction", command, program, reads, of, says))
+closing(origin, files, pictures | beside.pictures | overlap_pictures)

@@ -11,6 +11,7 @@ from scipy.stats import binomtest, spearmanr
 from streamlit.util import calc_hash
 
 from engine.accuracy.evaluation import evaluate
+from engine.heads.induction import induction
 from engine.importance.rankings_of import compute_orders
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
@@ -246,3 +247,48 @@ def test_importance_measures_nothing_of_a_second_model_that_nobody_asked_for(ope
     assert runtime.jobs().snapshot("second heads") is None and not runtime.lab().models.holds(
         LoadSpec(str(twin), "fp32")
     )
+
+
+@pytest.fixture
+def open_induction(open_app):
+    def open_induction(**parameters):
+        at = open_app(run=False, **parameters)
+        at.wanted_page_hash = calc_hash("induction")
+        return settled(at)
+
+    return open_induction
+
+
+def induction_of(model):
+    subject = runtime.lab().subject(LoadSpec(str(model), "fp32"))
+    return final(induction(runtime.lab(), subject, "olsson", 0)).mean
+
+
+def test_induction_of_two_models_is_paired_head_by_head(open_induction, tiny_opt, twin):
+    at = open_induction(against=str(twin), induction_both="Copying")
+    first, second = (induction_of(each) for each in (tiny_opt, twin))
+    a, b = ((each["copying"] + 1) / 4 for each in (first, second))
+    srcc = spearmanr(a.ravel(), b.ravel()).statistic
+    assert f"Copying: SRCC **{number(srcc, sign=True)}**" in said(at)
+    count = int((second["prefix_matching"] >= 0.3).sum())
+    assert f"**twin in fp32**: {count} of 8 heads match prefixes with 0.3 or more" in said(at)
+    [points] = [frames["heads"] for frames in frames_of(at) if "difference" in frames.get("heads", ())]
+    assert points["first"].to_numpy() == pytest.approx(a.ravel())
+    assert points["second"].to_numpy() == pytest.approx(b.ravel())
+    [table] = [each.value for each in at.main.dataframe if "difference" in each.value]
+    apart = np.argsort(-np.abs(b - a).ravel(), kind="stable")
+    assert list(table["name"]) == [f"L{place // 4}H{place % 4}" for place in apart]
+    assert f"--model {twin}" in at.code[0].value.splitlines()[1] and "agreed(found.mean" in at.code[1].value
+
+
+def test_induction_of_models_of_other_shapes_has_two_maps_and_says_why_no_more(open_induction, unequal):
+    at = open_induction(against=str(unequal))
+    assert "has 3 layers of 4 heads: no head of one answers to a head of the other" in said(at)
+    assert "of 12 heads match prefixes" in said(at)
+    assert not any("difference" in frames.get("heads", ()) for frames in frames_of(at))
+    assert [len(frames.get("heads", ())) for frames in frames_of(at)].count(12) == 1
+
+
+def test_a_score_that_is_not_defined_everywhere_is_compared_where_it_is(open_induction, twin):
+    at = open_induction(against=str(twin), induction_both="QK trace")
+    assert "QK trace: SRCC" in said(at) and not at.error

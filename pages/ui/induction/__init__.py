@@ -1,6 +1,7 @@
 """The Induction screen: which heads match prefixes and copy, and what pruning leaves of that.
 
 `selection`: heads selected anywhere, shown everywhere, sent to other screens
+`beside`: a second model's scores beside the first's
 `closely`: one score, by depth and by size
 `overlap`: induction against importance
 `effects`: a task's accuracy without each of the strongest induction heads

@@ -1,0 +1,127 @@
+"""The Induction screen's second model: one score of both as maps on one scale, how many heads are induction heads in
+each, and where the two differ most.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from engine.heads.induction import SCORES, InductionScores, induction, recall_induction
+from engine.importance.rankings_of import INDUCTION_FROM
+from engine.models.subject import Subject
+from engine.studies.two_models import agreed
+from pages.ui.induction import charts
+from pages.ui.induction.tables import copying_share, head_scores
+from pages.ui.shared import pairs
+from pages.ui.shared.charts import Picture
+from pages.ui.shared.commands import command_like
+from pages.ui.shared.controls import one_of
+from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.origin import Origin
+from pages.ui.shared.python_code import of_induction
+from pages.ui.shared.runtime import lab
+from pages.ui.shared.second import heading, second_model, shapes_in_words
+from pages.ui.shared.sidebar import Setup
+from pages.ui.shared.tables import number, percent, plain
+from pages.ui.shared.work import Work
+
+HELP = (
+    "The same random tokens, as far as both have the same tokenizer. Heads are paired by layer and number, which says "
+    "something of two precisions or revisions of one model. Chosen in the sidebar, under “Compare with”."
+)
+CORNER_HELP = "The induction corner begins where a model's own heads fall apart into two groups, as above."
+
+
+@dataclass(frozen=True)
+class First:
+    """The first model as the screen shows it: its scores, and them as a table."""
+
+    subject: Subject
+    variant: str
+    seed: int
+    found: InductionScores
+    frame: pd.DataFrame
+
+
+@dataclass
+class Drawn:
+    """What the section has drawn, for the downloads; nothing without a second model."""
+
+    first: First
+    second: Subject | None = None
+    pictures: dict[str, Picture] = field(default_factory=dict)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    says: list[str] = field(default_factory=list)
+
+    def told(self, of: Origin) -> Origin:
+        """The screen's origin with the second model in it."""
+        if self.second is None:
+            return of
+        first, second = self.first, self.second.as_usual
+        reads = partial(recall_induction, subject=second, variant=first.variant, seed=first.seed)
+        program = of_induction(first.subject.as_usual, first.variant, first.seed, second)
+        return replace(
+            of, command=f"{of.command}\n{command_like(of.command, second)}", python=program,
+            about=f"{of.about} · compared with {second.spec.in_words}", says=[*of.says, *self.says],
+            reads={**of.reads, f"Scores of {second.spec.in_words}": reads},
+        )  # fmt: skip
+
+
+def draw(setup: Setup, of: First) -> Drawn:
+    """Draws the section where a second model is chosen; its scores are measured if they are not stored."""
+    drawn = Drawn(of, second_model(setup))
+    if drawn.second is None:
+        return drawn
+    second, names = drawn.second, (of.subject.spec.in_words, drawn.second.spec.in_words)
+    heading(of.subject, second, HELP)
+    found = recall_induction(lab(), second, of.variant, of.seed)
+    if found is None:
+        run = partial(induction, lab(), second, of.variant, of.seed)
+        key = f"{second} {of.variant} {of.seed}"
+        found = Work("second induction", key, f"Induction scores of {names[1]}", run, while_seen=True).awaited()
+    if found is None:
+        return drawn
+    frame = head_scores(second.shape, found, ())
+    drawn.tables[f"Induction scores, {names[1]}"] = frame
+    st.markdown(said := "  \n".join(counts_in_words((of.frame, frame), names)), help=CORNER_HELP)
+    drawn.says.append(said)
+    named = {each: charts.TITLES[each] for each in SCORES}
+    score = one_of(st.container(), "Score of both", named, "induction_both", "For the maps and the points below.")
+    form = ".0%" if score == "copying" else ".2f" if score != "qk_trace" else "~s"
+    both = [values_of(each, score) for each in (of.found, found)]
+    drawn.pictures |= pairs.draw_maps(both, names, charts.TITLES[score], form, "induction")
+    if why := shapes_in_words(of.subject, second):
+        st.caption(why)
+        return drawn
+    words = pairs.in_words(agreed(*both), charts.TITLES[score])
+    st.markdown(words, help=pairs.AGREED_HELP)
+    drawn.says.append(words)
+    rows = drawn.tables[f"Two models, {charts.TITLES[score]}"] = pairs.rows(of.subject.shape, *both)
+    picture = drawn.pictures["Two models, heads"] = pairs.scatter(rows, names, form)
+    scatter_at, table_at = st.columns([5, 6], gap="large")
+    draw_chart(picture, "induction second scatter", words, scatter_at)
+    with table_at:
+        st.markdown("**Where they differ most**")
+        pairs.draw_farthest(rows, names, percent if score == "copying" else partial(number, digits=3))
+    return drawn
+
+
+def values_of(found: InductionScores, score: str) -> np.ndarray:
+    """(L, H) as it is drawn: copying as a share."""
+    return copying_share(found.mean[score]) if score == "copying" else found.mean[score]
+
+
+def counts_in_words(frames: Sequence[pd.DataFrame], names: Sequence[str]) -> list[str]:
+    """How many heads of each model match prefixes, and how many are induction heads, a line each."""
+    lines = []
+    for frame, name in zip(frames, names, strict=True):
+        matching = int((frame["prefix_matching"] >= INDUCTION_FROM).sum())
+        inside = frame.loc[frame["in_corner"], "name"].tolist()
+        named = f": {', '.join(inside[:8])}{' …' * (len(inside) > 8)}" if inside else ""
+        lines.append(f"**{plain(name)}**: {matching} of {len(frame)} heads match prefixes with {INDUCTION_FROM:g} or "
+                     f"more; {len(inside)} in the induction corner{named}")  # fmt: skip
+    return lines
