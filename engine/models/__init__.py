@@ -14,7 +14,7 @@
 `whole`: whether those are the tensors that the config asks for
 `libraries`: libraries that must be imported with care
 `memory_needed`: what a load needs of the memory that there is
-`loading`: from a name to a model in memory; one model at a time, refused where it cannot fit
+`loading`: from a name to a model in memory; one at a time, or two that are compared, refused where it cannot fit
 `subject`: who is measured, and where: what a key says of a model, one store, one model in memory
 `masks`: what is kept of a model, as text people can type, and applied to it
 `slicing`: pruned parts not computed at all

@@ -87,7 +87,7 @@ def draw(setup: Setup, of: First, since_s: float) -> Drawn:
     common = {kind: both_of(of.known[kind], found[kind]) for kind in KINDS}
     if heads := common["heads"]:
         names, means = _names(of, drawn.second), means_of(of.setting, heads)
-        drawn.pictures |= pairs.draw_maps(means, names, f"Mean of {len(heads)}", ".2~g", "importance")
+        drawn.pictures |= pairs.draw_maps(means, names, f"Mean of {len(heads)}", ".2~g", "importance", by_root=True)
         if not why:
             _draw_agreement(drawn, common, means, names)
     return drawn

@@ -91,7 +91,7 @@ def draw(setup: Setup, of: First) -> Drawn:
     drawn.says.append(said)
     named = {each: charts.TITLES[each] for each in SCORES}
     score = one_of(st.container(), "Score of both", named, "induction_both", "For the maps and the points below.")
-    form = ".0%" if score == "copying" else ".2f" if score != "qk_trace" else "~s"
+    form = ".0%" if score == "copying" else ".2~f" if score != "qk_trace" else "~s"
     both = [values_of(each, score) for each in (of.found, found)]
     drawn.pictures |= pairs.draw_maps(both, names, charts.TITLES[score], form, "induction")
     if why := shapes_in_words(of.subject, second):

@@ -144,7 +144,7 @@ def draw_questions(x: Experiment, measured: AnswersSoFar, second: Second | None 
                f"{(frame['change'] == 'gained').sum()} gained.")  # fmt: skip
     if both and second is not None:
         n_first, n_second = ((frame["between"] == which).sum() for which in BETWEEN)
-        st.caption(f"{plain(second[0])} : {n_second} that only it answers, {n_first} that only the first model does.")
+        st.caption(f"{plain(second[0])}: {n_second} that only it answers, {n_first} that only the first model does.")
     _list(shown, second)
     if opened is not None and opened <= len(frame):
         _draw_one(x, measured, int(opened) - 1)

@@ -54,7 +54,7 @@ def _score_map(title: str, form: str, n_layers: int, kind: Scale, reach: float) 
     row_px = charts.row_height(n_layers)
     straight = alt.Scale(type="sqrt" if kind == "root" else "linear", domain=[0, reach], nice=False)
     look: dict[str, Any] = {"orient": "top", "direction": "horizontal", "titleOrient": "left", "titleLimit": 400}
-    legend = alt.Legend(gradientLength=160, gradientThickness=12, tickCount=4, format=form, **look)
+    legend = alt.Legend(gradientLength=200, gradientThickness=12, tickCount=3, format=form, **look)
     scale = charts.around_zero(reach) if kind == "around zero" else straight
     colour = alt.Color("score:Q", title=title, scale=scale, legend=legend)
     known = alt.condition("!isValid(datum['score'])", alt.value(UNDEFINED), colour)
@@ -104,10 +104,10 @@ def agreed_rows(pairs: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame
 
 
 def draw_maps(
-    scores: Sequence[np.ndarray], names: Sequence[str], title: str, form: str, key: str
+    scores: Sequence[np.ndarray], names: Sequence[str], title: str, form: str, key: str, by_root: bool = False
 ) -> dict[str, Picture]:
     """Draws the two maps beside one another on one scale of colours; gives them for the downloads."""
-    scale, pictures = scale_of(scores, by_root=form == ".2~g"), {}
+    scale, pictures = scale_of(scores, by_root=by_root), {}
     for name, each, at in zip(names, scores, st.columns(2, gap="large"), strict=True):
         best = int(np.nanargmax(each)) if np.isfinite(each).any() else 0
         words = f"{name}: highest in L{best // each.shape[1]}H{best % each.shape[1]}"
@@ -129,8 +129,9 @@ def draw_farthest(frame: pd.DataFrame, names: Sequence[str], write: Any, n: int 
 
 def draw_agreed(frame: pd.DataFrame, title: str, height: int) -> None:
     """Draws `agreed_rows` as a table; `title` says what each row is of."""
-    titles = {"of": title, "srcc": "SRCC", "low": "from", "high": "to", "p": "p", "overlap": "Same of the top 30 %"}
-    config = {column: st.column_config.Column(name) for column, name in titles.items()}
+    titles = {"of": title, "srcc": "SRCC", "low": "from", "high": "to", "p": "p", "overlap": "Top 30 %"}
+    about = {"overlap": "Of the 30 % highest of one, so many are among the other's.", "srcc": AGREED_HELP}
+    config = {column: st.column_config.Column(name, help=about.get(column)) for column, name in titles.items()}
     words: dict[str, Any] = dict.fromkeys(("srcc", "low", "high"), partial(number, sign=True))
     words |= {"p": partial(number, digits=3), "overlap": whole_percent}
     shown = written(frame[list(titles)], **words)
