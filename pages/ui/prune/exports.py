@@ -1,4 +1,4 @@
-"""Export this model: the pruned model as a folder that others load. Its sizes are said before; its job has a progress."""
+"""Export this model: the pruned model as a folder that others load. Sizes are said before, progress while it runs."""
 
 import re
 from collections.abc import Iterator
