@@ -181,5 +181,5 @@ def with_more(found: Portrait, more: Mapping[str, Any]) -> Portrait:
     changes = {}
     for key, value in more.items():
         before = getattr(found, key)
-        changes[key] = {**before, **value} if isinstance(value, dict) else value
+        changes[key] = {**before, **value} if before and isinstance(value, dict) else value
     return replace(found, **changes)

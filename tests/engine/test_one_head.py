@@ -9,6 +9,7 @@ import torch
 from engine.errors import UsageError
 from engine.heads.attention import overview
 from engine.heads.composition import feeding, recall_feeding
+from engine.heads.idealised import PATTERNS, Ideal, recall_idealised_texts, recovered_in_texts
 from engine.heads.in_text import head_on_probe, heads_in_texts, most_looked_at, most_raised
 from engine.heads.induction import VARIANTS, induction
 from engine.heads.ov_tokens import circuit_rows, ov_tokens, recall_ov_tokens
@@ -19,7 +20,7 @@ from engine.models.loading import Models
 from engine.models.masks import Mask
 from engine.progress import final
 from engine.questions.requests import TaskSpec
-from engine.studies.one_head import LOOKING, PARTS, Asked, forecast_s, head_named, portrait
+from engine.studies.one_head import LOOKING, PARTS, Asked, built_in, forecast_s, head_named, portrait
 from engine.studies.portrait import Portrait, joined
 from engine.studies.surveys import Setting
 from tests.conftest import TEXT
@@ -286,3 +287,18 @@ def test_importance_of_equal_scores_goes_by_the_tie_break(folder_of, lab):
     scores = Scores("heads-oracle", 8, np.zeros((3, 4)), ties)
     [place] = Portrait(shape, HEAD, importance={("heads-oracle", task): scores}).places
     assert place.rank == 12 - int(ties[HEAD])
+
+
+def test_what_an_ideal_pattern_recovers_is_that_of_the_head_alone(asked, lab):
+    subject, of = asked
+    found = final(portrait(lab, subject, of, ["ideal-texts", "ideal-tasks"]))
+    ideal = Ideal((of.head,), Mask.full(subject.shape))
+    losses = recall_idealised_texts(lab, subject, list(built_in().values()), ideal)
+    assert set(found.recovered) == {None, of.tasks[0]}
+    alone = {kind: recovered_in_texts(losses, kind) for kind in PATTERNS}
+    assert {kind: each.effect_nats for kind, each in found.recovered[None].items()} == {
+        kind: each.effect_nats for kind, each in alone.items()
+    }
+    without = found.ideal_answers[of.tasks[0]]["ablated"]
+    answers = final(portrait(lab, subject, of, ["tasks"])).answers[of.tasks[0]]
+    assert np.array_equal(without.log_likelihood_nats, answers[1].log_likelihood_nats, equal_nan=True)

@@ -31,7 +31,7 @@ def section(known: Known) -> tuple[dict[str, charts.Picture], dict[str, pd.DataF
     """Draws the section; gives its chart and table for the downloads."""
     st.subheader(NAME, help=HELP)
     frame, pictures = rows(known.found), {}
-    clear = frame[frame["share"].notna()]
+    clear = frame[frame["share"].notna()] if len(frame) else frame
     chart_at, table_at = st.container(key="wraps idealised").columns(2, gap="large")
     with table_at:
         draw_missing(known, "ideal-texts", *(["ideal-tasks"] if known.asked.tasks else []))
