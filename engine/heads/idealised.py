@@ -228,7 +228,8 @@ def _question_pieces(subject: Subject, questions: Questions, ideal: Ideal, kind:
     for chunk, size in questions.sized_chunks():
         key = canonical_key("idealised", fields | {"questions": questions.digest(chunk)})
         shapes = {"log_likelihood_nats": (len(chunk), "C"), "greedy": (len(chunk), "C"), "n_cut": (len(chunk),)}
-        wanted.append(Piece(key, size, shapes, partial(measure, chunk=chunk), partial(characters, questions.at(chunk))))
+        reads = partial(characters, questions.at(chunk))  # row by row, so at another pace than other passes
+        wanted.append(Piece(key, size, shapes, partial(measure, chunk=chunk), reads, "patterns"))
     return wanted
 
 

@@ -8,6 +8,7 @@ from engine.accuracy.evaluation import Answers
 from engine.errors import Cancelled, HeadroomError
 from engine.heads.attention import Head
 from engine.heads.idealised import (
+    PATTERNS,
     SIDES,
     Ideal,
     idealise_questions,
@@ -53,7 +54,7 @@ def ideal_tasks(lab: Lab, subject: Subject, head: Head, of: tuple[Setting, Seque
                 steps, cached = idealise_questions(lab, subject, questions, ideal), False
                 answers = yield from last_value(steps, number, len(tasks), 1, in_words(task))
             if answers is None:
-                left += len(SIDES) * all_characters(questions)
+                left += len(PATTERNS) * all_characters(questions)
             else:
                 found[task] = answers
         except Cancelled:

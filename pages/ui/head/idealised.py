@@ -22,7 +22,7 @@ HELP = (
     "95 % bootstrap intervals over stretches of 32 tokens, or over questions. *Effect*: nats a token in the built-in "
     "texts, nats of the right answer in tasks."
 )
-TITLES = {"previous": "The token before", "prefix": "Behind earlier copies", "uniform": "Everything alike"}
+TITLES = {"previous": "Token before", "prefix": "Behind copies", "uniform": "Everything"}
 TEXTS = "Built-in texts"
 ENDS = -0.5, 1.25  # of the chart; beyond, a point stands at its edge
 
