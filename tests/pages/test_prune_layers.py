@@ -45,8 +45,9 @@ def test_a_layer_is_dropped_by_block_influence(open_app, capsys):
     influence = recall_block_influence(*trained(at))
     first = int(influence.argmin())
     assert "4 of 8 heads, 1 of 2 FFNs pruned, 1 layer whole" in under_figure(at)
-    pruned = next(each for each in components(at) if "shade" in each)["pruned"]
-    assert pruned == [layer == first for layer in range(2) for _ in range(4)], "a whole row is gone"
+    heads = next(each for each in components(at) if "shade" in each)
+    whole_row = [layer == first for layer in range(2) for _ in range(4)]
+    assert heads["gone"] == [first] and heads["pruned"] == whole_row
     assert "--prune-layers 50 --layers-by influence" in at.code[0].value
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and result["layers_dropped"] == [first]

@@ -118,11 +118,11 @@ class Experiment:
         return replace(self, pruning=self.pruning.at(axis, permille))
 
     def mask(self, known: Evidence) -> Mask | None:
-        """The mask of the two levels and the typed one; None while a ranking it needs is not known."""
+        """The mask of the levels and the typed one; None while a ranking it needs is not known."""
         return self.pruning.known_mask(self.shape, known)
 
     def by_levels(self, known: Evidence) -> Mask:
-        """What is pruned by the two levels alone; nothing while a ranking they need is not known."""
+        """What is pruned by the levels alone; nothing while a ranking they need is not known."""
         if self.pruning.missing(known):
             return Mask.full(self.shape)
         return self.pruning.by_levels(self.orders(known))

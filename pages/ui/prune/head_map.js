@@ -39,8 +39,13 @@ function build(view, shape) {
   grid.classList.toggle("bars", Boolean(data.bars))
   const every = Math.ceil(data.columns / 24), down = Math.ceil(13 / data.row)
   const shown = []
+  view.labels = new Map() // by layer
   view.cells = data.names.map((name, at) => {
-    if (at % data.columns === 0) shown.push(make("i", data.layers[at] % down ? "" : `${data.layers[at]}`))
+    if (at % data.columns === 0) {
+      const label = make("i", data.layers[at] % down ? "" : `${data.layers[at]}`)
+      view.labels.set(data.layers[at], label)
+      shown.push(label)
+    }
     const cell = make("button", "")
     cell.type = "button"
     cell.tabIndex = at ? -1 : 0
@@ -75,12 +80,13 @@ function paint(view) {
   const { data, cells, grid, root } = view, pruned = prunedNow(view)
   const ramp = getComputedStyle(grid).getPropertyValue("--st-chart-sequential-colors").split(/,(?![^(]*\))/)
   grid.ariaLabel = `${data.words} Arrow keys move, Enter prunes or restores, with Shift the whole layer.`
+  for (const [layer, label] of view.labels) label.classList.toggle("gone", data.gone.includes(layer))
   cells.forEach((cell, at) => {
     const score = data.score[at] === null ? "" : `, ${data.title.toLowerCase()} ${data.score[at]}`
     const rank = data.rank[at] === null ? "" : `, rank ${data.rank[at]} (1 = first to go)`
     cell.classList.toggle("pruned", pruned[at])
     cell.ariaPressed = String(pruned[at])
-    cell.ariaLabel = cell.title = `${data.names[at]}: ${pruned[at] ? "pruned" : "kept"}${score}${rank}`
+    cell.ariaLabel = cell.title = `${data.names[at]}: ${!pruned[at] ? "kept" : data.gone.includes(data.layers[at]) ? "layer dropped" : "pruned"}${score}${rank}`
     if (data.bars) {
       const [from, width] = data.bars[at] ?? [0, 1]
       cell.classList.toggle("unknown", !data.bars[at])

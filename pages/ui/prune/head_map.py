@@ -18,6 +18,7 @@ from engine.errors import UsageError
 from engine.models.masks import Mask, parse_edits
 from engine.shapes import ModelShape
 from pages.ui.prune.charts import ACCURACY_LOST
+from pages.ui.prune.tables import LAYER_GONE
 from pages.ui.shared.charts import row_height
 from pages.ui.shared.written import hold, write
 
@@ -96,6 +97,7 @@ def _draw(what: str, frame: pd.DataFrame, words: str, look: dict[str, Any]) -> N
     score = [None if np.isnan(value) else _long(value) for value in frame["score"]]
     data = {"words": words, "names": frame["name"].tolist(), "layers": frame["layer"].tolist(), "score": score}
     data |= {"rank": rank, "pruned": frame["pruned"].tolist(), "row": row_height(int(frame["layer"].max()) + 1)}
+    data["gone"] = sorted({int(layer) for layer in frame.loc[frame["state"] == LAYER_GONE, "layer"]})
     data |= {"seen": st.session_state.get(f"{_key(what)} seen", 0), **look}
     _COMPONENT(key=_key(what), data=data, on_edits_change=lambda: None)
 

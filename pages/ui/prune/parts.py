@@ -22,7 +22,7 @@ from pages.ui.shared import carried, published
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.controls import choose_idle, choose_layers_by, one_of, type_mask
 from pages.ui.shared.defaults import AXES, IN_SHORT, LEVEL_HELP, LEVELS, NOUNS
-from pages.ui.shared.drag_slider import draw_field, draw_slider
+from pages.ui.shared.drag_slider import Field, draw_field, draw_slider
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.runtime import lab
 from pages.ui.shared.tables import mask_in_words
@@ -40,7 +40,9 @@ def draw_levels(screen: Screen) -> None:
     """The sliders and what follows them. While one moves this alone runs, and nothing is read or measured for it."""
     *places, mask_at = st.columns(4, gap="small")
     labels = zip(LEVELS.items(), places, strict=True)
-    fields = {axis: draw_field(at, f"prune_{axis}", label, with_texts=True) for (axis, label), at in labels}
+    fields: dict[Axis, Field] = {
+        axis: draw_field(at, f"prune_{axis}", label, with_texts=True) for (axis, label), at in labels
+    }
     head_map.apply_edits()
     typed, layers_by = type_mask("prune", mask_at), "influence"
     if fields["layers"].percent:  # at 0 there is nothing to choose
@@ -54,9 +56,8 @@ def draw_levels(screen: Screen) -> None:
     shown = screen.shown
     try:
         if shown is None or screen.whole:
-            shown = screen.shown = screen.look(
-                {axis: field.percent for axis, field in fields.items()}, typed, layers_by
-            )
+            percent: dict[Axis, int] = {axis: field.percent for axis, field in fields.items()}
+            shown = screen.shown = screen.look(percent, typed, layers_by)
         if dragging.moving():
             dragging.let_go_of(shown.x)
         with figure_at:  # before all else: whatever the browser draws, the figure would wait behind it

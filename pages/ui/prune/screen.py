@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import pandas as pd
 import streamlit as st
@@ -125,7 +126,8 @@ def idle_work(shown: Shown, since_s: float) -> Idle:
     x = shown.x
     levels = {axis: x.pruning.level(axis) for axis in LEVELS}
     before, last = st.session_state.get("prune moved") or (levels, "heads")
-    axis: Axis = next((axis for axis in LEVELS if levels[axis] != before[axis]), last)
+    moved = [axis for axis in LEVELS if levels[axis] != before[axis]]
+    axis: Axis = moved[0] if moved else cast(Axis, last)
     st.session_state["prune moved"] = levels, axis
     missing = ()
     estimated = x.judged.greedy or shown.estimates.line(x, axis).estimated or dragging.gradients_given_up(x)

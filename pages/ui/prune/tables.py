@@ -17,6 +17,7 @@ from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment,
 from pages.ui.shared.tables import to_csv
 
 NONE_STANDS_OUT = {"heads": "all score alike", "FFNs": "without any one of them no train question is lost"}
+LAYER_GONE = "layer dropped"  # a state, beside pruned and kept
 POINT_COLUMNS = ["level", "acc", "low", "high", "n", "pruned"]
 
 
@@ -47,16 +48,18 @@ def head_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFram
     """One row a head."""
     shape = x.shape
     layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
-    kept = np.array((mask or x.pruning.typed.alone).heads)
-    return _components(known.heads, x.order("heads", known), kept, shape.head_names).assign(layer=layer, head=head)
+    mask = mask or x.pruning.typed.alone
+    frame = _components(known.heads, x.order("heads", known), np.array(mask.heads), shape.head_names)
+    return _by_layer(frame.assign(layer=layer, head=head), mask)
 
 
 def ffn_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFrame:
     """One row an FFN."""
     layer = np.arange(x.shape.n_layers)
-    kept = np.array((mask or x.pruning.typed.alone).ffns)
+    mask = mask or x.pruning.typed.alone
     names = [f"F{at}" for at in layer]
-    return _components(known.ffns, x.order("ffns", known), kept, names).assign(layer=layer)
+    frame = _components(known.ffns, x.order("ffns", known), np.array(mask.ffns), names)
+    return _by_layer(frame.assign(layer=layer), mask)
 
 
 def score_titles(x: Experiment) -> tuple[str, str]:
@@ -115,6 +118,12 @@ def _components(scores: Scores | None, order: np.ndarray | None, kept: np.ndarra
     score, pruned = np.full(len(names), np.nan) if scores is None else scores.scores.ravel(), ~kept.ravel()
     state = np.where(pruned, "pruned", "kept")
     return pd.DataFrame({"name": names, "score": score, "rank": rank, "pruned": pruned, "state": state})
+
+
+def _by_layer(frame: pd.DataFrame, mask: Mask) -> pd.DataFrame:
+    """The frame, with the state of what goes with its whole layer."""
+    gone = frame["layer"].isin(mask.layers_dropped)
+    return frame.assign(state=frame["state"].mask(gone, LAYER_GONE))
 
 
 def _count(n: int, noun: str) -> str:

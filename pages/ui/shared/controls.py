@@ -65,7 +65,7 @@ IDLE_HELP = (
 MASK_HELP = (
     "`L3H5` is head 5 of layer 3, `L4H*` all heads of layer 4, `F7` the FFN of layer 7, `F2-5` those of four layers, "
     "`B5` layer 5 whole. "
-    "They are pruned on top of the two levels. What is named behind the word `keep` stays, whatever prunes it: "
+    "They are pruned on top of the levels. What is named behind the word `keep` stays, whatever prunes it: "
     "`keep L1H0`."
 )
 STOPS = {"off": 0} | {f"{points} points": points for points in (10, 7, 5, 4, 3)}
