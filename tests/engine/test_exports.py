@@ -14,7 +14,7 @@ from engine.accuracy.evaluation import evaluate
 from engine.demo import story
 from engine.errors import HeadroomError, UsageError
 from engine.export import folders
-from engine.export.exporting import Export, export
+from engine.export.exporting import Export, export, sizes
 from engine.models.masks import parse_mask, pruned
 from engine.progress import final
 from engine.questions.tokens import read
@@ -296,6 +296,22 @@ def test_the_card_says_what_it_is(lab, tiny_opt, tmp_path):
     assert told["mask"] == "L0H1" and told["licence"] == "other" and told["accuracy"]["n"] == 12
     low, high = told["accuracy"]["pruned"]["ci95"]
     assert low <= told["accuracy"]["pruned"]["acc"] <= high
+
+
+@pytest.mark.parametrize(("family", "text", "form"), [("opt", MASK, "masked"), ("llama", MASK, "small"),
+                                                      ("gpt2", "B1", "even"), ("llama", "L*H0-1", "even")])  # fmt: skip
+def test_sizes_are_known_before_anything_is_read(family, text, form, lab, folder_of, tmp_path):
+    made = exported(lab, folder_of(family), tmp_path / "out", text, form=form)
+    subject = subject_in(lab, folder_of(family))
+    n_params, n_bytes = sizes(subject.identity, parse_mask(text, subject.shape), form)
+    assert n_params == made.n_params[1] and n_bytes <= made.n_bytes[1] <= n_bytes + 10_000  # and what names them
+
+
+def test_an_exported_folder_can_be_exported_again(lab, folder_of, model_of, tmp_path):
+    first = exported(lab, folder_of("llama"), tmp_path / "first", "L0H0 F1", form="small")
+    second = exported(lab, first.folder, tmp_path / "second", "L1H* L2H0-2", form="small")
+    expected = masked_logits(model_of("llama"), "L0H0 F1 L1H* L2H0-2")
+    torch.testing.assert_close(masked_logits(loaded(second.folder), ""), expected, atol=1e-4, rtol=0)
 
 
 def test_a_folder_that_is_there_is_refused(lab, tiny_opt, tmp_path):

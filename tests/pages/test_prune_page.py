@@ -438,6 +438,43 @@ def test_the_panel_of_what_pruning_saves(open_app):
     assert button(at, "Measure the time again")
 
 
+def test_what_pruning_saves_is_measured_in_tokens_a_second(open_app):
+    at = open_app(prune_ranking="random", prune_heads="50", prune_cost="true")
+    assert not [each for each in at.markdown if "tokens/s" in each.value]
+    button(at, "Measure tokens a second").click()
+    settled(at)
+    [table] = [each.value for each in at.markdown if "tokens/s" in each.value]
+    assert "| Keys and values | bytes/token | 512 | 256 | 0.50 |" in table  # fp32, 2 layers of 4 heads of 8
+
+
+def test_the_pruned_model_is_exported(open_app, tmp_path):
+    at = open_app(prune_ranking="random", prune_heads="50", prune_export="true", prune_export_form="Small")
+    [said] = [each.value for each in at.markdown if "on disk" in each.value]
+    at.text_input(key="prune_export_folder").set_value(str(tmp_path / "taken")).run()
+    (tmp_path / "taken").mkdir()
+    at.run()
+    assert any("is there already" in caption.value for caption in at.caption)
+    assert not any(each.label == "Export this model" for each in at.button)
+    at.text_input(key="prune_export_folder").set_value(str(tmp_path / "out")).run()
+    button(at, "Export this model").click()
+    settled(at)
+    [written] = [each.value for each in at.markdown if each.value.startswith("Written to")]
+    assert said.split(" of ")[0] in written, "the sizes that were said before are those that it has"
+    load, command = (
+        next(each.value for each in at.code if words in each.value) for words in ("transformers", "export ")
+    )
+    assert "trust_remote_code=True" in load and f"--out {tmp_path / 'out'}" in command and "--form small" in command
+    assert (tmp_path / "out" / "modeling_pruned.py").exists() and command in (
+        tmp_path / "out" / "README.md"
+    ).read_text()
+
+
+def test_a_form_that_cannot_be_had_says_why(open_app):
+    at = open_app(prune_ranking="random", prune_mask="F1", prune_export="true", prune_export_form="Even")
+    assert any("F1 is pruned and layer 1 keeps 4 heads" in caption.value for caption in at.caption)
+    assert not any(each.label == "Export this model" for each in at.button)
+
+
 def test_the_address_seeds_every_control(open_app):
     at = open_app(
         bos="off", prune_shots="1", prune_limit="7", prune_ranking="random", prune_heads="40", prune_ffns="100"

@@ -22,9 +22,8 @@ def draw_speed(shown: Shown) -> None:
         return
     found, work = stored(shown), speed_work(x, mask)
     if found is not None:
-        table_at, notes_at = st.columns([6, 5], gap="medium")
-        table_at.markdown(table(found))
-        notes_at.caption(note(found))
+        st.markdown(table(found))
+        st.caption(note(found))
     if work.line():
         return
     work.offer("Measure tokens a second again" if found else "Measure tokens a second", "speed", ABOUT)
