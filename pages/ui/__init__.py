@@ -4,6 +4,7 @@
 `prune`: parts of the Prune screen
 `importance`: parts of the Importance screen
 `induction`: parts of the Induction screen
+`head`: parts of the Head screen
 `passage`: parts of the Passage screen
 `continuation`: parts of the Continue screen
 `attention`: parts of the Attention screen

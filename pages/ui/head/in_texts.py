@@ -38,7 +38,7 @@ def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
     title = one_listed(text_at, "Text", titles, "head_text", index=titles.index(READ), help=about)
     pictures: dict[str, Picture] = {}
     files: dict[str, pd.DataFrame] = {}
-    draw_missing(known, "texts", "losses")
+    draw_missing(known, "losses")
     if title in found.losses:
         rows = tables.loss_rows(found.losses[title])
         size = np.sort(np.abs(rows["change"]))[::-1]

@@ -76,7 +76,7 @@ def cheap(known: Known) -> list[str]:
     """The missing parts, in order, that together take no longer than work may that nobody has asked for."""
     left_s, found = budget_s(), []
     for name in known.missing:
-        if (takes_s := known.takes_s([name])) <= left_s:
+        if left_s and (takes_s := known.takes_s([name])) <= left_s:  # 0: nothing begins unasked
             left_s -= takes_s
             found.append(name)
     return found

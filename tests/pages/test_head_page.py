@@ -1,0 +1,131 @@
+"""The Head screen in one process: what it says of a head, what it measures by itself, steps, links, and bad input."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from streamlit.util import calc_hash
+
+from engine.demo import passages
+from engine.heads.composition import Feeding
+from engine.heads.in_text import HeadOnProbe
+from engine.heads.induction import InductionScores
+from engine.importance.criteria import CRITERIA
+from engine.shapes import ModelShape
+from engine.studies.one_head import LOOKING, READ, TITLES
+from engine.studies.portrait import Portrait
+from pages.ui.head import charts, tables
+from pages.ui.head.asking import neighbour
+from tests.pages.conftest import charts_of, frames_of, same_on_the_command_line, settled
+
+SHAPE = ModelShape(3, 4, 4, 32, 8, 64, 512, 256)
+
+
+@pytest.fixture
+def open_screen(open_app):
+    def open_screen(**parameters):
+        at = open_app(run=False, **{"head": "L1H2", "head_tasks": "demo_copy", "head_shots": "0"} | parameters)
+        at.wanted_page_hash = calc_hash("head")
+        return settled(at)
+
+    return open_screen
+
+
+def labels(at):
+    return [button.label for button in at.button]
+
+
+def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says(open_screen, capsys, monkeypatch):
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "1000")
+    at = open_screen()
+    [headline] = [each.value for each in at.header]
+    assert headline.startswith("L1H2 · ") and not any("Measure all" in label for label in labels(at))
+    found = same_on_the_command_line(at, capsys)
+    assert found["cached"] and headline == f"L1H2 · {found['verdict'].rstrip('.')}"
+    frames = {name: frame for each in frames_of(at) for name, frame in each.items()}
+    assert {"scores", "cells", "tasks", "places", "spans", "heads", "random"} <= set(frames)
+    mine = frames["scores"][frames["scores"]["mine"]].set_index("score")["words"]
+    rank = found["scores"]["olsson"]["prefix_matching"]["rank"]
+    assert mine["Prefix matching"].endswith(f"· {rank} of 8") and len(mine) == 6
+    [task] = found["tasks"]
+    assert frames["tasks"]["points"].tolist() == pytest.approx([100 * task["change"]])
+    assert set(frames["places"]["criterion"]) == {criterion.label for criterion in CRITERIA.values()}
+    ranks = {each["what"]: each["rank"] for each in found["importance"]}
+    assert frames["places"]["rank"].tolist() == list(ranks.values())
+    assert frames["heads"]["head"].tolist() == [each["head"] for each in found["fed_by"]]
+    assert any(TITLES["context"] in each.value for each in at.caption)  # the window is too short for it, and it says so
+    text = next(each.text for each in passages() if each.title == READ)
+    assert "".join(frames["spans"].drop_duplicates("number")["letters"])[:20] == text[:20]
+    before = len(at.dataframe)
+    at.text_input(key="head_token").set_value(" river")
+    at = settled(at)
+    assert len(at.dataframe) == before + 1  # a table of one's own tokens
+    assert at.text_input(key="head_token").value == " river"
+
+
+def test_nothing_begins_unasked_where_that_is_set_and_each_part_has_its_button(open_screen, monkeypatch):
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+    at = open_screen(head_tasks="demo_copy,demo_walk")
+    [label] = [label for label in labels(at) if label.startswith("Measure all")]
+    shown = {title for name, title in TITLES.items() if title in labels(at)}
+    assert {TITLES[name] for name in (*LOOKING, "tasks", "heads", "heads-oracle")} <= shown
+    assert f"({len(shown)} parts)" in label and charts_of(at) == []
+    next(button for button in at.button if button.label == TITLES["scores"]).click()
+    at = settled(at)
+    assert TITLES["scores"] not in labels(at) and len(charts_of(at)) == 2  # and the rank by one criterion
+    assert re.match(r"L1H2 · .*prefix matching", at.header[0].value)
+
+
+def test_steps_go_round_and_a_head_can_be_typed(open_screen, monkeypatch):
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+    at = open_screen(head="L1H3")
+    at.button(key="head after").click()
+    at = settled(at)
+    assert at.text_input(key="head").value == "L0H0" and at.header[0].value.startswith("L0H0")
+    assert "None: its layer is the first" in " ".join(each.value for each in at.caption)
+    at.button(key="head before").click()
+    at = settled(at)
+    assert at.text_input(key="head").value == "L1H3"
+    assert [neighbour(SHAPE, "L0H3", by) for by in (-1, 1)] == ["L0H2", "L1H0"]
+
+
+@pytest.mark.parametrize(("text", "line"), [("L7H0", "0 to 1"), ("nose", "cannot be read"), ("L0H*", "names 4 heads")])
+def test_a_head_that_is_none_is_one_line(open_screen, monkeypatch, text, line):
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+    at = open_screen(head=text)
+    [error] = at.error
+    assert line in error.value and "\n" not in error.value and not at.header
+    at.button(key="head after").click()  # a way out
+    assert settled(at).header[0].value.startswith("L0H0")
+
+
+def test_without_a_task_the_rest_is_shown(open_screen, monkeypatch):
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+    at = open_screen()
+    at.multiselect(key="head_tasks").set_value([])
+    at = settled(at)
+    assert not at.exception and TITLES["tasks"] not in labels(at) and TITLES["scores"] in labels(at)
+    assert any("Choose a task" in each.value for each in at.caption)
+
+
+def test_tables_tell_the_largest_first(open_app):
+    rng = np.random.default_rng(0)
+    names = ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov_eigen", "qk_trace")
+    mean = {name: rng.random((3, 4)) for name in names}
+    scores = InductionScores(mean, mean, dict.fromkeys(names, 10))
+    fed = Feeding(rng.normal(size=(2, 4)), rng.random((2, 4)), rng.random(36))
+    found = Portrait(SHAPE, (2, 1), {"olsson": scores}, feeding=fed)
+    frame = tables.feeder_rows(found)
+    assert len(frame) == 8 and frame["part"].is_monotonic_decreasing
+    first = frame.iloc[0]
+    layer, head = int(first["head"][1]), int(first["head"][3])
+    assert first["part"] == pytest.approx(fed.trace[layer, head] * mean["previous_token"][layer, head])
+    assert first["times_random"] == pytest.approx(fed.composition[layer, head] / fed.random.mean())
+    assert frame["share"].abs().sum() == pytest.approx(1)
+    rows = tables.score_rows(found)
+    assert rows["at"].between(0, 1).all() and rows["mine"].sum() == 6
+    cells = tables.probe_cells(HeadOnProbe(np.array([[1, 0], [0.01, 0.99]]), ("a", "b")))
+    assert cells[["destination", "source"]].to_numpy().tolist() == [[0, 0], [1, 1]]
+    for picture in (charts.score_strip(rows), charts.feeders(frame, 0.1), charts.pattern_map(cells, 2, (1,))):
+        assert json.dumps(picture.spec)
