@@ -124,10 +124,10 @@ class Screen:
 def idle_work(shown: Shown, since_s: float) -> Idle:
     """The levels of the axis that was moved last which are still to be measured once nothing else is."""
     x = shown.x
-    levels = {axis: x.pruning.level(axis) for axis in LEVELS}
+    levels: dict[Axis, int] = {axis: x.pruning.level(axis) for axis in LEVELS}
     before, last = st.session_state.get("prune moved") or (levels, "heads")
-    moved = [axis for axis in LEVELS if levels[axis] != before[axis]]
-    axis: Axis = moved[0] if moved else cast(Axis, last)
+    moved: list[Axis] = [axis for axis in LEVELS if levels[axis] != before[axis]]
+    axis = moved[0] if moved else cast(Axis, last)
     st.session_state["prune moved"] = levels, axis
     missing = ()
     estimated = x.judged.greedy or shown.estimates.line(x, axis).estimated or dragging.gradients_given_up(x)
