@@ -150,8 +150,9 @@ def measure(x: Experiment, mask: Mask | None, lab: Lab) -> Iterator[Progress[Ans
     both stop early, and the full model answers at least the questions of the pruned one."""
     full = pruned = None
     n = x.questions.n
-    gone = n_passes(x.shape, x.pruning.ranking.layers_by, x.pruning.n_layers_dropped) / 2
-    ranking = RANKING_QUESTIONS * (2 + x.shape.n_layers / 2 + gone) if mask is None else 0.0  # in passes of a question
+    at, gone = x.pruning, n_passes(x.shape, x.pruning.ranking.layers_by, x.pruning.n_layers_dropped) / 2
+    passes = 2 * (at.heads_permille > 0) + x.shape.n_layers / 2 * (at.ffns_permille > 0) + gone  # of a question, about
+    ranking = RANKING_QUESTIONS * passes if mask is None else 0.0
     total = n if mask is not None and mask.is_full else 2 * n + ranking
     full_steps = _evaluated(x, Mask.full(x.shape), "Full model", lab)
     for step in full_steps:
