@@ -96,6 +96,8 @@ CHOICES = {
     ("induction", "--variant"): "engine.heads.induction VARIANTS",
     ("attribute", "--kind"): "engine.heads.ablation KINDS",
     ("attribute", "--fill"): "engine.heads.ablation FILLS",
+    ("export", "--form"): "engine.export.forms FORMS",
+    ("export", "--fill"): "engine.heads.ablation FILLS",
     ("correlate", "--what"): "engine.importance.importance WHAT",
     ("sweep", "--by"): "engine.importance.rankings_of OF_MANY_TASKS",
     ("compare", "--axis"): "engine.studies.compare ALONG",

@@ -9,8 +9,8 @@ from typing import Any
 from engine.cli.options import MOST, Parser, data, data_dir, model, pruned, shared, spec_of
 from engine.cli.output import Report, last, print_result
 from engine.cli.perplexity import mask_of
-from engine.export.exporting import FILLS
 from engine.export.forms import FORMS
+from engine.heads.ablation import FILLS
 from engine.models.subject import Lab
 from engine.questions.requests import MAX_SHOTS
 

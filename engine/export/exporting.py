@@ -17,6 +17,7 @@ from engine.export.folders import folder_bytes, named_folder, refuse_taken, writ
 from engine.export.forms import FORMS, Plan, masked, own_model, small
 from engine.export.means import filled, means
 from engine.export.verifying import compared, masked_logits, reference_model
+from engine.heads.ablation import FILLS
 from engine.models.architectures import is_tied
 from engine.models.checkpoints import Identity
 from engine.models.headers import contents
@@ -29,7 +30,6 @@ from engine.models.weight_files import read_json, weight_files
 from engine.progress import Progress, last_value
 from engine.questions.requests import Questions
 
-FILLS = ("zero", "mean")
 PLANS = {"masked": masked, "small": small, "even": even}
 
 
