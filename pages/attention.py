@@ -17,6 +17,7 @@ from pages.ui.attention.tables import combined, default_heads, names_of
 from pages.ui.attention.view import asked_heads, attention_view, hand_over, overview_packet, pattern_packet
 from pages.ui.shared import carried
 from pages.ui.shared.controls import type_mask
+from pages.ui.shared.heads import open_heads
 from pages.ui.shared.runtime import end_run, errors_shown, lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.texts import Chosen, choose_text
@@ -106,6 +107,7 @@ def draw_view(text: Chosen) -> None:
     views = recall_head_views(*what, heads) or looking.required()
     view = combined([views[head] for head in heads])
     hand_over(pattern_packet(of, names, view))
+    open_heads(names, heads_at)
     draw_details(subject, text, mask, seen, view, names)
 
 

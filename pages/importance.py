@@ -21,6 +21,7 @@ from pages.ui.shared.controls import one_listed, one_of
 from pages.ui.shared.defaults import IN_SHORT, SAMPLE
 from pages.ui.shared.defaults import RANKING_QUESTIONS as N
 from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.heads import MOST, open_heads
 from pages.ui.shared.many_tasks import choose_tasks, importance_work, setting_of, show_failed, so_far, survey_line
 from pages.ui.shared.origin import Origin, about, survey_reads, tasks_in_words
 from pages.ui.shared.python_code import of_importance
@@ -107,6 +108,7 @@ if scores := found["heads"].scores:
     top_at.subheader("Most important", help="Rank 1 is the first to go.")
     best = written(tables.best_first(mean, len(scores)), Mean="{:#.3g}".format)
     top_at.dataframe(best, hide_index=True, height=330, alt=words)
+    open_heads(mean.nlargest(MOST, "rank")["name"].tolist(), top_at)
 if scores := found["ffns"].scores:
     rows = tables.ffn_rows(scores)
     files["FFN importance"], pictures["FFNs by task"] = rows, charts.ffn_map(rows)

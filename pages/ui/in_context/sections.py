@@ -21,6 +21,7 @@ from pages.ui.shared.charts import Picture
 from pages.ui.shared.controls import Levels, choose_level, choose_ranking, one_of, type_mask, with_own
 from pages.ui.shared.defaults import AXES, AXIS_HELP, SHOTS
 from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.heads import open_heads
 from pages.ui.shared.many_tasks import local_tasks
 from pages.ui.shared.pruning import by_importance
 from pages.ui.shared.tables import number, written
@@ -243,3 +244,4 @@ def _top_table(frame: pd.DataFrame, kind: str) -> None:
     signed = {name: partial(number, sign=True) for name in known if name not in ("name", "prefix_matching")}
     shown = written(frame.loc[order, known], **signed, **{name: number for name in known if name == "prefix_matching"})
     st.dataframe(shown, column_config=columns, hide_index=True, height="content", alt=words)
+    open_heads(frame.loc[order, "name"].tolist())

@@ -18,6 +18,7 @@ from pages.ui.induction.charts import TITLES
 from pages.ui.induction.charts import shown as shown_as
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.heads import open_heads
 from pages.ui.shared.tables import number, percent, written
 
 SELECTED, OWNER, TURN = "heads_selected", "heads_selected_in", "heads_selected_turn"
@@ -61,6 +62,7 @@ def send_to_prune(shape: ModelShape, names: Sequence[str]) -> None:
         keep = st.button("Keep only these", icon=":material/filter_alt:", help="Opens the Prune screen with only them.")
         attend = st.button("See where they attend", icon=":material/visibility:", help="Opens the Attention screen.")
         st.button("Select none", icon=":material/clear:", on_click=_select, args=("none", ()), help="Forgets them.")
+    open_heads(names)
     if attend:
         st.session_state.attention_heads = ",".join(names)
         st.switch_page("pages/attention.py", query_params={"attention_heads": st.session_state.attention_heads})

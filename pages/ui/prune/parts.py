@@ -24,6 +24,7 @@ from pages.ui.shared.controls import choose_idle, choose_layers_by, one_of, type
 from pages.ui.shared.defaults import AXES, IN_SHORT, LEVEL_HELP, LEVELS, NOUNS
 from pages.ui.shared.drag_slider import Field, draw_field, draw_slider
 from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.heads import open_heads
 from pages.ui.shared.runtime import lab
 from pages.ui.shared.tables import mask_in_words
 from pages.ui.shared.texts import chosen_text
@@ -199,6 +200,9 @@ def draw_components(shown: Shown, pictures: dict[str, Picture]) -> dict[str, pd.
             words, draw = tables.components_in_words(frame, NOUNS[of]), getattr(head_map, f"draw_{of}")
             draw(frame, words, named[of])
             st.caption(f"{words} {CLICKS}" if of == "heads" else words)
+            if of == "heads" and x.pruning.typed.text():  # those that were clicked or typed
+                kept = [kept for row in x.pruning.typed.alone.heads for kept in row]
+                open_heads([name for name, stays in zip(frame["name"], kept, strict=True) if not stays])
     return {"Heads": heads, "FFNs": ffns}
 
 
