@@ -33,8 +33,9 @@ def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
     look = {"placeholder": f"such as “{EXAMPLE}”", "max_chars": MOST, "help": TYPED_HELP}
     typed = typed_at.text_input("Tokens of your own", key="head_token", bind="query-params", **look)
     files: dict[str, pd.DataFrame] = {}
-    if (typed or "").strip():
-        own = _of_typed(known, str(typed))
+    typed = str(typed or "").replace("\0", "")  # from an address
+    if typed.strip():
+        own = _of_typed(known, typed)
         if own is not None:
             files[TYPED] = tables.ov_rows(own)
             _table(files[TYPED])
