@@ -142,7 +142,7 @@ def card(identity: Identity, made: Exported) -> str:
         "| | base model | this model |", "|---|--:|--:|",
         f"| parameters | {params_before:,} | {params:,} |", f"| bytes of weights | {bytes_before:,} | {n_bytes:,} |",
         "", f"What is pruned: `{made.mask or 'nothing'}`", "",
-        "(`L3H5` head 5 of layer 3, `F7` the FFN of layer 7, layers and heads counted from 0.)", "",
+        "(`L3H5` head 5 of layer 3, `F7` the FFN of layer 7, `B2` all of layer 2; all counted from 0.)", "",
         *(["Every pruned part gives its mean over a reference text, folded into output biases, in place of 0.", ""]
           if made.fill == "mean" else []),
         *_judged_lines(made.judged),

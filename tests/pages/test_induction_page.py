@@ -74,7 +74,7 @@ def test_importance_of_all_tasks_brings_their_lines(open_screen, monkeypatch):
     monkeypatch.setattr(many_tasks, "list_tasks", lambda folder: [s for s in real(folder) if s.where == "embedded"][:2])
     at = open_screen(induction_shots="0")
     assert any("0 of 2 tasks" in caption.value for caption in at.caption)
-    next(button for button in at.button if button.label.startswith("Measure importance")).click()
+    next(button for button in at.button if button.label.startswith("Measure all")).click()
     settled(at)
     assert any("2 of 2 tasks" in caption.value for caption in at.caption)
     kinds = set(frames_of(at)[-1]["lines"]["kind"])

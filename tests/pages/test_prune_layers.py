@@ -44,7 +44,7 @@ def test_a_layer_is_dropped_by_block_influence(open_app, capsys):
     settled(slide(at, "prune_layers", 50))
     influence = recall_block_influence(*trained(at))
     first = int(influence.argmin())
-    assert "4 of 8 heads, 1 of 2 FFNs pruned, 1 layer whole" in under_figure(at)
+    assert "4 of 8 heads, 1 of 2 FFNs pruned (1 layer dropped)" in under_figure(at)
     heads = next(each for each in components(at) if "shade" in each)
     whole_row = [layer == first for layer in range(2) for _ in range(4)]
     assert heads["gone"] == [first] and heads["pruned"] == whole_row
@@ -54,7 +54,7 @@ def test_a_layer_is_dropped_by_block_influence(open_app, capsys):
     assert figure(at)[0] == f"{100 * result['acc']:.1f} %"
     # what pruning by level prunes can be restored by a click, as heads are
     settled(slide(at, "prune_heads", 50))
-    assert "layer whole" in under_figure(at) and not at.error
+    assert "layer dropped" in under_figure(at) and not at.error
     button(at, "Restore all").click()
     settled(at)
     assert level(at, "prune_layers") == level(at, "prune_heads") == 0 and "0 of 8 heads" in under_figure(at)
@@ -63,7 +63,7 @@ def test_a_layer_is_dropped_by_block_influence(open_app, capsys):
 @pytest.mark.parametrize("by", [each for each in LAYERS_BY if each != "influence"])
 def test_layers_go_in_the_order_that_is_chosen(by, open_app, capsys):
     at = open_app(prune_ranking="random", prune_layers="50", prune_layers_by=by)
-    assert at.selectbox(key="prune_layers_by").value == by and "1 layer whole" in under_figure(at)
+    assert at.selectbox(key="prune_layers_by").value == by and "1 layer dropped" in under_figure(at)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and len(result["layers_dropped"]) == 1
     assert by != "last-first" or result["layers_dropped"] == [1]
@@ -83,7 +83,7 @@ def test_the_curve_runs_over_layers_and_a_hand_that_moves_measures_nothing(open_
     before, puts = worker_state(), frame.store().n_puts
     slide(at, "prune_layers", 100, moving=True).run()
     assert not at.exception and worker_state() == before and frame.store().n_puts == puts
-    assert figure(at)[1] == "measured before" and "2 layers whole" in under_figure(at)
+    assert figure(at)[1] == "measured before" and "(2 layers dropped)" in under_figure(at)
     assert "· measured" in sent(at, "prune_layers")["texts"]["100"]
 
 

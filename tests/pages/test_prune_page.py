@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+from engine.__main__ import main
 from engine.progress import Progress
 from engine.questions.requests import get_requests
 from pages.ui.prune import experiment
@@ -447,8 +449,9 @@ def test_what_pruning_saves_is_measured_in_tokens_a_second(open_app):
     assert "| Keys and values | bytes/token | 512 | 256 | 0.50 |" in table  # fp32, 2 layers of 4 heads of 8
 
 
-def test_the_pruned_model_is_exported(open_app, tmp_path):
-    at = open_app(prune_ranking="random", prune_heads="50", prune_export="true", prune_export_form="Small")
+def test_the_pruned_model_is_exported_without_its_dropped_layers(open_app, tmp_path, capsys):
+    levels = {"prune_heads": "50", "prune_layers": "50"}
+    at = open_app(prune_ranking="random", prune_export="true", prune_export_form="Small", **levels)
     [said] = [each.value for each in at.markdown if "on disk" in each.value]
     at.text_input(key="prune_export_folder").set_value(str(tmp_path / "taken")).run()
     (tmp_path / "taken").mkdir()
@@ -464,9 +467,13 @@ def test_the_pruned_model_is_exported(open_app, tmp_path):
         next(each.value for each in at.code if words in each.value) for words in ("transformers", "export ")
     )
     assert "trust_remote_code=True" in load and f"--out {tmp_path / 'out'}" in command and "--form small" in command
-    assert (tmp_path / "out" / "modeling_pruned.py").exists() and command in (
-        tmp_path / "out" / "README.md"
-    ).read_text()
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert (tmp_path / "out" / "modeling_pruned.py").exists() and command in card
+    evaluated = next(each.value for each in at.code if " evaluate " in each.value)
+    capsys.readouterr()
+    assert main([*shlex.split(evaluated)[1:], "--json"]) == 0
+    mask = json.loads(capsys.readouterr().out)["mask"]
+    assert "B" in mask and f"--mask '{mask}'" in command and f"What is pruned: `{mask}`" in card
 
 
 def test_a_form_that_cannot_be_had_says_why(open_app):

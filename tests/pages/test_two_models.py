@@ -4,6 +4,7 @@ import ast
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,10 +13,12 @@ from streamlit.util import calc_hash
 
 from engine.accuracy.evaluation import evaluate
 from engine.heads.induction import induction
+from engine.importance.layers import recall_block_influence
 from engine.importance.rankings_of import compute_orders
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.progress import final
+from engine.questions.requests import get_requests, select
 from engine.studies.surveys import Setting, grid, survey
 from pages.ui.prune import beside
 from pages.ui.shared import many_tasks, runtime
@@ -168,8 +171,20 @@ def test_what_is_compared_is_the_same_on_all_screens_and_in_old_addresses_of_pas
     assert field.disabled and field.value == str(twin)
 
 
+def test_the_second_model_drops_its_own_layers(open_app, unequal, capsys):
+    at = open_app(against=str(unequal), prune_ranking="random", prune_layers="50")
+    lab, x = runtime.lab(), experiment_of(at)
+    other = lab.subject(LoadSpec(str(unequal), "fp32"))
+    train = select(get_requests(replace(x.task, split="train"), None, lab.store), RANKING_QUESTIONS, "stratified")
+    influence = recall_block_influence(lab, other, train)
+    result = same_on_the_command_line(at, capsys)["against"]
+    assert result["cached"] and result["layers_dropped"] == [int(influence.argmin())], "half of three, rounded down"
+    assert f"**llama in fp32: {100 * result['acc']:.1f} %**" in said(at)
+    assert "1 of 3 FFNs pruned (1 layer dropped)" in said(at)
+
+
 def test_the_python_program_of_the_page_prints_the_same_numbers(open_app, twin, tmp_path):
-    at = open_app(against=str(twin), **RANDOM)
+    at = open_app(against=str(twin), prune_layers="50", **RANDOM)
     [program] = [each.value for each in at.code if "compared" in each.value]
     runtime.jobs().close(WAIT_S)
     runtime.store().close()

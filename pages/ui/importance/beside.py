@@ -148,4 +148,4 @@ def _draw_agreement(
     rows = drawn.tables["Two models, agreement"] = pd.concat(tables, ignore_index=True)
     with table_at:
         shown = rows.assign(of=rows["what"] + ", " + rows["of"])
-        pairs.draw_agreed(shown, "Scores of", min(370, 40 + 35 * len(shown)))
+        pairs.draw_agreed(shown, "Scores of", min(370, 37 + 35 * len(shown)))

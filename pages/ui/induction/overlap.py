@@ -61,7 +61,7 @@ def draw(
     measured = so_far(work)
     scores = measured.at(shots)
     if len(scores) < len(tasks):
-        words = f"Measure importance of all {len(tasks)} tasks"
+        words = f"Measure all {len(tasks)} tasks"
         help = "Head importance by gradient, in the background; what is stored is kept."
         with button_at:
             work.offer(words, "insights", help)

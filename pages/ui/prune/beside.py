@@ -54,6 +54,10 @@ class Beside:
         full, pruned = (None if each is None else each.first(n) for each in (found.full, found.pruned))
         return AnswersSoFar(full, pruned)
 
+    def mask_now(self) -> Mask | None:
+        """What is pruned in it; None as long as its ranking is measured."""
+        return self.mask if self.mask is not None else self.x.mask(experiment.recall_known(self.x, lab()))
+
     def curve(self, axis: Axis) -> pd.DataFrame:
         """The measured levels of the axis; nothing is read while a slider moves."""
         puts = store().n_puts

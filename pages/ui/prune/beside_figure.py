@@ -9,11 +9,12 @@ from pages.ui.prune import beside, dragging
 from pages.ui.prune.screen import Screen, Shown
 from pages.ui.shared.runtime import jobs
 from pages.ui.shared.second import second_model
-from pages.ui.shared.tables import plain
+from pages.ui.shared.tables import mask_in_words, plain
 from pages.ui.shared.work import live
 
 HELP = (
-    "The same questions, each model pruned at the levels above by its own ranking. Only this one right: questions that "
+    "The same questions, each model pruned at the levels above by its own ranking: of layers, too, each drops the same "
+    "share, by its own order. Only this one right: questions that "
     "the other gets wrong; p is McNemar's exact test of those, the interval of the difference is Bonett and Price's. "
     "Chosen in the sidebar, under “Compare with”."
 )
@@ -45,6 +46,7 @@ def _draw(shown: Shown) -> None:
         return
     second = of.answers(n)
     if told := beside.lines(found, second, of.names):
+        told.append(mask_in_words(of.x.shape, of.mask_now()))
         st.markdown("  \n".join(told), help=HELP)
     if of.note:
         st.caption(plain(of.note))

@@ -15,6 +15,7 @@ from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.work import live
 
 SLOT = "prune compare"
+ALONE = "Each curve begins with the full model: what is pruned or dropped above does not count here."
 
 
 def draw_criteria(screen: Screen, setup: Setup, where: DeltaGenerator, drawn: Drawn) -> Comparison | None:
@@ -27,6 +28,8 @@ def draw_criteria(screen: Screen, setup: Setup, where: DeltaGenerator, drawn: Dr
         if comparing is None:
             st.caption("Choose at least one criterion.")
             return None
+        if screen.shown.mask is None or not screen.shown.mask.is_full:
+            st.caption(ALONE)
         setting = Setting(setup.spec, setup.bos, x.data_dir, x.limit, RANKING_QUESTIONS)
         of = Comparison(SLOT, setting, x.subject, comparing)
         of.work.stored()

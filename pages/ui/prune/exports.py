@@ -98,9 +98,10 @@ def _said(x: Experiment, mask: Mask, form: str) -> str:
     if before is None or after is None:
         return f"{identity.n_params:,} parameters now; how many are left is known when it is written."
     (params_before, bytes_before), (params, n_bytes) = before, after
-    share = f" (**{n_bytes / bytes_before:.0%}**)" if n_bytes != bytes_before else ", as before"
-    return (f"{params:,} of {params_before:,} parameters, {n_bytes / 1e6:,.1f} of {bytes_before / 1e6:,.1f} MB on disk"
-            f"{share}.")  # fmt: skip
+    if (params, n_bytes) == (params_before, bytes_before):
+        return f"{params:,} parameters, {n_bytes / 1e6:,.1f} MB on disk: as large as before."
+    return (f"{params:,} of {params_before:,} parameters, {n_bytes / 1e6:,.1f} of {bytes_before / 1e6:,.1f} MB on disk "
+            f"(**{n_bytes / bytes_before:.0%}**).")  # fmt: skip
 
 
 def _draw_made(made: Exported) -> None:

@@ -7,16 +7,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
+from engine.accuracy import speed
 from engine.accuracy.costs import N_QUESTIONS, N_ROUNDS, WAYS
 from engine.importance.criteria import pass_of, reads
 from engine.importance.layers import n_passes
 from engine.importance.rankings_of import Axis, Evidence
 from engine.models.rates import seconds_for, together_s
 from engine.models.subject import Lab
-from engine.questions.amounts import all_characters, kept_share
+from engine.questions.amounts import CHARACTERS_A_TOKEN, all_characters, kept_share
 from engine.questions.requests import Questions, select
 from pages.ui.prune.experiment import Experiment
 from pages.ui.shared.defaults import RANKING_QUESTIONS
+
+STEP_TOKENS = 20  # of a prompt, that take as long as one token alone: measured 10 to 33, by model and precision
 
 
 def gradients_s(x: Experiment, lab: Lab) -> float | None:
@@ -76,6 +79,13 @@ def cost_s(x: Experiment, lab: Lab) -> float | None:
     n_passes = len(WAYS) * (N_ROUNDS + 1)
     read = all_characters(replace(x.questions, n=min(N_QUESTIONS, x.questions.n)))
     return seconds_for(lab.store, x.subject, "forward", n_passes * read)
+
+
+def speed_s(x: Experiment, lab: Lab) -> float | None:
+    """A prompt and what follows it token by token, full and pruned in turn."""
+    tokens = speed.PROMPT_TOKENS + speed.NEW_TOKENS * STEP_TOKENS
+    n_turns = len(speed.WAYS) * (speed.N_ROUNDS + 1)
+    return seconds_for(lab.store, x.subject, "forward", n_turns * tokens * CHARACTERS_A_TOKEN)
 
 
 def within(budget_s: float, levels: Sequence[int], seconds: Sequence[float] | None) -> tuple[int, ...]:

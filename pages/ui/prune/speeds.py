@@ -7,6 +7,7 @@ import streamlit as st
 from engine.accuracy.speed import Speed, recall_speed, speed
 from engine.models.masks import Mask
 from pages.ui.prune.experiment import Experiment
+from pages.ui.prune.forecasts import speed_s
 from pages.ui.prune.screen import Shown
 from pages.ui.shared.runtime import lab
 from pages.ui.shared.work import Work
@@ -36,7 +37,8 @@ def stored(shown: Shown) -> Speed | None:
 
 def speed_work(x: Experiment, mask: Mask) -> Work[Speed]:
     """What measures the speed under a mask."""
-    return Work(SLOT, f"{x.subject} {mask.key()}", "Speed", partial(speed, lab(), x.subject, mask), 1)
+    run, takes = partial(speed, lab(), x.subject, mask), partial(speed_s, x, lab())
+    return Work(SLOT, f"{x.subject} {mask.key()}", "Speed", run, 1, takes=takes)
 
 
 def table(found: Speed) -> str:

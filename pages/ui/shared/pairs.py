@@ -129,10 +129,12 @@ def draw_farthest(frame: pd.DataFrame, names: Sequence[str], write: Any, n: int 
 
 def draw_agreed(frame: pd.DataFrame, title: str, height: int) -> None:
     """Draws `agreed_rows` as a table; `title` says what each row is of."""
-    titles = {"of": title, "srcc": "SRCC", "low": "from", "high": "to", "p": "p", "overlap": "Top 30 %"}
+    titles = {"of": title, "srcc": "SRCC", "interval": "95 % interval", "p": "p", "overlap": "Top 30 %"}
+    ends = zip(frame["low"], frame["high"], strict=True)
+    signed = partial(number, sign=True)
+    frame = frame.assign(interval=["–" if low != low else f"{signed(low)} to {signed(high)}" for low, high in ends])
     about = {"overlap": "Of the 30 % highest of one, so many are among the other's.", "srcc": AGREED_HELP}
     config = {column: st.column_config.Column(name, help=about.get(column)) for column, name in titles.items()}
-    words: dict[str, Any] = dict.fromkeys(("srcc", "low", "high"), partial(number, sign=True))
-    words |= {"p": partial(number, digits=3), "overlap": whole_percent}
+    words: dict[str, Any] = {"srcc": signed, "p": partial(number, digits=3), "overlap": whole_percent}
     shown = written(frame[list(titles)], **words)
     st.dataframe(shown, column_config=config, hide_index=True, height=height, alt="How far the two models agree")
