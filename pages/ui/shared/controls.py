@@ -139,7 +139,7 @@ def choose_layers_by(prefix: str, where: DeltaGenerator) -> str:
     label = "Layers by"
     row = where.container(horizontal=True, vertical_alignment="center", gap="xsmall")
     row.caption(label, width="content", help=LAYERS_HELP)
-    look: dict[str, Any] = {"label_visibility": "collapsed", "width": 112}
+    look: dict[str, Any] = {"label_visibility": "collapsed", "width": "stretch"}
     return one_listed(row, label, LAYERS_BY, f"{prefix}_layers_by", **look)
 
 

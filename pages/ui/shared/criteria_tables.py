@@ -79,7 +79,8 @@ def area_words(frame: pd.DataFrame) -> pd.DataFrame:
         )
         rows.append({
             "Criterion": f"{RANDOM}, mean of {row['random']}" if is_random else label(row["criterion"]),
-            "Mean right": percent(row["area"]), "95 % interval": f"{number(100 * row['low'], 1)} to {percent(row['high'])}",
+            "Mean right": percent(row["area"]),
+            "95 % interval": f"{number(100 * row['low'], 1)} to {percent(row['high'])}",
             "Points above random": gain, "95 % interval of these": gains,
             "Orders beaten": "" if is_random else f"{row['beats']} of {row['random']}", "Verdict": row["verdict"],
         })  # fmt: skip
