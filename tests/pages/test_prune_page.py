@@ -14,9 +14,9 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from engine.__main__ import main
-from engine.progress import Progress
+from engine.progress import Progress, in_time
 from engine.questions.requests import get_requests
-from pages.ui.prune import experiment
+from pages.ui.prune import experiment, forecasts
 from pages.ui.shared import runtime as frame
 from tests.pages.conftest import (
     WAIT_S,
@@ -447,6 +447,14 @@ def test_what_pruning_saves_is_measured_in_tokens_a_second(open_app):
     settled(at)
     [table] = [each.value for each in at.markdown if "tokens/s" in each.value]
     assert "| Keys and values | bytes/token | 512 | 256 | 0.50 |" in table  # fp32, 2 layers of 4 heads of 8
+
+
+def test_tokens_a_second_say_how_long_they_take_on_a_slow_model(open_app, monkeypatch):
+    monkeypatch.setattr(forecasts, "seconds_for", lambda store, subject, kind, characters: characters / 1000)
+    at = open_app(prune_ranking="random", prune_heads="50", prune_cost="true", prune_idle="false")
+    [label] = [each.label for each in at.button if each.label.startswith("Measure tokens a second")]
+    # 16 turns of 256 tokens and 32 that stand for 20 each, of 4 characters, at 1,000 a second
+    assert label.endswith(f"about {in_time(16 * (256 + 32 * 20) * 4 / 1000)} here")
 
 
 def test_the_pruned_model_is_exported_without_its_dropped_layers(open_app, tmp_path, capsys):
