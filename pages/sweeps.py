@@ -40,9 +40,9 @@ at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # 
 section = one_of(at, "What", {**SECTIONS, criteria.SECTION: criteria.TITLE}, "sweeps_what", HELP)
 names = list(dict.fromkeys(task.name for task in tasks))
 help = "Drawn darker among the curves; the one that is scored anew."
-front_name = one_listed(at, "Task in front", names, "sweeps_front", width=200, help=help)
+front_name = one_listed(at, "Task in front", names, "sweeps_front", width=150, help=help)
 help = "Of each task's validation split. More of them, narrower intervals."
-judges = number_field(at, "Questions", (1, MOST), "sweeps_limit", value=JUDGES, step=16, width=130, help=help)
+judges = number_field(at, "Questions", (1, MOST), "sweeps_limit", value=JUDGES, step=16, width=116, help=help)
 front = max((task for task in tasks if task.name == front_name), key=lambda task: task.shots)
 if section == criteria.SECTION:
     criteria.draw_section(setup, front, int(judges), at)
