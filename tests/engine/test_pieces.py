@@ -22,6 +22,9 @@ class OneModel:
     def __init__(self):
         self.loaded, self.n_asked = None, 0
 
+    def holds(self, spec):
+        return self.loaded is not None and self.loaded.spec == spec
+
     def get(self, spec):
         self.n_asked += 1
         family = SimpleNamespace(layer_list=lambda model: [])
