@@ -45,7 +45,7 @@ LOOKING = (
     "losses",
     "ideal-texts",
 )  # of the model and built-in texts alone
-PARTS = (*LOOKING, "tasks", "ideal-tasks", *CRITERIA, "context")
+PARTS = (*LOOKING, "tasks", *CRITERIA, "context", "ideal-tasks")  # what takes longest comes last
 TITLES = {
     "scores": "Induction scores",
     "probe": "Pattern on random tokens",

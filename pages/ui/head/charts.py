@@ -7,6 +7,7 @@ from pages.ui.shared import charts
 from pages.ui.shared.colours import GREY, MARK
 from pages.ui.shared.induction_scores import TITLES
 
+CLEAR = 0.02  # of a head's QK trace: from there on the part of an earlier head is named
 ROOM = 1.8  # of the strip, in which the words stand
 
 
@@ -95,7 +96,8 @@ def _places(n_heads: int, n: int) -> charts.Template:
 def feeders(frame: pd.DataFrame, random: float) -> charts.Picture:
     """`tables.feeder_rows`: previous-token score against K-composition, coloured by layer; the largest parts by name.
     A line where random heads compose."""
-    named = frame.assign(label=[name if at < 4 else "" for at, name in enumerate(frame["head"])])
+    told = (frame["share"] >= CLEAR) & (frame.index < 4)  # small parts lie on each other
+    named = frame.assign(label=frame["head"].where(told, ""))
     return charts.picture(
         _feeders(int(frame["layer"].max()) + 1), heads=named, random=pd.DataFrame({"composition": [random]})
     )
@@ -104,7 +106,7 @@ def feeders(frame: pd.DataFrame, random: float) -> charts.Picture:
 @charts.kept
 def _feeders(n_layers: int) -> charts.Template:
     x = alt.X("previous_token:Q", title="Previous-token score", scale=alt.Scale(domain=[0, 1.08], nice=False),
-              axis=alt.Axis(values=[0, 0.25, 0.5, 0.75, 1]))  # fmt: skip
+              axis=alt.Axis(values=[0, 0.5, 1], format=".1f"))  # fmt: skip
     y = alt.Y("composition:Q", title="K-composition", scale=alt.Scale(zero=True))
     tooltip = charts.tips(
         "head:N|Head; previous_token:Q|Previous token|.2f; composition:Q|K-composition|.3f",

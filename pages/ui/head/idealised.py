@@ -19,10 +19,11 @@ HELP = (
     "Queries and keys are set aside, and the head looks exactly where its name would have it look; its values and its "
     "output are as ever (Scherlis in Olsson et al.). *Recovered*: of what ablating the head adds to the loss, the "
     "share that the pattern keeps away; 100 % = the pattern is all it needs, 0 % = no better than without the head. "
+    "*Previous*: the token before; *Prefix*: what followed earlier copies of the token; *Uniform*: all tokens alike. "
     "95 % bootstrap intervals over stretches of 32 tokens, or over questions. *Effect*: nats a token in the built-in "
     "texts, nats of the right answer in tasks."
 )
-TITLES = {"previous": "Token before", "prefix": "Behind copies", "uniform": "Everything"}
+TITLES = {"previous": "Previous", "prefix": "Prefix", "uniform": "Uniform"}
 TEXTS = "Built-in texts"
 ENDS = -0.5, 1.25  # of the chart; beyond, a point stands at its edge
 
@@ -31,8 +32,8 @@ def section(known: Known) -> tuple[dict[str, charts.Picture], dict[str, pd.DataF
     """Draws the section; gives its chart and table for the downloads."""
     st.subheader(NAME, help=HELP)
     frame, pictures = rows(known.found), {}
-    clear = frame[frame["share"].notna()] if len(frame) else frame
-    chart_at, table_at = st.container(key="wraps idealised").columns(2, gap="large")
+    clear = frame[frame["share"].notna() & (frame["effect_nats"] > 0)] if len(frame) else frame
+    chart_at, table_at = st.container(key="wraps idealised").columns([2, 3], gap="large")
     with table_at:
         draw_missing(known, "ideal-texts", *(["ideal-tasks"] if known.asked.tasks else []))
         if len(frame):
@@ -40,7 +41,10 @@ def section(known: Known) -> tuple[dict[str, charts.Picture], dict[str, pd.DataF
             titles = {"where": "Where", "pattern": "Pattern", "effect_nats": "Effect, nats", "share": "Recovered"}
             if frame["acc_ideal"].notna().any():
                 titles |= {"acc_full": "Right", "acc_ablated": "without it", "acc_ideal": "with pattern"}
-            shown = written(frame[list(titles)], effect_nats=lambda value: number(value, 3, sign=True),
+            worth = frame.assign(
+                share=frame["share"].where(frame["effect_nats"] > 0)
+            )  # of a loss avoided, not of a harm
+            shown = written(worth[list(titles)], effect_nats=lambda value: number(value, 3, sign=True),
                             share=percent, acc_full=percent, acc_ablated=percent, acc_ideal=percent)  # fmt: skip
             config = {name: st.column_config.Column(title) for name, title in titles.items()}
             st.dataframe(shown, column_config=config, hide_index=True, height="content", alt=in_short(frame))
@@ -73,9 +77,13 @@ def in_short(frame: pd.DataFrame) -> str:
     said = []
     for where, group in frame.groupby("where", sort=False):
         known = group[group["share"].notna()].sort_values("share", ascending=False)
-        effect = number(float(group["effect_nats"].iloc[0]), 3, sign=True)
+        nats = float(group["effect_nats"].iloc[0])
+        effect = number(nats, 3, sign=True)
         if known.empty:
             said.append(f"{where}: ablating it changes little ({effect} nats), so there is nothing to recover.")
+            continue
+        if nats < 0:
+            said.append(f"{where}: ablating it makes the loss smaller ({effect} nats), so there is nothing to recover.")
             continue
         best = known.iloc[0]
         ends = f"{whole_percent(best['low'])} to {whole_percent(best['high'])}"
