@@ -19,6 +19,10 @@ from pages.ui.shared.defaults import idle_budget_s
 from pages.ui.shared.tables import plain
 
 
+class Ended(StopException):
+    """A run that the page itself has ended."""
+
+
 def require_frame(page: str) -> None:
     """First statement of every page: goes through app.py when the page was opened directly, keeping the address.
 
@@ -34,11 +38,13 @@ def ended_early() -> Iterator[None]:
     """Around the page: one that stops early forgets the fragments of the run before, as one that runs to its end does.
 
     Streamlit keeps them otherwise. A timer of theirs that fires late would have them drawn where nothing is any more,
-    and the browser would show a white page ("Cannot set a node at a delta path").
+    and the browser would show a white page ("Cannot set a node at a delta path"). A run that Streamlit stops, because a
+    link opens another page meanwhile, forgets nothing: it may come here late, and the fragments are the next run's by
+    then.
     """
     try:
         yield
-    except StopException:
+    except Ended:
         if (run := get_script_run_ctx()) is not None:
             run.fragment_storage.clear(new_fragment_ids=run.shared.new_fragment_ids.snapshot())
         raise
@@ -126,7 +132,7 @@ def budget_s() -> float:
 def end_run() -> NoReturn:
     """Ends the run here. Not by st.stop: that takes the place of what was clicked while the page was drawn, which is
     lost then, and nothing that a `finally` draws afterwards is drawn."""
-    raise StopException
+    raise Ended
 
 
 def show_error(line: str) -> None:
