@@ -27,6 +27,7 @@ for line in sys.stdin:
         print(json.dumps({"exit code": code}))
     sys.stdout.flush()
 """
+LEVELS = ("Attention heads pruned", "FFNs pruned", "Layers dropped")
 # Everything that is read off a screen, in one go.
 LOOK = """() => {
   const all = (where, what) => [...document.querySelectorAll(where + " " + what)]
@@ -45,7 +46,7 @@ LOOK = """() => {
     commands: texts("stCode").join("\\n").split("\\n"),
     alerts: texts("stAlertContentError"), progress: texts("stProgress"),
     curve: all("", "[aria-label*=' right']").map(each => each.ariaLabel)
-           .find(words => /^(Attention heads|FFNs) pruned: at /.test(words)) ?? "",
+           .find(words => /^(Attention heads pruned|FFNs pruned|Layers dropped): at /.test(words)) ?? "",
   }
 }"""
 
@@ -119,18 +120,28 @@ def shared(seen: dict[str, Any], command: str) -> list[str]:
     return [program(), command, "--model", controls["Model"], "--precision", controls["Precision"], *bos]
 
 
+def by_level(controls: dict[str, Any], instead: dict[str, str]) -> list[str]:
+    """What the sliders of Prune prune, as options; some of them at other levels."""
+    heads, ffns, layers = ((controls | instead)[name] for name in LEVELS)
+    if {heads, ffns, layers} == {"0"}:
+        return []
+    words = ["--prune-heads", heads, "--prune-ffns", ffns]
+    if layers != "0":
+        words += ["--prune-layers", layers, "--layers-by", controls.get("Layers by", "influence")]
+    return [*words, "--ranking", controls["Who goes first"], "--ranking-questions", "64"]
+
+
 def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
-    """The Prune screen: its command belongs to its controls, its figures to its command."""
-    controls, command = seen["controls"], shlex.split(seen["commands"][0])
-    heads, ffns, shots = controls["Attention heads pruned"], controls["FFNs pruned"], controls["Solved examples"]
+    """The Prune screen: its command belongs to its controls, its figures to its command. Parts that are unfolded show
+    commands of their own above it."""
+    controls, shots = seen["controls"], seen["controls"]["Solved examples"]
+    command = shlex.split(next(line for line in seen["commands"] if line.split()[1:2] == ["evaluate"]))
     stopped = re.search(r"Stopped after ([\d,]+) of", seen["text"])  # at the width that was chosen
     limit = stopped[1].replace(",", "") if stopped else controls["Questions"]
     words = [*shared(seen, "evaluate"), "--task", controls["Task"], "--shots", shots, "--limit", limit]
     words += ["--sample", "stratified"] + (["--same-examples"] if controls["Same for all"] and shots != "0" else [])
     full = words[1:]
-    if heads != "0" or ffns != "0":
-        words += ["--prune-heads", heads, "--prune-ffns", ffns, "--ranking", controls["Who goes first"]]
-        words += ["--ranking-questions", "64"]
+    words += by_level(controls, {})
     words += ["--mask", controls["Prune also"]] if controls["Prune also"] else []
     found.same("command of the Prune screen", command, words)
     store, result = oracle.new_store(), []
@@ -174,10 +185,7 @@ def curve(seen: dict[str, Any], full: list[str], oracle: Oracle, store: str, fou
         return
     level, shown = points[len(points) // 2]
     controls, axis = seen["controls"], seen["controls"]["Curve over"]
-    levels = {name: level if name == axis else controls[name] for name in ("Attention heads pruned", "FFNs pruned")}
-    heads, ffns = levels.values()
-    words = ["--prune-heads", heads, "--prune-ffns", ffns, "--ranking", controls["Who goes first"]]
-    right = oracle.run([*full, *words, "--ranking-questions", "64"], store)["acc"]
+    right = oracle.run([*full, *by_level(controls, {axis: level})], store)["acc"]
     found.same(f"curve at {level} % of {axis}", shown, f"{100 * right:.1f}")
 
 
@@ -201,7 +209,8 @@ def read_losses(seen: dict[str, Any], oracle: Oracle) -> pd.DataFrame:
 def passage(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     """The Passage screen: mean losses, tokens and counts."""
     controls = seen["controls"]
-    if controls["A"] == "the full model":
+    lacks = next(value for name, value in controls.items() if (name or "").startswith("A lacks"))
+    if not lacks and controls.get("Compare with", "") in ("", "nothing"):
         found.same("command of the Passage screen", shlex.split(seen["commands"][0])[:6], shared(seen, "losses")[:6])
     same_mask(seen, ("B: heads pruned", "B: FFNs pruned"), "Important for", oracle, found)
     losses = read_losses(seen, oracle).dropna(subset=["loss_full_nats", "loss_masked_nats"])
