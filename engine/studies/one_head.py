@@ -45,7 +45,8 @@ LOOKING = (
     "losses",
     "ideal-texts",
 )  # of the model and built-in texts alone
-PARTS = (*LOOKING, "tasks", *CRITERIA, "context", "ideal-tasks")  # what takes longest comes last
+LONG = ("context", "ideal-tasks", "heads-oracle")  # last: they begin unasked only where what is before leaves time
+PARTS = (*LOOKING, "tasks", *(name for name in CRITERIA if name not in LONG), *LONG)
 TITLES = {
     "scores": "Induction scores",
     "probe": "Pattern on random tokens",

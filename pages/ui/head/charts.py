@@ -8,7 +8,7 @@ from pages.ui.shared.colours import GREY, MARK
 from pages.ui.shared.induction_scores import TITLES
 
 CLEAR = 0.02  # of a head's QK trace: from there on the part of an earlier head is named
-ROOM = 1.8  # of the strip, in which the words stand
+ROOM = 2.0  # of the strip, in which the words stand
 
 
 def score_strip(frame: pd.DataFrame) -> charts.Picture:
@@ -26,8 +26,8 @@ def _score_strip() -> charts.Template:
     ticks = base.transform_filter("!datum.mine").mark_tick(thickness=1.5, size=18, color=GREY, opacity=0.55)
     mine = base.transform_filter("datum.mine && isValid(datum.value)")
     mine = mine.mark_point(filled=True, size=120, color=MARK, opacity=1)
-    words = charts.written(base.transform_filter("datum.mine"), 12, align="left", baseline="middle")
-    words = words.encode(x=alt.value(alt.ExprRef("width * 0.62")), text="words:N")
+    words = charts.written(base.transform_filter("datum.mine"), 12, align="right", baseline="middle")
+    words = words.encode(x=alt.value(alt.ExprRef("width")), text="words:N")
     return charts.template(6 * 42, ticks, mine, words)
 
 
@@ -68,7 +68,7 @@ def _effects(n: int) -> charts.Template:
     )
     base = charts.named_chart("tasks").encode(y=y, tooltip=tooltip)
     zero = alt.Chart(alt.InlineData([{"zero": 0}])).mark_rule(color=GREY).encode(x=alt.X("zero:Q"))
-    bar = base.mark_rule(strokeWidth=2).encode(x=x, x2="high:Q")
+    bar = base.mark_rule(strokeWidth=2, color=GREY).encode(x=x, x2="high:Q")  # black in either theme otherwise
     point = base.mark_point(filled=True, size=110, opacity=1).encode(x="points:Q")
     return charts.template(46 * n + charts.AXIS_PX, zero, bar, point)
 

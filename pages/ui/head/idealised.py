@@ -20,8 +20,9 @@ HELP = (
     "output are as ever (Scherlis in Olsson et al.). *Recovered*: of what ablating the head adds to the loss, the "
     "share that the pattern keeps away; 100 % = the pattern is all it needs, 0 % = no better than without the head. "
     "*Previous*: the token before; *Prefix*: what followed earlier copies of the token; *Uniform*: all tokens alike. "
-    "95 % bootstrap intervals over stretches of 32 tokens, or over questions. *Effect*: nats a token in the built-in "
-    "texts, nats of the right answer in tasks."
+    "95 % bootstrap intervals over stretches of 32 tokens, or over questions. *Nats*: what ablating it "
+    "adds, a token in the built-in texts, of the right answer in tasks. "
+    "*Right*: accuracy of the full model, with the head ablated, and with the ideal pattern."
 )
 TITLES = {"previous": "Previous", "prefix": "Prefix", "uniform": "Uniform"}
 TEXTS = "Built-in texts"
@@ -33,20 +34,25 @@ def section(known: Known) -> tuple[dict[str, charts.Picture], dict[str, pd.DataF
     st.subheader(NAME, help=HELP)
     frame, pictures = rows(known.found), {}
     clear = frame[frame["share"].notna() & (frame["effect_nats"] > 0)] if len(frame) else frame
-    chart_at, table_at = st.container(key="wraps idealised").columns([2, 3], gap="large")
+    chart_at, table_at = st.container(key="wraps idealised").columns([3, 5], gap="large")
     with table_at:
         draw_missing(known, "ideal-texts", *(["ideal-tasks"] if known.asked.tasks else []))
         if len(frame):
             st.markdown(in_short(frame))
-            titles = {"where": "Where", "pattern": "Pattern", "effect_nats": "Effect, nats", "share": "Recovered"}
+            titles = {"where": "Where", "pattern": "Pattern", "effect_nats": "Nats", "share": "Recovered"}
             if frame["acc_ideal"].notna().any():
-                titles |= {"acc_full": "Right", "acc_ablated": "without it", "acc_ideal": "with pattern"}
+                titles |= {"acc_full": "Right", "acc_ablated": "ablated", "acc_ideal": "ideal"}
             worth = frame.assign(
                 share=frame["share"].where(frame["effect_nats"] > 0)
             )  # of a loss avoided, not of a harm
             shown = written(worth[list(titles)], effect_nats=lambda value: number(value, 3, sign=True),
                             share=percent, acc_full=percent, acc_ablated=percent, acc_ideal=percent)  # fmt: skip
             config = {name: st.column_config.Column(title) for name, title in titles.items()}
+            narrow = [name for name in titles if name.startswith(("acc", "share", "effect"))]
+            config |= {
+                name: st.column_config.Column(titles[name], width=60 if name.startswith("acc") else 70)
+                for name in narrow
+            }
             st.dataframe(shown, column_config=config, hide_index=True, height="content", alt=in_short(frame))
     with chart_at:
         if len(clear):
@@ -108,7 +114,7 @@ def _recovered(n_places: int) -> charts.Template:
     offset = alt.YOffset("pattern:N", sort=list(TITLES.values()))
     x = alt.X("at:Q", title="Of its effect recovered (95 %)", scale=alt.Scale(domain=list(ENDS), nice=False),
               axis=alt.Axis(format="%", values=[-0.5, 0, 0.5, 1]))  # fmt: skip
-    colour = alt.Color("pattern:N", sort=list(TITLES.values()), legend=alt.Legend(title=None, orient="top"))
+    colour = alt.Color("pattern:N", sort=list(TITLES.values()), legend=alt.Legend(title=None, orient="top", columns=2))
     tooltip = charts.tips(
         "where:N|Where; pattern:N|Pattern; share:Q|Recovered|.1%; effect_nats:Q|Effect, nats|+.3f",
         "acc_full:Q|Right|.1%; acc_ablated:Q|without it|.1%; acc_ideal:Q|with the pattern|.1%",

@@ -9,6 +9,7 @@ from pages.ui.head.measuring import Known, draw_missing
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.induction_scores import ABOUT, TITLES
+from pages.ui.shared.stage import presenting
 
 STRIP, PROBE, TEXT = "Scores among all heads", "Pattern on random tokens", "Pattern in a text"
 STRIP_HELP = "Each tick is a head, the dot is this one; every row has a scale of its own. " + " ".join(
@@ -26,7 +27,7 @@ def draw_portrait(known: Known) -> dict[str, Picture]:
     """Draws them; gives the pictures for the downloads."""
     found, pictures = known.found, {}
     wraps = st.container(key="wraps portrait")
-    strip_at, probe_at, text_at = wraps.columns([11, 9, 9], gap="medium")
+    strip_at, probe_at, text_at = wraps.columns([16 if presenting() else 11, 9, 9], gap="medium")
     with strip_at:
         st.subheader("Among all heads", help=STRIP_HELP)
         draw_missing(known, "scores")

@@ -13,7 +13,7 @@ from engine.studies.portrait import Portrait
 from engine.studies.surveys import in_words
 from engine.texts.tokenloss import TokenLosses
 from pages.ui.shared.induction_scores import TITLES
-from pages.ui.shared.tables import number, p_in_words, percent
+from pages.ui.shared.tables import number, p_in_words, percent, whole_percent
 
 LEAST = 0.02  # attention, from which a cell is drawn
 CONTEXT = 28  # letters in front of a token
@@ -28,7 +28,7 @@ def score_rows(found: Portrait, variant: str = OLSSON) -> pd.DataFrame:
         values = found.scores[variant].mean[score].ravel()
         share = score == "copying" and variant == OLSSON
         values = (1 + values) / 4 if share else values
-        written = percent if score == "copying" else number
+        written = whole_percent if score == "copying" else number
         known = values[np.isfinite(values)]
         low, high = (known.min(), known.max()) if len(known) else (0.0, 1.0)
         low, high = (min(0.0, low), max(1.0, high)) if score not in ("qk_trace", "copying") else (low, high)
