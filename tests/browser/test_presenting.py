@@ -27,6 +27,7 @@ def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     page.get_by_role("button", name="↑").nth(2).click()
     page.get_by_text("2\u2002Half").wait_for()
     page.keyboard.press("Escape")
+    expect(name).not_to_be_visible()  # a click while it closes would be for that alone
 
     page.get_by_role("button", name="Present").click()
     bar = page.locator(".stage.bar")
