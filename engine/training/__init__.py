@@ -1,0 +1,11 @@
+"""Small models trained from nothing, and what is measured along the way.
+
+`batches`: the rows of one step
+`folders`: a run as a folder, read without torch
+`model`: the small model while it is trained
+`recipe`: what a run is made by
+`running`: training itself, from wherever it was stopped
+`snapshots`: the model as a folder that every screen opens
+`text`: what a run reads, and what is held out
+`watching`: a few quick measurements while it goes on
+"""

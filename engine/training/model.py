@@ -1,0 +1,132 @@
+"""The small model while it is trained: attention, with or without a gated FFN, in Llama's shape and names.
+
+Pre-norm (RMS), a final norm, embeddings apart from the unembedding, biases on queries and keys alone. What differs from
+Llama is Olsson et al.'s: smeared keys, and positions that are added to queries and keys but not to the stream.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from engine.training.recipe import EPSILON, THETA, Recipe
+
+
+class Attention(nn.Module):
+    """Causal attention over (batch, n_ctx, d_model)."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__()
+        self.n_heads, self.d_head = recipe.n_heads, recipe.d_model // recipe.n_heads
+        self.rotary = recipe.positions == "rotary"
+        self.qkv = nn.Linear(recipe.d_model, 3 * recipe.d_model)
+        self.out = nn.Linear(recipe.d_model, recipe.d_model, bias=False)
+        self.smear = nn.Parameter(torch.zeros(recipe.n_heads)) if recipe.smeared else None
+
+    def forward(self, x: Tensor, positions: tuple[Tensor, Tensor]) -> Tensor:
+        """What the heads add to the stream; `positions`: cosines and sines, or what queries and keys get added."""
+        batch, n_ctx, d_model = x.shape
+        if self.rotary:
+            q, k, v = self.qkv(x).split(d_model, -1)
+        else:
+            q, k = F.linear(
+                x + positions[0][:n_ctx], self.qkv.weight[: 2 * d_model], self.qkv.bias[: 2 * d_model]
+            ).split(d_model, -1)
+            v = F.linear(x, self.qkv.weight[2 * d_model :], self.qkv.bias[2 * d_model :])
+        q, k, v = (part.view(batch, n_ctx, self.n_heads, self.d_head).transpose(1, 2) for part in (q, k, v))
+        if self.smear is not None:
+            k = smeared(k, self.smear)
+        if self.rotary:
+            q, k = rotated(q, *positions), rotated(k, *positions)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(mixed.transpose(1, 2).reshape(batch, n_ctx, d_model))
+
+
+class Layer(nn.Module):
+    """A transformer block; `ffn` None: attention alone."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__()
+        width = recipe.d_model
+        self.attention_norm = nn.RMSNorm(width, EPSILON)
+        self.attention = Attention(recipe)
+        self.ffn_norm = nn.RMSNorm(width, EPSILON) if recipe.mlp else None
+        self.gate_up = nn.Linear(width, 2 * recipe.d_mlp, bias=False) if recipe.mlp else None
+        self.down = nn.Linear(recipe.d_mlp, width, bias=False) if recipe.mlp else None
+
+    def forward(self, x: Tensor, positions: tuple[Tensor, Tensor]) -> Tensor:
+        x = x + self.attention(self.attention_norm(x), positions)
+        if self.ffn_norm is not None and self.gate_up is not None and self.down is not None:
+            gate, up = self.gate_up(self.ffn_norm(x)).chunk(2, -1)
+            x = x + self.down(F.silu(gate) * up)
+        return x
+
+
+class SmallModel(nn.Module):
+    """A model of the recipe's shape, its weights drawn with the recipe's seed: normal, 0.02 wide, what writes into the
+    stream 1 / sqrt(2 n_layers) of that."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(recipe.n_vocab, recipe.d_model)
+        self.layers = nn.ModuleList(Layer(recipe) for _ in range(recipe.n_layers))
+        self.norm = nn.RMSNorm(recipe.d_model, EPSILON)
+        self.unembed = nn.Linear(recipe.d_model, recipe.n_vocab, bias=False)
+        self.positions = position_tables(recipe)
+        drawn = torch.Generator().manual_seed(recipe.seed)
+        for name, weights in self.named_parameters():
+            if weights.dim() > 1:
+                narrow = name.endswith(("attention.out.weight", "down.weight"))
+                spread = 0.02 / (2 * recipe.n_layers) ** 0.5 if narrow else 0.02
+                nn.init.normal_(weights, std=spread, generator=drawn)
+            elif name.endswith("bias"):
+                nn.init.zeros_(weights)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Logits (batch, n_ctx, n_vocab)."""
+        x = self.embed(tokens)
+        for layer in self.layers:
+            x = layer(x, self.positions)
+        return self.unembed(self.norm(x))
+
+    def loss(self, rows: Tensor) -> Tensor:
+        """Mean nats a token of rows (batch, n_ctx + 1), every token but each row's first."""
+        logits = self(rows[:, :-1])
+        return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), rows[:, 1:].reshape(-1))
+
+
+def position_tables(recipe: Recipe) -> tuple[Tensor, Tensor]:
+    """Rotary: cosines and sines (n_ctx, d_head). Shortformer: sinusoids (n_ctx, d_model), twice the same."""
+    width = recipe.d_model // recipe.n_heads if recipe.positions == "rotary" else recipe.d_model
+    rates = 1.0 / THETA ** (torch.arange(0, width, 2).float() / width)
+    angles = torch.arange(recipe.n_ctx).float()[:, None] * rates
+    if recipe.positions == "rotary":
+        both = torch.cat([angles, angles], -1)
+        return both.cos(), both.sin()
+    table = torch.cat([angles.sin(), angles.cos()], -1)
+    return table, table
+
+
+def rotated(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    """Rotary positions, halves against halves as Llama has it; x is (batch, n_heads, n_ctx, d_head)."""
+    n_ctx, half = x.shape[-2], x.shape[-1] // 2
+    turned = torch.cat([-x[..., half:], x[..., :half]], -1)
+    return x * cosines[:n_ctx] + turned * sines[:n_ctx]
+
+
+def smeared(keys: Tensor, alpha: Tensor) -> Tensor:
+    """Olsson et al.'s smeared keys: k_j = s k_j + (1 - s) k_{j-1}, s = sigmoid(alpha) of each head; the first stays.
+
+    keys (batch, n_heads, n_ctx, d_head), before any rotation; alpha (n_heads,).
+    """
+    own = torch.sigmoid(alpha)[:, None, None]
+    behind = own * keys[:, :, 1:] + (1 - own) * keys[:, :, :-1]
+    return torch.cat([keys[:, :, :1], behind], 2)
+
+
+def parameters_of(model: Any) -> list[dict[str, Any]]:
+    """The groups of AdamW: matrices decay, vectors do not."""
+    matrices = [weights for weights in model.parameters() if weights.dim() > 1]
+    vectors = [weights for weights in model.parameters() if weights.dim() <= 1]
+    return [{"params": matrices, "weight_decay": 0.01}, {"params": vectors, "weight_decay": 0.0}]

@@ -1,0 +1,131 @@
+"""What a run is made by: `Recipe`, every number that decides what a small model becomes, and nothing that does not."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from engine.errors import UsageError
+
+VERSION = 1  # of what a recipe means; a run of another one is refused in one line
+EPSILON, THETA = 1e-6, 10_000.0  # of the norms, of rotary positions
+FEWEST_VOCABULARY = 259  # every byte, the beginning of a text, and at least two pairs
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One run. The model: `n_layers` (1 to 6) of attention, with `mlp` of attention and a gated FFN; `smeared` keys,
+    as in Olsson et al.; `positions` rotary, or shortformer as theirs (added to queries and keys alone).
+
+    What it sees: `tokens` in all, in steps of `batch` rows of `n_ctx`. A share `repeats` of the rows are random tokens
+    repeated with a period drawn anew for every row, evenly from `period`; from `repeats_until`, a share of the tokens,
+    there are none. `alphabet`: so many different tokens are drawn from (0: all). Else the rows are text, each read
+    once. The optimiser: AdamW, its rate up over `warm_up` steps, then constant.
+    """
+
+    n_layers: int = 2
+    n_heads: int = 8
+    d_model: int = 128
+    n_ctx: int = 256
+    mlp: bool = False
+    smeared: bool = False
+    positions: Literal["rotary", "shortformer"] = "rotary"
+    n_vocab: int = 512
+    batch: int = 4
+    rate: float = 2e-3
+    warm_up: int = 100
+    tokens: int = 3_000_000
+    repeats: float = 0.0
+    repeats_until: float = 1.0
+    period: tuple[int, int] = (8, 64)
+    alphabet: int = 0
+    seed: int = 0
+    snapshots: int = 40
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "period", tuple(self.period))
+        for wrong, what in (
+            (not 1 <= self.n_layers <= 6, f"{self.n_layers} layers; give 1 to 6"),
+            (self.n_heads < 1 or self.d_model < 1 or self.d_model % self.n_heads or self.d_model // self.n_heads % 2,
+             f"a width of {self.d_model} for {self.n_heads} heads; give a multiple of twice the heads"),
+            (not 16 <= self.n_ctx <= 4096, f"a context of {self.n_ctx} tokens; give 16 to 4096"),
+            (self.n_vocab < FEWEST_VOCABULARY, f"a vocabulary of {self.n_vocab}; give at least {FEWEST_VOCABULARY}"),
+            (self.n_vocab > 65536, f"a vocabulary of {self.n_vocab}; give at most 65536"),
+            (self.batch < 1, f"{self.batch} rows a step; give at least 1"),
+            (self.tokens < self.step_tokens, f"{self.tokens} tokens; give at least one step, {self.step_tokens}"),
+            (not 0 <= self.repeats <= 1, f"a share of repeats of {self.repeats}; give 0 to 1"),
+            (not 0 < self.repeats_until <= 1, f"repeats until {self.repeats_until}; give a share of the tokens, to 1"),
+            (self.repeats > 0 and not 1 <= self.period[0] <= self.period[1] < self.n_ctx,
+             f"periods {self.period[0]} to {self.period[1]}; give two from 1 to the context less one, in order"),
+            (self.alphabet < 0 or self.alphabet > self.n_vocab - 1, f"an alphabet of {self.alphabet}; give 0 for all"),
+            (not 0 < self.rate < 1, f"a rate of {self.rate}; give a small number such as 0.002"),
+            (self.snapshots < 1, f"{self.snapshots} snapshots; give at least 1"),
+            (self.positions not in ("rotary", "shortformer"), f"positions {self.positions!r}; rotary or shortformer"),
+        ):  # fmt: skip
+            if wrong:
+                raise UsageError(f"no model can be trained with {what}")
+
+    @property
+    def d_mlp(self) -> int:
+        """Neurons of an FFN: 8/3 of the width, so that a gated one's three matrices hold what two of 4 d_model would;
+        0 without MLPs."""
+        return -(-8 * self.d_model // 3 // 16) * 16 if self.mlp else 0
+
+    @property
+    def step_tokens(self) -> int:
+        """Tokens that are predicted in a step."""
+        return self.batch * self.n_ctx
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of the whole run."""
+        return max(1, self.tokens // self.step_tokens)
+
+    @property
+    def text_tokens(self) -> int:
+        """Tokens of text that the whole run can take at most."""
+        return 0 if self.repeats == 1 and self.repeats_until == 1 else self.n_steps * self.step_tokens
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over every field, and over what they mean."""
+        return hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()
+
+    @property
+    def in_words(self) -> str:
+        """Such as "2 layers, attention only", for a label."""
+        layers = f"{self.n_layers} layer{'s' if self.n_layers > 1 else ''}"
+        kind = "with MLPs" if self.mlp else "attention only"
+        words = [layers, kind, *(["smeared keys"] if self.smeared else [])]
+        if self.positions != "rotary":
+            words.append(f"{self.positions} positions")
+        if self.repeats:
+            until = "" if self.repeats_until == 1 else f" until {self.repeats_until:.0%} of the tokens"
+            words.append(f"{self.repeats:.0%} repeats{until}")
+        return ", ".join(words)
+
+    def as_json(self) -> dict[str, Any]:
+        """What `recipe_of` reads."""
+        return {"version": VERSION, **asdict(self), "period": list(self.period)}
+
+    def snapshot_steps(self) -> tuple[int, ...]:
+        """The steps behind which the model is kept: 0, the end, and between them `snapshots` evenly spaced, beside a
+        few early ones at powers of two."""
+        even = {round(self.n_steps * part / self.snapshots) for part in range(self.snapshots + 1)}
+        early = {2**power for power in range(12) if 2**power < self.n_steps / self.snapshots}
+        return tuple(sorted(even | set(sorted(early)[-3:])))
+
+
+def recipe_of(said: Mapping[str, Any]) -> Recipe:
+    """The Recipe of what `as_json` gave. UsageError: it is of another version, or no recipe."""
+    if said.get("version") != VERSION:
+        raise UsageError(
+            f"the run was made by another version of Headroom (recipe {said.get('version')!r}, here {VERSION}); "
+            "train it again, or open it with that version"
+        )
+    names = {field.name for field in fields(Recipe)}
+    try:
+        return Recipe(**{name: value for name, value in said.items() if name in names})
+    except TypeError as error:
+        raise UsageError(f"the run's recipe cannot be read ({error}); train it again") from error
