@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from engine.cli.options import MOST, data, data_dir, model, names_of, shared, spec_of
-from engine.cli.output import Report, last, print_result
+from engine.cli.output import Report, json_number, last, print_result
 from engine.heads.induction import SCORES
 from engine.models.subject import Lab
 from engine.questions.requests import MAX_SHOTS
@@ -69,7 +69,7 @@ def told(found: Any) -> dict[str, Any]:
     return {
         "verdict": found.verdict,
         "scores": {variant: _scores(found, variant) for variant in found.scores},
-        "attention_to_first_token": _number(found.rests),
+        "attention_to_first_token": json_number(found.rests),
         "fed_by": _partners(found),
         "tasks": [_effect(each) for each in found.effects],
         "importance": [
@@ -78,8 +78,9 @@ def told(found: Any) -> dict[str, Any]:
             for each in found.places
         ],
         "recovered": [
-            {"in": "texts" if task is None else task.name, "pattern": kind, "effect_nats": _number(each.effect_nats),
-             "share": _number(each.share), "ci95": [_number(each.low), _number(each.high)]}
+            {"in": "texts" if task is None else task.name, "pattern": kind,
+             "effect_nats": json_number(each.effect_nats),
+             "share": json_number(each.share), "ci95": [json_number(each.low), json_number(each.high)]}
             for task, kinds in found.recovered.items() for kind, each in kinds.items()
         ],
         "in_context": None if found.context is None else dict(zip(("score", "change"), map(_mean, found.context),
@@ -93,7 +94,7 @@ def told(found: Any) -> dict[str, Any]:
 
 
 def _scores(found: Any, variant: str) -> dict[str, Any]:
-    known = {name: (_number(found.score(name, variant)), found.rank(name, variant)) for name in SCORES}
+    known = {name: (json_number(found.score(name, variant)), found.rank(name, variant)) for name in SCORES}
     return {name: {"score": score, "rank": rank or None} for name, (score, rank) in known.items()}
 
 
@@ -129,7 +130,7 @@ def _text(found: Any, name: str) -> dict[str, Any]:
               for each in most_looked_at(seen, N_TOKENS)]  # fmt: skip
     raised = [{"at": words[at], "token": seen.strings[int(seen.raised_ids[at, 0])],
                "nats": float(seen.raised_nats[at, 0])} for at in most_raised(seen, N_TOKENS)]  # fmt: skip
-    change = None if both is None else _number(np.nanmean(both[1].loss_nats - both[0].loss_nats))
+    change = None if both is None else json_number(np.nanmean(both[1].loss_nats - both[0].loss_nats))
     return {"looks": looked, "raises": raised, "loss_without_it_nats": change}
 
 
@@ -144,9 +145,4 @@ def _tokens(found: Any) -> list[dict[str, Any]]:
 
 
 def _mean(found: Any) -> dict[str, Any]:
-    return {"nats": _number(found.value), "ci95": [_number(found.low), _number(found.high)], "n": found.n}
-
-
-def _number(value: Any) -> float | None:
-    """JSON has no nan."""
-    return None if np.isnan(value) else float(value)
+    return {"nats": json_number(found.value), "ci95": [json_number(found.low), json_number(found.high)], "n": found.n}

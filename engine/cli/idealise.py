@@ -7,8 +7,8 @@ from typing import Any
 
 from engine.cli.measure import task_of
 from engine.cli.options import MOST, Parser, data_dir, spec_of
-from engine.cli.output import Report, last, print_result
-from engine.cli.texts import json_number, of_text, texts_named
+from engine.cli.output import Report, json_number, last, print_result
+from engine.cli.texts import of_text, texts_named
 from engine.errors import UsageError
 from engine.models.subject import Lab
 from engine.questions.requests import MAX_SHOTS

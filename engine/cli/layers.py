@@ -1,13 +1,12 @@
 """The command about whole layers: `layers`, in what order each way of ranking drops them, and how much they agree."""
 
-import math
 import time
 from argparse import Namespace
 from typing import Any
 
 from engine.cli.measure import first_of, of_task, task_of
 from engine.cli.options import MOST, Parser, data_dir, spec_of
-from engine.cli.output import Report, last, print_result
+from engine.cli.output import Report, json_number, last, print_result
 from engine.models.subject import Lab
 from engine.questions.tasks import SPLITS
 
@@ -43,7 +42,7 @@ def _layers(options: Namespace, lab: Lab, report: Report) -> int:
     named = {"accuracy lost": accuracy_lost, "nats lost": nats_lost}
     pairs = agreement({"influence": influence, **named})
     spearman = {
-        name: {what: _number(getattr(pairs, what)[0, at]) for what in ("srcc", "low", "high", "p")}
+        name: {what: json_number(getattr(pairs, what)[0, at]) for what in ("srcc", "low", "high", "p")}
         for at, name in enumerate(named, start=1)
     }
     went = {step.layer: (rank, step) for rank, step in enumerate(steps, start=1)}
@@ -73,8 +72,3 @@ def _in_words(each: dict[str, float | None]) -> str:
         return "undefined: one of them is the same for all layers"
     interval = "" if each["low"] is None else f" (95 % {each['low']:+.2f} to {each['high']:+.2f}, p {each['p']:.3f})"
     return f"{each['srcc']:+.3f}{interval}"
-
-
-def _number(value: Any) -> float | None:
-    """JSON has no nan."""
-    return float(value) if math.isfinite(value) else None

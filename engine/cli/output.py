@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import os
 import sys
 import time
@@ -26,6 +27,11 @@ def check_out(path: str, endings: tuple[str, ...] = ENDINGS) -> None:
     if Path(path).suffix not in endings:
         raise UsageError(f"--out {path!r} must end in {', '.join(endings[:-1])} or {endings[-1]}")
     check_writable(path)
+
+
+def json_number(value: Any) -> float | None:
+    """The number for a JSON object, which has neither nan nor infinity."""
+    return float(value) if math.isfinite(value) else None
 
 
 def check_writable(path: str) -> None:

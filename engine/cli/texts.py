@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from engine.cli.options import MOST, MOST_SEED, Parser, data, data_dir, model, shared, spec_of
-from engine.cli.output import Report, check_out, last, print_result, scores_file, table_file, write
+from engine.cli.output import Report, check_out, json_number, last, print_result, scores_file, table_file, write
 from engine.errors import HeadroomError, UsageError
 from engine.files import named, read_regular
 from engine.heads.ablation import FILLS, KINDS
@@ -255,11 +255,6 @@ def texts_named(options: Namespace, lab: Lab, report: Report, n_texts: int | Non
             return [text]
         source = Source("text", options.text, text, n_texts=n_texts)
     return list(last(texts_of(lab, lab.subject(spec_of(options)), source, data_dir(options)), report)[0])
-
-
-def json_number(value: Any) -> float | None:
-    """JSON has no nan."""
-    return None if np.isnan(value) else float(value)
 
 
 def built_in(title: str) -> str:

@@ -1,7 +1,7 @@
 """The Importance screen's second model: its maps beside the first's on one scale, and how far both agree."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,13 +16,11 @@ from engine.studies.surveys import Setting, Survey, in_words, together
 from engine.studies.two_models import agreed
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.shared import pairs
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.commands import command_like
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import importance_work, show_failed, so_far, survey_line
-from pages.ui.shared.origin import Origin, survey_reads
+from pages.ui.shared.origin import survey_reads
 from pages.ui.shared.python_code import of_importance
-from pages.ui.shared.second import heading, second_model, shapes_in_words
+from pages.ui.shared.second import Drawn, heading, second_model, shapes_in_words
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.work import live
 
@@ -51,35 +49,15 @@ class First:
         return self.what if kind == "heads" else kind
 
 
-@dataclass
-class Drawn:
-    """What the section has drawn, for the downloads; nothing without a second model."""
-
-    first: First
-    second: Subject | None = None
-    pictures: dict[str, Picture] = field(default_factory=dict)
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
-    says: list[str] = field(default_factory=list)
-
-    def told(self, of: Origin) -> Origin:
-        """The screen's origin with the second model in it."""
-        if self.second is None:
-            return of
-        first, second = self.first, self.second
-        setting, name = replace(first.setting, spec=second.spec), second.spec.in_words
-        reads = {f"{KINDS[each]} of {name}": survey_reads(setting, first.tasks, first.by(each)) for each in KINDS}
-        line = f"{of.command}\n{command_like(of.command, second)}"
-        program = of_importance(first.setting, first.tasks, first.what, setting)
-        about = f"{of.about} · compared with {name}"
-        return replace(of, command=line, python=program, reads={**of.reads, **reads}, about=about,
-                       says=[*of.says, *self.says])  # fmt: skip
-
-
 def draw(setup: Setup, of: First, since_s: float) -> Drawn:
     """Draws the section where a second model is chosen: what is missing is a button with its cost."""
-    drawn = Drawn(of, second_model(setup))
+    drawn = Drawn(second_model(setup))
     if drawn.second is None:
         return drawn
+    setting = replace(of.setting, spec=drawn.second.spec)
+    drawn.python = of_importance(of.setting, of.tasks, of.what, setting)
+    name = drawn.second.spec.in_words
+    drawn.reads |= {f"{KINDS[each]} of {name}": survey_reads(setting, of.tasks, of.by(each)) for each in KINDS}
     heading(of.subject, drawn.second, HELP)
     found = _second_scores(of, drawn.second, since_s)
     if why := shapes_in_words(of.subject, drawn.second):
@@ -89,7 +67,7 @@ def draw(setup: Setup, of: First, since_s: float) -> Drawn:
         names, means = _names(of, drawn.second), means_of(of.setting, heads)
         drawn.pictures |= pairs.draw_maps(means, names, f"Mean of {len(heads)}", ".2~g", "importance", by_root=True)
         if not why:
-            _draw_agreement(drawn, common, means, names)
+            _draw_agreement(of, drawn, common, means, names)
     return drawn
 
 
@@ -131,15 +109,15 @@ def _second_scores(of: First, second: Subject, since_s: float) -> dict[str, Surv
 
 
 def _draw_agreement(
-    drawn: Drawn, common: Mapping[str, Any], means: Sequence[np.ndarray], names: tuple[str, str]
+    of: First, drawn: Drawn, common: Mapping[str, Any], means: Sequence[np.ndarray], names: tuple[str, str]
 ) -> None:
     """How far the two agree, in words, head by head and task by task; of models with as many heads and layers."""
     words = [pairs.in_words(agreed(*means), "Heads")]
     if common["ffns"]:
-        words.append(pairs.in_words(agreed(*means_of(drawn.first.setting, common["ffns"])), "FFNs"))
+        words.append(pairs.in_words(agreed(*means_of(of.setting, common["ffns"])), "FFNs"))
     st.markdown(said := "  \n".join(words), help=pairs.AGREED_HELP)
     drawn.says.append(said)
-    frame = pairs.rows(drawn.first.subject.shape, *means)
+    frame = pairs.rows(of.subject.shape, *means)
     drawn.tables["Two models, heads"] = frame
     drawn.pictures["Two models, heads"] = pairs.scatter(frame, names, ".2~g")
     scatter_at, table_at = st.columns([5, 6], gap="large")

@@ -3,7 +3,7 @@ each, and where the two differ most.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -17,14 +17,11 @@ from engine.studies.two_models import agreed
 from pages.ui.induction import charts
 from pages.ui.induction.tables import copying_share, head_scores
 from pages.ui.shared import pairs
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.commands import command_like
 from pages.ui.shared.controls import one_of
 from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.origin import Origin
 from pages.ui.shared.python_code import of_induction
 from pages.ui.shared.runtime import lab
-from pages.ui.shared.second import heading, second_model, shapes_in_words
+from pages.ui.shared.second import Drawn, heading, second_model, shapes_in_words
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.tables import number, percent, plain
 from pages.ui.shared.work import Work
@@ -47,36 +44,15 @@ class First:
     frame: pd.DataFrame
 
 
-@dataclass
-class Drawn:
-    """What the section has drawn, for the downloads; nothing without a second model."""
-
-    first: First
-    second: Subject | None = None
-    pictures: dict[str, Picture] = field(default_factory=dict)
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
-    says: list[str] = field(default_factory=list)
-
-    def told(self, of: Origin) -> Origin:
-        """The screen's origin with the second model in it."""
-        if self.second is None:
-            return of
-        first, second = self.first, self.second.as_usual
-        reads = partial(recall_induction, subject=second, variant=first.variant, seed=first.seed)
-        program = of_induction(first.subject.as_usual, first.variant, first.seed, second)
-        return replace(
-            of, command=f"{of.command}\n{command_like(of.command, second)}", python=program,
-            about=f"{of.about} · compared with {second.spec.in_words}", says=[*of.says, *self.says],
-            reads={**of.reads, f"Scores of {second.spec.in_words}": reads},
-        )  # fmt: skip
-
-
 def draw(setup: Setup, of: First) -> Drawn:
     """Draws the section where a second model is chosen; its scores are measured if they are not stored."""
-    drawn = Drawn(of, second_model(setup))
-    if drawn.second is None:
-        return drawn
-    second, names = drawn.second, (of.subject.spec.in_words, drawn.second.spec.in_words)
+    second = second_model(setup)
+    if second is None:
+        return Drawn()
+    names = (of.subject.spec.in_words, second.spec.in_words)
+    drawn = Drawn(second.as_usual, python=of_induction(of.subject.as_usual, of.variant, of.seed, second.as_usual))
+    reads = partial(recall_induction, subject=second.as_usual, variant=of.variant, seed=of.seed)
+    drawn.reads[f"Scores of {names[1]}"] = reads
     heading(of.subject, second, HELP)
     found = recall_induction(lab(), second, of.variant, of.seed)
     if found is None:

@@ -1,12 +1,42 @@
 """The second model of a comparison, on the screens that set two side by side."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pandas as pd
 import streamlit as st
 
 from engine.models.subject import Subject
 from pages.ui.shared.against import compared
+from pages.ui.shared.charts import Picture
+from pages.ui.shared.commands import command_like
+from pages.ui.shared.origin import Origin
 from pages.ui.shared.runtime import lab
 from pages.ui.shared.sidebar import Setup, look_for_model
 from pages.ui.shared.tables import plain
+
+
+@dataclass
+class Drawn:
+    """What a section on two models has drawn, for the downloads; nothing without a second one. `reads` says where the
+    second's numbers are, `python` is the program for both."""
+
+    second: Subject | None = None
+    pictures: dict[str, Picture] = field(default_factory=dict)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    says: list[str] = field(default_factory=list)
+    reads: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    python: str = ""
+
+    def told(self, of: Origin) -> Origin:
+        """The screen's origin with the second model in it."""
+        if self.second is None:
+            return of
+        line = f"{of.command}\n{command_like(of.command, self.second)}"
+        about = f"{of.about} · compared with {self.second.spec.in_words}"
+        return replace(of, command=line, python=self.python, reads={**of.reads, **self.reads}, about=about,
+                       says=[*of.says, *self.says])  # fmt: skip
 
 
 def second_model(setup: Setup) -> Subject | None:
