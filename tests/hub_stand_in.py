@@ -1,4 +1,5 @@
-"""A stand-in for the hub on this computer: one model's files at a limited rate, with every request noted.
+"""A stand-in for the hub on this computer: one model's files at a limited rate, with every request noted. Its revisions
+hold the same files, unless one has some `own`.
 
 It answers what huggingface.co answers: the list of a repository's files with sizes and digests, and the files
 themselves, from any byte on. As a program of its own: `python -m tests.hub_stand_in FOLDER` says its address.
@@ -23,13 +24,17 @@ class Hub:
 
     def __init__(self, files, bytes_per_s=None):
         self.files = dict(files)  # name -> content
+        self.own = {}  # commit -> name -> content, where a revision differs
         self.bytes_per_s = bytes_per_s
         self.requests, self.sent_bytes = [], 0  # (method, path, Range or ""); of file contents
         self.revisions = {each: each for each in (COMMIT, OTHER_COMMIT)} | {"main": COMMIT, "step1000": OTHER_COMMIT}
 
+    def files_at(self, revision):
+        return self.files | self.own.get(self.revisions[revision], {})
+
     def listing(self, commit):
         siblings = []
-        for name, content in self.files.items():
+        for name, content in self.files_at(commit).items():
             git = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
             entry = {"rfilename": name, "size": len(content), "blobId": git}
             if len(content) > 10_000 and not name.endswith(".json"):
@@ -50,8 +55,10 @@ def handler_of(hub):
                 return self.tell_of("/".join(parts[2:4]), parts[5] if len(parts) > 5 else "main")
             if parts[:2] == ["someone", "gated"]:
                 return self.refuse(401, "GatedRepo")  # anybody may list it
-            if parts[2:3] == ["resolve"] and parts[3] in hub.revisions and "/".join(parts[4:]) in hub.files:
-                return self.send(hub.files["/".join(parts[4:])])
+            if parts[2:3] == ["resolve"] and parts[3] in hub.revisions:
+                content = hub.files_at(parts[3]).get("/".join(parts[4:]))
+                if content is not None:
+                    return self.send(content)
             self.refuse(404, "EntryNotFound")
 
         def tell_of(self, repo, revision):

@@ -3,6 +3,7 @@
 `model`: the model's checkpoint, with its card
 `tasks`: the questions, a folder a task
 `passages`: the built-in texts
+`runs`: small models that were trained from nothing, a folder a run
 `making`: the scripts that made the first two
 """
 
@@ -48,6 +49,11 @@ def model_folder() -> Path:
 def tasks_folder() -> Path:
     """Folder of the embedded questions: `catalogue.json` and one folder a task (YAML and JSON lines)."""
     return FOLDER / "tasks"
+
+
+def runs_folder() -> Path:
+    """Folder of the embedded runs of training; it may be missing."""
+    return FOLDER / "runs"
 
 
 def passages() -> list[Passage]:

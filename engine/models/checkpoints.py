@@ -93,7 +93,7 @@ def identify_folder(name: str, folder: Path, commit: str | None, store: Store | 
             tokenizer.update(file.encode() + (folder / file).read_bytes())
     whole = hashlib.blake2b(tokenizer.digest() + json.dumps(said, sort_keys=True).encode(), digest_size=16)
     for file in weights if commit is None else []:
-        whole.update(file.name.encode() + _file_digest(file, store))
+        whole.update(file.name.encode() + file_digest(file, store))
     if commit is not None:
         whole.update(f"{name}@{commit}".encode())
     return Identity(
@@ -140,7 +140,7 @@ def _refuse_quantised(folder: Path, config: Mapping[str, Any]) -> None:
         )
 
 
-def _file_digest(file: Path, store: Store | None) -> bytes:
+def file_digest(file: Path, store: Store | None) -> bytes:
     """Digest of a file's content, taken once in a process and once for a store."""
     stat = file.stat()
     memo = hashlib.blake2b(f"{file.resolve()}|{stat.st_size}|{stat.st_mtime_ns}".encode(), digest_size=20).hexdigest()

@@ -6,7 +6,6 @@
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from engine.errors import HeadroomError
+from engine.models.runs import steps_of
 from engine.training.recipe import Recipe, recipe_of
 
 RECIPE, TEXT, HELD_OUT, LOG, STATE, TOKENIZER = (
     "recipe.json", "text.npy", "held_out.npy", "log.jsonl", "state.pt", "tokenizer.json",
 )  # fmt: skip
-STEP = re.compile(r"step(\d+)")
 
 
 @dataclass(frozen=True)
@@ -37,9 +36,7 @@ class Run:
 
     def steps(self) -> tuple[int, ...]:
         """The steps whose snapshots are there, in order; one that was deleted is none."""
-        found = (STEP.fullmatch(entry.name) for entry in self.folder.iterdir())
-        return tuple(sorted(int(match[1]) for match in found if match and (self.snapshot(int(match[1]))
-                            / "model.safetensors").is_file()))  # fmt: skip
+        return steps_of(self.folder)
 
     def snapshot(self, step: int) -> Path:
         """The model folder of one step, there or not."""

@@ -3,8 +3,9 @@
 import pytest
 
 from engine.errors import HeadroomError, UsageError
+from engine.models import runs
 from engine.models.loading import LoadSpec
-from engine.models.names import model_name, models_of
+from engine.models.names import model_name, models_of, short_name, without_revision
 
 
 @pytest.mark.parametrize(
@@ -59,3 +60,56 @@ def test_what_is_no_name_gets_one_line(typed):
     with pytest.raises(HeadroomError) as refused:
         model_name(typed)
     assert "\n" not in str(refused.value) and len(str(refused.value)) < 400
+
+
+@pytest.fixture
+def run_folder(tmp_path):
+    """A run with snapshots of steps 0, 64 and 512, as far as a name can tell."""
+    for step in (0, 64, 512, 9):
+        (tmp_path / "run1" / f"step{step}").mkdir(parents=True)
+        if step != 9:  # whose weights were deleted
+            (tmp_path / "run1" / f"step{step}" / "model.safetensors").touch()
+    (tmp_path / "run1" / "recipe.json").write_text("{}")
+    return (tmp_path / "run1").resolve()
+
+
+def test_a_snapshot_of_a_run(run_folder, monkeypatch):
+    name = model_name(f"{run_folder}@step64")
+    assert (name.folder, str(name), name.repo) == (run_folder / "step64", f"{run_folder}@step64", "")
+    assert str(model_name(str(run_folder))) == f"{run_folder}@step512"  # alone: its last, and it says so
+    monkeypatch.chdir(run_folder.parent)
+    assert model_name("run1@step0").folder == model_name("./run1/@step0").folder == run_folder / "step0"
+    assert short_name(f"{run_folder}@step64") == "run1@step64"
+    assert model_name(str(run_folder / "step64")).run == ""  # a folder like any other
+    for wrong, told in (("step9", "no snapshot step9; the nearest are step0 and step64"), ("main", "give @stepN"),
+                        ("step600", "the nearest is step512"), ("step064", "give @stepN")):  # fmt: skip
+        with pytest.raises(UsageError, match=told):
+            model_name(f"{run_folder}@{wrong}")
+    (run_folder / "step0" / "config.json").touch()
+    (run_folder.parent / "bare").mkdir()
+    (run_folder.parent / "bare" / "recipe.json").touch()
+    with pytest.raises(UsageError, match="has no snapshot yet"):
+        model_name("bare")
+
+
+def test_snapshots_beside_each_other_and_in_a_series(run_folder):
+    first = LoadSpec(f"{run_folder}@step512")
+    other = first.compared_with("@step0")
+    assert other == LoadSpec(f"{run_folder}@step0") == LoadSpec(str(run_folder)).compared_with("@step0")
+    assert without_revision(f" {run_folder}@step64") == without_revision(str(run_folder)) == str(run_folder)
+    assert first.compared_with(other.typed_beside(first)) == other and other.in_words == "run1@step0 in int8"
+    assert models_of(f"{run_folder}@step{{0,512}}") == (f"{run_folder}@step0", f"{run_folder}@step512")
+    with pytest.raises(UsageError, match="names 2 models"):
+        model_name(f"{run_folder}@step{{0,512}}")
+
+
+def test_a_run_that_comes_with_the_app(run_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "runs_folder", lambda: tmp_path)
+    name = model_name("runs/run1@step0")
+    assert name.folder.resolve() == run_folder / "step0" and str(name) == "runs/run1@step0"
+    assert str(model_name("runs/run1")) == "runs/run1@step512" and without_revision("runs/run1@step0") == "runs/run1"
+    assert runs.shipped_runs() == ("runs/run1",)
+    with pytest.raises(HeadroomError, match="no run 'runs/none' comes with Headroom; there are runs/run1"):
+        model_name("runs/none@step0")
+    monkeypatch.setattr(runs, "runs_folder", lambda: tmp_path / "gone")
+    assert runs.shipped_runs() == () and model_name("runs/none@step0").repo == "runs/none"
