@@ -105,11 +105,16 @@ def slope(losses: Sequence[np.ndarray], bins: int = SLOPE_BINS) -> ByIndex:
     in the bin before, divided by the difference of the two bins' mean ln(index); then mean and interval over texts. So
     a loss of a + b ln(index) has slope b exactly. `first` and `last` are the two bins' outer indices.
     """
+    return slopes(losses, bins)[0]
+
+
+def slopes(losses: Sequence[np.ndarray], bins: int = SLOPE_BINS) -> tuple[ByIndex, np.ndarray]:
+    """(the slope, each text's own (text, point))."""
     curve, by_text = _binned(losses, bins)
     ln = np.log(curve.index)
     rise = np.diff(by_text, axis=1) / np.diff(ln)
     middle = np.exp((ln[1:] + ln[:-1]) / 2)
-    return ByIndex(middle, curve.first[:-1], curve.last[1:], *over_texts(rise), curve.n[1:])
+    return ByIndex(middle, curve.first[:-1], curve.last[1:], *over_texts(rise), curve.n[1:]), rise
 
 
 def _binned(losses: Sequence[np.ndarray], bins: int | None) -> tuple[ByIndex, np.ndarray]:

@@ -1,0 +1,185 @@
+"""The phase change of a run (Olsson et al. 2022), from its curves alone: its window, what changed there, the slopes.
+
+Pure numpy, and scikit-learn's PCA where paths of several runs are drawn on the same axes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.errors import HeadroomError
+from engine.texts.incontext import ByIndex, slope, slopes
+from engine.training.trajectory import Trajectory
+
+LEAST_FALL, NOISES = 0.1, 6  # a fall of fewer nats, or of fewer standard deviations of the score's noise, is none
+SIDE = 5  # snapshots on either side of a fall, whose medians must lie apart by that
+WEIGHTS = (2, 3, 3, 2)  # of the intervals among five snapshots; even ones: the slope of their least-squares line
+FEW, FEW_WEIGHTS = 15, (1, 1)  # with fewer snapshots: over three of them
+CLOSE = 0.4  # of the usual distance: a snapshot so near the one before it says nothing of the slope
+INDEX_BINS = 24  # of a context, even in ln(index)
+
+
+@dataclass(frozen=True)
+class Window:
+    """The window of a phase change: snapshots `first` to `last`, at `start` to `end` tokens, around `steepest`.
+
+    `share`: of the whole change of the in-context score, how much is between the two. `derivative` (S,): nats a million
+    tokens, smoothed over `smoothed` snapshots.
+    """
+
+    first: int
+    last: int
+    start: float
+    end: float
+    steepest: int
+    share: float
+    derivative: np.ndarray
+    smoothed: int
+
+
+def window(tokens: np.ndarray, icl: np.ndarray) -> Window | None:
+    """The snapshots around the steepest fall of the in-context score where its derivative by tokens is at least half of
+    its extreme.
+
+    Only a fall with something before it counts: training begins with a fall too, while a model learns how frequent
+    tokens are, and that one is passed over. So is one that leaves the score (the median of five snapshots on either
+    side) less than 0.1 nats lower, or less than 6 standard deviations of its noise. None where no fall is left.
+    """
+    at = _apart(tokens, icl)
+    if len(at) < 4:
+        return None
+    x, y = np.asarray(tokens, float)[at] / 1e6, np.asarray(icl, float)[at]
+    weights = WEIGHTS if len(at) >= FEW else FEW_WEIGHTS
+    rates = _slopes(x, y, weights)
+    least = max(LEAST_FALL, NOISES * _noise(y))
+    for steepest in np.argsort(rates, kind="stable"):
+        first, last = _around(rates, int(steepest))
+        if rates[first : last + 1].min() < rates[steepest]:
+            continue  # on the flank of a steeper one
+        fallen = np.median(y[max(0, first + 1 - SIDE) : first + 1]) - np.median(y[last : last + SIDE])
+        if rates[steepest] < 0 and first > 0 and fallen >= least:
+            derivative = np.interp(np.asarray(tokens, float) / 1e6, x, rates)
+            share = (y[last] - y[first]) / (y[-1] - y[0]) if y[-1] != y[0] else np.nan
+            return Window(int(at[first]), int(at[last]), float(tokens[at[first]]), float(tokens[at[last]]),
+                          int(at[steepest]), float(share), derivative, len(weights) + 1)  # fmt: skip
+    return None
+
+
+def before_and_after(trajectory: Trajectory, where: Window) -> np.ndarray:
+    """(n_texts,) what the window changed: losses of the one token of each text at its end minus at its start, scaled to
+    length 1 (Olsson et al., before-and-after vector)."""
+    return _unit(trajectory.token_losses[where.last] - trajectory.token_losses[where.first])
+
+
+def projections(trajectory: Trajectory, vector: np.ndarray) -> np.ndarray:
+    """(A, L, H) what each head's ablation adds to the losses, along the before-and-after vector, nats: below 0, without
+    the head the change is undone.
+
+    The ablations are of the first texts only: the vector is cut to those, and scaled to length 1 again.
+    """
+    return trajectory.ablated_losses @ _unit(vector[: trajectory.ablated_losses.shape[-1]])
+
+
+def index_slopes(by_index: np.ndarray, bins: int = INDEX_BINS) -> np.ndarray:
+    """(S, bins) d loss / d ln(index), nats, of each snapshot's mean losses (S, n_ctx); `slope_indices` says where."""
+    known = np.isfinite(by_index).all(1)
+    found = np.full((len(by_index), len(slope_indices(by_index.shape[1], bins).index)), np.nan, np.float32)
+    if known.any():
+        found[known] = slopes(list(by_index[known]), bins + 1)[1]
+    return found
+
+
+def slope_indices(n_ctx: int, bins: int = INDEX_BINS) -> ByIndex:
+    """Where the slopes are taken: `index`, and the outer indices `first` and `last` of each; no numbers of its own."""
+    return slope([np.zeros(n_ctx)], bins + 1)
+
+
+def gain_rates(tokens: np.ndarray, loss: np.ndarray) -> np.ndarray:
+    """(S,) d loss / d ln(tokens), nats, smoothed as the window's derivative is; nan before the first token."""
+    found = np.full(len(tokens), np.nan, np.float32)
+    at = np.flatnonzero((np.asarray(tokens) > 0) & np.isfinite(loss))
+    if len(at) > 1:
+        found[at] = _slopes(np.log(np.asarray(tokens, float)[at]), np.asarray(loss, float)[at], WEIGHTS)
+    return found
+
+
+@dataclass(frozen=True)
+class Components:
+    """Paths of several runs on the same two axes: `paths`, (S, 2) a run, nats; `explained` (2,) of all variance."""
+
+    paths: list[np.ndarray]
+    explained: np.ndarray
+
+
+def components(trajectories: Sequence[Trajectory]) -> Components:
+    """The two principal components of the per-token-loss vectors of all snapshots of all runs; columns centred, not
+    scaled. nan at snapshots that were not measured. HeadroomError: the runs have different held-out tokens."""
+    from sklearn.decomposition import PCA  # a second to import
+
+    texts = {(each.about.get("text_digest"), each.token_losses.shape[1]) for each in trajectories}
+    if len(texts) != 1:
+        raise HeadroomError("these runs were measured on different tokens, so their losses cannot be put together; "
+                            "take runs with the same text and as many texts")  # fmt: skip
+    known = [np.isfinite(each.token_losses).all(1) for each in trajectories]
+    rows = np.concatenate([each.token_losses[there] for each, there in zip(trajectories, known, strict=True)])
+    if len(rows) < 2 or not rows.shape[1]:
+        raise HeadroomError("the losses of one token of each text were not measured; measure `tokens` first")
+    pca = PCA(2 if min(rows.shape) > 1 else 1, svd_solver="full")
+    reduced = pca.fit_transform(rows.astype(float))
+    paths, start = [], 0
+    for there in known:
+        path = np.full((len(there), 2), np.nan, np.float32)
+        path[there, : reduced.shape[1]] = reduced[start : start + there.sum()]
+        start += there.sum()
+        paths.append(path)
+    return Components(paths, np.nan_to_num(pca.explained_variance_ratio_))
+
+
+def joint_components(trajectories: Sequence[Trajectory]) -> list[np.ndarray]:
+    """(S, 2) of each run, as `components` has them."""
+    return components(trajectories).paths
+
+
+def _apart(tokens: np.ndarray, icl: np.ndarray) -> np.ndarray:
+    """Indices of the snapshots with a score that lie not much closer than usual behind the one before."""
+    known = np.flatnonzero(np.isfinite(icl))
+    if len(known) < 2:
+        return known
+    least = CLOSE * float(np.median(np.diff(np.asarray(tokens, float)[known])))
+    found = [known[0]]
+    for at in known[1:]:
+        if tokens[at] - tokens[found[-1]] >= least:
+            found.append(at)
+    return np.array(found)
+
+
+def _slopes(x: np.ndarray, y: np.ndarray, weights: Sequence[int]) -> np.ndarray:
+    """dy / dx at each point: the weighted mean of the slopes of the intervals around it, as many as there are."""
+    rises, half, n = np.diff(y) / np.diff(x), len(weights) // 2, len(x)
+    found = np.zeros(n)
+    for at in range(n):
+        first, last = max(0, at - half), min(n - 1, at + half)
+        found[at] = np.average(rises[first:last], weights=weights[first - at + half : last - at + half])
+    return found
+
+
+def _around(slopes: np.ndarray, steepest: int) -> tuple[int, int]:
+    """First and last index of the stretch around the steepest where the slope is at least half of its."""
+    beyond = slopes <= slopes[steepest] / 2 * (1 - 1e-9)  # half of it is half of it, whatever is rounded
+    first = last = steepest
+    while first > 0 and beyond[first - 1]:
+        first -= 1
+    while last < len(slopes) - 1 and beyond[last + 1]:
+        last += 1
+    return first, last
+
+
+def _noise(y: np.ndarray) -> float:
+    """Standard deviation of what a curve has beside its course: from the lower quartile of its second differences, as
+    the upper ones are bends of the course itself."""
+    return float(np.quantile(np.abs(np.diff(y, 2)), 0.25)) / 0.3186 / 6**0.5  # of a normal |z|; of y's three terms
+
+
+def _unit(vector: np.ndarray) -> np.ndarray:
+    return vector / max(float(np.linalg.norm(vector)), 1e-30)

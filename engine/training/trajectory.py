@@ -1,0 +1,100 @@
+"""What a run looks like at each of its snapshots: a `Trajectory`, and how it is a file that is read without torch."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from engine.errors import HeadroomError
+from engine.records import Record
+from engine.records import decode as decode_record
+from engine.records import encode as encode_record
+
+VERSION = 1  # of what a file of a trajectory holds
+NUMBERS = ("steps", "tokens", "loss", "icl", "first_copy", "second_copy", "by_index", "token_losses", "ablated",
+           "ablated_icl", "ablated_losses")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A text at every snapshot: `pieces`, the text of each of its n tokens, and `losses` (S, n), nats a token."""
+
+    pieces: tuple[str, ...]
+    losses: np.ndarray
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """A run's S snapshots as they were measured: L layers, H heads; nan, or a length of 0, where nothing was.
+
+    `recipe` is what `Recipe.as_json` gives (None: a published series). `about` says what it was measured on: `text`,
+    `text_digest` (runs that agree in it have the same held-out tokens), `n_texts`, the indices `early` and `late` with
+    the tokens `around` them, `n_ablated_texts`, `seconds`, `versions`.
+
+    Of a snapshot: `steps` and `tokens` (S,) trained on before it; `loss` (S,) nats a held-out token; `icl` (S,) nats,
+    the loss at the late index minus that at the early one; `first_copy` and `second_copy` (S,) nats a token of random
+    tokens twice over; `by_index` (S, n_ctx) mean loss by token index, from 1; `token_losses` (S, n_texts) loss of one
+    token of each held-out text, always the same; `heads` score name -> (S, L, H), `engine.heads.induction.SCORES`.
+
+    At A of them, `ablated` (A,) indices into `steps`: what each head's pattern-preserving ablation adds to the
+    in-context score, `ablated_icl` (A, L, H), and to the losses of the same tokens in the first of the texts,
+    `ablated_losses` (A, L, H, n_ablated_texts).
+    """
+
+    name: str
+    label: str
+    recipe: Mapping[str, Any] | None
+    about: Mapping[str, Any]
+    steps: np.ndarray
+    tokens: np.ndarray
+    loss: np.ndarray
+    icl: np.ndarray
+    first_copy: np.ndarray
+    second_copy: np.ndarray
+    by_index: np.ndarray
+    token_losses: np.ndarray
+    heads: Mapping[str, np.ndarray] = field(default_factory=lambda: MappingProxyType({}))
+    passages: Mapping[str, Passage] = field(default_factory=lambda: MappingProxyType({}))
+    ablated: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    ablated_icl: np.ndarray = field(default_factory=lambda: np.zeros((0, 0, 0), np.float32))
+    ablated_losses: np.ndarray = field(default_factory=lambda: np.zeros((0, 0, 0, 0), np.float32))
+
+    def best(self, score: str) -> np.ndarray:
+        """(S,) the highest of all heads' scores of that name; nan where none was measured."""
+        scores = self.heads.get(score)
+        if scores is None or not scores[0].size:
+            return np.full(len(self.steps), np.nan, np.float32)
+        flat = scores.reshape(len(scores), -1)
+        return np.where(np.isnan(flat).all(1), np.nan, np.max(np.nan_to_num(flat, nan=-np.inf), 1)).astype(np.float32)
+
+
+def encode(trajectory: Trajectory) -> bytes:
+    """The trajectory as one safetensors file."""
+    arrays = {name: np.asarray(getattr(trajectory, name)) for name in NUMBERS}
+    arrays |= {f"heads/{name}": scores for name, scores in trajectory.heads.items()}
+    arrays |= {f"passages/{name}": passage.losses for name, passage in trajectory.passages.items()}
+    words = {name: passage.pieces for name, passage in trajectory.passages.items()}
+    arrays["pieces"] = np.frombuffer(json.dumps(words).encode(), np.uint8)
+    said = {"kind": "trajectory", "version": VERSION, "name": trajectory.name, "label": trajectory.label}
+    said |= {"recipe": trajectory.recipe and dict(trajectory.recipe), "about": dict(trajectory.about)}
+    return encode_record(Record(arrays, said))
+
+
+def decode(blob: bytes) -> Trajectory:
+    """The Trajectory that `encode` wrote. HeadroomError: these are other bytes, or of another version."""
+    record = decode_record(blob)
+    if record is None or record.receipt.get("kind") != "trajectory":
+        raise HeadroomError("this is no file of a trajectory; write one with `headroom trajectory RUN --save FILE`")
+    said, arrays = record.receipt, record.arrays
+    if said["version"] != VERSION:
+        raise HeadroomError(f"the trajectory {said['name']} was written by another version of Headroom (file version "
+                            f"{said['version']}, here {VERSION}); write it again from its run")  # fmt: skip
+    words = json.loads(arrays["pieces"].tobytes())
+    passages = {name: Passage(tuple(words[name]), arrays[f"passages/{name}"]) for name in words}
+    heads = {name.removeprefix("heads/"): array for name, array in arrays.items() if name.startswith("heads/")}
+    numbers = {name: arrays[name] for name in NUMBERS}
+    return Trajectory(said["name"], said["label"], said["recipe"], said["about"], **numbers, heads=heads,
+                      passages=passages)  # fmt: skip

@@ -1,0 +1,177 @@
+"""The window, vector, slopes and components of hand-made runs whose answers are known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from engine.errors import HeadroomError
+from engine.heads.induction import SCORES
+from engine.training.phase_change import (
+    before_and_after,
+    components,
+    gain_rates,
+    index_slopes,
+    joint_components,
+    projections,
+    slope_indices,
+    window,
+)
+from engine.training.trajectory import Passage, Trajectory, decode, encode
+
+EVEN = np.linspace(0, 4e6, 41)  # tokens: one snapshot every 100,000
+
+
+def made(n=41, n_texts=30, seed=0, **more):
+    """A trajectory of random numbers."""
+    random = np.random.default_rng(seed)
+
+    def drawn(*shape):
+        return random.normal(size=shape).astype(np.float32)
+
+    numbers = {"loss": drawn(n), "icl": drawn(n), "first_copy": drawn(n), "second_copy": drawn(n)}
+    numbers |= {"by_index": drawn(n, 64), "token_losses": drawn(n, n_texts), "ablated": np.array([1, n - 1])}
+    numbers |= {"ablated_icl": drawn(2, 2, 3), "ablated_losses": drawn(2, 2, 3, 10)}
+    held = Trajectory("a", "a run", {"version": 1}, {"text_digest": "t"}, np.arange(n), np.arange(n) * 1024.0,
+                      **numbers, heads={name: drawn(n, 2, 3) for name in SCORES},
+                      passages={"story": Passage(("The", " end", " ü"), drawn(n, 3))})  # fmt: skip
+    return replace(held, **more)
+
+
+def fall(tokens, start, end, depth):
+    """A score of 0 until `start`, `depth` lower from `end` on, straight in between."""
+    return -depth * np.clip((tokens - start) / (end - start), 0, 1)
+
+
+def test_a_straight_fall_is_the_window():
+    found = window(EVEN, fall(EVEN, 1e6, 2e6, 0.4))
+    # at either end half of the intervals around, by weight, lie in the fall
+    assert (found.start, found.end) == (1.0e6, 2.0e6)
+    assert (found.first, found.last, found.smoothed) == (10, 20, 5)
+    assert found.share == pytest.approx(1)
+    assert found.derivative[15] == pytest.approx(-0.4) and found.derivative[5] == found.derivative[25] == 0
+
+
+def test_a_step_is_widened_by_the_smoothing_alone():
+    found = window(EVEN, np.where(EVEN > 1.95e6, -0.5, 0))
+    assert (found.first, found.last, found.share) == (18, 21, 1.0)
+    assert found.derivative[17:23] * 0.1 == pytest.approx([0, -0.1, -0.15, -0.15, -0.1, 0])
+
+
+def test_the_derivative_is_the_slope_of_the_line_through_five_snapshots():
+    icl = np.random.default_rng(3).normal(0, 0.001, 41) + fall(EVEN, 1e6, 2e6, 0.6)
+    found = window(EVEN, icl).derivative
+    for at in range(2, 39):
+        five = slice(at - 2, at + 3)
+        assert found[at] == pytest.approx(np.polyfit(EVEN[five] / 1e6, icl[five], 1)[0], rel=1e-9)
+
+
+def test_the_share_is_of_the_whole_change():
+    icl = fall(EVEN, 1e6, 1.5e6, 0.3) + fall(EVEN, 0, 4e6, 0.1)
+    found = window(EVEN, icl)
+    assert found.share == pytest.approx((icl[found.last] - icl[found.first]) / -0.4)
+    assert 0.75 < found.share < 0.9
+
+
+def test_the_fall_that_training_begins_with_is_passed_over():
+    icl = np.where(EVEN > 0, -0.15, 0) + fall(EVEN, 2e6, 3e6, 0.3)
+    found = window(EVEN, icl)
+    assert (found.start, found.end) == (2e6, 3e6)
+    assert found.share == pytest.approx(0.3 / 0.45)
+    assert window(EVEN, np.where(EVEN > 0, -0.5, 0)) is None
+
+
+def test_early_snapshots_that_lie_close_do_not_count():
+    tokens = np.sort(np.concatenate([EVEN, [12_500, 25_000, 50_000]]))
+    icl = fall(tokens, 1e6, 2e6, 0.4)
+    icl[1:4] = (0.2, -0.2, 0.1)
+    found = window(tokens, icl)
+    assert (found.start, found.end, len(found.derivative)) == (1e6, 2e6, 44)
+    assert tokens[found.first] == 1e6 and tokens[found.last] == 2e6
+
+
+def test_what_never_falls_has_no_window():
+    noise = np.random.default_rng(0).normal(0, 0.02, 41)
+    assert window(EVEN, noise) is None
+    assert window(EVEN, fall(EVEN, 1e6, 2e6, 0.09)) is None
+    assert window(EVEN, -fall(EVEN, 1e6, 2e6, 0.4)) is None  # it rises
+    assert window(EVEN, np.full(41, np.nan)) is None
+    assert window(EVEN, np.random.default_rng(1).normal(0, 0.5, 41)) is None  # over 0.1 nats, all noise
+    assert window(EVEN[:3], np.array([0, -1.0, -1.0])) is None
+    assert window(EVEN, noise + fall(EVEN, 1e6, 2e6, 0.4)) is not None
+
+
+def test_few_snapshots_are_smoothed_over_three():
+    tokens = np.array([0, 512, 1000, 2000, 3000, 8000, 143000]) * 2e6
+    found = window(tokens, np.array([0, 0.01, -0.1, -0.3, -0.35, -0.38, -0.4]))
+    assert found.smoothed == 3
+    assert (found.start, found.end) == (2e9, 4e9)
+
+
+def test_before_and_after_and_projections():
+    run = made()
+    where = replace(window(EVEN, fall(EVEN, 1e6, 2e6, 0.4)), first=3, last=9)
+    vector = before_and_after(run, where)
+    change = run.token_losses[9] - run.token_losses[3]
+    assert np.linalg.norm(vector) == pytest.approx(1) and vector == pytest.approx(change / np.linalg.norm(change))
+    cut = change[:10] / np.linalg.norm(change[:10])
+    for a, layer, head in np.ndindex(2, 2, 3):
+        expected = sum(float(x) * float(y) for x, y in zip(run.ablated_losses[a, layer, head], cut, strict=True))
+        assert projections(run, vector)[a, layer, head] == pytest.approx(expected, rel=1e-4)
+
+
+def test_slopes_by_index_and_by_tokens():
+    index = np.arange(1, 257)
+    losses = np.stack([5 - 0.3 * np.log(index), 6 + 0.1 * np.log(index), np.full(256, np.nan)])
+    found = index_slopes(losses)
+    assert found.shape == (3, len(slope_indices(256).index))
+    assert found[0] == pytest.approx(-0.3, abs=1e-5) and found[1] == pytest.approx(0.1, abs=1e-5)
+    assert np.isnan(found[2]).all()
+    rates = gain_rates(EVEN, 9 - 0.5 * np.log(np.maximum(EVEN, 1)))
+    assert np.isnan(rates[0]) and rates[1:] == pytest.approx(-0.5, abs=1e-5)
+
+
+def test_components_equal_the_svd_of_the_raw_centred_matrix():
+    runs = [made(seed=1), made(9, seed=2)]
+    rows = np.concatenate([run.token_losses for run in runs]).astype(float)
+    u, s, _ = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
+    found = np.concatenate(joint_components(runs))
+    for axis in range(2):
+        expected = u[:, axis] * s[axis]
+        assert abs(found[:, axis] - expected).max() < 1e-4 or abs(found[:, axis] + expected).max() < 1e-4
+    assert components(runs).explained == pytest.approx((s**2 / (s**2).sum())[:2])
+
+
+def test_components_of_runs_on_other_texts_are_refused():
+    with pytest.raises(HeadroomError, match="different tokens"):
+        components([made(), made(about={"text_digest": "u"})])
+    with pytest.raises(HeadroomError, match="not measured"):
+        components([made(token_losses=np.zeros((41, 0), np.float32))])
+    losses = made().token_losses.copy()
+    losses[4] = np.nan
+    [path] = joint_components([made(token_losses=losses)])
+    assert np.isnan(path[4]).all() and np.isfinite(np.delete(path, 4, 0)).all()
+
+
+def test_a_trajectory_survives_its_file():
+    run = made()
+    back = decode(encode(run))
+    assert (back.name, back.label, back.recipe, back.about) == (run.name, run.label, run.recipe, run.about)
+    for name in ("steps", "tokens", "loss", "icl", "by_index", "token_losses", "ablated", "ablated_icl"):
+        assert np.array_equal(getattr(back, name), getattr(run, name))
+    assert set(back.heads) == set(SCORES) and np.array_equal(back.heads["copying"], run.heads["copying"])
+    assert back.passages["story"].pieces == ("The", " end", " ü")
+    assert np.array_equal(back.passages["story"].losses, run.passages["story"].losses)
+    assert back.best("copying") == pytest.approx(run.heads["copying"].reshape(41, -1).max(1))
+    assert np.isnan(replace(run, heads={}).best("copying")).all()
+
+
+def test_other_bytes_are_no_trajectory(monkeypatch):
+    for wrong in (b"", b"x" * 100, encode(made())[:500]):
+        with pytest.raises(HeadroomError, match="no file of a trajectory"):
+            decode(wrong)
+    monkeypatch.setattr("engine.training.trajectory.VERSION", 2)
+    blob = encode(made())
+    monkeypatch.undo()
+    with pytest.raises(HeadroomError, match="another version"):
+        decode(blob)
