@@ -14,6 +14,7 @@
 `idealise`: the command about heads with an ideal pattern: `idealise`
 `export`: the command that writes a pruned model: `export`
 `speed`: the command that measures what pruning saves: `speed`
+`train`: the command that trains a small model: `train`
 `store`: the commands that look around: `cache`, `tasks` and `models`
 
 Each module holds its commands with the options of their own. Exit codes: 0 done, 1 failed with one plain line, 2 bad
@@ -28,7 +29,21 @@ import sys
 from argparse import Namespace
 from typing import Any, NoReturn
 
-from engine.cli import check, compare, export, head, idealise, layers, measure, perplexity, speed, store, studies, texts
+from engine.cli import (
+    check,
+    compare,
+    export,
+    head,
+    idealise,
+    layers,
+    measure,
+    perplexity,
+    speed,
+    store,
+    studies,
+    texts,
+    train,
+)
 from engine.cli.downloads import fetch
 from engine.cli.options import Parser
 from engine.cli.output import report_to_terminal
@@ -95,6 +110,7 @@ def parser(draw: Draw) -> Parser:
     export.add_parsers(commands)
     speed.add_parsers(commands)
     compare.add_parsers(commands)
+    train.add_parsers(commands)
     store.add_parsers(commands)
     return whole
 

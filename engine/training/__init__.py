@@ -2,9 +2,11 @@
 
 `batches`: the rows of one step
 `folders`: a run as a folder, read without torch
+`locking`: one process at a time
 `model`: the small model while it is trained
 `phase_change`: where in-context learning appears, and what changes there
 `recipe`: what a run is made by
+`recipes`: recipes by name
 `running`: training itself, from wherever it was stopped
 `snapshots`: the model as a folder that every screen opens
 `text`: what a run reads, and what is held out

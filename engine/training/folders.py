@@ -1,12 +1,14 @@
 """A run as a folder: what lies in it, and how to read it without torch.
 
 `recipe.json` (the recipe, the text, how many threads), `tokenizer.json`, `text.npy` until the run is done,
-`held_out.npy`, `log.jsonl` (a line a look), `state.pt` to go on from, and a model folder `stepN` a snapshot.
+`held_out.npy`, `log.jsonl` (a line a look), `state.pt` to go on from, `lock` (which process trains it), and a model
+folder `stepN` a snapshot.
 """
 
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,21 +56,23 @@ class Run:
         """The lines of the log so far; one that was cut off by a kill is left out."""
         lines = []
         try:
-            text = (self.folder / LOG).read_text(encoding="utf-8")
+            text = (self.folder / LOG).read_text(encoding="utf-8", errors="replace")
         except OSError:
             return []
         for line in text.splitlines():
             try:
-                lines.append(json.loads(line))
+                said = json.loads(line)
             except ValueError:
                 continue
+            if isinstance(said, dict) and "step" in said:
+                lines.append(said)
         return lines
 
     def held_out(self) -> np.ndarray:
         """(text, 512) token ids, without a beginning token."""
         try:
             return np.load(self.folder / HELD_OUT, allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise HeadroomError(f"{self.folder / HELD_OUT} cannot be read; train the run again") from error
 
 
@@ -83,8 +87,21 @@ def open_run(folder: Path) -> Run:
         said = json.loads((folder / RECIPE).read_text(encoding="utf-8"))
         recipe = said["recipe"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise HeadroomError(f"{folder} is no run ({RECIPE} is missing or damaged); train one into it") from error
+        raise HeadroomError(f"{folder} is no run ({RECIPE} is missing or damaged); give the folder of one") from error
     return Run(folder, recipe_of(recipe), {name: value for name, value in said.items() if name != "recipe"})
+
+
+def runs_in(folder: Path) -> list[Run]:
+    """The runs of a folder that can be opened, by name."""
+    try:
+        inside = sorted(entry for entry in folder.iterdir() if is_run(entry))
+    except OSError:
+        return []
+    found = []
+    for each in inside:
+        with suppress(HeadroomError):  # damaged, or of another version
+            found.append(open_run(each))
+    return found
 
 
 def write(path: Path, data: bytes) -> None:

@@ -119,6 +119,8 @@ class Recipe:
 
 def recipe_of(said: Mapping[str, Any]) -> Recipe:
     """The Recipe of what `as_json` gave. UsageError: it is of another version, or no recipe."""
+    if not isinstance(said, Mapping):
+        raise UsageError("the run's recipe is damaged; train it again")
     if said.get("version") != VERSION:
         raise UsageError(
             f"the run was made by another version of Headroom (recipe {said.get('version')!r}, here {VERSION}); "
@@ -127,5 +129,5 @@ def recipe_of(said: Mapping[str, Any]) -> Recipe:
     names = {field.name for field in fields(Recipe)}
     try:
         return Recipe(**{name: value for name, value in said.items() if name in names})
-    except TypeError as error:
+    except (TypeError, IndexError) as error:
         raise UsageError(f"the run's recipe cannot be read ({error}); train it again") from error

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,80 +21,139 @@ from engine.errors import HeadroomError, UsageError
 from engine.progress import Progress
 from engine.training.batches import rows_of
 from engine.training.folders import HELD_OUT, LOG, RECIPE, STATE, TEXT, TOKENIZER, Run, is_run, open_run, write
+from engine.training.locking import LOCK, sole_trainer
 from engine.training.recipe import Recipe
 from engine.training.snapshots import save_snapshot
 
+if TYPE_CHECKING:
+    from engine.training.text import Text
+
 BETAS, LARGEST_GRADIENT = (0.9, 0.98), 1.0
-SAVE_EVERY_S = 20.0  # so much work a kill loses at most
+SAVE_EVERY_S, TELL_EVERY_S = 10.0, 1.0  # so much work a kill loses at most; how often is said how it goes
+OF_A_BEGINNING = {HELD_OUT, LOCK, TEXT, TOKENIZER, *(f"{name}.new" for name in (HELD_OUT, RECIPE, TEXT, TOKENIZER))}
 
 
 def begin(folder: Path, recipe: Recipe, text: Path | None = None, threads: int = 1) -> Run:
     """Makes the folder of a run, with its text and tokenizer; the run itself where the same was begun there.
 
-    HeadroomError: no text, or too little. UsageError: another run is there.
+    HeadroomError: no text, too little of it, or nothing can be written. UsageError: another run is there.
     """
     if is_run(folder):
         held = open_run(folder)
         if held.recipe != recipe or held.about.get("path") != (str(text) if text else None):
             raise UsageError(f"{folder} holds another run ({held.recipe.in_words}); give another folder, or delete it")
+        if not held.is_done and not _has_text(held):
+            with sole_trainer(folder):
+                _write_text(folder, _text(recipe, text), held.about.get("text_digest"))
         return held
-    if folder.exists() and any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty and holds no run; give a new folder")
-    from engine.training.text import text_for
-
-    found = text_for(recipe.text_tokens, recipe.n_vocab, text)
-    folder.mkdir(parents=True, exist_ok=True)
-    write(folder / TOKENIZER, found.tokenizer.to_str().encode())
-    write(folder / HELD_OUT, _array(found.held_out))
-    write(folder / TEXT, _array(found.tokens))
-    said = {"recipe": recipe.as_json(), "text": found.source, "path": str(text) if text else None,
-            "text_digest": found.digest, "threads": threads}  # fmt: skip
-    write(folder / RECIPE, json.dumps(said, indent=1).encode())  # last: with it the run is begun
+    if folder.is_dir() and (others := {entry.name for entry in folder.iterdir()} - OF_A_BEGINNING):
+        raise UsageError(f"{folder} is not empty and holds no run ({min(others)}); give a new folder")
+    with sole_trainer(folder):
+        found = _text(recipe, text)
+        _write_text(folder, found)
+        said = {"recipe": recipe.as_json(), "text": found.source, "path": str(text) if text else None,
+                "text_digest": found.digest, "threads": threads}  # fmt: skip
+        write(folder / RECIPE, json.dumps(said, indent=1).encode())  # last: with it the run is begun
     return open_run(folder)
 
 
 def train(run: Run) -> Iterator[Progress[dict[str, Any]]]:
-    """Trains to the end, a Progress in tokens at every snapshot, its value the log's line. Between two of them it can
-    be closed; it goes on from there when it is called again. HeadroomError: the disk is full, or the text is gone."""
+    """Trains to the end, a Progress in tokens about once a second and at every snapshot, its value the log's last line.
+    It can be closed at any of them; it goes on from there when it is called again.
+
+    HeadroomError: another process trains it, the disk is full, its text is gone, or the loss is no number any more.
+    """
+    if not run.is_done:
+        with sole_trainer(run.folder):
+            yield from _steps(run)
+    for name in (TEXT, STATE):  # what only a run that goes on needs
+        (run.folder / name).unlink(missing_ok=True)
+
+
+def _steps(run: Run) -> Iterator[Progress[dict[str, Any]]]:
     import torch
 
     from engine.training.model import SmallModel, parameters_of
     from engine.training.watching import look
 
     recipe, total = run.recipe, run.recipe.n_steps * run.recipe.step_tokens
-    if run.is_done:
-        return
     torch.set_num_threads(int(run.about.get("threads") or 1))
     text, held_out = _loaded_text(run), run.held_out()
     model = SmallModel(recipe)
     optimizer = torch.optim.AdamW(parameters_of(model), lr=recipe.rate, betas=BETAS, fused=True)
     step, seconds = _resume(run, model, optimizer)
-    _cut_log(run, step)
+    line = _cut_log(run, step)
     kept = set(recipe.snapshot_steps())
-    started = saved = time.monotonic()
-    while True:
-        if step in kept:
-            line = {"step": step, "tokens": step * recipe.step_tokens, "rate": _rate(recipe, step)}
-            line |= look(model, recipe, held_out).as_json()
-            line["seconds"] = round(seconds + time.monotonic() - started, 2)
-            _append(run.folder / LOG, line)
-            save_snapshot(model, recipe, run.folder / TOKENIZER, run.snapshot(step))
-            yield Progress(step * recipe.step_tokens, total, line)
-        if step == recipe.n_steps:
-            break
-        if time.monotonic() - saved > SAVE_EVERY_S:
+    started = saved = told = time.monotonic()
+    try:
+        while True:
+            if step in kept:
+                line = {"step": step, "tokens": step * recipe.step_tokens, "rate": _rate(recipe, step)}
+                line |= look(model, recipe, held_out).as_json()
+                line["seconds"] = round(seconds + time.monotonic() - started, 2)
+                if not math.isfinite(line["loss"]):
+                    raise HeadroomError(f"the loss is no number any more at step {step} of {run.folder}; its snapshots "
+                                        f"are kept, train another with a rate below {recipe.rate:g}")  # fmt: skip
+                _append(run.folder / LOG, line)
+                save_snapshot(model, recipe, run.folder / TOKENIZER, run.snapshot(step))
+            if step == recipe.n_steps:
+                yield Progress(total, total, line, _in_words(line))
+                break
+            if step in kept or time.monotonic() - told > TELL_EVERY_S:
+                yield Progress(step * recipe.step_tokens, total, line, _in_words(line))
+                told = time.monotonic()
+            if time.monotonic() - saved > SAVE_EVERY_S:
+                _save(run, model, optimizer, step, seconds + time.monotonic() - started)
+                saved = time.monotonic()
+            loss = model.loss(torch.from_numpy(rows_of(recipe, text, step)))
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), LARGEST_GRADIENT)
+            for group in optimizer.param_groups:
+                group["lr"] = _rate(recipe, step)
+            optimizer.step()
+            step += 1
+    except GeneratorExit:  # closed between two steps, so that the state is whole
+        if step < recipe.n_steps:
             _save(run, model, optimizer, step, seconds + time.monotonic() - started)
-            saved = time.monotonic()
-        loss = model.loss(torch.from_numpy(rows_of(recipe, text, step)))
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), LARGEST_GRADIENT)
-        for group in optimizer.param_groups:
-            group["lr"] = _rate(recipe, step)
-        optimizer.step()
-        step += 1
-    for name in (TEXT, STATE):  # what only a run that goes on needs
-        (run.folder / name).unlink(missing_ok=True)
+        raise
+
+
+def best(line: Mapping[str, Any], score: str = "prefix_matching") -> float:
+    """The largest of a score over all heads, of a line of the log."""
+    return float(np.max(line[score]))
+
+
+def _in_words(line: Mapping[str, Any]) -> str:
+    if not line:
+        return ""
+    return f"loss {line['loss']:.2f}, in-context score {line['icl']:+.2f}, best prefix matching {best(line):.2f}"
+
+
+def _text(recipe: Recipe, path: Path | None) -> Text:
+    from engine.training.text import text_for
+
+    return text_for(recipe.text_tokens, recipe.n_vocab, path)
+
+
+def _write_text(folder: Path, found: Text, digest: str | None = None) -> None:
+    """Writes what a run reads. HeadroomError: it is not what it was, by its `digest`."""
+    if digest not in (None, found.digest):
+        raise HeadroomError(f"the text that {folder} had read is gone, and there is another now; its snapshots are "
+                            f"kept, train a new run in another folder")  # fmt: skip
+    write(folder / TOKENIZER, found.tokenizer.to_str().encode())
+    write(folder / HELD_OUT, _array(found.held_out))
+    write(folder / TEXT, _array(found.tokens))
+
+
+def _has_text(run: Run) -> bool:
+    """Whether all that a run reads can be read."""
+    try:
+        _loaded_text(run)
+        run.held_out()
+    except HeadroomError:
+        return False
+    return (run.folder / TOKENIZER).is_file()
 
 
 def _rate(recipe: Recipe, step: int) -> float:
@@ -109,10 +169,13 @@ def _array(values: np.ndarray) -> bytes:
 
 def _loaded_text(run: Run) -> np.ndarray:
     try:
-        return np.load(run.folder / TEXT, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise HeadroomError(f"{run.folder / TEXT}, the text of a run that is not done, is gone or damaged; delete the "
-                            f"folder and train again") from error  # fmt: skip
+        found = np.load(run.folder / TEXT, mmap_mode="r", allow_pickle=False)
+        if len(found) < run.recipe.text_tokens:
+            raise ValueError("cut short")
+    except (OSError, ValueError, TypeError, EOFError) as error:
+        raise HeadroomError(f"{run.folder / TEXT}, the text of a run that is not done, is gone or damaged; the command "
+                            f"that began the run makes it again") from error  # fmt: skip
+    return found
 
 
 def _resume(run: Run, model: Any, optimizer: Any) -> tuple[int, float]:
@@ -140,10 +203,11 @@ def _save(run: Run, model: Any, optimizer: Any, step: int, seconds: float) -> No
     write(run.folder / STATE, held.getvalue())
 
 
-def _cut_log(run: Run, step: int) -> None:
-    """Leaves out the lines that a run which goes on from `step` writes again."""
+def _cut_log(run: Run, step: int) -> dict[str, Any]:
+    """Leaves out the lines that a run which goes on from `step` writes again; gives the last that stays."""
     lines = [line for line in run.log() if line["step"] < step]
     write(run.folder / LOG, "".join(json.dumps(line) + "\n" for line in lines).encode())
+    return lines[-1] if lines else {}
 
 
 def _append(path: Path, line: dict[str, Any]) -> None:

@@ -70,7 +70,7 @@ def tensors_of(model: Any, recipe: Recipe) -> dict[str, Any]:
 
 def save_snapshot(model: Any, recipe: Recipe, tokenizer_file: Path, folder: Path) -> None:
     """Writes the model folder, whole or not at all. HeadroomError: the disk does not take it."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     aside = folder.with_name(f"{folder.name}.new")
     try:
@@ -82,7 +82,7 @@ def save_snapshot(model: Any, recipe: Recipe, tokenizer_file: Path, folder: Path
             "model_max_length": recipe.n_ctx, "clean_up_tokenization_spaces": False, "add_bos_token": True,
         }, indent=1) + "\n", encoding="utf-8")  # fmt: skip
         shutil.copyfile(tokenizer_file, aside / "tokenizer.json")
-        save_file(tensors_of(model, recipe), aside / "model.safetensors", metadata={"format": "pt"})
+        (aside / "model.safetensors").write_bytes(save(tensors_of(model, recipe), {"format": "pt"}))
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(aside, folder)
     except OSError as error:

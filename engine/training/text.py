@@ -22,11 +22,14 @@ END = "<|endoftext|>"  # id 0: in front of every file and of every row
 HELD_OUT_TENTH = 26  # of 256: files whose digest begins below this are held out
 HELD_OUT_TEXTS, HELD_OUT_TOKENS, OF_ONE_FILE = 1000, 512, 4
 TOKENIZER_CHARACTERS = 8_000_000  # that the vocabulary is made from
+HELD_OUT_CHARACTERS = 5_000_000  # that are looked at of one held-out file
+PIECE_CHARACTERS = 1_000_000  # of a file that are encoded at once: a longer one would take gigabytes
+MOST_BYTES, BEGINNING_BYTES = 500_000_000, 8192  # that are read of one file; by which it is known as text
 SHORTEST, LONGEST = 2_000, 400_000  # characters of a file on this computer: neither stubs nor tables
 ENDINGS = (".py", ".rst", ".md")
 LEFT_OUT = {"__pycache__", "_vendor", "chardet", "encodings", "idlelib", "lib2to3", "locale", "nltk_data", "pydoc_data",
             "site-packages", "test", "testing", "tests", "vendor"}  # fmt: skip
-AT_ONCE = 200  # files that are encoded together
+AT_ONCE = 32  # files that are encoded together
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,8 @@ def text_for(n_tokens: int, n_vocab: int, path: Path | None = None) -> Text:
     trained, held, source = _files(path)
     if not trained or not held:
         where = f"in {path}" if path else "on this computer"
-        raise HeadroomError(f"there is no text to train on {where}; give a folder with text files, or one long file")
+        why = f"there is no {path}" if path and not path.exists() else f"there is no text to train on {where}"
+        raise HeadroomError(f"{why}; give a folder with text files, or one long file")
     tokenizer = _tokenizer(trained, n_vocab)
     held_out = _stretches(tokenizer, held)
     tokens = _tokens(tokenizer, trained, n_tokens + 1)
@@ -66,8 +70,7 @@ def _files(path: Path | None) -> tuple[list[_File], list[_File], str]:
     elif path.is_file():
         return *_halves(path), str(path)
     else:
-        every = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
-        found = [_File(file, _rank(file.relative_to(path))) for file in every]
+        found = [file for file in _of_the_user(path) if not file.is_binary]
         source = f"{path}, {len(found):,} files"
     found.sort(key=lambda file: file.rank)
     held = [file for file in found if file.rank[0] < HELD_OUT_TENTH]
@@ -89,14 +92,35 @@ class _File:
     stop: int | None = None
 
     def read(self) -> str:
+        """Its text, at most MOST_BYTES of it, odd bytes replaced; "" where it is gone since, or no text."""
+        content = self._bytes(MOST_BYTES)
+        return "" if b"\0" in content else content.decode("utf-8", "replace")[self.start : self.stop]
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether it is empty, cannot be read, or begins as no text does."""
+        beginning = self._bytes(BEGINNING_BYTES)
+        return not beginning or b"\0" in beginning
+
+    def _bytes(self, n: int) -> bytes:
         try:
-            return self.path.read_bytes().decode("utf-8")[self.start : self.stop]
-        except (OSError, UnicodeDecodeError):  # gone since, or no text
-            return ""
+            with self.path.open("rb") as file:
+                return file.read(n)
+        except OSError:
+            return b""
 
 
 def _rank(name: Path) -> bytes:
     return hashlib.sha256(name.as_posix().encode()).digest()
+
+
+def _of_the_user(root: Path) -> Iterator[_File]:
+    """Every file of a folder but hidden ones, whatever it is called."""
+    for folder, below, names in os.walk(root):
+        below[:] = [name for name in below if not name.startswith(".")]
+        for file in (Path(folder, name) for name in names if not name.startswith(".")):
+            if file.is_file():  # no pipe, which would be waited for
+                yield _File(file, _rank(file.relative_to(root)))
 
 
 def _on_this_computer(root: Path) -> Iterator[_File]:
@@ -115,7 +139,8 @@ def _on_this_computer(root: Path) -> Iterator[_File]:
 
 def _halves(file: Path) -> tuple[list[_File], list[_File]]:
     """One file, of which the last tenth is held out."""
-    length = len(_File(file, b"").read())
+    whole = _File(file, b"")
+    length = 0 if whole.is_binary else len(whole.read())
     cut = length * 9 // 10
     return ([_File(file, b"", 0, cut)], [_File(file, b"", cut)]) if length else ([], [])
 
@@ -151,9 +176,17 @@ def _tokens(tokenizer: Any, files: list[_File], wanted: int) -> np.ndarray:
     for first in range(0, len(files), AT_ONCE):
         if n >= wanted:
             break
-        for encoding in tokenizer.encode_batch([file.read() for file in files[first : first + AT_ONCE]]):
+        texts = [file.read() for file in files[first : first + AT_ONCE]]
+        for encoding in tokenizer.encode_batch_fast([text[:PIECE_CHARACTERS] for text in texts]):
             found.append(np.array(encoding.ids, np.uint16))
             n += len(encoding.ids)
+            rest = texts.pop(0)
+            for start in range(PIECE_CHARACTERS, len(rest), PIECE_CHARACTERS):
+                if n >= wanted:
+                    break
+                piece = tokenizer.encode_batch_fast([rest[start : start + PIECE_CHARACTERS]], add_special_tokens=False)
+                found.append(np.array(piece[0].ids, np.uint16))
+                n += len(piece[0].ids)
     return np.concatenate(found)[:wanted]
 
 
@@ -161,8 +194,8 @@ def _stretches(tokenizer: Any, files: list[_File]) -> np.ndarray:
     """(text, 512) tokens without END: up to four stretches of a file, evenly placed, the files in turn."""
     found: list[np.ndarray] = []
     for first in range(0, len(files), AT_ONCE):
-        texts = [file.read() for file in files[first : first + AT_ONCE]]
-        for encoding in tokenizer.encode_batch(texts, add_special_tokens=False):
+        texts = [file.read()[:HELD_OUT_CHARACTERS] for file in files[first : first + AT_ONCE]]
+        for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False):
             ids = np.array(encoding.ids, np.uint16)
             count = HELD_OUT_TEXTS if len(files) == 1 else OF_ONE_FILE
             count = min(count, len(ids) // HELD_OUT_TOKENS)

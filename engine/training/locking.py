@@ -1,0 +1,67 @@
+"""Who trains in a folder: one process at a time, by a lock that the system frees when that process ends."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from engine.errors import HeadroomError
+
+LOCK = "lock"
+
+
+@contextmanager
+def sole_trainer(folder: Path) -> Iterator[None]:
+    """Context in which nobody else trains in the folder, which is made. HeadroomError: another process does, or nothing
+    can be written there."""
+    import psutil
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / LOCK).open("a+", encoding="utf-8")
+    except OSError as error:
+        raise HeadroomError(f"no run can be written into {folder} ({error.strerror}); give another folder") from error
+    with file:
+        busy = trainer(folder)
+        if busy not in (None, os.getpid()) or not _locked(file):
+            raise HeadroomError(f"{folder} is being trained by another process ({busy or 'just begun'}); wait for it, "
+                                f"or end it")  # fmt: skip
+        try:
+            file.truncate(0)
+            with suppress(OSError):  # on a full disk the lock itself still holds
+                file.write(json.dumps({"pid": os.getpid(), "began": psutil.Process().create_time()}))
+                file.flush()
+            yield
+        finally:
+            with suppress(OSError):
+                file.truncate(0)
+            if os.listdir(folder) == [LOCK]:  # nothing came of it
+                with suppress(OSError):
+                    (folder / LOCK).unlink()
+                    folder.rmdir()
+
+
+def trainer(folder: Path) -> int | None:
+    """The process that trains in the folder now, None where none does."""
+    import psutil
+
+    try:
+        said = json.loads((folder / LOCK).read_text(encoding="utf-8"))
+        process = psutil.Process(int(said["pid"]))
+        return process.pid if process.create_time() == said["began"] else None
+    except (OSError, ValueError, KeyError, TypeError, psutil.Error):
+        return None
+
+
+def _locked(file: Any) -> bool:
+    try:
+        import fcntl
+    except ImportError:
+        return True  # Windows: who is named in the file is all that is known
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

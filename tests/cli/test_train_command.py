@@ -1,0 +1,328 @@
+"""`train`: a run goes on bit for bit after kill -9, and whatever is wrong with it is one line that loses nothing."""
+
+import errno
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from engine.errors import HeadroomError, UsageError
+from engine.training import folders, running, snapshots
+from engine.training.folders import Run, open_run, runs_in
+from engine.training.locking import LOCK, sole_trainer, trainer
+from engine.training.recipe import Recipe
+from engine.training.recipes import RECIPES
+from engine.training.running import begin, train
+from engine.training.text import text_for
+from tests.cli.conftest import refused
+from tests.conftest import HANG_S, REPOSITORY
+
+SHAPE = ("--layers", 1, "--heads", 2, "--width", 16, "--context", 16, "--vocabulary", 280, "--threads", 1, "--smeared")
+TINY = Recipe(1, 2, 16, 16, smeared=True, n_vocab=280, batch=4, tokens=1280, snapshots=4)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """A folder of 30 files of words, with what such folders hold besides."""
+    folder, drawn = tmp_path_factory.mktemp("text"), random.Random(0)
+    words = ["".join(drawn.choices("abcdefghij", k=drawn.randint(2, 7))) for _ in range(300)]
+    for number in range(30):
+        (folder / f"{number}.txt").write_text(" ".join(drawn.choices(words, k=1500)), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def run(text, tmp_path):
+    """A tiny run that was begun."""
+    return begin(tmp_path / "run", TINY, text)
+
+
+def weights(run: Run) -> dict[int, bytes]:
+    return {step: (run.snapshot(step) / "model.safetensors").read_bytes() for step in run.steps()}
+
+
+def test_killed_three_times_it_ends_in_the_same_weights(text, tmp_path):
+    drawn, recipe = random.Random(), ("--batch", 2, "--tokens", 32 * 1500, "--snapshots", 8, "--text", text)
+    code = "import sys; from engine.training import running; running.SAVE_EVERY_S = 0.1\n"
+    code += "from engine.__main__ import main; sys.exit(main())"
+
+    def started(name):
+        command = [sys.executable, "-c", code, "train", *SHAPE, *recipe, "--out", tmp_path / name, "--json"]
+        environment = {**os.environ, "HEADROOM_CACHE": str(tmp_path / "results")}
+        return subprocess.Popen([str(each) for each in command], cwd=REPOSITORY, env=environment, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+
+    whole = started("whole")
+    n_killed = n_resumed = 0
+    while n_killed < 3:
+        state = tmp_path / "run" / "state.pt"
+        n_resumed += state.is_file()
+        process, before_ns = started("run"), state.stat().st_mtime_ns if state.is_file() else 0
+        while process.poll() is None and not (state.is_file() and state.stat().st_mtime_ns > before_ns):
+            time.sleep(0.005)
+        time.sleep(drawn.uniform(0, 0.4))
+        process.kill()
+        assert (status := process.wait(HANG_S)) == -signal.SIGKILL, (status, process.communicate())
+        process.communicate()
+        n_killed += 1
+    last = started("run")
+    for process in (whole, last):
+        out, err = process.communicate(timeout=HANG_S)
+        assert process.returncode == 0, err
+    assert n_resumed == 2 and json.loads(out)["missing"] == []
+    ours, theirs = open_run(tmp_path / "run"), open_run(tmp_path / "whole")
+    assert weights(ours) == weights(theirs) and len(ours.steps()) == len(ours.recipe.snapshot_steps())
+    logs = [[{**line, "seconds": 0} for line in run.log()] for run in (ours, theirs)]
+    assert logs[0] == logs[1] and [line["step"] for line in logs[0]] == list(ours.steps())
+    assert {"state.pt", "text.npy"}.isdisjoint(entry.name for entry in ours.folder.iterdir())
+
+
+def test_closed_between_two_steps_it_goes_on_from_there(run, text, tmp_path, monkeypatch):
+    whole = begin(tmp_path / "whole", TINY, text)
+    list(train(whole))
+    steps = train(run)
+    said = [next(steps) for _ in range(4)]
+    assert trainer(run.folder) == os.getpid() and said[-1].value["step"] * TINY.step_tokens == said[-1].done
+    steps.close()
+    assert trainer(run.folder) is None
+    made: list[int] = []
+    rows_of = running.rows_of
+    monkeypatch.setattr(running, "rows_of", lambda recipe, text, step: made.append(step) or rows_of(recipe, text, step))
+    rest = list(train(run))
+    assert rest[-1].done == rest[-1].total == 1280 and "best prefix matching" in rest[-1].message
+    assert made == list(range(said[-1].value["step"], TINY.n_steps)), "a step was made again"
+    assert weights(run) == weights(whole)
+    assert list(train(run)) == [] and begin(run.folder, TINY, text) == run, "what is done stays"
+
+
+@pytest.mark.parametrize("full", ["state", "snapshot", "log"])
+def test_a_full_disk_in_mid_run_is_one_line_and_loses_nothing(full, run, text, tmp_path, monkeypatch):
+    whole = begin(tmp_path / "whole", TINY, text)
+    list(train(whole))
+    monkeypatch.setattr(running, "SAVE_EVERY_S", -1.0)
+
+    def no_room(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    steps = train(run)
+    for _ in range(3):
+        next(steps)
+    with monkeypatch.context() as patch:
+        if full == "log":
+            patch.setattr(running.os, "fsync", no_room)
+        elif full == "state":
+            patch.setattr(folders.os, "replace", no_room)
+        else:
+            patch.setattr(snapshots.shutil, "copyfile", no_room)
+        with pytest.raises(HeadroomError, match="No space left on device.*start the run again"):
+            list(steps)
+    assert not [entry for entry in run.folder.iterdir() if entry.name.endswith(".new")]
+    list(train(run))
+    assert weights(run) == weights(whole)
+
+
+def test_a_second_trainer_is_told_so(run, text, cli):
+    steps = train(run)
+    next(steps)
+    with pytest.raises(HeadroomError, match=f"being trained by another process .*{os.getpid()}"):
+        list(train(run))
+    code = "import sys; from pathlib import Path; from engine.training.running import train\n"
+    code += "from engine.training.folders import open_run\nfrom engine.errors import HeadroomError\n"
+    code += "try: list(train(open_run(Path(sys.argv[1]))))\nexcept HeadroomError as error: print(error)"
+    other = subprocess.run(
+        [sys.executable, "-c", code, str(run.folder)], cwd=REPOSITORY, capture_output=True, text=True
+    )
+    assert f"another process ({os.getpid()})" in other.stdout, other.stderr
+    assert len(list(steps)) > 1, "the first goes on"
+    (run.folder / LOCK).write_text(json.dumps({"pid": os.getpid(), "began": 1.0}))  # left by one that was killed
+    assert trainer(run.folder) is None
+    with sole_trainer(run.folder):
+        assert trainer(run.folder) == os.getpid()
+
+
+def test_a_run_whose_text_is_gone_makes_it_again(run, text, tmp_path):
+    next(train(run))
+    (run.folder / "text.npy").write_bytes((run.folder / "text.npy").read_bytes()[:300])
+    (run.folder / "held_out.npy").write_bytes(b"")
+    with pytest.raises(HeadroomError, match="text.npy.*gone or damaged"):
+        list(train(run))
+    list(train(begin(run.folder, TINY, text)))
+    assert run.is_done
+    changed = begin(tmp_path / "changed", TINY, text)
+    (changed.folder / "text.npy").unlink()
+    (text / "more.txt").write_text("other words " * 3000)
+    try:
+        with pytest.raises(HeadroomError, match="there is another now"):
+            begin(changed.folder, TINY, text)
+    finally:
+        (text / "more.txt").unlink()
+
+
+def test_a_beginning_that_was_killed_begins_anew(text, tmp_path):
+    (tmp_path / "run").mkdir()
+    for name in ("tokenizer.json", "text.npy.new", "held_out.npy", LOCK):
+        (tmp_path / "run" / name).write_bytes(b"half")
+    assert begin(tmp_path / "run", TINY, text).held_out().shape[1] == 512
+
+
+def test_a_deleted_snapshot_is_named_and_the_others_stay(run, cli, text):
+    for step in train(run):
+        if step.done == 640:
+            import shutil
+
+            shutil.rmtree(run.snapshot(5))
+    assert set(run.steps()) == set(TINY.snapshot_steps()) - {5}
+    options = ("--batch", 4, "--tokens", 1280, "--snapshots", 4, "--text", text, "--out", run.folder)
+    code, out, _ = cli("train", *SHAPE, *options)
+    assert code == 0 and "deleted since: step5" in out and "7 snapshots" in out
+    assert json.loads(cli("train", *SHAPE, *options, "--json")[1])["missing"] == [5]
+
+
+@pytest.mark.parametrize("recipe, says", [
+    (b"{", "damaged"), (b"[]", "damaged"), (b'{"recipe": 3}', "damaged"),
+    (json.dumps({"recipe": {**TINY.as_json(), "version": 99}}).encode(), "another version of Headroom (recipe 99"),
+    (json.dumps({"recipe": {**TINY.as_json(), "n_layers": "two"}}).encode(), "cannot be read"),
+    (json.dumps({"recipe": {**TINY.as_json(), "period": [8]}}).encode(), "cannot be read"),
+    (json.dumps({"recipe": {**TINY.as_json(), "n_layers": 9}}).encode(), "9 layers"),
+])  # fmt: skip
+def test_a_damaged_recipe_is_one_line(recipe, says, run):
+    (run.folder / "recipe.json").write_bytes(recipe)
+    with pytest.raises(HeadroomError) as error:
+        open_run(run.folder)
+    assert says in str(error.value)
+    assert runs_in(run.folder.parent) == []
+
+
+def test_a_damaged_state_or_log(run):
+    steps = train(run)
+    for _ in range(4):
+        next(steps)
+    steps.close()
+    (run.folder / "log.jsonl").write_bytes(b'{"step": 0, "tokens": 0}\n3\n\xff\xfe\n{"step": 1, "tok')
+    assert run.log() == [{"step": 0, "tokens": 0}]
+    whole = (run.folder / "state.pt").read_bytes()
+    (run.folder / "state.pt").write_bytes(whole[:200])
+    with pytest.raises(HeadroomError, match="state.pt is damaged; delete it"):
+        list(train(run))
+    (run.folder / "state.pt").unlink()
+    list(train(run))
+    assert [line["step"] for line in run.log()] == list(run.steps()) == list(TINY.snapshot_steps())
+
+
+def test_a_loss_that_is_no_number_ends_the_run(text, tmp_path):
+    from dataclasses import replace
+
+    wild = begin(tmp_path / "wild", replace(TINY, rate=0.999, warm_up=0, tokens=64 * 30), text)
+    import torch
+
+    steps = train(wild)
+    next(steps)
+    frame = steps.gi_yieldfrom.gi_frame.f_locals
+    with torch.no_grad():
+        frame["model"].embed.weight.fill_(float("nan"))
+    with pytest.raises(HeadroomError, match="no number any more.*rate below 0.999"):
+        list(steps)
+
+
+def test_text_of_any_kind(tmp_path):
+    words = " ".join(f"word{number % 97} and{number % 89}" for number in range(60_000))
+    folder = tmp_path / "odd"
+    (folder / ".hidden").mkdir(parents=True)
+    for number in range(12):
+        (folder / f"{number}.txt").write_bytes(
+            words[:30_000].encode() + b"\xff\xfe odd \xc3" + words[30_000:60_000].encode()
+        )
+    (folder / "empty").write_bytes(b"")
+    (folder / "picture").write_bytes(bytes(range(256)) * 100)
+    (folder / "late.bin").write_bytes(b"a" * 20_000 + b"\0" * 20_000)
+    (folder / ".hidden" / "x.txt").write_text(words)
+    os.symlink(folder, folder / "round")
+    os.symlink(folder / "nowhere", folder / "lost")
+    found = text_for(20_000, 300, folder)
+    again = text_for(5_000, 300, folder)
+    assert "13 files" in found.source and (found.tokens[:5001] == again.tokens).all() and found.digest == again.digest
+    assert "�" in found.tokenizer.decode(found.tokens.tolist()) and found.held_out.max() < 300
+    one = tmp_path / "one.txt"
+    one.write_text(words)
+    alone = text_for(20_000, 300, one)
+    told = alone.tokenizer.decode(alone.tokens.tolist(), skip_special_tokens=True)
+    assert words.startswith(told) and (alone.tokens == 0).sum() == 1
+    held = alone.tokenizer.decode(alone.held_out[0].tolist())
+    assert held in words[len(words) * 9 // 10 :]
+
+
+def test_a_long_file_is_cut_into_pieces_that_give_all_of_it(tmp_path, monkeypatch):
+    from engine.training import text as module
+
+    words = " ".join(f"word{number % 97} and{number % 89}" for number in range(9_000))
+    (tmp_path / "one.txt").write_text(words)
+    monkeypatch.setattr(module, "PIECE_CHARACTERS", 999)
+    found = text_for(30_000, 300, tmp_path / "one.txt")
+    assert words.startswith(found.tokenizer.decode(found.tokens.tolist(), skip_special_tokens=True))
+    assert len(found.tokens) == 30_001 and (found.tokens == 0).sum() == 1
+
+
+def test_bad_input_gets_one_line(cli, text, tmp_path):
+    out = tmp_path / "run"
+
+    def trained(*more, where=out):
+        return cli("train", *SHAPE, "--out", where, *more)
+
+    some = ("--text", text, "--tokens", 1280, "--batch", 4)
+    refused(trained("--text", tmp_path / "gone"), 1, "there is no", "gone", "give a folder")
+    (tmp_path / "bare").mkdir()
+    refused(trained("--text", tmp_path / "bare"), 1, "no text to train on", "bare")
+    (tmp_path / "binary").mkdir()
+    (tmp_path / "binary" / "a").write_bytes(bytes(5000))
+    refused(trained("--text", tmp_path / "binary"), 1, "no text to train on", "binary")
+    refused(trained("--text", tmp_path / "binary" / "a"), 1, "no text to train on")
+    (tmp_path / "short.txt").write_text("a few words")
+    refused(trained("--text", tmp_path / "short.txt"), 1, "too short for a vocabulary of 280", "give more text")
+    (tmp_path / "shorter.txt").write_text("abcdefghij klmnop qrstuv wxyz aabbcc ddeeff gghhii jjkkll mmnnoo " * 3)
+    refused(trained("--text", tmp_path / "shorter.txt"), 1, "512 tokens")
+    refused(trained("--text", text, "--tokens", 10**9), 1, "the run reads", "give more text, or fewer tokens")
+    refused(trained("--text", text, "--vocabulary", 60_000), 1, "too short for a vocabulary of 60000")
+    refused(trained("--vocabulary", 100), 2, "--vocabulary is 100", "259")
+    refused(trained("--width", 15), 2, "a width of 15 for 2 heads")
+    refused(trained("--period", "8:64"), 2, "'8:64'", "8-64")
+    refused(trained("--repeats", "0.5", "--period", "9-60"), 2, "periods 9 to 60")
+    refused(trained("--tokens", 10), 2, "10 tokens", "one step")
+    refused(trained("--recipe", "nose"), 2, "'nose'", "smeared")
+    assert not out.exists(), "nothing is left of what was refused"
+    (tmp_path / "file").write_text("")
+    refused(trained(*some, where=tmp_path / "file" / "run"), 1, "no run can be written into", "another folder")
+    refused(trained(*some, where=text), 2, "not empty and holds no run", "give a new folder")
+    assert trained(*some)[0] == 0
+    refused(trained(*some, "--seed", 1), 2, "holds another run", "give another folder")
+
+
+def test_a_folder_that_is_not_writable(text, tmp_path, monkeypatch):
+    def denied(*_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr("pathlib.Path.mkdir", denied)
+    with pytest.raises(HeadroomError, match="Permission denied.*give another folder"):
+        begin(tmp_path / "run", TINY, text)
+
+
+def test_every_named_recipe_is_whole():
+    for name, each in RECIPES.items():
+        assert each.title and each.words and each.recipe.n_steps > 100, name
+        assert not each.control or RECIPES[each.control].recipe.tokens == each.recipe.tokens
+
+
+def test_a_run_on_repeats_alone_reads_no_text_but_is_measured_on_it(text, tmp_path):
+    with pytest.raises(UsageError, match="share of repeats"):
+        Recipe(repeats=2)
+    from dataclasses import replace
+
+    made = begin(tmp_path / "run", replace(TINY, repeats=1.0, period=(2, 8), alphabet=9), text)
+    assert np.load(made.folder / "text.npy").shape == (1,)
+    lines = [step.value for step in train(made)]
+    assert lines[-1]["step"] == made.recipe.n_steps and lines[-1]["loss"] > 0
