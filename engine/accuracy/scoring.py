@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.accuracy.passes import compute_prefix, hidden_states, passes, read_places
+from engine.models.architectures import smears_keys
 from engine.models.loading import Loaded
 from engine.models.slicing import Sliced, applied
 from engine.questions.encoding import Encoded, Row, pack
@@ -33,7 +34,7 @@ def score(loaded: Loaded, questions: Sequence[Sequence[Encoded]]) -> Generator[N
     Departs from lm-eval in one thing: log-softmax is always taken in fp32.
     """
     rows = [row for choices in questions for row in pack(choices)]
-    n_prefix, prefix, results = shared_prefix(rows), None, []
+    n_prefix, prefix, results = 0 if smears_keys(loaded.identity.config) else shared_prefix(rows), None, []
     if n_prefix:
         prefix = compute_prefix(loaded, rows[0].tokens[:n_prefix])
         yield

@@ -3,7 +3,6 @@
 `model`: the model's checkpoint, with its card
 `tasks`: the questions, a folder a task
 `passages`: the built-in texts
-`runs`: small models that were trained from nothing, a folder a run
 `making`: the scripts that made the first two
 """
 

@@ -18,7 +18,7 @@ from engine.export.forms import FORMS, Plan, masked, own_model, small
 from engine.export.means import filled, means
 from engine.export.verifying import compared, masked_logits, reference_model
 from engine.heads.ablation import FILLS
-from engine.models.architectures import is_tied
+from engine.models.architectures import SMALL, is_tied, smears_keys
 from engine.models.checkpoints import Identity
 from engine.models.headers import contents
 from engine.models.masks import Mask
@@ -61,6 +61,7 @@ def export(lab: Lab, subject: Subject, asked: Export) -> Iterator[Progress[Expor
     closed or fails before. HeadroomError: the form cannot be had of this mask, no room on the disk, the model on disk
     does not compute what the masked one does."""
     identity, folder, make = subject.identity, asked.folder, PLANS[asked.form]
+    _refuse_small(identity)
     with stock_tensors(identity.folder, is_tied(identity.config)) as stored:
         total = 3 * make(identity, stored, asked.mask).n_bytes // 1_000_000 + 3  # read to compare, written, read again
         judged = yield from _judged(lab, subject, asked, total)
@@ -92,6 +93,7 @@ def export(lab: Lab, subject: Subject, asked: Export) -> Iterator[Progress[Expor
 def sizes(identity: Identity, mask: Mask, form: str) -> tuple[int, int] | None:
     """(parameters, bytes of weights) that an export would have, from the table of contents of the files alone; None
     where they have none, or the base model is such an export itself. UsageError as of an export: it cannot be had."""
+    _refuse_small(identity)
     entries = [contents(file) for file in weight_files(identity.folder)]
     if is_small(read_json(identity.folder / "config.json", "the folder is damaged")):
         return None
@@ -103,6 +105,14 @@ def sizes(identity: Identity, mask: Mask, form: str) -> tuple[int, int] | None:
                    if not BUFFERS.fullmatch(name)}  # fmt: skip
     plan = even(identity, stored, mask, reads=False) if form == "even" else PLANS[form](identity, stored, mask)
     return plan.n_params, plan.n_bytes
+
+
+def _refuse_small(identity: Identity) -> None:
+    """UsageError where no class of transformers computes what this model does."""
+    if identity.config["model_type"] == SMALL:
+        what = "smeared keys" if smears_keys(identity.config) else "positions beside the stream (shortformer)"
+        raise UsageError(f"{identity.name} has {what}, which no class of transformers has, and is not exported; its "
+                         f"own folder is what Headroom opens")  # fmt: skip
 
 
 def _unread() -> Any:

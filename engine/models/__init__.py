@@ -12,6 +12,7 @@
 `headers`: what these hold, from their tables of contents
 `sizes`: how many parameters that is
 `tensors`: the tensors of a checkpoint, each read when it is asked for
+`small`: small models trained here that no class of transformers is
 `spread`: a folder that the form `small` of an export wrote, as the stock model that it is of
 `whole`: whether those are the tensors that the config asks for
 `libraries`: libraries that must be imported with care

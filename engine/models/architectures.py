@@ -72,6 +72,7 @@ class Family:
         return getattr(attrgetter(self.layers.rpartition(".")[0])(model), name, None)
 
 
+SMALL = "headroom_small"  # models trained here whose keys are smeared, or whose positions are shortformer's
 FAMILIES = {
     "opt": Family("OPT", "model.decoder.layers", "self_attn.out_proj", "fc2", "self_attn_layer_norm",
                   "model.decoder.final_layer_norm", ("q_proj", "k_proj", "v_proj"), ("fc1",), "fc2", "fc1",
@@ -79,6 +80,9 @@ FAMILIES = {
     "llama": Family("Llama", "model.layers", "self_attn.o_proj", "mlp", "input_layernorm", "model.norm",
                     ("q_proj", "k_proj", "v_proj"), ("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj",
                     ffn_norm="post_attention_layernorm"),
+    SMALL: Family("Headroom small", "model.layers", "self_attn.o_proj", "mlp", "input_layernorm", "model.norm",
+                  ("q_proj", "k_proj", "v_proj"), ("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj",
+                  ffn_norm="post_attention_layernorm"),
     "gpt2": Family("GPT-2", "transformer.h", "attn.c_proj", "mlp", "ln_1", "transformer.ln_f", ("c_attn",),
                    ("mlp.c_fc",), "mlp.c_proj", qkv_layout="joined", is_tied=True, ffn_norm="ln_2"),
     "gpt_neox": Family("GPT-NeoX", "gpt_neox.layers", "attention.dense", "mlp", "input_layernorm",
@@ -94,6 +98,12 @@ def family_of(config: Mapping[str, Any]) -> Family:
         known = ", ".join(sorted(FAMILIES))
         raise HeadroomError(f"model architecture {model_type!r} is not supported; use a model of type {known}")
     return FAMILIES[model_type]
+
+
+def smears_keys(config: Mapping[str, Any]) -> bool:
+    """Whether a model's keys are mixed with those of the token before, so that a key in its cache is none that
+    attention reads."""
+    return config.get("model_type") == SMALL and bool(config.get("smeared"))
 
 
 def is_tied(config: Mapping[str, Any]) -> bool:

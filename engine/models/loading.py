@@ -16,7 +16,7 @@ from engine.errors import HeadroomError, UsageError
 from engine.memory import freed_at_once, return_freed_memory
 from engine.models import cpu_products as linear
 from engine.models import hub
-from engine.models.architectures import Family, family_of
+from engine.models.architectures import SMALL, Family, family_of
 from engine.models.checkpoints import PRECISIONS, Identity, identify_folder
 from engine.models.libraries import bitsandbytes
 from engine.models.memory_needed import device_class, memory_estimate, too_large
@@ -138,6 +138,10 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
     import torch
     import transformers
 
+    if identity.config["model_type"] == SMALL:
+        from engine.models.small import register
+
+        register()
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     set_threads(identity.n_params, tuning(store))

@@ -103,6 +103,8 @@ def _attention(loaded: Loaded, attention: Any, kept: Sequence[int]) -> list[tupl
         (attention, value, _slice(getattr(attention, value), rows=key_rows)),
         (attention, out, _slice(getattr(attention, out), columns=query_rows)),
     ]
+    if getattr(attention, "smear", None) is not None:  # one number a key head
+        swaps.append((attention, "smear", type(attention.smear)(attention.smear.detach()[keys], requires_grad=False)))
     if hasattr(attention, "num_heads"):
         swaps.append((attention, "num_heads", len(kept)))
     if hasattr(attention, "num_key_value_groups"):

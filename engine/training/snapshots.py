@@ -1,7 +1,7 @@
 """A model in training as a folder that every screen and transformers open: a stock Llama wherever that is the same.
 
 Queries and keys have biases, so Llama's `attention_bias` is on and its other two are zero; without MLPs the FFN is a
-narrow one of zeros. Smeared keys and positions beside the stream are no Llama's: `engine.models.smeared` opens those.
+narrow one of zeros. Smeared keys and positions beside the stream are no Llama's: `engine.models.small` opens those.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import HeadroomError
+from engine.models.architectures import SMALL
 from engine.training.recipe import EPSILON, THETA, Recipe
 from engine.training.text import END
 
 NO_FFN = 16  # neurons of an FFN that is all zeros
-OWN_TYPE = "headroom_small"
 
 
 def config_of(recipe: Recipe) -> dict[str, Any]:
     """config.json of a snapshot."""
     own = recipe.smeared or recipe.positions != "rotary"
     config = {
-        "model_type": OWN_TYPE if own else "llama",
+        "model_type": SMALL if own else "llama",
         "architectures": ["HeadroomSmallForCausalLM" if own else "LlamaForCausalLM"],
         "vocab_size": recipe.n_vocab, "hidden_size": recipe.d_model, "num_hidden_layers": recipe.n_layers,
         "num_attention_heads": recipe.n_heads, "num_key_value_heads": recipe.n_heads,

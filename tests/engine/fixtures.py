@@ -27,13 +27,16 @@ def write_questions(file: Path, n: int = 40, seed: int = 0) -> Path:
 
 
 def family_folder(family: str, tiny_opt: Path, folder: Path) -> Path:
-    """A random tiny checkpoint of `family` with the tiny tokenizer: opt, opt-350m, opt-untied, llama, gpt2 or
-    gpt_neox."""
+    """A random tiny checkpoint of `family` with the tiny tokenizer: opt, opt-350m, opt-untied, llama, gpt2,
+    gpt_neox, or small: smeared keys, as models that are trained here may have them."""
     import shutil
 
     import torch
     import transformers as t
 
+    from engine.models.small import HeadroomSmallConfig, register
+
+    register()
     torch.manual_seed(1)
     sizes = {"vocab_size": 512, "bos_token_id": 2, "eos_token_id": 2}
     config = {
@@ -52,11 +55,14 @@ def family_folder(family: str, tiny_opt: Path, folder: Path) -> Path:
         "gpt_neox": lambda: t.GPTNeoXConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=3,
                                             num_attention_heads=4, max_position_embeddings=256, initializer_range=0.3,
                                             **sizes),
+        "small": lambda: HeadroomSmallConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=3,
+                                             num_attention_heads=4, max_position_embeddings=256, smeared=True,
+                                             initializer_range=0.3, attention_bias=True, **sizes),
     }[family]()  # fmt: skip
     model = t.AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():  # biases are zero when fresh, and a mask must be seen to leave or drop them
         for name, parameter in model.named_parameters():
-            if name.endswith("bias"):
+            if name.endswith(("bias", "smear")):
                 parameter.normal_(std=0.3)
     model.save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json"):

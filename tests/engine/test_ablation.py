@@ -18,7 +18,7 @@ from engine.texts.tokenloss import token_losses
 from tests.conftest import TEXT
 from tests.engine.fixtures import last, subject_in
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 IDS = torch.tensor([[2, *range(40, 90), *range(40, 90)]])
 
 

@@ -11,7 +11,7 @@ from engine.texts.continuation import How, chosen, continuation, next_tokens, re
 from tests.conftest import TEXT
 from tests.engine.fixtures import loaded, subject_in
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 PROMPT, MASK = TEXT[:120], "L0H1 L1H2 F1"
 
 

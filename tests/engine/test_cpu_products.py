@@ -21,7 +21,7 @@ from engine.models.tuning import FP32, INTEGER, OWN, Products
 from engine.records import canonical_key
 from tests.engine.fixtures import finished, last, questions_in, subject_in, write_questions
 
-FAMILIES = ("opt", "opt-350m", "llama", "gpt2", "gpt_neox")
+FAMILIES = ("opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small")
 WAYS = {"bf16": Products(bf16=FP32), "int8, fp32": Products(int8=FP32, gradient=FP32),
         "int8, integer": Products(int8=INTEGER), "int8, gradient alone": Products(gradient=FP32)}  # fmt: skip
 NEEDED = pytest.mark.skipif(not linear.has_exact_product(), reason="this torch has no int8 product")

@@ -16,7 +16,7 @@ from tests.engine.fixtures import family_folder, finished, loaded, questions_in,
 from tests.engine.test_importance_equals_a_plain_loop import plain_loop
 
 N = 18  # more than a chunk, which is 16
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 
 
 @pytest.fixture(scope="module", params=FAMILIES)

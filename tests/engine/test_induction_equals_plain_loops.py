@@ -17,7 +17,7 @@ from engine.models.weights import output_weights
 from engine.progress import final
 from tests.engine.fixtures import family_folder, last, loaded, subject_in
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 N, PERIOD = 2, 6
 
 

@@ -16,7 +16,7 @@ from engine.progress import final
 from tests.conftest import TEXT
 from tests.engine.fixtures import subject_in
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 IDS = np.array([2, *range(40, 90), *range(40, 90)])
 
 

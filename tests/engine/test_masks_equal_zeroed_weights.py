@@ -13,7 +13,7 @@ from engine.models.masks import Edits, Mask, parse_edits, parse_mask, pruned
 from engine.shapes import ModelShape
 from tests.engine.fixtures import family_folder, loaded, masks_of
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 TOKENS = torch.tensor([[2, 40, 41, 99, 300, 17, 40, 41]])
 SHAPE = ModelShape(6, 4, 4, 32, 8, 64, 512, 256)
 

@@ -26,7 +26,7 @@ from engine.studies.surveys import Setting
 from tests.conftest import TEXT
 from tests.engine.fixtures import subject_in, write_questions
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 HEAD = (1, 2)
 
 

@@ -24,7 +24,7 @@ from engine.progress import final
 from engine.questions.encoding import encode_questions
 from tests.engine.fixtures import finished, questions_in, subject_in, write_questions
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 
 
 @pytest.fixture(scope="module")

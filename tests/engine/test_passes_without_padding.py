@@ -18,7 +18,7 @@ from engine.questions.encoding import Encoded, batches, encode_questions, joined
 from engine.questions.requests import TaskSpec, get_requests
 from tests.engine.fixtures import finished, loaded, write_questions
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 
 
 @pytest.fixture(scope="module")

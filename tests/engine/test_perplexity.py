@@ -16,7 +16,7 @@ from engine.texts.perplexity import BLOCK, Perplexity, change, perplexity, recal
 from tests.conftest import TEXT
 from tests.engine.fixtures import subject_in
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 LONG = "\n\n".join([TEXT, TEXT.upper(), TEXT, TEXT.title()])
 
 

@@ -17,7 +17,7 @@ from engine.texts.tokenloss import Cutting, recall_token_losses, same_tokens, to
 from tests.conftest import TEXT
 from tests.engine.fixtures import family_folder, loaded, subject_in
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
+FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 WHOLE = Cutting()
 LONG = " ".join([TEXT, TEXT.upper(), TEXT])
 

@@ -1,0 +1,149 @@
+"""Snapshots of small models trained here: as they are opened, they compute what the model in training did."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from transformers import DynamicCache
+
+from engine.errors import HeadroomError, UsageError
+from engine.export.exporting import Export, export, sizes
+from engine.models.masks import parse_mask
+from engine.models.patterns import visited
+from engine.models.small import smeared, tokens_before
+from engine.models.subject import Lab
+from engine.training.model import SmallModel
+from engine.training.recipe import Recipe
+from engine.training.snapshots import save_snapshot
+from tests.engine.fixtures import last, loaded, subject_in
+
+SHAPE = dict(n_heads=4, d_model=32, n_ctx=64, n_vocab=512, tokens=256)
+RECIPES = {
+    "1 layer": Recipe(n_layers=1, **SHAPE),
+    "2 layers": Recipe(n_layers=2, **SHAPE),
+    "with MLP": Recipe(n_layers=2, mlp=True, **SHAPE),
+    "smeared": Recipe(n_layers=2, smeared=True, **SHAPE),
+    "shortformer": Recipe(n_layers=2, positions="shortformer", **SHAPE),
+    "both": Recipe(n_layers=2, smeared=True, positions="shortformer", mlp=True, **SHAPE),
+}
+
+
+def trained(recipe: Recipe) -> SmallModel:
+    """A model whose every parameter, biases and smear too, has moved away from where it began."""
+    torch.manual_seed(3)
+    model = SmallModel(recipe).eval()
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights += torch.randn_like(weights) * (0.4 if weights.dim() == 1 else 0.1)
+    return model
+
+
+@pytest.fixture(scope="module", params=RECIPES)
+def both(request, tmp_path_factory, tiny_opt):
+    """(a recipe, its model in training, the folder of its snapshot)."""
+    recipe, folder = RECIPES[request.param], tmp_path_factory.mktemp("run") / "step1"
+    model = trained(recipe)
+    save_snapshot(model, recipe, tiny_opt / "tokenizer.json", folder)
+    return recipe, model, folder
+
+
+def drawn(n: int) -> torch.Tensor:
+    return torch.randint(0, 512, (3, n), generator=torch.Generator().manual_seed(5))
+
+
+def test_a_snapshot_gives_the_logits_of_the_model_in_training(both):
+    recipe, model, folder = both
+    opened = loaded(folder).model
+    assert type(opened).__name__ == ("LlamaForCausalLM" if recipe in plain() else "HeadroomSmallForCausalLM")
+    tokens = drawn(recipe.n_ctx)
+    with torch.no_grad():
+        due, found = model(tokens), opened(input_ids=tokens).logits
+    assert due.std() > 0.5
+    assert (due - found).abs().max() < 1e-5
+
+
+def plain():
+    return [recipe for recipe in RECIPES.values() if not recipe.smeared and recipe.positions == "rotary"]
+
+
+def test_token_by_token_with_a_cache_as_at_once(both):
+    _, _, folder = both
+    opened, tokens = loaded(folder).model, drawn(20)
+    with torch.no_grad():
+        whole, kept, found = opened(input_ids=tokens).logits, DynamicCache(), []
+        for part in tokens.split([7, 1, 1, 4, 1, 6], 1):
+            found.append(opened(input_ids=part, past_key_values=kept, use_cache=True).logits)
+    assert (whole - torch.cat(found, 1)).abs().max() < 1e-5
+
+
+def test_smeared_keys_equal_a_plain_loop():
+    torch.manual_seed(0)
+    keys, alpha = torch.randn(2, 3, 9, 4), torch.randn(3)
+    positions = torch.tensor([[0, 1, 2, 3, 4, 3, 4, 3, 0], [0, 1, 0, 1, 2, 3, 0, 1, 2]])  # branches; texts in a row
+    before = [[0, 0, 1, 2, 3, 2, 5, 2, 8], [0, 0, 2, 2, 3, 4, 6, 6, 7]]
+    assert tokens_before(positions).tolist() == before
+    found = smeared(keys, alpha, torch.tensor(before))
+    for row in range(2):
+        for head in range(3):
+            own = 1 / (1 + np.exp(-alpha[head].item()))
+            for at in range(9):
+                due = own * keys[row, head, at] + (1 - own) * keys[row, head, before[row][at]]
+                np.testing.assert_allclose(found[row, head, at], due, atol=1e-6)
+    np.testing.assert_array_equal(found[:, :, 0], keys[:, :, 0])
+
+
+def test_a_smeared_key_looks_back_by_a_whole_plain_loop(tmp_path, tiny_opt):
+    """One head, one layer: the pattern from embeddings, norm, projections, smear, rotation and softmax, in numpy."""
+    recipe = Recipe(n_layers=1, n_heads=1, d_model=8, n_ctx=16, n_vocab=512, tokens=64, smeared=True)
+    model = trained(recipe)
+    save_snapshot(model, recipe, tiny_opt / "tokenizer.json", tmp_path / "step1")
+    tokens = drawn(6)[0].numpy()
+    held = {name: value.detach().double().numpy() for name, value in model.state_dict().items()}
+    x = held["embed.weight"][tokens]
+    read = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * held["layers.0.attention_norm.weight"]
+    q, k, _ = np.split(read @ held["layers.0.attention.qkv.weight"].T + held["layers.0.attention.qkv.bias"], 3, -1)
+    own = 1 / (1 + np.exp(-held["layers.0.attention.smear"][0]))
+    k = [k[0], *(own * k[at] + (1 - own) * k[at - 1] for at in range(1, 6))]
+    pattern = np.zeros((6, 6))
+    for at in range(6):
+        scores = [_turned(q[at], at) @ _turned(k[source], source) / np.sqrt(8) for source in range(at + 1)]
+        pattern[at, : at + 1] = np.exp(scores) / np.exp(scores).sum()
+    opened = loaded(tmp_path / "step1")
+    found = []
+    with torch.no_grad(), visited(opened, lambda layer, seen, z, values: found.append(seen)):
+        opened.model(input_ids=torch.from_numpy(tokens)[None])
+    np.testing.assert_allclose(found[0][0, 0], pattern, atol=1e-5)
+
+
+def _turned(vector, position):
+    """Rotary positions by complex numbers."""
+    half = len(vector) // 2
+    turned = (vector[:half] + 1j * vector[half:]) * np.exp(1j * position / 10_000.0 ** (np.arange(half) / half))
+    return np.concatenate([turned.real, turned.imag])
+
+
+def test_what_no_class_of_transformers_has_is_not_exported(both, tmp_path, lab: Lab):
+    recipe, _, folder = both
+    subject = subject_in(lab, folder)
+    mask = parse_mask("L0H1", subject.shape)
+    if recipe in plain():
+        assert last(export(lab, subject, Export(mask, str(tmp_path / "out")))).value.folder.is_dir()
+    else:
+        for refused in (lambda: last(export(lab, subject, Export(mask, str(tmp_path / "out")))),
+                        lambda: sizes(subject.identity, mask, "small")):  # fmt: skip
+            with pytest.raises(UsageError, match="no class of transformers has"):
+                refused()
+        assert not (tmp_path / "out").exists()
+
+
+def test_positions_of_another_kind_get_one_line(both, tmp_path):
+    recipe, _, folder = both
+    if recipe in plain():
+        pytest.skip("Llama's config has no such field")
+    shutil.copytree(folder, tmp_path / "step1")
+    config = json.loads((tmp_path / "step1" / "config.json").read_text())
+    (tmp_path / "step1" / "config.json").write_text(json.dumps(config | {"positions": "sideways"}))
+    with pytest.raises(HeadroomError, match="'sideways'"):
+        loaded(tmp_path / "step1")
