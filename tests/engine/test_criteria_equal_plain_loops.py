@@ -53,6 +53,7 @@ class Plain:
         self.layers = {
             "opt": lambda: self.model.model.decoder.layers,
             "llama": lambda: self.model.model.layers,
+            "headroom_small": lambda: self.model.model.layers,
             "gpt2": lambda: self.model.transformer.h,
             "gpt_neox": lambda: self.model.gpt_neox.layers,
         }[config.model_type]()
@@ -72,9 +73,12 @@ class Plain:
 
     def llama(self, layer):
         at, mlp = layer.self_attn, layer.mlp
-        values = at.v_proj.weight.T.view(32, 2, 8).repeat_interleave(2, dim=1).reshape(32, 32)  # two heads share one
+        values = at.v_proj.weight.T.view(32, -1, 8)
+        values = values.repeat_interleave(4 // values.shape[1], dim=1).reshape(32, 32)  # of Llama's two heads share one
         return (values, at.o_proj.weight.T, [mlp.gate_proj.weight.T, mlp.up_proj.weight.T], mlp.down_proj.weight.T), \
             at.o_proj, mlp.down_proj, mlp  # fmt: skip
+
+    headroom_small = llama
 
     def gpt2(self, layer):
         at, mlp = layer.attn, layer.mlp
