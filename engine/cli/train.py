@@ -19,7 +19,7 @@ POSITIONS = ("rotary", "shortformer")
 MOST_TOKENS = 10_000_000_000
 FIELDS = {"layers": "n_layers", "heads": "n_heads", "width": "d_model", "context": "n_ctx", "vocabulary": "n_vocab"}
 SAME = ("mlp", "smeared", "positions", "batch", "rate", "warm_up", "tokens", "repeats", "repeats_until", "period",
-        "alphabet", "seed", "snapshots")  # fmt: skip
+        "alphabet", "seed", "snapshots", "short")  # fmt: skip
 
 
 def add_parsers(commands: Any) -> None:
@@ -34,6 +34,8 @@ def add_parsers(commands: Any) -> None:
     parser.add_number("--heads", (1, 64), _help("attention heads a layer", "n_heads"))
     parser.add_number("--width", (2, 4096), _help("width of the stream, a multiple of twice the heads", "d_model"))
     parser.add_number("--context", (16, 4096), _help("tokens a row", "n_ctx"))
+    help = "tokens of the rows of three steps in four, as many in all; 0 (default): every row is as long as the context"
+    parser.add_number("--short", (0, 4096), help)
     both = argparse.BooleanOptionalAction
     help = "smeared keys, as in Olsson et al.: each key has a trained share of the key before it (default: no)"
     parser.add_argument("--smeared", action=both, help=help)

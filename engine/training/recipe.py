@@ -9,6 +9,7 @@ from typing import Any, Literal
 from engine.errors import UsageError
 
 VERSION = 1  # of what a recipe means; a run of another one is refused in one line
+LONG_EVERY = 4  # of so many steps one has rows over the whole context, where others have short ones
 EPSILON, THETA = 1e-6, 10_000.0  # of the norms, of rotary positions
 FEWEST_VOCABULARY = 259  # every byte, the beginning of a text, and at least two pairs
 
@@ -18,7 +19,8 @@ class Recipe:
     """One run. The model: `n_layers` (1 to 6) of attention, with `mlp` of attention and a gated FFN; `smeared` keys,
     as in Olsson et al.; `positions` rotary, or shortformer as theirs (added to queries and keys alone).
 
-    What it sees: `tokens` in all, in steps of `batch` rows of `n_ctx`. A share `repeats` of the rows are random tokens
+    What it sees: `tokens` in all, in steps of `batch` rows of `n_ctx`; with `short` only every fourth step has those, the
+    others as many tokens in rows of `short`. A share `repeats` of the rows are random tokens
     repeated with a period drawn anew for every row, evenly from `period`; from `repeats_until`, a share of the tokens,
     there are none. `alphabet`: so many different tokens are drawn from (0: all). Else the rows are text, each read
     once. The optimiser: AdamW, its rate up over `warm_up` steps, then constant.
@@ -38,10 +40,11 @@ class Recipe:
     tokens: int = 3_000_000
     repeats: float = 0.0
     repeats_until: float = 1.0
-    period: tuple[int, int] = (8, 64)
+    period: tuple[int, int] = (8, 32)
     alphabet: int = 0
     seed: int = 0
     snapshots: int = 40
+    short: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "period", tuple(self.period))
@@ -56,10 +59,12 @@ class Recipe:
             (self.tokens < self.step_tokens, f"{self.tokens} tokens; give at least one step, {self.step_tokens}"),
             (not 0 <= self.repeats <= 1, f"a share of repeats of {self.repeats}; give 0 to 1"),
             (not 0 < self.repeats_until <= 1, f"repeats until {self.repeats_until}; give a share of the tokens, to 1"),
-            (self.repeats > 0 and not 1 <= self.period[0] <= self.period[1] < self.n_ctx,
-             f"periods {self.period[0]} to {self.period[1]}; give two from 1 to the context less one, in order"),
+            (self.repeats > 0 and not 1 <= self.period[0] <= self.period[1] < (self.short or self.n_ctx),
+             f"periods {self.period[0]} to {self.period[1]}; give two from 1 to a row less one, in order"),
             (self.alphabet < 0 or self.alphabet > self.n_vocab - 1, f"an alphabet of {self.alphabet}; give 0 for all"),
             (not 0 < self.rate < 1, f"a rate of {self.rate}; give a small number such as 0.002"),
+            (self.short < 0 or self.short and (self.step_tokens % self.short or self.short > self.n_ctx),
+             f"short rows of {self.short} tokens; give what divides the {self.step_tokens} of a step, or 0 for none"),
             (self.snapshots < 1, f"{self.snapshots} snapshots; give at least 1"),
             (self.positions not in ("rotary", "shortformer"), f"positions {self.positions!r}; rotary or shortformer"),
         ):  # fmt: skip
@@ -76,6 +81,10 @@ class Recipe:
     def step_tokens(self) -> int:
         """Tokens that are predicted in a step."""
         return self.batch * self.n_ctx
+
+    def row_tokens(self, step: int) -> int:
+        """Tokens that are predicted in a row of that step."""
+        return self.short if self.short and step % LONG_EVERY != LONG_EVERY - 1 else self.n_ctx
 
     @property
     def n_steps(self) -> int:
