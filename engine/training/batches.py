@@ -25,7 +25,7 @@ def rows_of(recipe: Recipe, text: np.ndarray, step: int) -> np.ndarray:
 
 
 def _repeated(recipe: Recipe, drawn: np.random.Generator, length: int) -> np.ndarray:
-    """(length,) random tokens, evenly drawn, again and again: with one fixed period a model learns a place, no match."""
+    """(length,) random tokens, evenly drawn, repeated: with one fixed period a model learns a place, no match."""
     period = int(drawn.integers(recipe.period[0], recipe.period[1] + 1))
     unit = drawn.integers(1, 1 + (recipe.alphabet or recipe.n_vocab - 1), period)
     return np.resize(unit, length)

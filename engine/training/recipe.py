@@ -19,11 +19,11 @@ class Recipe:
     """One run. The model: `n_layers` (1 to 6) of attention, with `mlp` of attention and a gated FFN; `smeared` keys,
     as in Olsson et al.; `positions` rotary, or shortformer as theirs (added to queries and keys alone).
 
-    What it sees: `tokens` in all, in steps of `batch` rows of `n_ctx`; with `short` only every fourth step has those, the
-    others as many tokens in rows of `short`. A share `repeats` of the rows are random tokens
-    repeated with a period drawn anew for every row, evenly from `period`; from `repeats_until`, a share of the tokens,
-    there are none. `alphabet`: so many different tokens are drawn from (0: all). Else the rows are text, each read
-    once. The optimiser: AdamW, its rate up over `warm_up` steps, then constant.
+    What it sees: `tokens` in all, in steps of `batch` rows of `n_ctx`; with `short` only every fourth step has those,
+    the others as many tokens in rows of `short`. A share `repeats` of the rows are random tokens repeated with a period
+    drawn anew for every row, evenly from `period`; from `repeats_until`, a share of the tokens, there are none.
+    `alphabet`: so many different tokens are drawn from (0: all). Else the rows are text, each read once. The optimiser:
+    AdamW, its rate up over `warm_up` steps, then constant.
     """
 
     n_layers: int = 2
