@@ -24,7 +24,7 @@ FLOORS = [
     "engine.cli engine.demo.making",
     "pages.ui.shared",
     "pages.ui.prune pages.ui.importance pages.ui.induction pages.ui.passage pages.ui.continuation pages.ui.attention "
-    "pages.ui.in_context pages.ui.correlations pages.ui.sweeps pages.ui.head",
+    "pages.ui.in_context pages.ui.correlations pages.ui.sweeps pages.ui.head pages.ui.training",
     "pages.ui.study_report",
     "pages",
     "app engine.__main__",  # the command line is a front end as app.py is: it has the report of a study drawn

@@ -2,6 +2,7 @@
 
 `batches`: the rows of one step
 `folders`: a run as a folder, read without torch
+`live`: training beside the app, by a process of its own
 `locking`: one process at a time
 `model`: the small model while it is trained
 `phase_change`: where in-context learning appears, and what changes there

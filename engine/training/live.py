@@ -1,0 +1,146 @@
+"""Training beside the app, by a process of its own: `trained` starts it and tells how it goes.
+
+The process takes a run on its standard input and ends, its state saved, as soon as that is closed, however the app
+ended; the same run goes on from there when it is asked for again. It leaves one core to the page.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+from engine.errors import HeadroomError, one_line, unforeseen
+from engine.progress import Progress
+from engine.training.folders import Run, is_run, open_run
+from engine.training.recipe import Recipe, recipe_of
+
+CODE = Path(__file__).resolve().parents[2]  # where `engine` lies, in a clone as in an installation
+TICK_S, LEAVE_S = 0.2, 5.0  # how often it says how it goes; for the state to be saved
+READING = "Reading text and making the vocabulary"
+
+
+def trained(folder: Path, recipe: Recipe, text: Path | None = None) -> Generator[Progress[Run], None, None]:
+    """Trains a run by a process of its own: Progress in tokens, at last the run. Closing the generator ends the
+    process; what it has done is kept, and the next time it goes on. HeadroomError: as of `begin` and `train`."""
+    asked = {"folder": str(folder), "recipe": recipe.as_json(), "text": str(text) if text else None,
+             "threads": max(1, (os.cpu_count() or 2) - 1)}  # fmt: skip
+    total = recipe.n_steps * recipe.step_tokens
+    yield Progress(0, total, None, READING, is_loading=True)
+    environment = {**os.environ, "PYTHONPATH": str(CODE), "TOKENIZERS_PARALLELISM": "true",
+                   "OMP_NUM_THREADS": str(asked["threads"])}  # fmt: skip
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+        # -P: nothing in the folder that the app was started in is to be taken for the engine
+        process = subprocess.Popen([sys.executable, "-P", "-m", "engine.training.live"], env=environment, stderr=errors,
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)  # fmt: skip
+        assert process.stdin is not None and process.stdout is not None
+        ending: Any = None
+        try:
+            process.stdin.write(json.dumps(asked).encode() + b"\n")
+            process.stdin.flush()
+            for line in process.stdout:
+                said = json.loads(line)
+                if "end" in said:
+                    ending = said["end"]
+                    break
+                done, message = said["done"], said["message"]
+                yield Progress(done, total, None, message, is_loading=message == READING)
+        except (BrokenPipeError, ValueError):  # it ended while it spoke, or was spoken to
+            pass
+        finally:
+            process.stdin.close()
+            try:
+                process.wait(LEAVE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            process.stdout.close()
+        if ending != "done":
+            errors.seek(0)
+            last = next((line for line in reversed(errors.read().splitlines()) if line.strip()), "")
+            ended = f"the process that trained {folder.name} has ended ({last or process.returncode}); start it again: "
+            raise HeadroomError(ending or one_line(f"{ended}it goes on where it was"))
+    yield Progress(total, total, open_run(folder), "")
+
+
+def free_name(folder: Path, name: str, recipe: Recipe) -> Path:
+    """The folder for a run of that name: the first of name, name-2, … that is free, or holds the same not yet done."""
+    number = 1
+    while True:
+        place = folder / (name if number == 1 else f"{name}-{number}")
+        if not place.exists() or (is_run(place) and _goes_on(place, recipe)):
+            return place
+        number += 1
+
+
+def _goes_on(place: Path, recipe: Recipe) -> bool:
+    try:
+        held = open_run(place)
+    except HeadroomError:
+        return False
+    return held.recipe == recipe and held.about.get("path") is None and not held.is_done
+
+
+def main() -> None:
+    """The process itself."""
+    from engine.training.running import begin, train
+
+    asked = json.loads(sys.stdin.readline())
+    state: dict[str, Any] = {"done": 0, "message": READING}
+    if hasattr(os, "nice"):
+        os.nice(5)
+    is_to_end, ended = threading.Event(), threading.Event()
+    threading.Thread(target=_listen, args=(state, is_to_end, ended), daemon=True).start()
+    threading.Thread(target=_tell, args=(state, ended), daemon=True).start()
+    end: Any = "done"
+    try:
+        text = Path(asked["text"]) if asked["text"] else None
+        run = begin(Path(asked["folder"]), recipe_of(asked["recipe"]), text, asked["threads"])
+        _follow(train(run), state, is_to_end)
+    except HeadroomError as error:
+        end = one_line(error)
+    except Exception as error:
+        end = unforeseen(error)
+    ended.set()
+    _say({"end": end})
+    os._exit(0)
+
+
+def _follow(steps: Iterator[Progress[Any]], state: dict[str, Any], is_to_end: threading.Event) -> None:
+    for step in steps:
+        state["done"], state["message"] = step.done, step.message
+        if is_to_end.is_set():
+            break
+    steps.close()  # type: ignore[attr-defined]  # with it the state is saved
+
+
+def _listen(state: dict[str, Any], is_to_end: threading.Event, ended: threading.Event) -> None:
+    """Has the process end when its standard input is closed: once its state is saved, at once where it has none."""
+    while sys.stdin.buffer.read(1):
+        pass
+    is_to_end.set()
+    if state["message"] != READING:
+        ended.wait(LEAVE_S)
+    os._exit(0)
+
+
+def _tell(state: dict[str, Any], ended: threading.Event) -> None:
+    while not ended.is_set():
+        _say(dict(state))
+        time.sleep(TICK_S)
+
+
+def _say(what: dict[str, Any]) -> None:
+    try:
+        print(json.dumps(what), flush=True)
+    except OSError:  # nobody listens any more; `_listen` has heard of it
+        pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""Train one now: a button a recipe, charts that grow with the log, and the result as a model on every screen.
+
+Training goes on while other pages are looked at and ends with the app; a click goes on from there.
+"""
+
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import streamlit as st
+
+from engine.errors import HeadroomError
+from engine.jobs import Job, Jobs
+from engine.training.folders import Run, is_run, open_run, runs_in
+from engine.training.live import free_name, trained
+from engine.training.locking import trainer
+from engine.training.recipe import Recipe
+from engine.training.recipes import RECIPES
+from engine.training.running import best
+from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.runtime import show_error
+from pages.ui.shared.tables import plain
+from pages.ui.shared.work import in_words, live
+from pages.ui.shared.written import write
+from pages.ui.training import live_charts, own_recipe
+
+N_LEFT = 3  # unfinished runs that are offered
+STOP_HELP = "Stops at once. What is done is kept, and the same button goes on from there."
+GO_ON_HELP = "Goes on where it was stopped, to the same weights as if it had not been."
+OPEN_HELP = "Makes the last snapshot the model of all screens: look at its heads on Induction, Attention and Passage."
+ONE_CORE = "It runs beside the app and leaves one core to it."
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the section shows: a run's folder and recipe, and those of its control, where it has one."""
+
+    folder: Path
+    recipe: Recipe
+    text: Path | None = None
+    control: "Shown | None" = None
+
+    @property
+    def slot(self) -> str:
+        return f"training {self.folder}"
+
+
+@st.cache_resource(show_spinner=False)
+def trainings() -> Jobs:
+    """Who trains, for all tabs: one run at a time."""
+    return Jobs()
+
+
+@st.cache_resource(show_spinner=False)
+def shown_last() -> dict[Path, Shown]:
+    """By folder of runs: what was begun last, for all tabs, so that a page that is loaded again finds it."""
+    return {}
+
+
+def draw_live(folder: Path) -> None:
+    """Draws the section, for runs that lie in `folder`."""
+    since_s = time.monotonic()
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        for name in ("smeared", "repeats"):
+            _offer(folder, name, RECIPES[name].recipe, RECIPES[name].title)
+        repeats = own_recipe.repeats_dial()
+        mixed = replace(RECIPES["half"].recipe, repeats=repeats)
+        name = "half" if repeats == 0.5 else f"repeats-{round(100 * repeats)}-percent"
+        title = f"2 plain layers, {1 - repeats:.0%} text, {repeats:.0%} repeats".replace("%", " %")
+        _offer(folder, name, mixed, title, RECIPES["half"].words)
+        with st.popover("Own recipe", help="Layers, width, keys, positions, text and what else makes a run."):
+            _draw_form(folder, repeats)
+    slots = [each.slot for each in _all(shown_last().get(folder))]
+    live(slots, partial(_draw, folder), since_s, by=trainings(), always=bool(_elsewhere(folder)))
+
+
+def begin(folder: Path, name: str, recipe: Recipe, text: Path | None = None) -> None:
+    """Has a run trained, its control behind it."""
+    control, known = None, RECIPES.get(name)
+    if known is not None and known.control:
+        other = RECIPES[known.control].recipe
+        control = Shown(free_name(folder, known.control, other), other)
+    _train(folder, Shown(free_name(folder, name, recipe), recipe, text, control))
+
+
+def _train(folder: Path, shown: Shown) -> None:
+    for before in _all(shown_last().get(folder)):
+        trainings().cancel(before.slot)  # what it has done is kept
+    shown_last()[folder] = shown
+    for priority, each in enumerate(_all(shown)):
+        start = partial(trained, each.folder, each.recipe, each.text)
+        job = Job(f"{each.folder} {each.recipe.digest}", start, priority, f"Training {each.folder.name}")
+        trainings().put(each.slot, job, again=True)
+
+
+def _offer(folder: Path, name: str, recipe: Recipe, title: str, words: str = "") -> None:
+    known = RECIPES.get(name)
+    control = f" Behind it its control: {RECIPES[known.control].title.lower()}." if known and known.control else ""
+    about = f"{words or (known.words if known else '')}{control} {recipe.tokens / 1e6:g} M tokens. {ONE_CORE}"
+    is_clicked = st.button(title, key=f"train {title}", icon=":material/model_training:", help=about,
+                           on_click=begin, args=(folder, name, recipe))  # fmt: skip
+    if is_clicked:
+        st.rerun()
+
+
+def _draw_form(folder: Path, repeats: float) -> None:
+    try:
+        recipe, text = own_recipe.own_recipe(repeats)
+    except HeadroomError as error:
+        show_error(str(error))
+        return
+    st.caption(plain(f"{live_charts.words_of(recipe)}; {recipe.n_steps:,} steps."))
+    clicks = {"on_click": begin, "args": (folder, "own", recipe, text), "help": ONE_CORE}
+    if st.button("Train it", key="train own", icon=":material/model_training:", type="primary", **clicks):
+        st.rerun()
+
+
+def _draw(folder: Path) -> None:
+    shown = shown_last().get(folder) or _elsewhere(folder)
+    if shown is None:
+        _draw_left(folder)
+        return
+    for each in _all(shown):
+        _draw_line(folder, each)
+    run = _run(shown.folder)
+    log = run.log() if run is not None else []
+    control = _run(shown.control.folder) if shown.control is not None else None
+    _draw_charts(shown, log, control.log() if control is not None else [])
+    if run is not None and run.is_done:
+        name = f"{run.folder}@step{run.steps()[-1]}"
+        opens = {"on_click": write, "args": ("model", name), "help": OPEN_HELP}
+        if st.button("Open it on the other screens", key="open trained", icon=":material/open_in_new:", **opens):
+            st.rerun()
+
+
+def _draw_line(folder: Path, each: Shown) -> None:
+    """How a run stands: progress and cancel, or what ended it."""
+    job = trainings().snapshot(each.slot)
+    if job is None or job.state == "done":
+        return
+    name = each.folder.name
+    if not job.finished:
+        ahead = trainings().ahead_of(each.slot)
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            share = min(1.0, job.done / job.total) if job.total else 0.0
+            st.progress(share, plain(f"{name}: {in_words(job, 'Training', ahead)}"))
+            stops = {"on_click": trainings().cancel, "args": (each.slot,), "help": STOP_HELP}
+            st.button("Cancel", key=f"cancel {each.slot}", **stops)
+        return
+    if job.error:
+        show_error(job.error)
+    else:
+        st.caption(plain(f"{name} was stopped. What is done is kept."))
+    goes = {"on_click": _train, "args": (folder, each), "help": GO_ON_HELP, "icon": ":material/play_arrow:"}
+    st.button("Go on", key=f"go on {each.slot}", **goes)
+
+
+def _draw_charts(shown: Shown, log: live_charts.Log, control: live_charts.Log) -> None:
+    drawn = live_charts.pictures(shown.recipe, log, control)
+    first = st.columns(3)
+    second = st.columns(3)
+    places = [*first, *second]
+    for number, (title, picture) in enumerate(drawn.items()):
+        words = f"{title}, {live_charts.words_of(shown.recipe)}, over the tokens trained on"
+        draw_chart(picture, f"training live {number}", words, places[number])
+    with places[len(drawn)]:
+        st.markdown(plain(_told(shown, log)))
+        law = live_charts.law_tokens(shown.recipe)
+        where = "the second dashed line" if law <= shown.recipe.tokens else "beyond the axis"
+        st.caption(f"Dashed line: warm-up ends. By the law of Olsson et al., 10^5.7 √(batch × context), the phase "
+                   f"change is at {law / 1e6:.1f} M tokens, {where}.")  # fmt: skip
+        if control:
+            told = _told(shown.control, control) if shown.control else ""
+            st.caption(plain(f"Grey, dashed, its control, {told[:1].lower()}{told[1:]}"))
+
+
+def _told(shown: Shown, log: live_charts.Log) -> str:
+    """What the last look saw, in words."""
+    words = live_charts.words_of(shown.recipe)
+    if not log:
+        return f"{words}: nothing is measured yet."
+    line = log[-1]
+    return (f"{words}, after {line['tokens'] / 1e6:.2f} M tokens: best prefix matching {best(line):.2f}, best previous "
+            f"token {best(line, 'previous_token'):.2f}, random tokens {line['first_copy']:.1f} nats at first and "
+            f"{line['second_copy']:.1f} the second time, in-context score {line['icl']:+.2f}.")  # fmt: skip
+
+
+def _draw_left(folder: Path) -> None:
+    """Runs that were stopped, each with a button that goes on."""
+    left = [run for run in runs_in(folder) if not run.is_done]
+    for run in left[:N_LEFT]:
+        path = run.about.get("path")
+        shown = Shown(run.folder, run.recipe, Path(path) if path else None)
+        at = max((line["tokens"] for line in run.log()), default=0)
+        label = f"Go on with {run.name}, {at / 1e6:.2f} of {run.recipe.tokens / 1e6:g} M tokens"
+        goes = {"on_click": _train, "args": (folder, shown), "help": GO_ON_HELP}
+        st.button(plain(label), key=f"go on {run.folder}", icon=":material/play_arrow:", **goes)
+    if not left:
+        st.caption("Nothing is being trained. Each button trains a model from nothing, in a minute or a few.")
+
+
+def _elsewhere(folder: Path) -> Shown | None:
+    """A run of the folder that another process trains, such as one that was begun from a shell."""
+    if folder in shown_last():
+        return None
+    going = next((run for run in runs_in(folder) if trainer(run.folder) is not None), None)
+    return None if going is None else Shown(going.folder, going.recipe)
+
+
+def _all(shown: Shown | None) -> list[Shown]:
+    return [] if shown is None else [shown, *_all(shown.control)]
+
+
+def _run(folder: Path) -> Run | None:
+    try:
+        return open_run(folder) if is_run(folder) else None
+    except HeadroomError:
+        return None

@@ -1,0 +1,124 @@
+"""Charts of a run that is being trained, which grow with its log: DataFrame in, picture out.
+
+The axis of tokens reaches to the end of the run from the start, so that lines grow and nothing else moves.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from engine.training.recipe import Recipe
+from pages.ui.shared import charts
+from pages.ui.shared.colours import GREY, MARK
+
+HEIGHT = 130
+LAW = 10**5.7  # tokens at which the phase change is to come, over sqrt(batch * context): Olsson et al.
+RUN, CONTROL = "run", "control"
+HEADS = {"prefix_matching": "Prefix matching, each head", "previous_token": "Previous token, each head"}
+NATS = {"icl": "In-context score, nats", "loss": "Loss of held-out text, nats"}
+COPIES = {"first_copy": "first", "second_copy": "second"}
+Log = Sequence[Mapping[str, Any]]
+
+
+def law_tokens(recipe: Recipe) -> float:
+    """Where the paper's law puts the phase change."""
+    return LAW * (recipe.batch * recipe.n_ctx) ** 0.5
+
+
+def words_of(recipe: Recipe) -> str:
+    """The recipe in words, its share of repeats always among them."""
+    return recipe.in_words if recipe.repeats else f"{recipe.in_words}, no repeats"
+
+
+def head_rows(log: Log, who: str) -> pd.DataFrame:
+    """One row a head and look: who, tokens, layer, name, and both scores."""
+    rows = [
+        {"who": who, "tokens": line["tokens"], "layer": layer, "name": f"L{layer}H{head}",
+         **{score: line[score][layer][head] for score in HEADS}}
+        for line in log for layer, heads in enumerate(line["prefix_matching"]) for head in range(len(heads))
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["who", "tokens", "layer", "name", *HEADS])
+
+
+def rows_of(log: Log, who: str) -> pd.DataFrame:
+    """One row a look: who, tokens, loss, in-context score and the loss of both copies."""
+    names = ["tokens", *NATS, *COPIES]
+    return pd.DataFrame([{"who": who, **{name: line[name] for name in names}} for line in log], columns=["who", *names])
+
+
+def pictures(recipe: Recipe, log: Log, control: Log = ()) -> dict[str, charts.Picture]:
+    """The charts by their titles: of the run in colour, of its control in grey."""
+    heads = pd.concat([head_rows(log, RUN), head_rows(control, CONTROL)])
+    rows = pd.concat([rows_of(log, RUN), rows_of(control, CONTROL)])
+    copies = rows.melt(["who", "tokens"], list(COPIES), "copy", "nats").replace({"copy": COPIES})
+    marks = [{"tokens": recipe.warm_up * recipe.step_tokens, "what": "Warm-up ends"},
+             {"tokens": law_tokens(recipe), "what": "Phase change by the law 10^5.7 √(batch × context)"}]  # fmt: skip
+    shown = pd.DataFrame([each for each in marks if each["tokens"] <= recipe.tokens], columns=["tokens", "what"])
+    words, end = words_of(recipe), recipe.n_steps * recipe.step_tokens
+    found = {title: charts.picture(_heads(score, title, words, end, recipe.n_layers), heads=heads, marks=shown)
+             for score, title in HEADS.items()}  # fmt: skip
+    title = "Random tokens twice over, nats a token"
+    found[title] = charts.picture(_copies(title, words, end), copies=copies, marks=shown)
+    for name, title in NATS.items():
+        found[title] = charts.picture(_line(name, title, words, end), rows=rows, marks=shown)
+    return found
+
+
+@charts.kept
+def _heads(score: str, title: str, words: str, end: int, n_layers: int) -> charts.Template:
+    y = alt.Y(f"{score}:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=3))
+    base = charts.named_chart("heads").encode(x=_x(end), y=y, detail="name:N")
+    colour = charts.by_layer(n_layers, orient="top-left", direction="horizontal", symbolType="stroke", padding=0,
+                             symbolStrokeWidth=3, titleOrient="left", offset=0)  # fmt: skip
+    if n_layers == 1:
+        colour = colour.copy()
+        colour.legend = None
+    tooltip = charts.tips(f"name:N|Head; tokens:Q|Tokens|,.0f; {score}:Q|{title}|.3f")
+    own = base.transform_filter(alt.datum.who == RUN).mark_line(strokeWidth=1.6)
+    return _template(title, words, _marks(end), _grey(base, tooltip), own.encode(color=colour, tooltip=tooltip))
+
+
+@charts.kept
+def _copies(title: str, words: str, end: int) -> charts.Template:
+    base = charts.named_chart("copies").encode(x=_x(end), y=_y("nats"))
+    legend = alt.Legend(orient="bottom-left", title="Copy", direction="horizontal", symbolType="stroke", padding=0,
+                        titleOrient="left", offset=0)  # fmt: skip
+    colour = alt.Color("copy:N", scale=alt.Scale(domain=list(COPIES.values()), range=[GREY, MARK]), legend=legend)
+    tooltip = charts.tips("copy:N|Copy; tokens:Q|Tokens|,.0f; nats:Q|Nats a token|.2f")
+    own = base.transform_filter(alt.datum.who == RUN).mark_line(strokeWidth=2)
+    control = base.transform_filter(alt.datum.copy == COPIES["second_copy"])
+    return _template(title, words, _marks(end), _grey(control, tooltip), own.encode(color=colour, tooltip=tooltip))
+
+
+@charts.kept
+def _line(name: str, title: str, words: str, end: int) -> charts.Template:
+    base = charts.named_chart("rows").encode(x=_x(end), y=_y(name))
+    tooltip = charts.tips(f"tokens:Q|Tokens|,.0f; {name}:Q|{title}|.3f")
+    own = base.transform_filter(alt.datum.who == RUN).mark_line(strokeWidth=2)
+    return _template(title, words, _marks(end), _grey(base, tooltip), own.encode(tooltip=tooltip))
+
+
+def _grey(base: alt.Chart, tooltip: Any) -> alt.Chart:
+    control = base.transform_filter(alt.datum.who == CONTROL)
+    return control.mark_line(strokeWidth=1.2, color=GREY, strokeDash=[4, 3]).encode(tooltip=tooltip)
+
+
+def _marks(end: int) -> alt.Chart:
+    rule = charts.named_chart("marks").mark_rule(color=GREY, strokeDash=[2, 3], strokeWidth=1)
+    return rule.encode(x=_x(end), tooltip=charts.tips("what:N|Mark; tokens:Q|Tokens|,.0f"))
+
+
+def _x(end: int) -> alt.X:
+    axis = alt.Axis(format="~s", tickCount=5, grid=False, labelFlush=True, labelOverlap=True)
+    return alt.X("tokens:Q", title="Tokens trained on", scale=alt.Scale(domain=[0, end], nice=False), axis=axis)
+
+
+def _y(name: str) -> alt.Y:
+    return alt.Y(f"{name}:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4))
+
+
+def _template(title: str, words: str, *layers: Any) -> charts.Template:
+    head = {"text": title, "subtitle": words, "anchor": "start", "fontSize": 13, "subtitleFontSize": 11, "offset": 6}
+    return {**charts.template(HEIGHT + charts.AXIS_PX, *layers), "title": head}

@@ -1,0 +1,65 @@
+"""Training beside the app: a process of its own that tells how it goes, stops when it is told to, and goes on."""
+
+import random
+import sys
+from dataclasses import replace
+
+import pytest
+
+from engine.errors import HeadroomError
+from engine.training import live
+from engine.training.folders import open_run
+from engine.training.live import READING, free_name, trained
+from engine.training.locking import trainer
+from engine.training.recipe import Recipe
+from engine.training.running import begin, train
+
+LONG = Recipe(1, 2, 16, 16, smeared=True, n_vocab=280, batch=4, tokens=64 * 800, snapshots=4)
+
+
+@pytest.fixture
+def text(tmp_path):
+    """A file of words."""
+    drawn = random.Random(0)
+    words = ["".join(drawn.choices("abcdefghij", k=drawn.randint(2, 7))) for _ in range(300)]
+    (tmp_path / "words.txt").write_text(" ".join(drawn.choices(words, k=40_000)), encoding="utf-8")
+    return tmp_path / "words.txt"
+
+
+def test_stopped_and_started_it_ends_as_one_that_was_left_alone(text, tmp_path):
+    steps, said = trained(tmp_path / "run", LONG, text), []
+    for step in steps:
+        said.append(step)
+        if step.done:
+            break
+    assert said[0].message == READING and "best prefix matching" in said[-1].message and said[-1].total == LONG.tokens
+    busy = trainer(tmp_path / "run")
+    assert busy is not None
+    steps.close()
+    assert trainer(tmp_path / "run") is None and (tmp_path / "run" / "state.pt").is_file(), "nothing done is lost"
+    last = list(trained(tmp_path / "run", LONG, text))[-1]
+    assert last.value == open_run(tmp_path / "run") and last.value.is_done
+    whole = begin(tmp_path / "whole", LONG, text, last.value.about["threads"])
+    list(train(whole))
+    final = [run.snapshot(LONG.n_steps) / "model.safetensors" for run in (whole, last.value)]
+    assert final[0].read_bytes() == final[1].read_bytes()
+
+
+def test_what_is_wrong_is_one_line(tmp_path, monkeypatch):
+    with pytest.raises(HeadroomError, match="there is no .*gone; give a folder"):
+        list(trained(tmp_path / "run", LONG, tmp_path / "gone"))
+    monkeypatch.setattr(live, "CODE", tmp_path)
+    with pytest.raises(HeadroomError, match="has ended .*No module named .*start it again"):
+        list(trained(tmp_path / "run", LONG))
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(HeadroomError, match=r"has ended \(1\)"):
+        list(trained(tmp_path / "run", LONG))
+
+
+def test_a_name_that_is_taken_gets_a_number(text, tmp_path):
+    assert free_name(tmp_path, "words", LONG) == tmp_path / "words"
+    (tmp_path / "words").mkdir()
+    assert free_name(tmp_path, "words", LONG) == tmp_path / "words-2"
+    short = replace(LONG, tokens=64 * 4)
+    begin(tmp_path / "own", short, text)
+    assert free_name(tmp_path, "own", short) == tmp_path / "own-2", "it reads a text of its own"
