@@ -198,8 +198,11 @@ def _stretches(tokenizer: Any, files: list[_File]) -> np.ndarray:
         for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False):
             ids = np.array(encoding.ids, np.uint16)
             count = HELD_OUT_TEXTS if len(files) == 1 else OF_ONE_FILE
-            count = min(count, len(ids) // HELD_OUT_TOKENS)
-            starts = np.linspace(0, len(ids) - HELD_OUT_TOKENS, count).astype(int) if count else []
+            if len(ids) < HELD_OUT_TOKENS:
+                continue
+            # files begin alike, so that their first tokens are better known than what follows: not from there
+            count = min(count, max(1, len(ids) // HELD_OUT_TOKENS - 1))
+            starts = np.linspace(0, len(ids) - HELD_OUT_TOKENS, count + 1)[1:].astype(int)
             found += [ids[start : start + HELD_OUT_TOKENS] for start in starts]
         if len(found) >= HELD_OUT_TEXTS:
             break
