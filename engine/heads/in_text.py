@@ -25,6 +25,7 @@ from engine.progress import Progress
 from engine.questions.amounts import CHARACTERS_A_TOKEN
 from engine.questions.tokens import pieces_at, read
 from engine.records import Record, canonical_key
+from engine.shapes import ModelShape
 from engine.texts.passages import checked, text_digest
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ class HeadInText:
 
 @dataclass(frozen=True)
 class HeadOnProbe:
-    """A head on a beginning and 25 random tokens four times over: `pattern` (T, T), and the text of each token."""
+    """A head on a beginning and 25 random tokens (fewer in a short window) four times over: `pattern` (T, T), and the
+    text of each token."""
 
     pattern: np.ndarray
     pieces: tuple[str, ...]
@@ -215,11 +217,17 @@ def _as_text(text: str, record: Record) -> HeadInText:
 
 
 def _probe_piece(subject: Subject, head: Head) -> Piece:
-    n = 1 + probes.N_COPIES * PROBE_TOKENS
-    about = {"tokens": PROBE_TOKENS, "seed": PROBE_SEED, "head": list(head)}
+    n_tokens = _probe_tokens(subject.shape)
+    n = 1 + probes.N_COPIES * n_tokens
+    about = {"tokens": n_tokens, "seed": PROBE_SEED, "head": list(head)}
     key = canonical_key("head on probe", subject.as_usual.key() | about)
     shapes: dict[str, tuple[int | str, ...]] = {"pattern": (n, n), "strings": ("bytes",)}
     return Piece(key, 1, shapes, partial(_on_probe, head=head), lambda: CHARACTERS_A_TOKEN * n, "patterns")
+
+
+def _probe_tokens(shape: ModelShape) -> int:
+    """Random tokens that fit the window four times over, at most 25."""
+    return max(1, min(PROBE_TOKENS, (shape.n_ctx - 1) // probes.N_COPIES))
 
 
 def _on_probe(loaded: Loaded, head: Head) -> Measuring:
@@ -227,7 +235,8 @@ def _on_probe(loaded: Loaded, head: Head) -> Measuring:
 
     yield Progress(0, 1, message="random tokens")
     (layer, number), rows = head, {}
-    inputs = probes.repeated_tokens(loaded, PROBE_TOKENS, probes.N_COPIES, [np.random.default_rng((PROBE_SEED, 0))])
+    n_tokens = _probe_tokens(loaded.identity.shape)
+    inputs = probes.repeated_tokens(loaded, n_tokens, probes.N_COPIES, [np.random.default_rng((PROBE_SEED, 0))])
 
     def visit(at: int, pattern: Tensor, z: Tensor, values: Tensor) -> None:
         if at == layer:
@@ -243,4 +252,5 @@ def _on_probe(loaded: Loaded, head: Head) -> Measuring:
 
 def _as_probe(record: Record) -> HeadOnProbe:
     strings = json.loads(record.arrays["strings"].tobytes())
-    return HeadOnProbe(record.arrays["pattern"].astype(np.float32), tuple(strings))
+    period = (len(strings) - 1) // probes.N_COPIES
+    return HeadOnProbe(record.arrays["pattern"].astype(np.float32), tuple(strings), period)

@@ -25,7 +25,7 @@ from engine.shapes import ModelShape
 Probe = Callable[[Loaded, int, probes.Generators], dict[str, np.ndarray]]
 VARIANTS = ("olsson", "bansal")
 SCORES = ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov_eigen", "qk_trace")
-N_TOKENS, N_EXAMPLES = 25, 10
+N_TOKENS, FEWEST_TOKENS, N_EXAMPLES = 25, 5, 10
 TEXT_TOKENS = 100  # tokens of one stretch of natural text
 BANSAL_LENGTHS = range(25, 224, 2)
 PART = 10  # examples stored together, so that a cancelled run resumes there
@@ -35,21 +35,23 @@ PART = 10  # examples stored together, so that a cancelled run resumes there
 class InductionScores:
     """`mean[name]` and `standard_error[name]`, both (layer, head), over `n[name]` examples, for each name of SCORES.
 
-    Scores of the weights have no examples: n is 1 and the standard error nan. `note` says what was left out.
+    Scores of the weights have no examples: n is 1 and the standard error nan. `note` says what was left out or done
+    otherwise; `n_tokens` are the random ones of the shortest example.
     """
 
     mean: dict[str, np.ndarray]
     standard_error: dict[str, np.ndarray]
     n: dict[str, int]
     note: str = ""
+    n_tokens: int = N_TOKENS
 
 
 def induction(lab: Lab, subject: Subject, variant: str, seed: int = 0) -> Iterator[Progress[InductionScores]]:
     """Yields Progress, the last one's value the InductionScores; what is stored is not computed again.
 
-    `olsson`: 10 examples of 25 random tokens. `bansal`: one example of each of the lengths 25, 27, ..., 223 that fit
-    the model's window. The probes have beginnings of their own: with or without BOS is no matter. UsageError: no such
-    variant.
+    `olsson`: 10 examples of 25 random tokens, or of as many as fit the window four times over. `bansal`: one
+    example of each of the lengths 25, 27, ..., 223 that fit the window. The probes have beginnings of their own: with
+    or without BOS is no matter. HeadroomError: the window is too short. UsageError: no such variant.
     """
     records: list[Record] = []
     for step in pieces(lab, subject.as_usual, _pieces(subject, variant, seed, records)):
@@ -91,12 +93,15 @@ def _lengths(shape: ModelShape, variant: str) -> list[int]:
     """Of the examples, in random tokens."""
     if variant not in VARIANTS:
         raise UsageError(f"variant {variant!r} is unknown; choose one of {', '.join(VARIANTS)}")
-    wanted = [N_TOKENS] * N_EXAMPLES if variant == "olsson" else BANSAL_LENGTHS
-    lengths = [length for length in wanted if 1 + probes.N_COPIES * length <= shape.n_ctx]
-    if not lengths:
-        raise HeadroomError(f"the window of {shape.n_ctx} tokens is too short for {N_TOKENS} tokens four times over; "
-                            f"use a model with a longer window")  # fmt: skip
-    return lengths
+    most = (shape.n_ctx - 1) // probes.N_COPIES
+    if most < (FEWEST_TOKENS if variant == "olsson" else N_TOKENS):
+        instead = "choose the variant olsson" if most >= FEWEST_TOKENS else "use a model with a longer window"
+        least = N_TOKENS if variant == "bansal" else FEWEST_TOKENS
+        raise HeadroomError(f"the window of {shape.n_ctx} tokens is too short for {least} tokens four times over; "
+                            f"{instead}")  # fmt: skip
+    if variant == "olsson":
+        return [min(N_TOKENS, most)] * N_EXAMPLES
+    return [length for length in BANSAL_LENGTHS if length <= most]
 
 
 def _pieces(subject: Subject, variant: str, seed: int, records: Sequence[Record]) -> list[Piece]:
@@ -150,6 +155,8 @@ def _weighed(loaded: Loaded, records: Sequence[Record], about: Mapping[str, Any]
 
 def _told(loaded: Loaded, about: Mapping[str, Any], variant: str) -> dict[str, Any]:
     told = {name: about[name] for name in ("what", "seed", "lengths")}
+    if alphabet := probes.alphabet_of(loaded):
+        told["alphabet"] = alphabet
     return told | {"kind": "induction", "variant": variant, "merges": probes.has_merges(loaded.tokenizer)}
 
 
@@ -169,9 +176,14 @@ def _scores(shape: ModelShape, variant: str, records: Sequence[Record]) -> Induc
     if variant == "bansal" and counts["copying"] < len(BANSAL_LENGTHS):
         notes.append(f"only {counts['copying']} of {len(BANSAL_LENGTHS)} lengths fit the window of "
                      f"{shape.n_ctx} tokens")  # fmt: skip
+    n_tokens = min(_lengths(shape, variant))
+    if n_tokens < N_TOKENS:
+        notes.append(f"{n_tokens} random tokens and not {N_TOKENS}, as the window has {shape.n_ctx}")
+    if alphabet := {record.receipt.get("alphabet", 0) for record in records} - {0}:
+        notes.append(f"random tokens are drawn from the {max(alphabet)} that the model was trained on")
     if not all(record.receipt.get("merges", True) for record in records):
         notes.append("the tokenizer has no merges, so random tokens are drawn in the order of their ids")
-    return InductionScores(mean, error, counts, "; ".join(notes))
+    return InductionScores(mean, error, counts, "; ".join(notes), n_tokens)
 
 
 def _key(subject: Subject, about: Mapping[str, Any]) -> str:

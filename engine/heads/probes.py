@@ -45,6 +45,12 @@ def random_token_pool(tokenizer: Any) -> np.ndarray:
     return np.array(pool[aside : len(pool) - aside], np.int64)
 
 
+def alphabet_of(loaded: Loaded) -> int:
+    """Of a model that was trained here on random tokens of so many kinds, ids 1 and up, how many; 0 for any other."""
+    said = loaded.identity.config.get("headroom_alphabet")
+    return said if isinstance(said, int) and 0 < said < loaded.identity.shape.n_vocab else 0
+
+
 def has_merges(tokenizer: Any) -> bool:
     """Whether the tokenizer says which tokens are common."""
     return bool(_tokenizer_model(tokenizer).get("merges"))
@@ -57,7 +63,8 @@ def _tokenizer_model(tokenizer: Any) -> dict[str, Any]:
 
 def random_tokens(loaded: Loaded, n_tokens: int, generators: Generators) -> np.ndarray:
     """(example, n_tokens) ids, distinct within an example. HeadroomError: the tokenizer has too few."""
-    pool = random_token_pool(loaded.tokenizer)
+    alphabet = alphabet_of(loaded)
+    pool = np.arange(1, 1 + alphabet) if alphabet else random_token_pool(loaded.tokenizer)
     if n_tokens > len(pool):
         raise HeadroomError(f"{n_tokens} random tokens asked for, the tokenizer has only {len(pool)} to draw from; "
                             f"the variant olsson needs the fewest")  # fmt: skip

@@ -13,7 +13,7 @@ from engine.heads.attention import Head
 from engine.heads.composition import Feeding
 from engine.heads.idealised import PATTERNS, Losses, Recovered, recovered_in_questions, recovered_in_texts
 from engine.heads.in_text import HeadInText, HeadOnProbe
-from engine.heads.induction import N_TOKENS, VARIANTS, InductionScores
+from engine.heads.induction import VARIANTS, InductionScores
 from engine.heads.ov_tokens import OvTokens
 from engine.importance.importance import Scores
 from engine.importance.rankings import order
@@ -25,7 +25,6 @@ from engine.statistics import Paired, change_interval, paired
 from engine.texts.incontext import MeanOverTexts
 from engine.texts.tokenloss import TokenLosses
 
-CHANCE = 1 / N_TOKENS  # share of the sample's tokens that any one of them is
 CLEARLY = 0.5  # of its attention, from which a head rests on the first token
 Left = tuple[Pass, float]  # what is still to be read, in characters of passes of this kind
 
@@ -146,8 +145,9 @@ class Portrait:
             return ""
         matching, copying = self.score("prefix_matching"), (1 + self.score("copying")) / 4  # Olsson's, as a share
         ranked = self._ranked("prefix_matching", "prefix matching")
-        copies = f"copying {100 * copying:.0f} % (chance {100 * CHANCE:.0f} %)"
-        if matching >= INDUCTION_FROM and copying > CHANCE:
+        chance = 1 / self.scores[VARIANTS[0]].n_tokens  # share of the sample's tokens that any one of them is
+        copies = f"copying {100 * copying:.0f} % (chance {100 * chance:.0f} %)"
+        if matching >= INDUCTION_FROM and copying > chance:
             return f"An induction head: {ranked}; {copies}."
         if matching >= INDUCTION_FROM:
             return f"It matches prefixes but does not copy: {ranked}; {copies}."

@@ -78,7 +78,7 @@ def too_short(n_tokens: int) -> HeadroomError:
     """The error that says why a text of so many tokens has no score."""
     return HeadroomError(
         f"an in-context-learning score needs a text of at least {MIN_TOKENS} tokens, and the longest here has "
-        f"{n_tokens:,}; take a longer one, or solved questions of a task"
+        f"{n_tokens:,}; take a longer one, solved questions of a task, or a model that reads {MIN_TOKENS} at once"
     )
 
 

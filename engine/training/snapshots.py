@@ -34,6 +34,8 @@ def config_of(recipe: Recipe) -> dict[str, Any]:
         "rope_parameters": {"rope_type": "default", "rope_theta": THETA},
         "bos_token_id": 0, "eos_token_id": 0, "torch_dtype": "float32",
     }  # fmt: skip
+    if recipe.alphabet:
+        config["headroom_alphabet"] = recipe.alphabet  # random tokens are drawn from these where heads are scored
     return config | ({"smeared": recipe.smeared, "positions": recipe.positions} if own else {})
 
 

@@ -8,14 +8,27 @@ import pytest
 import torch
 from transformers import DynamicCache
 
+from engine.accuracy.evaluation import evaluate
+from engine.demo import passages
 from engine.errors import HeadroomError, UsageError
 from engine.export.exporting import Export, export, sizes
-from engine.models.masks import parse_mask
+from engine.heads.ablation import Ablating, ablate_heads
+from engine.heads.attention import overview
+from engine.heads.in_text import head_on_probe, heads_in_texts
+from engine.heads.induction import induction
+from engine.importance.importance import importance
+from engine.models.loading import LoadSpec
+from engine.models.masks import Mask, parse_mask
 from engine.models.patterns import visited
 from engine.models.small import smeared, tokens_before
 from engine.models.subject import Lab
+from engine.questions.requests import TaskSpec, get_requests, select
+from engine.texts.continuation import How, continuation
+from engine.texts.perplexity import perplexity
+from engine.texts.tokenloss import token_losses
 from engine.training.model import SmallModel
 from engine.training.recipe import Recipe
+from engine.training.running import begin
 from engine.training.snapshots import save_snapshot
 from tests.engine.fixtures import last, loaded, subject_in
 
@@ -147,3 +160,59 @@ def test_positions_of_another_kind_get_one_line(both, tmp_path):
     (tmp_path / "step1" / "config.json").write_text(json.dumps(config | {"positions": "sideways"}))
     with pytest.raises(HeadroomError, match="'sideways'"):
         loaded(tmp_path / "step1")
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory):
+    """`of(recipe)`: the folder of a snapshot of random weights, with a vocabulary of 512 made from the built-in story,
+    as `RUN@step1`."""
+    text = tmp_path_factory.mktemp("text") / "story.txt"
+    text.write_text("\n".join(passage.text for passage in passages()) * 2, encoding="utf-8")
+
+    def of(recipe: Recipe) -> str:
+        folder = tmp_path_factory.mktemp("runs") / "run"
+        run = begin(folder, recipe, text)
+        save_snapshot(trained(recipe), recipe, folder / "tokenizer.json", run.snapshot(1))
+        return f"{folder}@step1"
+
+    return of
+
+
+SMALLEST = dict(n_heads=2, d_model=16, n_vocab=320, batch=1)
+WINDOWS = {
+    "64": Recipe(n_layers=1, smeared=True, n_ctx=64, tokens=64, **SMALLEST),
+    "256": Recipe(n_layers=2, smeared=True, positions="shortformer", n_ctx=256, tokens=256, **SMALLEST),
+    "512": Recipe(n_layers=2, n_ctx=512, tokens=512, **SMALLEST),
+}
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_every_screen_s_figures_of_a_snapshot_or_one_line(window, snapshot, lab):
+    recipe = WINDOWS[window]
+    subject = lab.subject(LoadSpec(snapshot(recipe), "fp32"))
+    mask, n_ctx, story = parse_mask("L0H1 F0", subject.shape), recipe.n_ctx, passages()[0].text
+    questions = select(get_requests(TaskSpec("demo_outfit", 5), None, lab.store), 6)
+    evaluated = last(evaluate(lab, subject, questions, mask)).value
+    assert np.isfinite(evaluated.log_likelihood_nats).any() and subject.identity.name.endswith("run@step1")
+    for what in ("heads", "ffns"):
+        scores = last(importance(lab, subject, questions, what)).value.scores
+        assert np.isfinite(scores).all() and (what == "heads" or recipe.mlp or not scores.any())
+    found = last(induction(lab, subject, "olsson")).value
+    assert np.isfinite(found.mean["prefix_matching"]).all() and found.n_tokens == min(25, (n_ctx - 1) // 4)
+    assert ("15 random tokens and not 25" in found.note) == (n_ctx == 64)
+    if n_ctx == 64:
+        with pytest.raises(HeadroomError, match="too short for 25 tokens four times over; choose the variant olsson"):
+            list(induction(lab, subject, "bansal"))
+    probe = last(head_on_probe(lab, subject, (0, 1))).value
+    assert probe.period == found.n_tokens and len(probe.pieces) == 1 + 4 * probe.period
+    assert np.isfinite(last(token_losses(lab, subject, story, mask)).value.loss_nats[1:]).all()
+    assert len(last(heads_in_texts(lab, subject, {"story": story}, (0, 1))).value["story"].pattern) == min(n_ctx, 512)
+    assert len(last(continuation(lab, subject, "import", mask, How(4))).value.token_ids) == 4
+    assert np.isfinite(last(perplexity(lab, subject, story, mask)).value.loss_nats).all()
+    assert np.isfinite(last(overview(lab, subject, story, mask)).value.logit).all()
+    how = Ablating(Mask.full(subject.shape), "pattern-preserving", "zero")
+    without = last(ablate_heads(lab, subject, [story], how)).value
+    assert without.ablated[0].shape[:2] == (recipe.n_layers, recipe.n_heads)
+    if n_ctx < 512:
+        with pytest.raises(HeadroomError, match="or a model that reads 512 at once"):
+            without.icl()
