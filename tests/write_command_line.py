@@ -31,6 +31,7 @@ headroom sweep --tasks demo_outfit,demo_copy --heads 0,20,40,60 --out sweep.csv
 headroom compare --task demo_outfit --shots 5 --criteria importance,wanda,taylor --out compared.csv
 headroom sweep --preset paper --precision fp32 --out study
 headroom export --mask "L0H1 L2H* F1" --form small --task demo_copy --out pruned
+headroom trajectory RUN --what loss,icl,induction --out trajectory.csv
 headroom speed --mask "L0H1 L2H* F1"
 headroom train --recipe smeared --out runs/smeared
 headroom train --layers 2 --repeats 0.5 --context 128 --batch 8 --rate 0.001 --tokens 6000000 --out runs/half

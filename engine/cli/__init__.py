@@ -12,6 +12,7 @@
 `compare`: by which criterion most can go: `compare`
 `texts`: the commands about texts: `losses`, `attribute`, `continue` and `attention`
 `idealise`: the command about heads with an ideal pattern: `idealise`
+`trajectory`: the command about the snapshots of a run: `trajectory`
 `export`: the command that writes a pruned model: `export`
 `speed`: the command that measures what pruning saves: `speed`
 `train`: the command that trains a small model: `train`
@@ -43,6 +44,7 @@ from engine.cli import (
     studies,
     texts,
     train,
+    trajectory,
 )
 from engine.cli.downloads import fetch
 from engine.cli.options import Parser
@@ -111,6 +113,7 @@ def parser(draw: Draw) -> Parser:
     speed.add_parsers(commands)
     compare.add_parsers(commands)
     train.add_parsers(commands)
+    trajectory.add_parsers(commands)
     store.add_parsers(commands)
     return whole
 

@@ -67,6 +67,11 @@ def recall_induction(lab: Lab, subject: Subject, variant: str, seed: int = 0) ->
     return None if records is None else _scores(subject.shape, variant, records)
 
 
+def fits(shape: ModelShape) -> bool:
+    """Whether the window holds the probes of Olsson et al.'s scores."""
+    return (shape.n_ctx - 1) // probes.N_COPIES >= FEWEST_TOKENS
+
+
 def retained(scores: np.ndarray, order: np.ndarray) -> np.ndarray:
     """(heads + 1,): share of the total score that is left when the first k heads of `order` are pruned.
 
@@ -90,7 +95,7 @@ def best_heads(scores: np.ndarray, count: int) -> Iterator[tuple[str, float]]:
 
 
 def _lengths(shape: ModelShape, variant: str) -> list[int]:
-    """Of the examples, in random tokens."""
+    """Of the examples, in random tokens: in a short window of Olsson et al.'s as many as fit four times over."""
     if variant not in VARIANTS:
         raise UsageError(f"variant {variant!r} is unknown; choose one of {', '.join(VARIANTS)}")
     most = (shape.n_ctx - 1) // probes.N_COPIES

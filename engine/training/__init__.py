@@ -4,11 +4,14 @@
 `folders`: a run as a folder, read without torch
 `live`: training beside the app, by a process of its own
 `locking`: one process at a time
+`measuring`: a run or a published series, measured at every snapshot
 `model`: the small model while it is trained
 `phase_change`: where in-context learning appears, and what changes there
 `recipe`: what a run is made by
 `recipes`: recipes by name
 `running`: training itself, from wherever it was stopped
+`series`: which snapshots belong together
+`snapshot_losses`: one snapshot's losses on rows of tokens, and the same without each head
 `snapshots`: the model as a folder that every screen opens
 `text`: what a run reads, and what is held out
 `trajectory`: what was measured at every snapshot, as a file

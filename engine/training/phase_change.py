@@ -121,7 +121,7 @@ def components(trajectories: Sequence[Trajectory]) -> Components:
     if len(texts) != 1:
         raise HeadroomError("these runs were measured on different tokens, so their losses cannot be put together; "
                             "take runs with the same text and as many texts")  # fmt: skip
-    known = [np.isfinite(each.token_losses).all(1) for each in trajectories]
+    known = [np.asarray(np.isfinite(each.token_losses).all(1)) for each in trajectories]
     rows = np.concatenate([each.token_losses[there] for each, there in zip(trajectories, known, strict=True)])
     if len(rows) < 2 or not rows.shape[1]:
         raise HeadroomError("the losses of one token of each text were not measured; measure `tokens` first")
