@@ -73,7 +73,8 @@ def shared() -> Parser:
 def model() -> Parser:
     """Which model, and how it is run."""
     parent = Parser(add_help=False)
-    parent.add_argument("--model", default="demo", help="demo, a hub id such as facebook/opt-125m, or a folder")
+    about = "demo, a hub id such as facebook/opt-125m, a folder, or a snapshot of a run such as RUN@step512"
+    parent.add_argument("--model", default="demo", help=about)
     parent.add_argument("--revision", help="branch, tag or commit of a hub model; the same as --model ID@REVISION")
     about = "fetch from the hub what is not on this computer, model or rows (default: asks on a terminal, else refuses)"
     parent.add_argument("--download", action="store_true", help=about)

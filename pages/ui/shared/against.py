@@ -15,8 +15,8 @@ KEY = "against"
 LABEL, NOTHING = "Compare with", "nothing"
 HELP = (
     "A second model beside this one on Prune, Importance, Induction and Passage, on the same questions: another "
-    "precision of it (`fp32`), another revision (`@step512`), or another model, a hub id or a folder, with its "
-    "precision if you like (`demo in fp32`). The × lets go of it."
+    "precision of it (`fp32`), another revision or snapshot (`@step512`), or another model, a hub id or a folder, with "
+    "its precision if you like (`demo in fp32`). The × lets go of it."
 )
 ELSEWHERE = "Prune, Importance, Induction and Passage show it; this screen shows one model."
 OLD = {"another precision": "passage_a_precision", "another model": "passage_a_model"}  # of Passage's own control

@@ -8,14 +8,17 @@ from typing import Any
 
 import streamlit as st
 
+from engine.errors import HeadroomError
 from engine.memory import resident_bytes
 from engine.models.checkpoints import Identity
 from engine.models.hub import is_away
 from engine.models.loading import PRECISIONS, LoadSpec, identify, known_ways, stamp, ways_of
+from engine.models.names import model_name
 from engine.models.subject import Subject, subject_of
 from engine.models.tuning import Products
 from engine.progress import Progress
 from engine.questions.tasks import agree_to_fetch, may_fetch
+from engine.training.folders import open_run
 from pages.ui.shared.against import draw_against
 from pages.ui.shared.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
 from pages.ui.shared.offers import is_here, under_way
@@ -27,7 +30,8 @@ MODELS = ["demo", *(f"facebook/opt-{size}" for size in ("125m", "350m", "1.3b", 
 MODEL_HELP = (
     "`demo` comes with the app. Or type the Hugging Face id of an OPT, Llama, GPT-2 or GPT-NeoX model, with its "
     "revision if you like (`org/model@revision`): nothing is downloaded before you agree. Or the path of a folder with "
-    "config.json, tokenizer and weights."
+    "config.json, tokenizer and weights, or of a run of training with one of its snapshots (`RUN@step512`; `RUN` alone "
+    "is its last)."
 )
 PRECISION_HELP = (
     "`int8` halves the memory of bf16 (bitsandbytes, outlier threshold 6.0). Without a GPU it is the fastest "
@@ -162,6 +166,23 @@ def _about(spec: LoadSpec) -> None:
         state = "in memory" if in_memory(spec) else "loads when needed"
         st.caption(
             f"{plain(about.family)}, {about.n_params / 1e6:,.1f} M parameters, "
-            f"{about.shape.n_layers} layers × {about.shape.n_heads} heads, "
+            f"{about.shape.n_layers} layer{'s' if about.shape.n_layers > 1 else ''} × {about.shape.n_heads} heads, "
             f"{about.weight_bytes(spec.precision) / 1e6:,.1f} MB, {state}"
         )
+        if snapshot := snapshot_in_words(spec):
+            st.caption(plain(snapshot))
+
+
+def snapshot_in_words(spec: LoadSpec) -> str:
+    """Of a snapshot of a run which it is, and how the run was made; "" of any other model, and where untold."""
+    try:
+        name = model_name(spec.model)
+        if not name.run or name.folder is None:
+            return ""
+        run = open_run(name.folder.parent)
+    except HeadroomError:
+        return ""
+    step, last = int(name.revision.removeprefix("step")), run.steps()[-1]
+    which = f"Snapshot {name.revision}, the run's last" + ("" if step == last else f" is step{last}")
+    empty = "" if run.recipe.mlp else " (its FFNs are zeros)"
+    return f"{which}; {run.tokens(step) / 1e6:.2f} M tokens read. {run.recipe.in_words}{empty}"
