@@ -63,6 +63,8 @@ def draw_scores() -> None:
     """The figures and the curves, redrawn while texts are measured."""
     found = so_far()
     sections.figures(found, controls.around, mask_in_words(subject.shape, found.mask))
+    if subject.shape.n_ctx < MIN_TOKENS:
+        st.caption(sections.SHORT_WINDOW.format(subject.shape.n_ctx))
     if not losses.line() and losses.now() is None:
         st.caption("Another tab has taken over the measuring. Change any control to go on here.")
     if found.full:

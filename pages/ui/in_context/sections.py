@@ -30,6 +30,10 @@ from pages.ui.shared.texts import choose_text
 SOURCES = {"task": "Solved questions", "text": "A long text"}
 AROUND = {0: "exact", 5: "± 5", 10: "± 10"}
 NOISY_NATS = 2.0  # an interval so wide leaves open what pruning does
+SHORT_WINDOW = (
+    "This model reads {} tokens at once, so late tokens are predicted from the last of these alone, in windows that "
+    "overlap by half. It is not the score as it is defined, and a model with a longer window would have another."
+)
 SCORE_HELP = (
     f"Olsson et al.'s in-context-learning score: loss at the {LATE}th token minus loss at the {EARLY}th (from 1, the "
     "beginning token not counted), averaged over the texts. Below 0 = later tokens are predicted better. The interval "

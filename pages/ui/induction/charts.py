@@ -38,7 +38,8 @@ def shown(score: str) -> str:
 
 def score_map(frame: pd.DataFrame, score: str) -> charts.Picture:
     """Layers x heads, coloured by one score on a scale of its own."""
-    reach = (float(frame[score].abs().max()) or 1.0) if score == "qk_trace" else 1.0
+    # of a model of one layer no QK trace is defined
+    reach = (float(frame[score].abs().fillna(0).max()) or 1.0) if score == "qk_trace" else 1.0
     if score == "copying":
         reach = _most(frame)
     signed = score == "qk_trace" or (score in SIGNED and bool(frame[score].min() < 0))

@@ -83,7 +83,7 @@ def in_words(frame: pd.DataFrame, score: str) -> str:
     """A map as a sentence, for those who cannot see it."""
     best, written = frame.dropna(subset=[score]).nlargest(3, score), percent if score == "copying" else number
     heads = ", ".join(f"{name} {written(value)}" for name, value in zip(best["name"], best[shown(score)], strict=True))
-    return f"{len(frame)} heads; highest: {heads}."
+    return f"{len(frame)} heads; highest: {heads}." if heads else f"{len(frame)} heads; it is defined for none of them."
 
 
 def corner_in_words(frame: pd.DataFrame) -> str:

@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from engine.accuracy.evaluation import Accuracy, accuracy
+from engine.accuracy.evaluation import Accuracy, Answers, accuracy
 from engine.statistics import MIN_QUESTIONS, Paired, change_interval, paired
 from pages.ui.prune.estimates import Line, trust
 from pages.ui.prune.experiment import AnswersSoFar
@@ -36,7 +36,7 @@ def accuracy_figure(
     if shown is not None and len(shown):
         result = accuracy(shown)
         value, delta = percent(result.acc), "the full model"
-        lines = [in_words(result, total), *lines]
+        lines = [in_words(result, total), *cut_in_words(shown), *lines]
         if not is_full and full is not None and len(full):
             change = paired(full.correct, shown.correct)
             share, clear = (change.gained - change.lost) / change.n, change.is_clear
@@ -74,6 +74,14 @@ def in_words(result: Accuracy, total: int) -> str:
     if not math.isnan(result.perplexity):
         norm = f"Perplexity of the last word {number(result.perplexity, 2)}"
     return f"**{result.n:,}** of {total:,} questions  \n{interval}  \n{norm}"
+
+
+def cut_in_words(answers: Answers) -> list[str]:
+    """That questions did not fit the model's window, in one line; none where all do."""
+    n = int((answers.n_cut > 0).sum())
+    if not n:
+        return []
+    return [f"**{n:,}** of them do not fit the model's window: their first tokens, of the examples, are left out"]
 
 
 def change_in_words(change: Paired) -> str:

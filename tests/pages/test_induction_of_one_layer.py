@@ -1,0 +1,20 @@
+"""A model of one layer has no QK trace: its map is drawn all the same, as a chart that a browser can read."""
+
+import json
+
+import numpy as np
+
+from engine.heads.induction import SCORES, InductionScores
+from engine.shapes import ModelShape
+from pages.ui.induction import charts, tables
+
+
+def test_a_score_that_no_head_has_makes_a_sound_chart():
+    shape = ModelShape(1, 4, 4, 16, 4, 16, 320, 64)
+    mean = {name: np.linspace(0, 1, 4)[None] for name in SCORES} | {"qk_trace": np.full((1, 4), np.nan)}
+    found = InductionScores(mean, dict.fromkeys(SCORES, np.full((1, 4), np.nan)), dict.fromkeys(SCORES, 1))
+    frame = tables.head_scores(shape, found, ()).assign(pruned=False)
+    for score in SCORES:
+        json.dumps(charts.score_map(frame, score).template, allow_nan=False)  # a browser's JSON knows no NaN
+    assert tables.in_words(frame, "qk_trace") == "4 heads; it is defined for none of them."
+    assert tables.in_words(frame, "prefix_matching").startswith("4 heads; highest: L0H3 1")
