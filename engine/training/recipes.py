@@ -17,9 +17,9 @@ class Named:
 
 
 _SMEARED = Recipe(n_layers=1, smeared=True, rate=4e-3, tokens=3_000_000)
-_REPEATS = Recipe(n_layers=2, n_ctx=64, batch=16, rate=1e-3, tokens=3_000_000, repeats=1.0, period=(12, 32),
+_REPEATS = Recipe(n_layers=2, n_ctx=64, batch=16, rate=1e-3, tokens=2_000_000, repeats=1.0, period=(12, 32),
                   alphabet=64)  # fmt: skip
-_HALF = Recipe(n_layers=2, n_ctx=128, batch=8, rate=1e-3, tokens=6_000_000, repeats=0.5)
+_HALF = Recipe(n_layers=2, n_ctx=128, batch=8, rate=1e-3, tokens=5_000_000, repeats=0.5, period=(8, 32))
 RECIPES = {
     "smeared": Named("1 layer, smeared keys, on text",
                      "Each key has a part of the key before it, so one layer is enough for induction heads.",

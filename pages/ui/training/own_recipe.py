@@ -43,7 +43,7 @@ def own_recipe(repeats: float) -> tuple[Recipe, Path | None]:
         smeared = _switch("Smeared keys", "training_smeared", "Each key has a trained share of the key before it.")
         mlp = _switch("MLPs", "training_mlp", "A gated FFN behind the attention of each layer.")
     text = third.text_input("Text", key="training_text", bind="query-params", help=TEXT_HELP).strip()
-    period = (2, context // 2) if context < 128 else (8, 64)
+    period = (8, 32) if context >= 64 else (2, context // 2)
     recipe = Recipe(layers, heads, width, context, mlp, smeared, positions, batch=batch, rate=float(rate),
                     tokens=1000 * thousands, repeats=repeats, period=period, seed=seed)  # fmt: skip
     return recipe, named(text, "Text").absolute() if text else None
