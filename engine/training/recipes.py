@@ -20,6 +20,8 @@ _SMEARED = Recipe(n_layers=1, smeared=True, rate=4e-3, tokens=3_000_000)
 _REPEATS = Recipe(n_layers=2, n_ctx=64, batch=16, rate=1e-3, tokens=2_000_000, repeats=1.0, period=(12, 32),
                   alphabet=64)  # fmt: skip
 _HALF = Recipe(n_layers=2, n_ctx=128, batch=8, rate=1e-3, tokens=5_000_000, repeats=0.5, period=(8, 32))
+_CURRICULUM = Recipe(n_layers=2, n_ctx=512, batch=2, short=128, rate=1e-3, tokens=10_000_000, repeats=0.75,
+                     repeats_until=0.5)  # fmt: skip
 RECIPES = {
     "smeared": Named("1 layer, smeared keys, on text",
                      "Each key has a part of the key before it, so one layer is enough for induction heads.",
@@ -34,4 +36,13 @@ RECIPES = {
                              replace(_REPEATS, n_layers=1)),
     "half": Named("2 plain layers, half text, half repeats",
                   "A long plateau, then the phase change, in the middle of learning real text.", _HALF),
+    "curriculum": Named("2 plain layers, repeats first, then text alone",
+                        "Three rows in four are repeats until half of the tokens; what formed by then stays on text.",
+                        _CURRICULUM, "curriculum-1-layer"),
+    **{f"curriculum-{name}": Named(f"{title}, repeats first, then text alone", "The curriculum with one thing changed.",
+                                   replace(_CURRICULUM, **changed))
+       for name, title, changed in (
+           ("1-layer", "1 plain layer", {"n_layers": 1}), ("3-layers", "3 plain layers", {"n_layers": 3}),
+           ("mlp", "2 layers with MLPs", {"mlp": True}), ("seed-1", "2 plain layers, seed 1", {"seed": 1}),
+           ("batch-1", "2 plain layers, 1 row a step", {"batch": 1}))},
 }  # fmt: skip

@@ -3,8 +3,8 @@
 A step depends on the recipe, the text and the state alone, so a run that was killed and goes on ends in the same
 weights, bit for bit, on the same machine with the same number of threads.
 
-All in fp32: under autocast to bf16 these small models train at .54 to .84 of the speed (one thread of a Xeon with AMX,
-18,000 to 36,000 tokens a second against 32,000 to 42,000).
+All in fp32: under autocast to bf16 these small models train at .54 to .84 of the speed (one thread of an EPYC with
+avx512_bf16: 18,000 to 36,000 tokens a second against 32,000 to 42,000).
 """
 
 from __future__ import annotations
