@@ -54,8 +54,6 @@ def add_parsers(commands: Any) -> None:
     parser.add_number("--repeats-until", (0, 1), help, float)
     help = "periods of the repeats, drawn anew for every row (default: {}-{})".format(*Recipe.period)
     parser.add_argument("--period", metavar="A-B", type=_period, help=help)
-    help = "tokens of the rows of three steps in four, as many tokens in all (default: 0, all rows are whole)"
-    parser.add_number("--short", (0, 4096), help)
     parser.add_number("--alphabet", (0, 65535), "different tokens that repeats are made of (default: 0, all)")
     parser.add_argument("--text", help="a file or folder to train on (default: Python source and documentation here)")
     help = "snapshots, evenly spaced; a few early ones and the beginning come besides"

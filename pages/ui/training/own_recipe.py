@@ -20,8 +20,8 @@ TEXT_HELP = "A file or a folder on the computer that runs this app. Empty: Pytho
 
 def repeats_dial() -> float:
     """Draws the dial; the share of repeats, 0 to 1."""
-    put_right("training_repeats", "Repeats", lambda text: text if text in {str(n) for n in range(0, 101, 5)} else None)
-    more: dict[str, Any] = {"key": "training_repeats", "bind": "query-params", "format": "%d %%"}
+    put_right("live_repeats", "Repeats", lambda text: text if text in {str(n) for n in range(0, 101, 5)} else None)
+    more: dict[str, Any] = {"key": "live_repeats", "bind": "query-params", "format": "%d %%"}
     return st.slider("Repeats", 0, 100, 50, 5, help=REPEATS_HELP, **more) / 100
 
 
@@ -35,14 +35,14 @@ def own_recipe(repeats: float) -> tuple[Recipe, Path | None]:
     batch = _number(first, "Batch", (1, 256), 8, "Rows of a step.")
     thousands = _number(second, "Thousand tokens", (1, 1_000_000), 3000, "How much it is trained on, in all.")
     about = "Learning rate of AdamW, reached over the first 100 steps and then constant."
-    rate = one_listed(third, "Rate", RATES, "training_rate", index=1, help=about)
+    rate = one_listed(third, "Rate", RATES, "live_rate", index=1, help=about)
     seed = _number(fourth, "Seed", (0, 9999), 0, "Of the first weights and of the rows.")
     about = "Rotary, or as in Olsson et al.: sinusoids that are added to queries and keys alone (shortformer)."
-    positions: Any = one_listed(first, "Positions", ("rotary", "shortformer"), "training_positions", help=about)
+    positions: Any = one_listed(first, "Positions", ("rotary", "shortformer"), "live_positions", help=about)
     with second:
-        smeared = _switch("Smeared keys", "training_smeared", "Each key has a trained share of the key before it.")
-        mlp = _switch("MLPs", "training_mlp", "A gated FFN behind the attention of each layer.")
-    text = third.text_input("Text", key="training_text", bind="query-params", help=TEXT_HELP).strip()
+        smeared = _switch("Smeared keys", "live_smeared", "Each key has a trained share of the key before it.")
+        mlp = _switch("MLPs", "live_mlp", "A gated FFN behind the attention of each layer.")
+    text = third.text_input("Text", key="live_text", bind="query-params", help=TEXT_HELP).strip()
     period = (8, 32) if context >= 64 else (2, context // 2)
     recipe = Recipe(layers, heads, width, context, mlp, smeared, positions, batch=batch, rate=float(rate),
                     tokens=1000 * thousands, repeats=repeats, period=period, seed=seed)  # fmt: skip
@@ -50,7 +50,7 @@ def own_recipe(repeats: float) -> tuple[Recipe, Path | None]:
 
 
 def _number(where: Any, label: str, ends: tuple[int, int], value: int, help: str) -> int:
-    key = f"training_{label.lower().replace(' ', '_')}"
+    key = f"live_{label.lower().replace(' ', '_')}"
     return int(number_field(where, label, ends, key, value=value, help=help))
 
 
