@@ -1,0 +1,159 @@
+"""Which runs there are, and what is known of each: the records that come with the app, and runs in a folder.
+
+Read without torch; no streamlit here.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from engine import demo
+from engine.errors import HeadroomError, UsageError
+from engine.training.folders import Run, is_run, open_run
+from engine.training.phase_change import Window, window
+from engine.training.recipe import Recipe, recipe_of
+from engine.training.trajectory import Trajectory, decode
+
+SHIPPED, RECORD = demo.FOLDER / "runs", "trajectory.safetensors"
+N_FIRST = 3  # runs that are chosen at first
+# what sets two runs of one label apart, and how that is said
+APART = {"seed": "seed {}", "batch": "{} rows a step", "n_ctx": "context {}", "rate": "rate {:g}", "d_model": "width {}",
+         "n_heads": "{} heads", "tokens": "{:,} tokens", "n_vocab": "vocabulary {}"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a run is known from: its `record` (there or not), and its folder with the snapshots, where there is one."""
+
+    name: str
+    record: Path
+    folder: Path | None = None
+
+    @property
+    def run(self) -> Run | None:
+        """The run in its folder; None where there are no snapshots."""
+        return open_run(self.folder) if self.folder is not None else None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A run as it is drawn: its `label` in words, what was measured along it, and the window of its phase change (None:
+    it has none)."""
+
+    name: str
+    label: str
+    trajectory: Trajectory
+    window: Window | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Layers and heads a layer."""
+        return next(iter(self.trajectory.heads.values())).shape[1:]
+
+
+def sources(folder: Path | None) -> dict[str, Source]:
+    """By name: the runs that come with the app, then those in the folder, where there is one."""
+    found = {file.stem: Source(file.stem, file) for file in sorted(SHIPPED.glob("*.safetensors"))}
+    try:
+        inside = sorted(folder.iterdir()) if folder is not None and folder.is_dir() else []
+    except OSError as error:
+        raise HeadroomError(f"the folder {folder} cannot be read ({error.strerror}); give another one") from error
+    for entry in inside:
+        if entry.is_dir() and is_run(entry):
+            name = entry.name if entry.name not in found else f"{entry.name} (in the folder)"
+            found[name.replace(",", " ")] = Source(name, entry / RECORD, entry)
+    return found
+
+
+def trajectory_of(source: Source) -> Trajectory | None:
+    """What was measured along a run; None where nothing is yet, or another version of the app wrote it."""
+    try:
+        stamp = source.record.stat().st_mtime_ns
+    except OSError:
+        return None
+    return _read(source.record, stamp)
+
+
+@lru_cache(32)
+def _read(file: Path, stamp: int) -> Trajectory | None:
+    try:
+        return decode(file.read_bytes())
+    except (OSError, HeadroomError):
+        return None
+
+
+def labels(found: Mapping[str, Trajectory | None], recipes: Mapping[str, Recipe | None]) -> dict[str, str]:
+    """By name: the recipe in words with its share of repeats, and whatever sets it apart from another run's."""
+    words = {name: _words(name, found[name], recipes[name]) for name in found}
+    told = {}
+    for name, label in words.items():
+        like = [recipes[other] for other in words if words[other] == label]
+        own, differs = recipes[name], []
+        if own is not None and len(like) > 1:
+            others = [recipe for recipe in like if recipe is not None]
+            differs = [form.format(getattr(own, field)) for field, form in APART.items()
+                       if len({getattr(recipe, field) for recipe in others}) > 1]  # fmt: skip
+        told[name] = ", ".join([label, *differs])
+    alike = {label for label in told.values() if list(told.values()).count(label) > 1}
+    return {name: f"{label} ({name})" if label in alike else label for name, label in told.items()}
+
+
+def recipe_in(source: Source, trajectory: Trajectory | None) -> Recipe | None:
+    """The run's recipe; None of a published one, and where it is another version's."""
+    try:
+        if trajectory is not None:
+            return recipe_of(trajectory.recipe) if trajectory.recipe is not None else None
+        run = source.run
+        return run.recipe if run is not None else None
+    except (HeadroomError, UsageError):
+        return None
+
+
+def shown(names: Sequence[str], told: Mapping[str, str], found: Mapping[str, Trajectory | None]) -> tuple[Shown, ...]:
+    """The runs of these names that are measured."""
+    measured = [(name, trajectory) for name in names if (trajectory := found[name]) is not None]
+    return tuple(Shown(name, told[name], each, _window(each)) for name, each in measured)
+
+
+def first_names(found: Iterable[str]) -> list[str]:
+    """Which runs are chosen at first: one that never changes and two that do, where there are such."""
+    names = list(found)
+    told = ["1-layer-smeared", "2-layers", "1-layer"]
+    best = [name for name in told if name in names]
+    return (best + [name for name in names if name not in best])[:N_FIRST]
+
+
+def snapshot_at(source: Source, tokens: float) -> tuple[int, float] | None:
+    """(step, tokens) of the snapshot with weights that is nearest to so many tokens; None where there is none."""
+    run = source.run
+    steps = run.steps() if run is not None else ()
+    if run is None or not steps:
+        return None
+    step = min(steps, key=lambda step: abs(run.tokens(step) - tokens))
+    return step, run.tokens(step)
+
+
+def typed(source: Source, step: int) -> str:
+    """What is typed wherever a model is named: RUN@stepN."""
+    folder = str(source.folder)
+    home = os.path.expanduser("~")
+    return f"{folder.replace(home, '~', 1) if folder.startswith(home + os.sep) else folder}@step{step}"
+
+
+def _words(name: str, trajectory: Trajectory | None, recipe: Recipe | None) -> str:
+    if recipe is None:
+        return trajectory.label if trajectory is not None else name
+    return recipe.in_words if recipe.repeats else f"{recipe.in_words}, no repeats"
+
+
+@lru_cache(32)
+def _window_of(key: tuple[str, bytes, bytes]) -> Window | None:
+    import numpy as np
+
+    return window(*(np.frombuffer(raw, np.float32) for raw in key[1:]))
+
+
+def _window(each: Trajectory) -> Window | None:
+    return _window_of((each.name, each.tokens.astype("f4").tobytes(), each.icl.astype("f4").tobytes()))

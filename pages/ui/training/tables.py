@@ -1,0 +1,211 @@
+"""Runs as tables, a row for each thing that is drawn, and in words: DataFrames, no streamlit.
+
+Every row over training says from how many tokens (`since`) to how many (`until`) it is the nearest there is: the marker
+in the charts finds it by that. Tokens are those trained on; losses are nats a token.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from engine.training.phase_change import (
+    before_and_after,
+    gain_rates,
+    index_slopes,
+    projections,
+    slope_indices,
+)
+from pages.ui.shared.tables import number
+from pages.ui.training.runs import Shown
+
+KINDS = ("previous token", "induction", "other")
+IS_ONE = 0.3  # the share of attention, at the end of a run, from which a head is called one of the first two
+
+
+def over_training(runs: Sequence[Shown]) -> pd.DataFrame:
+    """A row a snapshot of each run: loss, in-context score, loss on the first and second copy of random tokens, and
+    d loss / d ln(tokens)."""
+    frames = []
+    for each in runs:
+        x = each.trajectory
+        frame = pd.DataFrame({"run": each.label, "step": x.steps, **_spans(x.tokens)})
+        frame = frame.assign(loss=x.loss, score=x.icl, first_copy=x.first_copy, second_copy=x.second_copy)
+        frames.append(frame.assign(gain_rate=gain_rates(x.tokens, x.loss)))
+    return pd.concat(frames, ignore_index=True)
+
+
+def windows(runs: Sequence[Shown]) -> pd.DataFrame:
+    """A row for each run that has a phase change: the window from `start` to `end`, and what share forms in it."""
+    rows = [(each.label, each.window.start, each.window.end, each.window.share) for each in runs if each.window]
+    return pd.DataFrame(rows, columns=["run", "start", "end", "share"])
+
+
+def head_scores(run: Shown, score: str) -> pd.DataFrame:
+    """A row a snapshot and head: one of the six scores."""
+    x = run.trajectory
+    if score not in x.heads:
+        return pd.DataFrame(columns=["run", "tokens", "since", "until", "layer", "head", "name", "value"])
+    return _by_head(run, np.arange(len(x.steps)), value=x.heads[score])
+
+
+def slopes(run: Shown) -> pd.DataFrame:
+    """A row a snapshot and stretch of the context: d loss / d ln(index), nats."""
+    x = run.trajectory
+    found, at = index_slopes(x.by_index), slope_indices(x.by_index.shape[1])
+    spans = _spans(x.tokens)
+    n_bins = found.shape[1]
+    frame = pd.DataFrame({name: np.repeat(values, n_bins) for name, values in spans.items()})
+    frame = frame.assign(run=run.label, slope=found.ravel())
+    frame["first"], frame["last"] = np.tile(at.first, len(found)), np.tile(at.last, len(found))
+    return frame.dropna(subset=["slope"])
+
+
+def by_index(run: Shown, n_bins: int = 32) -> pd.DataFrame:
+    """A row a snapshot and stretch of the context, even in ln(index): mean loss."""
+    x = run.trajectory
+    n = x.by_index.shape[1]
+    edges = np.unique(np.round(np.geomspace(1, n + 1, n_bins + 1)).astype(int))
+    spans = _spans(x.tokens)
+    frames = [
+        pd.DataFrame({"run": run.label, **spans, "first": low, "last": high, "loss": x.by_index[:, low - 1 : high - 1].mean(1)})
+        for low, high in zip(edges[:-1], edges[1:], strict=True)
+    ]  # fmt: skip
+    return pd.concat(frames, ignore_index=True).dropna(subset=["loss"])
+
+
+def paths(runs: Sequence[Shown], found: Sequence[np.ndarray]) -> pd.DataFrame:
+    """A row a snapshot: where it stands on the two components, whether inside the window, and A or B at its ends."""
+    frames = []
+    for each, path in zip(runs, found, strict=True):
+        x, where = each.trajectory, each.window
+        at = np.arange(len(x.steps))
+        frame = pd.DataFrame({"run": each.label, "step": x.steps, **_spans(x.tokens), "x": path[:, 0], "y": path[:, 1]})
+        inside = (at >= where.first) & (at <= where.last) if where else np.zeros(len(at), bool)
+        mark = ["A" if where and i == where.first else "B" if where and i == where.last else "" for i in at]
+        frames.append(frame.assign(order=at, inside=inside, mark=mark))
+    return pd.concat(frames, ignore_index=True).dropna(subset=["x"])
+
+
+def ablations(run: Shown) -> pd.DataFrame:
+    """A row for each snapshot at which heads were ablated, and head: the change of the in-context score without it, the
+    loss change along the before-and-after vector (nan where there is no window), and what kind of head it is."""
+    x = run.trajectory
+    if not len(x.ablated):
+        return pd.DataFrame(columns=["run", "tokens", "since", "until", "layer", "head", "name", "kind", "score", "along"])
+    along = np.full(x.ablated_icl.shape, np.nan)
+    if run.window is not None and x.ablated_losses.size:
+        along = projections(x, before_and_after(x, run.window))
+    frame = _by_head(run, x.ablated, score=x.ablated_icl, along=along)
+    kind = kinds(run)
+    return frame.assign(kind=[kind[layer, head] for layer, head in zip(frame["layer"], frame["head"], strict=True)])
+
+
+def kinds(run: Shown) -> np.ndarray:
+    """(L, H) what each head has become by the end of the run: one of KINDS."""
+    x = run.trajectory
+    shape = x.ablated_icl.shape[1:]
+    found = np.full(shape, KINDS[2], dtype=object)
+    for score, kind in (("previous_token", KINDS[0]), ("prefix_matching", KINDS[1])):
+        if score in x.heads and x.heads[score].shape[1:] == shape:
+            found[x.heads[score][-1] > IS_ONE] = kind
+    return found
+
+
+def two_tokens(runs: Sequence[Shown], passage: str, places: Sequence[int]) -> pd.DataFrame:
+    """A row a snapshot and token: the loss of some tokens of a passage (`places` from 0) in every run that has it."""
+    frames = []
+    for each in runs:
+        x = each.trajectory
+        read = x.passages.get(passage)
+        for place in places:
+            if read is not None and place < len(read.pieces):
+                token = f"{visible(read.pieces[place])} ({place + 1})"
+                frames.append(pd.DataFrame({"run": each.label, **_spans(x.tokens), "token": token,
+                                            "loss": read.losses[:, place]}))  # fmt: skip
+    columns = ["run", "tokens", "since", "until", "token", "loss"]
+    return pd.concat(frames, ignore_index=True).dropna(subset=["loss"]) if frames else pd.DataFrame(columns=columns)
+
+
+def ends_of(run: Shown) -> tuple[int, int]:
+    """The snapshots whose difference tints a passage: the ends of the window, or of the run where it has none."""
+    return (run.window.first, run.window.last) if run.window else (0, len(run.trajectory.steps) - 1)
+
+
+def change(run: Shown, passage: str) -> pd.DataFrame:
+    """A row a token of a passage: its loss at the window's start and end, and the difference."""
+    read = run.trajectory.passages[passage]
+    first, last = ends_of(run)
+    frame = pd.DataFrame({"index": np.arange(1, len(read.pieces) + 1), "piece": list(read.pieces)})
+    frame = frame.assign(token=[visible(piece) for piece in read.pieces])
+    return frame.assign(before=read.losses[first], after=read.losses[last], change=read.losses[last] - read.losses[first])
+
+
+def two_that_part(run: Shown, passage: str) -> list[int]:
+    """The tokens (from 0) that the window changes most: the one predicted better, and the one predicted worse."""
+    found = change(run, passage)["change"]
+    return [] if found.isna().all() else sorted({int(found.idxmin()), int(found.idxmax())})
+
+
+def visible(piece: str) -> str:
+    """A token with its blanks to be seen."""
+    return piece.replace(" ", "␣").replace("\n", "↵").replace("\t", "⇥")
+
+
+def at_each(run: Shown) -> list[str]:
+    """What is said of each snapshot of a run, beside its name."""
+    x = run.trajectory
+    found = []
+    for at, tokens in enumerate(x.tokens):
+        parts = [f"{in_tokens(tokens)}: loss {number(x.loss[at])}, in-context score {number(x.icl[at], sign=True)} nats"]
+        for score, words in (("prefix_matching", "prefix matching"), ("previous_token", "previous token")):
+            value = _best(x.heads, score, at)
+            parts += [f"best {words} {value}"] if value else []
+        found.append(", ".join(parts))
+    return found
+
+
+def in_words(run: Shown) -> str:
+    """What a run shows, in a sentence."""
+    x = run.trajectory
+    if run.window is None:
+        fall = f"{number(float(x.icl[-1]), sign=True)} nats after {in_tokens(x.tokens[-1])}"
+        return f"**{run.label}**: no phase change; in-context score {fall}."
+    where = f"{in_tokens(run.window.start)} to {in_tokens(run.window.end)}"
+    return f"**{run.label}**: phase change at {where}; {100 * run.window.share:.0f} % of the in-context score forms there."
+
+
+def in_tokens(tokens: float) -> str:
+    """Such as "0.82 M tokens"."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if tokens >= size:
+            return f"{tokens / size:.3g} {letter} tokens"
+    return f"{tokens:.0f} tokens"
+
+
+def _best(heads: Mapping[str, np.ndarray], score: str, at: int) -> str:
+    if score not in heads or np.isnan(heads[score][at]).all():
+        return ""
+    layer, head = np.unravel_index(int(np.nanargmax(heads[score][at])), heads[score].shape[1:])
+    return f"{number(float(heads[score][at, layer, head]))} (L{layer}H{head})"
+
+
+def _spans(tokens: np.ndarray) -> dict[str, np.ndarray]:
+    """Of snapshots: their tokens, and from and until where each is the nearest."""
+    middles = (tokens[1:] + tokens[:-1]) / 2.0
+    far = 2.0 * float(tokens[-1]) + 1.0
+    return {"tokens": tokens, "since": np.concatenate([[-1.0], middles]), "until": np.concatenate([middles, [far]])}
+
+
+def _by_head(run: Shown, at: np.ndarray, **values: np.ndarray) -> pd.DataFrame:
+    """A row for each of the snapshots `at` and each head; every one of `values` is (A, L, H)."""
+    x = run.trajectory
+    n_layers, n_heads = next(iter(values.values())).shape[1:]
+    layer, head = (part.ravel() for part in np.indices((n_layers, n_heads)))
+    n, spans = n_layers * n_heads, _spans(x.tokens[at])
+    frame = pd.DataFrame({name: np.repeat(column, n) for name, column in spans.items()})
+    frame = frame.assign(run=run.label, layer=np.tile(layer, len(at)), head=np.tile(head, len(at)))
+    frame["name"] = [f"L{a}H{b}" for a, b in zip(frame["layer"], frame["head"], strict=True)]
+    for name, value in values.items():
+        frame[name] = value.reshape(len(at) * n)
+    return frame.dropna(subset=list(values)[:1])
