@@ -22,4 +22,10 @@ GREY_INK = {"light": "#6b7783", "dark": "#8f9ba7"}  # rows of a table that count
 @cache
 def light_theme() -> dict[str, Any]:
     """The light theme as it is set: what saved files are drawn in."""
-    return tomllib.loads(CONFIG.read_text(encoding="utf-8"))["theme"]["light"]
+    return theme_of("light")
+
+
+@cache
+def theme_of(kind: str) -> dict[str, Any]:
+    """The theme, `light` or `dark`, as it is set."""
+    return tomllib.loads(CONFIG.read_text(encoding="utf-8"))["theme"][kind]

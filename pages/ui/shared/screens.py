@@ -88,6 +88,15 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "press “Literal copying” and point at a word of the second paragraph.",
         ),
     ),
+    "Watch it learn": (
+        Screen(
+            "training",
+            "Training",
+            "school",
+            "Small models while they are trained: induction heads form, and in-context learning comes with them.",
+            "drag “Training” across the shaded window, or press “Play”, and watch both rows of charts.",
+        ),
+    ),
     "Measure it": (
         Screen(
             "in_context",

@@ -1,6 +1,16 @@
 """The Training screen: small models that learn, and what forms in them on the way.
 
+`analysis`: the model analysis table: a column a run, nine rows
+`charts`: charts over training, with a marker that moves in the browser
+`choosing`: which runs, from which folder, on which axis
 `live`: training one now, with charts that grow
 `live_charts`: those charts
+`measuring`: a run that was not measured yet
 `own_recipe`: the recipe of one's own
+`paths`: paths on principal components, and heads' ablations as bars
+`runs`: which runs there are, and what is known of each
+`sections`: what stands below the first charts
+`slider`: the slider of training (`slider.css`, `slider.js`)
+`tables`: runs as tables and sentences
+`tint`: a passage tinted by what training has changed (`tint.css`, `tint.js`)
 """

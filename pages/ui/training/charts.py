@@ -1,0 +1,276 @@
+"""Charts over training: DataFrame in, picture out, all with the same axis of tokens, the window shaded and a marker.
+
+On screen the marker listens to a field of the page (`MOMENT`), which the slider writes while it moves: it moves in the
+browser, with no run of the page. In a file it stands where it stood.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from pages.ui.shared import charts
+from pages.ui.shared.colours import GREY, MARK
+from pages.ui.shared.induction_scores import TITLES
+from pages.ui.training.tables import KINDS
+
+MOMENT = "training-moment"  # the id of a field in the page that holds the tokens the slider is at
+HEIGHT, BAND = 150, 0.13
+ONE = pd.DataFrame({"one": [0]})
+
+
+@dataclass(frozen=True)
+class Look:
+    """The axis of tokens from `low` to `high`, linear or `log`; where the marker stands in a file (`moment`), or None:
+    on screen, where it moves."""
+
+    low: float
+    high: float
+    log: bool = False
+    moment: float | None = None
+
+    @property
+    def at(self) -> str:
+        """The moment, as Vega computes it."""
+        return "toNumber(moment)" if self.moment is None else repr(float(self.moment))
+
+    @property
+    def now(self) -> str:
+        """What picks the rows of the snapshot that is nearest to the marker."""
+        return f"{self.at} >= datum.since && {self.at} < datum.until"
+
+    def x(self, field: str = "tokens", **more: Any) -> alt.X:
+        """The axis."""
+        kind: Any = "log" if self.log else "linear"
+        scale = alt.Scale(type=kind, domain=[self.low, self.high], nice=False, clamp=True)
+        axis = alt.Axis(format="~s", tickCount=5, grid=False, labelFlush=True, labelOverlap=True)
+        return alt.X(f"{field}:Q", **{"title": "Tokens trained on", "scale": scale, "axis": axis, **more})
+
+
+def look_of(runs: Sequence[Any], log: bool, moment: float | None = None) -> Look:
+    """The axis that holds all these runs (`Shown`); a logarithmic one begins at the first snapshot behind 0."""
+    tokens = [each.trajectory.tokens for each in runs]
+    low = min(float(each[each > 0].min()) for each in tokens) if log else 0.0
+    return Look(low, max(float(each[-1]) for each in tokens), log, moment)
+
+
+OF_RUNS = {"score": "In-context score, nats", "loss": "Loss, nats"}
+
+
+def run_panel(runs: pd.DataFrame, windows: pd.DataFrame, run: str, look: Look, column: str = "score") -> charts.Picture:
+    """The in-context score (`score`) or the `loss` of one run, those of the others in grey behind it."""
+    lowest, highest = float(runs[column].min()), float(runs[column].max())
+    ends = (min(lowest, -0.1), max(highest, 0.02)) if column == "score" else (lowest, highest)
+    of = _run_panel(look, tuple(dict.fromkeys(runs["run"])), run, column, ends)
+    return _picture(of, runs=_on(runs, look).dropna(subset=[column]), windows=windows[windows["run"] == run])
+
+
+@charts.kept
+def _run_panel(
+    look: Look, names: tuple[str, ...], run: str, column: str, ends: tuple[float, float]
+) -> charts.Template:
+    y = _y(column, OF_RUNS[column], domain=list(ends), nice=True)
+    x = look.x() if look.moment is not None else look.x(title=None)  # on screen the chart below has the same axis
+    base = charts.named_chart("runs").encode(x=x, y=y)
+    others = base.transform_filter(alt.datum.run != run)
+    others = others.mark_line(color=GREY, strokeWidth=1, opacity=0.55).encode(detail="run:N")
+    own = base.transform_filter(alt.datum.run == run)
+    colour = by_run(names, None)
+    tooltip = charts.tips("run:N|Run; tokens:Q|Tokens|,.0f; score:Q|In-context score, nats|+.3f; loss:Q|Loss, nats|.3f")
+    line = own.mark_line(strokeWidth=2.5).encode(color=colour, tooltip=tooltip)
+    dot = own.transform_filter(look.now).mark_point(filled=True, size=70, opacity=1).encode(color=colour, tooltip=tooltip)
+    height = HEIGHT + charts.AXIS_PX - (25 if look.moment is None else 0)
+    return charts.template(height, _band(look), others, line, _marker(look), dot)
+
+
+def heads_panel(
+    heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: Look, score: str, n_layers: int
+) -> charts.Picture:
+    """One of the six scores of every head of one run: a line a head, coloured by layer."""
+    free = score in ("qk_trace", "ov_eigen")
+    of = _heads_panel(look, score, n_layers, free)
+    return _picture(of, heads=_on(heads, look), windows=windows[windows["run"] == run])
+
+
+@charts.kept
+def _heads_panel(look: Look, score: str, n_layers: int, free: bool) -> charts.Template:
+    domain = {} if free else {"domain": [0, 1]}
+    y = _y("value", TITLES[score], **domain)
+    base = charts.named_chart("heads").encode(x=look.x(), y=y, detail="name:N")
+    colour = charts.by_layer(n_layers, orient="top", direction="horizontal", symbolType="stroke", padding=0, offset=2,
+                             symbolStrokeWidth=3, titleOrient="left")  # fmt: skip
+    tooltip = charts.tips(f"name:N|Head; tokens:Q|Tokens|,.0f; value:Q|{TITLES[score]}|.3f")
+    lines = base.mark_line(strokeWidth=1.6, opacity=0.9).encode(color=colour, tooltip=tooltip)
+    return charts.template(HEIGHT + charts.AXIS_PX, _band(look), lines, _marker(look))
+
+
+def ablation_panel(
+    heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: Look, what: str
+) -> charts.Picture:
+    """What ablating each head of one run does at the snapshots where that was measured: `score`, or `along` the
+    before-and-after vector; coloured by kind."""
+    of = _ablation_panel(look, what)
+    return _picture(of, heads=_on(heads, look), windows=windows[windows["run"] == run])
+
+
+ABLATED = {"score": "Change of in-context score, nats", "along": "Along before-and-after, nats"}
+
+
+@charts.kept
+def _ablation_panel(look: Look, what: str) -> charts.Template:
+    base = charts.named_chart("heads").transform_filter(f"isValid(datum.{what})")
+    base = base.encode(x=look.x(), y=_y(what, ABLATED[what]), detail="name:N")
+    colour = by_kind(alt.Legend(orient="top", title=None, symbolType="stroke", symbolStrokeWidth=3, padding=0))
+    tooltip = charts.tips(f"name:N|Head; kind:N|Kind; tokens:Q|Tokens|,.0f; {what}:Q|{ABLATED[what]}|+.3f")
+    lines = base.mark_line(strokeWidth=1.6, point=alt.OverlayMarkDef(size=18)).encode(color=colour, tooltip=tooltip)
+    return charts.template(HEIGHT + charts.AXIS_PX, _band(look), _zero(look), lines, _marker(look))
+
+
+def curves(
+    runs: pd.DataFrame, windows: pd.DataFrame, look: Look, column: str, title: str, height: int = 210
+) -> charts.Picture:
+    """One quantity of every run over training, a line a run."""
+    names = tuple(dict.fromkeys(runs["run"]))
+    known = _on(runs, look).dropna(subset=[column])
+    return _picture(_curves(look, names, column, title, height), runs=known, windows=windows)
+
+
+@charts.kept
+def _curves(look: Look, names: tuple[str, ...], column: str, title: str, height: int) -> charts.Template:
+    legend = alt.Legend(orient="bottom", title=None, labelLimit=0, columns=1, symbolType="stroke", symbolStrokeWidth=4)
+    colour = by_run(names, legend)
+    base = charts.named_chart("runs").encode(x=look.x(), y=_y(column, title, zero=False), color=colour)
+    tooltip = charts.tips(f"run:N|Run; tokens:Q|Tokens|,.0f; {column}:Q|{title}|.3f")
+    lines = base.mark_line(strokeWidth=2).encode(tooltip=tooltip)
+    now = base.transform_filter(look.now)
+    dots = now.mark_point(filled=True, size=60, opacity=1).encode(tooltip=tooltip)
+    bands = charts.named_chart("windows").mark_rect(opacity=BAND).encode(
+        x=look.x("start"), x2="end:Q", color=colour, tooltip=charts.tips("run:N|Phase change of"))  # fmt: skip
+    return charts.template(height + charts.AXIS_PX + 22 * len(names), bands, lines, _marker(look), dots)
+
+
+def tokens_panel(frame: pd.DataFrame, windows: pd.DataFrame, run: str, look: Look) -> charts.Picture:
+    """The loss of chosen tokens of a passage over the training of one run."""
+    of = _tokens_panel(look, tuple(dict.fromkeys(frame["token"])))
+    own = frame[frame["run"] == run]
+    return _picture(of, tokens=_on(own, look), windows=windows[windows["run"] == run])
+
+
+@charts.kept
+def _tokens_panel(look: Look, tokens: tuple[str, ...]) -> charts.Template:
+    legend = alt.Legend(orient="top", title=None, labelLimit=0, symbolType="stroke", symbolStrokeWidth=3, padding=0)
+    colour = alt.Color("token:N", scale=alt.Scale(domain=list(tokens)), legend=legend)
+    base = charts.named_chart("tokens").encode(x=look.x(), y=_y("loss", "Loss, nats"), color=colour)
+    tooltip = charts.tips("token:N|Token; tokens:Q|Tokens trained on|,.0f; loss:Q|Loss, nats|.3f")
+    lines = base.mark_line(strokeWidth=2).encode(tooltip=tooltip)
+    return charts.template(HEIGHT + charts.AXIS_PX, _band(look), lines, _marker(look))
+
+
+def heat_panel(
+    cells: pd.DataFrame, windows: pd.DataFrame, run: str, look: Look, column: str = "slope"
+) -> charts.Picture:
+    """Index in the text (logarithmic) by tokens trained on: `slope`, d loss / d ln(index) from -0.3 to 0.3, or `loss`."""
+    ends = (-0.3, 0.3) if column == "slope" else _ends(cells["loss"])
+    indices = (int(cells["first"].min()), int(cells["last"].max())) if len(cells) else (1, 2)
+    of = _heat_panel(look, column, *indices, ends)
+    shown = cells.assign(since=cells["since"].clip(lower=look.low), until=cells["until"].clip(upper=look.high))
+    return _picture(of, cells=shown[shown["until"] > shown["since"]], windows=windows[windows["run"] == run])
+
+
+@charts.kept
+def _heat_panel(look: Look, column: str, first: int, last: int, ends: tuple[float, float]) -> charts.Template:
+    is_slope = column == "slope"
+    scale = charts.around_zero(ends[1], clamp=True) if is_slope else alt.Scale(domain=list(ends), clamp=True, reverse=True)
+    title = "d loss / d ln(index), nats" if is_slope else "Loss, nats"
+    legend = alt.Legend(title=title, orient="top", direction="horizontal", gradientLength=110, gradientThickness=8,
+                        titleOrient="left", tickCount=3, padding=0, titleLimit=0)  # fmt: skip
+    reach = alt.Scale(type="log", domain=[max(1, first), last], nice=False, clamp=True)
+    axis = alt.Axis(grid=False, values=[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000], format="d")
+    y = alt.Y("first:Q", title="Token index", scale=reach, axis=axis)
+    tooltip = charts.tips(f"tokens:Q|Tokens trained on|,.0f; first:Q|Index from|d; last:Q|to|d; {column}:Q|{title}|+.3f")
+    cells = charts.named_chart("cells").mark_rect().encode(
+        x=look.x("since"), x2="until:Q", y=y, y2="last:Q", tooltip=tooltip,
+        color=alt.Color(f"{column}:Q", scale=scale, legend=legend))  # fmt: skip
+    edges = charts.named_chart("windows")
+    edge = [edges.mark_rule(color=MARK, strokeDash=[4, 3]).encode(x=look.x(end)) for end in ("start", "end")]
+    return charts.template(HEIGHT + 20 + charts.AXIS_PX, cells, *edge, _marker(look))
+
+
+def joined(panels: Sequence[charts.Picture], columns: int, width: int, titles: Sequence[str] = ()) -> charts.Picture:
+    """Pictures in one, in so many columns, each with its own scales of colour."""
+    drawn, datasets = [], {}
+    for number, each in enumerate(panels):
+        own = {name: part for name, part in each.template.items() if name not in ("config", "$schema", "params")}
+        own = _renamed(own, f"{number} ")
+        height = each.template.get("height")
+        inner = (height - charts.AXIS_PX) if isinstance(height, int | float) else HEIGHT
+        title = {"title": {"text": titles[number], "anchor": "start"}} if number < len(titles) and titles[number] else {}
+        drawn.append({**own, "width": width, "height": inner, **title})
+        datasets |= {f"{number} {name}": rows for name, rows in each.datasets.items()}
+    heard_of = {"params": panels[0].template["params"]} if panels and "params" in panels[0].template else {}
+    spec = {"$schema": alt.SCHEMA_URL, **heard_of, "concat": drawn, "columns": columns, "spacing": {"row": 18, "column": 26}}
+    return charts.Picture({**spec, "resolve": {"scale": {"color": "independent"}}, "config": charts.WRITTEN}, datasets)
+
+
+def _renamed(part: Any, prefix: str) -> Any:
+    if isinstance(part, Mapping):
+        named = {key: _renamed(value, prefix) for key, value in part.items()}
+        if isinstance(part.get("data"), Mapping) and set(part["data"]) == {"name"}:
+            named["data"] = {"name": prefix + part["data"]["name"]}
+        return named
+    return [_renamed(each, prefix) for each in part] if isinstance(part, list) else part
+
+
+def _picture(of: charts.Template, **frames: pd.DataFrame) -> charts.Picture:
+    return charts.picture(of, one=ONE, **frames)
+
+
+def _ends(values: pd.Series) -> tuple[float, float]:
+    return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+
+
+def _on(frame: pd.DataFrame, look: Look) -> pd.DataFrame:
+    """The rows that the axis has a place for: a logarithmic one has none for 0."""
+    return frame[frame["tokens"] >= look.low] if look.log else frame
+
+
+def _y(field: str, title: str, zero: bool = True, **scale: Any) -> alt.Y:
+    axis = alt.Axis(tickCount=4, minExtent=34, titleLimit=0)
+    return alt.Y(f"{field}:Q", title=title, axis=axis, scale=alt.Scale(**scale) if scale else alt.Scale(zero=zero))
+
+
+def _band(look: Look) -> alt.Chart:
+    """The window of the phase change."""
+    base = charts.named_chart("windows").mark_rect(color=MARK, opacity=BAND)
+    return base.encode(x=look.x("start"), x2="end:Q", tooltip=alt.value(None))
+
+
+def _zero(look: Look) -> alt.Chart:
+    return charts.named_chart("one").mark_rule(color=GREY, opacity=0.6).encode(y=alt.datum(0))
+
+
+def _marker(look: Look) -> alt.Chart:
+    """The line at the moment that the slider is at."""
+    base = charts.named_chart("one").transform_calculate(at=f"clamp({look.at}, {look.low!r}, {look.high!r})")
+    rule = base.mark_rule(strokeWidth=1.5, color=GREY, opacity=1).encode(x=look.x("at"), tooltip=alt.value(None))
+    return heard(rule, look)
+
+
+def heard(chart: alt.Chart, look: Look) -> alt.Chart:
+    """The chart, which on screen hears of the moment from the field of the page."""
+    if look.moment is not None:
+        return chart
+    return chart.add_params(alt.param(name="moment", value="0", bind=alt.BindDirect(element=f"#{MOMENT}")))
+
+
+def by_run(names: Sequence[str], legend: alt.Legend | None) -> alt.Color:
+    """The colour of a run, the same in every chart."""
+    return alt.Color("run:N", scale=alt.Scale(domain=list(names)), legend=legend)
+
+
+def by_kind(legend: alt.Legend | None) -> alt.Color:
+    """The colour of a kind of head: previous token, induction, other."""
+    scale = alt.Scale(domain=list(KINDS), range=["#1e9088", "#c8741a", GREY])
+    return alt.Color("kind:N", scale=scale, legend=legend)

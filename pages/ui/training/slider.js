@@ -1,0 +1,144 @@
+// The slider of training: it writes its tokens into a field of the page, to which charts and the tinted text listen, so
+// that they move with no run of the page; Python hears of it when the hand lets go or rests, and when playing ends.
+const VIEWS = new WeakMap() // what one mount remembers: the browser keeps it while Python sends new numbers
+const FINE = 1000, REST_MS = 350, FRAME_MS = 160, WATCH_MS = 200, ANSWER_MS = 5000
+
+export default function ({ data, parentElement, setStateValue }) {
+  let view = VIEWS.get(parentElement)
+  if (!view) VIEWS.set(parentElement, (view = begin(parentElement, data)))
+  Object.assign(view, { data, tell: setStateValue })
+  const behind = data.seen !== view.number && performance.now() < view.toldAt + ANSWER_MS // it answers an older report
+  if (!view.moving && view.timer === null && !behind) {
+    view.number = data.seen
+    view.at = nearest(data.stops, data.value)
+  }
+  build(view)
+  show(view)
+  view.watch ??= setInterval(() => tell(view), WATCH_MS) // the field may come later than this, and anew
+  return () => { clearTimeout(view.rest); stop(view); clearInterval(view.watch); view.watch = null }
+}
+
+function begin(root, data) {
+  const part = name => root.querySelector(name)
+  const view = { part, input: part("input"), play: part(".play"), number: data.seen, toldAt: -ANSWER_MS, at: 0,
+                 moving: false, down: false, rest: null, timer: null, watch: null }
+  const { input, play } = view
+  input.onpointerdown = () => { view.down = true; stop(view) }
+  input.onpointerup = input.onpointercancel = () => { view.down = false; if (view.moving) letGo(view) }
+  input.oninput = () => {
+    view.moving = true
+    view.at = nearest(view.data.stops, tokensAt(view.data, input.value / FINE))
+    show(view)
+    wait(view)
+  }
+  input.onkeydown = event => {
+    const last = view.data.stops.length - 1, far = Math.max(1, Math.round(last / 10))
+    const to = { ArrowRight: view.at + 1, ArrowUp: view.at + 1, ArrowLeft: view.at - 1, ArrowDown: view.at - 1,
+                 PageUp: view.at + far, PageDown: view.at - far, Home: 0, End: last }[event.key]
+    if (to === undefined) return
+    event.preventDefault() // from snapshot to snapshot, wherever those lie
+    stop(view)
+    Object.assign(view, { moving: true, at: Math.min(last, Math.max(0, to)) })
+    show(view)
+    wait(view)
+  }
+  play.onclick = () => {
+    if (view.timer !== null) {
+      stop(view)
+      letGo(view)
+      return
+    }
+    const last = view.data.stops.length - 1
+    if (view.at >= last) view.at = 0
+    view.moving = true
+    view.timer = setInterval(() => {
+      view.at = Math.min(last, view.at + 1)
+      if (view.at >= last) { stop(view); letGo(view) }
+      show(view)
+    }, FRAME_MS)
+    show(view)
+  }
+  return view
+}
+
+function stop(view) {
+  clearInterval(view.timer)
+  view.timer = null
+}
+
+function wait(view) {
+  clearTimeout(view.rest)
+  view.rest = setTimeout(() => { if (!view.down) letGo(view) }, REST_MS)
+}
+
+function letGo(view) {
+  clearTimeout(view.rest)
+  Object.assign(view, { moving: false, number: view.number + 1, toldAt: performance.now() })
+  view.tell("hand", { tokens: view.data.stops[view.at], number: view.number })
+  show(view)
+}
+
+function build(view) {
+  const { data, part } = view
+  const shape = JSON.stringify([data.runs.map(run => [run.label, run.window]), data.low, data.high, data.log])
+  if (view.shape === shape) return
+  view.shape = shape
+  const colours = getComputedStyle(part(".training")).getPropertyValue("--st-chart-categorical-colors").split(/,(?![^(]*\))/)
+  const coloured = (tag, k) => { const made = document.createElement(tag); made.style.setProperty("--colour", colours[k % colours.length]); return made }
+  part(".bands").replaceChildren(...data.runs.flatMap((run, k) => {
+    if (!run.window) return []
+    const band = coloured("i", k), [from, to] = run.window.map(tokens => place(data, tokens))
+    band.style.left = along(from)
+    band.style.width = `calc(${Math.max(to - from, 0.004)} * (100% - var(--thumb)))`
+    return [band]
+  }))
+  view.lines = []
+  part(".runs").replaceChildren(...data.runs.flatMap((run, k) => {
+    const name = coloured("b", k), line = document.createElement("span")
+    name.textContent = run.label
+    view.lines.push(line)
+    return [name, line]
+  }))
+}
+
+function show(view) {
+  const { data, input, part, play } = view, tokens = data.stops[view.at]
+  if (!view.down) input.value = Math.round(FINE * place(data, tokens))
+  part("output").textContent = said(tokens)
+  input.ariaValueText = `${said(tokens)} tokens`
+  play.textContent = view.timer === null ? "▶ Play" : "■ Stop"
+  play.ariaLabel = view.timer === null ? "Play training" : "Stop"
+  data.runs.forEach((run, k) => { view.lines[k].textContent = view.lines[k].title = run.said[nearest(run.tokens, tokens)] })
+  tell(view)
+}
+
+// The field hears of the moment, and with it whoever listens.
+function tell({ data, at }) {
+  const field = document.getElementById(data.field), tokens = data.stops[at]
+  if (!field || field.value === String(tokens)) return
+  field.value = tokens
+  field.dispatchEvent(new Event("input", { bubbles: true }))
+}
+
+// Where on the track, 0 to 1, so many tokens are, and the other way round.
+function place({ low, high, log }, tokens) {
+  if (log) return tokens <= low ? 0 : Math.min(1, Math.log(tokens / low) / Math.log(high / low))
+  return (tokens - low) / (high - low)
+}
+
+function tokensAt({ low, high, log }, share) {
+  return log ? (share ? low * (high / low) ** share : 0) : low + share * (high - low)
+}
+
+const along = share => `calc(var(--thumb) / 2 + ${share} * (100% - var(--thumb)))`
+
+function nearest(sorted, value) {
+  let best = 0
+  for (let i = 1; i < sorted.length; i++) if (Math.abs(sorted[i] - value) < Math.abs(sorted[best] - value)) best = i
+  return best
+}
+
+function said(tokens) {
+  for (const [size, letter] of [[1e9, " G"], [1e6, " M"], [1e3, " k"]]) if (tokens >= size) return `${+(tokens / size).toPrecision(3)}${letter}`
+  return `${tokens}`
+}
