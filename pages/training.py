@@ -1,24 +1,60 @@
 """The Training screen: small models while they are trained, snapshot by snapshot, on one axis of tokens."""
 
+import time
+from functools import partial
+
 import streamlit as st
 
-from pages.ui.shared.runtime import lab, require_frame
+from pages.ui.shared.closing import closing
+from pages.ui.shared.exports import Drawn, Table
+from pages.ui.shared.runtime import end_run, require_frame
+from pages.ui.shared.stage import presenting
+from pages.ui.shared.work import live
 from pages.ui.training import sections
-from pages.ui.training.choosing import choose
+from pages.ui.training.choosing import choose, draw_followed
+from pages.ui.training.measuring import draw_unmeasured, work_of
+from pages.ui.training.origin import origin, recipes
 from pages.ui.training.slider import draw_field, moment, slider
-from pages.ui.training.tables import in_words
 
 require_frame("pages/training.py")
 draw_field()
-runs_at, axis_at, tokens_at, folder_at = st.columns([20, 5, 5, 4], vertical_alignment="bottom")
-choice = choose(runs_at, axis_at, folder_at)
-if choice.runs:
-    at = moment(tokens_at, choice.runs)
-    view = sections.View.of(choice.runs, choice.log, at)
-    slider(choice.runs, view.look, at, None)
-    sections.first_charts(view)
-    sections.more_heads(view)
-    sections.losses(view)
-    sections.index_maps(view)
-    sections.draw_paths(view, __import__("pages.ui.training.tables").ui.training.tables.paths(view.runs, sections.found_paths(view.runs)))
-    sections.carriers(view)
+since_s = time.monotonic()
+runs_at, axis_at, tokens_at, more_at = st.columns([18, 5, 5, 5], vertical_alignment="bottom")
+choice = choose(runs_at, axis_at, more_at)
+pictures: dict[str, Drawn] = {}
+tables: dict[str, Table] = {}
+
+
+def add(found: sections.Found) -> None:
+    """Keeps what a part has drawn for the files."""
+    pictures.update(found[0])
+    tables.update(found[1])
+
+
+waiting = [(choice.sources[name], choice.labels[name]) for name in choice.unmeasured]
+if waiting:
+    live([work_of(source).slot for source, _ in waiting], partial(draw_unmeasured, waiting, since_s), since_s)
+if not choice.runs:
+    end_run()
+at = moment(tokens_at, choice.runs)
+view = sections.View.of(choice.runs, choice.log, at)
+slider(choice.runs, view.look, at, choice.followed)
+add(sections.first_charts(view))
+tables["Runs"] = recipes(view.runs)
+draw_followed(choice, at)
+if not presenting():  # a slide is one screen, and these are below it
+    add(sections.more_heads(view))
+    add(sections.losses(view))
+    add(sections.passage(view))
+    add(sections.index_maps(view))
+    like = sections.alike(view.runs)
+    found = sections.path_work(like).awaited() if like else None
+    if found is not None:
+        add(sections.draw_paths(view, found, like))
+    add(sections.carriers(view))
+    label, icon = "Model analysis table: a column a run, nine rows", ":material/table_chart:"
+    more = st.expander(label, key="training_analysis", on_change="rerun", icon=icon)
+    if more.open:
+        with more:
+            add(sections.analysis(view, found if len(like) == len(view.runs) else None))
+closing(origin(choice.runs, choice.sources), tables, pictures)

@@ -6,6 +6,7 @@
 `live`: training one now, with charts that grow
 `live_charts`: those charts
 `measuring`: a run that was not measured yet
+`origin`: where the numbers come from
 `own_recipe`: the recipe of one's own
 `paths`: paths on principal components, and heads' ablations as bars
 `runs`: which runs there are, and what is known of each

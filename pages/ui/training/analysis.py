@@ -14,8 +14,9 @@ from pages.ui.training.runs import Shown
 
 WIDTH_PX = 250
 ROWS = (
-    "Path of the per-token losses", "Loss", "Loss by index", "d loss / d ln(index)", "In-context score", "Prefix matching",
-    "QK trace", f"Ablation: {ABLATED['along'][0].lower()}{ABLATED['along'][1:]}", "Ablation: change of in-context score, nats",
+    "Path of the per-token losses", "Loss", "Loss by index", "d loss / d ln(index)", "In-context score",
+    "Prefix matching", "QK trace", f"Ablation: {ABLATED['along'][0].lower()}{ABLATED['along'][1:]}",
+    "Ablation: change of in-context score, nats",
 )  # fmt: skip
 
 

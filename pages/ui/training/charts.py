@@ -68,9 +68,7 @@ def run_panel(runs: pd.DataFrame, windows: pd.DataFrame, run: str, look: Look, c
 
 
 @charts.kept
-def _run_panel(
-    look: Look, names: tuple[str, ...], run: str, column: str, ends: tuple[float, float]
-) -> charts.Template:
+def _run_panel(look: Look, names: tuple[str, ...], run: str, column: str, ends: tuple[float, float]) -> charts.Template:
     y = _y(column, OF_RUNS[column], domain=list(ends), nice=True)
     x = look.x() if look.moment is not None else look.x(title=None)  # on screen the chart below has the same axis
     base = charts.named_chart("runs").encode(x=x, y=y)
@@ -80,7 +78,9 @@ def _run_panel(
     colour = by_run(names, None)
     tooltip = charts.tips("run:N|Run; tokens:Q|Tokens|,.0f; score:Q|In-context score, nats|+.3f; loss:Q|Loss, nats|.3f")
     line = own.mark_line(strokeWidth=2.5).encode(color=colour, tooltip=tooltip)
-    dot = own.transform_filter(look.now).mark_point(filled=True, size=70, opacity=1).encode(color=colour, tooltip=tooltip)
+    dot = (
+        own.transform_filter(look.now).mark_point(filled=True, size=70, opacity=1).encode(color=colour, tooltip=tooltip)
+    )
     height = HEIGHT + charts.AXIS_PX - (25 if look.moment is None else 0)
     return charts.template(height, _band(look), others, line, _marker(look), dot)
 
@@ -106,9 +106,7 @@ def _heads_panel(look: Look, score: str, n_layers: int, free: bool) -> charts.Te
     return charts.template(HEIGHT + charts.AXIS_PX, _band(look), lines, _marker(look))
 
 
-def ablation_panel(
-    heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: Look, what: str
-) -> charts.Picture:
+def ablation_panel(heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: Look, what: str) -> charts.Picture:
     """What ablating each head of one run does at the snapshots where that was measured: `score`, or `along` the
     before-and-after vector; coloured by kind."""
     of = _ablation_panel(look, what)
@@ -122,7 +120,7 @@ ABLATED = {"score": "Change of in-context score, nats", "along": "Along before-a
 def _ablation_panel(look: Look, what: str) -> charts.Template:
     base = charts.named_chart("heads").transform_filter(f"isValid(datum.{what})")
     base = base.encode(x=look.x(), y=_y(what, ABLATED[what]), detail="name:N")
-    colour = by_kind(alt.Legend(orient="top", title=None, symbolType="stroke", symbolStrokeWidth=3, padding=0))
+    colour = by_kind(symbolType="stroke", symbolStrokeWidth=3)
     tooltip = charts.tips(f"name:N|Head; kind:N|Kind; tokens:Q|Tokens|,.0f; {what}:Q|{ABLATED[what]}|+.3f")
     lines = base.mark_line(strokeWidth=1.6, point=alt.OverlayMarkDef(size=18)).encode(color=colour, tooltip=tooltip)
     return charts.template(HEIGHT + charts.AXIS_PX, _band(look), _zero(look), lines, _marker(look))
@@ -139,7 +137,8 @@ def curves(
 
 @charts.kept
 def _curves(look: Look, names: tuple[str, ...], column: str, title: str, height: int) -> charts.Template:
-    legend = alt.Legend(orient="bottom", title=None, labelLimit=0, columns=1, symbolType="stroke", symbolStrokeWidth=4)
+    legend = alt.Legend(orient="bottom", title=None, labelLimit=0, columns=1, symbolType="stroke", symbolStrokeWidth=4,
+                        symbolOpacity=1)  # fmt: skip
     colour = by_run(names, legend)
     base = charts.named_chart("runs").encode(x=look.x(), y=_y(column, title, zero=False), color=colour)
     tooltip = charts.tips(f"run:N|Run; tokens:Q|Tokens|,.0f; {column}:Q|{title}|.3f")
@@ -171,7 +170,7 @@ def _tokens_panel(look: Look, tokens: tuple[str, ...]) -> charts.Template:
 def heat_panel(
     cells: pd.DataFrame, windows: pd.DataFrame, run: str, look: Look, column: str = "slope"
 ) -> charts.Picture:
-    """Index in the text (logarithmic) by tokens trained on: `slope`, d loss / d ln(index) from -0.3 to 0.3, or `loss`."""
+    """Index in the text (logarithmic) by tokens trained on: `slope`, d loss / d ln(index), -0.3 to 0.3, or `loss`."""
     ends = (-0.3, 0.3) if column == "slope" else _ends(cells["loss"])
     indices = (int(cells["first"].min()), int(cells["last"].max())) if len(cells) else (1, 2)
     of = _heat_panel(look, column, *indices, ends)
@@ -182,14 +181,19 @@ def heat_panel(
 @charts.kept
 def _heat_panel(look: Look, column: str, first: int, last: int, ends: tuple[float, float]) -> charts.Template:
     is_slope = column == "slope"
-    scale = charts.around_zero(ends[1], clamp=True) if is_slope else alt.Scale(domain=list(ends), clamp=True, reverse=True)
+    scale = (
+        charts.around_zero(ends[1], clamp=True) if is_slope else alt.Scale(domain=list(ends), clamp=True, reverse=True)
+    )
     title = "d loss / d ln(index), nats" if is_slope else "Loss, nats"
-    legend = alt.Legend(title=title, orient="top", direction="horizontal", gradientLength=110, gradientThickness=8,
+    legend = alt.Legend(title="nats / ln(index)" if is_slope else "nats", orient="top", direction="horizontal",
+                        gradientLength=90, gradientThickness=8,
                         titleOrient="left", tickCount=3, padding=0, titleLimit=0)  # fmt: skip
     reach = alt.Scale(type="log", domain=[max(1, first), last], nice=False, clamp=True)
     axis = alt.Axis(grid=False, values=[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000], format="d")
     y = alt.Y("first:Q", title="Token index", scale=reach, axis=axis)
-    tooltip = charts.tips(f"tokens:Q|Tokens trained on|,.0f; first:Q|Index from|d; last:Q|to|d; {column}:Q|{title}|+.3f")
+    tooltip = charts.tips(
+        f"tokens:Q|Tokens trained on|,.0f; first:Q|Index from|d; last:Q|to|d; {column}:Q|{title}|+.3f"
+    )
     cells = charts.named_chart("cells").mark_rect().encode(
         x=look.x("since"), x2="until:Q", y=y, y2="last:Q", tooltip=tooltip,
         color=alt.Color(f"{column}:Q", scale=scale, legend=legend))  # fmt: skip
@@ -206,11 +210,19 @@ def joined(panels: Sequence[charts.Picture], columns: int, width: int, titles: S
         own = _renamed(own, f"{number} ")
         height = each.template.get("height")
         inner = (height - charts.AXIS_PX) if isinstance(height, int | float) else HEIGHT
-        title = {"title": {"text": titles[number], "anchor": "start"}} if number < len(titles) and titles[number] else {}
+        title = (
+            {"title": {"text": titles[number], "anchor": "start"}} if number < len(titles) and titles[number] else {}
+        )
         drawn.append({**own, "width": width, "height": inner, **title})
         datasets |= {f"{number} {name}": rows for name, rows in each.datasets.items()}
     heard_of = {"params": panels[0].template["params"]} if panels and "params" in panels[0].template else {}
-    spec = {"$schema": alt.SCHEMA_URL, **heard_of, "concat": drawn, "columns": columns, "spacing": {"row": 18, "column": 26}}
+    spec = {
+        "$schema": alt.SCHEMA_URL,
+        **heard_of,
+        "concat": drawn,
+        "columns": columns,
+        "spacing": {"row": 18, "column": 26},
+    }
     return charts.Picture({**spec, "resolve": {"scale": {"color": "independent"}}, "config": charts.WRITTEN}, datasets)
 
 
@@ -270,7 +282,15 @@ def by_run(names: Sequence[str], legend: alt.Legend | None) -> alt.Color:
     return alt.Color("run:N", scale=alt.Scale(domain=list(names)), legend=legend)
 
 
-def by_kind(legend: alt.Legend | None) -> alt.Color:
+def by_kind(**legend: Any) -> alt.Color:
     """The colour of a kind of head: previous token, induction, other."""
     scale = alt.Scale(domain=list(KINDS), range=["#1e9088", "#c8741a", GREY])
-    return alt.Color("kind:N", scale=scale, legend=legend)
+    look: dict[str, Any] = {
+        "orient": "top",
+        "title": None,
+        "padding": 0,
+        "labelFontSize": 10,
+        "columnPadding": 6,
+        **legend,
+    }
+    return alt.Color("kind:N", scale=scale, legend=alt.Legend(**look))

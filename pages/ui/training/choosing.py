@@ -5,10 +5,15 @@ from functools import partial
 from pathlib import Path
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
-from pages.ui.shared.controls import one_of
+from engine.errors import UsageError
+from pages.ui.shared.controls import one_listed, one_of
 from pages.ui.shared.many_tasks import several
-from pages.ui.shared.runtime import end_run, errors_shown, store
+from pages.ui.shared.runtime import errors_shown, store
+from pages.ui.shared.tables import plain
+from pages.ui.shared.written import write
+from pages.ui.training.measuring import so_far
 from pages.ui.training.runs import (
     Shown,
     Source,
@@ -16,9 +21,12 @@ from pages.ui.training.runs import (
     labels,
     recipe_in,
     shown,
+    snapshot_at,
     sources,
     trajectory_of,
+    typed,
 )
+from pages.ui.training.tables import in_tokens
 
 FOLDER = "training_folder"
 RUNS_HELP = (
@@ -26,13 +34,18 @@ RUNS_HELP = (
     "that each was trained on. The name says the model, and how many rows of its text were repeats."
 )
 FOLDER_HELP = "A folder that holds runs, each a folder of snapshots, such as `headroom train --out` makes."
+NOBODY = "no run"
+FOLLOWS_HELP = (
+    "When the slider is let go of, the sidebar's model becomes this run's snapshot nearest to it, so that Prune, "
+    "Induction, Passage and the others show the model as it was then. Only runs whose weights are here."
+)
 SCALE_HELP = "Tokens trained on, evenly or by their logarithm: the early steps then take more room."
 
 
 @dataclass(frozen=True)
 class Choice:
     """What is chosen: the runs that are measured, those that are not (`unmeasured`), where each is known from, the
-    folder of the user's runs, and whether the axis is logarithmic."""
+    folder of the user's runs, whether the axis is logarithmic, and the run whose snapshots other screens open."""
 
     runs: tuple[Shown, ...]
     unmeasured: tuple[str, ...]
@@ -40,10 +53,7 @@ class Choice:
     labels: dict[str, str]
     folder: Path
     log: bool
-
-    def source(self, run: Shown) -> Source:
-        """Where a run is known from."""
-        return self.sources[run.name]
+    followed: Source | None
 
 
 def default_folder() -> Path:
@@ -51,24 +61,59 @@ def default_folder() -> Path:
     return store().directory / "runs"
 
 
-def choose(runs_at, scale_at, folder_at) -> Choice:
-    """Draws the controls; ends the run of the page where there is nothing to choose."""
-    with folder_at.popover("Folder", icon=":material/folder_open:", width="stretch", help="Where your own runs lie."):
-        typed = st.text_input("Folder of runs", key=FOLDER, bind="query-params", placeholder=str(default_folder()), help=FOLDER_HELP)
-    folder = Path(typed.strip()).expanduser() if typed and typed.strip() else default_folder()
+def choose(runs_at: DeltaGenerator, axis_at: DeltaGenerator, more_at: DeltaGenerator) -> Choice:
+    """Draws the controls; where there is nothing to choose, a Choice of no runs."""
+    with more_at.popover(
+        "Folder", width="stretch", help="Where your own runs lie, and whose snapshots other screens open."
+    ):
+        hint = str(default_folder())
+        said = st.text_input("Folder of runs", key=FOLDER, bind="query-params", placeholder=hint, help=FOLDER_HELP)
+        rest = st.container()
     with errors_shown():
+        folder = folder_of(said)
         found = sources(folder)
-    read = {name: trajectory_of(source) for name, source in found.items()}
+    read = {name: trajectory_of(source) or so_far(source) for name, source in found.items()}
     told = labels(read, {name: recipe_in(source, read[name]) for name, source in found.items()})
     names = list(found)
     if not names:
-        st.info("There are no runs yet: train one below, or choose the folder where some lie.", icon=":material/school:")
-        return Choice((), (), found, told, folder, False)
+        st.info("There are no runs yet: train one below, or give the folder where some lie.", icon=":material/school:")
+        return Choice((), (), found, told, folder, False, None)
     draw = partial(runs_at.multiselect, "Runs", names, format_func=told.__getitem__, help=RUNS_HELP)
     chosen = several("training_runs", names, draw, first_names(names))
-    log = one_of(scale_at, "Axis", {False: "Linear", True: "Log"}, "training_axis", SCALE_HELP)
+    log = one_of(axis_at, "Axis", {False: "Linear", True: "Log"}, "training_axis", SCALE_HELP)
     if not chosen:
         st.info("Choose at least one run.", icon=":material/checklist:")
-        end_run()
-    unmeasured = tuple(name for name in chosen if read[name] is None)
-    return Choice(shown(chosen, told, read), unmeasured, found, told, folder, bool(log))
+    unmeasured = tuple(name for name in chosen if trajectory_of(found[name]) is None)
+    with_weights = [name for name in chosen if found[name].folder is not None]
+    key = "training_model"
+    follows = one_listed(rest, "The model follows", [*with_weights, NOBODY], key, help=FOLLOWS_HELP)
+    followed = found.get(follows) if follows != NOBODY else None
+    return Choice(shown(chosen, told, read), unmeasured, found, told, folder, bool(log), followed)
+
+
+def folder_of(said: str | None) -> Path:
+    """The folder that is typed, or the usual one; UsageError where it can be none."""
+    try:
+        return Path(said.strip()).expanduser() if said and said.strip() else default_folder()
+    except (RuntimeError, ValueError, OSError) as error:
+        raise UsageError(f"{str(said)[:60]!r} can be no folder ({error}); give another one") from error
+
+
+def draw_followed(choice: Choice, tokens: float) -> None:
+    """Draws, in one line, which snapshot the other screens open, or that there are no weights to open."""
+    source = choice.followed
+    found = snapshot_at(source, tokens) if source is not None else None
+    if source is None or found is None:
+        there = [name for name, each in choice.sources.items() if each.folder is not None]
+        more = f" There are some of {', '.join(map(plain, there))}: choose it among the runs." if there else ""
+        st.caption(f"Other screens keep their model: the chosen runs came as records, without weights.{more}")
+        return
+    step, at = found
+    name = typed(source, step)
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
+        known = (st.session_state.get("model") or "") == name
+        words = "Other screens show" if known else "The snapshot with weights that is nearest:"
+        st.caption(f"{words} `{plain(name)}`, {in_tokens(at)}.", width="content")
+        if not known:
+            about = {"on_click": write, "args": ("model", name), "key": "training take model"}
+            st.button("Show it on the other screens", type="tertiary", help=FOLLOWS_HELP, **about)

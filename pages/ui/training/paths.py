@@ -19,19 +19,20 @@ def path_panel(paths: pd.DataFrame, run: str, look: Look) -> charts.Picture:
 
 
 @charts.kept
-def _path_panel(
-    look: Look, names: tuple[str, ...], run: str, ends: tuple[tuple[float, float], ...]
-) -> charts.Template:
+def _path_panel(look: Look, names: tuple[str, ...], run: str, ends: tuple[tuple[float, float], ...]) -> charts.Template:
     axis = alt.Axis(tickCount=4, grid=False)
     x, y = (
         kind(f"{field}:Q", title=title, axis=axis, scale=alt.Scale(domain=_roomy(reach), nice=False))
-        for kind, field, title, reach in ((alt.X, "x", "Component 1, nats", ends[0]), (alt.Y, "y", "Component 2, nats", ends[1]))
+        for kind, field, title, reach in (
+            (alt.X, "x", "Component 1, nats", ends[0]), (alt.Y, "y", "Component 2, nats", ends[1]))
     )  # fmt: skip
     base = charts.named_chart("paths").encode(x=x, y=y, order="order:Q")
     others = base.transform_filter(alt.datum.run != run).mark_line(color=GREY, strokeWidth=1, opacity=0.5)
     own = base.transform_filter(alt.datum.run == run)
     colour = by_run(names, None)
-    tooltip = charts.tips("run:N|Run; tokens:Q|Tokens trained on|,.0f; x:Q|Component 1, nats|+.2f; y:Q|Component 2, nats|+.2f")
+    tooltip = charts.tips(
+        "run:N|Run; tokens:Q|Tokens trained on|,.0f; x:Q|Component 1, nats|+.2f; y:Q|Component 2, nats|+.2f"
+    )
     gold = own.transform_filter("datum.inside").mark_line(color=MARK, strokeWidth=8, opacity=0.35, strokeCap="round")
     line = own.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=14)).encode(color=colour, tooltip=tooltip)
     marks = charts.written(own.transform_filter("datum.mark != ''"), 13, fontWeight="bold", dx=11, dy=-9)
@@ -54,11 +55,15 @@ def _bars(look: Look, what: str, names: tuple[str, ...], reach: float) -> charts
     now = look.now
     axis = alt.Axis(labelAngle=-90, labelOverlap=True, grid=False)
     x = alt.X("name:N", title="Head", sort=list(names), scale=alt.Scale(domain=list(names)), axis=axis)
-    y = alt.Y(f"{what}:Q", title=ABLATED[what], scale=alt.Scale(domain=[-reach, reach]), axis=alt.Axis(tickCount=5, titleLimit=0))
-    legend = alt.Legend(orient="top", title=None, padding=0)
+    y = alt.Y(
+        f"{what}:Q",
+        title=ABLATED[what],
+        scale=alt.Scale(domain=[-reach, reach]),
+        axis=alt.Axis(tickCount=5, titleLimit=0),
+    )
     tooltip = charts.tips(f"name:N|Head; kind:N|Kind; tokens:Q|Tokens trained on|,.0f; {what}:Q|{ABLATED[what]}|+.3f")
     base = charts.named_chart("heads").transform_filter(f"isValid(datum.{what})").transform_filter(now)
-    drawn = base.mark_bar().encode(x=x, y=y, color=by_kind(legend), tooltip=tooltip)
+    drawn = base.mark_bar().encode(x=x, y=y, color=by_kind(), tooltip=tooltip)
     return charts.template(PATH_PX + charts.AXIS_PX, heard(drawn, look))
 
 

@@ -3,7 +3,6 @@
 Read without torch; no streamlit here.
 """
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,16 +10,17 @@ from pathlib import Path
 
 from engine import demo
 from engine.errors import HeadroomError, UsageError
+from engine.models import runs
 from engine.training.folders import Run, is_run, open_run
 from engine.training.phase_change import Window, window
 from engine.training.recipe import Recipe, recipe_of
 from engine.training.trajectory import Trajectory, decode
 
-SHIPPED, RECORD = demo.FOLDER / "runs", "trajectory.safetensors"
+SHIPPED, RECORD = demo.runs_folder(), "trajectory.safetensors"
 N_FIRST = 3  # runs that are chosen at first
 # what sets two runs of one label apart, and how that is said
-APART = {"seed": "seed {}", "batch": "{} rows a step", "n_ctx": "context {}", "rate": "rate {:g}", "d_model": "width {}",
-         "n_heads": "{} heads", "tokens": "{:,} tokens", "n_vocab": "vocabulary {}"}  # fmt: skip
+APART = {"seed": "seed {}", "batch": "{} rows a step", "n_ctx": "context {}", "rate": "rate {:g}",
+         "d_model": "width {}", "n_heads": "{} heads", "tokens": "{:,} tokens", "n_vocab": "vocabulary {}"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,16 @@ class Shown:
 
 def sources(folder: Path | None) -> dict[str, Source]:
     """By name: the runs that come with the app, then those in the folder, where there is one."""
-    found = {file.stem: Source(file.stem, file) for file in sorted(SHIPPED.glob("*.safetensors"))}
+    shipped = sorted(SHIPPED.glob("*.safetensors"))
+    found = {file.stem: Source(file.stem, file, _if_run(SHIPPED / file.stem)) for file in shipped}
     try:
         inside = sorted(folder.iterdir()) if folder is not None and folder.is_dir() else []
     except OSError as error:
         raise HeadroomError(f"the folder {folder} cannot be read ({error.strerror}); give another one") from error
     for entry in inside:
         if entry.is_dir() and is_run(entry):
-            name = entry.name if entry.name not in found else f"{entry.name} (in the folder)"
-            found[name.replace(",", " ")] = Source(name, entry / RECORD, entry)
+            name = (entry.name if entry.name not in found else f"{entry.name} (in the folder)").replace(",", " ")
+            found[name] = Source(name, entry / RECORD, entry)
     return found
 
 
@@ -136,10 +137,13 @@ def snapshot_at(source: Source, tokens: float) -> tuple[int, float] | None:
 
 
 def typed(source: Source, step: int) -> str:
-    """What is typed wherever a model is named: RUN@stepN."""
-    folder = str(source.folder)
-    home = os.path.expanduser("~")
-    return f"{folder.replace(home, '~', 1) if folder.startswith(home + os.sep) else folder}@step{step}"
+    """What is typed wherever a model is named, such as runs/NAME@step512."""
+    folder = source.folder or Path(source.name)
+    return f"{runs.SHIPPED}{source.name}@step{step}" if folder.parent == SHIPPED else f"{folder}@step{step}"
+
+
+def _if_run(folder: Path) -> Path | None:
+    return folder if is_run(folder) else None
 
 
 def _words(name: str, trajectory: Trajectory | None, recipe: Recipe | None) -> str:

@@ -1,8 +1,9 @@
-"""What stands below the first charts of the Training screen. Each part draws itself and gives pictures and tables for the
-files; what is folded away is neither computed nor drawn."""
+"""The parts of the Training screen. Each draws itself and gives pictures and tables for the files; what is folded away
+is neither computed nor drawn."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
 from typing import Any
@@ -11,23 +12,55 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
+from engine.progress import Progress
 from engine.training.phase_change import joint_components
+from pages.ui.shared.address import number_field
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.colours import theme_of
+from pages.ui.shared.controls import one_listed, one_of
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.exports import Drawn, Table
+from pages.ui.shared.tables import plain
+from pages.ui.shared.text_picture import text_picture
+from pages.ui.shared.work import Work
 from pages.ui.training import charts, paths, tables
+from pages.ui.training.analysis import analysis_table
 from pages.ui.training.charts import Look, joined
 from pages.ui.training.runs import Shown
+from pages.ui.training.tint import FULL_NATS, VIEWS, draw_tint
 
 IN_A_ROW, FILE_PX = 4, 380
+NAME = ("margin: 0; padding-left: 0.5rem; border-left: 0.3rem solid; font-size: 0.82rem; white-space: nowrap; "
+        "overflow: hidden; text-overflow: ellipsis;")  # fmt: skip
 Found = tuple[dict[str, Drawn], dict[str, Table]]
 HEADS_HELP = {
     "prefix_matching": "Attention to what followed an earlier copy of the token, on repeated random tokens. Induction "
     "heads have most of it. A line a head.",
-    "previous_token": "Attention to the token just before, in a story. Heads that have most of it, in an earlier layer, "
-    "are what induction heads read from. A line a head.",
+    "previous_token": "Attention to the token just before, in a story. Heads that have most of it, in an earlier "
+    "layer, are what induction heads read from. A line a head.",
 }
+
+FIRST_PASSAGE = "Privet Drive, twice"
+PASSAGE_HELP = (
+    "Blue tokens are predicted better, orange ones worse. What comes again with what followed it before gets better in "
+    "the window; what is followed by something else gets worse."
+)
+TINT_HELP = (
+    "The loss at the end of the window minus that at its start (of the whole run, where it has no window), the same at "
+    "the marker, or the loss at the marker itself."
+)
+TOKEN_HELP = (
+    "Counted from 1. Empty: of all tokens the one that the window changes most, for the better and for the worse."
+)
+PATHS_HELP = (
+    "Each snapshot is a vector: the loss of one fixed random token of each held-out text. Principal components of all "
+    "snapshots of all these runs together, columns centred, not scaled; each run drawn on the same axes. The thick "
+    "stretch from A to B is the window: there the path turns."
+)
+ANALYSIS_HELP = (
+    "As in Olsson et al.'s appendix: a column a run. PCA over all snapshots of all these runs together, columns "
+    "centred, not scaled. The window is shaded; A and B are its ends."
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +72,11 @@ class View:
     windows: pd.DataFrame
     look: Look
     still: Look
+
+    @property
+    def names(self) -> list[str]:
+        """The runs that have a colour, in order: a part may draw fewer."""
+        return list(dict.fromkeys(self.every["run"]))
 
     @classmethod
     def of(cls, runs: Sequence[Shown], log: bool, moment: float) -> "View":
@@ -65,8 +103,8 @@ def row(view: View, key: str, words: str, panel: Panel, named: bool = True) -> d
 def name_run(view: View, run: Shown) -> None:
     """Draws the name of a run with its colour in the charts."""
     theme = theme_of(st.context.theme.type or "light")["chartCategoricalColors"]
-    colour = theme[view.runs.index(run) % len(theme)]
-    st.html(f'<p class="run" style="border-left: 0.3rem solid {colour}">{escape(run.label)}</p>')
+    colour = theme[view.names.index(run.label) % len(theme)]
+    st.html(f'<p style="{NAME} border-left-color: {colour}" title="{escape(run.label)}">{escape(run.label)}</p>')
 
 
 def _in_file(view: View, panel: Panel) -> Picture:
@@ -105,12 +143,16 @@ def losses(view: View) -> Found:
     pictures: dict[str, Drawn] = {}
     titles = (("loss", "Loss", "Loss, nats a token", "Of held-out text. In the window the curve is not convex."),
               ("gain_rate", "What more training gains", "d loss / d ln(tokens), nats",
-               "The slope of the loss by the logarithm of the tokens: the lower, the faster a run learns then. Which run "
-               "learns fastest changes at the phase change."))  # fmt: skip
+               "The slope of the loss by the logarithm of the tokens: the lower, the faster a run learns then. Which "
+               "run learns fastest changes at the phase change."))  # fmt: skip
     for (column, title, axis, help), at in zip(titles, st.columns(2, gap="medium"), strict=True):
         with at:
             st.subheader(title, help=help)
-            draw_chart(charts.curves(view.every, view.windows, view.look, column, axis), f"training {column}", f"{title} of each run.")
+            draw_chart(
+                charts.curves(view.every, view.windows, view.look, column, axis),
+                f"training {column}",
+                f"{title} of each run.",
+            )
         pictures[title] = partial(charts.curves, view.every, view.windows, view.still, column, axis)
     return pictures, {}
 
@@ -118,8 +160,8 @@ def losses(view: View) -> Found:
 def index_maps(view: View) -> Found:
     """Where in the text the loss falls, over training."""
     help = (
-        "d loss / d ln(index): how much the loss falls from token to token along a text. Blue: it falls, later tokens are "
-        "predicted better. Before the phase change only early tokens have any of it. Colours stop at ±0.3 nats."
+        "d loss / d ln(index): how much the loss falls from token to token along a text. Blue: it falls, later tokens "
+        "are predicted better. Before the phase change only early tokens have any of it. Colours stop at ±0.3 nats."
     )
     st.subheader("Where along a text the loss falls", help=help)
     frames = {run.name: tables.slopes(run) for run in view.runs}
@@ -131,27 +173,49 @@ def index_maps(view: View) -> Found:
     return pictures, {"Slopes by index": pd.concat(frames.values(), ignore_index=True)}
 
 
-def found_paths(runs: Sequence[Shown]) -> list[np.ndarray]:
-    """The runs' paths on their two joint components."""
-    return joint_components([run.trajectory for run in runs])
+def find_paths(runs: Sequence[Shown]) -> Iterator[Progress[list[np.ndarray]]]:
+    """Job: the runs' paths on their two joint components; scikit-learn takes a second to import."""
+    yield Progress(0, 1)
+    yield Progress(1, 1, joint_components([run.trajectory for run in runs]))
 
 
-def draw_paths(view: View, frame: pd.DataFrame) -> Found:
+def path_work(runs: Sequence[Shown]) -> Work[list[np.ndarray]]:
+    """The work that finds them."""
+    of = hashlib.sha256(b"".join(run.trajectory.token_losses.tobytes() for run in runs)).hexdigest()
+    return Work("training paths", of, "Principal components", partial(find_paths, tuple(runs)), 2)
+
+
+def alike(runs: Sequence[Shown]) -> tuple[Shown, ...]:
+    """The runs whose losses are of the same tokens as the first's: only those have joint components."""
+
+    def of(run: Shown) -> Any:
+        return run.trajectory.about.get("text_digest"), run.trajectory.token_losses.shape[1]
+
+    measured = [run for run in runs if run.trajectory.token_losses.size]
+    return tuple(run for run in measured if of(run) == of(measured[0]))
+
+
+def draw_paths(view: View, found: Sequence[np.ndarray], of: Sequence[Shown]) -> Found:
     """The path of each run on the same two axes."""
+    st.subheader("The path of the whole run", help=PATHS_HELP)
+    frame = tables.paths(of, found)
 
     def panel(run: Shown, look: Look) -> Picture:
         return paths.path_panel(frame, run.label, look)
 
-    return row(view, "path", "Paths on two components", panel), {"Paths": frame}
+    if left_out := [run.label for run in view.runs if run not in of]:
+        st.caption(plain(f"Not drawn, as other tokens were measured: {'; '.join(left_out)}."))
+    here = replace(view, runs=tuple(of), every=view.every)
+    return row(here, "path", "Paths on two components", panel), {"Paths": frame}
 
 
 def carriers(view: View) -> Found:
     """Which heads carry the change: ablations along the before-and-after vector, and of the in-context score."""
     help = (
-        "Each head is ablated, its attention pattern and those of the heads behind it kept, at some snapshots. Left: the "
-        "change in the losses along the before-and-after vector, the losses at the window's end minus those at its start, "
-        "made unit length: below 0, the ablation undoes what the window brought. Right: above 0, the in-context score is "
-        "lost without the head. Named by the end of the run: previous token or induction, where that score is over "
+        "Each head is ablated, its attention pattern and those of the heads behind it kept, at some snapshots. First: "
+        "the change in the losses along the before-and-after vector, the losses at the window's end minus those at its "
+        "start, made unit length: below 0, the ablation undoes what the window brought. Then: above 0, the in-context "
+        "score is lost without the head. Named by the end of the run: previous token or induction, where that score is over "
         f"{tables.IS_ONE}. The bars are at the measured snapshot nearest to the marker."
     )
     st.subheader("Which heads carry the change", help=help)
@@ -178,6 +242,49 @@ def carriers(view: View) -> Found:
     return pictures, {"Ablations": pd.concat(frames.values(), ignore_index=True)}
 
 
-def unfolded(label: str, key: str, icon: str) -> Any:
-    """A part that is folded away at first."""
-    return st.expander(label, key=f"training_{key}", on_change="rerun", icon=f":material/{icon}:")
+def passage(view: View) -> Found:
+    """A passage tinted by what training has changed, and two of its tokens over training."""
+    st.subheader("A passage", help=PASSAGE_HELP)
+    read_by = [run for run in view.runs if run.trajectory.passages]
+    if not read_by:
+        st.caption("No passage was measured on these runs.")
+        return {}, {}
+    text_at, run_at, by_at, a_at, b_at = st.columns([7, 6, 9, 3, 3], vertical_alignment="bottom")
+    names = list(dict.fromkeys(name for run in read_by for name in run.trajectory.passages))
+    first = names.index(FIRST_PASSAGE) if FIRST_PASSAGE in names else 0
+    name = one_listed(text_at, "Text", names, "training_text", index=first, help="A built-in passage.")
+    by_name = {run.name: run for run in read_by if name in run.trajectory.passages}
+    changed = [each for each, run in by_name.items() if run.window]
+    first = list(by_name).index(changed[0]) if changed else 0
+    chosen = one_listed(run_at, "Read by", list(by_name), "training_reader", index=first, help="Whose losses tint it.")
+    run = by_name[chosen]
+    how = one_of(by_at, "Tinted by", VIEWS, "training_tint", TINT_HELP, width="stretch")
+    n = len(run.trajectory.passages[name].pieces)
+    own = tables.two_that_part(run, name) or [0, min(1, n - 1)]
+    places = []
+    for letter, at, usual in (("a", a_at, own[0]), ("b", b_at, own[-1])):
+        about: dict[str, Any] = {"value": None, "placeholder": str(usual + 1), "help": TOKEN_HELP}
+        found = number_field(at, f"Token {letter.upper()}", (1, n), f"training_token_{letter}", **about)
+        places.append(usual if found is None else int(found) - 1)
+    draw_tint(run, name, how)
+    frame = tables.two_tokens(list(by_name.values()), name, list(dict.fromkeys(places)))
+    here = replace(view, runs=tuple(by_name.values()))
+
+    def panel(run: Shown, look: Look) -> Picture:
+        return charts.tokens_panel(frame, view.windows, run.label, look)
+
+    pictures = row(here, "two tokens", "Loss of two tokens of the passage", panel)
+    change = tables.change(run, name)
+    pictures["Passage, end minus start"] = partial(
+        text_picture, change, "change", FULL_NATS["change"], ("predicted better", "predicted worse"),
+        "token:N|Token; before:Q|Loss at the start, nats|.2f; after:Q|Loss at the end, nats|.2f")  # fmt: skip
+    return pictures, {"Tokens of the passage": frame, "Passage": change.drop(columns="piece")}
+
+
+def analysis(view: View, found: Sequence[np.ndarray] | None) -> Found:
+    """The model analysis table: a column a run, nine rows."""
+    st.caption(ANALYSIS_HELP)
+    drawn = analysis_table(view.runs, view.look, found)
+    words = f"The model analysis table of {', '.join(run.label for run in view.runs)}."
+    draw_chart(drawn, "training analysis", words, width="content")
+    return {"Model analysis table": partial(analysis_table, view.runs, view.still, found)}, {}

@@ -33,8 +33,8 @@ CSS, JS = ((HERE / f"slider.{kind}").read_text(encoding="utf-8") for kind in ("c
 _COMPONENT = component("headroom_training_slider", html=HTML, css=CSS, js=JS)
 KEY, DRAG, SEEN, FOLLOWED = "training_tokens", "training drag", "training seen", "training followed"
 FIELD_HELP = (
-    "Where the marker stands, in tokens trained on. On the slider: arrow keys go from snapshot to snapshot, Home and End "
-    "to the ends. “Play” steps through all of them."
+    "Where the marker stands, in tokens trained on. On the slider: arrow keys go from snapshot to snapshot, Home and "
+    "End to the ends. “Play” steps through all of them."
 )
 MOST_TOKENS = 10**13
 

@@ -9,13 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from engine.training.phase_change import (
-    before_and_after,
-    gain_rates,
-    index_slopes,
-    projections,
-    slope_indices,
-)
+from engine.training.phase_change import before_and_after, gain_rates, index_slopes, projections, slope_indices
 from pages.ui.shared.tables import number
 from pages.ui.training.runs import Shown
 
@@ -68,7 +62,8 @@ def by_index(run: Shown, n_bins: int = 32) -> pd.DataFrame:
     edges = np.unique(np.round(np.geomspace(1, n + 1, n_bins + 1)).astype(int))
     spans = _spans(x.tokens)
     frames = [
-        pd.DataFrame({"run": run.label, **spans, "first": low, "last": high, "loss": x.by_index[:, low - 1 : high - 1].mean(1)})
+        pd.DataFrame({"run": run.label, **spans, "first": low, "last": high,
+                      "loss": x.by_index[:, low - 1 : high - 1].mean(1)})
         for low, high in zip(edges[:-1], edges[1:], strict=True)
     ]  # fmt: skip
     return pd.concat(frames, ignore_index=True).dropna(subset=["loss"])
@@ -92,7 +87,9 @@ def ablations(run: Shown) -> pd.DataFrame:
     loss change along the before-and-after vector (nan where there is no window), and what kind of head it is."""
     x = run.trajectory
     if not len(x.ablated):
-        return pd.DataFrame(columns=["run", "tokens", "since", "until", "layer", "head", "name", "kind", "score", "along"])
+        return pd.DataFrame(
+            columns=["run", "tokens", "since", "until", "layer", "head", "name", "kind", "score", "along"]
+        )
     along = np.full(x.ablated_icl.shape, np.nan)
     if run.window is not None and x.ablated_losses.size:
         along = projections(x, before_and_after(x, run.window))
@@ -138,7 +135,9 @@ def change(run: Shown, passage: str) -> pd.DataFrame:
     first, last = ends_of(run)
     frame = pd.DataFrame({"index": np.arange(1, len(read.pieces) + 1), "piece": list(read.pieces)})
     frame = frame.assign(token=[visible(piece) for piece in read.pieces])
-    return frame.assign(before=read.losses[first], after=read.losses[last], change=read.losses[last] - read.losses[first])
+    return frame.assign(
+        before=read.losses[first], after=read.losses[last], change=read.losses[last] - read.losses[first]
+    )
 
 
 def two_that_part(run: Shown, passage: str) -> list[int]:
@@ -157,7 +156,9 @@ def at_each(run: Shown) -> list[str]:
     x = run.trajectory
     found = []
     for at, tokens in enumerate(x.tokens):
-        parts = [f"{in_tokens(tokens)}: loss {number(x.loss[at])}, in-context score {number(x.icl[at], sign=True)} nats"]
+        parts = [
+            f"{in_tokens(tokens)}: loss {number(x.loss[at])}, in-context score {number(x.icl[at], sign=True)} nats"
+        ]
         for score, words in (("prefix_matching", "prefix matching"), ("previous_token", "previous token")):
             value = _best(x.heads, score, at)
             parts += [f"best {words} {value}"] if value else []
@@ -172,7 +173,9 @@ def in_words(run: Shown) -> str:
         fall = f"{number(float(x.icl[-1]), sign=True)} nats after {in_tokens(x.tokens[-1])}"
         return f"**{run.label}**: no phase change; in-context score {fall}."
     where = f"{in_tokens(run.window.start)} to {in_tokens(run.window.end)}"
-    return f"**{run.label}**: phase change at {where}; {100 * run.window.share:.0f} % of the in-context score forms there."
+    return (
+        f"**{run.label}**: phase change at {where}; {100 * run.window.share:.0f} % of the in-context score forms there."
+    )
 
 
 def in_tokens(tokens: float) -> str:

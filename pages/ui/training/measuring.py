@@ -1,0 +1,76 @@
+"""A run in a folder that was not measured yet: the button, its job, and the record that it leaves in the folder."""
+
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import streamlit as st
+
+from engine.models.subject import Lab
+from engine.progress import Progress
+from engine.training.folders import write
+from engine.training.trajectory import Trajectory, encode
+from pages.ui.shared.runtime import errors_shown, lab
+from pages.ui.shared.tables import plain
+from pages.ui.shared.work import Work, under_way
+from pages.ui.training.runs import Source
+
+ABOUT = (
+    "Losses, the in-context score, all heads' scores, passages and ablations of each snapshot, in the background: the "
+    "charts grow meanwhile, and what is finished is kept."
+)
+REDRAW_S = 10.0
+# seconds a snapshot and million parameters on two cores, and of any snapshot: opening it, scores, passages
+PER_MILLION_S, EACH_S = 6.0, 4.0
+
+
+def measure(source: Source, lab: Lab) -> Iterator[Progress[Trajectory]]:
+    """Job: the run measured at each of its snapshots; at its end the record lies in the run's folder."""
+    from engine.training.measuring import measure as measured
+    from engine.training.series import series_of
+
+    found = None
+    for step in measured(lab, series_of(str(source.folder))):
+        found = step.value or found
+        yield step
+    if found is not None:
+        write(source.record, encode(found))
+
+
+def work_of(source: Source) -> Work[Trajectory]:
+    """The work that measures a run."""
+    run = partial(measure, source, lab())
+    return Work(f"trajectory {source.folder}", f"trajectory {source.folder}", f"Measuring {source.name}", run, 2,
+                takes=partial(takes_s, source))  # fmt: skip
+
+
+def takes_s(source: Source) -> float | None:
+    """Seconds that it takes, roughly; None where there is nothing to measure."""
+    run = source.run
+    if run is None or not (steps := run.steps()):
+        return None
+    size = sum(file.stat().st_size for file in run.snapshot(steps[-1]).glob("*.safetensors")) / 4e6
+    return len(steps) * (EACH_S + PER_MILLION_S * size)
+
+
+def so_far(source: Source) -> Trajectory | None:
+    """What the measuring that is under way has found."""
+    return work_of(source).found if source.folder is not None else None
+
+
+def draw_unmeasured(waiting: Sequence[tuple[Source, str]], drawn_s: float) -> None:
+    """Draws of each run (with its label) that is not measured how that stands, or the button that begins it; while one
+    is measured, the page is drawn anew now and then, so that its charts grow."""
+    for source, label in waiting:
+        work = work_of(source)
+        with errors_shown():
+            run = source.run
+        n = len(run.steps()) if run is not None else 0
+        if not n:
+            st.caption(f"{plain(label)}: no snapshot is there yet.")
+        elif not work.line():
+            with st.container(horizontal=True, vertical_alignment="center"):
+                st.markdown(f"**{plain(label)}** is not measured yet: {n} snapshots.", width="content")
+                work.offer("Measure", "science", ABOUT, key=f"measure {source.name}")
+    if under_way([work_of(source).slot for source, _ in waiting]) and time.monotonic() > drawn_s + REDRAW_S:
+        st.rerun()
