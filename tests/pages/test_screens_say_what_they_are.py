@@ -15,7 +15,7 @@ ONE_LINE = 112  # letters of the sentence beside the title in a window of 1280 p
 
 def test_every_page_stands_in_the_story_once():
     assert sorted(screen.file for screen in SCREENS) == sorted(file.stem for file in REPOSITORY.glob("pages/*.py"))
-    assert list(STORY) == ["", "Why", "See it", "Measure it"] and SCREENS[0].file == "prune"
+    assert list(STORY) == ["", "Why", "See it", "Watch it learn", "Measure it"] and SCREENS[0].file == "prune"
 
 
 @pytest.mark.parametrize("screen", SCREENS, ids=lambda screen: screen.file)

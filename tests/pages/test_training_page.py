@@ -1,14 +1,17 @@
 """The Training screen, on runs made by hand: what it draws, what it says, and what its address holds."""
 
+import json
+
 import numpy as np
 import pytest
 from streamlit.util import calc_hash
 
 from engine.training.trajectory import encode
+from pages.ui.shared import charts as shared_charts
 from pages.ui.training import charts, runs, sections, tables
 from pages.ui.training.analysis import ROWS, analysis_table
 from tests import synthetic_runs
-from tests.pages.conftest import settled
+from tests.pages.conftest import charts_of, settled
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +41,73 @@ def test_the_screen_draws_every_part_of_every_run(open_training):
     assert [each.value for each in at.subheader] == [
         "Previous-token heads", "Loss", "What more training gains", "A passage", "Where along a text the loss falls",
         "The path of the whole run", "Which heads carry the change"]  # fmt: skip
-    # of each run score, prefix matching, previous token, passage, slopes, path and twice the ablations over training and
-    # now (along the vector only where there is one); and two of all runs
+    # of each run: score, prefix matching, previous token, two tokens, slopes, path, and its ablations now and over
+    # training, along the vector only where there is one; and two charts of all runs
     assert len(at.get("vega_lite_chart")) == 3 * 6 + 3 * 2 + 2 * 2 + 2
-    assert len(at.get("bidi_component")) >= 2
+    live = [spec for spec in charts_of(at) if "bind" in str(spec.get("params"))]
+    assert len(live) == len(charts_of(at)), "a chart does not hear of the moment"
+
+
+def test_what_the_hand_lets_go_of_is_in_the_field_and_the_charts_stay_as_they_are(open_training):
+    at = open_training()
+    before = [chart.proto.spec for chart in at.get("vega_lite_chart")]
+    assert at.number_input(key="training_tokens").value is None
+    at.number_input(key="training_tokens").set_value(3_000_000).run()
+    assert [chart.proto.spec for chart in at.get("vega_lite_chart")] == before, "a move would draw charts anew"
+
+
+def test_an_address_that_cannot_be_is_put_right(open_training):
+    at = open_training(
+        training_tokens="-5", training_axis="Sideways", training_runs="nobody,2-layers", training_token_a="x"
+    )
+    assert not at.error and at.number_input(key="training_tokens").value == 0
+    assert at.multiselect(key="training_runs").value == ["2-layers"]
+
+
+def test_labels_say_the_share_of_repeats_and_what_sets_runs_apart():
+    found = {each.name: each for each in (
+        synthetic_runs.trajectory("plain"), synthetic_runs.trajectory("again", seed=1),
+        synthetic_runs.trajectory("half", repeats=0.5), synthetic_runs.trajectory("copy", repeats=0.5))}  # fmt: skip
+    told = runs.labels(found, {name: runs.recipe_in(None, each) for name, each in found.items()})
+    assert told["plain"] == "2 layers, attention only, no repeats, seed 0" and told["again"].endswith("seed 1")
+    assert told["half"] == "2 layers, attention only, 50% repeats (half)", "two runs of one recipe"
+
+
+def test_tables_hold_the_runs_numbers(shown):
+    _, smeared, plain = shown
+    assert shown[0].window is None and abs(plain.window.start + plain.window.end - 4e6) < 1e6
+    every = tables.over_training(shown)
+    of = every[every["run"] == plain.label]
+    assert np.allclose(of["score"], plain.trajectory.icl) and np.allclose(of["loss"], plain.trajectory.loss)
+    assert (of["since"].to_numpy()[1:] == of["until"].to_numpy()[:-1]).all(), "each moment has one snapshot"
+    heads = tables.head_scores(plain, "prefix_matching").set_index(["tokens", "layer", "head"])["value"]
+    for at, layer, head in ((0, 0, 0), (7, 1, 1), (19, 1, 3)):
+        tokens = plain.trajectory.tokens[at]
+        assert heads[tokens, layer, head] == plain.trajectory.heads["prefix_matching"][at, layer, head]
+    ablated = tables.ablations(smeared)
+    induction = ablated[(ablated["kind"] == "induction") & (ablated["tokens"] > smeared.window.end)]
+    assert set(induction["name"]) == {"L0H1"} and (induction["along"] < 0).all() and (induction["score"] > 0.2).all()
+    change = tables.change(plain, "By hand")
+    again = change["piece"].duplicated()
+    assert change["change"][again].mean() < change["change"][~again].mean() - 0.3
+
+
+def test_every_picture_becomes_a_file(shown):
+    view = sections.View.of(shown, True, 2e6)
+    like = sections.alike(shown)
+    [found] = [step.value for step in sections.find_paths(like) if step.value is not None]
+    drawn = analysis_table(shown, view.still, found)
+    assert len(drawn.template["concat"]) == len(ROWS) * len(shown)
+    words = svg_words(drawn)
+    assert all(title in words for title in ("QK trace", "Prefix matching", "Token index"))
+
+
+def test_a_marker_in_a_file_stands_where_it_stood(shown):
+    view = sections.View.of(shown, False, 2.5e6)
+    still = sections.score_panel(view, shown[2], view.still)
+    assert "params" not in still.template and "2500000.0" in json.dumps(still.template)
+    assert charts.MOMENT in json.dumps(sections.score_panel(view, shown[2], view.look).template)
+
+
+def svg_words(drawn):
+    return shared_charts.to_svg(drawn, "A title", "a caption").decode()
