@@ -8,6 +8,7 @@
 `passage`: parts of the Passage screen
 `continuation`: parts of the Continue screen
 `attention`: parts of the Attention screen
+`training`: parts of the Training screen
 `in_context`: parts of the In context screen
 `correlations`: parts of the Correlations screen
 `sweeps`: parts of the Sweeps screen

@@ -215,8 +215,8 @@ def carriers(view: View) -> Found:
         "Each head is ablated, its attention pattern and those of the heads behind it kept, at some snapshots. First: "
         "the change in the losses along the before-and-after vector, the losses at the window's end minus those at its "
         "start, made unit length: below 0, the ablation undoes what the window brought. Then: above 0, the in-context "
-        "score is lost without the head. Named by the end of the run: previous token or induction, where that score is over "
-        f"{tables.IS_ONE}. The bars are at the measured snapshot nearest to the marker."
+        "score is lost without the head. Named by the end of the run: previous token or induction, where that score is "
+        f"over {tables.IS_ONE}. The bars are at the measured snapshot nearest to the marker."
     )
     st.subheader("Which heads carry the change", help=help)
     frames = {run.name: tables.ablations(run) for run in view.runs}
