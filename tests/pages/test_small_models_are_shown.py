@@ -1,12 +1,14 @@
-"""A model of one layer has no QK trace: its map is drawn all the same, as a chart that a browser can read."""
+"""What small models lack is said: a model of one layer has no QK trace, and a short window cuts questions."""
 
 import json
 
 import numpy as np
 
+from engine.accuracy.evaluation import Answers
 from engine.heads.induction import SCORES, InductionScores
 from engine.shapes import ModelShape
 from pages.ui.induction import charts, tables
+from pages.ui.prune.figure import cut_in_words
 
 
 def test_a_score_that_no_head_has_makes_a_sound_chart():
@@ -18,3 +20,11 @@ def test_a_score_that_no_head_has_makes_a_sound_chart():
         json.dumps(charts.score_map(frame, score).template, allow_nan=False)  # a browser's JSON knows no NaN
     assert tables.in_words(frame, "qk_trace") == "4 heads; it is defined for none of them."
     assert tables.in_words(frame, "prefix_matching").startswith("4 heads; highest: L0H3 1")
+
+
+def test_questions_that_the_window_cuts_are_counted():
+    answers = Answers((), np.zeros((3, 2)), np.zeros((3, 2), bool), np.array([0, 7, 1]), False)
+    assert cut_in_words(answers) == [
+        "**2** of them do not fit the model's window: their first tokens, of the examples, are left out"
+    ]
+    assert cut_in_words(Answers((), answers.log_likelihood_nats, answers.greedy, np.zeros(3, int), False)) == []
