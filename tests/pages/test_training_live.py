@@ -1,0 +1,118 @@
+"""Train one now: a click trains by a process of its own, the charts hold its log, and the result opens everywhere."""
+
+import json
+import random
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from engine.training.folders import open_run, runs_in
+from engine.training.recipe import Recipe
+from pages.ui.training import live, live_charts
+from tests.conftest import HANG_S
+from tests.pages.conftest import button, charts_of
+
+OWN = {"live_layers": 1, "live_heads": 2, "live_width": 16, "live_context": 16, "live_batch": 4, "live_seed": 3,
+       "live_thousand_tokens": 3, "live_repeats": 25, "live_smeared": "true"}  # fmt: skip
+LINE = {"step": 0, "tokens": 0, "loss": 6.0, "icl": 0.0, "first_copy": 6.0, "second_copy": 5.0,
+        "prefix_matching": [[0.1, 0.2]], "previous_token": [[0.3, 0.4]]}  # fmt: skip
+
+
+def section(folder):
+    from pathlib import Path
+
+    from pages.ui.training.live import draw_live
+
+    draw_live(Path(folder))
+
+
+@pytest.fixture
+def text(tmp_path):
+    """A folder of words that a few thousand tokens can be read from."""
+    drawn, folder = random.Random(0), tmp_path / "text"
+    folder.mkdir()
+    words = ["".join(drawn.choices("abcdefghijklmnopqrstuvwxyz", k=drawn.randint(2, 9))) for _ in range(3000)]
+    for number in range(20):
+        (folder / f"{number}.txt").write_text(" ".join(drawn.choices(words, k=1500)), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def opened(text, tmp_path):
+    """Opens the section in a new session, a tiny recipe in the address."""
+    st.cache_resource.clear()
+
+    def opened(**parameters):
+        at = AppTest.from_function(section, args=(str(tmp_path / "runs"),), default_timeout=HANG_S)
+        for name, value in (OWN | {"live_text": str(text)} | parameters).items():
+            at.query_params[name] = str(value)
+        at.run()
+        assert not at.exception, at.exception
+        return at
+
+    yield opened
+    live.trainings().close(HANG_S)
+    st.cache_resource.clear()
+
+
+def test_a_click_trains_and_the_result_opens_everywhere(opened, tmp_path):
+    at, runs = opened(), tmp_path / "runs"
+    assert "Nothing is being trained" in at.caption[-1].value
+    button(at, "Train it").click().run()
+    slot = f"training {runs / 'own'}"
+    assert live.trainings().snapshot(slot) is not None and len(charts_of(at)) == 5
+    live.trainings().join(slot, HANG_S)
+    at = opened()  # the page is loaded again: it finds what was trained
+    [run] = runs_in(runs)
+    assert run.is_done and run.recipe == Recipe(1, 2, 16, 16, smeared=True, batch=4, rate=0.001, tokens=3000,
+                                                repeats=0.25, period=(2, 8), seed=3)  # fmt: skip
+    spec = charts_of(at)[0]
+    assert spec["title"]["subtitle"] == run.recipe.in_words and "repeats" in run.recipe.in_words
+    assert any("best prefix matching" in each.value for each in at.markdown)
+    button(at, "Open it on the other screens").click().run()
+    assert at.session_state["model"] == f"{runs / 'own'}@step{run.recipe.n_steps}"
+    assert open_run(runs / "own").steps()[-1] == run.recipe.n_steps
+
+
+def test_a_run_that_was_stopped_is_offered_again(opened, tmp_path, text):
+    from engine.training.running import begin, train
+
+    run = begin(tmp_path / "runs" / "half done", Recipe(1, 2, 16, 16, n_vocab=280, batch=4, tokens=6400), text)
+    steps = train(run)
+    for _ in range(5):
+        next(steps)
+    steps.close()
+    at = opened()
+    [offer] = [each for each in at.button if each.label.startswith("Go on with half done")]
+    offer.click().run()
+    live.trainings().join(f"training {run.folder}", HANG_S)
+    assert run.is_done
+
+
+def test_what_is_wrong_is_one_line(opened, tmp_path):
+    at = opened(live_text=str(tmp_path / "gone"))
+    button(at, "Train it").click().run()
+    live.trainings().join(f"training {tmp_path / 'runs' / 'own'}", HANG_S)
+    at.run()
+    assert "there is no" in at.error[0].value and button(at, "Go on")
+    at = opened(live_width=15)
+    assert "a width of 15 for 2 heads" in at.error[0].value and not [b for b in at.button if b.label == "Train it"]
+
+
+def test_charts_hold_the_log_and_the_marks_on_the_axis():
+    log = [LINE, {**LINE, "step": 10, "tokens": 640}]
+    recipe = Recipe(1, 2, 16, 16, batch=4, tokens=1280, warm_up=5)
+    drawn = live_charts.pictures(recipe, log, log[:1])
+    assert len(drawn) == 5
+    for picture in drawn.values():
+        json.dumps(picture.spec)
+        assert picture.template["title"]["subtitle"] == "1 layer, attention only, no repeats"
+        assert [each["tokens"] for each in picture.datasets["marks"]] == [320]
+    heads = drawn["Prefix matching, each head"].datasets["heads"]
+    assert [(each["who"], each["name"], each["tokens"]) for each in heads] == [
+        ("run", "L0H0", 0), ("run", "L0H1", 0), ("run", "L0H0", 640), ("run", "L0H1", 640),
+        ("control", "L0H0", 0), ("control", "L0H1", 0)]  # fmt: skip
+    long = Recipe(2, n_ctx=64, batch=16, tokens=20_000_000)
+    [_, law] = live_charts.pictures(long, log)["In-context score, nats"].datasets["marks"]
+    assert law["tokens"] == pytest.approx(501187.23 * 32, rel=1e-6)
