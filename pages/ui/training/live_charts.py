@@ -83,7 +83,7 @@ def _heads(score: str, title: str, words: str, end: int, n_layers: int) -> chart
 @charts.kept
 def _copies(title: str, words: str, end: int) -> charts.Template:
     base = charts.named_chart("copies").encode(x=_x(end), y=_y("nats"))
-    legend = alt.Legend(orient="bottom-left", title="Copy", direction="horizontal", symbolType="stroke", padding=0,
+    legend = alt.Legend(orient="top-right", title="Copy", direction="horizontal", symbolType="stroke", padding=0,
                         titleOrient="left", offset=0)  # fmt: skip
     colour = alt.Color("copy:N", scale=alt.Scale(domain=list(COPIES.values()), range=[GREY, MARK]), legend=legend)
     tooltip = charts.tips("copy:N|Copy; tokens:Q|Tokens|,.0f; nats:Q|Nats a token|.2f")
