@@ -12,6 +12,7 @@ from pages.ui.shared.stage import presenting
 from pages.ui.shared.work import live
 from pages.ui.training import sections
 from pages.ui.training.choosing import choose, draw_followed
+from pages.ui.training.live import draw_live
 from pages.ui.training.measuring import draw_unmeasured, work_of
 from pages.ui.training.origin import origin, recipes
 from pages.ui.training.slider import draw_field, moment, slider
@@ -35,6 +36,7 @@ waiting = [(choice.sources[name], choice.labels[name]) for name in choice.unmeas
 if waiting:
     live([work_of(source).slot for source, _ in waiting], partial(draw_unmeasured, waiting, since_s), since_s)
 if not choice.runs:
+    draw_live(choice.folder)
     end_run()
 at = moment(tokens_at, choice.runs)
 view = sections.View.of(choice.runs, choice.log, at)
@@ -43,6 +45,11 @@ add(sections.first_charts(view))
 tables["Runs"] = recipes(view.runs)
 draw_followed(choice, at)
 if not presenting():  # a slide is one screen, and these are below it
+    label, icon = "Train one now: charts that grow", ":material/model_training:"
+    more = st.expander(label, key="training_live", on_change="rerun", icon=icon)
+    if more.open:
+        with more:
+            draw_live(choice.folder)
     add(sections.more_heads(view))
     add(sections.losses(view))
     add(sections.passage(view))
