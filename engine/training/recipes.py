@@ -16,18 +16,24 @@ class Named:
     control: str = ""
 
 
-_SMEARED = Recipe(n_layers=1, smeared=True, rate=4e-3, tokens=3_000_000)
+_SMEARED = Recipe(n_layers=1, smeared=True, n_ctx=512, batch=2, short=128, rate=2e-3, tokens=4_000_000, snapshots=50)
 _REPEATS = Recipe(n_layers=2, n_ctx=64, batch=16, rate=1e-3, tokens=2_000_000, repeats=1.0, period=(12, 32),
                   alphabet=64)  # fmt: skip
 _HALF = Recipe(n_layers=2, n_ctx=128, batch=8, rate=1e-3, tokens=5_000_000, repeats=0.5, period=(8, 32))
 _CURRICULUM = Recipe(n_layers=2, n_ctx=512, batch=2, short=128, rate=1e-3, tokens=10_000_000, repeats=0.75,
-                     repeats_until=0.5)  # fmt: skip
+                     repeats_until=0.5, snapshots=60)  # fmt: skip
 RECIPES = {
     "smeared": Named("1 layer, smeared keys, on text",
                      "Each key has a part of the key before it, so one layer is enough for induction heads.",
                      _SMEARED, "plain"),
     "plain": Named("1 plain layer, on text", "The same without smeared keys: no induction head can form.",
                    replace(_SMEARED, smeared=False)),
+    "smeared-2-layers": Named("2 layers, smeared keys, on text", "Smeared keys, and a second layer.",
+                              replace(_SMEARED, n_layers=2), "plain-2-layers"),
+    "plain-2-layers": Named("2 plain layers, on text", "The same without smeared keys.",
+                            replace(_SMEARED, n_layers=2, smeared=False)),
+    "smeared-seed-1": Named("1 layer, smeared keys, on text, seed 1", "The first of all with another seed.",
+                            replace(_SMEARED, seed=1)),
     "repeats": Named("2 plain layers, on repeats",
                      "Random tokens repeated with a period drawn anew for every row: the whole circuit forms, a head "
                      "that looks at the token before and one that matches prefixes.",

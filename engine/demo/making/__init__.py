@@ -8,5 +8,6 @@
 `tokenizer`: the model's own tokenizer
 `start`: the initial weights that training starts from
 `train`: trains the model
+`runs`: trains and measures the runs that come with the app
 `report`: measures the model against what it is meant to show
 """

@@ -1,0 +1,89 @@
+"""Trains and measures the runs that come with the app: `python -m engine.demo.making.runs --work DIR [NAME ...]`.
+
+Each name is a recipe of `engine.training.recipes`: the same as `headroom train --recipe NAME --out DIR/NAME` and then
+`headroom trajectory`. What a stopped call has done is found again. Of two runs three snapshots come with the app too.
+"""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cache import Store
+from engine.demo import runs_folder
+from engine.models.subject import Lab
+from engine.progress import Progress
+from engine.training.folders import RECIPE, Run
+from engine.training.measuring import Plan, measure
+from engine.training.recipes import RECIPES
+from engine.training.running import begin, train
+from engine.training.series import series_of
+from engine.training.trajectory import Trajectory, encode
+
+NAMES = ("plain", "smeared", "smeared-seed-1", "plain-2-layers", "smeared-2-layers", "curriculum", "curriculum-1-layer",
+         "curriculum-3-layers", "curriculum-mlp", "curriculum-seed-1", "curriculum-batch-1")  # fmt: skip
+WITH_WEIGHTS = {"curriculum": (0.3, 0.4, 1.0), "smeared": (0.25, 0.5, 1.0)}  # shares of the tokens
+PLAN = Plan(n_texts=500, n_ablated_texts=60)
+LONG, DENSE = 6000, (0.24, 0.44)  # snapshots; share of the tokens in which every one is measured, elsewhere every other
+
+
+def steps_measured(run: Run) -> tuple[int, ...]:
+    """Of the snapshots of a run those that its record holds: more than 40."""
+    steps = run.steps()
+    if run.recipe.n_steps > LONG:
+        last = steps[-1]
+        return tuple(step for at, step in enumerate(steps) if step in (0, last)
+                     or DENSE[0] <= step / last <= DENSE[1] or at % 2 == (len(steps) - 1) % 2)  # fmt: skip
+    return tuple(step for at, step in enumerate(steps) if at == 0 or (at - 1) % 5 != 2 or step == steps[-1])
+
+
+def small(found: Trajectory, name: str) -> Trajectory:
+    """The record as it is shipped: what is many numbers in 16 bits, and no folder of this computer in its name."""
+    half = {each: getattr(found, each).astype(np.float16) for each in ("by_index", "token_losses", "ablated_losses")}
+    return replace(found, name=name, **half)
+
+
+def ship(run: Run, found: Trajectory, name: str) -> None:
+    """Writes the record, and the snapshots that come with it, among the app's own files."""
+    folder = runs_folder()
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.safetensors").write_bytes(encode(small(found, name)))
+    if name in WITH_WEIGHTS:
+        shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / name).mkdir()
+        shutil.copyfile(run.folder / RECIPE, folder / name / RECIPE)
+        for share in WITH_WEIGHTS[name]:
+            step = min(found.steps, key=lambda step: abs(step / run.recipe.n_steps - share))
+            shutil.copytree(run.snapshot(int(step)), folder / name / f"step{step}")
+
+
+def _last(steps: Iterator[Progress[Any]], words: str) -> Any:
+    value = None
+    for step in steps:
+        value = step.value if step.value is not None else value
+        print(f"\r{words}: {step.part:.0%} ", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    return value
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Make the runs that come with the app.")
+    parser.add_argument("names", nargs="*", default=NAMES, help="recipes by name (default: all that are shipped)")
+    parser.add_argument("--work", type=Path, required=True, help="folder of the runs and their results")
+    arguments = parser.parse_args()
+    lab = Lab(Store(arguments.work / "store"))
+    for name in arguments.names:
+        run = begin(arguments.work / name, RECIPES[name].recipe)
+        _last(train(run), f"{name}, training")
+        steps = ",".join(map(str, steps_measured(run)))
+        found = _last(measure(lab, series_of(f"{run.folder}@step{{{steps}}}"), PLAN), f"{name}, measuring")
+        ship(run, found, name)
+
+
+if __name__ == "__main__":
+    main()
