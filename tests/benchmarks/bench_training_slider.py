@@ -12,7 +12,7 @@ from playwright.sync_api import sync_playwright
 from tests.browser.conftest import CHROMIUM, FLAGS
 
 N_MOVES, WAIT_MS = 60, 60_000
-# a move by hand, as far as the frame that shows it: charts draw in a microtask or the next frame, then one more
+# a move by hand, as far as the frame that shows it: charts draw in a microtask or the next frame
 MOVE = """async share => {
   const input = [...document.querySelectorAll("*")].flatMap(each => each.shadowRoot ? [each.shadowRoot] : [])
     .map(root => root.querySelector("input#moment")).find(Boolean)
