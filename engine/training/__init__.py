@@ -1,6 +1,7 @@
 """Small models trained from nothing, and what is measured along the way.
 
 `batches`: the rows of one step
+`findings`: what Olsson et al. say of training, and whether it holds here
 `folders`: a run as a folder, read without torch
 `live`: training beside the app, by a process of its own
 `locking`: one process at a time

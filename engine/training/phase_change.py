@@ -104,6 +104,15 @@ def gain_rates(tokens: np.ndarray, loss: np.ndarray) -> np.ndarray:
     return found
 
 
+def gain_by_tokens(tokens: np.ndarray, loss: np.ndarray) -> np.ndarray:
+    """(S,) d loss / d tokens, nats a million tokens, smoothed and between snapshots that lie close as the window's
+    derivative is."""
+    at = _apart(tokens, loss)
+    rates = _slopes(np.asarray(tokens, float)[at] / 1e6, np.asarray(loss, float)[at],
+                    WEIGHTS if len(at) >= FEW else FEW_WEIGHTS)  # fmt: skip
+    return np.interp(np.asarray(tokens, float), np.asarray(tokens, float)[at], rates)
+
+
 @dataclass(frozen=True)
 class Components:
     """Paths of several runs on the same two axes: `paths`, (S, 2) a run, nats; `explained` (2,) of all variance."""

@@ -1,0 +1,283 @@
+"""The statements of Olsson et al. on training, and which of them hold for a set of runs, with their numbers."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.errors import HeadroomError
+from engine.training.phase_change import Window, before_and_after, components, gain_by_tokens, projections, window
+from engine.training.trajectory import Trajectory
+
+SHARE, INDUCTION, CROSSED, LITTLE, SMALL = 0.75, 0.4, 0.5, 0.2, 0.15  # share; three of prefix matching; nats
+STEEPER = 1.2  # times as steep as before: what "not convex" takes
+APART = 0.05  # nats: from there on two losses have parted
+FACTOR = 4  # within which the law is said to hold
+LAW = 10**5.7  # tokens, times the root of the tokens a step (Aoyama, Wilcox, Schneider 2511.16893)
+ALIKE = ("n_layers", "mlp", "seed", "batch", "n_ctx", "repeats")  # of a run and its control
+MEASURED = {True: "holds", False: "does not hold", None: "not measured"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the paper found, what these runs show, and whether it `holds`, `does not hold` or is `not measured`."""
+
+    text: str
+    ours: str
+    verdict: str
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A trajectory with its window."""
+
+    held: Trajectory
+    window: Window | None
+
+    @property
+    def words(self) -> str:
+        return self.held.label
+
+    @property
+    def m_tokens(self) -> float:
+        return float(self.held.tokens[-1]) / 1e6
+
+
+Told = tuple[bool | None, str]  # None: not measured
+
+
+def findings(trajectories: Sequence[Trajectory]) -> list[Finding]:
+    """Every statement, over the runs that it is about; runs with repeats count only where no other is of their kind,
+    and then their labels say so."""
+    runs = [_Run(each, window(each.tokens, each.icl)) for each in trajectories if each.recipe is not None]
+    deep = [run for n in range(2, 7) for mlp in (False, True) for run in _of(runs, n, False, mlp)]
+    changing = [run for run in deep if run.window is not None]
+    found = [
+        (f"At least {SHARE:.0%} of the final in-context score forms in the window", _each(deep, _share)),
+        ("A plain model of 1 layer never has the phase change", _each(_of(runs, 1, False), _never)),
+        ("A model of 1 layer with smeared keys has it", _each(_of(runs, 1, True), _does)),
+        ("A model of 2 layers with smeared keys has it sooner than its control", _sooner(runs)),
+        (f"The best head's prefix matching crosses {CROSSED} in the window", _each(changing, _crosses)),
+        ("The loss is not convex in the window", _each(changing, _not_convex)),
+        ("The losses of 1 and 2 layers part in the window first", _part(runs)),
+        ("The path of the per-token losses turns most in the window", _turns(changing, trajectories)),
+        ("Induction heads' ablation undoes what the window changed: their projections are negative",
+         _each(changing, _projected)),
+        ("Ablating induction heads takes the in-context score, ablating most others raises it",
+         _each(changing, _ablated)),
+        ("The phase change comes at 10^5.7 * sqrt(batch * context) tokens, within a factor of 4",
+         _each(changing, _law)),
+    ]  # fmt: skip
+    return [Finding(text, ours, MEASURED[holds]) for text, (holds, ours) in found]
+
+
+def _of(runs: Iterable[_Run], n_layers: int, smeared: bool, mlp: bool = False) -> list[_Run]:
+    """The runs of such a model: those without repeats, or all where there is none without."""
+    kind = [run for run in runs if (recipe := run.held.recipe) is not None
+            and (recipe["n_layers"], recipe["smeared"], recipe["mlp"]) == (n_layers, smeared, mlp)]  # fmt: skip
+    return [run for run in kind if run.held.recipe and not run.held.recipe["repeats"]] or kind
+
+
+def _each(runs: Sequence[_Run], judged: Callable[[_Run], Told]) -> Told:
+    """Whether it holds for every run that it could be judged for."""
+    told = [(run, *judged(run)) for run in runs]
+    known = [(run, holds, words) for run, holds, words in told if holds is not None]
+    if not known:
+        return None, "; ".join(f"{_named(run, runs)}: {words}" for run, _, words in told) or "there is no such run"
+    return all(holds for _, holds, _ in known), "; ".join(f"{_named(run, runs)}: {words}" for run, _, words in known)
+
+
+def _named(run: _Run, among: Sequence[_Run]) -> str:
+    """Its label, and its seed and batch where another one has the same."""
+    recipe = run.held.recipe or {}
+    if sum(each.words == run.words for each in among) < 2:
+        return run.words
+    return f"{run.words} (seed {recipe.get('seed')}, batch {recipe.get('batch')})"
+
+
+def _none(run: _Run) -> str:
+    return f"no phase change by {run.m_tokens:.1f} M tokens"
+
+
+def _between(where: Window) -> str:
+    return f"{where.start / 1e6:.1f} to {where.end / 1e6:.1f} M tokens"
+
+
+def _share(run: _Run) -> Told:
+    if run.window is None:
+        return False, _none(run)
+    return run.window.share >= SHARE, f"{run.window.share:.0%} from {_between(run.window)}"
+
+
+def _never(run: _Run) -> Told:
+    best, change = run.held.best("prefix_matching"), float(run.held.icl[-1] - run.held.icl[0])
+    if np.isnan(best).all():
+        return None, "heads were not measured"
+    words = f"best prefix matching at most {np.nanmax(best):.2f}, in-context score {change:+.2f} nats in all"
+    return bool(np.nanmax(best) < LITTLE and change > -SMALL), f"{words} by {run.m_tokens:.1f} M tokens"
+
+
+def _does(run: _Run) -> Told:
+    best = run.held.best("prefix_matching")
+    if np.isnan(best).all():
+        return None, "heads were not measured"
+    words = f"best prefix matching {np.nanmax(best):.2f}"
+    if run.window is None:
+        return False, f"{words}, {_none(run)}"
+    return bool(np.nanmax(best) >= INDUCTION), f"{words}, {_between(run.window)}"
+
+
+def _sooner(runs: Sequence[_Run]) -> Told:
+    """Pairs that differ in the smeared keys alone."""
+    told = []
+    for smeared in (run for run in runs if run.held.recipe and run.held.recipe["smeared"]):
+        recipe = smeared.held.recipe
+        if recipe is None or recipe["n_layers"] != 2:
+            continue
+        for plain in runs:
+            other = plain.held.recipe or {}
+            if not other["smeared"] and all(other[name] == recipe[name] for name in ALIKE):
+                a, b = smeared.window, plain.window
+                words = (f"{_between(a) if a else _none(smeared)} with smeared keys, "
+                         f"{_between(b) if b else _none(plain)} without")  # fmt: skip
+                told.append((a is not None and (b is None or a.start < b.start), words))
+                break
+    if not told:
+        return None, "there is no such pair of runs"
+    return all(holds for holds, _ in told), "; ".join(words for _, words in told)
+
+
+def _crosses(run: _Run) -> Told:
+    best, where = run.held.best("prefix_matching"), run.window
+    if where is None or np.isnan(best).all():
+        return None, "heads were not measured"
+    above = np.flatnonzero(best >= CROSSED)
+    if not len(above):
+        return False, f"it never does, {np.nanmax(best):.2f} at most"
+    at = int(above[0])
+    words = f"at {run.held.tokens[at] / 1e6:.1f} M tokens, the window {_between(where)}"
+    return where.first < at <= where.last, words
+
+
+def _not_convex(run: _Run) -> Told:
+    """Whether the loss falls faster in the window than it did before."""
+    where = run.window
+    if where is None:
+        return None, _none(run)
+    rates = gain_by_tokens(run.held.tokens, run.held.loss)
+    before, inside = rates[max(0, where.first - 5) : where.first + 1].max(), rates[where.first : where.last + 1].min()
+    words = f"loss {before:+.2f} nats a M tokens before, {inside:+.2f} at the steepest inside"
+    return bool(inside < STEEPER * min(before, 0.0)), words
+
+
+def _part(runs: Sequence[_Run]) -> Told:
+    """From where on the loss of 2 layers stays below that of 1 layer."""
+    told = []
+    for two in _of(runs, 2, False):
+        for one in _of(runs, 1, False):
+            alike = [(each.held.about.get("text_digest"), (each.held.recipe or {})["batch"]) for each in (one, two)]
+            if two.window is None or alike[0] != alike[1]:
+                continue
+            tokens = two.held.tokens[two.held.tokens <= one.held.tokens[-1]]
+            ahead = np.interp(tokens, one.held.tokens, one.held.loss) - two.held.loss[: len(tokens)]
+            behind = np.flatnonzero(ahead <= APART)
+            first = int(behind[-1]) + 1 if len(behind) else 0
+            if first == len(tokens):
+                told.append((False, f"{_named(two, runs)}: they are never {APART} nats apart for good"))
+            else:
+                told.append((two.window.first < first <= two.window.last,
+                             f"{_named(two, runs)}: {APART} nats apart from {tokens[first] / 1e6:.1f} M tokens on, the "
+                             f"window {_between(two.window)}"))  # fmt: skip
+            break
+    if not told:
+        return None, "there are no two such runs on the same text with a window"
+    return all(holds for holds, _ in told), "; ".join(words for _, words in told)
+
+
+def turns(path: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """(S,) the angle in degrees by which a path (S, 2) turns at each snapshot, between two snapshots before and two
+    behind; nan at the ends, and where the path hardly moves (a tenth of its longest such piece)."""
+    found = np.full(len(path), np.nan)
+    usual = float(np.median(np.diff(tokens)))
+    at = [0]
+    for next_one in range(1, len(path)):  # early snapshots lie close
+        if tokens[next_one] - tokens[at[-1]] >= 0.4 * usual:
+            at.append(next_one)
+    ahead = path[at][2:] - path[at][:-2]
+    lengths = np.linalg.norm(ahead, axis=1)
+    if len(ahead) < 3:
+        return found
+    for number, (before, behind) in enumerate(zip(range(len(ahead) - 2), range(2, len(ahead)), strict=True), 2):
+        if min(lengths[before], lengths[behind]) >= lengths.max() / 10:
+            cosine = float(ahead[before] @ ahead[behind]) / (lengths[before] * lengths[behind])
+            found[at[number]] = np.degrees(np.arccos(np.clip(cosine, -1, 1)))
+    return found
+
+
+def _turns(changing: Sequence[_Run], every: Sequence[Trajectory]) -> Told:
+    told = []
+    for run in changing:
+        kin = [each for each in every if each.about.get("text_digest") == run.held.about.get("text_digest")
+               and each.token_losses.shape[1] == run.held.token_losses.shape[1]]  # fmt: skip
+        try:
+            path = components(kin).paths[[each is run.held for each in kin].index(True)]
+        except HeadroomError:
+            continue
+        angles = turns(path, run.held.tokens)
+        if run.window is None or np.isnan(angles).all():
+            continue
+        at = int(np.nanargmax(angles))
+        told.append((run.window.first <= at <= run.window.last,
+                     f"{_named(run, changing)}: by {angles[at]:.0f} degrees at {run.held.tokens[at] / 1e6:.1f} M "
+                     f"tokens, the window {_between(run.window)}"))  # fmt: skip
+    if not told:
+        return None, "the one token of each text was not measured in a run with a window"
+    return all(holds for holds, _ in told), "; ".join(words for _, words in told)
+
+
+def _after(run: _Run) -> tuple[int, np.ndarray] | None:
+    """(number of the first ablated snapshot from the window's end on, (L, H) whether a head is an induction head
+    there); None where heads were not ablated."""
+    held, where = run.held, run.window
+    scores = held.heads.get("prefix_matching")
+    if where is None or scores is None or not len(held.ablated):
+        return None
+    later = np.flatnonzero(held.ablated >= where.last)
+    if not len(later) or np.isnan(scores[held.ablated[later[0]]]).all():
+        return None
+    return int(later[0]), scores[held.ablated[later[0]]] >= INDUCTION
+
+
+def _projected(run: _Run) -> Told:
+    if (after := _after(run)) is None or run.window is None:
+        return None, "heads were not ablated behind the window"
+    number, is_induction = after
+    if not is_induction.any():
+        return None, f"no head has a prefix matching of {INDUCTION} there"
+    values = projections(run.held, before_and_after(run.held, run.window))[number][is_induction]
+    return bool(
+        (values < 0).all()
+    ), f"{len(values)} induction heads, projections {values.min():+.2f} to {values.max():+.2f}"
+
+
+def _ablated(run: _Run) -> Told:
+    if (after := _after(run)) is None:
+        return None, "heads were not ablated behind the window"
+    number, is_induction = after
+    if not is_induction.any():
+        return None, f"no head has a prefix matching of {INDUCTION} there"
+    changes = run.held.ablated_icl[number]
+    taken, others = changes[is_induction], changes[~is_induction]
+    raised = int((others < 0).sum())
+    words = f"without an induction head {taken.min():+.3f} to {taken.max():+.3f} nats"
+    words += f", {raised} of {len(others)} others make it more negative"
+    return bool((taken > 0).all() and 2 * raised > len(others)), words
+
+
+def _law(run: _Run) -> Told:
+    recipe, where = run.held.recipe, run.window
+    if recipe is None or where is None:
+        return None, _none(run)
+    said, seen = LAW * (recipe["batch"] * recipe["n_ctx"]) ** 0.5, float(run.held.tokens[where.steepest])
+    words = f"{said / 1e6:.1f} M said, {seen / 1e6:.1f} M seen"
+    return bool(said / FACTOR <= seen <= said * FACTOR), words
