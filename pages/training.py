@@ -16,6 +16,7 @@ from pages.ui.training.live import draw_live
 from pages.ui.training.measuring import draw_unmeasured, work_of
 from pages.ui.training.origin import origin, recipes
 from pages.ui.training.slider import draw_field, moment, slider
+from pages.ui.training.statements import statements
 
 require_frame("pages/training.py")
 draw_field()
@@ -64,4 +65,9 @@ if not presenting():  # a slide is one screen, and these are below it
     if more.open:
         with more:
             add(sections.analysis(view, found if len(like) == len(view.runs) else None))
+    label, icon = "What the paper says, and what these runs show", ":material/fact_check:"
+    more = st.expander(label, key="training_statements", on_change="rerun", icon=icon)
+    if more.open:
+        with more:
+            add(statements(choice.sources))
 closing(origin(choice.runs, choice.sources), tables, pictures)

@@ -47,8 +47,7 @@ Told = tuple[bool | None, str]  # None: not measured
 
 
 def findings(trajectories: Sequence[Trajectory]) -> list[Finding]:
-    """Every statement, over the runs that it is about; runs with repeats count only where no other is of their kind,
-    and then their labels say so."""
+    """Every statement, over the runs that it is about. Runs with repeats count too, and their labels say so."""
     runs = [_Run(each, window(each.tokens, each.icl)) for each in trajectories if each.recipe is not None]
     deep = [run for n in range(2, 7) for mlp in (False, True) for run in _of(runs, n, False, mlp)]
     changing = [run for run in deep if run.window is not None]
@@ -72,10 +71,9 @@ def findings(trajectories: Sequence[Trajectory]) -> list[Finding]:
 
 
 def _of(runs: Iterable[_Run], n_layers: int, smeared: bool, mlp: bool = False) -> list[_Run]:
-    """The runs of such a model: those without repeats, or all where there is none without."""
-    kind = [run for run in runs if (recipe := run.held.recipe) is not None
+    """The runs of such a model; their labels say what repeats they had."""
+    return [run for run in runs if (recipe := run.held.recipe) is not None
             and (recipe["n_layers"], recipe["smeared"], recipe["mlp"]) == (n_layers, smeared, mlp)]  # fmt: skip
-    return [run for run in kind if run.held.recipe and not run.held.recipe["repeats"]] or kind
 
 
 def _each(runs: Sequence[_Run], judged: Callable[[_Run], Told]) -> Told:
@@ -95,6 +93,11 @@ def _named(run: _Run, among: Sequence[_Run]) -> str:
     return f"{run.words} (seed {recipe.get('seed')}, batch {recipe.get('batch')})"
 
 
+def _setting(run: _Run) -> tuple[object, ...]:
+    """What a run and the one that it is compared with must have in common, beside the text."""
+    return tuple((run.held.recipe or {}).get(name) for name in ("batch", "repeats", "repeats_until", "rate"))
+
+
 def _none(run: _Run) -> str:
     return f"no phase change by {run.m_tokens:.1f} M tokens"
 
@@ -105,7 +108,7 @@ def _between(where: Window) -> str:
 
 def _share(run: _Run) -> Told:
     if run.window is None:
-        return False, _none(run)
+        return None, _none(run)
     return run.window.share >= SHARE, f"{run.window.share:.0%} from {_between(run.window)}"
 
 
@@ -175,7 +178,7 @@ def _part(runs: Sequence[_Run]) -> Told:
     told = []
     for two in _of(runs, 2, False):
         for one in _of(runs, 1, False):
-            alike = [(each.held.about.get("text_digest"), (each.held.recipe or {})["batch"]) for each in (one, two)]
+            alike = [(each.held.about.get("text_digest"), *_setting(each)) for each in (one, two)]
             if two.window is None or alike[0] != alike[1]:
                 continue
             tokens = two.held.tokens[two.held.tokens <= one.held.tokens[-1]]

@@ -12,6 +12,7 @@
 `runs`: which runs there are, and what is known of each
 `sections`: what stands below the first charts
 `slider`: the slider of training (`slider.css`, `slider.js`)
+`statements`: what the paper says, and what the runs here show
 `tables`: runs as tables and sentences
 `tint`: a passage tinted by what training has changed (`tint.css`, `tint.js`)
 """

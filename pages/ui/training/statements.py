@@ -1,0 +1,46 @@
+"""Olsson et al.'s statements on training, and which of them hold over every run that was measured here."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+
+from engine.progress import Progress
+from engine.training.findings import Finding, findings
+from engine.training.trajectory import Trajectory
+from pages.ui.shared.exports import Drawn, Table
+from pages.ui.shared.work import Work
+from pages.ui.training.runs import Source, trajectory_of
+
+ROW_PX = 110
+CAPTION = (
+    "What the paper found, and what all runs in the list above show, those that come with the app and those in your "
+    "folder. Runs with repeats say so; what no run here can say is not measured."
+)
+
+
+def statements(sources: Mapping[str, Source]) -> tuple[dict[str, Drawn], dict[str, Table]]:
+    """Draws the statements as a table, and gives it for the files."""
+    st.caption(CAPTION)
+    known = [each for source in sources.values() if (each := trajectory_of(source)) is not None]
+    of = hashlib.sha256(b"".join(each.token_losses.tobytes() + each.icl.tobytes() for each in known)).hexdigest()
+    found = Work("training statements", of, "Statements of the paper", partial(_find, tuple(known)), 2).awaited()
+    if found is None:
+        return {}, {}
+    frame = pd.DataFrame([(each.text, each.verdict, each.ours) for each in found], columns=["text", "verdict", "ours"])
+    config = {
+        "text": st.column_config.TextColumn("Olsson et al.", width="medium"),
+        "verdict": st.column_config.TextColumn("Here", width="small"),
+        "ours": st.column_config.TextColumn("These runs", width="large"),
+    }
+    about = "The statements of the paper, and which of them hold for these runs"
+    st.dataframe(frame, column_config=config, hide_index=True, row_height=ROW_PX, alt=about, height="content")
+    return {}, {"Statements": frame}
+
+
+def _find(known: Sequence[Trajectory]) -> Iterator[Progress[list[Finding]]]:
+    """Job: scikit-learn takes a second to import."""
+    yield Progress(0, 1)
+    yield Progress(1, 1, findings(known))
