@@ -168,7 +168,8 @@ def _not_convex(run: _Run) -> Told:
     if where is None:
         return None, _none(run)
     rates = gain_by_tokens(run.held.tokens, run.held.loss)
-    before, inside = rates[max(0, where.first - 5) : where.first + 1].max(), rates[where.first : where.last + 1].min()
+    before = float(np.median(rates[max(0, where.first - 5) : where.first + 1]))
+    inside = float(rates[where.first : where.last + 1].min())
     words = f"loss {before:+.2f} nats a M tokens before, {inside:+.2f} at the steepest inside"
     return bool(inside < STEEPER * min(before, 0.0)), words
 

@@ -12,7 +12,7 @@ from engine.errors import HeadroomError
 from engine.texts.incontext import ByIndex, slope, slopes
 from engine.training.trajectory import Trajectory
 
-LEAST_FALL, NOISES = 0.1, 3  # a fall of fewer nats, or of fewer standard deviations of the score's noise, is none
+LEAST_FALL, NOISES = 0.1, 4  # fewer nats, or standard deviations of the noise, are no fall: 3 of 1,000 noises have one
 SIDE = 5  # snapshots on either side of a fall, whose medians must lie apart by that
 WEIGHTS = (2, 3, 3, 2)  # of the intervals among five snapshots; even ones: the slope of their least-squares line
 FEW, FEW_WEIGHTS = 15, (1, 1)  # with fewer snapshots: over three of them
@@ -44,7 +44,7 @@ def window(tokens: np.ndarray, icl: np.ndarray) -> Window | None:
 
     Only a fall with something before it counts: training begins with a fall too, while a model learns how frequent
     tokens are, and that one is passed over. So is one that leaves the score (the median of five snapshots on either
-    side) less than 0.1 nats lower, or less than 3 standard deviations of its noise. None where no fall is left.
+    side) less than 0.1 nats lower, or less than 4 standard deviations of its noise. None where no fall is left.
     """
     at = _apart(tokens, icl)
     if len(at) < 4:
