@@ -259,10 +259,8 @@ def _projected(run: _Run) -> Told:
     if not is_induction.any():
         return None, f"no head has a prefix matching of {INDUCTION} there"
     values = projections(run.held, before_and_after(run.held, run.window))[number][is_induction]
-    return (
-        bool((values < 0).all()),
-        f"{len(values)} induction heads, {(values < 0).sum()} of them below 0, projections {values.min():+.2f} to {values.max():+.2f}",
-    )
+    words = f"{len(values)} induction heads, {(values < 0).sum()} of them below 0, projections"
+    return bool((values < 0).all()), f"{words} {values.min():+.2f} to {values.max():+.2f}"
 
 
 def _ablated(run: _Run) -> Told:
