@@ -92,7 +92,7 @@ class SmallAttention(LlamaAttention):
                 where = self._whole(where, k.shape[2] - q.shape[2], hidden_states)
             k = smeared(k, self.smear, where.before)
             k = turned(k, where) if self.rotary else k
-        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(str(self.config._attn_implementation), eager_attention_forward)
         z, pattern = attend(self, q, k, v, attention_mask, dropout=0.0, scaling=self.scaling, **kwargs)
         return self.o_proj(z.flatten(-2)), pattern
 
@@ -109,7 +109,7 @@ class HeadroomSmallForCausalLM(LlamaForCausalLM):
     def __init__(self, config: HeadroomSmallConfig) -> None:
         super().__init__(config)
         positions = Positions(config)
-        self.model.rotary_emb = positions
+        self.model.rotary_emb = positions  # pyright: ignore[reportAttributeAccessIssue]
         for index, layer in enumerate(self.model.layers):
             layer.self_attn = SmallAttention(config, index, positions)
         self.post_init()

@@ -60,7 +60,7 @@ def begin(folder: Path, recipe: Recipe, text: Path | None = None, threads: int =
     return open_run(folder)
 
 
-def train(run: Run) -> Iterator[Progress[dict[str, Any]]]:
+def train(run: Run) -> Generator[Progress[dict[str, Any]], None, None]:
     """Trains to the end, a Progress in tokens about once a second and at every snapshot, its value the log's last line.
     It can be closed at any of them; it goes on from there when it is called again.
 

@@ -1,6 +1,7 @@
 """The Training screen, on runs made by hand: what it draws, what it says, and what its address holds."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,11 +14,13 @@ from pages.ui.training.analysis import ROWS, analysis_table
 from tests import synthetic_runs
 from tests.pages.conftest import charts_of, settled
 
+NOWHERE = runs.Source("", Path())
+
 
 @pytest.fixture(scope="module")
 def shown():
     found = {each.name: each for each in synthetic_runs.runs()}
-    told = runs.labels(found, {name: runs.recipe_in(None, each) for name, each in found.items()})
+    told = runs.labels(found, {name: runs.recipe_in(NOWHERE, each) for name, each in found.items()})
     return runs.shown(list(found), told, found)
 
 
@@ -68,7 +71,7 @@ def test_labels_say_the_share_of_repeats_and_what_sets_runs_apart():
     found = {each.name: each for each in (
         synthetic_runs.trajectory("plain"), synthetic_runs.trajectory("again", seed=1),
         synthetic_runs.trajectory("half", repeats=0.5), synthetic_runs.trajectory("copy", repeats=0.5))}  # fmt: skip
-    told = runs.labels(found, {name: runs.recipe_in(None, each) for name, each in found.items()})
+    told = runs.labels(found, {name: runs.recipe_in(NOWHERE, each) for name, each in found.items()})
     assert told["plain"] == "2 layers, attention only, no repeats, seed 0" and told["again"].endswith("seed 1")
     assert told["half"] == "2 layers, attention only, 50% repeats (half)", "two runs of one recipe"
 

@@ -31,8 +31,10 @@ def analysis_table(runs: Sequence[Shown], look: Look, found: Sequence[np.ndarray
         if number == 0 and on_path is None:
             continue
         for run, column in zip(runs, columns, strict=True):
-            is_path = number == 0 and on_path is not None
-            panels.append(path_panel(on_path, run.label, look) if is_path else column[number - 1])
+            if number == 0 and on_path is not None:
+                panels.append(path_panel(on_path, run.label, look))
+            else:
+                panels.append(column[number - 1])
             titles.append(title)
     return joined(panels, len(runs), WIDTH_PX, titles)
 

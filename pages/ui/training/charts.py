@@ -96,8 +96,7 @@ def heads_panel(
 
 @charts.kept
 def _heads_panel(look: Look, score: str, n_layers: int, free: bool) -> charts.Template:
-    domain = {} if free else {"domain": [0, 1]}
-    y = _y("value", TITLES[score], **domain)
+    y = _y("value", TITLES[score]) if free else _y("value", TITLES[score], domain=[0, 1])
     base = charts.named_chart("heads").encode(x=look.x(), y=y, detail="name:N")
     colour = charts.by_layer(n_layers, orient="top", direction="horizontal", symbolType="stroke", padding=0, offset=2,
                              symbolStrokeWidth=3, titleOrient="left")  # fmt: skip

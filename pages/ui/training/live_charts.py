@@ -74,7 +74,7 @@ def _heads(score: str, title: str, words: str, end: int, n_layers: int) -> chart
                              symbolStrokeWidth=3, titleOrient="left", offset=0)  # fmt: skip
     if n_layers == 1:
         colour = colour.copy()
-        colour.legend = None
+        colour["legend"] = None
     tooltip = charts.tips(f"name:N|Head; tokens:Q|Tokens|,.0f; {score}:Q|{title}|.3f")
     own = base.transform_filter(alt.datum.who == RUN).mark_line(strokeWidth=1.6)
     return _template(title, words, _marks(end), _grey(base, tooltip), own.encode(color=colour, tooltip=tooltip))

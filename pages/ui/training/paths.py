@@ -21,11 +21,9 @@ def path_panel(paths: pd.DataFrame, run: str, look: Look) -> charts.Picture:
 @charts.kept
 def _path_panel(look: Look, names: tuple[str, ...], run: str, ends: tuple[tuple[float, float], ...]) -> charts.Template:
     axis = alt.Axis(tickCount=4, grid=False)
-    x, y = (
-        kind(f"{field}:Q", title=title, axis=axis, scale=alt.Scale(domain=_roomy(reach), nice=False))
-        for kind, field, title, reach in (
-            (alt.X, "x", "Component 1, nats", ends[0]), (alt.Y, "y", "Component 2, nats", ends[1]))
-    )  # fmt: skip
+    across, up = (alt.Scale(domain=_roomy(reach), nice=False) for reach in ends)
+    x = alt.X("x:Q", title="Component 1, nats", axis=axis, scale=across)
+    y = alt.Y("y:Q", title="Component 2, nats", axis=axis, scale=up)
     base = charts.named_chart("paths").encode(x=x, y=y, order="order:Q")
     others = base.transform_filter(alt.datum.run != run).mark_line(color=GREY, strokeWidth=1, opacity=0.5)
     own = base.transform_filter(alt.datum.run == run)

@@ -121,7 +121,7 @@ def shown(names: Sequence[str], told: Mapping[str, str], found: Mapping[str, Tra
 def first_names(found: Iterable[str]) -> list[str]:
     """Which runs are chosen at first: one that never changes and two that do, where there are such."""
     names = list(found)
-    told = ["1-layer-smeared", "2-layers", "1-layer"]
+    told = ["curriculum", "smeared", "curriculum-1-layer"]
     best = [name for name in told if name in names]
     return (best + [name for name in names if name not in best])[:N_FIRST]
 

@@ -95,7 +95,7 @@ def ablations(run: Shown) -> pd.DataFrame:
         along = projections(x, before_and_after(x, run.window))
     frame = _by_head(run, x.ablated, score=x.ablated_icl, along=along)
     kind = kinds(run)
-    return frame.assign(kind=[kind[layer, head] for layer, head in zip(frame["layer"], frame["head"], strict=True)])
+    return frame.assign(kind=kind[frame["layer"].to_numpy(), frame["head"].to_numpy()])
 
 
 def kinds(run: Shown) -> np.ndarray:
@@ -142,8 +142,8 @@ def change(run: Shown, passage: str) -> pd.DataFrame:
 
 def two_that_part(run: Shown, passage: str) -> list[int]:
     """The tokens (from 0) that the window changes most: the one predicted better, and the one predicted worse."""
-    found = change(run, passage)["change"]
-    return [] if found.isna().all() else sorted({int(found.idxmin()), int(found.idxmax())})
+    found = change(run, passage)["change"].to_numpy(float)
+    return [] if np.isnan(found).all() else sorted({int(np.nanargmin(found)), int(np.nanargmax(found))})
 
 
 def visible(piece: str) -> str:
