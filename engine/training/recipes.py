@@ -50,5 +50,5 @@ RECIPES = {
        for name, title, changed in (
            ("1-layer", "1 plain layer", {"n_layers": 1}), ("3-layers", "3 plain layers", {"n_layers": 3}),
            ("mlp", "2 layers with MLPs", {"mlp": True}), ("seed-1", "2 plain layers, seed 1", {"seed": 1}),
-           ("batch-1", "2 plain layers, 1 row a step", {"batch": 1}))},
+           ("batch-4", "2 plain layers, 4 rows a step", {"batch": 4}))},
 }  # fmt: skip

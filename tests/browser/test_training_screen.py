@@ -39,7 +39,7 @@ def test_marker_and_tint_follow_the_slider_and_the_address_once_it_rests(own_run
     page.wait_for_url("**training_tokens=4000000**")
     slider.press("Home")
     expect(text).to_have_attribute("data-snapshot", "0")
-    expect(page.get_by_label("At tokens")).to_have_value("0")
+    expect(page.get_by_role("spinbutton", name="At tokens")).to_have_value("0")
     at_rest = page.evaluate(MARKER)
     page.get_by_role("button", name="Play training").click()
     page.wait_for_function(f"({MARKER})() !== {json.dumps(at_rest)}")

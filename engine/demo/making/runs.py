@@ -26,7 +26,7 @@ from engine.training.series import series_of
 from engine.training.trajectory import Trajectory, encode
 
 NAMES = ("plain", "smeared", "smeared-seed-1", "plain-2-layers", "smeared-2-layers", "curriculum", "curriculum-1-layer",
-         "curriculum-3-layers", "curriculum-mlp", "curriculum-seed-1", "curriculum-batch-1")  # fmt: skip
+         "curriculum-3-layers", "curriculum-mlp", "curriculum-seed-1", "curriculum-batch-4")  # fmt: skip
 WITH_WEIGHTS = {"curriculum": (0.3, 0.4, 1.0), "smeared": (0.25, 0.5, 1.0)}  # shares of the tokens
 PLAN = Plan(n_texts=500, n_ablated_texts=60)
 LONG, DENSE = 6000, (0.2, 0.46)  # snapshots; share of the tokens in which every one is measured, elsewhere every other

@@ -116,9 +116,11 @@ def several(
         # only then: what is set here goes back to the browser, over what was clicked there meanwhile
         st.session_state[key] = [option for option in st.session_state[key] if option not in gone] or list(first)
     chosen = list(draw(key=key))
-    if set(chosen) == set(first):
-        st.query_params.pop(key, None)
-    else:
-        st.query_params[key] = ",".join(chosen)
-    st.session_state[written] = st.query_params.get(key)
+    said = None if set(chosen) == set(first) else ",".join(chosen)
+    if said != here:  # each writing takes the whole address back to what this run knew of it
+        if said is None:
+            st.query_params.pop(key, None)
+        else:
+            st.query_params[key] = said
+    st.session_state[written] = said
     return chosen
