@@ -44,7 +44,8 @@ def window(tokens: np.ndarray, icl: np.ndarray) -> Window | None:
 
     Only a fall with something before it counts: training begins with a fall too, while a model learns how frequent
     tokens are, and that one is passed over. So is one that leaves the score (the median of five snapshots on either
-    side) less than 0.1 nats lower, or less than 4 standard deviations of its noise. None where no fall is left.
+    side) less than 0.1 nats lower, or less than 4 standard deviations of its noise. A fall of
+    which less than half is left at the end is none either. None where no fall is left.
     """
     at = _apart(tokens, icl)
     if len(at) < 4:
@@ -57,8 +58,9 @@ def window(tokens: np.ndarray, icl: np.ndarray) -> Window | None:
         first, last = _around(rates, int(steepest))
         if rates[first : last + 1].min() < rates[steepest]:
             continue  # on the flank of a steeper one
-        fallen = np.median(y[max(0, first + 1 - SIDE) : first + 1]) - np.median(y[last : last + SIDE])
-        if rates[steepest] < 0 and first > 0 and fallen >= least:
+        before = np.median(y[max(0, first + 1 - SIDE) : first + 1])
+        fallen, kept = before - np.median(y[last : last + SIDE]), before - np.median(y[-SIDE:])
+        if rates[steepest] < 0 and first > 0 and fallen >= least and kept >= fallen / 2:
             derivative = np.interp(np.asarray(tokens, float) / 1e6, x, rates)
             share = (y[last] - y[first]) / (y[-1] - y[0]) if y[-1] != y[0] else np.nan
             return Window(int(at[first]), int(at[last]), float(tokens[at[first]]), float(tokens[at[last]]),

@@ -175,3 +175,10 @@ def test_other_bytes_are_no_trajectory(monkeypatch):
     monkeypatch.undo()
     with pytest.raises(HeadroomError, match="another version"):
         decode(blob)
+
+
+def test_a_fall_that_does_not_last_is_no_phase_change():
+    tokens = np.linspace(0, 4e6, 41)
+    fallen = 0.05 - 0.3 / (1 + np.exp(-(tokens / 1e6 - 1) / 0.08))
+    assert window(tokens, fallen) is not None
+    assert window(tokens, fallen + 0.28 / (1 + np.exp(-(tokens / 1e6 - 3) / 0.3))) is None
