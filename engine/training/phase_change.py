@@ -17,7 +17,7 @@ SIDE = 5  # snapshots on either side of a fall, whose medians must lie apart by 
 WEIGHTS = (2, 3, 3, 2)  # of the intervals among five snapshots; even ones: the slope of their least-squares line
 FEW, FEW_WEIGHTS = 15, (1, 1)  # with fewer snapshots: over three of them
 CLOSE = 0.4  # of the usual distance: a snapshot so near the one before it says nothing of the slope
-INDEX_BINS = 24  # of a context, even in ln(index)
+INDEX_BINS = 12  # of a context, even in ln(index)
 
 
 @dataclass(frozen=True)
