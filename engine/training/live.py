@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ def trained(folder: Path, recipe: Recipe, text: Path | None = None) -> Generator
         except (BrokenPipeError, ValueError):  # it ended while it spoke, or was spoken to
             pass
         finally:
-            process.stdin.close()
+            with suppress(BrokenPipeError):  # what it was told lies there still, and nobody reads it
+                process.stdin.close()
             try:
                 process.wait(LEAVE_S)
             except subprocess.TimeoutExpired:
