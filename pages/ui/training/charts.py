@@ -12,7 +12,7 @@ import altair as alt
 import pandas as pd
 
 from pages.ui.shared import charts
-from pages.ui.shared.colours import GREY, MARK
+from pages.ui.shared.colours import GREY, LAYERS, MARK
 from pages.ui.shared.induction_scores import TITLES
 from pages.ui.training.tables import KINDS
 
@@ -283,7 +283,7 @@ def by_run(names: Sequence[str], legend: alt.Legend | None) -> alt.Color:
 
 def by_kind(**legend: Any) -> alt.Color:
     """The colour of a kind of head: previous token, induction, other."""
-    scale = alt.Scale(domain=list(KINDS), range=["#1e9088", "#c8741a", GREY])
+    scale = alt.Scale(domain=list(KINDS), range=[LAYERS[2], LAYERS[4], GREY])
     look: dict[str, Any] = {
         "orient": "top",
         "title": None,
