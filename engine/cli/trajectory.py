@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from engine.cli.options import MOST, Parser, names_of, shared
-from engine.cli.output import Report, check_out, check_writable, last, print_result, table_file, write
+from engine.cli.output import Report, check_out, check_writable, json_number, last, print_result, table_file, write
 from engine.cli.texts import read_text
 from engine.errors import UsageError
 from engine.models.subject import Lab
@@ -78,7 +78,7 @@ def _trajectory(options: Namespace, lab: Lab, report: Report) -> int:
         "steps": found.steps.tolist(), "tokens": found.tokens.tolist(), "ablated": found.ablated.tolist(),
         "loss": _numbers(found.loss), "icl": _numbers(found.icl),
         "best_prefix_matching": _numbers(found.best("prefix_matching")),
-        "window": where and {"start_tokens": where.start, "end_tokens": where.end, "share": _number(where.share),
+        "window": where and {"start_tokens": where.start, "end_tokens": where.end, "share": json_number(where.share),
                              "steepest_tokens": int(found.tokens[where.steepest]), "smoothed": where.smoothed},
         "out": options.out, "save": options.save, "cached": cached,
         "seconds": round(time.monotonic() - started, 1),
@@ -151,9 +151,4 @@ def _lines(options: Namespace, found: Trajectory, where: Any) -> list[str]:
 
 
 def _numbers(values: np.ndarray) -> list[float | None]:
-    return [_number(value) for value in values]
-
-
-def _number(value: Any) -> float | None:
-    """JSON has no nan."""
-    return float(value) if np.isfinite(value) else None
+    return [json_number(value) for value in values]

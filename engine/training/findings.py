@@ -7,13 +7,13 @@ import numpy as np
 
 from engine.errors import HeadroomError
 from engine.training.phase_change import Window, before_and_after, components, gain_by_tokens, projections, window
+from engine.training.recipe import law_tokens
 from engine.training.trajectory import Trajectory
 
 SHARE, INDUCTION, CROSSED, LITTLE, SMALL = 0.75, 0.4, 0.5, 0.2, 0.15  # share; three of prefix matching; nats
 STEEPER = 1.2  # times as steep as before: what "not convex" takes
 APART = 0.05  # nats: from there on two losses have parted
 FACTOR = 4  # within which the law is said to hold
-LAW = 10**5.7  # tokens, times the root of the tokens a step (Aoyama, Wilcox, Schneider 2511.16893)
 ALIKE = ("n_layers", "mlp", "seed", "batch", "n_ctx", "repeats")  # of a run and its control
 MEASURED = {True: "holds", False: "does not hold", None: "not measured"}
 
@@ -281,6 +281,6 @@ def _law(run: _Run) -> Told:
     recipe, where = run.held.recipe, run.window
     if recipe is None or where is None:
         return None, _none(run)
-    said, seen = LAW * (recipe["batch"] * recipe["n_ctx"]) ** 0.5, float(run.held.tokens[where.steepest])
+    said, seen = law_tokens(recipe["batch"] * recipe["n_ctx"]), float(run.held.tokens[where.steepest])
     words = f"{said / 1e6:.1f} M said, {seen / 1e6:.1f} M seen"
     return bool(said / FACTOR <= seen <= said * FACTOR), words

@@ -16,12 +16,10 @@ from typing import Any
 import numpy as np
 
 from engine.errors import HeadroomError
-from engine.models.runs import steps_of
+from engine.models.runs import RECIPE, is_run, steps_of
 from engine.training.recipe import Recipe, recipe_of
 
-RECIPE, TEXT, HELD_OUT, LOG, STATE, TOKENIZER = (
-    "recipe.json", "text.npy", "held_out.npy", "log.jsonl", "state.pt", "tokenizer.json",
-)  # fmt: skip
+TEXT, HELD_OUT, LOG, STATE, TOKENIZER = "text.npy", "held_out.npy", "log.jsonl", "state.pt", "tokenizer.json"
 
 
 @dataclass(frozen=True)
@@ -76,11 +74,6 @@ class Run:
             raise HeadroomError(f"{self.folder / HELD_OUT} cannot be read; train the run again") from error
 
 
-def is_run(folder: Path) -> bool:
-    """Whether a run was begun in that folder."""
-    return (folder / RECIPE).is_file()
-
-
 def open_run(folder: Path) -> Run:
     """The Run in a folder. HeadroomError or UsageError: there is none, or it is of another version."""
     try:
@@ -105,7 +98,8 @@ def runs_in(folder: Path) -> list[Run]:
 
 
 def write(path: Path, data: bytes) -> None:
-    """The file whole or not at all; HeadroomError where the disk does not take it."""
+    """The file whole or not at all; HeadroomError where the disk does not take it. What a kill leaves beside it has a
+    name of its own, so that it is known as part of a run (`engine.files.write_whole` takes one at random)."""
     aside = path.with_name(f"{path.name}.new")
     try:
         with aside.open("wb") as file:
@@ -115,5 +109,10 @@ def write(path: Path, data: bytes) -> None:
         os.replace(aside, path)
     except OSError as error:
         aside.unlink(missing_ok=True)
-        raise HeadroomError(f"{path} cannot be written ({error.strerror}); make room and start the run again: it goes "
-                            f"on where it was") from error  # fmt: skip
+        raise not_written(path, error) from error
+
+
+def not_written(path: Path, error: OSError) -> HeadroomError:
+    """The error that says why something of a run was not written, and that nothing is lost."""
+    return HeadroomError(f"{path} cannot be written ({error.strerror}); make room and start the run again: it goes on "
+                         f"where it was")  # fmt: skip

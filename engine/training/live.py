@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import HeadroomError, one_line, unforeseen
+from engine.models.runs import is_run
 from engine.progress import Progress
-from engine.training.folders import Run, is_run, open_run
+from engine.training.folders import Run, open_run
 from engine.training.recipe import Recipe, recipe_of
 
 CODE = Path(__file__).resolve().parents[2]  # where `engine` lies, in a clone as in an installation

@@ -22,6 +22,7 @@ from engine.models.subject import Lab, Subject
 from engine.pieces import Piece, found, measured
 from engine.progress import Progress
 from engine.records import Record, version
+from engine.texts.incontext import EARLY, LATE, MIN_TOKENS
 from engine.texts.tokenloss import TokenLosses, recall_token_losses, token_losses
 from engine.training.phase_change import Window, window
 from engine.training.series import Series
@@ -31,7 +32,6 @@ from engine.training.trajectory import Passage, Trajectory
 QUANTITIES = ("loss", "icl", "index", "induction", "copies", "passages", "tokens", "ablations")
 WITHOUT_ABLATIONS = QUANTITIES[:-1]
 N_TEXTS, N_ABLATED_TEXTS, N_ABLATED = 1000, 200, 12
-EARLY, LATE, OF = 50, 500, 512  # indices of the in-context score, in a context of so many tokens
 AROUND = 5  # tokens on either side that it is a mean over
 SHARES = {"induction": 0.2, "passages": 0.3, "ablations": 2.0}  # of the time of the losses, about
 
@@ -59,7 +59,7 @@ class Plan:
 
     def indices(self, n_tokens: int) -> tuple[int, int]:
         """(early, late) in texts of so many tokens, from 1; UsageError where there are no such."""
-        early, late = (given or max(1, round(usual / OF * n_tokens))
+        early, late = (given or max(1, round(usual / MIN_TOKENS * n_tokens))
                        for given, usual in ((self.early, EARLY), (self.late, LATE)))  # fmt: skip
         if not 1 <= early < late <= n_tokens:
             raise UsageError(f"the in-context score cannot lie between tokens {early} and {late} of {n_tokens}; give "

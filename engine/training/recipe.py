@@ -10,6 +10,7 @@ from engine.errors import UsageError
 
 VERSION = 1  # of what a recipe means; a run of another one is refused in one line
 LONG_EVERY = 4  # of so many steps one has rows over the whole context, where others have short ones
+LAW = 10**5.7  # tokens at the phase change, over the root of the tokens a step (Aoyama et al., arXiv 2511.16893)
 EPSILON, THETA = 1e-6, 10_000.0  # of the norms, of rotary positions
 FEWEST_VOCABULARY = 259  # every byte, the beginning of a text, and at least two pairs
 
@@ -114,6 +115,11 @@ class Recipe:
             words.append(f"{self.repeats:.0%} repeats{until}")
         return ", ".join(words)
 
+    @property
+    def in_full(self) -> str:
+        """The same, and where there are no repeats that too."""
+        return self.in_words if self.repeats else f"{self.in_words}, no repeats"
+
     def as_json(self) -> dict[str, Any]:
         """What `recipe_of` reads."""
         return {"version": VERSION, **asdict(self), "period": list(self.period)}
@@ -124,6 +130,11 @@ class Recipe:
         even = {round(self.n_steps * part / self.snapshots) for part in range(self.snapshots + 1)}
         early = {2**power for power in range(12) if 2**power < self.n_steps / self.snapshots}
         return tuple(sorted(even | set(sorted(early)[-3:])))
+
+
+def law_tokens(step_tokens: int) -> float:
+    """Tokens at which the law puts the phase change of a run with so many tokens a step."""
+    return LAW * step_tokens**0.5
 
 
 def recipe_of(said: Mapping[str, Any]) -> Recipe:

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.errors import HeadroomError, UsageError
+from engine.models.runs import RECIPE, is_run
 from engine.progress import Progress
 from engine.training.batches import rows_of
-from engine.training.folders import HELD_OUT, LOG, RECIPE, STATE, TEXT, TOKENIZER, Run, is_run, open_run, write
+from engine.training.folders import HELD_OUT, LOG, STATE, TEXT, TOKENIZER, Run, not_written, open_run, write
 from engine.training.locking import LOCK, sole_trainer
 from engine.training.recipe import Recipe
 from engine.training.snapshots import save_snapshot
@@ -220,5 +221,4 @@ def _append(path: Path, line: dict[str, Any]) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise HeadroomError(f"{path} cannot be written ({error.strerror}); make room and start the run again: it goes "
-                            f"on where it was") from error  # fmt: skip
+        raise not_written(path, error) from error

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from engine.errors import HeadroomError, UsageError
 from engine.models.names import models_of
-from engine.training.folders import Run, is_run, open_run
+from engine.models.runs import is_run
+from engine.training.folders import Run, open_run
 
 STEP = re.compile(r"step(\d{1,12})")
 OF_A_STEP = {"EleutherAI/pythia-": 2_097_152}  # tokens, of what a name begins with

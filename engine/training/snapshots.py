@@ -12,8 +12,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from engine.errors import HeadroomError
 from engine.models.architectures import SMALL
+from engine.training.folders import not_written
 from engine.training.recipe import EPSILON, THETA, Recipe
 from engine.training.text import END
 
@@ -89,5 +89,4 @@ def save_snapshot(model: Any, recipe: Recipe, tokenizer_file: Path, folder: Path
         os.replace(aside, folder)
     except OSError as error:
         shutil.rmtree(aside, ignore_errors=True)
-        raise HeadroomError(f"{folder} cannot be written ({error.strerror}); make room and start the run again: it "
-                            f"goes on where it was") from error  # fmt: skip
+        raise not_written(folder, error) from error

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from engine.texts.incontext import EARLY, LATE, MIN_TOKENS
 from engine.training.model import SmallModel, rotated, smeared
 from engine.training.recipe import Recipe
 
 N_TEXTS, N_EXAMPLES, MOST_PERIOD = 50, 10, 25
-EARLY, LATE, AROUND = 50 / 512, 500 / 512, 5  # indices as shares of the context, and the tokens around them
+AROUND = 5  # tokens on either side of both indices
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def look(model: SmallModel, recipe: Recipe, held_out: np.ndarray) -> Look:
         texts = held_out[:N_TEXTS, : recipe.n_ctx].astype(np.int64)
         rows = torch.from_numpy(np.concatenate([np.zeros((len(texts), 1), np.int64), texts], 1))
         losses = torch.cat([_losses(model, part) for part in rows.split(20)]).mean(0)  # (n_ctx,)
-        early, late = (_around(losses, round(share * recipe.n_ctx)) for share in (EARLY, LATE))
+        early, late = (_around(losses, round(index / MIN_TOKENS * recipe.n_ctx)) for index in (EARLY, LATE))
         period = min(MOST_PERIOD, recipe.n_ctx // 3)
         drawn = np.random.default_rng(0)
         unit = drawn.integers(1, 1 + (recipe.alphabet or recipe.n_vocab - 1), (N_EXAMPLES, period))

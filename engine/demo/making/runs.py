@@ -16,9 +16,10 @@ import numpy as np
 
 from cache import Store
 from engine.demo import runs_folder
+from engine.models.runs import RECIPE
 from engine.models.subject import Lab
 from engine.progress import Progress
-from engine.training.folders import RECIPE, Run
+from engine.training.folders import Run
 from engine.training.measuring import Plan, measure
 from engine.training.recipes import RECIPES
 from engine.training.running import begin, train

@@ -12,10 +12,11 @@ import streamlit as st
 
 from engine.errors import HeadroomError
 from engine.jobs import Job, Jobs
-from engine.training.folders import Run, is_run, open_run, runs_in
+from engine.models.runs import is_run
+from engine.training.folders import Run, open_run, runs_in
 from engine.training.live import free_name, trained
 from engine.training.locking import trainer
-from engine.training.recipe import Recipe
+from engine.training.recipe import Recipe, law_tokens
 from engine.training.recipes import RECIPES
 from engine.training.running import best
 from pages.ui.shared.drawing import draw_chart
@@ -110,7 +111,7 @@ def _draw_form(folder: Path, repeats: float) -> None:
     except HeadroomError as error:
         show_error(str(error))
         return
-    st.caption(plain(f"{live_charts.words_of(recipe)}; {recipe.n_steps:,} steps."))
+    st.caption(plain(f"{recipe.in_full}; {recipe.n_steps:,} steps."))
     clicks = {"on_click": begin, "args": (folder, "own", recipe, text), "help": ONE_CORE}
     if st.button("Train it", key="train own", icon=":material/model_training:", type="primary", **clicks):
         st.rerun()
@@ -162,13 +163,13 @@ def _draw_charts(shown: Shown, log: live_charts.Log, control: live_charts.Log) -
     second = st.columns(3)
     places = [*first, *second]
     for number, (title, picture) in enumerate(drawn.items()):
-        words = f"{title}, {live_charts.words_of(shown.recipe)}, over the tokens trained on"
+        words = f"{title}, {shown.recipe.in_full}, over the tokens trained on"
         draw_chart(picture, f"training live {number}", words, places[number])
     with places[len(drawn)]:
         st.markdown(plain(_told(shown, log)))
-        law = live_charts.law_tokens(shown.recipe)
+        law = law_tokens(shown.recipe.step_tokens)
         where = "the second dashed line" if law <= shown.recipe.tokens else "beyond the axis"
-        st.caption(f"Dashed line: warm-up ends. By the law of Olsson et al., 10^5.7 √(batch × context), the phase "
+        st.caption(f"Dashed line: warm-up ends. By the law of Aoyama et al., 10^5.7 √(batch × context), the phase "
                    f"change is at {law / 1e6:.1f} M tokens, {where}.")  # fmt: skip
         if control:
             told = _told(shown.control, control) if shown.control else ""
@@ -177,7 +178,7 @@ def _draw_charts(shown: Shown, log: live_charts.Log, control: live_charts.Log) -
 
 def _told(shown: Shown, log: live_charts.Log) -> str:
     """What the last look saw, in words."""
-    words = live_charts.words_of(shown.recipe)
+    words = shown.recipe.in_full
     if not log:
         return f"{words}: nothing is measured yet."
     line = log[-1]

@@ -9,27 +9,16 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from engine.training.recipe import Recipe
+from engine.training.recipe import Recipe, law_tokens
 from pages.ui.shared import charts
 from pages.ui.shared.colours import GREY, MARK
 
 HEIGHT = 130
-LAW = 10**5.7  # tokens at which the phase change is to come, over sqrt(batch * context): Olsson et al.
 RUN, CONTROL = "run", "control"
 HEADS = {"prefix_matching": "Prefix matching, each head", "previous_token": "Previous token, each head"}
 NATS = {"icl": "In-context score, nats", "loss": "Loss of held-out text, nats"}
 COPIES = {"first_copy": "first", "second_copy": "second"}
 Log = Sequence[Mapping[str, Any]]
-
-
-def law_tokens(recipe: Recipe) -> float:
-    """Where the paper's law puts the phase change."""
-    return LAW * (recipe.batch * recipe.n_ctx) ** 0.5
-
-
-def words_of(recipe: Recipe) -> str:
-    """The recipe in words, its share of repeats always among them."""
-    return recipe.in_words if recipe.repeats else f"{recipe.in_words}, no repeats"
 
 
 def head_rows(log: Log, who: str) -> pd.DataFrame:
@@ -53,10 +42,11 @@ def pictures(recipe: Recipe, log: Log, control: Log = ()) -> dict[str, charts.Pi
     heads = pd.concat([head_rows(log, RUN), head_rows(control, CONTROL)])
     rows = pd.concat([rows_of(log, RUN), rows_of(control, CONTROL)])
     copies = rows.melt(["who", "tokens"], list(COPIES), "copy", "nats").replace({"copy": COPIES})
-    marks = [{"tokens": recipe.warm_up * recipe.step_tokens, "what": "Warm-up ends"},
-             {"tokens": law_tokens(recipe), "what": "Phase change by the law 10^5.7 √(batch × context)"}]  # fmt: skip
+    warm_up, law = recipe.warm_up * recipe.step_tokens, law_tokens(recipe.step_tokens)
+    marks = [{"tokens": warm_up, "what": "Warm-up ends"},
+             {"tokens": law, "what": "Phase change by the law 10^5.7 √(batch × context)"}]  # fmt: skip
     shown = pd.DataFrame([each for each in marks if each["tokens"] <= recipe.tokens], columns=["tokens", "what"])
-    words, end = words_of(recipe), recipe.n_steps * recipe.step_tokens
+    words, end = recipe.in_full, recipe.n_steps * recipe.step_tokens
     found = {title: charts.picture(_heads(score, title, words, end, recipe.n_layers), heads=heads, marks=shown)
              for score, title in HEADS.items()}  # fmt: skip
     title = "Random tokens twice over, nats a token"

@@ -11,7 +11,7 @@ from pathlib import Path
 from engine import demo
 from engine.errors import HeadroomError, UsageError
 from engine.models import runs
-from engine.training.folders import Run, is_run, open_run
+from engine.training.folders import Run, open_run
 from engine.training.phase_change import Window, window
 from engine.training.recipe import Recipe, recipe_of
 from engine.training.trajectory import Trajectory, decode
@@ -62,7 +62,7 @@ def sources(folder: Path | None) -> dict[str, Source]:
     except OSError as error:
         raise HeadroomError(f"the folder {folder} cannot be read ({error.strerror}); give another one") from error
     for entry in inside:
-        if entry.is_dir() and is_run(entry):
+        if entry.is_dir() and runs.is_run(entry):
             name = (entry.name if entry.name not in found else f"{entry.name} (in the folder)").replace(",", " ")
             found[name] = Source(name, entry / RECORD, entry)
     return found
@@ -143,13 +143,13 @@ def typed(source: Source, step: int) -> str:
 
 
 def _if_run(folder: Path) -> Path | None:
-    return folder if is_run(folder) else None
+    return folder if runs.is_run(folder) else None
 
 
 def _words(name: str, trajectory: Trajectory | None, recipe: Recipe | None) -> str:
     if recipe is None:
         return trajectory.label if trajectory is not None else name
-    return recipe.in_words if recipe.repeats else f"{recipe.in_words}, no repeats"
+    return recipe.in_full
 
 
 @lru_cache(32)
