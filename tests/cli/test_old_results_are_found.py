@@ -1,11 +1,13 @@
 """What an earlier version stored is found by this one: its keys are literals here, and its store serves.
 
-No model is loaded: whatever is not found in that store fails at once. Where keys have to change, SCHEMA is raised and
-this store is filled anew.
+The model that it measured, its questions and the passages lie beside it, whatever comes with the app today: all but the
+weights, of which their table of contents and their digest are enough, as no model is loaded: whatever is not found in
+that store fails at once. Where keys have to change, SCHEMA is raised and this store is filled anew.
 """
 
 import importlib.metadata
 import json
+import os
 import shlex
 import zipfile
 from pathlib import Path
@@ -14,11 +16,14 @@ import pytest
 
 from cache import open_store
 from cache.store import Store
-from engine import records
+from engine import demo, records
 from engine.__main__ import main
-from engine.models import loading, tuning
+from engine.models import checkpoints, loading, tuning
+from engine.questions.tasks import embedded_tasks
 
 FILLED_BY_9C61A22 = Path(__file__).parent / "store_of_9c61a22.zip"
+DEMO_OF_9C61A22 = Path(__file__).parent / "demo_of_9c61a22.zip"
+WEIGHTS, N_BYTES, DIGEST = "demo/model/model.safetensors", 8_686_928, "a4ad19f3f866ee6948f27b86ed3e831a"
 VERSIONS = {"torch": "2.13.0+cpu", "transformers": "5.23.0", "lm_eval": "0.4.13", "bitsandbytes": "0.50.2"}
 TASK = "--task demo_translation --limit 16"
 STUDY = "--tasks demo_translation --shots 0 --limit 16 --ranking-questions 16"
@@ -82,15 +87,23 @@ COMMANDS = {
 
 @pytest.fixture
 def old_store(tmp_path, monkeypatch):
-    """The folder that 9c61a22 filled, and the versions that its keys name."""
-    with zipfile.ZipFile(FILLED_BY_9C61A22) as packed:
-        packed.extractall(tmp_path / "old")
+    """The folder that 9c61a22 filled, the model and the questions that came with it, and the versions of its keys."""
+    for each in (FILLED_BY_9C61A22, DEMO_OF_9C61A22):
+        with zipfile.ZipFile(each) as packed:
+            packed.extractall(tmp_path / "old")
+    os.truncate(tmp_path / "old" / WEIGHTS, N_BYTES)  # zeros behind the table of contents: they are never read
+    monkeypatch.setattr(demo, "FOLDER", tmp_path / "old" / "demo")
+    monkeypatch.setattr(
+        checkpoints, "file_digest", lambda file, store: {"model.safetensors": bytes.fromhex(DIGEST)}[file.name]
+    )
+    embedded_tasks.cache_clear()
     monkeypatch.setattr(importlib.metadata, "version", VERSIONS.__getitem__)
     monkeypatch.setenv("HEADROOM_PRODUCTS", "own")  # as all was that 9c61a22 stored
     monkeypatch.setattr(loading, "device_class", lambda: "cpu")
     monkeypatch.setattr("engine.models.subject.device_class", lambda: "cpu")
     records.version.cache_clear()
     yield tmp_path / "old"
+    embedded_tasks.cache_clear()
     records.version.cache_clear()
 
 
