@@ -136,6 +136,7 @@ def headroom(page: Any, address: str, levels: tuple[int, ...]) -> Times:
     from playwright.sync_api import TimeoutError
 
     from tests.browser.test_drag import grab
+    from tests.embedded import heads_at
 
     page.set_default_timeout(WAIT_MS)
     asked = f"prune_task={TASK}&prune_shots={SHOTS}&prune_limit={N_QUESTIONS}"
@@ -152,7 +153,7 @@ def headroom(page: Any, address: str, levels: tuple[int, ...]) -> Times:
             page.mouse.move(x(percent), y, steps=20)
         released = page.evaluate("performance.now()")
         page.mouse.up()
-        gone = f"{level * 32 // 100} of 32 heads"
+        gone = heads_at(level)
         words = json.dumps([gone, PRUNED, "200 of 200 questions"])
         try:
             page.wait_for_function(f"() => {words}.every(each => window.seen.at(-1)[1].includes(each))")

@@ -85,7 +85,7 @@ def come_home(page: Page, server: Server, model: str) -> dict[str, Any]:
     chosen = "" if model == "demo" else f"&model={quote(model, safe='')}"
     for _ in range(9):  # a mask that is stored already would be answered without the model
         server.cancel_all()
-        heads = sorted(UNSEEN.sample([f"L{layer}H{head}" for layer in range(4) for head in range(8)], 3))
+        heads = sorted(UNSEEN.sample([f"L{layer}H{head}" for layer in range(4) for head in range(6)], 3))
         page.goto(f"{server.address}/?prune_limit=16&prune_ranking=random&prune_mask={quote(' '.join(heads))}{chosen}")
         page.get_by_text("16 of 16 questions").first.wait_for()
         for _ in range(30):

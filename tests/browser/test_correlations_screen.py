@@ -3,6 +3,7 @@
 import re
 
 from tests.browser.conftest import open_study
+from tests.embedded import LAST_HEAD
 
 
 def test_measure_then_click_a_cell_then_choose_by_name(page, address):
@@ -11,7 +12,7 @@ def test_measure_then_click_a_cell_then_choose_by_name(page, address):
     page.get_by_role("button", name="Measure the 2 that are missing").click()
     page.get_by_text("importance is there for 2 of 2.").wait_for()
     page.get_by_text("The two tasks have SRCC").wait_for()
-    ranked = page.locator('[aria-label*="Head: L3H7"]')
+    ranked = page.locator(f'[aria-label*="Head: {LAST_HEAD}"]')
 
     def choose(first, second):  # the first matrix is of SRCC; its numbers lie on top of the cells
         page.locator(f'[aria-label*="Rankings: {first} and {second};"]').last.click(force=True)

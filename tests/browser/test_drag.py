@@ -6,7 +6,9 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from pages.ui.shared.pruning import HEADS as OPENS_AT
 from tests.browser.conftest import settled_figure
+from tests.embedded import heads_at
 
 HEADS = "Attention heads pruned"
 ALONE = "?precision=fp32&prune_limit=32&prune_ranking=random&prune_idle=false"
@@ -78,11 +80,11 @@ def quantiles(values):
 
 
 def let_go_at(page, percent):
-    """Drags to a level of 32 heads and lets go; ms until its first measured figure, and until it is over all 200."""
+    """Drags to a level and lets go; ms until its first measured figure, and until it is over all 200."""
     x, y = grab(page)
     page.mouse.move(x(percent), y, steps=12)
     page.mouse.up()
-    heads = f"{32 * percent // 100} of 32 heads, 0"
+    heads = f"{heads_at(percent)}, 0"
     settled_figure(page, heads, "200 of 200 questions")
     page.get_by_test_id("stMetricDelta").get_by_text("points against the full model").wait_for()
     since = [(at, delta or "", about or "") for at, delta, about in page.evaluate("window.since")]
@@ -92,7 +94,7 @@ def let_go_at(page, percent):
 
 def test_what_follows_the_hand_and_how_fast(page, address):
     page.goto(f"{address}/?precision=fp32&prune_limit=200&prune_ranking=random&prune_idle=false")
-    settled_figure(page, "200 of 200 questions", "0 of 32 heads")
+    settled_figure(page, "200 of 200 questions", heads_at(0))
     page.get_by_text("Dashed: estimate without a forward pass").wait_for()
     page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()
     x, y = grab(page)
@@ -104,14 +106,14 @@ def test_what_follows_the_hand_and_how_fast(page, address):
     page.get_by_test_id("stMetricDelta").get_by_text("estimate, not measured").wait_for()
     page.mouse.up()
     released = page.evaluate("performance.now()")
-    settled_figure(page, "20 of 32 heads", "200 of 200 questions")
+    settled_figure(page, heads_at(65), "200 of 200 questions")
     delays, figures = page.evaluate("[window.delays, window.figures]")
     p50, p95 = quantiles([delay for _, delay in delays])
     rate = 1000 * len(delays) / (ended - began)
     passed = [text for at, text in figures if at < released]
     print(f"\nreadout: {rate:.0f}/s, delay p50 {p50:.0f} ms, p95 {p95:.0f} ms; large figure: "
           f"{1000 * len(passed) / (ended - began):.1f}/s")  # fmt: skip
-    assert any("20 of 32 heads · estimate" in text for text in page.evaluate("window.said"))
+    assert any(f"{heads_at(65)} · estimate" in text for text in page.evaluate("window.said"))
     assert len(delays) > 20, "the readout follows all along the way"
     assert any(text.startswith("≈") for text in passed), "the figure follows, and says that it is an estimate"
     curve = page.locator('[aria-label^="Attention heads pruned: at 0%"]').first.get_attribute("aria-label")
@@ -127,55 +129,55 @@ def test_what_follows_the_hand_and_how_fast(page, address):
 @pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
 def test_the_readout_moves_before_the_hand_lets_go_and_one_level_is_measured(page, address):
     page.goto(f"{address}/{ALONE}")
-    settled_figure(page, "32 of 32 questions", "0 of 32 heads")
+    settled_figure(page, "32 of 32 questions", heads_at(0))
     x, y = grab(page)
     page.evaluate(WATCH, slider(page).element_handle())
     for percent in range(0, 61):
         page.mouse.move(x(percent), y)
     assert page.evaluate("window.seen") == [f"{percent} %" for percent in range(5, 61, 5)], "in steps of 5, at once"
     page.mouse.up()
-    settled_figure(page, "19 of 32 heads", "32 of 32 questions")
+    settled_figure(page, heads_at(60), "32 of 32 questions")
     expect(page).to_have_url(re.compile("prune_heads=60"))
     curve = page.locator('[aria-label^="Attention heads pruned: at 0%"]').first
     levels = re.findall(r"at (\d+)%", curve.get_attribute("aria-label"))
     assert set(levels) <= {"0", "60"}, "no level on the way was measured"
     page.reload()
-    settled_figure(page, "19 of 32 heads", "32 of 32 questions")
+    settled_figure(page, heads_at(60), "32 of 32 questions")
     expect(slider(page)).to_have_value("60")
 
 
 def test_keys_and_the_number_field(page, address):
     page.goto(f"{address}/{ALONE}&prune_heads=50")
-    settled_figure(page, "16 of 32 heads", "32 of 32 questions")
+    settled_figure(page, heads_at(50), "32 of 32 questions")
     slider(page).focus()
     for key, value in {"ArrowRight": 55, "ArrowLeft": 50, "PageUp": 60, "PageDown": 50, "Home": 0, "End": 100}.items():
         page.keyboard.press(key)
         expect(slider(page)).to_have_value(str(value))
         assert readout(page) == f"{value} %"
     expect(slider(page)).to_have_attribute("aria-valuetext", re.compile("^100 %"))
-    settled_figure(page, "32 of 32 heads", "32 of 32 questions")
+    settled_figure(page, heads_at(100), "32 of 32 questions")
     assert slider(page).evaluate("input => input.getRootNode().activeElement === input"), "the focus stays"
     field = page.get_by_role("spinbutton", name=HEADS)
     expect(field).to_have_value("100")
     field.fill("43")
     field.press("Enter")
-    settled_figure(page, "13 of 32 heads", "32 of 32 questions")
+    settled_figure(page, heads_at(43), "32 of 32 questions")
     expect(slider(page)).to_have_value("43")
     expect(page).to_have_url(re.compile("prune_heads=43"))
 
 
 def test_a_rest_measures_though_the_button_is_held(page, address):
     page.goto(f"{address}/{ALONE}")
-    settled_figure(page, "32 of 32 questions", "0 of 32 heads")
+    settled_figure(page, "32 of 32 questions", heads_at(0))
     x, y = grab(page)
     page.mouse.move(x(75), y, steps=5)
-    settled_figure(page, "24 of 32 heads", "32 of 32 questions")
+    settled_figure(page, heads_at(75), "32 of 32 questions")
     page.mouse.move(x(25), y, steps=5)
-    settled_figure(page, "8 of 32 heads", "32 of 32 questions")
+    settled_figure(page, heads_at(25), "32 of 32 questions")
     page.mouse.up()
     expect(slider(page)).to_have_value("25")
     page.go_back()
-    settled_figure(page, "24 of 32 heads", "32 of 32 questions")
+    settled_figure(page, heads_at(75), "32 of 32 questions")
     expect(slider(page)).to_have_value("75")
 
 
@@ -186,10 +188,10 @@ def test_what_other_code_sets_reaches_the_slider(page, address):
     heads = slider(page, "heads pruned")
     heads.focus()
     heads.press("End")
-    page.get_by_text("B lacks 32 of 32 heads").wait_for()
+    page.get_by_text(f"B lacks {heads_at(100)}").wait_for()
     page.get_by_role("button", name="Prune the induction heads").click()
-    page.get_by_text("B lacks 4 of 32 heads").wait_for()
-    expect(heads).to_have_value("15")
+    page.get_by_text(f"B lacks {heads_at(OPENS_AT)}").wait_for()
+    expect(heads).to_have_value(str(OPENS_AT))
     expect(page).not_to_have_url(re.compile("passage_heads"))  # as it opens
 
 

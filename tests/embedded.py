@@ -1,0 +1,25 @@
+"""What tests know of the embedded model: its shape, read from its config, and what screens say of a level of it."""
+
+import json
+
+from engine.demo import model_folder
+from engine.models.architectures import shape_of
+
+SHAPE = shape_of(json.loads((model_folder() / "config.json").read_text(encoding="utf-8")))
+HEADS, FFNS = SHAPE.n_heads_total, SHAPE.n_layers
+LAST_HEAD = f"L{SHAPE.n_layers - 1}H{SHAPE.n_heads - 1}"
+
+
+def heads(n: int) -> str:
+    """Such as "5 of 32 heads"."""
+    return f"{n} of {HEADS} heads"
+
+
+def heads_at(percent: int) -> str:
+    """The same of a level."""
+    return heads(HEADS * percent // 100)
+
+
+def ffns(n: int) -> str:
+    """Such as "1 of 4 FFNs"."""
+    return f"{n} of {FFNS} FFNs"
