@@ -124,7 +124,7 @@ def long_opt(tmp_path_factory):
         ("losses", (), 2, "exactly one of --text"),
         ("losses", ("--passage", "The ferry", "--solved", "demo_copy"), 2, "exactly one of --text"),
         ("losses", ("--text", "gone.txt"), 1, "gone.txt"),
-        ("losses", ("--passage", "The ferry", "--mask", "L9H9"), 2, "L9H9"),
+        ("losses", ("--passage", "The ferry", "--mask", "L99H9"), 2, "L99H9"),
         ("losses", ("--passage", "The ferry", "--stride", "999"), 2, "999"),
         ("losses", ("--passage", "The ferry", "--other-model", "gone/"), 1, "gone"),
         ("attribute", ("--passage", "Three languages", "--kind", "pattern-preserving"), 1, "512 tokens"),
@@ -133,7 +133,7 @@ def long_opt(tmp_path_factory):
         ("attribute", ("--solved", "no_such_task"), 2, "no_such_task"),
         ("attention", ("--passage", "The ferry", "--heads", "3,5"), 2, "'3'"),
         ("attention", ("--passage", "The ferry", "--heads", ","), 2, "names no head"),
-        ("attention", ("--passage", "The ferry", "--heads", "L7H0"), 2, "L7H0"),
+        ("attention", ("--passage", "The ferry", "--heads", "L99H0"), 2, "L99H0"),
     ],
 )
 def test_bad_options(command, options, code, part, cli, tmp_path):

@@ -5,6 +5,7 @@ import pytest
 
 from engine.accuracy.evaluation import evaluate
 from engine.heads.induction import induction
+from engine.importance.rankings_of import INDUCTION_SEED
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_mask
 from engine.progress import final
@@ -51,9 +52,12 @@ def test_a_story_holds_where_the_loss_is_clear_and_twice_that_of_the_draws(lost,
 
 
 def test_the_story_holds_on_the_embedded_model(lab):
+    """Whichever they are: at least three heads match prefixes, and without them only what needs examples is lost."""
     subject = lab.subject(LoadSpec("demo", "int8"))
     found = final(remove(lab, subject, TaskSpec("demo_outfit", 5), TaskSpec("demo_yesno"), 48))
-    assert without(subject.shape, found.heads) == parse_mask("L1H0-1 L1H3-4", subject.shape)
+    matching = final(induction(lab, subject, "olsson", INDUCTION_SEED)).mean["prefix_matching"]
+    assert len(found.heads) >= 3 and (matching > 0.5).sum() >= 3
+    assert set(found.heads) == set(np.flatnonzero(matching.ravel() >= matching.max() / 2))
     assert found.removed is not None and found.control is not None
     assert found.removed.points <= -40 and abs(found.control.points) <= 5
     assert found.at_random[0] >= -10 and found.holds
