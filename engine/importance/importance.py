@@ -33,7 +33,8 @@ from engine.records import Record, canonical_key
 from engine.shapes import ModelShape
 
 ORACLES = ("heads-oracle", "ffns")
-GRADIENTS = {"heads": "heads", "gate": "gate", "heads-taylor": "heads", "ffns-taylor": "heads"}  # by what is stored
+OF_THE_SAME_PASSES = ("heads-one-divisor", "heads-taylor", "ffns-taylor")  # as "heads"
+GRADIENTS = {"heads": "heads", "gate": "gate", **dict.fromkeys(OF_THE_SAME_PASSES, "heads")}  # by what is stored
 OF_WEIGHTS = ("heads-weight", "ffns-weight")
 OF_ACTIVITY = ("heads-activation", "ffns-activation", "heads-wanda", "ffns-wanda", "heads-first-token")
 PREFIX, PREFIX_SEED = "heads-prefix", 0
@@ -73,7 +74,8 @@ def importance(
     """Yields Progress, its value the Scores so far (oracles: only when finished).
 
     `heads`: Bansal et al.'s I_h from the gold choice. `gate`: mean |dLoss/dgate| of the gold choice (Michel et al.
-    2019), with every choice's signed gradients kept. `heads-oracle`, `ffns`: accuracy lost when that one is pruned.
+    2019), with every choice's signed gradients kept. `heads-one-divisor`: I_h with the last layer divided by as many
+    positions as the others, of the passes of `heads`. `heads-oracle`, `ffns`: accuracy lost when that one is pruned.
     `heads-taylor`, `ffns-taylor`: the same of heads or FFNs, of the passes of `heads`. `heads-weight`, `ffns-weight`:
     the size of a part's weights. `heads-activation`, `ffns-activation`: mean length of what it writes into the residual
     stream. `heads-wanda`, `ffns-wanda`: sum of |w| times the root mean square of its input, over what it writes with.
@@ -226,7 +228,8 @@ def _scores(what: str, limit: int, parts: Sequence[Record]) -> Scores:
     """Scores of the first `limit` questions of the stored chunks.
 
     I_h: sum over positions and examples, divided by the positions that carry gradient (sequence length - 1), the last
-    layer by the number of continuation tokens, as llm-interpret at batch size 1.
+    layer by the number of continuation tokens, as llm-interpret at batch size 1; `heads-one-divisor`: all layers by the
+    former.
     """
     n_choices = max(part.arrays["heads"].shape[1] for part in parts)
 
@@ -240,13 +243,13 @@ def _scores(what: str, limit: int, parts: Sequence[Record]) -> Scores:
 
     heads, ffns, lengths, gold = joined("heads"), joined("ffns"), joined("lengths"), joined("gold")
     n_targets = joined("n_targets") if what == "gate" else lengths[:, 1:]
-    if what != "heads":
+    if what not in ("heads", "heads-one-divisor"):
         signed = ffns if what == "ffns-taylor" else heads
         scores = np.abs(signed[np.arange(len(gold)), gold].astype(np.float64)).mean(0)
     else:
         scores = joined("absolute").astype(np.float64).sum(0)
         scores[:-1] /= lengths[:, 0].sum()
-        scores[-1] /= lengths[:, 1].sum()
+        scores[-1] /= lengths[:, what == "heads"].sum()
     return Scores(what, len(gold), scores, None, heads, ffns, n_targets, int((heads == 0).sum()))
 
 

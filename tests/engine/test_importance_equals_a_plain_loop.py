@@ -19,8 +19,9 @@ def asked(lab, folder, tmp_path, n, precision="fp32"):
     return lab, subject_in(lab, folder, precision, bos=True), questions
 
 
-def plain_loop(model, questions):
-    """I_h of Bansal et al. by autograd on z itself, one example at a time: (L, H)."""
+def plain_loops(model, questions):
+    """(I_h of Bansal et al. by autograd on z itself, one example at a time; the same with the last layer divided by all
+    positions, (L, H) each; gate gradients of each question)."""
     shape = model.identity.shape
     sums, positions, labels = np.zeros((shape.n_layers, shape.n_heads)), 0, 0
     gates = []
@@ -51,9 +52,14 @@ def plain_loop(model, questions):
         sums += product.abs().sum(1).numpy()
         gates.append(product.sum(1).numpy())
         positions, labels = positions + len(choice.inputs), labels + n
-    sums[:-1] /= positions
-    sums[-1] /= labels
-    return sums, np.array(gates)
+    by_positions, gates = sums / positions, np.array(gates)
+    return np.concatenate([by_positions[:-1], sums[-1:] / labels]), by_positions, gates
+
+
+def plain_loop(model, questions):
+    """(I_h, gate gradients)."""
+    scores, _, gates = plain_loops(model, questions)
+    return scores, gates
 
 
 @pytest.mark.parametrize("family", ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"])
@@ -61,8 +67,13 @@ def test_heads_by_gradient(family, tiny_opt, tmp_path, lab):
     folder = family_folder(family, tiny_opt, tmp_path / "model")
     _, subject, questions = about = asked(lab, folder, tmp_path, 20)
     scores = final(importance(*about, "heads"))
-    expected, gates = plain_loop(finished(lab.loaded(subject)), questions.requests.questions)
+    model = finished(lab.loaded(subject))
+    expected, by_positions, gates = plain_loops(model, questions.requests.questions)
     np.testing.assert_allclose(scores.scores, expected, rtol=1e-4)
+    n_stored = len([*lab.store.keys()])
+    again = final(importance(*about, "heads-one-divisor")).scores
+    np.testing.assert_allclose(again, by_positions, rtol=1e-4)
+    assert len([*lab.store.keys()]) == n_stored, "both are of the same passes"
     np.testing.assert_allclose(scores.gate_heads[:, 0], gates, rtol=2e-3, atol=1e-6)  # kept in fp16
 
 
