@@ -95,30 +95,30 @@ def test_hover_click_and_keys(page, address):
     page.get_by_text(f"B lacks {heads_at(OPENS_AT)}").wait_for()
     ready(page)
     readout = page.locator(".readout")
-    token(page, " people", 1).hover()
-    expect(readout.get_by_role("heading")).to_have_text("␣people")
+    token(page, " strange", 1).hover()
+    expect(readout.get_by_role("heading")).to_have_text("␣strange")
     loss = readout.get_by_role("row").filter(has_text="Loss, nats").inner_text().split()
     a, b, change = (float(cell.replace("−", "-")) for cell in loss[-3:])
     assert b - a == pytest.approx(change, abs=0.011) and b > a, "it copies worse"
     assert readout.locator(".row").count() == 10 and "%" in readout.inner_text()
-    assert "worse" in token(page, " people", 1).get_attribute("class")
-    expect(page.locator(".said")).to_contain_text("␣people, A ")
+    assert "worse" in token(page, " strange", 1).get_attribute("class")
+    expect(page.locator(".said")).to_contain_text("␣strange, A ")
 
-    token(page, " people", 1).click()
+    token(page, " strange", 1).click()
     page.mouse.move(0, 0)
-    expect(page.locator(".text .locked")).to_have_text(" people")
+    expect(page.locator(".text .locked")).to_have_text(" strange")
     assert page.locator(".text .same").all_inner_texts() == page.locator(".text .followed").all_inner_texts() != []
-    assert page.locator(".text .pair").all_inner_texts() == [" the", " last"]
+    assert page.locator(".text .pair").all_inner_texts() == [" in", " anything"]
     expect(readout).to_contain_text(
-        "“␣the␣last” in front of it stood once before (underlined), followed by ␣people × 1"
+        "“␣in␣anything” in front of it stood once before (underlined), followed by ␣strange × 1"
     )
     page.keyboard.press("ArrowRight")
-    expect(readout.get_by_role("heading")).not_to_have_text("␣people")
+    expect(readout.get_by_role("heading")).not_to_have_text("␣strange")
     page.keyboard.press("Escape")
     expect(page.locator(".text .locked")).to_have_count(0)
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Enter")
-    expect(page.locator(".text .locked")).to_have_text(" people")
+    expect(page.locator(".text .locked")).to_have_text(" strange")
     page.keyboard.press("Home")
     expect(readout).to_contain_text("Token 1 of ")
     page.keyboard.press("ArrowDown")
