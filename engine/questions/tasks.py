@@ -19,7 +19,9 @@ OWN, OWN_TRAIN = ".jsonl", ".train.jsonl"  # of a user's own file, and of the ro
 class TaskInfo:
     """One task: harness name, title, what is asked, folder of its YAML, columns its rows need.
 
-    `chance` is the accuracy (0-1) of guessing, 0 where it depends on each question's number of choices.
+    `chance` is the accuracy (0-1) of guessing, 0 where it depends on each question's number of choices. `needs`, of the
+    embedded tasks: what an answer takes from its context, `examples` in front, `copying` a word of the question, or
+    `nothing`; "" where nobody has said.
     """
 
     name: str
@@ -28,6 +30,7 @@ class TaskInfo:
     chance: float
     yaml_folder: str
     columns: tuple[str, ...]
+    needs: str = ""
 
 
 def _task(name: str, title: str, asks: str, chance: float, yaml_folder: str, columns: str) -> TaskInfo:
@@ -82,6 +85,7 @@ def embedded_tasks() -> dict[str, TaskInfo]:
             float(entry["chance"]),
             str(tasks_folder() / entry["name"]),
             tuple(entry["columns"]),
+            entry.get("needs", ""),
         )
         for entry in entries
     }

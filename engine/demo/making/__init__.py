@@ -10,4 +10,6 @@
 `train`: trains the model
 `runs`: trains and measures the runs that come with the app
 `report`: measures the model against what it is meant to show
+`measured`: what the report measures, through the app's own functions
+`bars`: what the model is meant to show, held against those figures
 """

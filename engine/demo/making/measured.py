@@ -1,0 +1,130 @@
+"""One model measured for the report, through the app's own functions and store: nothing is measured twice."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from engine.accuracy.evaluation import Answers, evaluate
+from engine.demo import passages
+from engine.demo.making.bars import Removed
+from engine.heads.induction import InductionScores, induction
+from engine.importance.rankings_of import INDUCTION_SEED, Pruning, Ranking, compute_orders
+from engine.models.loading import LoadSpec
+from engine.models.masks import Mask, parse_edits
+from engine.models.subject import Lab, Subject
+from engine.progress import final
+from engine.questions.requests import TaskSpec, get_requests, select
+from engine.studies.removal import Line, draw, induction_heads, line_of, without
+from engine.studies.surveys import Setting, survey, together
+from engine.texts.continuation import How, continuation
+from engine.texts.perplexity import Perplexity, perplexity
+from engine.texts.sources import slices
+from engine.texts.tokenloss import token_losses
+
+RANKING_QUESTIONS = 64  # of the train split, as on the screens
+LEVELS = (0, 100, 200, 300, 400, 500)  # permille of the heads
+WINDOWS = 4  # of each held-out piece, that are read once with BOS in front and once without
+FEWER = 8  # tokens: room in a window for BOS, and for what a slice by itself may have more
+TWICE = "Privet Drive, twice"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is measured: the model at `address`, on `n` validation questions of each family (None: all)."""
+
+    lab: Lab
+    address: str
+    n: int | None = None
+
+    def subject(self, precision: str = "fp32", bos: bool | None = None) -> Subject:
+        """The model in one precision."""
+        return self.lab.subject(LoadSpec(self.address, precision), bos)
+
+    @property
+    def full(self) -> Mask:
+        return Mask.full(self.subject().shape)
+
+    def answers(
+        self, family: str, shots: int, mask: Mask | None = None, precision: str = "fp32", n: int | None = None
+    ) -> Answers:
+        """The answers to a family's questions."""
+        questions = select(get_requests(TaskSpec(family, shots), None, self.lab.store), n or self.n, "stratified")
+        return final(evaluate(self.lab, self.subject(precision), questions, mask or self.full))
+
+    def change(self, family: str, shots: int, mask: Mask, n: int | None = None) -> Line:
+        """A family under this mask beside the full model."""
+        return line_of(self.answers(family, shots, n=n), self.answers(family, shots, mask, n=n))
+
+    def induction(self) -> InductionScores:
+        """Olsson's scores, as every screen has them."""
+        return final(induction(self.lab, self.subject(), "olsson", INDUCTION_SEED))
+
+    def heads(self) -> tuple[int, ...]:
+        """The induction heads that the story on Prune removes, by flat index."""
+        return induction_heads(self.induction().mean["prefix_matching"])
+
+    def removed(self, family: str, needs: str, n_draws: int, n_drawn: int | None) -> Removed:
+        """A family without the induction heads; `n_draws` others on `n_drawn` questions where it needs examples."""
+        heads, shape = self.heads(), self.subject().shape
+        gone, n_draws = without(shape, heads), n_draws * (needs == "examples")
+        draws = [self.change(family, 5, draw(shape, heads, seed), n_drawn) for seed in range(n_draws)]
+        return Removed(needs, self.change(family, 5, gone), self.change(family, 0, gone), tuple(draws))
+
+    def importance(self, families: Sequence[str], what: str) -> np.ndarray:
+        """(L, H) mean over families of a head score at 5 shots, as the Importance screen takes it."""
+        setting = Setting(self.subject().spec, n_ranking=RANKING_QUESTIONS)
+        found = final(survey(self.lab, setting, [TaskSpec(name, 5) for name in families], what))
+        return together(setting, found.scores).scores
+
+    def pruned(self, family: str) -> dict[int, Line]:
+        """A family at 5 shots at every level of its own importance."""
+        subject, ranking = self.subject(), Ranking("importance", n_questions=RANKING_QUESTIONS)
+        wanted = Pruning(TaskSpec(family, 5), ranking, max(LEVELS), 0, parse_edits("", subject.shape))
+        orders = final(compute_orders(self.lab, subject, wanted))
+        return {level: self.change(family, 5, orders.mask(level, 0)) for level in LEVELS}
+
+    def bits(self, texts: Sequence[str], bos: bool) -> float:
+        """Bits a byte of texts, each read as the app reads one: BOS once in front or none, windows without overlap."""
+        subject = self.subject(bos=bos)
+        return bits_a_byte([final(perplexity(self.lab, subject, text, self.full)) for text in texts])
+
+    def with_and_without_bos(self, pieces: Sequence[str]) -> dict[str, tuple[float, float]]:
+        """By place of a window in its piece, (with BOS in front, without) in bits a byte over the same tokens."""
+        subjects = [self.subject(bos=bos) for bos in (True, False)]
+        length = subjects[0].shape.n_ctx - FEWER
+        tokenizer = self.lab.models.get(subjects[0].spec).tokenizer
+        cut = [slices(piece, tokenizer, length, WINDOWS) for piece in pieces]
+        places = {
+            "the first window of each piece": [each[0] for each in cut if each],
+            f"the next {WINDOWS - 1} windows": [text for each in cut for text in each[1:]],
+        }
+        found = {}
+        for place, texts in places.items():
+            if texts:
+                # with BOS the first token has a loss too, without it has none
+                bos, none = ([final(perplexity(self.lab, of, text, self.full)) for text in texts] for of in subjects)
+                found[place] = (
+                    bits_a_byte([replace(each, loss_nats=each.loss_nats[1:]) for each in bos]),
+                    bits_a_byte(none),
+                )
+        return found
+
+    def copies(self, mask: Mask) -> tuple[float, float]:
+        """Mean loss in nats of the first and the second copy in the passage that is said twice."""
+        text = next(passage.text for passage in passages() if passage.title == TWICE)
+        found = final(token_losses(self.lab, self.subject(), text, mask))
+        first = found.ends <= len(text) // 2
+        return float(np.nanmean(found.loss_nats[first])), float(np.nanmean(found.loss_nats[~first]))
+
+    def sample(self, beginning: str, n_tokens: int = 160) -> str:
+        """A continuation at temperature 0.7, seed 0, as the Continuation screen gives it."""
+        how = How(n_tokens, 700, 0)
+        return beginning + final(continuation(self.lab, self.subject(), beginning, self.full, how)).text
+
+
+def bits_a_byte(found: Sequence[Perplexity]) -> float:
+    """Of several texts together: their mean loss a token times their tokens a byte, in bits."""
+    nats = sum(each.nats * each.n_tokens for each in found)
+    return nats / math.log(2) / sum(each.n_bytes for each in found)

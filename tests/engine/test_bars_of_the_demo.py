@@ -1,0 +1,157 @@
+"""The report holds each figure against its bar, and takes each from the app's own functions."""
+
+import contextlib
+import io
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+
+from engine.accuracy.evaluation import evaluate
+from engine.demo.making import bars, report
+from engine.demo.making.bars import Removed
+from engine.demo.making.measured import LEVELS, Measured, bits_a_byte
+from engine.heads.induction import induction
+from engine.models.masks import parse_mask
+from engine.progress import final
+from engine.questions.requests import TaskSpec, get_requests, select
+from engine.statistics import paired
+from engine.studies.removal import Line, line_of
+from engine.texts.perplexity import Perplexity
+from tests.conftest import TEXT
+
+FAMILY = "demo_copy"
+
+
+def reached(found):
+    return [each.reached for each in found]
+
+
+def line(full, pruned, n=200):
+    """A Line of so many right of n; what is gained and what is lost are other questions."""
+    before, after = (np.arange(n) < round(share * n) for share in (full, pruned))
+    return Line(float(before.mean()), float(after.mean()), paired(before, after))
+
+
+def test_accuracy_is_held_against_the_mean_the_rises_and_int8():
+    good = {"a": {0: 0.3, 1: 0.5, 5: 0.9}, "b": {0: 0.9, 1: 0.9, 5: 0.9}}
+    assert reached(bars.of_accuracy(good, {"a": 0.885, "b": 0.89})) == [True, True, True]
+    bad = {"a": {0: 0.3, 1: 0.3, 5: 0.44}, "b": {0: 0.9, 1: 0.9, 5: 0.9}}
+    found = bars.of_accuracy(bad, {"a": 0.44, "b": 0.80})
+    assert reached(found) == [False, False, False]
+    assert "0.670" in found[0].text and "0 of 2" in found[1].text and "-10.0 in b" in found[2].text
+    assert str(found[0]).startswith("MISSED ")
+
+
+def test_heads_that_match_are_counted():
+    scores = np.zeros((2, 4))
+    scores[1, :3] = (0.5, 0.6, 0.7)
+    assert reached(bars.of_heads(scores)) == [False] and reached(bars.of_heads(scores + 0.1)) == [True]
+
+
+def test_removal_is_held_apart_by_what_a_family_needs():
+    flat = line(0.9, 0.9)
+    found = {
+        "a": Removed("examples", line(0.9, 0.3), line(0.3, 0.3), (line(0.9, 0.9), line(0.9, 0.6))),
+        "b": Removed("examples", line(0.9, 0.5), line(0.3, 0.3), (line(0.9, 0.95), line(0.9, 0.85))),
+        "c": Removed("copying", line(1.0, 0.5), line(1.0, 0.2)),
+        "d": Removed("nothing", line(1.0, 0.96), flat),
+    }
+    examples, drawn, none, copying, five, copying_five = bars.of_removal(found)
+    assert examples.reached and "lose 50.0 points" in examples.text
+    assert drawn.reached and "7.5 (under 10), -2.5 to 17.5 by draw, 2 draws" in drawn.text
+    assert none.reached and "lose 0.0" in none.text and five.reached and "lose 4.0" in five.text
+    assert copying.reached is None and "copy lose 80.0; both together 40.0" in copying.text
+    assert "copy lose 50.0; both together 27.0" in copying_five.text
+    found["d"] = Removed("nothing", line(1.0, 0.9), line(1.0, 0.94))
+    assert reached(bars.of_removal(found))[2::2] == [False, False]
+
+
+def test_importance_is_compared_by_its_best_heads_and_by_ranks():
+    rng = np.random.default_rng(0)
+    prefix = rng.random((4, 5))
+    alike = prefix + 0.05 * rng.random((4, 5))
+    share, agree = bars.of_importance("x", alike, prefix)
+    a, b = (rankdata(each) for each in (alike, prefix))
+    assert share.reached and agree.reached and f"{np.corrcoef(a, b)[0, 1]:+.2f}" in agree.text
+    best = [set(np.argsort(-each.ravel())[:6]) for each in (alike, prefix)]
+    assert f"6 most important heads (30 %) {len(best[0] & best[1])} are among" in share.text
+    assert f"{sum(head >= 15 for head in best[0])} are of the last layer" in share.text
+    assert reached(bars.of_importance("x", -prefix, prefix)) == [False, False]
+    assert reached(bars.of_importance("x", alike, prefix, is_bar=False)) == [None, None]
+
+
+def test_layers_are_divided_by_their_own_norm():
+    found = bars.by_layer_norm(np.array([[3.0, 4.0], [0.0, 0.0], [30.0, 40.0]]))
+    np.testing.assert_allclose(found, [[0.6, 0.8], [0, 0], [0.6, 0.8]])
+
+
+def test_a_family_whose_accuracy_rises_significantly_counts_once():
+    flat = {0: line(0.9, 0.9), 100: line(0.9, 0.9), 500: line(0.9, 0.86)}
+    found = {f"f{number}": flat for number in range(16)}
+    found |= {"up": {0: flat[0], 100: line(0.5, 0.6), 500: line(0.5, 0.7)}, "down": {**flat, 500: line(0.9, 0.5)}}
+    mean, rising = bars.of_pruning(found)
+    assert mean.reached and "10 %: +0.6, 50 %: -4.7 " in mean.text
+    assert not bars.of_pruning({"down": found["down"]})[0].reached
+    assert rising.reached and "in 17 of 18" in rising.text and rising.text.endswith("up at 10/50 %")
+    found |= {"up2": found["up"], "up3": found["up"]}
+    del found["f0"], found["f1"]
+    assert not bars.of_pruning(found)[1].reached
+    assert not bars.rises(line(0.9, 0.5)) and not bars.rises(line(0.5, 0.51)), "a loss, and what chance would give"
+
+
+def test_text_and_passage():
+    assert reached(bars.of_text(1.60, 1.64, {"p": (1.60, 1.66)})) == [True, False]
+    assert reached(bars.of_text(1.60, 1.66, {"p": (1.60, 1.64)})) == [False, True]
+    assert reached(bars.of_passage((5.0, 2.0), (5.2, 3.5))) == [True] * 4
+    assert reached(bars.of_passage((6.5, 5.0), (7.0, 5.5))) == [False] * 4
+    assert len(bars.of_passage((5.0, 2.0), None)) == 2
+
+
+def test_bits_a_byte_of_texts_together():
+    texts = [
+        Perplexity(np.full(n, nats), n, n, 1, n_bytes, 8, True) for n, nats, n_bytes in ((4, 2.0, 10), (6, 1.0, 30))
+    ]
+    assert bits_a_byte(texts) == pytest.approx((4 * 2.0 + 6 * 1.0) / np.log(2) / 40)
+
+
+def test_figures_are_those_of_the_masks_measured_alone(lab, folder_of):
+    measured = Measured(lab, str(folder_of("opt")), 4)
+    subject = measured.subject()
+    mask = parse_mask("L0H1 L2H3", subject.shape)
+    questions = select(get_requests(TaskSpec(FAMILY, 1), None, lab.store), 4, "stratified")
+    alone = [final(evaluate(lab, subject, questions, each)) for each in (measured.full, mask)]
+    assert measured.change(FAMILY, 1, mask) == line_of(*alone)
+    pruned = measured.pruned(FAMILY)
+    assert list(pruned) == list(LEVELS) and pruned[0].points == 0 and pruned[0].change.n == 4
+    np.testing.assert_array_equal(measured.importance([FAMILY], "heads-one-divisor")[:-1],
+                                  measured.importance([FAMILY], "heads")[:-1])  # fmt: skip
+    assert measured.induction().mean["prefix_matching"].shape == (3, 4)
+    found = measured.removed(FAMILY, "examples", 2, 3)
+    assert len(found.draws) == 2 and found.draws[0].change.n == 3 and found.at_none.change.n == 4
+    assert measured.removed(FAMILY, "nothing", 2, 3).draws == ()
+
+
+def test_text_is_read_with_bos_and_without_over_the_same_tokens(lab, folder_of):
+    measured = Measured(lab, str(folder_of("opt")), 4)
+    long = TEXT * (1 + 6000 // len(TEXT))
+    assert measured.bits([long], True) > 0 and measured.bits([long], True) != measured.bits([long], False)
+    found = measured.with_and_without_bos([long, TEXT[:40]])
+    assert list(found) == ["the first window of each piece", "the next 3 windows"]
+    assert all(bos > 0 and none > 0 and bos != none for bos, none in found.values())
+    first, second = measured.copies(measured.full)
+    assert first > 0 and second > 0 and measured.sample("The river").startswith("The river")
+
+
+def test_a_part_runs_alone_and_says_what_it_found(lab, folder_of, tmp_path):
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        report.main(["--model", str(folder_of("opt")), "--part", "heads", "--part", "text", "--cache", str(tmp_path)])
+    words = said.getvalue()
+    scores = final(induction(lab, lab.subject(Measured(lab, str(folder_of("opt"))).subject().spec), "olsson")).mean
+    n = int((scores["prefix_matching"] > 0.5).sum())
+    assert (
+        f"{n} heads with prefix matching over 0.5" in words and "give --corpus" in words and "## removal" not in words
+    )
+    with pytest.raises(SystemExit):
+        report.main(["--model", str(tmp_path / "nowhere"), "--part", "heads", "--cache", str(tmp_path)])
