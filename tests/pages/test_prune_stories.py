@@ -1,14 +1,18 @@
 """A story sets the controls that a user has, says what came out, and says so where it cannot be told."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
 from engine.questions.requests import TaskSpec
+from engine.questions.tasks import task_info
 from engine.statistics import paired
 from engine.studies.removal import Line, Removal, recall_heads, without
 from pages.ui.prune import story
-from pages.ui.prune.stories import Cast, Far
+from pages.ui.prune.stories import Cast, Far, cast_from
 from pages.ui.shared.runtime import lab
 from tests.embedded import SHAPE
 from tests.pages.conftest import level, settled
@@ -83,9 +87,45 @@ def test_words_say_whether_it_holds_and_what_a_bad_draw_has_hit():
     assert "holds here" in words and "L0H0" in words, "the fifth draw has the best previous-token head"
     assert "does not hold here" in story.in_words(Removal((8,), 0, line(100, 1), line(100, 0), draws), shape)
     told = story.cells(found, Cast(TaskSpec("demo_outfit", 5), TaskSpec("demo_yesno")))
-    assert told[0].startswith("**−52 points** without the 4") and "100 → 48 % right" in told[0]
+    assert told[0].startswith("**−52 points** without the 4") and "100 → 48 % right; demo_outfit, 5 shots" in told[0]
     assert told[1].startswith("**−10 points**") and "−50 to 0 over 5 draws" in told[1]
     assert told[2].startswith("**0 points**")
+
+
+NEEDS = {"outfit": "examples", "copy": "copying", "question": "nothing", "yesno": "nothing"}
+DEMO = {f"demo_{name}": need for name, need in NEEDS.items()}
+
+
+@pytest.mark.parametrize(
+    "preferred, main",
+    [
+        ((None, None), "demo_outfit"),
+        (("demo_copy", None), "demo_copy"),
+        (("demo_question", "demo_copy"), "demo_copy"),  # what needs nothing from its context has nothing to lose
+        (("demo_yesno", None), "demo_outfit"),
+        (("own.jsonl", None), "demo_outfit"),
+    ],
+)
+def test_a_story_asks_a_task_that_takes_something_from_its_context(preferred, main):
+    assert cast_from(DEMO, *preferred) == (main, "demo_yesno")
+    assert cast_from({**DEMO, "demo_yesno": "copying"}, *preferred)[1] == "demo_question", "what needs nothing"
+
+
+def test_of_tasks_whose_needs_nobody_has_said_some_are_known_to_need_no_examples():
+    assert cast_from({"piqa": "", "copa": "", "boolq": ""}, "copa") == ("copa", "piqa")
+    assert cast_from({"piqa": ""}, "piqa") is None and cast_from({"copa": "", "cb": ""}) is None
+
+
+def test_what_is_expected_goes_by_the_task_that_the_figure_shows(monkeypatch):
+    info = task_info("demo_outfit")
+    monkeypatch.setattr(story, "task_info", lambda name: replace(info, needs=DEMO.get(name, "")))
+    only_examples = story.EXPECT["heads"]
+    assert story.expected("heads", "demo_outfit") == only_examples == story.expected("heads", "piqa")
+    assert "from the question itself" in story.expected("heads", "demo_copy")
+    assert story.expected("heads", "demo_question").startswith("nothing is lost")
+    assert story.expected("control", "demo_outfit") == only_examples, "another task was chosen by hand"
+    assert story.expected("control", "piqa") == story.EXPECT["control"]
+    assert story.expected("others", "demo_question") == story.EXPECT["others"]
 
 
 def test_how_far_names_the_last_level_and_the_first_loss():

@@ -1,6 +1,6 @@
 """One-click stories of the Prune screen: each sets the controls that a user has, and measures what is to be told."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from engine.models.masks import Mask, parse_edits
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress
 from engine.questions.requests import TaskSpec
+from engine.questions.tasks import task_info
 from engine.studies.removal import Line, Removal, draw, find_heads, line_of, recall_heads, remove, without
 from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment, measure_curve, recall_answers, recall_known
 from pages.ui.shared.address import one_among, put_right
@@ -103,11 +104,24 @@ def cast_of(setup: Setup) -> Cast | None:
     the model that comes with the app."""
     names = [name for name in local_tasks(setup.data_dir) if name.startswith("demo_") == (setup.spec.model == "demo")]
     state = st.session_state
-    control = next((name for name in WITHOUT_EXAMPLES if name in names), None)
-    told = [name for name in (state.get("prune_task"), state.get(MAIN), *names) if name in names and name != control]
+    found = cast_from({name: task_info(name).needs for name in names}, state.get("prune_task"), state.get(MAIN))
+    if found is None:
+        return None
+    return Cast(TaskSpec(found[0], int(state.get("prune_shots") or SHOTS)), TaskSpec(found[1], 0))
+
+
+def cast_from(needs: Mapping[str, str], *preferred: str | None) -> tuple[str, str] | None:
+    """(the task that a story asks, the one that needs no examples) of the tasks in `needs` (name: TaskInfo.needs): the
+    first of `preferred` that takes something from its context, else one that needs examples. None where there are not
+    two."""
+    control = next((name for name in (*WITHOUT_EXAMPLES, *needs) if needs.get(name) == "nothing"), None)
+    control = control or next((name for name in WITHOUT_EXAMPLES if not needs.get(name, "said")), None)
+    told = {name: need for name, need in needs.items() if need != "nothing" and name != control}
     if control is None or not told:
         return None
-    return Cast(TaskSpec(told[0], int(state.get("prune_shots") or SHOTS)), TaskSpec(control, 0))
+    by_need = sorted(told, key=lambda name: told[name] != "examples")
+    main = next(name for name in (*preferred, *by_need) if name in told)
+    return main, control
 
 
 def heads_work(subject: Subject) -> Work[Removal]:

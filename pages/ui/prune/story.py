@@ -6,8 +6,10 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from engine.models.masks import Mask
+from engine.questions.tasks import task_info
 from engine.shapes import ModelShape
 from engine.studies.removal import N_DRAWS, Removal, draw, without
+from engine.studies.surveys import in_words as task_in_words
 from pages.ui.prune.screen import Shown
 from pages.ui.prune.stories import FAR, LEVEL, SLOTS, Cast, Far, cast_of, far_work, removal_work
 from pages.ui.shared.sidebar import Setup
@@ -19,6 +21,12 @@ EXPECT = {
     "others": "little is lost. The figure shows the first of the draws.",
     "control": "nothing is lost, as no example tells what is asked.",
     "far": "many heads can go, the least important first, before anything is clearly lost.",
+}
+# of the task that the figure shows, by what it takes from its context, where that is known (TaskInfo.needs)
+WITHOUT_THE_HEADS = {
+    "examples": EXPECT["heads"],
+    "copying": "what is copied from the question itself is lost, examples or not.",
+    "nothing": "nothing is lost, as this task takes nothing from its context.",
 }
 NONE = "This model has no induction heads by the rule used here, so the story cannot be told: no head looks at what "
 NONE += "followed a token's earlier copy with 0.3 of its attention."
@@ -44,10 +52,16 @@ def cells(found: Removal, cast: Cast) -> list[str]:
     removed, control = (None if line is None else (100 * line.full, 100 * line.pruned)
                         for line in (found.removed, found.control))  # fmt: skip
     return [
-        _cell(removed, f"the {n} induction heads"),
+        _cell(removed, f"the {n} induction heads", task_in_words(cast.main)),
         others,
         _cell(control, f"the {n} induction heads", f"{cast.control.name}, no examples"),
     ]
+
+
+def expected(story: str, task: str) -> str:
+    """What a story expects while the figure shows this task: a user may have chosen another than the story did."""
+    needs = task_info(task).needs
+    return WITHOUT_THE_HEADS[needs] if needs and story in ("heads", "control") else EXPECT[story]
 
 
 def in_words(found: Removal, shape: ModelShape) -> str:
@@ -93,7 +107,7 @@ def far_in_words(found: Far) -> str:
 def _draw(shown: Shown, cast: Cast | None, story: str) -> None:
     with st.container(gap="xxsmall"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-            st.markdown(f":small[**Expect:** {EXPECT[story]}]", width="content")
+            st.markdown(f":small[**Expect:** {expected(story, shown.x.task.name)}]", width="content")
             link_at = st.container(width="content")
         if cast is None:
             st.markdown(f":small[{UNASKED}]")
