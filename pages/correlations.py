@@ -22,12 +22,14 @@ from pages.ui.shared.tables import written
 from pages.ui.shared.work import live
 
 require_frame("pages/correlations.py")
-TITLES = {"heads": "Heads by gradient", "gate": "Heads by gate", "ffns": "FFNs", "heads-oracle": "Heads by oracle"}
+TITLES = {"heads": "Heads by gradient", "heads-one-divisor": "Heads by one divisor", "gate": "Heads by gate",
+          "ffns": "FFNs", "heads-oracle": "Heads by oracle"}  # fmt: skip
 METHODS = {"srcc": "Spearman", "as_published": "as published"}
 ORDERS = {"similarity": "by similarity", "name": "by name"}
 BESIDE = 9  # labels: matrices of so many stand side by side
 WHAT_HELP = (
-    "Gradient: Bansal et al.'s, |z · dLoss/dz| summed over positions. "
+    "Gradient: Bansal et al.'s, |z · dLoss/dz| summed over positions, the last layer divided by the answer's tokens "
+    "alone. One divisor: the same, all layers divided by all positions. "
     "Gate: mean |dLoss/dgate|, Michel et al. Oracle and FFNs: accuracy lost when just that one is pruned."
 )
 METHOD_HELP = "Spearman: rank correlation of the scores. As published: what llm-interpret prints, for comparison only."

@@ -13,6 +13,7 @@ from engine.studies.surveys import Survey, in_words, together
 from pages.ui.importance import charts, tables
 from pages.ui.importance.beside import First
 from pages.ui.importance.beside import draw as draw_beside
+from pages.ui.importance.divisors import draw_line
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import closing
@@ -31,12 +32,14 @@ from pages.ui.shared.tables import written
 from pages.ui.shared.work import Work, cost_in_words, live
 
 require_frame("pages/importance.py")
-SHORT = {"heads": "Gradient", "gate": "Gate", ORACLE: "Oracle"}
+SHORT = {"heads": "Gradient", "heads-one-divisor": "One divisor", "gate": "Gate", ORACLE: "Oracle"}
+COMPARED = ("heads", "gate", ORACLE)
 SCALES = {"own": "each its own", "common": "one for all"}
 MEANS = {"scores": "of scores", "ranks": "of ranks"}
 WHAT_HELP = (
-    "Gradient: Bansal et al.'s, |z · dLoss/dz| summed over positions. Gate: mean |dLoss/dgate|, Michel et al. Oracle: "
-    "accuracy lost when just that head is pruned."
+    "Gradient: Bansal et al.'s, |z · dLoss/dz| summed over positions, the last layer divided by the answer's tokens "
+    "alone. One divisor: the same, all layers divided by all positions. Gate: mean |dLoss/dgate|, Michel et al. "
+    "Oracle: accuracy lost when just that head is pruned."
 )
 MEAN_HELP = "Of scores, a task with large gradients decides; of ranks, all count alike."
 SCALE_HELP = "Up to each map's own highest score, or to the highest of all maps."
@@ -60,7 +63,7 @@ def agreement_lines(missing: list[Work[Survey]]) -> None:
 
 setup = chosen()
 tasks = choose_tasks("importance", st.container(), setup.data_dir)
-what_at, scale_at, mean_at, front_at = st.columns([23, 21, 17, 22])
+what_at, scale_at, mean_at, front_at = st.columns([31, 19, 15, 18])
 what = one_of(what_at, "Head score", SHORT, "importance_what", WHAT_HELP)
 scale = one_of(scale_at, "Colours", SCALES, "importance_scale", SCALE_HELP)
 how = one_of(mean_at, "Mean", MEANS, "importance_mean", MEAN_HELP)
@@ -92,6 +95,7 @@ if scores := found["heads"].scores:
     files |= {"Head importance": rows, "Mean head importance": mean}
     says.append(words := tables.heads_in_words(mean, len(scores), how))
     st.markdown(words)
+    says += draw_line(what, subject, replace(setting, aggregate=how), scores)
     help = "Layer 0, next to the tokens, is the top row of each map."
     st.subheader(f"Heads by task :small[heads {IN_SHORT['heads']}]", help=help)
     shown = tables.shown_maps(list(scores), front, n_heads)
@@ -124,7 +128,8 @@ st.subheader(f"Gradient against oracle: {in_words(front)}", help="SRCC: Spearman
 if n_heads > ORACLE_HEADS:
     st.caption(too_many)
 else:
-    three = {by: importance_work(setting, subject, [front], by, f"agreement {by}", charts.TITLES[by]) for by in SHORT}
+    named = {by: charts.TITLES[by] for by in COMPARED}
+    three = {by: importance_work(setting, subject, [front], by, f"agreement {by}", name) for by, name in named.items()}
     known = {by: so_far(work).scores.get(front) for by, work in three.items()}
     missing = [work for by, work in three.items() if known[by] is None]
     slots = [slot for work in three.values() for slot in work.watched()]

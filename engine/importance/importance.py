@@ -55,7 +55,8 @@ class Scores:
     `tie_break` orders equal scores (oracles: mean gold log-likelihood lost, nats). `gate_heads` (n, choice, L, H) and
     `gate_ffns` (n, choice, L) are the signed gate gradients dLoss/dgate of each choice's mean loss over its `n_targets`
     (n, choice) continuation tokens, fp16, nan where a question has no such choice; `n_zero` counts those that are
-    exactly 0. Of `heads` they are the gold choice's alone, in fp32 since they rank by themselves.
+    exactly 0. Of `heads` they are the gold choice's alone, in fp32 since they rank by themselves; `n_positions` is how
+    many positions carry a gradient.
     """
 
     what: str
@@ -66,6 +67,18 @@ class Scores:
     gate_ffns: np.ndarray | None = None
     n_targets: np.ndarray | None = None
     n_zero: int = 0
+    n_positions: int = 0
+
+    @property
+    def last_layer_times(self) -> float:
+        """How many times as much the last layer counts in the paper's scores as by one divisor for all layers."""
+        return 1.0 if self.n_targets is None else self.n_positions / float(self.n_targets.sum())
+
+    def with_other_divisor(self) -> "Scores":
+        """Those of `heads-one-divisor`, where these are `heads`, and the other way round."""
+        scores, other = self.scores.copy(), {"heads": "heads-one-divisor", "heads-one-divisor": "heads"}[self.what]
+        scores[-1] *= self.last_layer_times if other == "heads" else 1 / self.last_layer_times
+        return replace(self, what=other, scores=scores)
 
 
 def importance(
@@ -250,7 +263,8 @@ def _scores(what: str, limit: int, parts: Sequence[Record]) -> Scores:
         scores = joined("absolute").astype(np.float64).sum(0)
         scores[:-1] /= lengths[:, 0].sum()
         scores[-1] /= lengths[:, what == "heads"].sum()
-    return Scores(what, len(gold), scores, None, heads, ffns, n_targets, int((heads == 0).sum()))
+    n_positions = int(lengths[:, 0].sum())
+    return Scores(what, len(gold), scores, None, heads, ffns, n_targets, int((heads == 0).sum()), n_positions)
 
 
 def _forward_pieces(subject: Subject, questions: Questions, what: str) -> list[Piece]:

@@ -71,8 +71,10 @@ def test_heads_by_gradient(family, tiny_opt, tmp_path, lab):
     expected, by_positions, gates = plain_loops(model, questions.requests.questions)
     np.testing.assert_allclose(scores.scores, expected, rtol=1e-4)
     n_stored = len([*lab.store.keys()])
-    again = final(importance(*about, "heads-one-divisor")).scores
-    np.testing.assert_allclose(again, by_positions, rtol=1e-4)
+    again = final(importance(*about, "heads-one-divisor"))
+    np.testing.assert_allclose(again.scores, by_positions, rtol=1e-4)
+    np.testing.assert_allclose(scores.with_other_divisor().scores, again.scores)
+    np.testing.assert_allclose(again.with_other_divisor().scores, scores.scores)
     assert len([*lab.store.keys()]) == n_stored, "both are of the same passes"
     np.testing.assert_allclose(scores.gate_heads[:, 0], gates, rtol=2e-3, atol=1e-6)  # kept in fp16
 

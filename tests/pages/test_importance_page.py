@@ -20,7 +20,7 @@ from engine.questions.requests import TaskSpec, get_requests, select
 from engine.questions.tasks import TaskInfo, TaskStatus
 from engine.studies.surveys import Setting, grid, together
 from pages.ui.importance import charts as drawn
-from pages.ui.importance import tables
+from pages.ui.importance import divisors, tables
 from pages.ui.shared import charts, many_tasks
 from pages.ui.shared.commands import program
 from pages.ui.shared.defaults import RANKING_QUESTIONS
@@ -264,6 +264,20 @@ def test_takeaway_names_the_head_and_the_share():
     words = tables.heads_in_words(tables.aggregate_rows(found, mean_of(found)), 1, "scores")
     assert words.startswith("**L0H0** matters most: in 1 of 1 it is among the top 30 %")
     assert words.endswith("; the top 30 % of the heads hold 60 % of all importance.")
+
+
+def test_a_line_says_what_the_papers_divisor_of_the_last_layer_does():
+    two = [[6.0, 5.0, 4.0, 3.0, 0.5], [8.0, 7.0, 2.0, 1.0, 0.1]]
+    one = Scores("heads", 2, np.array(two), n_targets=np.array([[1], [1]]), n_positions=20)
+    prefix = np.array([[1.0, 0.9, 0.8, 0, 0], [0, 0, 0, 0, 0.0]])
+    found, setting = {TaskSpec("a", 5): one}, Setting(LoadSpec("demo"))
+    said = divisors.in_words(found, setting, prefix)
+    assert "10 times as much" in said and "Of the 3 most important heads 2 are its, by one divisor 0" in said
+    assert said.endswith("; 1 are among the 3 of highest prefix matching, by one divisor 3.")
+    other = {task: scores.with_other_divisor() for task, scores in found.items()}
+    assert other[TaskSpec("a", 5)].scores[1].tolist() == pytest.approx([0.8, 0.7, 0.2, 0.1, 0.01])
+    assert divisors.in_words(other, setting, prefix) == said, "whichever is shown"
+    assert divisors.in_words(found, setting, None).endswith("by one divisor 0.")
 
 
 def test_nothing_is_named_where_nothing_stands_out():

@@ -14,7 +14,8 @@ from pages.ui.shared import charts
 from pages.ui.shared.colours import GREY
 from pages.ui.shared.tables import number
 
-TITLES = {"heads": "Gradient", "gate": "Gate gradient", "heads-oracle": "Accuracy lost without it"}
+TITLES = {"heads": "Gradient", "heads-one-divisor": "Gradient, one divisor", "gate": "Gate gradient",
+          "heads-oracle": "Accuracy lost without it"}  # fmt: skip
 ACROSS = 6  # maps beside one another
 WIDTH_PX = 850  # of the page at 1280 px: what heights are chosen for; widths follow the window
 LEGEND_PX = 48  # a legend on top, which Streamlit counts as part of the height, like charts.AXIS_PX

@@ -1,0 +1,47 @@
+"""What the paper's divisor of the last layer does to the most important heads, and one divisor for all layers would."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import streamlit as st
+
+from engine.heads.induction import recall_induction
+from engine.importance.importance import Scores
+from engine.importance.rankings import n_top, top_overlap
+from engine.importance.rankings_of import INDUCTION_SEED
+from engine.models.subject import Subject
+from engine.questions.requests import TaskSpec
+from engine.studies.surveys import Setting, together
+from pages.ui.shared.runtime import lab
+
+PAPERS, EVEN = "heads", "heads-one-divisor"
+
+
+def draw_line(what: str, subject: Subject, setting: Setting, scores: Mapping[TaskSpec, Scores]) -> list[str]:
+    """Draws the line and gives it, where the head score `what` has such a divisor; prefix matching is only read."""
+    if what not in (PAPERS, EVEN):
+        return []
+    found = recall_induction(lab(), subject, "olsson", INDUCTION_SEED)
+    said = in_words(scores, setting, None if found is None else found.mean["prefix_matching"])
+    st.caption(said)
+    return [said]
+
+
+def in_words(scores: Mapping[TaskSpec, Scores], setting: Setting, prefix: np.ndarray | None) -> str:
+    """How many of the most important heads are of the last layer by either divisor, in the mean over tasks; and, of
+    `prefix` matching (L, H), how many are among as many of the highest."""
+    both = [scores, {task: each.with_other_divisor() for task, each in scores.items()}]
+    means = {mean.what: mean.scores for mean in (together(setting, each) for each in both)}
+    n, n_before = n_top(means[PAPERS].size), means[PAPERS][:-1].size
+    last = {
+        what: int((np.argsort(-mean, axis=None, kind="stable")[:n] >= n_before).sum()) for what, mean in means.items()
+    }
+    times = np.mean([each.last_layer_times for each in scores.values()])
+    said = (
+        f"The paper divides the last layer by the answer's tokens alone: it counts {times:.0f} times as much as by one "
+    )
+    said += f"divisor. Of the {n} most important heads {last[PAPERS]} are its, by one divisor {last[EVEN]}"
+    if prefix is not None:
+        shared = {what: round(n * top_overlap(mean, prefix)) for what, mean in means.items()}
+        said += f"; {shared[PAPERS]} are among the {n} of highest prefix matching, by one divisor {shared[EVEN]}"
+    return said + "."
