@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+RUN = "embedded"  # the run of training, among those that come with the app, whose last snapshot is the model
 
 
 @dataclass(frozen=True, order=True)

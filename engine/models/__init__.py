@@ -3,7 +3,6 @@
 `architectures`: where heads and FFNs live in each family
 `names`: how a model is typed: `demo`, a folder, a hub id with its revision, a run with its snapshot
 `runs`: runs of training as places where models lie
-`series`: the snapshots of a series: which are here, what the others are to download, which hold the same weights
 `hub`: models of the hub: what is here, what it takes to have one, the download
 `fetching`: the process that fetches
 `checkpoints`: what a model folder is, read from its files alone

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,8 +62,9 @@ class Offer:
 
     @property
     def missing_bytes(self) -> int:
-        """What is still to be fetched, of files that are there in part too."""
-        return missing_bytes([self])
+        """What is still to be fetched, of files that are there in part too; two files of one content count once."""
+        files = {file.digest: file.size - _held_bytes(self.name, self.commit, file) for file in self.files}
+        return sum(files.values())
 
     @property
     def free_bytes(self) -> int:
@@ -76,30 +77,13 @@ class Offer:
     @property
     def disk_refusal(self) -> str | None:
         """Why the disk cannot take it, None where it can."""
-        return disk_refusal([self])
-
-
-def missing_bytes(offers: Iterable[Offer]) -> int:
-    """What is still to be fetched of these together: a file that two revisions share counts once."""
-    files = {
-        (offer.name.repo, file.digest): file.size - _held_bytes(offer.name, offer.commit, file)
-        for offer in offers
-        for file in offer.files
-    }
-    return sum(files.values())
-
-
-def disk_refusal(offers: Sequence[Offer]) -> str | None:
-    """Why the disk cannot take these together, None where it can."""
-    missing = missing_bytes(offers)
-    if not offers or missing + LEFT_BYTES <= (free := offers[0].free_bytes):
-        return None
-    what = str(offers[0].name) if len(offers) == 1 else f"{len(offers)} revisions of {offers[0].name.repo}"
-    are = "is" if len(offers) == 1 else "are"
-    return (
-        f"{what} {are} {in_bytes(missing)} to download and {in_bytes(free)} is free on the disk of {_cache()}; "
-        "free some, or set HF_HOME to a folder on another disk"
-    )
+        missing = self.missing_bytes
+        if missing + LEFT_BYTES <= (free := self.free_bytes):
+            return None
+        return (
+            f"{self.name} is {in_bytes(missing)} to download and {in_bytes(free)} is free on the disk of {_cache()}; "
+            "free some, or set HF_HOME to a folder on another disk"
+        )
 
 
 def held(name: ModelName) -> Path | None:

@@ -2,11 +2,20 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from engine.errors import HeadroomError
-from engine.training.phase_change import Window, before_and_after, components, gain_by_tokens, projections, window
+from engine.training.phase_change import (
+    Window,
+    apart,
+    before_and_after,
+    components,
+    gain_by_tokens,
+    projections,
+    window,
+)
 from engine.training.recipe import law_tokens
 from engine.training.trajectory import Trajectory
 
@@ -49,7 +58,8 @@ Told = tuple[bool | None, str]  # None: not measured
 def findings(trajectories: Sequence[Trajectory]) -> list[Finding]:
     """Every statement, over the runs that it is about. Runs with repeats count too, and their labels say so."""
     runs = [_Run(each, window(each.tokens, each.icl)) for each in trajectories if each.recipe is not None]
-    deep = [run for n in range(2, 7) for mlp in (False, True) for run in _of(runs, n, False, mlp)]
+    kinds = dict.fromkeys((_said(run, "n_layers") or 0, bool(_said(run, "mlp"))) for run in runs)
+    deep = [run for n, mlp in sorted(kinds) if n > 1 for run in _of(runs, n, False, mlp)]
     changing = [run for run in deep if run.window is not None]
     found = [
         (f"At least {SHARE:.0%} of the final in-context score forms in the window", _each(deep, _share)),
@@ -72,8 +82,13 @@ def findings(trajectories: Sequence[Trajectory]) -> list[Finding]:
 
 def _of(runs: Iterable[_Run], n_layers: int, smeared: bool, mlp: bool = False) -> list[_Run]:
     """The runs of such a model; their labels say what repeats they had."""
-    return [run for run in runs if (recipe := run.held.recipe) is not None
-            and (recipe["n_layers"], recipe["smeared"], recipe["mlp"]) == (n_layers, smeared, mlp)]  # fmt: skip
+    kind = (n_layers, smeared, mlp)
+    return [run for run in runs if tuple(_said(run, name) for name in ("n_layers", "smeared", "mlp")) == kind]
+
+
+def _said(run: _Run, name: str) -> Any:
+    """What a run's recipe says there; None where it, as another trainer's may, says nothing."""
+    return (run.held.recipe or {}).get(name)
 
 
 def _each(runs: Sequence[_Run], judged: Callable[[_Run], Told]) -> Told:
@@ -87,15 +102,14 @@ def _each(runs: Sequence[_Run], judged: Callable[[_Run], Told]) -> Told:
 
 def _named(run: _Run, among: Sequence[_Run]) -> str:
     """Its label, and its seed and batch where another one has the same."""
-    recipe = run.held.recipe or {}
     if sum(each.words == run.words for each in among) < 2:
         return run.words
-    return f"{run.words} (seed {recipe.get('seed')}, batch {recipe.get('batch')})"
+    return f"{run.words} (seed {_said(run, 'seed')}, batch {_said(run, 'batch')})"
 
 
 def _setting(run: _Run) -> tuple[object, ...]:
     """What a run and the one that it is compared with must have in common, beside the text."""
-    return tuple((run.held.recipe or {}).get(name) for name in ("batch", "repeats", "repeats_until", "rate"))
+    return tuple(_said(run, name) for name in ("batch", "repeats", "repeats_until", "rate"))
 
 
 def _none(run: _Run) -> str:
@@ -133,13 +147,9 @@ def _does(run: _Run) -> Told:
 def _sooner(runs: Sequence[_Run]) -> Told:
     """Pairs that differ in the smeared keys alone."""
     told = []
-    for smeared in (run for run in runs if run.held.recipe and run.held.recipe["smeared"]):
-        recipe = smeared.held.recipe
-        if recipe is None or recipe["n_layers"] != 2:
-            continue
+    for smeared in (run for run in runs if _said(run, "smeared") and _said(run, "n_layers") == 2):
         for plain in runs:
-            other = plain.held.recipe or {}
-            if not other["smeared"] and all(other[name] == recipe[name] for name in ALIKE):
+            if not _said(plain, "smeared") and all(_said(plain, name) == _said(smeared, name) for name in ALIKE):
                 a, b = smeared.window, plain.window
                 words = (f"{_between(a) if a else _none(smeared)} with smeared keys, "
                          f"{_between(b) if b else _none(plain)} without")  # fmt: skip
@@ -202,11 +212,7 @@ def turns(path: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     """(S,) the angle in degrees by which a path (S, 2) turns at each snapshot, between two snapshots before and two
     behind; nan at the ends, and where the path hardly moves (a tenth of its longest such piece)."""
     found = np.full(len(path), np.nan)
-    usual = float(np.median(np.diff(tokens)))
-    at = [0]
-    for next_one in range(1, len(path)):  # early snapshots lie close
-        if tokens[next_one] - tokens[at[-1]] >= 0.4 * usual:
-            at.append(next_one)
+    at = apart(tokens)  # early snapshots lie close
     ahead = path[at][2:] - path[at][:-2]
     lengths = np.linalg.norm(ahead, axis=1)
     if len(ahead) < 3:
@@ -278,9 +284,11 @@ def _ablated(run: _Run) -> Told:
 
 
 def _law(run: _Run) -> Told:
-    recipe, where = run.held.recipe, run.window
-    if recipe is None or where is None:
+    held, where = run.held, run.window
+    if where is None:
         return None, _none(run)
-    said, seen = law_tokens(recipe["batch"] * recipe["n_ctx"]), float(run.held.tokens[where.steepest])
+    seen, steps = float(held.tokens[where.steepest]), int(held.steps[where.steepest])
+    # another trainer's steps may grow: what they held until then, in the mean
+    said = law_tokens((_said(run, "batch") or 0) * (_said(run, "n_ctx") or 0) or seen / steps)
     words = f"{said / 1e6:.1f} M said, {seen / 1e6:.1f} M seen"
     return bool(said / FACTOR <= seen <= said * FACTOR), words

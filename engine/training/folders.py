@@ -2,7 +2,8 @@
 
 `recipe.json` (the recipe, the text, how many threads), `tokenizer.json`, `text.npy` until the run is done,
 `held_out.npy`, `log.jsonl` (a line a look), `state.pt` to go on from, `lock` (which process trains it), and a model
-folder `stepN` a snapshot.
+folder `stepN` a snapshot. Another trainer than `engine.training.running` says in recipe.json who it is, leaves that,
+held_out.npy, log.jsonl and the snapshots: such a run is `Foreign`, measured like any other and never gone on with.
 """
 
 import json
@@ -10,6 +11,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +19,16 @@ import numpy as np
 
 from engine.errors import HeadroomError
 from engine.models.runs import RECIPE, is_run, steps_of
-from engine.training.recipe import Recipe, recipe_of
+from engine.training.recipe import Recipe, is_foreign, recipe_of
 
 TEXT, HELD_OUT, LOG, STATE, TOKENIZER = "text.npy", "held_out.npy", "log.jsonl", "state.pt", "tokenizer.json"
 
 
 @dataclass(frozen=True)
-class Run:
-    """A run that was begun: `about` is what recipe.json says beside the recipe (text, text_digest, threads)."""
+class _Snapshots:
+    """What is the same whoever trained: `about` is what recipe.json says beside the recipe (text, text_digest)."""
 
     folder: Path
-    recipe: Recipe
     about: Mapping[str, Any]
 
     @property
@@ -41,14 +42,6 @@ class Run:
     def snapshot(self, step: int) -> Path:
         """The model folder of one step, there or not."""
         return self.folder / f"step{step}"
-
-    def tokens(self, step: int) -> int:
-        """Tokens trained on up to that step."""
-        return step * self.recipe.step_tokens
-
-    @property
-    def is_done(self) -> bool:
-        return self.snapshot(self.recipe.n_steps).is_dir()
 
     def log(self) -> list[dict[str, Any]]:
         """The lines of the log so far; one that was cut off by a kill is left out."""
@@ -74,18 +67,88 @@ class Run:
             raise HeadroomError(f"{self.folder / HELD_OUT} cannot be read; train the run again") from error
 
 
-def open_run(folder: Path) -> Run:
-    """The Run in a folder. HeadroomError or UsageError: there is none, or it is of another version."""
+@dataclass(frozen=True)
+class Run(_Snapshots):
+    """A run that was begun here, by its recipe."""
+
+    recipe: Recipe
+
+    @property
+    def label(self) -> str:
+        return self.recipe.in_words
+
+    @property
+    def alphabet(self) -> int:
+        """So many first ids, from 1, are what random tokens are drawn from."""
+        return self.recipe.alphabet or self.recipe.n_vocab - 1
+
+    def tokens(self, step: int) -> int:
+        """Tokens trained on up to that step."""
+        return step * self.recipe.step_tokens
+
+    def as_json(self) -> dict[str, Any]:
+        """The recipe."""
+        return self.recipe.as_json()
+
+    @property
+    def is_done(self) -> bool:
+        return self.snapshot(self.recipe.n_steps).is_dir()
+
+
+@dataclass(frozen=True)
+class Foreign(_Snapshots):
+    """A run of another trainer: `said` is its recipe, flat, with the `trainer`, a `label` and, in `words`, how it was
+    trained; what has the name of a field of `Recipe` means the same."""
+
+    said: Mapping[str, Any]
+    alphabet: int = 0  # random tokens are drawn from the tokenizer's merges
+
+    @property
+    def label(self) -> str:
+        return str(self.said.get("label") or self.said["trainer"])
+
+    def steps(self) -> tuple[int, ...]:
+        """The steps whose snapshots are there and in the log, in order."""
+        return tuple(step for step in super().steps() if step in self._tokens)
+
+    def tokens(self, step: int) -> int:
+        """Tokens trained on up to that step, as the log says."""
+        return self._tokens[step]
+
+    @cached_property
+    def _tokens(self) -> dict[int, int]:
+        lines = {int(line["step"]): int(line["tokens"]) for line in self.log() if "tokens" in line}
+        return {0: 0} | lines
+
+    def as_json(self) -> dict[str, Any]:
+        """The recipe."""
+        return dict(self.said)
+
+
+def opened(folder: Path) -> Run | Foreign:
+    """The run in a folder, whoever trained it. HeadroomError or UsageError: there is none, or of another version."""
     try:
         said = json.loads((folder / RECIPE).read_text(encoding="utf-8"))
         recipe = said["recipe"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise HeadroomError(f"{folder} is no run ({RECIPE} is missing or damaged); give the folder of one") from error
-    return Run(folder, recipe_of(recipe), {name: value for name, value in said.items() if name != "recipe"})
+    about = {name: value for name, value in said.items() if name != "recipe"}
+    if is_foreign(recipe):
+        return Foreign(folder, about, recipe)
+    return Run(folder, about, recipe_of(recipe))
+
+
+def open_run(folder: Path) -> Run:
+    """The Run in a folder, to be gone on with. HeadroomError or UsageError: as `opened`, or it is another trainer's."""
+    run = opened(folder)
+    if isinstance(run, Foreign):
+        raise HeadroomError(f"{folder} is a run of {run.said['trainer']}, which alone goes on with it; give another "
+                            f"folder")  # fmt: skip
+    return run
 
 
 def runs_in(folder: Path) -> list[Run]:
-    """The runs of a folder that can be opened, by name."""
+    """The runs of a folder that were begun here and can be opened, by name."""
     try:
         inside = sorted(entry for entry in folder.iterdir() if is_run(entry))
     except OSError:

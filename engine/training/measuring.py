@@ -19,6 +19,7 @@ from engine.heads.induction import SCORES, InductionScores, fits, induction, rec
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.models.subject import Lab, Subject
+from engine.models.weight_files import weight_files
 from engine.pieces import Piece, found, measured
 from engine.progress import Progress
 from engine.records import Record, version
@@ -194,9 +195,8 @@ def _texts(series: Series, plan: Plan) -> Texts:
         return of_text(plan.text, plan.source or "a text", plan.n_texts)
     if series.run is None:
         return of_text("\n\n".join(passage.text for passage in built_in()), "the built-in passages", plan.n_texts)
-    recipe, said = series.run.recipe, series.run.about
-    source = f"held-out text: {said.get('text', 'of the run')}"
-    return held_out(series.run.held_out(), source, plan.n_texts, recipe.alphabet or recipe.n_vocab - 1)
+    source = f"held-out text: {series.run.about.get('text', 'of the run')}"
+    return held_out(series.run.held_out(), source, plan.n_texts, series.run.alphabet)
 
 
 def _trajectory(series: Series, plan: Plan, subjects: Sequence[Subject], so_far: _Found) -> Trajectory:
@@ -227,7 +227,7 @@ def _trajectory(series: Series, plan: Plan, subjects: Sequence[Subject], so_far:
     if plan.early or plan.late:
         about["asked"] = asdict(plan) | {"text": bool(plan.text)}
     return Trajectory(
-        series.name, series.label, series.run.recipe.as_json() if series.run else None, about,
+        series.name, series.label, series.run.as_json() if series.run else None, about,
         steps=np.array(series.steps, np.int64), tokens=np.array(series.tokens, np.int64),
         loss=by_index.mean(1), icl=_icl(by_index, early, late, plan.around),
         first_copy=copies[:, :period].mean(1), second_copy=copies[:, period:].mean(1), by_index=by_index,
@@ -258,4 +258,13 @@ def _same_weights(series: Series, subjects: Sequence[Subject]) -> list[list[int]
     """Steps next to each other whose weights are the same: some published branches hold final ones."""
     pairs = zip(zip(series.steps, subjects, strict=False), zip(series.steps[1:], subjects[1:], strict=False),
                 strict=False)  # fmt: skip
-    return [[a, b] for (a, one), (b, other) in pairs if one.identity.digest == other.identity.digest]
+    return [[a, b] for (a, one), (b, other) in pairs if _weights(one) == _weights(other)]
+
+
+def _weights(subject: Subject) -> tuple[str, ...]:
+    """What is the same where weights are: of a hub model what its cache calls the files by their content, as its digest
+    is its name's."""
+    files = [file.resolve() for file in weight_files(subject.identity.folder)]
+    if all(file.parent.name == "blobs" for file in files):
+        return tuple(file.name for file in files)
+    return (subject.identity.digest,)

@@ -16,7 +16,8 @@ LEAST_FALL, NOISES = 0.1, 4  # fewer nats, or standard deviations of the noise, 
 SIDE = 5  # snapshots on either side of a fall, whose medians must lie apart by that
 WEIGHTS = (2, 3, 3, 2)  # of the intervals among five snapshots; even ones: the slope of their least-squares line
 FEW, FEW_WEIGHTS = 15, (1, 1)  # with fewer snapshots: over three of them
-CLOSE = 0.4  # of the usual distance: a snapshot so near the one before it says nothing of the slope
+# of the usual distance, which a fifth of all do not reach: a snapshot so near the one before says nothing of the slope
+CLOSE, FIFTH = 0.4, 0.2
 INDEX_BINS = 12  # of a context, even in ln(index)
 
 
@@ -157,9 +158,14 @@ def _apart(tokens: np.ndarray, icl: np.ndarray) -> np.ndarray:
     known = np.flatnonzero(np.isfinite(icl))
     if len(known) < 2:
         return known
-    least = CLOSE * float(np.median(np.diff(np.asarray(tokens, float)[known])))
-    found = [known[0]]
-    for at in known[1:]:
+    return known[apart(np.asarray(tokens, float)[known])]
+
+
+def apart(tokens: np.ndarray) -> np.ndarray:
+    """Indices of the snapshots that do not lie much closer than usual behind the one before; the first is one. Where a
+    run has them closer at first, for longer than a fifth of them, that is what is usual."""
+    least, found = CLOSE * float(np.quantile(np.diff(tokens), FIFTH)), [0]
+    for at in range(1, len(tokens)):
         if tokens[at] - tokens[found[-1]] >= least:
             found.append(at)
     return np.array(found)

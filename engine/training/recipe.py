@@ -137,6 +137,11 @@ def law_tokens(step_tokens: int) -> float:
     return LAW * step_tokens**0.5
 
 
+def is_foreign(said: Any) -> bool:
+    """Whether a recipe is another trainer's: it names it."""
+    return isinstance(said, Mapping) and isinstance(said.get("trainer"), str)
+
+
 def recipe_of(said: Mapping[str, Any]) -> Recipe:
     """The Recipe of what `as_json` gave. UsageError: it is of another version, or no recipe."""
     if not isinstance(said, Mapping):

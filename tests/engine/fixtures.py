@@ -147,3 +147,33 @@ def _trained(said: str) -> Path:
     for _ in train(begin(place / "run", Recipe(**json.loads(said)), place / "text")):
         pass
     return place / "run"
+
+
+def foreign_run(folder: Path, tiny_opt: Path, steps=(0, 8, 32, 64), **of_recipe):
+    """A Foreign run in `folder`: snapshots of a tiny OPT whose weights move from step to step, 3 held-out texts, and a
+    log by which a step has 100 tokens until step 8 and 200 from there."""
+    import shutil
+
+    import numpy as np
+    from safetensors.numpy import load_file, save_file
+
+    from engine.training.folders import opened
+
+    drawn, lines = np.random.default_rng(0), []
+    for step in steps:
+        shutil.copytree(tiny_opt, folder / f"step{step}")
+        weights = load_file(tiny_opt / "model.safetensors")
+        moved = {name: array + np.float32(1e-3 * step) * drawn.normal(size=array.shape).astype(np.float32)
+                 for name, array in weights.items()}  # fmt: skip
+        save_file(moved, folder / f"step{step}" / "model.safetensors", {"format": "pt"})
+        lines.append({"step": step, "tokens": 100 * step + 100 * max(0, step - 8), "seconds": 3600.0 * step,
+                      "loss": {"text": 3 - step / 100, "repeats": 2.0} if step else {}, "text": 3.1 - step / 100,
+                      "prefix_matching": [["L1H0", step / 100]]})  # fmt: skip
+    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines[1:]))
+    np.save(folder / "held_out.npy", drawn.integers(4, 512, (3, 512)).astype(np.uint16))
+    recipe = {"trainer": "someone.else", "label": "a model of ours (2 layers, OPT)", "words": "books, half repeats",
+              "n_layers": 2, "n_heads": 4, "d_model": 32, "n_ctx": 256, "n_vocab": 512, "mlp": True, "smeared": False,
+              "tokens": lines[-1]["tokens"]}  # fmt: skip
+    said = {"recipe": recipe | of_recipe, "text": "books held out"}
+    (folder / "recipe.json").write_text(json.dumps(said))
+    return opened(folder)

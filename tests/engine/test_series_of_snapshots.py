@@ -1,17 +1,24 @@
-"""A series of snapshots: in order, what is here, what a download is, and which hold the same weights."""
+"""A series of snapshots: of a run, of another trainer's run, and a published one; which hold the same weights."""
 
 import json
-import shutil
 
+import numpy as np
 import pytest
 
-from engine.errors import HeadroomError, UsageError
-from engine.models import hub, series
-from engine.models.loading import LoadSpec, identify
+from engine.cli.trajectory import table
+from engine.errors import HeadroomError, NotHere, UsageError
+from engine.models import hub
+from engine.progress import final
+from engine.training.folders import Foreign, open_run, runs_in
+from engine.training.measuring import Plan, measure
+from engine.training.series import series_of
+from engine.training.trajectory import decode, encode
 from tests import hub_stand_in as stand_in
+from tests.engine.fixtures import foreign_run, small_run, subject_in
 
 SERIES = "someone/tiny@step{3000,0,2000}"
 COMMITS = {"step0": "a" * 40, "step2000": "b" * 40, "step3000": "c" * 40}
+LOSS = Plan(what=("loss",), n_texts=2)
 
 
 @pytest.fixture
@@ -26,71 +33,73 @@ def served(tiny_opt, tmp_path, monkeypatch):
         yield repository
 
 
-def fetch(snapshot):
-    *_, last = hub.download(hub.look_up(snapshot.name))
-    return last.value
+@pytest.fixture
+def foreign(tiny_opt, tmp_path):
+    return foreign_run(tmp_path / "other", tiny_opt)
 
 
-def test_published_snapshots_in_order_with_the_size_of_what_is_not_here(served):
-    away = series.series_of(SERIES)
-    assert [(each.name, each.step, each.folder) for each in away] == [
-        (f"someone/tiny@step{step}", step, None) for step in (0, 2000, 3000)
-    ]
-    assert served.requests == [] and series.with_equal_weights(away) == ()  # nothing is asked, nothing is claimed
-    *between, last = series.looked_up(away)
-    assert [(each.done, each.total) for each in between] == [(0, 3), (1, 3), (2, 3)]
-    small = sum(len(content) for name, content in served.files.items() if name != "model.safetensors")
-    assert last.value.missing_bytes == small + 2 * len(served.files["model.safetensors"])  # shared files count once
-    assert last.value.refusal is None
-    folder = fetch(away[1])
-    held = series.series_of(SERIES)
-    assert [each.folder for each in held] == [None, folder, None]
-    *_, last = series.looked_up(held)
-    assert [str(offer.name) for offer in last.value.offers] == ["someone/tiny@step0", "someone/tiny@step3000"]
-    assert last.value.missing_bytes == len(served.files["model.safetensors"])  # that of step 3000 is here already
+def test_published_snapshots_in_order_are_asked_for_one_by_one_and_equal_weights_are_said(served, lab):
+    series = series_of(SERIES, step_tokens=10)
+    assert (series.steps, series.tokens, series.run) == ((0, 2000, 3000), (0, 20_000, 30_000), None)
+    assert series.models == tuple(f"someone/tiny@step{step}" for step in series.steps) and served.requests == []
+    for model in series.models:
+        with pytest.raises(NotHere) as away:
+            final(measure(lab, series, LOSS))
+        assert away.value.model == model
+        list(hub.download(hub.look_up(model)))
+    found = final(measure(lab, series, LOSS))
+    assert found.about["same_weights"] == [[2000, 3000]] and found.loss[0] != found.loss[1] == found.loss[2]
 
 
-def test_equal_weights_are_pointed_out_before_and_after_the_download(served):
-    away = series.series_of(SERIES)
-    *_, last = series.looked_up(away)
-    told = series.with_equal_weights(away, downloads=last.value)
-    assert [[each.step for each in group] for group in told] == [[2000, 3000]]
-    assert series.in_words(told[0], away) == (
-        "step2000 holds the same weights as step3000: probably the final ones, whatever the name"
-    )
-    assert series.in_words(away[:2], away) == "step0 and step2000 hold the same weights: one name alone can be right"
-    for each in away:
-        fetch(each)
-    here = series.series_of(SERIES)
-    assert [[each.step for each in group] for group in series.with_equal_weights(here)] == [[2000, 3000]]
+def test_a_run_is_a_series_of_all_its_snapshots(tmp_path, monkeypatch):
+    run = small_run(tmp_path / "runs" / "mine@home")
+    whole, some = series_of(f" {run.folder} "), series_of(f"{run.folder}@step{{32,0}}")
+    assert whole.steps == run.steps() and whole.tokens[-1] == run.recipe.tokens and whole.run == run
+    assert some.steps == (0, 32) and some.models == tuple(str(run.snapshot(step)) for step in (0, 32))
+    monkeypatch.setattr("engine.models.runs.runs_folder", lambda: tmp_path / "runs")
+    assert series_of("runs/mine@home") == whole
 
 
-def test_a_disk_that_is_too_small_for_all_of_them_is_said_once(served, monkeypatch):
-    *_, last = series.looked_up(series.series_of(SERIES))
-    monkeypatch.setattr(hub.shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(1, 1, 1000))
-    assert last.value.refusal.startswith("3 revisions of someone/tiny are ") and "1,000 B is free" in last.value.refusal
+def test_a_run_of_another_trainer_is_measured_like_any_other(foreign, lab):
+    series = series_of(f"{foreign.folder}@step{{8,64}}")
+    assert isinstance(foreign, Foreign) and (series.label, series.tokens) == (foreign.label, (800, 12_000))
+    found = final(measure(lab, series, Plan(n_ablated_texts=1, n_ablated=1)))
+    assert dict(found.recipe) == dict(foreign.said) and found.about["text"] == "held-out text: books held out"
+    assert found.by_index.shape == (2, 256) and np.isfinite(found.ablated_icl).all()
+    loaded = lab.models.get(subject_in(lab, foreign.snapshot(64)).spec)
+    import torch
+
+    ids = torch.from_numpy(np.insert(foreign.held_out()[:, :256].astype(np.int64), 0, 2, axis=1))
+    with torch.inference_mode():
+        logits = loaded.model(input_ids=ids[:, :-1]).logits
+    losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
+    assert found.by_index[1] == pytest.approx(losses.view(3, 256).mean(0).numpy(), abs=1e-4)
+    again = decode(encode(found))
+    assert again.recipe == found.recipe
+    assert len(table(again, ("induction",))) == 2 * (5 * 8 + 4), "layer 0 has no QK trace"
 
 
-def test_a_revision_that_the_hub_does_not_have(served):
-    with pytest.raises(HeadroomError, match="has no revision 'step7'"):
-        list(series.looked_up(series.series_of("someone/tiny@step{0,7}")))
+def test_a_run_of_another_trainer_is_never_gone_on_with(foreign):
+    with pytest.raises(HeadroomError, match="is a run of someone.else, which alone goes on with it"):
+        open_run(foreign.folder)
+    assert runs_in(foreign.folder.parent) == []
+    lines = [json.loads(line) for line in (foreign.folder / "log.jsonl").read_text().splitlines()]
+    (foreign.folder / "log.jsonl").write_text(json.dumps(lines[0]))
+    assert series_of(str(foreign.folder)).steps == (0, 8)  # the log says nothing of the others
+    with pytest.raises(HeadroomError, match="no snapshot of step 64; there are those of 0, 8"):
+        series_of(f"{foreign.folder}@step64")
 
 
-def test_a_run_is_a_series_of_all_its_snapshots(tiny_opt, tmp_path, store):
-    for step in (512, 0, 64):
-        shutil.copytree(tiny_opt, tmp_path / "run1" / f"step{step}")
-    weights = tmp_path / "run1" / "step0" / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\0")
-    (tmp_path / "run1" / "recipe.json").write_text(json.dumps({}))
-    run = str((tmp_path / "run1").resolve())
-    found = series.series_of(f" {run} ")
-    assert [(each.name, each.step) for each in found] == [(f"{run}@step{step}", step) for step in (0, 64, 512)]
-    assert [each.step for each in series.series_of(f"{run}@step{{512,0}}")] == [0, 512]
-    assert [[each.label for each in group] for group in series.with_equal_weights(found, store)] == [
-        ["step64", "step512"]
-    ]
-    assert identify(LoadSpec(found[0].name)).name == found[0].name
-    assert identify(LoadSpec(found[1].name)).digest == identify(LoadSpec(found[2].name)).digest
-    assert [each.step for each in series.series_of("demo")] == [None]
-    with pytest.raises(UsageError, match="no snapshot step7"):
-        series.series_of(f"{run}@step{{0,7}}")
+def test_what_is_no_series_is_told_in_one_line(tmp_path):
+    with pytest.raises(HeadroomError, match="neither the folder of a run nor a series"):
+        series_of(str(tmp_path / "none"))
+    for text in (str(tmp_path), f"{tmp_path}@step3"):
+        with pytest.raises(HeadroomError, match="is a folder, but of no run"):
+            series_of(text)
+    with pytest.raises(HeadroomError, match="neither the folder of a run nor a series"):
+        series_of("demo")
+    with pytest.raises(UsageError, match="no snapshot of a series"):
+        series_of("org/model@main")
+    with pytest.raises(UsageError, match="--step-tokens"):
+        series_of("org/model@step{0,8}")
+    assert series_of("EleutherAI/pythia-70m@step{1000,0}").tokens == (0, 2_097_152_000)

@@ -9,6 +9,7 @@
 `start`: the initial weights that training starts from
 `train`: trains the model
 `runs`: trains and measures the runs that come with the app
+`card`: the losses over training, for the model card
 `report`: measures the model against what it is meant to show
 `measured`: what the report measures, through the app's own functions
 `bars`: what the model is meant to show, held against those figures

@@ -2,6 +2,9 @@
 
 Each name is a recipe of `engine.training.recipes`: the same as `headroom train --recipe NAME --out DIR/NAME` and then
 `headroom trajectory`. What a stopped call has done is found again. Of two runs three snapshots come with the app too.
+
+With `--embedded RUN` the embedded model's own run is measured, which `engine.demo.making.train` leaves in RUN, on fewer
+texts: 8 layers of 6 heads take longer. Called while that is still being trained, it takes what is there.
 """
 
 import argparse
@@ -15,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from cache import Store
+from engine.demo import RUN as EMBEDDED_RUN
 from engine.demo import runs_folder
 from engine.models.runs import RECIPE
 from engine.models.subject import Lab
@@ -30,6 +34,7 @@ NAMES = ("plain", "smeared", "smeared-seed-1", "plain-2-layers", "smeared-2-laye
          "curriculum-3-layers", "curriculum-mlp", "curriculum-seed-1", "curriculum-batch-4")  # fmt: skip
 WITH_WEIGHTS = {"curriculum": (0.3, 0.4, 1.0), "smeared": (0.25, 0.5, 1.0)}  # shares of the tokens
 PLAN = Plan(n_texts=500, n_ablated_texts=60)
+EMBEDDED = Plan(n_texts=96, n_ablated_texts=12)
 LONG, DENSE = 6000, (0.2, 0.46)  # snapshots; share of the tokens in which every one is measured, elsewhere every other
 
 
@@ -49,11 +54,15 @@ def small(found: Trajectory, name: str) -> Trajectory:
     return replace(found, name=name, **half)
 
 
-def ship(run: Run, found: Trajectory, name: str) -> None:
-    """Writes the record, and the snapshots that come with it, among the app's own files."""
+def ship(found: Trajectory, name: str) -> None:
+    """Writes the record among the app's own files."""
+    runs_folder().mkdir(exist_ok=True)
+    (runs_folder() / f"{name}.safetensors").write_bytes(encode(small(found, name)))
+
+
+def ship_weights(run: Run, found: Trajectory, name: str) -> None:
+    """Writes the snapshots that come with a record."""
     folder = runs_folder()
-    folder.mkdir(exist_ok=True)
-    (folder / f"{name}.safetensors").write_bytes(encode(small(found, name)))
     if name in WITH_WEIGHTS:
         shutil.rmtree(folder / name, ignore_errors=True)
         (folder / name).mkdir()
@@ -76,14 +85,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Make the runs that come with the app.")
     parser.add_argument("names", nargs="*", default=NAMES, help="recipes by name (default: all that are shipped)")
     parser.add_argument("--work", type=Path, required=True, help="folder of the runs and their results")
+    parser.add_argument("--embedded", type=Path, metavar="RUN", help="the embedded model's own run, and no recipe")
     arguments = parser.parse_args()
     lab = Lab(Store(arguments.work / "store"))
+    if arguments.embedded:
+        ship(_last(measure(lab, series_of(str(arguments.embedded)), EMBEDDED), "measuring"), EMBEDDED_RUN)
+        return
     for name in arguments.names:
         run = begin(arguments.work / name, RECIPES[name].recipe)
         _last(train(run), f"{name}, training")
         steps = ",".join(map(str, steps_measured(run)))
         found = _last(measure(lab, series_of(f"{run.folder}@step{{{steps}}}"), PLAN), f"{name}, measuring")
-        ship(run, found, name)
+        ship(found, name)
+        ship_weights(run, found, name)
 
 
 if __name__ == "__main__":

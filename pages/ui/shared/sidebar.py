@@ -18,7 +18,7 @@ from engine.models.subject import Subject, subject_of
 from engine.models.tuning import Products
 from engine.progress import Progress
 from engine.questions.tasks import agree_to_fetch, may_fetch
-from engine.training.folders import open_run
+from engine.training.folders import Run, opened
 from pages.ui.shared.against import draw_against
 from pages.ui.shared.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
 from pages.ui.shared.offers import is_here, under_way
@@ -179,10 +179,11 @@ def snapshot_in_words(spec: LoadSpec) -> str:
         name = model_name(spec.model)
         if not name.run or name.folder is None:
             return ""
-        run = open_run(name.folder.parent)
+        run = opened(name.folder.parent)
+        step, last = int(name.revision.removeprefix("step")), run.steps()[-1]
+        read = f"{run.tokens(step) / 1e6:.2f} M tokens read"
     except HeadroomError:
         return ""
-    step, last = int(name.revision.removeprefix("step")), run.steps()[-1]
     which = f"Snapshot {name.revision}, the run's last" + ("" if step == last else f" is step{last}")
-    empty = "" if run.recipe.mlp else " (its FFNs are zeros)"
-    return f"{which}; {run.tokens(step) / 1e6:.2f} M tokens read. {run.recipe.in_words}{empty}"
+    empty = " (its FFNs are zeros)" if isinstance(run, Run) and not run.recipe.mlp else ""
+    return f"{which}; {read}. {run.label}{empty}"

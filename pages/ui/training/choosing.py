@@ -84,7 +84,7 @@ def choose(runs_at: DeltaGenerator, axis_at: DeltaGenerator, more_at: DeltaGener
     if not chosen:
         st.info("Choose at least one run.", icon=":material/checklist:")
     unmeasured = tuple(name for name in chosen if trajectory_of(found[name]) is None)
-    with_weights = [name for name in chosen if found[name].folder is not None]
+    with_weights = [name for name in chosen if found[name].has_weights]
     key = "training_model"
     follows = one_listed(rest, "The model follows", [*with_weights, NOBODY], key, help=FOLLOWS_HELP)
     followed = found.get(follows) if follows != NOBODY else None
@@ -104,7 +104,7 @@ def draw_followed(choice: Choice, tokens: float) -> None:
     source = choice.followed
     found = snapshot_at(source, tokens) if source is not None else None
     if source is None or found is None:
-        there = [name for name, each in choice.sources.items() if each.folder is not None]
+        there = [name for name, each in choice.sources.items() if each.has_weights]
         more = f" There are some of {', '.join(map(plain, there))}: choose it among the runs." if there else ""
         st.caption(f"Other screens keep their model: the chosen runs came as records, without weights.{more}")
         return
@@ -112,7 +112,8 @@ def draw_followed(choice: Choice, tokens: float) -> None:
     name = typed(source, step)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         known = (st.session_state.get("model") or "") == name
-        words = "Other screens show" if known else "The snapshot with weights that is nearest:"
+        nearest = "The snapshot with weights that is nearest" if source.folder else "Of this run only the last is here"
+        words = "Other screens show" if known else f"{nearest}:"
         st.caption(f"{words} `{plain(name)}`, {in_tokens(at)}.", width="content")
         if not known:
             about = {"on_click": write, "args": ("model", name), "key": "training take model"}

@@ -20,8 +20,8 @@ def origin(runs: Sequence[Shown], sources: Mapping[str, Source]) -> Origin:
     lines, reads = [], []
     for run in runs:
         source = sources[run.name]
-        where = str(source.folder or source.name)
-        lines.append(shlex.join([program(), "trajectory", where, "--out", f"{run.name}.csv"]))
+        command = shlex.join([program(), "trajectory", str(source.folder or run.name), "--out", f"{run.name}.csv"])
+        lines.append(command if source.folder else f"# from its snapshots, which are not here: {command}")
         reads.append(f"    {run.name!r}: {str(source.record)!r},")
     code = "\n".join(
         ["from pathlib import Path", "", "from engine.training.phase_change import window",

@@ -11,12 +11,13 @@ from pathlib import Path
 from engine import demo
 from engine.errors import HeadroomError, UsageError
 from engine.models import runs
-from engine.training.folders import Run, open_run
+from engine.training.folders import Foreign, Run, opened
 from engine.training.phase_change import Window, window
 from engine.training.recipe import Recipe, recipe_of
 from engine.training.trajectory import Trajectory, decode
 
 SHIPPED, RECORD = demo.runs_folder(), "trajectory.safetensors"
+LAST = {demo.RUN: "demo"}  # what the last snapshot of a run is, where it comes with the app as a model
 N_FIRST = 3  # runs that are chosen at first
 # what sets two runs of one label apart, and how that is said
 APART = {"seed": "seed {}", "batch": "{} rows a step", "n_ctx": "context {}", "rate": "rate {:g}",
@@ -25,16 +26,23 @@ APART = {"seed": "seed {}", "batch": "{} rows a step", "n_ctx": "context {}", "r
 
 @dataclass(frozen=True)
 class Source:
-    """Where a run is known from: its `record` (there or not), and its folder with the snapshots, where there is one."""
+    """Where a run is known from: its `record` (there or not), and its folder with the snapshots, where there is one.
+    `model`: where there is none, what its last snapshot is as a model, "" where that is not here either."""
 
     name: str
     record: Path
     folder: Path | None = None
+    model: str = ""
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> Run | Foreign | None:
         """The run in its folder; None where there are no snapshots."""
-        return open_run(self.folder) if self.folder is not None else None
+        return opened(self.folder) if self.folder is not None else None
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether a snapshot of it can be opened on the other screens."""
+        return self.folder is not None or self.model != ""
 
 
 @dataclass(frozen=True)
@@ -55,8 +63,9 @@ class Shown:
 
 def sources(folder: Path | None) -> dict[str, Source]:
     """By name: the runs that come with the app, then those in the folder, where there is one."""
-    shipped = sorted(SHIPPED.glob("*.safetensors"))
-    found = {file.stem: Source(file.stem, file, _if_run(SHIPPED / file.stem)) for file in shipped}
+    shipped = sorted(SHIPPED.glob("*.safetensors"), key=lambda file: (file.stem not in LAST, file.stem))
+    found = {file.stem: Source(file.stem, file, _if_run(SHIPPED / file.stem), LAST.get(file.stem, ""))
+             for file in shipped}  # fmt: skip
     try:
         inside = sorted(folder.iterdir()) if folder is not None and folder.is_dir() else []
     except OSError as error:
@@ -130,15 +139,19 @@ def snapshot_at(source: Source, tokens: float) -> tuple[int, float] | None:
     """(step, tokens) of the snapshot with weights that is nearest to so many tokens; None where there is none."""
     run = source.run
     steps = run.steps() if run is not None else ()
-    if run is None or not steps:
-        return None
-    step = min(steps, key=lambda step: abs(run.tokens(step) - tokens))
-    return step, run.tokens(step)
+    if run is not None and steps:
+        step = min(steps, key=lambda step: abs(run.tokens(step) - tokens))
+        return step, run.tokens(step)
+    if source.model and (record := trajectory_of(source)) is not None:
+        return int(record.steps[-1]), float(record.tokens[-1])
+    return None
 
 
 def typed(source: Source, step: int) -> str:
     """What is typed wherever a model is named, such as runs/NAME@step512."""
-    folder = source.folder or Path(source.name)
+    folder = source.folder
+    if folder is None:
+        return source.model
     return f"{runs.SHIPPED}{source.name}@step{step}" if folder.parent == SHIPPED else f"{folder}@step{step}"
 
 
