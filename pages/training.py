@@ -11,7 +11,7 @@ from pages.ui.shared.runtime import end_run, require_frame
 from pages.ui.shared.stage import presenting
 from pages.ui.shared.work import live
 from pages.ui.training import sections
-from pages.ui.training.choosing import choose, draw_followed
+from pages.ui.training.choosing import choose, draw_followed, draw_made
 from pages.ui.training.live import draw_live
 from pages.ui.training.measuring import draw_unmeasured, work_of
 from pages.ui.training.origin import origin, recipes
@@ -45,6 +45,7 @@ slider(choice.runs, view.look, at, choice.followed)
 add(sections.first_charts(view))
 tables["Runs"] = recipes(view.runs)
 draw_followed(choice, at)
+draw_made(choice.runs)
 if not presenting():  # a slide is one screen, and these are below it
     label, icon = "Train one now: charts that grow", ":material/model_training:"
     more = st.expander(label, key="training_live", on_change="rerun", icon=icon)

@@ -1,12 +1,14 @@
 """The Training screen, on runs made by hand: what it draws, what it says, and what its address holds."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from streamlit.util import calc_hash
 
+from engine.training.findings import findings
 from engine.training.trajectory import encode
 from pages.ui.shared import charts as shared_charts
 from pages.ui.training import charts, runs, sections, tables
@@ -74,6 +76,29 @@ def test_labels_say_the_share_of_repeats_and_what_sets_runs_apart():
     told = runs.labels(found, {name: runs.recipe_in(NOWHERE, each) for name, each in found.items()})
     assert told["plain"] == "2 layers, attention only, no repeats, seed 0" and told["again"].endswith("seed 1")
     assert told["half"] == "2 layers, attention only, 50% repeats (half)", "two runs of one recipe"
+
+
+def test_the_embedded_models_own_run_opens_the_embedded_model(open_training, tmp_path):
+    own = {"trainer": "making", "label": "the embedded model (8 layers, OPT)", "words": "books and half repeats",
+           "n_layers": 8, "mlp": True, "smeared": False, "tokens": 4_000_000}  # fmt: skip
+    made = replace(synthetic_runs.trajectory("embedded", 2e6, n_layers=6), label=own["label"], recipe=own)
+    (tmp_path / "embedded.safetensors").write_bytes(encode(made))
+    found = runs.sources(None)
+    source = found["embedded"]
+    assert list(found)[0] == "embedded" and source.folder is None and source.has_weights
+    assert runs.snapshot_at(source, 0) == (made.steps[-1], made.tokens[-1]) and runs.typed(source, 1) == "demo"
+    assert not found["2-layers"].has_weights and runs.snapshot_at(found["2-layers"], 0) is None
+    at = open_training(training_runs="embedded,2-layers")
+    said = [each.value for each in at.caption]
+    assert not at.error and not at.exception
+    assert "The embedded model (8 layers, OPT): books and half repeats." in said
+    assert any(each.startswith("Other screens show `demo`, 4 M tokens") for each in said)
+    told = {each.text: each for each in findings([made, *synthetic_runs.runs()])}
+    law = next(each for text, each in told.items() if "10^5.7" in text)
+    # its steps' sizes are not told: those of 1,024 tokens until then, which the record has
+    assert f"{own['label']}: 16.0 M said, 2.1 M seen" in law.ours
+    assert tables.in_words(runs.shown(["embedded"], {"embedded": own["label"]}, {"embedded": made})[0]).startswith(
+        "**the embedded model (8 layers, OPT)**: phase change at ")  # fmt: skip
 
 
 def test_tables_hold_the_runs_numbers(shown):

@@ -18,7 +18,8 @@ def losses_table(log: Sequence[Mapping[str, Any]], most: int = MOST) -> str:
     if not log:
         raise ValueError("the log has no line yet; train first")
     n = len(log)
-    shown = [log[at] for at in sorted({round(part * (n - 1) / max(1, most - 1)) for part in range(min(most, n))})]
+    most = min(most, n)
+    shown = [log[round(part * (n - 1) / max(1, most - 1))] for part in range(most)]
     heads = ["Tokens, M", "Step", "Held-out prose", *(f"Rows: {kind}" for kind in ROWS), "Random tokens",
              "The same again", "Best prefix matching"]  # fmt: skip
     lines = ["| " + " | ".join(heads) + " |", "|" + "|".join(["--:"] * len(heads)) + "|"]

@@ -1,5 +1,6 @@
 """The controls of the Training screen: which runs, from which folder, on which axis of tokens."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,8 +31,9 @@ from pages.ui.training.tables import in_tokens
 
 FOLDER = "training_folder"
 RUNS_HELP = (
-    "Runs whose measurements came with the app, and those in your folder. All are drawn over the same axis, the tokens "
-    "that each was trained on. The name says the model, and how many rows of its text were repeats."
+    "Runs whose measurements came with the app, the embedded model's own among them, and those in your folder. All are "
+    "drawn over the same axis, the tokens that each was trained on. The name says the model, and how many rows of its "
+    "text were repeats."
 )
 FOLDER_HELP = "A folder that holds runs, each a folder of snapshots, such as `headroom train --out` makes."
 NOBODY = "no run"
@@ -97,6 +99,13 @@ def folder_of(said: str | None) -> Path:
         return Path(said.strip()).expanduser() if said and said.strip() else default_folder()
     except (RuntimeError, ValueError, OSError) as error:
         raise UsageError(f"{str(said)[:60]!r} can be no folder ({error}); give another one") from error
+
+
+def draw_made(runs: Sequence[Shown]) -> None:
+    """Draws how runs were trained whose labels do not say it: those of other trainers."""
+    for run in runs:
+        if words := (run.trajectory.recipe or {}).get("words"):
+            st.caption(plain(f"{run.label[:1].upper()}{run.label[1:]}: {words}."))
 
 
 def draw_followed(choice: Choice, tokens: float) -> None:

@@ -11,7 +11,7 @@ from pages.ui.training.runs import Shown, Source
 from pages.ui.training.tables import in_words
 
 FIELDS = ("n_layers", "mlp", "smeared", "positions", "repeats", "n_heads", "d_model", "n_ctx", "n_vocab", "batch",
-          "rate", "tokens", "seed")  # fmt: skip
+          "rate", "tokens", "seed", "step_tokens", "words")  # fmt: skip
 SAID = ("text", "text_digest", "n_texts", "early", "late", "n_ablated_texts", "seconds")
 
 
