@@ -16,8 +16,10 @@ LEAST_FALL, NOISES = 0.1, 4  # fewer nats, or standard deviations of the noise, 
 SIDE = 5  # snapshots on either side of a fall, whose medians must lie apart by that
 WEIGHTS = (2, 3, 3, 2)  # of the intervals among five snapshots; even ones: the slope of their least-squares line
 FEW, FEW_WEIGHTS = 15, (1, 1)  # with fewer snapshots: over three of them
-# of the usual distance, which a fifth of all do not reach: a snapshot so near the one before says nothing of the slope
-CLOSE, FIFTH = 0.4, 0.2
+CLOSE, NEXT = (
+    0.4,
+    5,
+)  # of the median of the next five distances: a snapshot so near the one before says nothing of slopes
 INDEX_BINS = 12  # of a context, even in ln(index)
 
 
@@ -162,11 +164,12 @@ def _apart(tokens: np.ndarray, icl: np.ndarray) -> np.ndarray:
 
 
 def apart(tokens: np.ndarray) -> np.ndarray:
-    """Indices of the snapshots that do not lie much closer than usual behind the one before; the first is one. Where a
-    run has them closer at first, for longer than a fifth of them, that is what is usual."""
-    least, found = CLOSE * float(np.quantile(np.diff(tokens), FIFTH)), [0]
+    """Indices of the snapshots that do not lie much closer behind the one before than those that follow; the first is
+    one."""
+    steps, found = np.diff(tokens), [0]
     for at in range(1, len(tokens)):
-        if tokens[at] - tokens[found[-1]] >= least:
+        first = min(at, max(0, len(steps) - NEXT))
+        if tokens[at] - tokens[found[-1]] >= CLOSE * float(np.median(steps[first : first + NEXT])):
             found.append(at)
     return np.array(found)
 

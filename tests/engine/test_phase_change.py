@@ -8,6 +8,7 @@ import pytest
 from engine.errors import HeadroomError
 from engine.heads.induction import SCORES
 from engine.training.phase_change import (
+    apart,
     before_and_after,
     components,
     gain_rates,
@@ -182,3 +183,10 @@ def test_a_fall_that_does_not_last_is_no_phase_change():
     fallen = 0.05 - 0.3 / (1 + np.exp(-(tokens / 1e6 - 1) / 0.08))
     assert window(tokens, fallen) is not None
     assert window(tokens, fallen + 0.28 / (1 + np.exp(-(tokens / 1e6 - 3) / 0.3))) is None
+
+
+def test_snapshots_that_are_dense_at_first_show_an_early_phase_change():
+    tokens = np.concatenate([np.arange(0, 6e6, 0.25e6), np.arange(6e6, 101e6, 2e6)])
+    where = window(tokens, -0.05 * (1 - np.exp(-tokens / 1e6)) - 0.4 / (1 + np.exp((2.5e6 - tokens) / 0.1e6)))
+    assert where is not None and 2e6 <= where.start < 2.5e6 < where.end <= 3e6
+    assert list(apart(np.array([0, 1, 2, 4, 8, 100, 200, 300, 400, 500, 501.0]))) == [0, 5, 6, 7, 8, 9]

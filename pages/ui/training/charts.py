@@ -109,7 +109,8 @@ def ablation_panel(heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: L
     """What ablating each head of one run does at the snapshots where that was measured: `score`, or `along` the
     before-and-after vector; coloured by kind."""
     of = _ablation_panel(look, what)
-    return _picture(of, heads=_on(heads, look), windows=windows[windows["run"] == run])
+    named_above = heads.sort_values("kind", key=lambda kind: kind != KINDS[2], kind="stable")
+    return _picture(of, heads=_on(named_above, look), windows=windows[windows["run"] == run])
 
 
 ABLATED = {"score": "Change of in-context score, nats", "along": "Along before-and-after, nats"}
@@ -121,7 +122,9 @@ def _ablation_panel(look: Look, what: str) -> charts.Template:
     base = base.encode(x=look.x(), y=_y(what, ABLATED[what]), detail="name:N")
     colour = by_kind(symbolType="stroke", symbolStrokeWidth=3)
     tooltip = charts.tips(f"name:N|Head; kind:N|Kind; tokens:Q|Tokens|,.0f; {what}:Q|{ABLATED[what]}|+.3f")
-    lines = base.mark_line(strokeWidth=1.6, point=alt.OverlayMarkDef(size=18)).encode(color=colour, tooltip=tooltip)
+    faint = alt.condition(alt.datum.kind == KINDS[2], alt.value(0.4), alt.value(1))
+    lines = base.mark_line(strokeWidth=1.6, point=alt.OverlayMarkDef(size=18))
+    lines = lines.encode(color=colour, opacity=faint, tooltip=tooltip)
     return charts.template(HEIGHT + charts.AXIS_PX, _band(look), _zero(look), lines, _marker(look))
 
 
