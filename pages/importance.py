@@ -63,7 +63,7 @@ def agreement_lines(missing: list[Work[Survey]]) -> None:
 
 setup = chosen()
 tasks = choose_tasks("importance", st.container(), setup.data_dir)
-what_at, scale_at, mean_at, front_at = st.columns([31, 19, 15, 18])
+what_at, scale_at, mean_at, front_at = st.columns([30, 19, 17, 17])
 what = one_of(what_at, "Head score", SHORT, "importance_what", WHAT_HELP)
 scale = one_of(scale_at, "Colours", SCALES, "importance_scale", SCALE_HELP)
 how = one_of(mean_at, "Mean", MEANS, "importance_mean", MEAN_HELP)

@@ -262,7 +262,7 @@ def _scores(what: str, limit: int, parts: Sequence[Record]) -> Scores:
     else:
         scores = joined("absolute").astype(np.float64).sum(0)
         scores[:-1] /= lengths[:, 0].sum()
-        scores[-1] /= lengths[:, what == "heads"].sum()
+        scores[-1] /= lengths[:, 1 if what == "heads" else 0].sum()
     n_positions = int(lengths[:, 0].sum())
     return Scores(what, len(gold), scores, None, heads, ffns, n_targets, int((heads == 0).sum()), n_positions)
 

@@ -272,12 +272,12 @@ def test_a_line_says_what_the_papers_divisor_of_the_last_layer_does():
     prefix = np.array([[1.0, 0.9, 0.8, 0, 0], [0, 0, 0, 0, 0.0]])
     found, setting = {TaskSpec("a", 5): one}, Setting(LoadSpec("demo"))
     said = divisors.in_words(found, setting, prefix)
-    assert "10 times as much" in said and "Of the 3 most important heads 2 are its, by one divisor 0" in said
-    assert said.endswith("; 1 are among the 3 of highest prefix matching, by one divisor 3.")
+    assert "10 times as much" in said and "of the 3 most important heads 2 are its (one divisor: 0)" in said
+    assert said.endswith("and 1 are among the 3 of highest prefix matching (one divisor: 3).")
     other = {task: scores.with_other_divisor() for task, scores in found.items()}
     assert other[TaskSpec("a", 5)].scores[1].tolist() == pytest.approx([0.8, 0.7, 0.2, 0.1, 0.01])
     assert divisors.in_words(other, setting, prefix) == said, "whichever is shown"
-    assert divisors.in_words(found, setting, None).endswith("by one divisor 0.")
+    assert divisors.in_words(found, setting, None).endswith("(one divisor: 0).")
 
 
 def test_nothing_is_named_where_nothing_stands_out():

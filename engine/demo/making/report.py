@@ -32,12 +32,11 @@ def needs() -> dict[str, str]:
 
 def families_part(measured: Any, options: argparse.Namespace) -> list[bars.Bar]:
     """Accuracy of every family at 0, 1 and 5 shots, and in int8."""
+    int8 = {name: _share(measured.answers(name, 5, precision="int8")) for name in FAMILIES}  # one model at a time
     shots: dict[str, dict[int, float]] = {}
-    int8: dict[str, float] = {}
     _table("family", "needs", "chance", *(f"{n} shots" for n in SHOTS), "int8, 5")
     for name, family in FAMILIES.items():
         shots[name] = {n: _share(measured.answers(name, n)) for n in SHOTS}
-        int8[name] = _share(measured.answers(name, 5, precision="int8"))
         _row(name, needs()[name], family.chance, *shots[name].values(), int8[name])
     return bars.of_accuracy(shots, int8)
 
@@ -154,7 +153,7 @@ def parsed(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--pieces", type=int, default=40, help="about how many of its held-out pieces are read")
     parser.add_argument("--questions", type=int, help="questions of each family (default: all 200)")
     parser.add_argument("--draws", type=int, default=N_DRAWS, help="sets of as many other heads")
-    parser.add_argument("--draw-questions", type=int, help="questions that each draw answers (default: as --questions)")
+    parser.add_argument("--draw-questions", type=int, default=48, help="questions that each draw answers; 0: all")
     parser.add_argument("--cache", type=Path, help="folder of the store")
     return parser.parse_args(words)
 

@@ -37,11 +37,9 @@ def in_words(scores: Mapping[TaskSpec, Scores], setting: Setting, prefix: np.nda
         what: int((np.argsort(-mean, axis=None, kind="stable")[:n] >= n_before).sum()) for what, mean in means.items()
     }
     times = np.mean([each.last_layer_times for each in scores.values()])
-    said = (
-        f"The paper divides the last layer by the answer's tokens alone: it counts {times:.0f} times as much as by one "
-    )
-    said += f"divisor. Of the {n} most important heads {last[PAPERS]} are its, by one divisor {last[EVEN]}"
+    said = f"By the paper's divisor the last layer counts {times:.0f} times as much as by one for all; of the {n} most "
+    said += f"important heads {last[PAPERS]} are its (one divisor: {last[EVEN]})"
     if prefix is not None:
         shared = {what: round(n * top_overlap(mean, prefix)) for what, mean in means.items()}
-        said += f"; {shared[PAPERS]} are among the {n} of highest prefix matching, by one divisor {shared[EVEN]}"
+        said += f", and {shared[PAPERS]} are among the {n} of highest prefix matching (one divisor: {shared[EVEN]})"
     return said + "."
