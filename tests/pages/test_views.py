@@ -4,13 +4,16 @@ import json
 import re
 
 import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
 
 from cache import Store
 from engine.errors import HeadroomError
-from pages.ui.shared import views
+from pages.ui.shared import runtime, views
 from pages.ui.shared.drawing import TYPE, larger
 from pages.ui.shared.tables import plain
 from pages.ui.shared.views import View
+from tests.conftest import HANG_S
 from tests.pages.conftest import charts_of, components, figure
 
 THREE = tuple(View(name, f"/?prune_heads={name}0") for name in "123")
@@ -92,3 +95,45 @@ def test_type_that_a_chart_sets_itself_is_larger_on_a_slide():
         "height": 430, "layer": [{"mark": {"type": "text", "fontSize": 21}}, {"mark": "rect"}],
         "config": TYPE,
     }  # fmt: skip
+
+
+def test_what_a_browser_tells_twice_is_done_once(monkeypatch, tmp_path):
+    """Until it has heard of a run, a browser tells the same name, file and click again, with the run of a timer too."""
+    monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
+    st.cache_resource.clear()
+
+    def screen():
+        from pages.ui.shared.stage import draw_stage
+
+        draw_stage()
+
+    at = AppTest.from_function(screen, default_timeout=HANG_S)
+    at.session_state["views"] = True  # the popover is open
+    at.run()
+
+    def told_twice(control):
+        states = control.root.get_widget_states()
+        at._run(states), at._run(states)
+        assert not at.exception and not at.error, "a name, a file and a click are taken"
+        return "".join(view.name for view in views.saved(runtime.store()))
+
+    try:
+        [at_file] = at.file_uploader
+        assert told_twice(at_file.set_value([("views.json", views.written(THREE), "application/json")])) == "123"
+        assert told_twice(at.text_input[0].set_value("4")) == "1234"
+        assert told_twice(at.text_input[0].set_value("4")) == "12344", "meant so"
+        assert told_twice(button_like(at, "view 2 by -1").click()) == "13244"
+        assert told_twice(button_like(at, "view 3 by 0").click()) == "1324"
+        closed = at.text_input[0].set_value("").root.get_widget_states()
+        at.session_state["views"] = False
+        at.run(), at._run(closed)
+        assert "views fault" not in at.session_state and len(views.saved(runtime.store())) == 4
+    finally:
+        runtime.store().close()
+        st.cache_resource.clear()
+
+
+def button_like(at, key):
+    """The button whose key begins with this."""
+    [found] = [each for each in at.button if str(each.key).startswith(f"{key}")]
+    return found
