@@ -1,10 +1,18 @@
-"""What the model card says of training is what the log says."""
+"""What is said of the embedded model's training is what its log and its weights say."""
 
 import itertools
 
 import pytest
 
+from engine import demo
 from engine.demo.making.card import losses_table
+from engine.models.masks import Mask
+from engine.progress import final
+from engine.texts.tokenloss import token_losses
+from engine.training.trajectory import decode
+from tests.engine.fixtures import subject_in
+
+RECORD = demo.runs_folder() / f"{demo.RUN}.safetensors"
 
 
 def line(step, **more):
@@ -31,3 +39,13 @@ def test_of_many_snapshots_a_few_are_shown_from_the_first_to_the_last():
     assert len(losses_table([line(0)]).splitlines()) == 3
     with pytest.raises(ValueError, match="no line yet"):
         losses_table([])
+
+
+@pytest.mark.skipif(not RECORD.is_file(), reason="the record of the embedded model's run is not made yet")
+def test_the_last_snapshot_of_the_record_is_the_embedded_model(lab):
+    found, passage = decode(RECORD.read_bytes()), min(demo.passages(), key=lambda each: len(each.text))
+    subject = subject_in(lab, demo.model_folder())
+    losses = final(token_losses(lab, subject, passage.text, Mask.full(subject.shape)))
+    assert found.passages[passage.title].losses[-1] == pytest.approx(losses.loss_nats, abs=1e-3, nan_ok=True)
+    assert found.heads["prefix_matching"].shape[1:] == (subject.shape.n_layers, subject.shape.n_heads)
+    assert found.name == demo.RUN and RECORD.stat().st_size < 1.5e6
