@@ -56,7 +56,7 @@ def score_each(
     n_layers, of_all = loaded.identity.shape.n_layers, sliced(loaded, base)
     for groups in passes(loaded, rows):
         scored += (together := [row for group in groups for row in group])
-        with applied(loaded, of_all), _kept(loaded, {start for start in starts if start < n_layers}) as inputs:
+        with applied(loaded, of_all), kept(loaded, {start for start in starts if start < n_layers}) as inputs:
             before = hidden_states(loaded, groups)
         plain = read_rows(loaded, together, before) if n_layers in starts else None
         yield starts.count(n_layers)
@@ -65,7 +65,7 @@ def score_each(
                 found[number] += plain
                 continue
             smaller = parts[number] = parts[number] or sliced(loaded, mask)
-            with applied(loaded, smaller), _starting_at(loaded, start, inputs[start]):
+            with applied(loaded, smaller), starting_at(loaded, start, inputs[start]):
                 found[number] += read_rows(loaded, together, hidden_states(loaded, groups))
             yield 1
     return [gathered(questions, scored, results) for results in found]
@@ -82,7 +82,7 @@ def _one_by_one(
 
 
 @contextmanager
-def _kept(loaded: Loaded, layers: set[int]) -> Iterator[dict[int, Tensor]]:
+def kept(loaded: Loaded, layers: set[int]) -> Iterator[dict[int, Tensor]]:
     """While open, the inputs of these layers are kept in the mapping that it gives."""
     inputs: dict[int, Tensor] = {}
 
@@ -99,7 +99,7 @@ def _kept(loaded: Loaded, layers: set[int]) -> Iterator[dict[int, Tensor]]:
 
 
 @contextmanager
-def _starting_at(loaded: Loaded, layer: int, given: Tensor) -> Iterator[None]:
+def starting_at(loaded: Loaded, layer: int, given: Tensor) -> Iterator[None]:
     """While open, the model has only the layers from this one on, and the first of them gets `given` as its input."""
     import torch
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine.accuracy.restarts import kept, starting_at
 from engine.accuracy.scoring import log_probabilities
 from engine.heads.ablation import patterns_of
 from engine.heads.probes import random_token_pool
@@ -109,15 +110,18 @@ def _ablations(loaded: Loaded, texts: Texts, most: int) -> Measuring:
     by_index = np.zeros((shape.n_layers, shape.n_heads, rows.shape[1]))
     moved, done, total, first = [], 0, len(batches) * shape.n_heads_total, 0
     for batch in batches:
-        forced = patterns_of(loaded, _on_device(loaded, batch[:, :-1]), Mask.full(shape))
+        with kept(loaded, set(range(shape.n_layers))) as inputs:  # of every layer: what lies below a head stays
+            forced = patterns_of(loaded, _on_device(loaded, batch[:, :-1]), Mask.full(shape))
         base = _token_losses(loaded, batch)
         here = np.zeros((shape.n_layers, shape.n_heads, *base.shape), np.float32)
         for number, without in enumerate(single_ablations(shape)):
             yield Progress(done, total, message=f"without {shape.head_names[number]}")
+            layer, head = divmod(number, shape.n_heads)
             with ExitStack() as changed:
                 changed.enter_context(pruned(loaded, without))
                 changed.enter_context(visited(loaded, forced=forced))
-                here[divmod(number, shape.n_heads)] = _token_losses(loaded, batch) - base
+                changed.enter_context(starting_at(loaded, layer, inputs[layer]))
+                here[layer, head] = _token_losses(loaded, batch) - base
             done += 1
         by_index += here.sum(2, dtype=float)
         moved.append(here[:, :, np.arange(len(base)), chosen[first : first + len(base)]])

@@ -91,8 +91,8 @@ def test_the_embedded_models_own_run_opens_the_embedded_model(open_training, tmp
     at = open_training(training_runs="embedded,2-layers")
     said = [each.value for each in at.caption]
     assert not at.error and not at.exception
-    assert "The embedded model (8 layers, OPT): books and half repeats." in said
-    assert any(each.startswith("Other screens show `demo`, 4 M tokens") for each in said)
+    assert "Other screens show `demo`, 4 M tokens." in said
+    assert "The embedded model \\(8 layers, OPT\\): books and half repeats." in said
     told = {each.text: each for each in findings([made, *synthetic_runs.runs()])}
     law = next(each for text, each in told.items() if "10^5.7" in text)
     # its steps' sizes are not told: those of 1,024 tokens until then, which the record has

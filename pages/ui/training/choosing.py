@@ -120,7 +120,7 @@ def draw_followed(choice: Choice, tokens: float) -> None:
     step, at = found
     name = typed(source, step)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-        known = (st.session_state.get("model") or "") == name
+        known = (st.session_state.get("model") or "demo") == name
         nearest = "The snapshot with weights that is nearest" if source.folder else "Of this run only the last is here"
         words = "Other screens show" if known else f"{nearest}:"
         st.caption(f"{words} `{plain(name)}`, {in_tokens(at)}.", width="content")
