@@ -67,10 +67,10 @@ def of_removal(found: Mapping[str, Removed]) -> list[Bar]:
 
     def lost(which: str, *needs: str) -> float:
         lines = [getattr(each, which).points for each in found.values() if each.needs in needs]
-        return -float(np.mean(lines)) if lines else float("nan")
+        return 0.0 - float(np.mean(lines)) if lines else float("nan")
 
     examples = lost("at_five", EXAMPLES)
-    drawn = np.array([[-line.points for line in each.draws] for each in found.values() if each.needs == EXAMPLES])
+    drawn = np.array([[0.0 - line.points for line in each.draws] for each in found.values() if each.needs == EXAMPLES])
     said = f"without the induction heads the families that need examples lose {examples:.1f} points at 5 shots"
     bars = [Bar(f"{said} (at least 40)", examples >= 40)]
     if drawn.size:
