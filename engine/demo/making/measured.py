@@ -78,9 +78,10 @@ class Measured:
         found = final(survey(self.lab, setting, [TaskSpec(name, 5) for name in families], what))
         return together(setting, found.scores).scores
 
-    def pruned(self, family: str) -> dict[int, Line]:
-        """A family at 5 shots at every level of its own importance."""
-        subject, ranking = self.subject(), Ranking("importance", n_questions=RANKING_QUESTIONS)
+    def pruned(self, family: str, heads_by: str = "heads") -> dict[int, Line]:
+        """A family at 5 shots at every level of its own importance, by that head score."""
+        subject = self.subject()
+        ranking = Ranking("importance", n_questions=RANKING_QUESTIONS, heads_by=heads_by)
         wanted = Pruning(TaskSpec(family, 5), ranking, max(LEVELS), 0, parse_edits("", subject.shape))
         orders = final(compute_orders(self.lab, subject, wanted))
         return {level: self.change(family, 5, orders.mask(level, 0)) for level in LEVELS}

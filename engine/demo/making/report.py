@@ -89,7 +89,7 @@ def pruning_part(measured: Any, options: argparse.Namespace) -> list[bars.Bar]:
     found = {}
     _table("family", *(f"{level // 10} %" for level in LEVELS))
     for name in FAMILIES:
-        found[name] = measured.pruned(name)
+        found[name] = measured.pruned(name, options.heads_by)
         _row(name, *(f"{line.pruned:.3f} p {line.change.p_mcnemar:.2g}{' rises' * bars.rises(line)}" if level else
                      f"{line.full:.3f}" for level, line in found[name].items()))  # fmt: skip
     return bars.of_pruning(found)
@@ -154,6 +154,8 @@ def parsed(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--questions", type=int, help="questions of each family (default: all 200)")
     parser.add_argument("--draws", type=int, default=N_DRAWS, help="sets of as many other heads")
     parser.add_argument("--draw-questions", type=int, default=48, help="questions that each draw answers; 0: all")
+    help = "the head score that pruning goes by (default: heads, the paper's)"
+    parser.add_argument("--heads-by", default="heads", choices=list(NEXT_TO), help=help)
     parser.add_argument("--cache", type=Path, help="folder of the store")
     return parser.parse_args(words)
 
