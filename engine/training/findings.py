@@ -289,6 +289,6 @@ def _law(run: _Run) -> Told:
         return None, _none(run)
     seen, steps = float(held.tokens[where.steepest]), int(held.steps[where.steepest])
     # another trainer's steps may grow: what they held until then, in the mean
-    said = law_tokens((_said(run, "batch") or 0) * (_said(run, "n_ctx") or 0) or seen / steps)
+    said = law_tokens((_said(run, "batch") or 0) * (_said(run, "n_ctx") or 0) or round(seen / steps))
     words = f"{said / 1e6:.1f} M said, {seen / 1e6:.1f} M seen"
     return bool(said / FACTOR <= seen <= said * FACTOR), words

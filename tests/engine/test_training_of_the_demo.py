@@ -2,15 +2,17 @@
 
 import itertools
 
+import numpy as np
 import pytest
 
 from engine import demo
+from engine.demo.making import runs
 from engine.demo.making.card import losses_table
 from engine.models.masks import Mask
 from engine.progress import final
 from engine.texts.tokenloss import token_losses
 from engine.training.trajectory import decode
-from tests.engine.fixtures import subject_in
+from tests.engine.fixtures import foreign_run, subject_in
 
 RECORD = demo.runs_folder() / f"{demo.RUN}.safetensors"
 
@@ -39,6 +41,18 @@ def test_of_many_snapshots_a_few_are_shown_from_the_first_to_the_last():
     assert len(losses_table([line(0)]).splitlines()) == 3
     with pytest.raises(ValueError, match="no line yet"):
         losses_table([])
+
+
+def test_a_run_becomes_the_record_that_is_shipped(tiny_opt, tmp_path, monkeypatch):
+    run = foreign_run(tmp_path / "run", tiny_opt, (0, 8))
+    monkeypatch.setattr(runs, "runs_folder", lambda: tmp_path / "shipped")
+    monkeypatch.setattr("sys.argv", ["runs", "--work", str(tmp_path / "work"), "--embedded", str(run.folder)])
+    runs.main()
+    [file] = (tmp_path / "shipped").iterdir()
+    found = decode(file.read_bytes())
+    assert (file.name, found.name, found.label) == ("embedded.safetensors", demo.RUN, run.label)
+    assert list(found.tokens) == [0, 800] and list(found.ablated) == [0, 1] and found.by_index.dtype == np.float16
+    assert len(found.passages) == len(demo.passages()) and str(tmp_path).encode() not in file.read_bytes()
 
 
 @pytest.mark.skipif(not RECORD.is_file(), reason="the record of the embedded model's run is not made yet")

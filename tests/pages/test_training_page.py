@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 from streamlit.util import calc_hash
 
+from engine.models.loading import LoadSpec
 from engine.training.findings import findings
 from engine.training.trajectory import encode
 from pages.ui.shared import charts as shared_charts
-from pages.ui.training import charts, runs, sections, tables
+from pages.ui.shared import sidebar
+from pages.ui.training import charts, measuring, runs, sections, tables
 from pages.ui.training.analysis import ROWS, analysis_table
 from tests import synthetic_runs
+from tests.engine.fixtures import foreign_run
 from tests.pages.conftest import charts_of, settled
 
 NOWHERE = runs.Source("", Path())
@@ -91,14 +94,28 @@ def test_the_embedded_models_own_run_opens_the_embedded_model(open_training, tmp
     at = open_training(training_runs="embedded,2-layers")
     said = [each.value for each in at.caption]
     assert not at.error and not at.exception
-    assert "Other screens show `demo`, 4 M tokens." in said
+    only = "`demo`, 4 M tokens, the only snapshot of this run with weights here."
+    assert f"The snapshot with weights that is nearest: {only}" in said
     assert "The embedded model \\(8 layers, OPT\\): books and half repeats." in said
+    at.button(key="training take model").click().run()
+    assert at.session_state["model"] == "demo" and f"Other screens show {only}" in [each.value for each in at.caption]
     told = {each.text: each for each in findings([made, *synthetic_runs.runs()])}
     law = next(each for text, each in told.items() if "10^5.7" in text)
     # its steps' sizes are not told: those of 1,024 tokens until then, which the record has
-    assert f"{own['label']}: 16.0 M said, 2.1 M seen" in law.ours
+    assert f"{own['label']}: 16.0 M said, 1.9 M seen" in law.ours
     assert tables.in_words(runs.shown(["embedded"], {"embedded": own["label"]}, {"embedded": made})[0]).startswith(
         "**the embedded model (8 layers, OPT)**: phase change at ")  # fmt: skip
+
+
+def test_a_run_of_another_trainer_in_the_folder_can_be_measured(tiny_opt, tmp_path):
+    run = foreign_run(tmp_path / "runs" / "other", tiny_opt, (0, 8))
+    source = runs.sources(tmp_path / "runs")["other"]
+    assert runs.labels({"other": None}, {"other": runs.recipe_in(source, None)}) == {"other": "other"}
+    assert measuring.takes_s(source) > 0 and runs.snapshot_at(source, 700) == (8, 800)
+    name = runs.typed(source, 8)
+    assert name == f"{run.folder}@step8"
+    told = sidebar.snapshot_in_words(LoadSpec(name))
+    assert told == "Snapshot step8, the run's last; 0.00 M tokens read. a model of ours (2 layers, OPT)"
 
 
 def test_tables_hold_the_runs_numbers(shown):

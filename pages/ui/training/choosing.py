@@ -121,9 +121,9 @@ def draw_followed(choice: Choice, tokens: float) -> None:
     name = typed(source, step)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         known = (st.session_state.get("model") or "demo") == name
-        nearest = "The snapshot with weights that is nearest" if source.folder else "Of this run only the last is here"
-        words = "Other screens show" if known else f"{nearest}:"
-        st.caption(f"{words} `{plain(name)}`, {in_tokens(at)}.", width="content")
+        words = "Other screens show" if known else "The snapshot with weights that is nearest:"
+        alone = "" if source.folder else ", the only snapshot of this run with weights here"
+        st.caption(f"{words} `{plain(name)}`, {in_tokens(at)}{alone}.", width="content")
         if not known:
             about = {"on_click": write, "args": ("model", name), "key": "training take model"}
             st.button("Show it on the other screens", type="tertiary", help=FOLLOWS_HELP, **about)

@@ -111,12 +111,12 @@ def labels(found: Mapping[str, Trajectory | None], recipes: Mapping[str, Recipe 
 
 
 def recipe_in(source: Source, trajectory: Trajectory | None) -> Recipe | None:
-    """The run's recipe; None of a published one, and where it is another version's."""
+    """The run's recipe; None of a published one, of another trainer's, and where it is another version's."""
     try:
         if trajectory is not None:
             return recipe_of(trajectory.recipe) if trajectory.recipe is not None else None
         run = source.run
-        return run.recipe if run is not None else None
+        return run.recipe if isinstance(run, Run) else None
     except (HeadroomError, UsageError):
         return None
 
