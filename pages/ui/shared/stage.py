@@ -26,7 +26,7 @@ HTML = """
 CSS, JS = ((HERE / f"stage.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
 _COMPONENT = component("headroom_stage", html=HTML, css=CSS, js=JS)
 ROOM = (HERE / "present.css").read_text(encoding="utf-8")
-FAULT, CHANGES = "views fault", "views changes"
+FAULT = "views fault"
 PRESENT_HELP = "Large type, no sidebar. Arrow keys or a clicker step through the saved views; Escape ends it."
 VIEWS_HELP = "Screens with all their controls, to come back to and to present."
 
@@ -59,40 +59,42 @@ def _draw_views() -> None:
     """The saved views: one more, another order, as a file and from one.
 
     A browser tells the same click, name or file again with whatever it asks for until it has heard of the run after it,
-    a timer's run among them. Controls are of one state of the list, and new ones after each change: what is told of
-    those before is no longer heard.
+    a timer's run among them. So what takes a name or a file is a new control, with the next number, once it was heard:
+    what is told of the one before is heard no more. The field itself stays: it has the focus.
     """
     look: dict[str, Any] = {"type": "tertiary", "help": VIEWS_HELP}
     at = st.popover("Views", key="views", on_change="rerun", **look)
     if not at.open:
         return
-    known, changes = views.saved(store()), st.session_state.setdefault(CHANGES, 0)
+    known = views.saved(store())
     with at:
         if fault := st.session_state.pop(FAULT, None):
             show_error(fault)
-        label, key, told = "Name of this view", f"view_name {changes}", {"on_change": _add, "args": (changes,)}
-        st.text_input(label, key=key, max_chars=views.MAX_NAME, placeholder="such as All heads", **told)
-        for number in range(len(known)):
-            _draw_view(number, known, changes)
+        with st.form("name a view", clear_on_submit=True, border=False):
+            example = "such as All heads"
+            st.text_input("Name of this view", key="view_name", max_chars=views.MAX_NAME, placeholder=example)
+            key, told = f"save view {_number('name')}", {"on_click": _add, "args": (_number("name"),)}
+            st.form_submit_button("Save", key=key, help="Enter does the same.", **told)
+        for number, view in enumerate(known):
+            _draw_view(number, view, len(known))
         if known:
             file, about = views.written(known), "All of them as one file, to be loaded on another computer."
             st.download_button("Save as a file", file, "views.json", "application/json", on_click="ignore", help=about)
         else:
             st.caption("None yet. Set a screen as you like it, give it a name, and press Enter.")
         more: dict[str, Any] = {"help": "Adds the views of such a file behind these.", "max_upload_size": 1}
-        told = {"on_change": _load, "args": (changes,)}
-        st.file_uploader("Load a file of views", "json", key=f"views_file {changes}", **told, **more)
+        more |= {"on_change": _load, "args": (_number("file"),)}
+        st.file_uploader("Load a file of views", "json", key=f"views_file {_number('file')}", **more)
 
 
-def _draw_view(number: int, known: tuple[View, ...], changes: int) -> None:
-    view, n = known[number], len(known)
+def _draw_view(number: int, view: View, n: int) -> None:
     name_at, *buttons_at = st.columns([8, 1, 1, 1], vertical_alignment="center", gap="xsmall")
     name_at.markdown(f"{number + 1}\u2002{plain(view.name)}", help=plain(view.link[:200]))
     ways = (("↑", "Earlier", -1), ("↓", "Later", 1), ("×", "Forget this view", 0))
     for (sign, help, by), at in zip(ways, buttons_at, strict=True):
         off = (by < 0 and not number) or (by > 0 and number == n - 1)
-        look: dict[str, Any] = {"type": "tertiary", "help": help, "disabled": off, "args": (changes, number, view, by)}
-        at.button(sign, key=f"view {number} by {by} {changes}", on_click=_change, **look)
+        look: dict[str, Any] = {"type": "tertiary", "help": help, "disabled": off, "args": (number, view, by)}
+        at.button(sign, key=f"view {number} by {by}", on_click=_change, **look)
 
 
 def _here() -> str:
@@ -104,34 +106,45 @@ def _present() -> None:
     st.query_params[PRESENT] = "1"
 
 
-def _add(changes: int) -> None:
+def _number(what: str) -> int:
+    """The number of the controls for the "name" or the "file"."""
+    return st.session_state.setdefault(f"views {what}", 0)
+
+
+def _add(number: int) -> None:
     """Saves the page as it is under the name that was typed."""
-    if name := st.session_state.get(f"view_name {changes}"):
-        _keep(changes, lambda known: (*known, views.checked(View(name, _here()))))
+    name = st.session_state.get("view_name")
+    if name and _first("name", number):
+        _keep(lambda known: (*known, views.checked(View(name, _here()))))
 
 
-def _change(changes: int, number: int, view: View, by: int) -> None:
-    """Moves a view, or deletes it (`by` 0); nothing where another tab has changed the list."""
+def _change(number: int, view: View, by: int) -> None:
+    """Moves a view, or deletes it (`by` 0); nothing where the list is another by now."""
 
     def changed(known: tuple[View, ...]) -> tuple[View, ...]:
         if number >= len(known) or known[number] != view:
             return known
         return views.moved(known, number, by) if by else (*known[:number], *known[number + 1 :])
 
-    _keep(changes, changed)
+    _keep(changed)
 
 
-def _load(changes: int) -> None:
-    if file := st.session_state.get(f"views_file {changes}"):
-        _keep(changes, lambda known: (*known, *views.read(file.getvalue())))
+def _load(number: int) -> None:
+    file = st.session_state.get(f"views_file {number}")
+    if file and _first("file", number):
+        _keep(lambda known: (*known, *views.read(file.getvalue())))
 
 
-def _keep(changes: int, change: Any) -> None:
-    """Keeps the views as `change` makes them of those there are, where the list is as after so many `changes`; its
-    error is shown by the next run."""
-    if changes != st.session_state.get(CHANGES):
-        return  # told a second time
-    st.session_state[CHANGES] = changes + 1
+def _first(what: str, number: int) -> bool:
+    """Whether this control is heard for the first time; from then on it is not drawn any more."""
+    if number != _number(what):
+        return False
+    st.session_state[f"views {what}"] = number + 1
+    return True
+
+
+def _keep(change: Any) -> None:
+    """Keeps the views as `change` makes them of those there are; its error is shown by the next run."""
     try:
         found = change(views.saved(store()))
         if len(found) > views.MAX_VIEWS:
