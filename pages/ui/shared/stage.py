@@ -71,10 +71,10 @@ def _draw_views() -> None:
         if fault := st.session_state.pop(FAULT, None):
             show_error(fault)
         with st.form("name a view", clear_on_submit=True, border=False):
-            example = "such as All heads"
-            st.text_input("Name of this view", key="view_name", max_chars=views.MAX_NAME, placeholder=example)
+            example, (name_at, save_at) = "such as All heads", st.columns([2, 1], vertical_alignment="bottom")
+            name_at.text_input("Name of this view", key="view_name", max_chars=views.MAX_NAME, placeholder=example)
             key, told = f"save view {_number('name')}", {"on_click": _add, "args": (_number("name"),)}
-            st.form_submit_button("Save", key=key, help="Enter does the same.", **told)
+            save_at.form_submit_button("Save", key=key, help="Enter does the same.", **told)
         for number, view in enumerate(known):
             _draw_view(number, view, len(known))
         if known:
