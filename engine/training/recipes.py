@@ -19,7 +19,7 @@ class Named:
 _SMEARED = Recipe(n_layers=1, smeared=True, n_ctx=512, batch=2, short=128, rate=2e-3, tokens=4_000_000, snapshots=50)
 _REPEATS = Recipe(n_layers=2, n_ctx=64, batch=16, rate=1e-3, tokens=2_000_000, repeats=1.0, period=(12, 32),
                   alphabet=64)  # fmt: skip
-_HALF = Recipe(n_layers=2, n_ctx=128, batch=8, rate=1e-3, tokens=5_000_000, repeats=0.5, period=(8, 32))
+_HALF = Recipe(n_layers=2, n_ctx=128, batch=8, rate=1e-3, tokens=6_500_000, repeats=0.5, period=(8, 32))
 _CURRICULUM = Recipe(n_layers=2, n_ctx=512, batch=2, short=128, rate=1e-3, tokens=10_000_000, repeats=0.75,
                      repeats_until=0.5, snapshots=60)  # fmt: skip
 RECIPES = {
