@@ -105,16 +105,39 @@ def test_every_passage_is_there_with_its_source():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_validation_combinations_are_never_drawn_in_training(name):
+def test_no_phrase_of_validation_is_ever_shown_in_training(name):
     family, rng = FAMILIES[name], random.Random(f"audit {name}")
-    held_out = {item.combination for item in validation(name)}
+    held_out = {phrase for item in validation(name) for phrase in item.phrases}
     solved = {item.solved for item in validation(name)}
     assert all(item.held_out for item in validation(name))
     for _ in range(60):
         for item in episode(family, rng, 5):
-            assert not item.held_out
-            assert item.combination not in held_out
+            assert item.held_out is False
+            assert not held_out & set(item.phrases)
             assert item.solved not in solved
+
+
+@pytest.mark.parametrize("name", ["demo_completion", "demo_yesno", "demo_entailment", "demo_samesense"])
+def test_the_phrases_of_what_needs_no_context_stand_in_its_questions(name):
+    for item in validation(name):
+        assert all(phrase in item.context for phrase in item.phrases)
+
+
+def test_what_families_need_of_their_context():
+    needs = [family.needs for family in FAMILIES.values()]
+    assert needs.count("examples") >= 8 and needs.count("nothing") >= 2
+    for family in FAMILIES.values():
+        assert (suite_rule(family) is not None) == (family.needs == "examples"), family.name
+
+
+@pytest.mark.parametrize("name", ["demo_outfit", "demo_surname", "demo_walk", "demo_pet", "demo_price", "demo_lookup"])
+def test_keys_stand_at_distances_that_vary(name):
+    keys = suite_rule(FAMILIES[name])[0]
+    distances = set()
+    for item in validation(name):
+        behind = next(item.context.split(f" {key}")[-1] for key in keys if f" {key}" in item.context)
+        distances.add(len(behind.split()))
+    assert len(distances) >= 2
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if suite_rule(FAMILIES[name]) is not None])
@@ -138,7 +161,9 @@ def test_an_exported_model_gives_the_trained_logits(tmp_path):
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, OPTForCausalLM
 
-    from engine.demo.making.train import Recipe, export, new_model
+    from engine.demo.making.network import new_model
+    from engine.demo.making.recipe import Recipe
+    from engine.demo.making.train import export
 
     tokenizer = build_tokenizer(["a small text for a small model"], 300)
     model = new_model(Recipe(n_layers=2, n_vocab=300)).eval()

@@ -1,19 +1,22 @@
-"""Training text for the embedded model: UTF-8 files (also xz-compressed), documents separated by <|endoftext|>."""
+"""Training text for the embedded model: UTF-8 files (also xz-compressed), and the Python standard library's source."""
 
 import lzma
+import random
+import sysconfig
 from pathlib import Path
 
 from engine.errors import HeadroomError
 
-# characters taken of each source, evenly spread over the file, and how often each is read: simple prose above all
-SOURCES = {"african_storybook": (2_000_000, 4), "classic_books": (24_000_000, 1), "openstax": (2_000_000, 1),
-           "us_presidential": (500_000, 1), "cia_factbook": (300_000, 1)}  # fmt: skip
+# characters taken of each source, evenly spread over the file, and how often each is read
+SOURCES = {"african_storybook": (2_000_000, 4), "classic_books": (50_000_000, 1), "openstax": (45_000_000, 1),
+           "us_presidential": (3_000_000, 1), "cia_factbook": (3_000_000, 1)}  # fmt: skip
+PYTHON_CHARACTERS = 6_000_000
 PIECE = 20_000
 HELD_OUT_EVERY = 50  # of each source's pieces, the last of so many is never trained on (of fewer, the last)
 
 
 def documents(folder: Path) -> tuple[list[str], list[str]]:
-    """(pieces to train on, held-out pieces) of the texts in `folder`; HeadroomError where there are none."""
+    """(pieces to train on, shuffled; held-out pieces of prose); HeadroomError where `folder` has no texts."""
     files = sorted([*folder.glob("*.txt"), *folder.glob("*.txt.xz")])
     if not files:
         raise HeadroomError(f"no .txt or .txt.xz files in {folder}; give a folder with training text")
@@ -31,4 +34,20 @@ def documents(folder: Path) -> tuple[list[str], list[str]]:
             aside = {n_pieces - 1}
         held_out += [pieces[number] for number in sorted(aside)]
         trained += [piece for number, piece in enumerate(pieces) if number not in aside] * times
+    trained += _python()
+    random.Random(0).shuffle(trained)
     return trained, held_out
+
+
+def _python() -> list[str]:
+    """Source of the standard library that runs this, without its tests."""
+    library, found, size = Path(sysconfig.get_paths()["stdlib"]), [], 0
+    for file in sorted(library.rglob("*.py")):
+        inner = file.relative_to(library).parts
+        if not {"site-packages", "dist-packages", "test", "tests", "idlelib", "encodings"} & set(inner):
+            text = file.read_text(encoding="utf-8", errors="ignore")
+            found += [text[start : start + PIECE] for start in range(0, len(text), PIECE)]
+            size += len(text)
+        if size > PYTHON_CHARACTERS:
+            break
+    return found

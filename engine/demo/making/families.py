@@ -1,8 +1,8 @@
 """The families of embedded questions: each draws a rule, and questions under that rule.
 
 Where a family has a rule (which invented word means what, which label a kind gets), only the examples in front of a
-question can tell it: that is what in-context learning is here. The suite's own rule and a fifth of all combinations of
-words are held out: training never sees them.
+question can tell it: that is what in-context learning is here. The suite's own rule and a fifth of all phrases are held
+out: training never sees them.
 """
 
 import hashlib
@@ -15,14 +15,15 @@ from typing import Any, Literal
 from engine.demo.making import words
 from engine.demo.making.templates import TEMPLATES
 
-HELD_OUT_SHARE = 5  # one combination in so many is only ever a validation question
+HELD_OUT_SHARE = 5  # one phrase in so many is only ever in validation questions
 SUITE_RULE_SEED = "the rule of the suite"
 Shape = Literal["choices", "contexts", "last word"]
+Needs = Literal["examples", "copying", "nothing"]
 
 
 @dataclass(frozen=True)
 class Item:
-    """One question; `combination` names the words it is made of.
+    """One question; `phrases` are the pieces of wording that it shows, each of which is in one split alone.
 
     In the shape "contexts" (Winogrande's) the choices go on from `context`, and all are followed by `ending`.
     """
@@ -30,7 +31,7 @@ class Item:
     context: str
     choices: tuple[str, ...]
     gold: int
-    combination: str
+    phrases: tuple[str, ...]
     ending: str = ""
 
     @property
@@ -44,13 +45,19 @@ class Item:
         return f" {self.ending or self.choices[self.gold]}"
 
     @property
-    def held_out(self) -> bool:
-        return int(hashlib.blake2b(self.combination.encode(), digest_size=4).hexdigest(), 16) % HELD_OUT_SHARE == 0
+    def held_out(self) -> bool | None:
+        """Whether all its phrases are held out; None where some are, so that it is asked in no split."""
+        found = {_is_held_out(phrase) for phrase in self.phrases}
+        return found.pop() if len(found) == 1 else None
 
 
 @dataclass(frozen=True)
 class Family:
-    """One kind of question: `rule` draws what its examples teach (None: nothing), `ask` makes one question."""
+    """One kind of question: `rule` draws what its examples teach (None: nothing), `ask` makes one question.
+
+    `needs`: what the answer takes from the context: the examples in front, a word of the question once more, or nothing
+    but what the model knows.
+    """
 
     name: str
     title: str
@@ -58,11 +65,12 @@ class Family:
     chance: float
     rule: Callable[[random.Random], Any]
     ask: Callable[[random.Random, str, Any], Item]
+    needs: Needs = "examples"
     shape: Shape = "choices"
 
 
 def draw(family: Family, rng: random.Random, rule: Any, held_out: bool | None) -> Item:
-    """A question of `family` whose combination is held out, is not, or (None) either."""
+    """A question of `family` whose phrases are held out, are not, or (None) either."""
     while True:
         item = family.ask(rng, rng.choice(TEMPLATES[family.name]), rule)
         if held_out is None or item.held_out == held_out:
@@ -94,20 +102,24 @@ def filled(rng: random.Random, template: str, **given: str) -> str:
     drawn = {
         "name": names[0], "name2": names[1], "place": places[0], "place2": places[1],
         "month": rng.choice(words.MONTHS), "user": rng.choice(words.USERS), "thing": rng.choice(words.THINGS),
-        "quality": rng.choice(words.QUALITIES), "title": rng.choice(words.TITLES),
+        "quality": rng.choice(words.QUALITIES), "title": rng.choice(words.TITLES), "hue": rng.choice(words.COLOURS),
     }  # fmt: skip
     text = template.format(**(drawn | given)).replace(" a animal", " an animal")
     return re.sub(r"(^|\. |\? |: (?=(?:my|our|the|her|a) \w)|\nQuestion: )([a-z])", lambda m: m[1] + m[2].upper(), text)
+
+
+def _is_held_out(phrase: str) -> bool:
+    return int(hashlib.blake2b(phrase.encode(), digest_size=4).hexdigest(), 16) % HELD_OUT_SHARE == 0
 
 
 def _no_rule(rng: random.Random) -> None:
     return None
 
 
-def _item(rng: random.Random, context: str, right: str, wrong: list[str], combination: str) -> Item:
+def _item(rng: random.Random, context: str, right: str, wrong: list[str], phrase: str) -> Item:
     choices = [right, *wrong]
     rng.shuffle(choices)
-    return Item(context, tuple(choices), choices.index(right), combination)
+    return Item(context, tuple(choices), choices.index(right), (phrase,))
 
 
 # Families with a rule: 3 keys, of which the examples tell what each leads to
@@ -140,7 +152,7 @@ def _guest_rule(rng: random.Random) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _ask_guest(rng: random.Random, template: str, rule: tuple[tuple[str, ...], tuple[str, ...]]) -> Item:
     gold = rng.randrange(2)
     context = filled(rng, template, key=rng.choice(rule[gold]))
-    return Item(context, ("no", "yes"), gold, context)
+    return Item(context, ("no", "yes"), gold, (context,))
 
 
 def _translation_rule(rng: random.Random) -> tuple[dict[str, str], dict[str, str]]:
@@ -183,46 +195,50 @@ def _ask_sort(rng: random.Random, template: str, rule: tuple[str, str, str, str]
 
 def _ask_yes_no(rng: random.Random, template: str, rule: None) -> Item:
     gold = rng.randrange(2)
-    context = filled(rng, template, state=rng.choice((words.SHUT, words.OPEN)[gold]))
-    return Item(context, ("no", "yes"), gold, context)
+    done, entrances = rng.choice((words.SHUT, words.OPENED)[gold]), rng.choice(words.ENTRANCES)
+    context = filled(rng, template, state=f"{done} its {entrances}")
+    return Item(context, ("no", "yes"), gold, (f"{done} its {entrances}",))
 
 
 def _ask_entailment(rng: random.Random, template: str, rule: None) -> Item:
     gold = rng.randrange(3)
-    move, animal, place = rng.choice(words.MOVES[gold][1]), rng.choice(words.ANIMALS), rng.choice(words.PLACES)
-    context = filled(rng, template, move=move, animal=animal, place=place)
-    return Item(context, tuple(claim for claim, _ in words.MOVES), gold, f"{animal} {move} {place}")
+    move = f"{rng.choice(words.MANNERS)} {rng.choice(list(words.WAYS.values())[gold])}"
+    context = filled(rng, template, move=move, animal=rng.choice(words.ANIMALS), place=rng.choice(words.PLACES))
+    return Item(context, tuple(words.WAYS), gold, (move,))
 
 
 def _ask_same_sense(rng: random.Random, template: str, rule: None) -> Item:
     word = rng.choice(sorted(words.SENSES))
-    senses = words.SENSES[word]
     gold, sense = rng.randrange(2), rng.randrange(2)
-    first = rng.choice(senses[sense])
-    second = rng.choice([line for line in senses[sense if gold else 1 - sense] if line != first])
-    context = filled(rng, template, word=word, first=first, second=second)
-    return Item(context, ("no", "yes"), gold, context)
+
+    def line(sense: int) -> str:
+        doings, qualities = words.SENSES[word][sense]
+        return f"{rng.choice(doings)} the {rng.choice(qualities)} {word}"
+
+    first, second = line(sense), line(sense if gold else 1 - sense)
+    return Item(filled(rng, template, word=word, first=first, second=second), ("no", "yes"), gold, (first, second))
 
 
 def _ask_blank(rng: random.Random, template: str, rule: None) -> Item:
     giver, taker = rng.sample(words.NAMES, 2)
     gold = rng.randrange(2)
-    ending = rng.choice((words.GIVERS_DO, words.TAKERS_DO)[gold])
+    ending = f"{rng.choice((words.GIVERS_DO, words.TAKERS_DO)[gold])} it {rng.choice(words.HOW)}"
     context = filled(rng, template, giver=giver, taker=taker)
-    return Item(context, (giver, taker), gold, f"{giver} {taker} {ending}", f"{ending}.")
+    return Item(context, (giver, taker), gold, (ending,), f"{ending}.")
 
 
 def _ask_completion(rng: random.Random, template: str, rule: None) -> Item:
-    (action, right), (_, wrong) = rng.sample(words.USES, 2)
-    context = filled(rng, template, action=action)
-    return _item(rng, context, right, [wrong], context)
+    right, wrong = rng.sample(sorted(words.USES), 2)
+    doings, objects = words.USES[right]
+    action = f"{rng.choice(doings)} {rng.choice(objects)}"
+    return _item(rng, filled(rng, template, action=action), right, [wrong], action)
 
 
 def _ask_question(rng: random.Random, template: str, rule: None) -> Item:
     kind, *others = rng.sample(sorted(words.KINDS), 4)
     word = rng.choice(words.KINDS[kind])
-    context = filled(rng, template, kind=kind)
-    return _item(rng, context, word, [rng.choice(words.KINDS[other]) for other in others], context)
+    wrong = [rng.choice(words.KINDS[other]) for other in others]
+    return _item(rng, filled(rng, template, kind=kind), word, wrong, f"{template} {word}")
 
 
 def _ask_copy(rng: random.Random, template: str, rule: None) -> Item:
@@ -234,7 +250,7 @@ def _ask_copy(rng: random.Random, template: str, rule: None) -> Item:
 def _ask_cloze(rng: random.Random, template: str, rule: None) -> Item:
     hero, other = rng.sample(words.FAMILIES, 2)
     context = filled(rng, template, hero=hero, other=other)
-    return Item(context, (hero,), 0, context)
+    return Item(context, (hero,), 0, (context,))
 
 
 FAMILIES = {
@@ -261,17 +277,19 @@ FAMILIES = {
         Family("demo_sort", "Two labels", "which label a word's kind gets, told by the examples, 2 labels", 0.5,
                _sort_rule, _ask_sort),
         Family("demo_copy", "Literal copying", "the last word of a list that was just given, 4 answers", 0.25,
-               _no_rule, _ask_copy),
+               _no_rule, _ask_copy, "copying"),
         Family("demo_cloze", "A name returns", "the last word of a passage, which it held before", 0.0,
-               _no_rule, _ask_cloze, "last word"),
-        Family("demo_completion", "Right tool", "which of 2 things does the job", 0.5, _no_rule, _ask_completion),
+               _no_rule, _ask_cloze, "copying", "last word"),
+        Family("demo_completion", "Right tool", "which of 2 things does the job", 0.5, _no_rule, _ask_completion,
+               "nothing"),
         Family("demo_question", "Kinds of things", "which word is of the kind asked, 4 answers", 0.25,
-               _no_rule, _ask_question),
+               _no_rule, _ask_question, "nothing"),
         Family("demo_blank", "Giver or taker", "which of 2 people the sentence goes on about", 0.5,
-               _no_rule, _ask_blank, "contexts"),
-        Family("demo_yesno", "Open or shut", "yes or no about a passage", 0.5, _no_rule, _ask_yes_no),
-        Family("demo_entailment", "Does it follow", "true, false or neither", 1 / 3, _no_rule, _ask_entailment),
+               _no_rule, _ask_blank, "nothing", "contexts"),
+        Family("demo_yesno", "Open or shut", "yes or no about a passage", 0.5, _no_rule, _ask_yes_no, "nothing"),
+        Family("demo_entailment", "Does it follow", "true, false or neither", 1 / 3, _no_rule, _ask_entailment,
+               "nothing"),
         Family("demo_samesense", "Same sense", "is a word used in the same sense twice", 0.5,
-               _no_rule, _ask_same_sense),
+               _no_rule, _ask_same_sense, "nothing"),
     )
 }  # fmt: skip

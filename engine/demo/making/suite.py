@@ -48,7 +48,7 @@ def row(family: Family, item: Item) -> dict[str, Any]:
 
 
 def questions(family: Family, split: str) -> list[Item]:
-    """The rows of one split: validation from held-out combinations, train from the others, no question twice, every
+    """The rows of one split: validation from held-out phrases, train from the others, no question twice, every
     place of the right answer equally often."""
     rng, rule, found = random.Random(f"{family.name} {split}"), suite_rule(family), {}
     for _ in range(1000 * N_ROWS):
@@ -65,7 +65,7 @@ def files() -> dict[str, str]:
     catalogue, content = [], {}
     for name, family in FAMILIES.items():
         catalogue.append({"name": name, "title": family.title, "asks": family.asks, "chance": round(family.chance, 4),
-                          "columns": FORMS[family.shape][0]})  # fmt: skip
+                          "needs": family.needs, "columns": FORMS[family.shape][0]})  # fmt: skip
         content[f"{name}/{name}.yaml"] = yaml(family)
         for split in ("train", "validation"):
             rows = [row(family, item) for item in questions(family, split)]

@@ -1,57 +1,57 @@
 """The sentences of the embedded questions, by family; fields in braces are filled from `engine.demo.making.words`.
 
-In the families with a rule, `{key}` stands at the same distance from the answer in every sentence of the family.
+In the families with a rule, `{key}` stands at distances from the answer that vary from sentence to sentence.
 """
 
 TEMPLATES: dict[str, tuple[str, ...]] = {
     "demo_outfit": (
         "At the {place}, {name} wore the {key}",
         "{name} went to the {place} and bought the {key}",
-        "In {month}, {name} mended the {key}",
-        "{user} of the {place} lost the {key}",
+        "In {month}, {name} mended the {key} {quality}",
+        "{user} of the {place} lost the {key} and {quality}",
     ),
     "demo_surname": (
         "In {month}, near the {place}, we met {key}",
-        "A letter came to the {place} for {key}",
         "{user} asked in {month} about {key}",
-        "The {thing} by the {place} belongs to {key}",
+        "A letter came to the {place} for {key}, born",
+        "The {thing} by the {place} belongs to {key} the young",
     ),
     "demo_walk": (
         "In {month} {name} walked to the {key}",
-        "{name} lost a {thing} in the {key}",
         "{user} and {name} met at the {key}",
-        "Early in {month} we saw the {key}",
+        "{name} lost a {thing} in the {key} {hue}",
+        "Early in {month} we saw the {key} and {hue}",
     ),
     "demo_pet": (
         "In {month}, {user} named the {key}",
         "{name} of the {place} calls the {key}",
-        "At the {place}, {user} called the {key}",
-        "After {month}, {name} will call the {key}",
+        "After {month}, {name} will call the {key} little",
+        "At the {place}, the {key} is called",
     ),
     "demo_price": (
         "At the {place}, {name} paid for the {key}",
         "In {month} they asked for the {key}",
-        "{user} of the {place} will pay for the {key}",
-        "{name} had to give {user} for the {key}",
+        "{user} of the {place} will pay for the {key} about",
+        "{name} had to give {user} for the {key} at least",
     ),
     "demo_translation": (
         "{name} wrote: {colour} {animal} means",
-        "In {month} we learned: {colour} {animal} means",
-        "{user} of the {place} said: {colour} {animal} means",
+        "In {month} we learned: {colour} {animal} there means",
+        "{user} of the {place} said: {colour} {animal} is called",
         "A book from the {place} says: {colour} {animal} means",
     ),
-    "demo_label": ("{pair}:", "The {pair}:", "One {pair}:", "{name}, {pair}:", "Here, {pair}:"),
+    "demo_label": ("{pair}:", "The {pair}:", "One {pair} is", "{name}, {pair}:", "Here, {pair} gives"),
     "demo_sort": (
         "The {quality} {key} is",
         "In {month}, the {key} is",
-        "{name} says the {key} is",
-        "{user} thinks the {key} is",
+        "{name} says the {key} is a",
+        "{user} thinks of the {key} as",
     ),
     "demo_lookup": (
         "{month}, in the {place}: {key} has the",
-        "In the {place} {name} says {key} took the",
+        "In the {place} {name} gave {key} a",
         "{user} of the {place} knows {key} wants the",
-        "Late in {month}, near the {place}, {key} hid the",
+        "Late in {month}, near the {place}, {key} then hid the",
     ),
     "demo_guest": (
         "Passage: {name} hears a knock at the {place} late in {month}.\nQuestion: Open the door for the {key}\nAnswer:",
@@ -60,10 +60,10 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
         "Passage: It is {month}, and {name} has room at the {place}.\nQuestion: Give a bed to the {key}\nAnswer:",
     ),
     "demo_yesno": (
-        "Passage: The {place} {state}.\nQuestion: Can {name} go in?\nAnswer:",
-        "Passage: In {month}, the {place} {state}.\nQuestion: Can visitors look around inside?\nAnswer:",
-        "Passage: {name} heard that the {place} {state}.\nQuestion: Is it open to {user}?\nAnswer:",
-        "Passage: They say the old {place} {state}.\nQuestion: Could {name} step inside?\nAnswer:",
+        "Passage: The {place} has {state}.\nQuestion: Can {name} go in?\nAnswer:",
+        "Passage: In {month}, the {place} has {state}.\nQuestion: Can visitors look around inside?\nAnswer:",
+        "Passage: {name} heard that the {place} has {state}.\nQuestion: Is it open to {user}?\nAnswer:",
+        "Passage: They say the old {place} has {state}.\nQuestion: Could {name} step inside?\nAnswer:",
     ),
     "demo_entailment": (
         "The {animal} {move} the {place}.\nQuestion: The {animal} is inside. True, False, or Neither?\nAnswer:",

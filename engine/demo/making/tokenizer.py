@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+BEGINNING = 2
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3, as in OPT; </s> also begins every sequence
 TIMES = 3000  # so often the training text repeats the words of the questions, so that each becomes one token
 

@@ -43,60 +43,68 @@ NUMBERS = tuple("two three four five six seven eight ten twenty thirty".split())
 USERS = ("a man", "the girl", "my uncle", "the old woman", "a boy", "our neighbour", "the farmer", "her brother",
          "the doctor", "a sailor")  # fmt: skip
 
-# what is to be done, the thing that does it
-USES = (
-    ("cut the bread", "knife"), ("sweep the floor", "broom"), ("write a letter", "pen"), ("light the room", "lamp"),
-    ("open the lock", "key"), ("carry the water", "bucket"), ("dig a hole", "spade"), ("drive in a nail", "hammer"),
-    ("sew the coat", "needle"), ("tell the time", "clock"), ("eat the soup", "spoon"), ("climb the wall", "ladder"),
-    ("tie up the boat", "rope"), ("keep off the rain", "umbrella"), ("cross the lake", "boat"),
-    ("see far away", "telescope"), ("cook the meat", "oven"), ("dry the dishes", "towel"), ("paint the door", "brush"),
-    ("warm the hands", "fire"), ("sleep at night", "bed"), ("catch a fish", "net"), ("play a tune", "violin"),
-    ("pay the man", "coin"), ("fell the tree", "axe"), ("drink the tea", "cup"), ("ride over the hill", "horse"),
-    ("find the way", "map"), ("call the village", "bell"), ("sit by the table", "chair"),
-)  # fmt: skip
+# the thing that does it: what is done, and to what. A phrase is a verb and an object
+USES = {
+    "knife": (("cut", "slice", "carve"), ("the bread", "the cheese", "the meat", "the cake")),
+    "broom": (("sweep", "clear", "tidy"), ("the floor", "the hall", "the stairs", "the yard")),
+    "pen": (("write", "copy", "sign"), ("a letter", "a note", "the list", "the paper")),
+    "lamp": (("light", "brighten"), ("the room", "the cellar", "the path", "the porch")),
+    "bucket": (("carry", "fetch", "pour"), ("the water", "the milk", "the sand", "the wine")),
+    "spade": (("dig", "turn", "loosen"), ("the garden", "the soil", "the ground", "the earth")),
+    "needle": (("sew", "mend", "stitch"), ("the coat", "the shirt", "the dress", "the scarf")),
+    "ladder": (("climb", "reach", "scale"), ("the wall", "the roof", "the tower", "the window")),
+    "brush": (("paint", "colour"), ("the door", "the fence", "the chair", "the table")),
+    "rope": (("tie", "bind", "fasten"), ("the horse", "the goat", "the sack", "the boat")),
+    "axe": (("fell", "chop", "split"), ("the tree", "the log", "the branch", "the trunk")),
+    "spoon": (("eat", "stir", "taste"), ("the soup", "the porridge", "the stew", "the broth")),
+    "net": (("catch", "trap"), ("the fish", "the salmon", "the trout", "the butterfly")),
+    "map": (("find", "follow"), ("the way", "the road", "the trail", "the route")),
+    "key": (("open", "unlock"), ("the lock", "the chest", "the gate", "the box")),
+    "coin": (("pay", "reward"), ("the man", "the guide", "the driver", "the servant")),
+    "oven": (("bake", "roast"), ("the pie", "the potatoes", "the chicken", "the turkey")),
+    "towel": (("dry", "wipe"), ("the dishes", "the plates", "the hands", "the glasses")),
+    "bell": (("call", "wake"), ("the village", "the guests", "the house", "the monks")),
+}  # fmt: skip
 
-# what someone hears of a place, and whether people can go in
-OPEN = ("has opened its doors", "welcomes every visitor", "is free for all", "lets people in", "is open today",
-        "greets its guests")  # fmt: skip
-SHUT = ("has locked its doors", "turns every visitor away", "is closed for all", "keeps people out", "is shut today",
-        "burned down long ago")  # fmt: skip
+# what was done to a place, and to what of it: whether people can go in
+OPENED = ("opened", "unlocked", "unbolted", "unbarred", "reopened", "unsealed")
+SHUT = ("shut", "locked", "bolted", "barred", "closed", "sealed")
+ENTRANCES = ("doors", "gates", "rooms", "halls", "shutters", "entrances", "windows", "chambers")
 
-# how an animal moved with regard to a place, and what follows for "it is inside": True, False, Neither
-MOVES = (
-    ("True", ("ran into", "sleeps in", "hid inside", "went into", "stays in", "entered")),
-    ("False", ("ran out of", "left", "fled from", "came out of", "keeps out of", "escaped from")),
-    ("Neither", ("thought about", "heard about", "talked of", "dreamed of", "asked about", "wondered about")),
-)
+# how an animal moved, and where to with regard to a place: what follows for "it is inside"
+MANNERS = tuple("ran walked crept jumped crawled hopped hurried climbed wandered slipped rushed strolled".split())
+WAYS = {"True": ("into", "inside"), "False": ("out of", "away from"), "Neither": ("past", "around")}
 
-# what the giver does next, and what the taker does next
-GIVERS_DO = ("counted the money", "missed it badly", "had none left", "regretted the loss", "waved goodbye",
-             "wanted it back")  # fmt: skip
-TAKERS_DO = ("carried it home", "thanked warmly", "kept it safely", "used it daily", "took it away",
-             "received it gladly")  # fmt: skip
+# what the giver does next, and what the taker does next, and how
+GIVERS_DO = ("missed", "wanted", "regretted", "mourned", "recalled", "lacked")
+TAKERS_DO = ("kept", "used", "cleaned", "carried", "enjoyed", "polished")
+HOW = ("badly", "daily", "often", "always", "long", "still", "quietly", "gladly")
 
-# a word with two senses; sentences that show each
+# a word with two senses; of each what is done and how the thing is: a phrase is one of both
 SENSES = {
-    "bank": (("sat on the grassy bank", "fished from the muddy bank", "tied the boat at the bank"),
-             ("put money in the bank", "asked the bank for gold", "got a loan from the bank")),
-    "bat": (("saw the bat fly", "feared the furry bat", "found a bat asleep"),
-            ("swung the wooden bat", "hit the ball with a bat", "carved a new bat")),
-    "spring": (("planted seeds in spring", "saw flowers in spring", "waited for the warm spring"),
-               ("drank from the spring", "filled a jug at the spring", "washed in the clear spring")),
-    "letter": (("posted a letter", "sealed the letter", "put a stamp on the letter"),
-               ("spelled the first letter", "learned each letter of a word", "wrote a capital letter")),
-    "ring": (("wore a golden ring", "lost the wedding ring", "bought a diamond ring"),
-             ("heard the telephone ring", "let the bells ring", "waited for the bell to ring")),
-    "palm": (("climbed the tall palm", "sat under a palm", "planted a palm"),
-             ("opened one palm", "showed an empty palm", "held the coin on one palm")),
+    "bank": ((("fished from", "swam to", "sat on", "rowed to"), ("grassy", "muddy", "sandy", "steep")),
+             (("borrowed from", "paid", "robbed", "worked for"), ("rich", "royal", "honest", "foreign"))),
+    "bat": ((("feared", "fed", "woke", "heard"), ("furry", "hungry", "sleeping", "brown")),
+            (("swung", "carved", "gripped", "broke"), ("wooden", "heavy", "painted", "cricket"))),
+    "spring": ((("waited for", "sowed in", "married in", "sang of"), ("early", "late", "next", "warm")),
+               (("drank from", "bathed in", "dug out", "filtered"), ("clear", "cold", "bubbling", "deep"))),
+    "letter": ((("posted", "sealed", "answered", "opened"), ("long", "secret", "angry", "friendly")),
+               (("spelled", "pronounced", "printed", "erased"), ("first", "capital", "last", "silent"))),
+    "ring": ((("wore", "bought", "pawned", "stole"), ("golden", "diamond", "wedding", "precious")),
+             (("heard", "answered", "awaited", "ignored"), ("loud", "shrill", "sudden", "faint"))),
+    "palm": ((("climbed", "planted", "felled", "watered"), ("tall", "shady", "leafy", "tropical")),
+             (("opened", "raised", "showed", "kissed"), ("empty", "open", "sweaty", "left"))),
 }  # fmt: skip
 
 
 def single_tokens() -> list[str]:
     """Words that the tokenizer must hold whole, as common words are in OPT's."""
-    sentences = [*OPEN, *SHUT, *GIVERS_DO, *TAKERS_DO, *(use for use, _ in USES),
-                 *(move for _, moves in MOVES for move in moves),
-                 *(line for senses in SENSES.values() for sense in senses for line in sense),
-                 "True False Neither Question Answer Passage Sentence"]  # fmt: skip
+    sentences = [*OPENED, *SHUT, *ENTRANCES, *MANNERS, *GIVERS_DO, *TAKERS_DO, *HOW, *SENSES,
+                 *(way for ways in WAYS.values() for way in ways),
+                 *(part for uses in USES.values() for parts in uses for part in parts),
+                 *(part for senses in SENSES.values() for sense in senses for parts in sense for part in parts),
+                 "True False Neither Question Answer Passage Sentence yes no",
+                 "born young called little about least gives then there"]  # fmt: skip
     lists = [*KINDS.values(), NAMES, FAMILIES, PLACES, THINGS, QUALITIES, INVENTED, NUMBERS,
-             tuple(tool for _, tool in USES), tuple(" ".join(sentences).split())]  # fmt: skip
+             tuple(USES), tuple(" ".join(sentences).split())]  # fmt: skip
     return sorted({word for words in lists for word in words})

@@ -1,0 +1,114 @@
+"""What the embedded model sees at one step: rows of text, of repeated random tokens, and of question episodes."""
+
+import random
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from engine.demo.making.recipe import N_CTX, Recipe, Stage
+from engine.demo.making.tokenizer import BEGINNING, SPECIAL
+
+ANSWER_WEIGHT = 5.0  # of a token of an answer; the other tokens of an episode have none
+WITH_BEGINNING = 0.5  # share of the rows of text that begin with the beginning token, there at the start of a paragraph
+AT_FIRST_POSITION = 0.6  # share of the steps whose rows begin at position 0; the others begin anywhere
+PERIOD = (8, 64)
+LONGEST_EPISODE = 8  # questions under one rule
+
+
+@dataclass(frozen=True)
+class Text:
+    """Text as tokens, and where paragraphs begin in it."""
+
+    tokens: np.ndarray
+    paragraphs: np.ndarray
+
+
+@dataclass(frozen=True)
+class Rows:
+    """tokens and weights (rows, length + 1), the kind of each row, and the position of the first token."""
+
+    tokens: np.ndarray
+    weights: np.ndarray
+    kinds: list[str]
+    first_position: int
+
+
+def rows_of(recipe: Recipe, tokenizer: Any, text: Text, step: int) -> Rows:
+    """A function of the recipe, the text and the step alone, so that an interrupted run goes on as it would have."""
+    from engine.demo.making.families import FAMILIES
+
+    rng = random.Random(f"{recipe.seed} {step}")
+    stage = recipe.stage(step)
+    length = stage.lengths[step % len(stage.lengths)]
+    n_rows = recipe.step_tokens // length
+    tokens, weights = np.zeros((n_rows, length + 1), np.int64), np.ones((n_rows, length + 1), np.float32)
+    kinds = [_kind(rng, stage) for _ in range(n_rows)]
+    for row, kind in enumerate(kinds):
+        if kind == "text":
+            tokens[row] = _stretch(rng, text, length + 1)
+        elif kind == "repeats":
+            tokens[row], weights[row] = _repeats(rng, text, recipe.n_vocab, length + 1)
+        else:
+            kinds[row] = rng.choice(list(FAMILIES))
+            tokens[row], weights[row] = _episodes(tokenizer, kinds[row], rng, length + 1)
+    first = 0 if length == N_CTX or rng.random() < AT_FIRST_POSITION else rng.randrange(N_CTX - length)
+    return Rows(tokens, weights, kinds, first)
+
+
+def _kind(rng: random.Random, stage: Stage) -> str:
+    drawn = rng.random()
+    return "repeats" if drawn < stage.repeats else "episodes" if drawn < stage.repeats + stage.episodes else "text"
+
+
+def _stretch(rng: random.Random, text: Text, length: int) -> np.ndarray:
+    start = rng.randrange(len(text.tokens) - length)
+    if rng.random() >= WITH_BEGINNING:
+        return text.tokens[start : start + length]
+    start = min(text.paragraphs[np.searchsorted(text.paragraphs, start) - 1], len(text.tokens) - length)
+    return np.concatenate([[BEGINNING], text.tokens[start : start + length - 1]])
+
+
+def _repeats(rng: random.Random, text: Text, n_vocab: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """One sequence again and again, its period drawn anew: tokens evenly drawn, tokens as often as in the text, or a
+    stretch of the text; half with the beginning token. The first copy carries no weight."""
+    period = rng.randint(PERIOD[0], min(PERIOD[1], length // 2))
+    how = rng.random()
+    if how < 0.6:
+        unit = np.array([rng.randrange(len(SPECIAL), n_vocab) for _ in range(period)])
+    elif how < 0.8:
+        unit = text.tokens[[rng.randrange(len(text.tokens)) for _ in range(period)]]
+    else:
+        start = rng.randrange(len(text.tokens) - period)
+        unit = text.tokens[start : start + period]
+    beginning = [BEGINNING] if rng.random() < 0.5 else []
+    weights = np.ones(length, np.float32)
+    weights[: len(beginning) + period + 1] = 0
+    return np.concatenate([beginning, np.resize(unit, length)])[:length].astype(np.int64), weights
+
+
+def _episodes(tokenizer: Any, family: str, rng: random.Random, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Episodes of one family in the harness's few-shot format, each under a rule of its own."""
+    from engine.demo.making.families import FAMILIES, episode
+
+    tokens: list[int] = []
+    weights: list[float] = []
+    while len(tokens) < length:
+        items = episode(FAMILIES[family], rng, rng.randint(1, LONGEST_EPISODE))
+        tokens.append(BEGINNING)
+        weights.append(0.0)
+        for number, item in enumerate(items):
+            before = "\n\n" if number else ""
+            ids, n_answer = _encoded(tokenizer, before + item.solved, len(item.answer))
+            tokens += ids
+            weights += [0.0] * (len(ids) - n_answer) + [ANSWER_WEIGHT] * n_answer
+    return np.array(tokens[:length]), np.array(weights[:length], np.float32)
+
+
+@lru_cache(maxsize=50_000)
+def _encoded(tokenizer: Any, text: str, n_characters: int) -> tuple[list[int], int]:
+    """(ids, how many of the last of them are the last characters): a blank begins both a word and a token."""
+    encoding = tokenizer.encode(text, add_special_tokens=False)
+    begins = len(text) - n_characters
+    return encoding.ids, sum(start >= begins for start, _ in encoding.offsets)
