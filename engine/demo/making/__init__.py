@@ -6,8 +6,10 @@
 `suite`: writes the questions as files
 `corpus`: training text, document by document
 `tokenizer`: the model's own tokenizer
-`start`: the initial weights that training starts from
-`train`: trains the model
+`recipe`: its shape and rates, and what is mixed into a step at which time
+`rows`: what it sees at one step
+`network`: initial weights, its forward pass in training, and a quick look at it
+`train`: trains it
 `runs`: trains and measures the runs that come with the app
 `card`: the losses over training, for the model card
 `report`: measures the model against what it is meant to show
