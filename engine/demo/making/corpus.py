@@ -23,8 +23,8 @@ def documents(folder: Path) -> tuple[list[str], list[str]]:
     trained: list[str] = []
     held_out: list[str] = []
     for file in files:
-        text = (lzma.open(file, "rt", encoding="utf-8") if file.suffix == ".xz" else file.open(encoding="utf-8")).read()
-        text = text.replace("<|endoftext|>", "\n\n")
+        held = file.read_bytes()
+        text = (lzma.decompress(held) if file.suffix == ".xz" else held).decode().replace("<|endoftext|>", "\n\n")
         wanted, times = next((s for name, s in SOURCES.items() if file.name.startswith(name)), (len(text), 1))
         n_pieces = max(1, min(wanted, len(text)) // PIECE)
         step = len(text) // n_pieces

@@ -12,14 +12,14 @@ from engine.demo.making.recipe import N_CTX, Recipe
 from engine.demo.making.tokenizer import BEGINNING, SPECIAL
 
 FIRST_POSITION = 2  # OPT's table of positions has two rows that are not used
-SPREAD = 0.02
+SPREAD, SPREAD_OF_POSITIONS = 0.02, 0.04
 N_TEXTS, N_EXAMPLES, PERIOD = 64, 10, 25
 LAST_TOKENS = 128  # of a held-out text, whose losses count
 
 
 def new_model(recipe: Recipe) -> Any:
     """An OPTForCausalLM with random weights: normal, 0.02 wide, what writes into the stream 1 / sqrt(2 n_layers) of
-    that. The table of positions starts as sines and cosines of the same size; nothing else is laid in."""
+    that. The table of positions starts as sines and cosines, twice as large; nothing else is laid in."""
     from transformers import OPTConfig, OPTForCausalLM
 
     torch.manual_seed(recipe.seed)
@@ -38,7 +38,9 @@ def new_model(recipe: Recipe) -> Any:
         n_pairs = recipe.d_model // 2
         rates = (2 / N_CTX) ** (torch.arange(n_pairs) / (n_pairs - 1))  # radians a token, from 1 to 2 / N_CTX
         angles = torch.arange(len(decoder.embed_positions.weight))[:, None] * rates
-        decoder.embed_positions.weight.copy_(SPREAD * math.sqrt(2) * torch.cat([angles.sin(), angles.cos()], 1))
+        decoder.embed_positions.weight.copy_(
+            SPREAD_OF_POSITIONS * math.sqrt(2) * torch.cat([angles.sin(), angles.cos()], 1)
+        )
     return model
 
 
@@ -50,7 +52,7 @@ def hidden_states(model: Any, tokens: Tensor, first_position: int = 0, patterns:
     """
     decoder, n = model.model.decoder, tokens.shape[1]
     x = decoder.embed_tokens(tokens) + decoder.embed_positions.weight[first_position + FIRST_POSITION :][:n]
-    future = torch.full((n, n), -1e4).triu_(1)
+    future = torch.full((n, n), -1e4, device=tokens.device).triu_(1)
     for layer in decoder.layers:
         attention = layer.self_attn
         read = layer.self_attn_layer_norm(x)
@@ -67,7 +69,7 @@ def hidden_states(model: Any, tokens: Tensor, first_position: int = 0, patterns:
 
 def losses_of(model: Any, tokens: Tensor, first_position: int, wanted: Tensor) -> Tensor:
     """Nats of the wanted tokens alone; tokens (batch, n + 1), wanted (batch, n) of those behind the first."""
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(tokens.device.type, torch.bfloat16):
         logits = model.lm_head(hidden_states(model, tokens[:, :-1], first_position)[wanted])
     return F.cross_entropy(logits.float(), tokens[:, 1:][wanted], reduction="none")
 
@@ -76,11 +78,12 @@ def look(model: Any, held_out: np.ndarray) -> dict[str, Any]:
     """For a line of the log: nats a token of held-out text with the beginning token and without, of both copies of
     random tokens, and the highest prefix matching and previous-token scores with their heads. In fp32."""
     with torch.inference_mode():
-        texts = torch.from_numpy(held_out[:N_TEXTS].astype(np.int64))
+        texts = torch.from_numpy(held_out[:N_TEXTS].astype(np.int64)).to(model.device)
         bare = _nats(model, texts)[:, -LAST_TOKENS:].mean()
         begun = _nats(model, F.pad(texts[:, :-1], (1, 0), value=BEGINNING))[:, -LAST_TOKENS:].mean()
         drawn = np.random.default_rng(0)
-        unit = torch.from_numpy(drawn.integers(len(SPECIAL), model.config.vocab_size, (N_EXAMPLES, PERIOD)))
+        drawn_ids = drawn.integers(len(SPECIAL), model.config.vocab_size, (N_EXAMPLES, PERIOD))
+        unit = torch.from_numpy(drawn_ids).to(model.device)
         copies = F.pad(torch.cat([unit, unit, unit], 1), (1, 0), value=BEGINNING)
         nats = _nats(model, copies).mean(0)
         patterns: list[Tensor] = []
@@ -89,7 +92,7 @@ def look(model: Any, held_out: np.ndarray) -> dict[str, Any]:
              "second_copy": float(nats[PERIOD : 2 * PERIOD].mean())}  # fmt: skip
     for name, back in (("prefix_matching", PERIOD - 1), ("previous_token", 1)):
         scores = torch.stack([layer.diagonal(-back, -2, -1)[..., 2:].mean((0, 2)) for layer in patterns])
-        best = scores.flatten().topk(6)
+        best = scores.flatten().topk(min(6, scores.numel()))
         found[name] = [[f"L{at // scores.shape[1]}H{at % scores.shape[1]}", round(value, 3)]
                        for value, at in zip(best.values.tolist(), best.indices.tolist(), strict=True)]  # fmt: skip
     return {name: round(value, 4) if isinstance(value, float) else value for name, value in found.items()}

@@ -38,8 +38,9 @@ class Recipe:
     tokens: int = 100_000_000
     warm_up: int = 100  # steps
     decay_from: float = 0.7  # share of the tokens after which the rates fall linearly
-    rate: float = 2e-3  # of the matrices (Muon) ...
-    rate_of_others: float = 2e-3  # ... and of embeddings, positions, biases and norms (AdamW)
+    rate: float = 1e-3  # of the layers' matrices (Muon) ...
+    rate_of_others: float = 1e-3  # ... of embeddings, biases and norms (AdamW) ...
+    rate_of_positions: float = 2e-5  # ... and of positions: faster, noise washes out the sines that they start as
     seed: int = 0
 
     @property

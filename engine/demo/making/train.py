@@ -19,27 +19,31 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from engine.demo.making.corpus import documents
 from engine.demo.making.network import look, losses_of, new_model
 from engine.demo.making.recipe import N_CTX, Recipe
-from engine.demo.making.rows import Text, rows_of
+from engine.demo.making.rows import Rows, Text, rows_of
 from engine.demo.making.tokenizer import build_tokenizer
 
 SAVE_EVERY_S, REPORT_EVERY_S = 180, 30
 N_HELD_OUT, WINDOWS_A_PIECE = 500, 6
+WORKERS_BESIDE_A_GPU = 8
 EACH_FOR_TOKENIZER = 4  # every fourth piece is enough to build a vocabulary from
 
 
-def train(recipe: Recipe, corpus: Path, run: Path, until: int | None = None) -> None:
+def train(recipe: Recipe, corpus: Path, run: Path, until: int | None = None, device: str = "cpu") -> None:
     """Trains up to `until` tokens (None: to the end) in the folder `run`; progress goes to standard error."""
     tokenizer, text, held_out = _prepared(recipe, corpus, run)
-    model = new_model(recipe)
+    model = new_model(recipe).to(device)
     optimizers = _optimizers(recipe, model)
     first, before = _resume(run / "state.pt", model, optimizers)
     last, kept = min(recipe.n_steps, (until or recipe.tokens) // recipe.step_tokens), recipe.snapshot_steps()
     started = saved_at = reported_at = time.monotonic()
     sums: dict[str, list[float]] = defaultdict(list)
+    batches = iter(DataLoader(_Steps(recipe, tokenizer, text), None, sampler=range(first, last),
+                              num_workers=0 if device == "cpu" else WORKERS_BESIDE_A_GPU))  # fmt: skip
     for step in range(first, last + 1):
         seconds = before + time.monotonic() - started
         if step in kept:
@@ -59,8 +63,8 @@ def train(recipe: Recipe, corpus: Path, run: Path, until: int | None = None) -> 
             sums.clear()
         if step == last:
             break
-        rows = rows_of(recipe, tokenizer, text, step)
-        loss, by_row = _loss(model, rows.tokens, rows.weights, rows.first_position)
+        rows = next(batches)
+        loss, by_row = _loss(model, rows)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in optimizers:
@@ -72,10 +76,20 @@ def train(recipe: Recipe, corpus: Path, run: Path, until: int | None = None) -> 
             sums[kind].append(nats)
 
 
-def _loss(model: Any, tokens: np.ndarray, weights: np.ndarray, first_position: int) -> tuple[Tensor, Tensor]:
+class _Steps(Dataset[Rows]):
+    """The rows of each step, by its number."""
+
+    def __init__(self, recipe: Recipe, tokenizer: Any, text: Text) -> None:
+        self.source = recipe, tokenizer, text
+
+    def __getitem__(self, step: int) -> Rows:
+        return rows_of(*self.source, step)
+
+
+def _loss(model: Any, rows: Rows) -> tuple[Tensor, Tensor]:
     """(weighted mean of nats a token, mean nats of each row)."""
-    weight = torch.from_numpy(weights[:, 1:])
-    losses = losses_of(model, torch.from_numpy(tokens), first_position, weight > 0)
+    weight = torch.from_numpy(rows.weights[:, 1:]).to(model.device)
+    losses = losses_of(model, torch.from_numpy(rows.tokens).to(model.device), rows.first_position, weight > 0)
     by_row = torch.zeros_like(weight)
     by_row[weight > 0] = losses.detach()
     counted = (weight > 0).sum(1).clamp_min(1)
@@ -84,14 +98,17 @@ def _loss(model: Any, tokens: np.ndarray, weights: np.ndarray, first_position: i
 
 def _optimizers(recipe: Recipe, model: Any) -> tuple[torch.optim.Optimizer, ...]:
     """Muon for the matrices of the layers, AdamW for embeddings, positions, biases and norms."""
-    inner = [p for name, p in model.named_parameters() if ".layers." in name and p.dim() == 2]
-    outer = [p for name, p in model.named_parameters() if not (".layers." in name and p.dim() == 2)]
+    groups: dict[str, list[Tensor]] = {"layers": [], "positions": [], "others": []}
+    for name, weights in model.named_parameters():
+        kind = "positions" if "embed_positions" in name else "others"
+        groups["layers" if ".layers." in name and weights.dim() == 2 else kind].append(weights)
     muon = torch.optim.Muon(
-        [{"params": inner, "highest": recipe.rate}], lr=recipe.rate, weight_decay=0.02, momentum=0.95,
+        [{"params": groups["layers"], "highest": recipe.rate}], lr=recipe.rate, weight_decay=0.02, momentum=0.95,
         adjust_lr_fn="match_rms_adamw",
     )  # fmt: skip
-    others = [{"params": outer, "highest": recipe.rate_of_others}]
-    return muon, torch.optim.AdamW(others, lr=recipe.rate_of_others, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+    rest = [{"params": groups["positions"], "highest": recipe.rate_of_positions},
+            {"params": groups["others"], "highest": recipe.rate_of_others}]  # fmt: skip
+    return muon, torch.optim.AdamW(rest, lr=recipe.rate_of_others, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
 
 
 def _prepared(recipe: Recipe, corpus: Path, run: Path) -> tuple[Any, Text, np.ndarray]:
@@ -136,7 +153,7 @@ def _resume(state: Path, model: Any, optimizers: tuple[torch.optim.Optimizer, ..
     """(step, seconds) to go on from."""
     if not state.is_file():
         return 0, 0.0
-    held = torch.load(state, weights_only=True)
+    held = torch.load(state, weights_only=True, map_location="cpu")
     model.load_state_dict(held["model"])
     for optimizer, saved in zip(optimizers, held["optimizers"], strict=True):
         rates = [group["highest"] for group in optimizer.param_groups]
@@ -170,7 +187,7 @@ def export(model: Any, tokenizer: Any, folder: Path) -> None:
     """Writes the model as transformers would: config, fp16 safetensors, tokenizer files."""
     import copy
 
-    copy.deepcopy(model).to(torch.float16).save_pretrained(folder)
+    copy.deepcopy(model).to("cpu", torch.float16).save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps({
         "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "</s>", "eos_token": "</s>", "unk_token": "<unk>",
@@ -185,10 +202,11 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=Recipe.tokens, help="tokens in all")
     parser.add_argument("--until", type=int, help="stop after so many of them; the same command goes on later")
     parser.add_argument("--decay-from", type=float, default=Recipe.decay_from, help="share after which rates fall")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     recipe = Recipe(tokens=arguments.tokens, decay_from=arguments.decay_from, seed=arguments.seed)
-    train(recipe, arguments.corpus, arguments.work, arguments.until)
+    train(recipe, arguments.corpus, arguments.work, arguments.until, arguments.device)
 
 
 if __name__ == "__main__":
