@@ -9,12 +9,16 @@ LABEL = "the embedded model (8 layers, OPT)"
 
 @dataclass(frozen=True)
 class Stage:
-    """From how many tokens on; shares of the rows (the rest is text), and their tokens, by step."""
+    """From how many tokens on; shares of the rows (the rest is text), and their tokens, by step.
+
+    `anywhere`: of the text behind a beginning token, the share that is cut out anywhere, not where a paragraph begins.
+    """
 
     begins: int
     repeats: float
     episodes: float
     lengths: tuple[int, ...]
+    anywhere: float = 0.0
 
 
 SHORT, LONG = (128, 128, 128, 512), (256, 256, 256, 512)
@@ -22,7 +26,8 @@ STAGES = (
     Stage(0, 0.60, 0.0, SHORT),
     Stage(3_000_000, 0.30, 0.30, SHORT),
     Stage(6_000_000, 0.10, 0.36, LONG),
-    Stage(12_000_000, 0.03, 0.32, LONG),
+    Stage(7_500_000, 0.10, 0.36, LONG, 0.5),  # until here text that begins within a sentence cost a nat more a token
+    Stage(12_000_000, 0.03, 0.32, LONG, 0.5),
 )
 
 
@@ -66,6 +71,7 @@ class Recipe:
         """As it stands beside the run, and with the model."""
         shape = {"trainer": "engine.demo.making.train", "label": LABEL, "n_ctx": N_CTX, "mlp": True, "smeared": False,
                  "positions": "learned"}  # fmt: skip
-        words = "prose and Python, question episodes; rows of repeated tokens "
-        words += ", ".join(f"{stage.repeats:.0%} from {stage.begins / 1e6:.0f} M tokens" for stage in STAGES)
+        repeats = {stage.repeats: stage.begins for stage in reversed(STAGES)}
+        fading = ", ".join(f"{share:.0%} from {repeats[share] / 1e6:.0f} M tokens" for share in sorted(repeats)[::-1])
+        words = f"prose and Python, question episodes, repeated random tokens ({fading}); Muon and AdamW"
         return shape | {"words": words} | asdict(self)

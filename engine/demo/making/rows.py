@@ -11,7 +11,7 @@ from engine.demo.making.recipe import N_CTX, Recipe, Stage
 from engine.demo.making.tokenizer import BEGINNING, SPECIAL
 
 ANSWER_WEIGHT = 5.0  # of a token of an answer; the other tokens of an episode have none
-WITH_BEGINNING = 0.5  # share of the rows of text that begin with the beginning token, there at the start of a paragraph
+WITH_BEGINNING = 0.5  # share of the rows of text that begin with the beginning token
 AT_FIRST_POSITION = 0.6  # share of the steps whose rows begin at position 0; the others begin anywhere
 PERIOD = (8, 64)
 LONGEST_EPISODE = 8  # questions under one rule
@@ -47,7 +47,7 @@ def rows_of(recipe: Recipe, tokenizer: Any, text: Text, step: int) -> Rows:
     kinds = [_kind(rng, stage) for _ in range(n_rows)]
     for row, kind in enumerate(kinds):
         if kind == "text":
-            tokens[row] = _stretch(rng, text, length + 1)
+            tokens[row] = _stretch(rng, text, length + 1, stage.anywhere)
         elif kind == "repeats":
             tokens[row], weights[row] = _repeats(rng, text, recipe.n_vocab, length + 1)
         else:
@@ -62,11 +62,12 @@ def _kind(rng: random.Random, stage: Stage) -> str:
     return "repeats" if drawn < stage.repeats else "episodes" if drawn < stage.repeats + stage.episodes else "text"
 
 
-def _stretch(rng: random.Random, text: Text, length: int) -> np.ndarray:
+def _stretch(rng: random.Random, text: Text, length: int, anywhere: float) -> np.ndarray:
     start = rng.randrange(len(text.tokens) - length)
     if rng.random() >= WITH_BEGINNING:
         return text.tokens[start : start + length]
-    start = min(text.paragraphs[np.searchsorted(text.paragraphs, start) - 1], len(text.tokens) - length)
+    if not anywhere or rng.random() >= anywhere:
+        start = min(text.paragraphs[np.searchsorted(text.paragraphs, start) - 1], len(text.tokens) - length)
     return np.concatenate([[BEGINNING], text.tokens[start : start + length - 1]])
 
 
