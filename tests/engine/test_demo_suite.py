@@ -59,7 +59,7 @@ def test_rows_are_well_formed_balanced_and_in_one_split_only(written, name):
     assert not seen["train"] & seen["validation"]
 
 
-@pytest.mark.parametrize("name", ["demo_guest", "demo_yesno", "demo_samesense"])
+@pytest.mark.parametrize("name", ["demo_guest", "demo_yesno"])
 def test_yes_and_no_are_right_equally_often(written, name):
     answers = [row["choices"][row["gold"]] for row in rows(written, name, "validation")]
     assert answers.count("yes") == answers.count("no")
@@ -117,7 +117,7 @@ def test_no_phrase_of_validation_is_ever_shown_in_training(name):
             assert item.solved not in solved
 
 
-@pytest.mark.parametrize("name", ["demo_completion", "demo_yesno", "demo_entailment", "demo_samesense"])
+@pytest.mark.parametrize("name", ["demo_completion", "demo_yesno", "demo_entailment", "demo_sense"])
 def test_the_phrases_of_what_needs_no_context_stand_in_its_questions(name):
     for item in validation(name):
         assert all(phrase in item.context for phrase in item.phrases)

@@ -207,16 +207,12 @@ def _ask_entailment(rng: random.Random, template: str, rule: None) -> Item:
     return Item(context, tuple(words.WAYS), gold, (move,))
 
 
-def _ask_same_sense(rng: random.Random, template: str, rule: None) -> Item:
+def _ask_sense(rng: random.Random, template: str, rule: None) -> Item:
     word = rng.choice(sorted(words.SENSES))
-    gold, sense = rng.randrange(2), rng.randrange(2)
-
-    def line(sense: int) -> str:
-        doings, qualities = words.SENSES[word][sense]
-        return f"{rng.choice(doings)} the {rng.choice(qualities)} {word}"
-
-    first, second = line(sense), line(sense if gold else 1 - sense)
-    return Item(filled(rng, template, word=word, first=first, second=second), ("no", "yes"), gold, (first, second))
+    right, wrong = rng.sample(sorted(words.SENSES[word]), 2)
+    doings, qualities = words.SENSES[word][right]
+    phrase = f"{rng.choice(doings)} the {rng.choice(qualities)} {word}"
+    return _item(rng, filled(rng, template, word=word, phrase=phrase), right, [wrong], phrase)
 
 
 def _ask_blank(rng: random.Random, template: str, rule: None) -> Item:
@@ -289,7 +285,6 @@ FAMILIES = {
         Family("demo_yesno", "Open or shut", "yes or no about a passage", 0.5, _no_rule, _ask_yes_no, "nothing"),
         Family("demo_entailment", "Does it follow", "true, false or neither", 1 / 3, _no_rule, _ask_entailment,
                "nothing"),
-        Family("demo_samesense", "Same sense", "is a word used in the same sense twice", 0.5,
-               _no_rule, _ask_same_sense, "nothing"),
+        Family("demo_sense", "Which sense", "which of its two senses a word has", 0.5, _no_rule, _ask_sense, "nothing"),
     )
 }  # fmt: skip

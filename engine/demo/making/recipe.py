@@ -40,9 +40,9 @@ class Recipe:
     d_model: int = 192
     n_vocab: int = 4096
     step_tokens: int = 2048
-    tokens: int = 100_000_000
+    tokens: int = 40_000_000
     warm_up: int = 100  # steps
-    decay_from: float = 0.7  # share of the tokens after which the rates fall linearly
+    decay_from: float = 0.5  # share of the tokens after which the rates fall linearly
     rate: float = 1e-3  # of the layers' matrices (Muon) ...
     rate_of_others: float = 1e-3  # ... of embeddings, biases and norms (AdamW) ...
     rate_of_positions: float = 2e-5  # ... and of positions: faster, noise washes out the sines that they start as

@@ -19,7 +19,7 @@ from engine.questions.tasks import embedded_tasks
 SHOTS = (0, 1, 5)
 UNTIL_THE_CATALOGUE_SAYS = {f"demo_{name}": need for need, names in {
     "examples": "outfit surname walk pet price lookup guest translation label sort", "copying": "copy cloze",
-    "nothing": "completion question blank yesno entailment samesense"}.items() for name in names.split()}  # fmt: skip
+    "nothing": "completion question blank yesno entailment sense"}.items() for name in names.split()}  # fmt: skip
 N_DRAWS = 10
 NEXT_TO = {"heads": "the paper's", "heads-one-divisor": "one divisor for all layers"}
 BEGINNING = "It was late in the evening when the old man came back to the house."

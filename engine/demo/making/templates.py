@@ -55,9 +55,9 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
     ),
     "demo_guest": (
         "Passage: {name} hears a knock at the {place} late in {month}.\nQuestion: Open the door for the {key}\nAnswer:",
-        "Passage: Somebody waits at the {place} of {name}.\nQuestion: Share the supper with the {key}\nAnswer:",
-        "Passage: {user} keeps the gate of the {place}.\nQuestion: Let in the {key}\nAnswer:",
-        "Passage: It is {month}, and {name} has room at the {place}.\nQuestion: Give a bed to the {key}\nAnswer:",
+        "{user} keeps the gate of the {place}. Let in the {key}:",
+        "In {month}, at the {place}, may {name} have the {key} there?",
+        "{name} has room at the {place}. A bed for the {key}?",
     ),
     "demo_yesno": (
         "Passage: The {place} has {state}.\nQuestion: Can {name} go in?\nAnswer:",
@@ -72,14 +72,11 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
         "{name} saw that the {animal} {move} the {place}.\nQuestion: It is inside. True, False, or Neither?\nAnswer:",
         "We read how the {animal} {move} the {place}.\nQuestion: It is now there. True, False, or Neither?\nAnswer:",
     ),
-    "demo_samesense": (
-        "Sentence 1: {name} {first}\nSentence 2: {name2} {second}\n"
-        "Question: Is {word} used in the same sense?\nAnswer:",
-        "Sentence 1: In {month}, {name} {first}\nSentence 2: {user} {second}\n"
-        "Question: Is {word} used in the same sense?\nAnswer:",
-        "Sentence 1: {user} {first}\nSentence 2: {name} {second}\nQuestion: Does {word} mean the same?\nAnswer:",
-        "Sentence 1: Once {name} {first}\nSentence 2: Later {name2} {second}\n"
-        "Question: Does {word} mean the same?\nAnswer:",
+    "demo_sense": (
+        "{name} {phrase}. Here {word} means",
+        "In {month}, {user} {phrase}. The {word} is a kind of",
+        "At the {place} {name} {phrase}. That {word} has to do with",
+        "{user} {phrase}. Think of",
     ),
     "demo_blank": (
         "{giver} sold the {thing} to {taker}, then",

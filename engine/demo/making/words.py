@@ -80,20 +80,20 @@ GIVERS_DO = ("missed", "wanted", "regretted", "mourned", "recalled", "lacked")
 TAKERS_DO = ("kept", "used", "cleaned", "carried", "enjoyed", "polished")
 HOW = ("badly", "daily", "often", "always", "long", "still", "quietly", "gladly")
 
-# a word with two senses; of each what is done and how the thing is: a phrase is one of both
+# a word with two senses, by what each means: what is done and how the thing is. A phrase is one of both
 SENSES = {
-    "bank": ((("fished from", "swam to", "sat on", "rowed to"), ("grassy", "muddy", "sandy", "steep")),
-             (("borrowed from", "paid", "robbed", "worked for"), ("rich", "royal", "honest", "foreign"))),
-    "bat": ((("feared", "fed", "woke", "heard"), ("furry", "hungry", "sleeping", "brown")),
-            (("swung", "carved", "gripped", "broke"), ("wooden", "heavy", "painted", "cricket"))),
-    "spring": ((("waited for", "sowed in", "married in", "sang of"), ("early", "late", "next", "warm")),
-               (("drank from", "bathed in", "dug out", "filtered"), ("clear", "cold", "bubbling", "deep"))),
-    "letter": ((("posted", "sealed", "answered", "opened"), ("long", "secret", "angry", "friendly")),
-               (("spelled", "pronounced", "printed", "erased"), ("first", "capital", "last", "silent"))),
-    "ring": ((("wore", "bought", "pawned", "stole"), ("golden", "diamond", "wedding", "precious")),
-             (("heard", "answered", "awaited", "ignored"), ("loud", "shrill", "sudden", "faint"))),
-    "palm": ((("climbed", "planted", "felled", "watered"), ("tall", "shady", "leafy", "tropical")),
-             (("opened", "raised", "showed", "kissed"), ("empty", "open", "sweaty", "left"))),
+    "bank": {"river": (("fished from", "swam to", "sat on", "rowed to"), ("grassy", "muddy", "sandy", "steep")),
+             "money": (("borrowed from", "paid", "robbed", "worked for"), ("rich", "royal", "honest", "foreign"))},
+    "bat": {"animal": (("feared", "fed", "woke", "heard"), ("furry", "hungry", "sleeping", "brown")),
+            "stick": (("swung", "carved", "gripped", "broke"), ("wooden", "heavy", "painted", "cricket"))},
+    "spring": {"season": (("waited for", "sowed in", "married in", "sang of"), ("early", "late", "next", "warm")),
+               "water": (("drank from", "bathed in", "dug out", "filtered"), ("clear", "cold", "bubbling", "deep"))},
+    "letter": {"post": (("posted", "sealed", "answered", "opened"), ("long", "secret", "angry", "friendly")),
+               "sign": (("spelled", "pronounced", "printed", "erased"), ("first", "capital", "last", "silent"))},
+    "ring": {"jewel": (("wore", "bought", "pawned", "stole"), ("golden", "diamond", "wedding", "precious")),
+             "sound": (("heard", "answered", "awaited", "ignored"), ("loud", "shrill", "sudden", "faint"))},
+    "palm": {"tree": (("climbed", "planted", "felled", "watered"), ("tall", "shady", "leafy", "tropical")),
+             "hand": (("opened", "raised", "showed", "kissed"), ("empty", "open", "sweaty", "left"))},
 }  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def single_tokens() -> list[str]:
     sentences = [*OPENED, *SHUT, *ENTRANCES, *MANNERS, *GIVERS_DO, *TAKERS_DO, *HOW, *SENSES,
                  *(way for ways in WAYS.values() for way in ways),
                  *(part for uses in USES.values() for parts in uses for part in parts),
-                 *(part for senses in SENSES.values() for sense in senses for parts in sense for part in parts),
+                 *(part for senses in SENSES.values() for sense in senses.values() for parts in sense for part in parts),
                  "True False Neither Question Answer Passage Sentence yes no",
                  "born young called little about least gives then there"]  # fmt: skip
     lists = [*KINDS.values(), NAMES, FAMILIES, PLACES, THINGS, QUALITIES, INVENTED, NUMBERS,
