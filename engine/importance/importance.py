@@ -262,9 +262,11 @@ def _scores(what: str, limit: int, parts: Sequence[Record]) -> Scores:
     else:
         scores = joined("absolute").astype(np.float64).sum(0)
         scores[:-1] /= lengths[:, 0].sum()
-        scores[-1] /= lengths[:, 1 if what == "heads" else 0].sum()
-    n_positions = int(lengths[:, 0].sum())
-    return Scores(what, len(gold), scores, None, heads, ffns, n_targets, int((heads == 0).sum()), n_positions)
+        scores[-1] /= lengths[:, 1].sum()
+    is_other, n_positions = what == "heads-one-divisor", int(lengths[:, 0].sum())
+    n_zero, name = int((heads == 0).sum()), "heads" if is_other else what
+    found = Scores(name, len(gold), scores, None, heads, ffns, n_targets, n_zero, n_positions)
+    return found.with_other_divisor() if is_other else found
 
 
 def _forward_pieces(subject: Subject, questions: Questions, what: str) -> list[Piece]:

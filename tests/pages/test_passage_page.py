@@ -282,7 +282,7 @@ def test_the_screen_opens_pruned_and_says_what_a_file_stands_for(open_app):
     at = open_app(run=False)
     at.wanted_page_hash = calc_hash("passage")
     at = settled(at)
-    assert at.number_input(key="passage_heads").value == 15 and at.selectbox(key="passage_task").disabled
+    assert at.number_input(key="passage_heads").value == 10 and at.selectbox(key="passage_task").disabled
     assert at.selectbox(key="passage_ranking").value == "induction-first"
     assert shown(at)["view"] == "B − A" and "of 8 heads" in summary(at)
     assert not [each for each in at.caption if "text.txt" in each.value]

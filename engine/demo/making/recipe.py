@@ -40,7 +40,7 @@ class Recipe:
     d_model: int = 192
     n_vocab: int = 4096
     step_tokens: int = 2048
-    tokens: int = 40_000_000
+    tokens: int = 34_000_000
     warm_up: int = 100  # steps
     decay_from: float = 0.5  # share of the tokens after which the rates fall linearly
     rate: float = 1e-3  # of the layers' matrices (Muon) ...

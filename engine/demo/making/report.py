@@ -17,9 +17,6 @@ from engine.errors import HeadroomError
 from engine.questions.tasks import embedded_tasks
 
 SHOTS = (0, 1, 5)
-UNTIL_THE_CATALOGUE_SAYS = {f"demo_{name}": need for need, names in {
-    "examples": "outfit surname walk pet price lookup guest translation label sort", "copying": "copy cloze",
-    "nothing": "completion question blank yesno entailment sense"}.items() for name in names.split()}  # fmt: skip
 N_DRAWS = 10
 NEXT_TO = {"heads": "the paper's", "heads-one-divisor": "one divisor for all layers"}
 BEGINNING = "It was late in the evening when the old man came back to the house."
@@ -27,7 +24,7 @@ BEGINNING = "It was late in the evening when the old man came back to the house.
 
 def needs() -> dict[str, str]:
     """What each family needs from its context, as the catalogue says."""
-    return {name: embedded_tasks()[name].needs or UNTIL_THE_CATALOGUE_SAYS[name] for name in FAMILIES}
+    return {name: embedded_tasks()[name].needs for name in FAMILIES}
 
 
 def families_part(measured: Any, options: argparse.Namespace) -> list[bars.Bar]:

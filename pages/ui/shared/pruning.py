@@ -10,7 +10,7 @@ from pages.ui.shared.controls import Levels, choose_level, choose_ranking, type_
 from pages.ui.shared.defaults import SHOTS
 from pages.ui.shared.many_tasks import local_tasks
 
-RANKING, HEADS = "induction-first", 15  # what such a screen opens with, so that there is something to see: percent
+RANKING, HEADS = "induction-first", 10  # what such a screen opens with, so that there is something to see: percent
 TASK_HELP = (
     f"Rankings by importance need a task: measured on its train questions with {SHOTS} solved examples. Off where "
     "nothing that is pruned goes by importance."
