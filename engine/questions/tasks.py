@@ -20,8 +20,8 @@ class TaskInfo:
     """One task: harness name, title, what is asked, folder of its YAML, columns its rows need.
 
     `chance` is the accuracy (0-1) of guessing, 0 where it depends on each question's number of choices. `needs`, of the
-    embedded tasks: what an answer takes from its context, `examples` in front, `copying` a word of the question, or
-    `nothing`; "" where nobody has said.
+    embedded tasks: what an answer takes from its context, `examples` in front, `copying` a word of the question,
+    `reading` what a passage in it says, or `nothing`; "" where nobody has said.
     """
 
     name: str

@@ -25,7 +25,7 @@ VIEWS = (
     View("A third of the heads", "/?prune_heads=30"),
     View("Two thirds", "/?prune_heads=65"),
     View("Without three heads", "/?prune_mask=L1H0-1+L3H4"),
-    View("A task that needs no examples", "/?prune_task=demo_yesno&prune_mask=L1H0-1+L3H4"),
+    View("A task that needs no examples", "/?prune_task=demo_question&prune_mask=L1H0-1+L3H4"),
     View("Which heads match prefixes", "/induction"),
     View("A text, read twice", "/passage?passage_text=Privet+Drive%2C+twice&passage_mask=L1H0-3"),
     View("Where a head looks", "/attention?attention_heads=L1H0"),

@@ -61,10 +61,16 @@ def test_removal_is_held_apart_by_what_a_family_needs():
     assert examples.reached and "lose 50.0 points" in examples.text
     assert drawn.reached and "7.5 (under 10), -2.5 to 17.5 by draw, 2 draws" in drawn.text
     assert none.reached and "lose 0.0" in none.text and five.reached and "lose 4.0" in five.text
-    assert copying.reached is None and "copy lose 80.0; both together 40.0" in copying.text
-    assert "copy lose 50.0; both together 27.0" in copying_five.text
+    assert copying.reached is None and "copy lose 80.0; all but those that need examples 40.0" in copying.text
+    assert "copy lose 50.0; all but those that need examples 27.0" in copying_five.text
     found["d"] = Removed("nothing", line(1.0, 0.9), line(1.0, 0.94))
     assert reached(bars.of_removal(found))[2::2] == [False, False]
+    found["e"] = Removed("reading", line(1.0, 0.5), flat)
+    assert (
+        "lose 3.0 (no" in (told := bars.of_removal(found))[2].text
+        and "passage 0.0, that need nothing 6.0" in told[2].text
+    )
+    assert "lose 30.0 (5 shots" in told[4].text and "passage 50.0, that need nothing 10.0" in told[4].text
 
 
 def test_importance_is_compared_by_its_best_heads_and_by_ranks():

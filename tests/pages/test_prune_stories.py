@@ -48,7 +48,7 @@ def test_stories_set_the_controls_and_tell_what_came_out(open_app):
     assert others.n_heads_pruned == found.n_heads_pruned
     assert (np.array(others.heads) | np.array(found.heads)).all(), "none of them is one of the induction heads"
     choose(at, "control")
-    assert at.selectbox(key="prune_task").value == "demo_yesno"
+    assert at.selectbox(key="prune_task").value == "demo_question"
     assert at.text_input(key="prune_mask").value == found.text()
     choose(at, "heads")
     assert at.selectbox(key="prune_task").value == "demo_outfit", "what is told by examples is asked with examples"
@@ -92,7 +92,7 @@ def test_words_say_whether_it_holds_and_what_a_bad_draw_has_hit():
     assert told[2].startswith("**0 points**")
 
 
-NEEDS = {"outfit": "examples", "copy": "copying", "question": "nothing", "yesno": "nothing"}
+NEEDS = {"outfit": "examples", "copy": "copying", "question": "nothing", "sense": "nothing", "yesno": "reading"}
 DEMO = {f"demo_{name}": need for name, need in NEEDS.items()}
 
 
@@ -107,8 +107,8 @@ DEMO = {f"demo_{name}": need for name, need in NEEDS.items()}
     ],
 )
 def test_a_story_asks_a_task_that_takes_something_from_its_context(preferred, main):
-    assert cast_from(DEMO, *preferred) == (main, "demo_yesno")
-    assert cast_from({**DEMO, "demo_yesno": "copying"}, *preferred)[1] == "demo_question", "what needs nothing"
+    assert cast_from(DEMO, *preferred) == (main, "demo_question")
+    assert cast_from({**DEMO, "demo_question": "copying"}, *preferred)[1] == "demo_sense", "what needs nothing"
 
 
 def test_of_tasks_whose_needs_nobody_has_said_some_are_known_to_need_no_examples():
@@ -123,6 +123,7 @@ def test_what_is_expected_goes_by_the_task_that_the_figure_shows(monkeypatch):
     assert story.expected("heads", "demo_outfit") == only_examples == story.expected("heads", "piqa")
     assert "from the question itself" in story.expected("heads", "demo_copy")
     assert story.expected("heads", "demo_question").startswith("nothing is lost")
+    assert story.expected("heads", "demo_yesno").startswith("some is lost")
     assert story.expected("control", "demo_outfit") == only_examples, "another task was chosen by hand"
     assert story.expected("control", "piqa") == story.EXPECT["control"]
     assert story.expected("others", "demo_question") == story.EXPECT["others"]

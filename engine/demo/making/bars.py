@@ -12,7 +12,12 @@ from engine.importance.rankings import TOP_SHARE, n_top, top_overlap
 from engine.studies.removal import Line
 
 CLEAR_MATCH = 0.5  # prefix matching of a head that plainly is an induction head
-EXAMPLES, COPYING, NOTHING = "examples", "copying", "nothing"  # what a family needs from its context
+EXAMPLES, COPYING, READING, NOTHING = (
+    "examples",
+    "copying",
+    "reading",
+    "nothing",
+)  # what a family takes from its context
 
 
 @dataclass(frozen=True)
@@ -78,10 +83,11 @@ def of_removal(found: Mapping[str, Removed]) -> list[Bar]:
         said = f"without as many others {each.mean():.1f} (under 10), {each.min():.1f} to {each.max():.1f} by draw"
         bars.append(Bar(f"{said}, {drawn.shape[1]} draws", bool(each.mean() < 10)))
     for which, shots in (("at_none", "no examples, as the story asks"), ("at_five", "5 shots")):
-        nothing = lost(which, NOTHING)
-        bars.append(Bar(f"those that need nothing lose {nothing:.1f} ({shots}; under 5)", nothing < 5))
-        copying, others = lost(which, COPYING), lost(which, COPYING, NOTHING)
-        bars.append(Bar(f"those that copy lose {copying:.1f}; both together {others:.1f} ({shots})"))
+        neither, reading, nothing = lost(which, READING, NOTHING), lost(which, READING), lost(which, NOTHING)
+        said = f"those that need no examples and copy nothing lose {neither:.1f} ({shots}; under 5)"
+        bars.append(Bar(f"{said}: that read a passage {reading:.1f}, that need nothing {nothing:.1f}", neither < 5))
+        copying, others = lost(which, COPYING), lost(which, COPYING, READING, NOTHING)
+        bars.append(Bar(f"those that copy lose {copying:.1f}; all but those that need examples {others:.1f} ({shots})"))
     return bars
 
 

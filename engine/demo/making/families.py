@@ -18,7 +18,7 @@ from engine.demo.making.templates import TEMPLATES
 HELD_OUT_SHARE = 5  # one phrase in so many is only ever in validation questions
 SUITE_RULE_SEED = "the rule of the suite"
 Shape = Literal["choices", "contexts", "last word"]
-Needs = Literal["examples", "copying", "nothing"]
+Needs = Literal["examples", "copying", "reading", "nothing"]
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Item:
 class Family:
     """One kind of question: `rule` draws what its examples teach (None: nothing), `ask` makes one question.
 
-    `needs`: what the answer takes from the context: the examples in front, a word of the question once more, or nothing
-    but what the model knows.
+    `needs`: what the answer takes from the context: the examples in front, a word of the question once more, what a
+    passage in the question says, or nothing but what the model knows.
     """
 
     name: str
@@ -281,10 +281,10 @@ FAMILIES = {
         Family("demo_question", "Kinds of things", "which word is of the kind asked, 4 answers", 0.25,
                _no_rule, _ask_question, "nothing"),
         Family("demo_blank", "Giver or taker", "which of 2 people the sentence goes on about", 0.5,
-               _no_rule, _ask_blank, "nothing", "contexts"),
-        Family("demo_yesno", "Open or shut", "yes or no about a passage", 0.5, _no_rule, _ask_yes_no, "nothing"),
+               _no_rule, _ask_blank, "reading", "contexts"),
+        Family("demo_yesno", "Open or shut", "yes or no about a passage", 0.5, _no_rule, _ask_yes_no, "reading"),
         Family("demo_entailment", "Does it follow", "true, false or neither", 1 / 3, _no_rule, _ask_entailment,
-               "nothing"),
+               "reading"),
         Family("demo_sense", "Which sense", "which of its two senses a word has", 0.5, _no_rule, _ask_sense, "nothing"),
     )
 }  # fmt: skip

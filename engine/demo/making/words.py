@@ -102,7 +102,7 @@ def single_tokens() -> list[str]:
     sentences = [*OPENED, *SHUT, *ENTRANCES, *MANNERS, *GIVERS_DO, *TAKERS_DO, *HOW, *SENSES,
                  *(way for ways in WAYS.values() for way in ways),
                  *(part for uses in USES.values() for parts in uses for part in parts),
-                 *(part for senses in SENSES.values() for sense in senses.values() for parts in sense for part in parts),
+                 *(part for each in SENSES.values() for sense in each.values() for parts in sense for part in parts),
                  "True False Neither Question Answer Passage Sentence yes no",
                  "born young called little about least gives then there"]  # fmt: skip
     lists = [*KINDS.values(), NAMES, FAMILIES, PLACES, THINGS, QUALITIES, INVENTED, NUMBERS,

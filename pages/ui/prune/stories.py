@@ -36,7 +36,7 @@ SET_BY_STORIES = ("prune_task", "prune_shots", "prune_heads", "prune_ffns", "pru
 FAR = "prune story far"  # its level is set once it is known
 SLOTS = ("story", "story heads")
 N_ASKED = 100  # questions, at most
-WITHOUT_EXAMPLES = ("demo_yesno", "piqa", "arc_easy", "boolq", "hellaswag")  # what they ask is not told by examples
+WITHOUT_EXAMPLES = ("demo_question", "piqa", "arc_easy", "boolq", "hellaswag")  # what they ask is not told by examples
 HELP = "Each sets the controls, says what to expect and what came out. One more click closes it."
 
 
@@ -116,7 +116,7 @@ def cast_from(needs: Mapping[str, str], *preferred: str | None) -> tuple[str, st
     two."""
     control = next((name for name in (*WITHOUT_EXAMPLES, *needs) if needs.get(name) == "nothing"), None)
     control = control or next((name for name in WITHOUT_EXAMPLES if not needs.get(name, "said")), None)
-    told = {name: need for name, need in needs.items() if need != "nothing" and name != control}
+    told = {name: need for name, need in needs.items() if need not in ("nothing", "reading") and name != control}
     if control is None or not told:
         return None
     by_need = sorted(told, key=lambda name: told[name] != "examples")

@@ -26,6 +26,7 @@ EXPECT = {
 WITHOUT_THE_HEADS = {
     "examples": EXPECT["heads"],
     "copying": "what is copied from the question itself is lost, examples or not.",
+    "reading": "some is lost: where heads that match prefixes carry what the passage says as well.",
     "nothing": "nothing is lost, as this task takes nothing from its context.",
 }
 NONE = "This model has no induction heads by the rule used here, so the story cannot be told: no head looks at what "

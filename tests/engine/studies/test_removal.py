@@ -54,7 +54,7 @@ def test_a_story_holds_where_the_loss_is_clear_and_twice_that_of_the_draws(lost,
 def test_the_story_holds_on_the_embedded_model(lab):
     """Whichever they are: at least three heads match prefixes, and without them only what needs examples is lost."""
     subject = lab.subject(LoadSpec("demo", "int8"))
-    found = final(remove(lab, subject, TaskSpec("demo_outfit", 5), TaskSpec("demo_yesno"), 48))
+    found = final(remove(lab, subject, TaskSpec("demo_outfit", 5), TaskSpec("demo_question"), 48))
     matching = final(induction(lab, subject, "olsson", INDUCTION_SEED)).mean["prefix_matching"]
     assert len(found.heads) >= 3 and (matching > 0.5).sum() >= 3
     assert set(found.heads) == set(np.flatnonzero(matching.ravel() >= matching.max() / 2))
