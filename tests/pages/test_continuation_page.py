@@ -80,10 +80,10 @@ def test_any_prompt_gives_a_line_or_is_shown_as_it_stands(open_screen, prompt):
 
 
 def test_the_screen_opens_pruned(open_app):
-    at = open_app(run=False)
+    at = open_app(run=False, model="demo")
     at.wanted_page_hash = calc_hash("continuation")
     at = settled(at)
-    assert at.number_input(key="continue_heads").value == 15
+    assert at.number_input(key="continue_heads").value == 10
     assert at.selectbox(key="continue_ranking").value == "induction-first"
     assert at.selectbox(key="continue_task").disabled, "no head goes by importance"
     assert "--mask L" in at.code[0].value.replace("'", "")

@@ -21,7 +21,15 @@ SCREENS = {
     "induction": ({}, ""),
     "head": ({"head": "L1H2", "head_tasks": "demo_copy", "head_shots": "0"}, "Measure all"),
     "passage": ({"passage_text": "Privet Drive, twice", "passage_mask": "L0H1", "passage_ranking": "random"}, ""),
-    "continuation": ({"continue_prompt": "One two, one", "continue_tokens": "4", "continue_ranking": "random"}, ""),
+    "continuation": (
+        {
+            "continue_prompt": "One two, one",
+            "continue_tokens": "4",
+            "continue_ranking": "random",
+            "continue_heads": "20",
+        },
+        "",
+    ),
     "attention": ({"attention_text": "Privet Drive, twice", "attention_heads": "L0H1"}, ""),
     "in_context": ({"incontext_texts": "3", "incontext_mask": "L0H1"}, ""),
     "correlations": ({"correlations_tasks": "demo_copy,demo_walk", "correlations_shots": "0"}, "Measure the"),

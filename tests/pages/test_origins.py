@@ -108,7 +108,7 @@ def test_the_program_finds_how_much_rankings_agree(open_screen):
 
 def test_the_program_finds_what_the_pruned_model_says(open_screen):
     at = open_screen("continuation", continue_prompt="One two, one", continue_tokens="5", continue_ranking="random",
-                     continue_by="T 1", continue_seed="3")  # fmt: skip
+                     continue_heads="20", continue_by="T 1", continue_seed="3")  # fmt: skip
     [pruned] = ["".join(data["pieces"]) for data in components(at) if data.get("who") == "Pruned model"]
     assert said_by_the_program(at) == pruned + "\n"
 
