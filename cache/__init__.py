@@ -5,6 +5,8 @@
 `reading`: a folder that can only be read
 `disk`: how a value lies there, never through pickle
 `checking`: every entry against its digest
+`shared`: results that many machines share, a file each
+`remote`: the same at an address of fsspec
 
 Results lie in `cache/data/` (git-ignored) in a clone, in the user's cache folder where it is installed: always safe
 to delete.

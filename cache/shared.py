@@ -1,0 +1,243 @@
+"""`shared_folder`: results that many machines share, a file each in a folder, or at an address of fsspec.
+
+No database, no lock, no index: nothing that a network file system could break. The digest of a key names its file, in a
+folder of its first two letters; the file holds the key, the result, and a digest of both, which every read checks. It
+is written aside and renamed: there is the whole of it or nothing. Two who write the same key leave either's result.
+"""
+
+import errno
+import hashlib
+import os
+import re
+import secrets
+import stat
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from cache.disk import CorruptEntry
+
+FOLDER = "results"  # within the address, so that other things may lie beside it
+MAGIC = b"HS1\0"
+DIGEST_BYTES, LENGTH_BYTES = 16, 4
+HEADER_BYTES = len(MAGIC) + DIGEST_BYTES + LENGTH_BYTES
+MOST_BYTES = 2_000_000_000  # of one file; what is larger is none of ours
+PART_AGE_S = 86_400  # what a killed writer left is removed when older: clocks of two machines differ
+NAME, FIRST_TWO, PART = re.compile(r"[0-9a-f]{40}"), re.compile(r"[0-9a-f]{2}"), ".part"
+# Results alone, under keys that say all that changes them: not views and texts under a name, not what a path meant on
+# one machine, and not how long that one took (these are overwritten, or are another machine's news).
+TRAVELS = re.compile(r"\d+/(?!(?:rates|cost|speed)/)[^/]+/[0-9a-f]{40}")
+
+
+def travels(key: str) -> bool:
+    """Whether what lies under this key holds on any machine, and forever."""
+    return TRAVELS.fullmatch(key) is not None
+
+
+def name_of(key: str) -> str:
+    """The name of a key's file: 40 letters."""
+    return hashlib.blake2b(key.encode(), digest_size=20).hexdigest()
+
+
+def framed(key: str, blob: bytes) -> bytes:
+    """What its file holds."""
+    name = key.encode()
+    rest = len(name).to_bytes(LENGTH_BYTES, "little") + name + blob
+    return MAGIC + _digest(rest) + rest
+
+
+def unframed(name: str, frame: bytes) -> tuple[str, bytes]:
+    """(key, blob) of the file of that name; CorruptEntry for anything that `framed` did not make for it."""
+    start = len(MAGIC) + DIGEST_BYTES
+    if len(frame) < HEADER_BYTES or frame[: len(MAGIC)] != MAGIC or frame[len(MAGIC) : start] != _digest(frame[start:]):
+        raise CorruptEntry("the file does not match its digest")
+    stop = HEADER_BYTES + int.from_bytes(frame[start:HEADER_BYTES], "little")
+    key = frame[HEADER_BYTES:stop].decode(errors="replace")
+    if stop > len(frame) or name_of(key) != name:
+        raise CorruptEntry("the file is another key's")
+    return key, frame[stop:]
+
+
+def _digest(rest: bytes) -> bytes:
+    return hashlib.blake2b(rest, digest_size=DIGEST_BYTES).digest()
+
+
+class Shared(ABC):
+    """Results under text keys in one place that many machines reach. Safe to use from many threads and processes.
+
+    OSError wherever the place does not do what it is asked: it is gone, full, or not to be written to.
+    """
+
+    at_once = 8  # reads and writes that are worth having under way together
+
+    def __init__(self, address: str) -> None:
+        self.address = re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:…@", address)  # as it may be shown: no password
+
+    def get(self, key: str) -> bytes | None:
+        """The bytes put under `key`, exactly, or None: a damaged file is a miss like a missing one."""
+        try:
+            found = self.read(name_of(key))
+        except CorruptEntry:
+            return None
+        return found[1] if found is not None and found[0] == key else None
+
+    def put(self, key: str, blob: bytes) -> None:
+        """Writes the result, in place of one that was there; when it returns every reader finds it."""
+        self.write(name_of(key), framed(key, blob))
+
+    def read(self, name: str) -> tuple[str, bytes] | None:
+        """(key, blob) of a file; None where there is none, CorruptEntry where it is damaged."""
+        frame = self.frame(name)
+        return None if frame is None else unframed(name, frame)
+
+    @abstractmethod
+    def check(self) -> None:
+        """OSError where the place itself is not there: a look-up could not tell that from a miss."""
+
+    @abstractmethod
+    def frame(self, name: str) -> bytes | None:
+        """What the file holds, unchecked; None where there is none."""
+
+    @abstractmethod
+    def write(self, name: str, frame: bytes) -> None:
+        """Writes a file aside and renames it."""
+
+    @abstractmethod
+    def names(self) -> set[str]:
+        """The names of all files that are listed: what was put a moment ago may not be among them."""
+
+    @abstractmethod
+    def sizes(self, names: Collection[str]) -> dict[str, int]:
+        """Bytes of those files that are there."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Deletes a file; no error where it is not there."""
+
+    @abstractmethod
+    def remove_parts(self) -> int:
+        """Removes what killed writers left more than a day ago; how many files that were."""
+
+
+class SharedFolder(Shared):
+    """In a folder of this computer's file system, which a network may hold."""
+
+    def __init__(self, address: str, make: bool = False) -> None:
+        super().__init__(address)
+        self.base = Path(os.path.expanduser(address)).absolute()
+        self.root = self.base / FOLDER
+        if make:
+            _made(self.base)
+        if not self.base.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "there is no such folder")
+        self._was_there = self.root.is_dir()
+
+    def check(self) -> None:
+        if not self.root.is_dir() and (self._was_there or not self.base.is_dir()):
+            raise OSError(errno.ENOENT, "the folder is gone")
+
+    def frame(self, name: str) -> bytes | None:
+        for is_last in (False, True):
+            try:
+                return _read(self._path(name))
+            except FileNotFoundError:
+                return None
+            except OSError as error:  # of NFS: another machine has just replaced it
+                if is_last or error.errno != errno.ESTALE:
+                    raise
+        return None
+
+    def write(self, name: str, frame: bytes) -> None:
+        path = self._path(name)
+        part = f"{path}.{secrets.token_hex(8)}{PART}"
+        try:
+            try:
+                _write(part, frame)
+            except FileNotFoundError:  # the first with these two letters
+                self._make(os.path.dirname(path))
+                _write(part, frame)
+            os.replace(part, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(part)
+            raise
+
+    def names(self) -> set[str]:
+        self.check()
+        return {name for folder in self._folders() for name in _listed(folder) if NAME.fullmatch(name)}
+
+    def sizes(self, names: Collection[str]) -> dict[str, int]:
+        found = {}
+        for name in names:
+            with suppress(FileNotFoundError):
+                found[name] = os.stat(self._path(name)).st_size
+        return found
+
+    def remove(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(self._path(name))
+
+    def remove_parts(self) -> int:
+        n, before = 0, time.time() - PART_AGE_S
+        for folder in self._folders():
+            for name in _listed(folder):
+                path = os.path.join(folder, name)
+                with suppress(FileNotFoundError):
+                    if name.endswith(PART) and NAME.match(name) and os.lstat(path).st_mtime < before:
+                        os.unlink(path)
+                        n += 1
+        return n
+
+    def _path(self, name: str) -> str:
+        return f"{self.root}{os.sep}{name[:2]}{os.sep}{name}"
+
+    def _folders(self) -> Iterator[str]:
+        return (os.path.join(self.root, name) for name in _listed(str(self.root)) if FIRST_TWO.fullmatch(name))
+
+    def _make(self, folder: str) -> None:
+        """The two-letter folder. Never those above it once they were there: a disk that is not mounted any more would
+        leave a folder of the same name, on the disk below."""
+        self.check()
+        for path in (str(self.root), folder):
+            with suppress(FileExistsError):
+                os.mkdir(path)
+        self._was_there = True
+
+
+def shared_folder(address: str, make: bool = False) -> Shared:
+    """The results at an address: a folder, or with `://` in it whatever fsspec and its packages reach; OSError says why
+    not. `make`: the folder, where it is missing (the one above it must be there)."""
+    if "://" in address:
+        from cache.remote import RemoteFolder
+
+        return RemoteFolder(address)
+    return SharedFolder(address, make)
+
+
+def _made(folder: Path) -> None:
+    with suppress(FileExistsError):
+        os.mkdir(folder)
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _read(path: str) -> bytes:
+    # a pipe that nobody writes to would be waited for when it is opened
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with open(descriptor, "rb") as file:
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode) or state.st_size > MOST_BYTES:
+            raise CorruptEntry("no file of results")
+        return file.read()
+
+
+def _write(path: str, content: bytes) -> None:
+    with open(path, "xb") as file:  # NFS tells of a full disk when it is closed
+        file.write(content)
