@@ -7,6 +7,9 @@
 `checking`: every entry against its digest
 `shared`: results that many machines share, a file each
 `remote`: the same at an address of fsspec
+`behind`: how a store reads and writes them, and does without
+`patience`: calls that may hang
+`exchange`: results brought there and from there: push and pull
 
 Results lie in `cache/data/` (git-ignored) in a clone, in the user's cache folder where it is installed: always safe
 to delete.

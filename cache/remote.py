@@ -21,9 +21,11 @@ class RemoteFolder(Shared):
             try:
                 from fsspec.core import url_to_fs
 
-                self._fs, base = url_to_fs(address)
+                self._fs, base = url_to_fs(address, skip_instance_cache=True)  # of a lost connection
             except ImportError as error:
                 raise OSError(f"it needs a package that is not installed: {error}") from error
+            except ValueError as error:  # no such protocol
+                raise OSError(str(error)) from error
         fs: Any = self._fs
         protocols = {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
         self._is_of_objects = bool(protocols & OF_OBJECTS)

@@ -20,6 +20,7 @@ from pathlib import Path
 from cache.disk import CorruptEntry
 
 FOLDER = "results"  # within the address, so that other things may lie beside it
+DATABASE = "cache.db"  # what a store has, and shared results have not
 MAGIC = b"HS1\0"
 DIGEST_BYTES, LENGTH_BYTES = 16, 4
 HEADER_BYTES = len(MAGIC) + DIGEST_BYTES + LENGTH_BYTES
@@ -34,6 +35,11 @@ TRAVELS = re.compile(r"\d+/(?!(?:rates|cost|speed)/)[^/]+/[0-9a-f]{40}")
 def travels(key: str) -> bool:
     """Whether what lies under this key holds on any machine, and forever."""
     return TRAVELS.fullmatch(key) is not None
+
+
+def shown(address: str) -> str:
+    """The address as it may be shown: without a password."""
+    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:…@", address)
 
 
 def name_of(key: str) -> str:
@@ -73,7 +79,7 @@ class Shared(ABC):
     at_once = 8  # reads and writes that are worth having under way together
 
     def __init__(self, address: str) -> None:
-        self.address = re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:…@", address)  # as it may be shown: no password
+        self.address = shown(address)
 
     def get(self, key: str) -> bytes | None:
         """The bytes put under `key`, exactly, or None: a damaged file is a miss like a missing one."""
@@ -131,11 +137,16 @@ class SharedFolder(Shared):
         if make:
             _made(self.base)
         if not self.base.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, "there is no such folder")
-        self._was_there = self.root.is_dir()
+            raise OSError(errno.ENOENT, "there is no such folder")
+        if any((folder / DATABASE).exists() for folder in (self.base, self.root)):
+            raise OSError(errno.EEXIST, "it is the result store of one machine; `cache push` there brings it elsewhere")
+        self._was_there = False
+        self.check()
 
     def check(self) -> None:
-        if not self.root.is_dir() and (self._was_there or not self.base.is_dir()):
+        if self.root.is_dir():
+            self._was_there = True
+        elif self._was_there or not self.base.is_dir():
             raise OSError(errno.ENOENT, "the folder is gone")
 
     def frame(self, name: str) -> bytes | None:

@@ -18,22 +18,27 @@ from diskcache import Timeout
 from diskcache.core import DBNAME
 from platformdirs import user_cache_path
 
+from cache.behind import Behind
 from cache.checking import Verified, folder_bytes, verify_folder
-from cache.disk import CorruptEntry, key_digest
+from cache.disk import HEADER_BYTES, CorruptEntry, key_digest
 from cache.opening import BrokenStore, ResultCache, discard, inode_of, network_file_system, open_cache
 from cache.reading import ReadOnlyCache, open_for_reading
 
 CODE = Path(__file__).resolve().parent
 MEMORY_BYTES = 256_000_000  # of results that the disk refused; the oldest are dropped beyond it
 SET_ASIDE_PAUSE_S = 60  # a disk that damages each new store at once must not fill up with broken ones
+SIZES = """SELECT key, CAST(CASE WHEN filename IS NULL THEN length(value) ELSE size END AS INTEGER)
+           FROM Cache WHERE raw AND typeof(key) = 'text'"""
 ATTEMPTS = 3  # where a folder is deleted while it is being opened or written to
 DISK_ERRORS = (Timeout, sqlite3.Error, OSError)
 AnyCache = ResultCache | ReadOnlyCache
 
 
 def open_store(directory: str | Path | None = None) -> "Store":
-    """The store in `directory`, by default the environment's HEADROOM_CACHE, by default `default_directory`."""
-    return Store(os.path.expanduser(directory or os.environ.get("HEADROOM_CACHE") or default_directory()))
+    """The store in `directory`, by default the environment's HEADROOM_CACHE, by default `default_directory`; behind it
+    the shared results of HEADROOM_SHARED, where that is set."""
+    directory = directory or os.environ.get("HEADROOM_CACHE") or default_directory()
+    return Store(os.path.expanduser(directory), os.environ.get("HEADROOM_SHARED"))
 
 
 def default_directory(code: Path = CODE) -> Path:
@@ -46,12 +51,16 @@ def default_directory(code: Path = CODE) -> Path:
 
 
 class Store:
-    """Bytes under text keys, in `<directory>/results`. Safe to share between threads, and processes on a local disk."""
+    """Bytes under text keys, in `<directory>/results`. Safe to share between threads, and processes on a local disk.
 
-    def __init__(self, directory: str | Path) -> None:
+    Behind it may be results that many machines share, at the address `shared`: what they have is read into the folder
+    when it is first asked for, and what is put here is written there too. All else is of this folder alone.
+    """
+
+    def __init__(self, directory: str | Path, shared: str | None = None) -> None:
         self.directory = Path(os.path.expanduser(directory)).absolute()
         self._folder = self.directory / "results"
-        self.n_puts = 0  # by this process; whoever read the store before knows by it whether to read again
+        self._n_puts = 0
         # held to write, since diskcache's transactions know one writer, and to change what is below
         self._lock = threading.RLock()
         self._cache: AnyCache | None = None
@@ -60,11 +69,22 @@ class Store:
         self._aside: Path | None = None  # where a damaged store went
         self._aside_s = float("-inf")
         self._network: str | None = None
+        self._behind = Behind(shared, self.get_here) if shared else None
         self._current()
+
+    @property
+    def n_puts(self) -> int:
+        """Grows with each put of this process, and with what others have shared meanwhile: whoever read the store
+        before knows by it whether to read again."""
+        return self._n_puts + (self._behind.n_news if self._behind is not None else 0)
 
     @property
     def notice(self) -> str | None:
         """One plain line for the user; None when all is well."""
+        shared = self._behind.notice if self._behind is not None else None
+        return "; ".join(filter(None, (self._own_notice(), shared))) or None
+
+    def _own_notice(self) -> str | None:
         if not self.on_disk:
             is_read = self._cache is not None and not self._cache.writes
             also = "; what lies there is read" if is_read else ""
@@ -82,6 +102,13 @@ class Store:
 
     def get(self, key: str) -> bytes | None:
         """The bytes put under `key`, exactly, or None: a damaged entry is a miss like a missing one."""
+        found = self.get_here(key)
+        if found is None and self._behind is not None and (found := self._behind.get(key)) is not None:
+            self.put_here(key, found)
+        return found
+
+    def get_here(self, key: str) -> bytes | None:
+        """As `get`, of what lies here."""
         held, cache = self._memory.get(key), self._for_reading()
         if held is not None or cache is None:
             return held
@@ -95,7 +122,15 @@ class Store:
         if type(key) is not str or type(blob) is not bytes:
             raise TypeError(f"the store keeps bytes under str, not {type(blob).__name__} under {type(key).__name__}")
         with self._lock:
-            self.n_puts += 1
+            self._n_puts += 1
+        saved = self.put_here(key, blob)
+        if self._behind is not None:
+            self._behind.put(key, blob)
+        return saved
+
+    def put_here(self, key: str, blob: bytes) -> bool:
+        """As `put`, without a word to those who share."""
+        with self._lock:
             for _ in range(ATTEMPTS):
                 if (cache := self._current()) is None or not cache.writes:
                     break
@@ -127,16 +162,20 @@ class Store:
 
     def keys(self) -> Iterator[str]:
         """Every key, in no order. What is not text (somebody planted it) is passed over, never unpickled."""
-        found, cache = dict.fromkeys(self._memory), self._for_reading()
+        yield from self.sizes()
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each value, by key, without reading it."""
+        found, cache = {key: len(blob) for key, blob in list(self._memory.items())}, self._for_reading()
         if cache is not None:
             try:
                 # not diskcache's iteration: it ends at the first key that BytesDisk refuses
                 with cache.reading() as connection:
-                    rows = connection.execute("SELECT key FROM Cache WHERE raw AND typeof(key) = 'text'").fetchall()
-                found.update(dict.fromkeys(key for (key,) in rows))
+                    rows = connection.execute(SIZES).fetchall()
+                found.update({key: max(0, (n_bytes or 0) - HEADER_BYTES) for key, n_bytes in rows})
             except DISK_ERRORS as error:
                 self._failed(cache, error)
-        yield from found
+        return found
 
     def size_bytes(self) -> int:
         """Bytes of all results, those in memory and in stores set aside included: what `clear` would free."""
@@ -168,6 +207,8 @@ class Store:
 
     def close(self) -> None:
         """Tries once more to save what is held in memory, and closes the database; the next use opens it again."""
+        if self._behind is not None:
+            self._behind.close()
         with self._lock:
             if self._memory and (cache := self._current()) is not None and cache.writes:
                 self._saved(cache)

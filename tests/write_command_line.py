@@ -38,11 +38,18 @@ headroom train --layers 2 --repeats 0.5 --context 128 --batch 8 --rate 0.001 --t
 headroom tasks
 headroom models
 headroom cache size
+headroom cache push /mnt/lab/headroom
+headroom cache pull s3://lab/headroom --dry-run
 ```
 
 With `--json` one JSON object goes to standard output and nothing else; progress and messages go to standard error.
 `sweep --preset paper` is the first paper's whole study of a model: a folder with tables, figures and one HTML report,
 which says which of the paper's statements hold.
+
+`cache push` brings results to a folder that other machines reach, `cache pull` fetches them from there: what is
+missing, no more. Each is checked when it is read and where it was written; one that is stopped goes on with the same
+command. An address with `://` is fsspec's: `s3://` needs `pip install s3fs`, `ssh://` needs `pip install paramiko`.
+With `HEADROOM_SHARED` set to such a place it is [read and written all along](architecture.md#results-that-are-shared).
 
 Exit codes: 0 done, 1 failed with one plain line, 2 bad usage, 130 cancelled. What is finished is stored, and the same
 command goes on from there.

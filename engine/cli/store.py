@@ -4,16 +4,24 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+from engine.cli import exchange
 from engine.cli.options import data, data_dir, shared
 from engine.cli.output import Report, print_result
-from engine.errors import HeadroomError
+from engine.errors import HeadroomError, UsageError
 from engine.models.subject import Lab
 
 
 def add_parsers(commands: Any) -> None:
     """The parsers of cache, tasks and models."""
-    parser = commands.add_parser("cache", parents=[shared()], help="look after the result store")
-    parser.add_argument("action", choices=("list", "size", "verify", "clear"))
+    parser = commands.add_parser(
+        "cache", parents=[shared()], help="look after the result store, and share what is in it"
+    )
+    parser.add_argument("action", choices=("list", "size", "verify", "clear", "push", "pull"))
+    about = "of push, pull and verify: the folder, or an address such as s3://BUCKET/FOLDER, of results that many "
+    about += "machines share (default: HEADROOM_SHARED; of verify the store here)"
+    parser.add_argument("where", nargs="?", help=about)
+    about = "of push and pull: say what is missing, and bring nothing"
+    parser.add_argument("--dry-run", action="store_true", help=about)
     parser.set_defaults(run=_cache)
     parser = commands.add_parser("tasks", parents=[shared(), data()], help="the tasks that can be used here and now")
     parser.set_defaults(run=_tasks)
@@ -22,9 +30,13 @@ def add_parsers(commands: Any) -> None:
 
 
 def _cache(options: Namespace, lab: Lab, report: Report) -> int:
+    """What lies in the store; what lies elsewhere is `engine.cli.exchange`'s."""
     from engine.records import SCHEMA
 
+    _check(options)
     store = lab.store
+    if options.action in ("push", "pull") or options.where:
+        return exchange.run(options, store, report)
     folder = str(store.directory)
     if options.action == "list":
         counts: dict[str, int] = {}
@@ -47,6 +59,15 @@ def _cache(options: Namespace, lab: Lab, report: Report) -> int:
         freed = store.clear()
         print_result(options, {"folder": folder, "bytes_freed": freed}, f"{freed / 1e6:,.1f} MB deleted from {folder}")
     return 0
+
+
+def _check(options: Namespace) -> None:
+    """UsageError where an action is given what it does not take."""
+    if options.where is not None and options.action in ("list", "size", "clear"):
+        raise UsageError(f"cache {options.action} is of the store here and takes no folder, got {options.where!r}; "
+                         "leave it out, or give another store by --cache")  # fmt: skip
+    if options.dry_run and options.action not in ("push", "pull"):
+        raise UsageError(f"cache {options.action} takes no --dry-run; push and pull do")
 
 
 def _tasks(options: Namespace, lab: Lab, report: Report) -> int:

@@ -1,0 +1,195 @@
+"""`Behind`: the shared results behind a store: asked where the store has nothing, told what it is given.
+
+The store never waits for them long and never fails with them. What cannot be reached is left alone for a while and
+tried again; what could not be written is owed and written later; and misses, which a screen has by the thousand, may
+cost a tenth of the time and no more: beyond that a list of what is there says what to ask for.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from cache.patience import Patient
+from cache.shared import Shared, name_of, shared_folder, shown, travels
+
+RETRY_S = 30  # how long a place that failed is left alone; longer the more calls hang in it
+CHECK_S = 5  # a miss looks so seldom whether the place itself is still there
+OPEN_S, READ_S, WRITE_S = 15, 5, 30  # how long one call is waited for
+SLOWEST = 100_000  # bytes a second that a write may come down to
+MISSES_S, MISSES_SHARE = 0.2, 0.1  # seconds of misses at once, and for each second that passes
+LIST_S, LIST_SHARE = 30, 0.05  # a list may be so old; and listing takes no more of the time than this
+MOST_WANTED = 100_000  # names that were not asked for, remembered so that their coming is noticed
+
+
+class Behind:
+    """The shared results at an address, opened when they are first needed; nothing here raises.
+
+    `held` gives what the store itself has under a key. `n_news` grows when something has come that was looked for in
+    vain.
+    """
+
+    def __init__(self, address: str, held: Callable[[str], bytes | None]) -> None:
+        self.address, self.n_news = address, 0
+        self._held = held
+        self._shared: Shared | None = None
+        self._patient = Patient()
+        self._reading, self._writing = _State(), _State()
+        self._checked_s = float("-inf")
+        self._owed: dict[str, None] = {}  # keys that were not written, oldest first
+        self._chore: threading.Thread | None = None
+        self._lock = threading.Lock()  # of what is below
+        self._may_miss_s, self._since_s = float(MISSES_S), time.monotonic()
+        self._names: set[str] | None = None  # as they were last listed
+        self._list_at_s = float("-inf")
+        self._wanted: dict[str, None] = {}  # not listed when they were wanted
+
+    @property
+    def notice(self) -> str | None:
+        """One plain line; None when all is well."""
+        done = [what for what, state in (("read", self._reading), ("written", self._writing)) if state.reason]
+        if not done:
+            return None
+        why = f"{self._writing.reason or self._reading.reason} ({shown(self.address)})"
+        owed = f"; not written yet: {len(self._owed):,} (`headroom cache push` does it too)" if self._owed else ""
+        return f"shared results cannot be {' or '.join(done)}: {why}; tried again every {RETRY_S} seconds{owed}"
+
+    def get(self, key: str) -> bytes | None:
+        """The bytes under `key`, or None: not there, damaged, not to be reached, or not worth a look now."""
+        if not travels(key) or not self._reading.may_try() or not self._worth_asking(name_of(key)):
+            return None
+        began_s = time.monotonic()
+        try:
+            found = self._call(READ_S, self._get, key)
+        except OSError as error:
+            self._reading.failed(error, self._patient.n_late)
+            return None
+        self._reading.reason = None
+        if found is None:
+            with self._lock:
+                self._may_miss_s = max(-MISSES_S, self._may_miss_s - (time.monotonic() - began_s))
+        return found
+
+    def put(self, key: str, blob: bytes) -> None:
+        """Writes a result; where that fails it is owed."""
+        if not travels(key):
+            return
+        self._owed[key] = None
+        if not self._writing.may_try():
+            return
+        try:
+            self._call(WRITE_S + len(blob) / SLOWEST, self._put, key, blob)
+        except OSError as error:
+            self._writing.failed(error, self._patient.n_late)
+            return
+        self._written(key)
+        if self._owed:
+            self._begin(self._pay)
+
+    def close(self) -> None:
+        """Tries once more to write what is owed."""
+        if self._owed and self._writing.may_try():
+            with suppress(OSError):
+                self._patient.call(WRITE_S, self._pay)
+        self._patient.close()
+
+    def _call(self, patience_s: float, function: Callable[..., bytes | None], *arguments: object) -> bytes | None:
+        """As `Patient.call`; the first call opens the place, and may take as long as that."""
+        return self._patient.call(OPEN_S if self._shared is None else patience_s, function, *arguments)
+
+    def _opened(self, failed: bool) -> Shared:
+        """The place; after a failure only if it is there again."""
+        if self._shared is None or (failed and "://" in self.address):  # with a new connection
+            self._shared = shared_folder(self.address)
+        if failed or time.monotonic() - self._checked_s > CHECK_S:
+            self._shared.check()
+            self._checked_s = time.monotonic()
+        return self._shared
+
+    def _get(self, key: str) -> bytes | None:
+        return self._opened(self._reading.reason is not None).get(key)
+
+    def _put(self, key: str, blob: bytes) -> None:
+        self._opened(self._writing.reason is not None).put(key, blob)
+
+    def _written(self, key: str) -> None:
+        self._writing.reason = None
+        self._owed.pop(key, None)
+        with self._lock:
+            if self._names is not None:
+                self._names.add(name_of(key))
+
+    def _worth_asking(self, name: str) -> bool:
+        """Whether the next miss may take its time, or this will be none as far as is known."""
+        with self._lock:
+            now_s = time.monotonic()
+            self._may_miss_s = min(MISSES_S, self._may_miss_s + (now_s - self._since_s) * MISSES_SHARE)
+            self._since_s = now_s
+            if self._may_miss_s > 0 or (self._names is not None and name in self._names):
+                return True
+            if len(self._wanted) < MOST_WANTED:
+                self._wanted[name] = None
+            is_old = now_s > self._list_at_s
+        if is_old:
+            self._begin(self._list)
+        return False
+
+    def _begin(self, chore: Callable[[], None]) -> None:
+        """Has it done beside all else; nothing while another chore is being done."""
+        with self._lock:
+            if self._chore is None or not self._chore.is_alive():
+                self._chore = threading.Thread(target=chore, daemon=True, name="shared results, a chore")
+                self._chore.start()
+
+    def _list(self) -> None:
+        began_s = time.monotonic()
+        try:
+            names = self._opened(self._reading.reason is not None).names()
+        except OSError as error:
+            self._reading.failed(error, self._patient.n_late)
+            names = None
+        with self._lock:
+            now_s = time.monotonic()
+            self._list_at_s = now_s + max(LIST_S, (now_s - began_s) / LIST_SHARE)
+            self._names = names if names is not None else self._names
+            came = [name for name in self._wanted if name in (names or ())]
+            for name in came:
+                del self._wanted[name]
+        self.n_news += bool(came)
+
+    def _pay(self) -> None:
+        for key in list(self._owed):
+            blob = self._held(key)
+            if blob is None:  # deleted since
+                self._owed.pop(key, None)
+                continue
+            try:
+                self._put(key, blob)
+            except OSError as error:
+                self._writing.failed(error, self._patient.n_late)
+                return
+            self._written(key)
+
+
+class _State:
+    """How reading, or writing, goes: `reason` says why it does not."""
+
+    reason: str | None = None
+
+    def __init__(self) -> None:
+        self._again_s = float("-inf")
+
+    def may_try(self) -> bool:
+        """False while the place is left alone; of those who ask when that is over, the first alone may try."""
+        if self.reason is None:
+            return True
+        now_s = time.monotonic()
+        if now_s < self._again_s:
+            return False
+        self._again_s = now_s + RETRY_S
+        return True
+
+    def failed(self, error: OSError, n_late: int) -> None:
+        """Has it left alone, and longer while calls hang in it."""
+        self.reason = " ".join(str(error.strerror or error).split())
+        self._again_s = time.monotonic() + RETRY_S * 2 ** min(n_late, 5)
