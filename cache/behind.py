@@ -14,7 +14,7 @@ from cache.patience import Patient
 from cache.shared import Shared, name_of, shared_folder, shown, travels
 
 RETRY_S = 30  # how long a place that failed is left alone; longer the more calls hang in it
-CHECK_S = 5  # a miss looks so seldom whether the place itself is still there
+CHECK_S = 5  # how often it is looked whether the place itself is still there, which no miss tells
 OPEN_S, READ_S, WRITE_S = 15, 5, 30  # how long one call is waited for
 SLOWEST = 100_000  # bytes a second that a write may come down to
 MISSES_S, MISSES_SHARE = 0.2, 0.1  # seconds of misses at once, and for each second that passes

@@ -242,11 +242,14 @@ def _listed(folder: str) -> list[str]:
 def _read(path: str) -> bytes:
     # a pipe that nobody writes to would be waited for when it is opened
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with open(descriptor, "rb") as file:
+    try:
         state = os.fstat(descriptor)
         if not stat.S_ISREG(state.st_mode) or state.st_size > MOST_BYTES:
             raise CorruptEntry("no file of results")
-        return file.read()
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
 
 
 def _write(path: str, content: bytes) -> None:

@@ -1,0 +1,22 @@
+"""What the tests of shared results have in common: keys that travel, blobs that show whether they are whole."""
+
+import hashlib
+import random
+
+N_BYTES = (300, 300, 40_000)
+
+
+def key(number: int | str) -> str:
+    """A key of the form that results have."""
+    return f"3/answers/{hashlib.blake2b(str(number).encode(), digest_size=20).hexdigest()}"
+
+
+def blob(number: int, of: int = 0) -> bytes:
+    """A blob of that number's own; `of` whom, so that two may write different ones."""
+    rng = random.Random(1000 * of + number)
+    return number.to_bytes(4, "big") + of.to_bytes(4, "big") + rng.randbytes(rng.choice(N_BYTES))
+
+
+def is_whole(found: bytes | None) -> bool:
+    """Whether that is one of those blobs."""
+    return found is not None and found == blob(int.from_bytes(found[:4], "big"), int.from_bytes(found[4:8], "big"))

@@ -1,0 +1,191 @@
+"""A shared result is exactly what was put, or a miss: whatever happened to its file, whoever was killed, wherever it
+lies. Other machines are processes here, each with a store of its own on the same folder."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from cache import CorruptEntry, Store
+from cache.exchange import verify_shared
+from cache.shared import framed, name_of, shared_folder, travels, unframed
+from tests.conftest import HANG_S, REPOSITORY
+from tests.store.sharing import blob, is_whole, key
+
+PROCESS = """
+import sys, time
+from cache import Store
+from tests.store.sharing import blob, is_whole, key
+folder, start, who = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+store = Store(f"{folder}/store {who}", f"{folder}/shared")
+"""
+ONE_OF_MANY = (
+    PROCESS
+    + """
+time.sleep(max(0.0, start - time.time()))
+for i in range(40):
+    both, own = key(f"both {i}"), key(f"{who} {i}")
+    found = store.get(both)
+    assert found is None or is_whole(found), i
+    assert store.put(both, blob(i, who)) and store.put(own, blob(i, who)), store.notice
+    assert store.get(own) == blob(i, who) and is_whole(store.get(key(f"{(who + 1) % 8} {i}")) or blob(i)), i
+store.close()
+assert store.notice is None, store.notice
+"""
+)
+TO_BE_KILLED = (
+    PROCESS
+    + """
+for i in range(who, 100_000):
+    assert store.put(key(i % 50), blob(i)), store.notice
+    assert store.notice is None, store.notice
+    print(i, flush=True)
+"""
+)
+
+
+@pytest.fixture(params=["folder", "file://", "memory://"])
+def shared(request, tmp_path):
+    """The same in a folder, and at two addresses of fsspec: one that renames, one that keeps objects."""
+    if request.param != "folder":
+        pytest.importorskip("fsspec")
+    (tmp_path / "shared").mkdir()
+    return shared_folder(f"{'' if request.param == 'folder' else request.param}{tmp_path / 'shared'}")
+
+
+def test_what_is_put_is_what_is_got(shared):
+    assert shared.names() == set() and shared.get(key(0)) is None
+    for number in range(20):
+        shared.put(key(number), blob(number))
+    shared.put(key(3), b"")
+    assert [shared.get(key(number)) for number in range(20) if number != 3] == [blob(n) for n in range(20) if n != 3]
+    assert shared.get(key(3)) == b""
+    assert shared.names() == {name_of(key(number)) for number in range(20)}
+    assert shared.sizes([name_of(key(4)), name_of(key("none"))]) == {name_of(key(4)): len(framed(key(4), blob(4)))}
+    assert shared.read(name_of(key(5))) == (key(5), blob(5)) and shared.read(name_of(key("none"))) is None
+    shared.remove(name_of(key(5)))
+    shared.remove(name_of(key(5)))
+    assert shared.get(key(5)) is None and len(shared.names()) == 19
+
+
+def test_any_changed_bit_and_any_other_length_is_a_miss_until_the_next_put(shared):
+    name, small = name_of(key("k")), b"log-likelihoods -1.25"
+    frame = framed(key("k"), small)
+    damaged = [frame[:length] for length in range(len(frame))] + [frame + b"\0", framed(key("other"), small)]
+    for bit in range(8 * len(frame)):
+        changed = bytearray(frame)
+        changed[bit // 8] ^= 1 << bit % 8
+        damaged.append(bytes(changed))
+    for bad in damaged:
+        with pytest.raises(CorruptEntry):
+            unframed(name, bad)
+    for bad in (damaged[0], damaged[20], damaged[len(frame) + 1], damaged[-1]):
+        shared.write(name, bad)
+        assert shared.get(key("k")) is None
+    found = list(verify_shared(shared))[-1]
+    assert (found.n_checked, found.bad_keys) == (1, (name,)) and shared.names() == set()
+    shared.write(name, damaged[5])
+    shared.put(key("k"), small)
+    assert shared.get(key("k")) == small and list(verify_shared(shared))[-1].bad_keys == ()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with a name")
+def test_what_is_no_file_is_a_miss_and_blocks_nobody(tmp_path):
+    shared = shared_folder(str(tmp_path))
+    shared.put(key(1), blob(1))
+    file = tmp_path / "results" / name_of(key(1))[:2] / name_of(key(1))
+    file.unlink()
+    os.mkfifo(file)
+    assert shared.get(key(1)) is None
+    file.unlink()
+    file.mkdir()
+    assert shared.get(key(1)) is None
+
+
+def test_a_damaged_file_is_measured_anew_and_heals(tmp_path):
+    (tmp_path / "shared").mkdir()
+    store, shared = Store(tmp_path / "store", str(tmp_path / "shared")), shared_folder(str(tmp_path / "shared"))
+    shared.write(name_of(key(1)), framed(key(1), blob(1))[:-1])
+    assert store.get(key(1)) is None and store.notice is None
+    store.put(key(1), blob(1))
+    assert shared.get(key(1)) == blob(1)
+    store.close()
+
+
+def test_eight_processes_on_one_folder(tmp_path):
+    (tmp_path / "shared").mkdir()
+    start = str(time.time() + 1.0)
+    command = [sys.executable, "-c", ONE_OF_MANY, str(tmp_path), start]
+    processes = [
+        subprocess.Popen([*command, str(who)], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True) for who in range(8)
+    ]
+    for process in processes:
+        _, errors = process.communicate(timeout=HANG_S)
+        assert process.returncode == 0, errors
+    shared = shared_folder(str(tmp_path / "shared"))
+    assert shared.names() == {name_of(key(f"{who} {i}")) for who in (*range(8), "both") for i in range(40)}
+    assert all(shared.get(key(f"{who} {i}")) == blob(i, who) for who in range(8) for i in range(40))
+    assert all(is_whole(shared.get(key(f"both {i}"))) for i in range(40))
+    assert list(verify_shared(shared))[-1].bad_keys == ()
+    assert [file for file in (tmp_path / "shared").rglob("*") if file.is_file() and len(file.name) != 40] == []
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process that way")
+def test_kill_in_mid_write_leaves_the_whole_of_it_or_nothing(tmp_path, monkeypatch):
+    (tmp_path / "shared").mkdir()
+    rng, last, shared = random.Random(4), -1, shared_folder(str(tmp_path / "shared"))
+    said: dict[int, int] = {}
+    for _ in range(4):
+        command = [sys.executable, "-c", TO_BE_KILLED, str(tmp_path), "0", str(last + 1)]
+        writer = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert writer.stdout is not None and writer.stderr is not None
+        lines = [writer.stdout.readline() for _ in range(rng.randint(1, 30))]
+        assert lines[-1], writer.stderr.read()
+        timer = threading.Timer(rng.uniform(0.0, 0.005), writer.kill)
+        timer.start()
+        lines += writer.stdout.readlines()
+        errors = writer.stderr.read()
+        writer.stdout.close()
+        writer.stderr.close()
+        timer.join()
+        assert writer.wait() == -signal.SIGKILL, errors
+        for i in map(int, lines):
+            said[i % 50] = last = i
+        assert list(verify_shared(shared))[-1].bad_keys == ()
+        for number, i in said.items():  # the put in hand may have been finished, unannounced
+            assert shared.get(key(number)) in (blob(i), blob(last + 1))
+    folder = tmp_path / "shared" / "results" / name_of(key(0))[:2]
+    part = folder / f"{name_of(key(0))}.0123456789abcdef.part"
+    part.write_bytes(framed(key(0), blob(0))[:100])
+    assert name_of(key(0)) + ".part" not in shared.names() and all(len(name) == 40 for name in shared.names())
+    assert shared.remove_parts() == 0 and part.exists()  # somebody may be about to rename it
+    monkeypatch.setattr("cache.shared.PART_AGE_S", -60)
+    assert shared.remove_parts() >= 1 and not part.exists() and shared.names()
+
+
+def test_only_results_travel(tmp_path):
+    digest = key(0).rpartition("/")[2]
+    assert travels(key(0)) and travels(f"2/head on probe/{digest}")
+    for other in ("views/saved", "passages", f"passage/{digest}", f"file-digest/{digest}", f"3/rates/{digest}",
+                  f"3/cost/{digest}", f"3/speed/{digest}", f"x{key(0)}", f"{key(0)}0"):  # fmt: skip
+        assert not travels(other), other
+    (tmp_path / "shared").mkdir()
+    one, two = (Store(tmp_path / who, str(tmp_path / "shared")) for who in ("one", "two"))
+    one.put("views/saved", b"mine")
+    one.put(key(1), blob(1))
+    assert two.get("views/saved") is None and two.get(key(1)) == blob(1)
+    assert len(shared_folder(str(tmp_path / "shared")).names()) == 1
+    one.close()
+    two.close()
+
+
+def test_the_kinds_that_stay_are_those_that_the_engine_overwrites_or_times():
+    """Were one renamed, how long a machine takes would be told to all the others."""
+    engine = REPOSITORY / "engine"
+    for kind, file in {"rates": "models/rates.py", "cost": "accuracy/costs.py", "speed": "accuracy/speed.py"}.items():
+        assert f'canonical_key("{kind}"' in (engine / file).read_text()
