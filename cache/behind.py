@@ -18,6 +18,7 @@ CHECK_S = 5  # how often it is looked whether the place itself is still there, w
 OPEN_S, READ_S, WRITE_S = 15, 5, 30  # how long one call is waited for
 SLOWEST = 100_000  # bytes a second that a write may come down to
 MISSES_S, MISSES_SHARE = 0.2, 0.1  # seconds of misses at once, and for each second that passes
+FIRST_LIST_S = 1  # the first list is waited for, so long and once: what is there must not be measured for want of it
 LIST_S, LIST_SHARE = 30, 0.05  # a list may be so old; and listing takes no more of the time than this
 MOST_WANTED = 100_000  # names that were not asked for, remembered so that their coming is noticed
 
@@ -42,6 +43,7 @@ class Behind:
         self._may_miss_s, self._since_s = float(MISSES_S), time.monotonic()
         self._names: set[str] | None = None  # as they were last listed
         self._list_at_s = float("-inf")
+        self._is_listed = threading.Event()  # or has failed to be
         self._wanted: dict[str, None] = {}  # not listed when they were wanted
 
     @property
@@ -129,10 +131,12 @@ class Behind:
                 return True
             if len(self._wanted) < MOST_WANTED:
                 self._wanted[name] = None
-            is_old = now_s > self._list_at_s
+            is_old, is_first = now_s > self._list_at_s, self._list_at_s == float("-inf")
+            if is_first:
+                self._list_at_s = now_s + LIST_S  # nobody else waits
         if is_old:
             self._begin(self._list)
-        return False
+        return is_first and self._is_listed.wait(FIRST_LIST_S) and name in (self._names or ())
 
     def _begin(self, chore: Callable[[], None]) -> None:
         """Has it done beside all else; nothing while another chore is being done."""
@@ -155,6 +159,7 @@ class Behind:
             came = [name for name in self._wanted if name in (names or ())]
             for name in came:
                 del self._wanted[name]
+        self._is_listed.set()
         self.n_news += bool(came)
 
     def _pay(self) -> None:
