@@ -91,7 +91,11 @@ class Shared(ABC):
 
     def put(self, key: str, blob: bytes) -> None:
         """Writes the result, in place of one that was there; when it returns every reader finds it."""
-        self.write(name_of(key), framed(key, blob))
+        try:
+            self.write(name_of(key), framed(key, blob))
+        except PermissionError:  # of another user, who has measured the same
+            if self.get(key) is None:
+                raise
 
     def read(self, name: str) -> tuple[str, bytes] | None:
         """(key, blob) of a file; None where there is none, CorruptEntry where it is damaged."""
@@ -140,6 +144,7 @@ class SharedFolder(Shared):
             raise OSError(errno.ENOENT, "there is no such folder")
         if any((folder / DATABASE).exists() for folder in (self.base, self.root)):
             raise OSError(errno.EEXIST, "it is the result store of one machine; `cache push` there brings it elsewhere")
+        self._mode = stat.S_IMODE(self.base.stat().st_mode)  # who may use the folder may use all in it
         self._was_there = False
         self.check()
 
@@ -169,6 +174,8 @@ class SharedFolder(Shared):
             except FileNotFoundError:  # the first with these two letters
                 self._make(os.path.dirname(path))
                 _write(part, frame)
+            with suppress(OSError):  # some disks have no modes
+                os.chmod(part, self._mode & 0o666)
             os.replace(part, path)
         except BaseException:
             with suppress(OSError):
@@ -214,6 +221,8 @@ class SharedFolder(Shared):
         for path in (str(self.root), folder):
             with suppress(FileExistsError):
                 os.mkdir(path)
+                with suppress(OSError):
+                    os.chmod(path, self._mode)
         self._was_there = True
 
 

@@ -168,6 +168,34 @@ def test_kill_in_mid_write_leaves_the_whole_of_it_or_nothing(tmp_path, monkeypat
     assert shared.remove_parts() >= 1 and not part.exists() and shared.names()
 
 
+@pytest.mark.skipif(os.name != "posix", reason="this system has no such rights")
+@pytest.mark.parametrize("mode", [0o2770, 0o755, 0o700])
+def test_who_may_use_the_folder_may_use_what_is_in_it(tmp_path, mode):
+    tmp_path.chmod(mode)
+    before = os.umask(0o077)
+    try:
+        shared_folder(str(tmp_path)).put(key(1), blob(1))
+    finally:
+        os.umask(before)
+    modes = {path.is_dir(): path.stat().st_mode & 0o7777 for path in tmp_path.rglob("*")}
+    assert modes == {True: mode, False: mode & 0o666}
+
+
+def test_a_file_of_another_user_that_cannot_be_replaced_is_as_good(tmp_path, monkeypatch):
+    shared = shared_folder(str(tmp_path))
+    shared.put(key(1), blob(1))
+
+    def refuse(part, path):
+        raise PermissionError(1, "Operation not permitted", path)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    shared.put(key(1), blob(1, of=2))
+    assert shared.get(key(1)) == blob(1)
+    with pytest.raises(PermissionError):
+        shared.put(key(2), blob(2))
+    assert [path for path in tmp_path.rglob("*.part")] == []
+
+
 def test_only_results_travel(tmp_path):
     digest = key(0).rpartition("/")[2]
     assert travels(key(0)) and travels(f"2/head on probe/{digest}")
