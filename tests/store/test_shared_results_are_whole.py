@@ -47,6 +47,18 @@ for i in range(who, 100_000):
     print(i, flush=True)
 """
 )
+KILLED_IN_THE_MIDDLE = (
+    PROCESS
+    + """
+import os, signal
+from cache import shared
+def half(path, content, real=shared._write):
+    real(path, content[: len(content) // 2])
+    os.kill(os.getpid(), signal.SIGKILL)
+shared._write = half
+store.put(key(1), blob(1, of=2))
+"""
+)
 
 
 @pytest.fixture(params=["folder", "file://", "memory://"])
@@ -136,7 +148,7 @@ def test_eight_processes_on_one_folder(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process that way")
-def test_kill_in_mid_write_leaves_the_whole_of_it_or_nothing(tmp_path, monkeypatch):
+def test_kill_at_any_time_leaves_the_whole_of_it_or_nothing(tmp_path):
     (tmp_path / "shared").mkdir()
     rng, last, shared = random.Random(4), -1, shared_folder(str(tmp_path / "shared"))
     said: dict[int, int] = {}
@@ -159,13 +171,24 @@ def test_kill_in_mid_write_leaves_the_whole_of_it_or_nothing(tmp_path, monkeypat
         assert list(verify_shared(shared))[-1].bad_keys == ()
         for number, i in said.items():  # the put in hand may have been finished, unannounced
             assert shared.get(key(number)) in (blob(i), blob(last + 1))
-    folder = tmp_path / "shared" / "results" / name_of(key(0))[:2]
-    part = folder / f"{name_of(key(0))}.0123456789abcdef.part"
-    part.write_bytes(framed(key(0), blob(0))[:100])
-    assert name_of(key(0)) + ".part" not in shared.names() and all(len(name) == 40 for name in shared.names())
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process that way")
+def test_half_a_file_is_nobodys_result_and_is_removed_when_it_is_old(tmp_path, monkeypatch):
+    (tmp_path / "shared").mkdir()
+    shared = shared_folder(str(tmp_path / "shared"))
+    shared.put(key(1), blob(1))
+    command = [sys.executable, "-c", KILLED_IN_THE_MIDDLE, str(tmp_path), "0", "1"]
+    assert subprocess.run(command, cwd=REPOSITORY, timeout=HANG_S).returncode == -signal.SIGKILL
+    [part] = (tmp_path / "shared").rglob("*.part")
+    assert 0 < part.stat().st_size < len(framed(key(1), blob(1, of=2)))
+    assert shared.get(key(1)) == blob(1) and shared.names() == {name_of(key(1))}
+    store = Store(tmp_path / "store 1")  # the killed one's own has all of it
+    assert store.get(key(1)) == blob(1, of=2)
+    store.close()
     assert shared.remove_parts() == 0 and part.exists()  # somebody may be about to rename it
     monkeypatch.setattr("cache.shared.PART_AGE_S", -60)
-    assert shared.remove_parts() >= 1 and not part.exists() and shared.names()
+    assert shared.remove_parts() == 1 and not part.exists() and shared.get(key(1)) == blob(1)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="this system has no such rights")
