@@ -44,6 +44,7 @@ class Behind:
         self._names: set[str] | None = None  # as they were last listed
         self._list_at_s = float("-inf")
         self._is_listed = threading.Event()  # or has failed to be
+        self._n_changes = 0  # from list to list
         self._wanted: dict[str, None] = {}  # not listed when they were wanted
 
     @property
@@ -87,6 +88,14 @@ class Behind:
         self._written(key)
         if self._owed:
             self._begin(self._pay)
+
+    def stamp(self) -> str:
+        """Changes with what anybody puts there, half a minute later; it is listed meanwhile, and not waited for."""
+        with self._lock:
+            is_old = time.monotonic() > self._list_at_s
+        if is_old:
+            self._begin(self._list)
+        return str(self._n_changes)
 
     def close(self) -> None:
         """Tries once more to write what is owed."""
@@ -149,13 +158,16 @@ class Behind:
         began_s = time.monotonic()
         try:
             names = self._opened(self._reading.reason is not None).names()
+            self._reading.reason = None
         except OSError as error:
             self._reading.failed(error, self._patient.n_late)
             names = None
         with self._lock:
             now_s = time.monotonic()
             self._list_at_s = now_s + max(LIST_S, (now_s - began_s) / LIST_SHARE)
-            self._names = names if names is not None else self._names
+            if names is not None:
+                self._n_changes += names != self._names
+                self._names = names
             came = [name for name in self._wanted if name in (names or ())]
             for name in came:
                 del self._wanted[name]

@@ -181,6 +181,16 @@ class Store:
         """Bytes of all results, those in memory and in stores set aside included: what `clear` would free."""
         return sum(map(folder_bytes, self._folders())) + sum(map(len, list(self._memory.values())))
 
+    def stamp(self) -> str:
+        """Changes with what any process of this machine puts here, and in time with what others share; this one's own
+        puts are in `n_puts` too."""
+        found = [self._behind.stamp()] if self._behind is not None else []
+        for end in ("", "-wal"):
+            with suppress(OSError):  # there is none
+                state = os.stat(self._folder / f"{DBNAME}{end}")
+                found.append(f"{state.st_ino} {state.st_size} {state.st_mtime_ns}")
+        return ", ".join(found)
+
     def verify(self) -> Verified:
         """Reads every entry on disk, deletes damaged ones, removes value files older than an hour without a row."""
         cache = self._current()

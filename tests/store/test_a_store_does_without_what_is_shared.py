@@ -199,6 +199,21 @@ def test_many_misses_are_not_asked_for_one_by_one(two, place, monkeypatch, asked
     assert [other.get(key(number)) for number in range(100, 200)] == [None] * 100 and len(asked) == n_asked
 
 
+def test_the_stamp_changes_with_what_others_share(two, monkeypatch):
+    monkeypatch.setattr(behind, "LIST_S", 0)
+    one, other = two
+    other.stamp()
+    until(lambda: other._behind._names is not None)
+    before = other.stamp()
+    one.put(key(1), blob(1))
+    until(lambda: other.stamp() != before)
+    until(lambda: name_of(key(1)) in other._behind._names)
+    assert other.get(key(1)) == blob(1)
+    before = one.stamp()
+    one.put("views/saved", b"of this machine")
+    assert one.stamp() != before
+
+
 def test_a_stale_list_is_a_miss_at_worst(two, place, monkeypatch):
     one, other = two
     one.put(key(1), blob(1))
