@@ -1,21 +1,22 @@
 """`Behind`: the shared results behind a store: asked where the store has nothing, told what it is given.
 
-The store never waits for them long and never fails with them. What cannot be reached is left alone for a while and
-tried again; what could not be written is owed and written later; and misses, which a screen has by the thousand, may
-cost a tenth of the time and no more: beyond that a list of what is there says what to ask for.
+The store never waits for them long and never fails with them. What cannot be reached is left alone, and tried again
+beside all else; what could not be written is owed and written later; and misses, which a screen has by the thousand,
+may cost a tenth of the time and no more: beyond that a list of what is there says what to ask for.
 """
 
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from cache.patience import Patient
 from cache.shared import Shared, name_of, shared_folder, shown, travels
 
 RETRY_S = 30  # how long a place that failed is left alone; longer the more calls hang in it
 CHECK_S = 5  # how often it is looked whether the place itself is still there, which no miss tells
-OPEN_S, READ_S, WRITE_S = 15, 5, 30  # how long one call is waited for
+OPEN_S, READ_S, WRITE_S, LISTING_S = 15, 5, 30, 600  # how long one call is waited for
 SLOWEST = 100_000  # bytes a second that a write may come down to
 MISSES_S, MISSES_SHARE = 0.2, 0.1  # seconds of misses at once, and for each second that passes
 FIRST_LIST_S = 1  # the first list is waited for, so long and once: what is there must not be measured for want of it
@@ -59,7 +60,13 @@ class Behind:
 
     def get(self, key: str) -> bytes | None:
         """The bytes under `key`, or None: not there, damaged, not to be reached, or not worth a look now."""
-        if not travels(key) or not self._reading.may_try() or not self._worth_asking(name_of(key)):
+        if not travels(key):
+            return None
+        if self._reading.reason is not None:
+            if self._reading.is_due():
+                self._begin(partial(self._look_again, key))
+            return None
+        if not self._worth_asking(name_of(key)):
             return None
         began_s = time.monotonic()
         try:
@@ -67,7 +74,6 @@ class Behind:
         except OSError as error:
             self._reading.failed(error, self._patient.n_late)
             return None
-        self._reading.reason = None
         if found is None:
             with self._lock:
                 self._may_miss_s = max(-MISSES_S, self._may_miss_s - (time.monotonic() - began_s))
@@ -78,10 +84,12 @@ class Behind:
         if not travels(key):
             return
         self._owed[key] = None
-        if not self._writing.may_try():
+        if self._writing.reason is not None:
+            if self._writing.is_due():
+                self._begin(self._pay)
             return
         try:
-            self._call(WRITE_S + len(blob) / SLOWEST, self._put, key, blob)
+            self._call(_patience_s(blob), self._put, key, blob)
         except OSError as error:
             self._writing.failed(error, self._patient.n_late)
             return
@@ -99,7 +107,7 @@ class Behind:
 
     def close(self) -> None:
         """Tries once more to write what is owed."""
-        if self._owed and self._writing.may_try():
+        if self._owed and (self._writing.reason is None or self._writing.is_due()):
             with suppress(OSError):
                 self._patient.call(WRITE_S, self._pay)
         self._patient.close()
@@ -157,7 +165,7 @@ class Behind:
     def _list(self) -> None:
         began_s = time.monotonic()
         try:
-            names = self._opened(self._reading.reason is not None).names()
+            names = self._patient.call(LISTING_S, lambda: self._opened(self._reading.reason is not None).names())
             self._reading.reason = None
         except OSError as error:
             self._reading.failed(error, self._patient.n_late)
@@ -174,6 +182,15 @@ class Behind:
         self._is_listed.set()
         self.n_news += bool(came)
 
+    def _look_again(self, key: str) -> None:
+        try:
+            self._call(READ_S, self._get, key)
+        except OSError as error:
+            self._reading.failed(error, self._patient.n_late)
+            return
+        self._reading.reason = None
+        self.n_news += 1  # whatever was looked for meanwhile may be there
+
     def _pay(self) -> None:
         for key in list(self._owed):
             blob = self._held(key)
@@ -181,11 +198,15 @@ class Behind:
                 self._owed.pop(key, None)
                 continue
             try:
-                self._put(key, blob)
+                self._call(_patience_s(blob), self._put, key, blob)
             except OSError as error:
                 self._writing.failed(error, self._patient.n_late)
                 return
             self._written(key)
+
+
+def _patience_s(blob: bytes) -> float:
+    return WRITE_S + len(blob) / SLOWEST
 
 
 class _State:
@@ -196,10 +217,8 @@ class _State:
     def __init__(self) -> None:
         self._again_s = float("-inf")
 
-    def may_try(self) -> bool:
-        """False while the place is left alone; of those who ask when that is over, the first alone may try."""
-        if self.reason is None:
-            return True
+    def is_due(self) -> bool:
+        """Whether a place that failed has been left alone long enough; for the first who asks then, and no other."""
         now_s = time.monotonic()
         if now_s < self._again_s:
             return False
