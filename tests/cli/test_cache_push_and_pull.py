@@ -118,6 +118,10 @@ def test_a_write_that_does_not_hold_is_noticed(cli, box, place, monkeypatch):
 
     monkeypatch.setattr(SharedFolder, "write", lambda self, name, frame: None)
     refused(cli("cache", "push", place, "--cache", box.directory), 1, "what was written is not there", str(place))
+    monkeypatch.undo()
+    assert run(cli, box.directory, "push", place)["brought"] == 12
+    monkeypatch.setattr(Store, "get_here", lambda self, key: b"other bytes")
+    refused(cli("cache", "pull", place, "--cache", place.with_name("laptop")), 1, "did not keep what was written")
 
 
 def test_a_full_place_is_one_line(cli, box, place, monkeypatch):

@@ -74,14 +74,30 @@ def test_a_folder_that_is_gone_costs_a_line_and_is_written_when_it_is_back(two, 
     assert line.startswith("shared results cannot be read or written: the folder is gone") and "\n" not in line
     assert str(place) in line and "not written yet: 2" in line
     assert not place.exists()  # a folder made in its place would be another disk's
-    place.mkdir()  # as of a disk that is not mounted
-    assert other.get(key(1)) is None and other.put(key(2), blob(2)) and "gone" in (other.notice or "")
-    place.rmdir()
     os.rename(away, place)
     until(lambda: other.get(key(1)) == blob(1))
     other.put(key(4), blob(4))
     until(lambda: other.notice is None and shared_folder(str(place)).get(key(3)) is not None)
     assert [one.get(key(number)) for number in (2, 3, 4)] == [blob(2), blob(3), blob(4)]
+
+
+def test_the_empty_folder_of_a_disk_that_is_not_mounted_is_left_empty(place):
+    there = shared_folder(str(place))
+    there.put(key(1), blob(1))
+    os.rename(place, place.with_name("away"))
+    place.mkdir()
+    for use in (there.check, there.names, lambda: there.put(key(2), blob(2))):
+        with pytest.raises(OSError, match="the folder is gone"):
+            use()
+    assert list(place.iterdir()) == []
+
+
+def test_whatever_is_owed_goes_with_the_next_write(two, place):
+    one, _ = two
+    one.put_here(key(1), blob(1))
+    one._behind._owed[key(1)] = one._behind._owed[key("deleted since")] = None
+    one.put(key(2), blob(2))
+    until(lambda: shared_folder(str(place)).get(key(1)) == blob(1) and not one._behind._owed)
 
 
 def test_closing_writes_what_is_owed(two, place, monkeypatch):
