@@ -19,7 +19,7 @@ from engine.models import hub
 from engine.models.architectures import SMALL, Family, family_of
 from engine.models.checkpoints import PRECISIONS, Identity, identify_folder
 from engine.models.libraries import bitsandbytes
-from engine.models.memory_needed import device_class, memory_estimate, too_large
+from engine.models.memory_needed import asked_device, device_class, memory_estimate, refuse_other_device, too_large
 from engine.models.names import model_name, short_name, with_revision, without_revision
 from engine.models.spread import is_small, stock_tensors
 from engine.models.tuning import Products, known_products, products, set_threads, tuning
@@ -120,7 +120,7 @@ def ways_of(spec: LoadSpec, identity: Identity, store: Store | None = None) -> P
 
 def known_ways(spec: LoadSpec, identity: Identity, store: Store | None = None) -> Products | None:
     """The same where nothing need be measured, else None; without torch."""
-    if spec.precision == "fp32" or device_class() != "cpu":
+    if spec.precision == "fp32" or (asked_device() or device_class()) != "cpu":
         return Products()
     found = known_products(store, identity.n_params)
     return None if found is None else found.of(spec.precision)
@@ -128,6 +128,7 @@ def known_ways(spec: LoadSpec, identity: Identity, store: Store | None = None) -
 
 def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], None] = lambda message: None) -> Loaded:
     """The model of `spec`, loaded; `progress` gets one line a step. HeadroomError as `identify`, or too large."""
+    refuse_other_device()
     started = time.perf_counter()
     progress("reading the model's files")
     identity = identify(spec, store)

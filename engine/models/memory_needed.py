@@ -1,15 +1,18 @@
 """What a load needs of the memory that there is: on the GPUs, or in main memory within what a container may use."""
 
+import os
 import shutil
 from dataclasses import dataclass
 from functools import cache as once
 from pathlib import Path
 
+from engine.errors import HeadroomError, UsageError
 from engine.models.architectures import family_of, shape_of
 from engine.models.checkpoints import PRECISIONS, Identity
 from engine.models.hub import Offer
 from engine.models.sizes import n_parameters_of
 
+DEVICES = ("cpu", "cuda")
 LIBRARY_BYTES = 540_000_000  # python, torch, transformers, bitsandbytes and the harness in memory
 WORKSPACE_BYTES = 300_000_000  # activations, attention masks and logits of one batch of questions
 OPT_PARAMETERS = {"125m": 125e6, "350m": 331e6, "1.3b": 1.3e9, "2.7b": 2.7e9, "6.7b": 6.7e9, "13b": 13e9, "30b": 30e9,
@@ -113,6 +116,23 @@ def _text(file: Path) -> str:
         return file.read_text().strip()
     except (OSError, ValueError):
         return ""
+
+
+def asked_device() -> str | None:
+    """The device whose results a user wants to see, though this computer may have none such: HEADROOM_DEVICE. None
+    where it is not set; UsageError where it is no device."""
+    asked = os.environ.get("HEADROOM_DEVICE") or None
+    if asked not in (None, *DEVICES):
+        raise UsageError(f"HEADROOM_DEVICE is {asked!r}; choose one of {', '.join(DEVICES)}, or leave it empty")
+    return asked
+
+
+def refuse_other_device() -> None:
+    """HeadroomError where results of a device are wanted that this computer does not measure on: a number of one must
+    never be kept as the other's."""
+    if (asked := asked_device()) not in (None, device_class()):
+        line = f"HEADROOM_DEVICE={asked} shows what such devices have measured, and this is not stored; unset it to "
+        raise HeadroomError(f"{line}measure on this computer's {device_class()}, or measure it there")
 
 
 @once

@@ -11,6 +11,7 @@ from cache import Store
 from engine.errors import HeadroomError
 from engine.models.checkpoints import Identity
 from engine.models.loading import Loaded, LoadSpec, Models, device_class, identify, ways_of
+from engine.models.memory_needed import asked_device
 from engine.models.tuning import Products, processor
 from engine.progress import Progress
 from engine.records import version
@@ -56,7 +57,7 @@ class Subject:
             "tokenizer": self.identity.tokenizer_digest,
             "precision": self.spec.precision,
             "int8_threshold_milli": round(self.spec.int8_threshold * 1000) if is_int8 else None,
-            "device": device_class(),
+            "device": asked_device() or device_class(),
             "attention": "sdpa",
             "bos": self.bos,
             "versions": versions,
