@@ -9,6 +9,7 @@
 `models`: models in memory, and what prunes them
 `questions`: tasks, and their rows as text and as tokens
 `studies`: the same over many tasks, levels and rankings
+`plans`: a study as cells that many processes measure
 `training`: small models trained from nothing, and what is measured along the way
 `texts`: losses token by token, and in-context learning
 

@@ -21,6 +21,7 @@ FLOORS = [
     "engine.heads",
     "engine.importance",
     "engine.export engine.studies engine.training",
+    "engine.plans",
     "engine.cli engine.demo.making",
     "pages.ui.shared",
     "pages.ui.prune pages.ui.importance pages.ui.induction pages.ui.passage pages.ui.continuation pages.ui.attention "

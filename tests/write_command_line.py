@@ -28,6 +28,9 @@ headroom attention --passage "Privet Drive, twice" --heads L1H0,L1H1 --out atten
 headroom head L1H0 --tasks demo_walk --json
 headroom correlate --tasks piqa,copa --shots 0,5 --task-data DIR --out correlations.csv
 headroom sweep --tasks demo_outfit,demo_copy --heads 0,20,40,60 --out sweep.csv
+headroom sweep --tasks demo_outfit,demo_copy --heads 0,20,40,60 --plan plan.json
+headroom work plan.json
+headroom work plan.json --status
 headroom compare --task demo_outfit --shots 5 --criteria importance,wanda,taylor --out compared.csv
 headroom sweep --preset paper --precision fp32 --out study
 headroom export --mask "L0H1 L2H* F1" --form small --task demo_copy --out pruned
@@ -44,7 +47,7 @@ headroom cache pull s3://lab/headroom --dry-run
 
 With `--json` one JSON object goes to standard output and nothing else; progress and messages go to standard error.
 `sweep --preset paper` is the first paper's whole study of a model: a folder with tables, figures and one HTML report,
-which says which of the paper's statements hold.
+which says which of the paper's statements hold. What `--plan` and `work` are for: [many workers](workers.md).
 
 `cache push` brings results to a folder that other machines reach, `cache pull` fetches them from there: what is
 missing, no more. Each is checked when it is read and where it was written; one that is stopped goes on with the same

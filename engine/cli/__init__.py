@@ -9,6 +9,7 @@
 `check`: the command that compares with published numbers: `check`
 `head`: the command about one head: `head`
 `studies`: the commands over many tasks: `correlate` and `sweep`
+`plans`: the command of workers: `work`
 `compare`: by which criterion most can go: `compare`
 `texts`: the commands about texts: `losses`, `attribute`, `continue` and `attention`
 `idealise`: the command about heads with an ideal pattern: `idealise`
@@ -40,6 +41,7 @@ from engine.cli import (
     layers,
     measure,
     perplexity,
+    plans,
     speed,
     store,
     studies,
@@ -110,6 +112,7 @@ def parser(draw: Draw) -> Parser:
     perplexity.add_parsers(commands)
     head.add_parsers(commands)
     studies.add_parsers(commands, draw)
+    plans.add_parsers(commands)
     export.add_parsers(commands)
     speed.add_parsers(commands)
     compare.add_parsers(commands)

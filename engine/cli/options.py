@@ -14,7 +14,7 @@ from engine.importance.rankings_of import OF_ONE_TASK
 from engine.models.loading import PRECISIONS
 
 MOST, MOST_SEED, MOST_THREADS = 1_000_000, 2**31 - 1, 1024
-PATHS = {"cache", "items", "out", "save", "table", "task_data", "text"}
+PATHS = {"cache", "claims", "items", "out", "plan", "save", "table", "task_data", "text"}
 
 
 class Parser(argparse.ArgumentParser):

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.options import MOST, MOST_SEED, Parser, data, data_dir, model, names_of, numbers_of, shared, spec_of
-from engine.cli.output import Report, check_out, last, print_result, table_file, write
+from engine.cli.output import Report, check_out, check_writable, last, print_result, table_file, write
+from engine.cli.plans import write_plan
 from engine.errors import HeadroomError, UsageError
 from engine.files import named
 from engine.importance.importance import WHAT
@@ -52,7 +53,10 @@ def add_parsers(commands: Any, draw: Draw) -> None:
     parser.add_number("--seed", (0, MOST_SEED), "seed of the random rankings", default=0)
     parser.add_number("--limit", (1, MOST), "questions a task (48)", default=48)
     parser.add_argument("--preset", choices=("paper",), help="the whole study: tables, figures and a report in --out")
-    parser.add_argument("--out", required=True, help="file to write: .csv or .parquet; with --preset a folder")
+    ends = parser.add_mutually_exclusive_group(required=True)
+    ends.add_argument("--out", help="file to write: .csv or .parquet; with --preset a folder")
+    help = "measure nothing: write the cells to this file, or add them to it, for any number of `work FILE`"
+    ends.add_argument("--plan", metavar="FILE", help=help)
     parser.set_defaults(run=partial(_sweep, draw))
 
 
@@ -94,18 +98,27 @@ def _sweep(draw: Draw, options: Namespace, lab: Lab, report: Report) -> int:
     """Exit code of `sweep`: accuracy over pruning levels as a table, or with --preset paper the whole study."""
     import pandas as pd
 
+    from engine.plans.planning import planned
     from engine.studies import sweeps
     from engine.studies.break_points import break_points
-    from engine.studies.study import pool_of
+    from engine.studies.study import paper_points, pool_of
 
-    if options.preset:
+    if options.preset and not options.plan:
         return _paper(draw, options, lab, report)
-    check_out(options.out, TABLES)
+    if options.plan:
+        check_writable(options.plan)
+    else:
+        check_out(options.out, TABLES)
     tasks, setting, started = _tasks(options), _setting(options), time.monotonic()
     heads, ffns = ([permille(level) for level in names_of(text, ())] for text in (options.heads, options.ffns))
     wanted = sweeps.points(tasks, heads, ffns, options.by, options.of, options.seed)
-    names = names_of(options.pool, list(dict.fromkeys(task.name for task in tasks)))
-    swept, cached = last(sweeps.sweep(lab, setting, wanted, pool_of(names)), report)
+    pool = pool_of(names_of(options.pool, list(dict.fromkeys(task.name for task in tasks))))
+    if options.preset:
+        wanted = [point for points in paper_points(tasks).values() for point in points]
+        return write_plan(options, planned(lab, setting, wanted, pool, dict.fromkeys(("heads", "ffns"), tasks)))
+    if options.plan:
+        return write_plan(options, planned(lab, setting, wanted, pool))
+    swept, cached = last(sweeps.sweep(lab, setting, wanted, pool), report)
     write(options.out, table_file(Path(options.out).suffix, pd.DataFrame([row.cells() for row in swept.rows])))
     swept_over = [("heads", "ffns", heads), ("ffns", "heads", ffns)]
     found = {axis: break_points([row for row in swept.rows if not row.point.permille(other)], axis)

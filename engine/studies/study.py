@@ -88,17 +88,13 @@ def transfer_points(tasks: Sequence[TaskSpec], permille: int) -> list[Point]:
     return [*by_each, *points(tasks, [permille], [0], "aggregate")]
 
 
-def paper_study(
-    lab: Lab, setting: Setting, tasks: Sequence[TaskSpec], compute: bool = True
-) -> Iterator[Progress[Study]]:
-    """Yields Progress, its value the Study so far; what is stored is not computed again."""
-    subject = lab.subject(setting.spec, setting.bos)
-    names = list(dict.fromkeys(task.name for task in tasks))
+def paper_points(tasks: Sequence[TaskSpec]) -> dict[str, list[Point]]:
+    """What the study measures of accuracy, by curve."""
+    names = dict.fromkeys(task.name for task in tasks)
     outside = [name for name in names if name in OUT_OF_DISTRIBUTION]
-    pool = pool_of(names)
     few = max(task.shots for task in tasks)
     in_front = [task for task in tasks if task.shots == few]
-    plans = {
+    return {
         "heads": points(tasks, TENTHS, [0]),
         "ffns": points(tasks, [0], TENTHS),
         "random": random_points(tasks, RANDOM_LEVELS, [0]),
@@ -107,6 +103,14 @@ def paper_study(
         "rescored": points(in_front[:N_RESCORED], TENTHS, [0], "rescored"),
         "others": points([task for task in tasks if task.name in outside], TENTHS, [0], "aggregate"),
     }
+
+
+def paper_study(
+    lab: Lab, setting: Setting, tasks: Sequence[TaskSpec], compute: bool = True
+) -> Iterator[Progress[Study]]:
+    """Yields Progress, its value the Study so far; what is stored is not computed again."""
+    subject = lab.subject(setting.spec, setting.bos)
+    pool = pool_of(list(dict.fromkeys(task.name for task in tasks)))
     about = {"name": subject.identity.name, "setting": asdict(setting), "pool": pool}
     about["made_at"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     shape = subject.shape
@@ -116,7 +120,7 @@ def paper_study(
         "FFN importance": survey(lab, setting, tasks, "ffns", compute),
     }
     sizes = [len(tasks) * setting.cost(shape, what) for what in ("heads", "ffns")]
-    for name, plan in plans.items():
+    for name, plan in paper_points(tasks).items():
         if plan:
             parts[name] = sweep(lab, setting, plan, pool, compute)
             sizes.append(_distinct(shape, plan) * setting.n_judges)

@@ -121,10 +121,8 @@ def sweep(
     """Yields Progress, its value the Swept so far; what is stored is not computed again, and only that is read where
     `compute` is False. `pool` names the tasks that aggregates are made of."""
     subject, all_cached = lab.subject(setting.spec, setting.bos), True
-    alone = [point for point in wanted if point.by in OF_OTHERS and not _sources(point, pool)]
-    failed = {point.task: f"{in_words(point.task)}: there is no task to rank by; add others" for point in alone}
-    wanted = [point for point in wanted if point not in alone]
-    tasks_of = _tasks_by_score(setting, subject.shape, wanted, pool)
+    wanted, failed = ranked_by_some(wanted, pool)
+    tasks_of = scores_needed(setting, subject.shape, wanted, pool)
     costs = {what: len(tasks) * setting.cost(subject.shape, what) for what, tasks in tasks_of.items()}
     done, total, known = 0, sum(costs.values()) + len(wanted) * setting.n_judges, {}
     left: dict[Pass, float] = {"forward": 0.0, "gradient": 0.0, "patterns": 0.0}
@@ -137,7 +135,7 @@ def sweep(
         done += costs[what]
         failed |= known[what].failed
         left[pass_of(what)] += sum(known[what].left.values())
-    if any("prefix_matching" in _wanted(subject.shape, point) for point in wanted):
+    if any("prefix_matching" in evidence_needed(subject.shape, point) for point in wanted):
         scores = recall_induction(lab, subject, "olsson", INDUCTION_SEED)
         if scores is None and compute:
             all_cached = False
@@ -165,6 +163,13 @@ def sweep(
         yield Progress(total, total, Swept((), dict(failed)), cached=all_cached)
 
 
+def ranked_by_some(wanted: Sequence[Point], pool: Sequence[str]) -> tuple[list[Point], dict[TaskSpec, str]]:
+    """The points whose ranking is made of some task; for the tasks of the others the reason."""
+    alone = [point for point in wanted if point.by in OF_OTHERS and not sources_of(point, pool)]
+    failed = {point.task: f"{in_words(point.task)}: there is no task to rank by; add others" for point in alone}
+    return [point for point in wanted if point not in alone], failed
+
+
 @dataclass(frozen=True)
 class _Ready:
     """What the points of a sweep have in common, once what ranks them is known: the Survey of each score, and where it
@@ -180,7 +185,7 @@ class _Ready:
 
     def orders(self, point: Point) -> Orders | None:
         """The orders of a point's ranking; None where something it needs is not known."""
-        evidence = {name: self._evidence(point, name) for name in _wanted(self.subject.shape, point)}
+        evidence = {name: self._evidence(point, name) for name in evidence_needed(self.subject.shape, point)}
         if any(each is None for each in evidence.values()):
             return None
         return orders_from(self.subject.shape, Ranking(point.by, point.seed), Evidence(**evidence))
@@ -188,14 +193,14 @@ class _Ready:
     def _evidence(self, point: Point, name: str) -> Any:
         if name == "prefix_matching":
             return self.known[name]
-        sources, survey = _sources(point, self.pool), self.known[_score_of(self.setting, point, name)]
+        sources, survey = sources_of(point, self.pool), self.known[_score_of(self.setting, point, name)]
         found = {task: survey.scores[task] for task in sources if task in survey.scores}
         if not found or any(task not in found and task not in survey.failed for task in sources):
             return None
         return together(self.setting, found) if len(found) > 1 else next(iter(found.values()))
 
 
-def _wanted(shape: ModelShape, point: Point) -> list[str]:
+def evidence_needed(shape: ModelShape, point: Point) -> list[str]:
     """What the point's ranking needs to know; at no or full pruning nothing."""
     n = {"heads": shape.n_heads_total, "ffns": shape.n_layers}
     some = {axis: 0 < n_pruned(point.permille(axis), n[axis]) < n[axis] for axis in n}
@@ -208,20 +213,20 @@ def _score_of(setting: Setting, point: Point, name: str) -> str:
     return ranking.what("heads" if name == "heads" else "ffns")
 
 
-def _tasks_by_score(
+def scores_needed(
     setting: Setting, shape: ModelShape, wanted: Sequence[Point], pool: Sequence[str]
 ) -> dict[str, list[TaskSpec]]:
     """For each score that the points' rankings take the tasks of which it is needed, those of heads first."""
     needed: dict[str, dict[TaskSpec, None]] = {}
     for name in ("heads", "ffns"):
         for point in wanted:
-            if name in _wanted(shape, point):
+            if name in evidence_needed(shape, point):
                 tasks = needed.setdefault(_score_of(setting, point, name), {})
-                tasks |= dict.fromkeys(_sources(point, pool))
+                tasks |= dict.fromkeys(sources_of(point, pool))
     return {what: list(tasks) for what, tasks in needed.items()}
 
 
-def _sources(point: Point, pool: Sequence[str]) -> list[TaskSpec]:
+def sources_of(point: Point, pool: Sequence[str]) -> list[TaskSpec]:
     """The tasks whose importance ranks a point's components."""
     if point.by not in OF_OTHERS:
         return [point.task]
@@ -252,7 +257,7 @@ def _task(ready: _Ready, task: TaskSpec, mine: Sequence[Point], rows: dict[Point
                 found = recall(lab, subject, questions, each)
                 if len(found) < questions.n and ready.compute:
                     steps = evaluate(lab, subject, questions, each)
-                    found = yield from last_value(steps, number * n, total, label=_what(point))
+                    found = yield from last_value(steps, number * n, total, label=in_levels(point))
                 if len(found) == questions.n:
                     answers[each] = found
                 else:
@@ -287,7 +292,8 @@ def _scored_anew(
     return orders
 
 
-def _what(point: Point) -> str:
+def in_levels(point: Point) -> str:
+    """Such as "piqa, 0 shots, 30 % heads, 0 % FFNs"."""
     by = {"own": "", "task": f" by {point.of}"}.get(point.by, f" by {point.by}")
     return f"{in_words(point.task)}, {point.heads_permille / 10:g} % heads, {point.ffns_permille / 10:g} % FFNs{by}"
 

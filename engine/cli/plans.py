@@ -1,0 +1,133 @@
+"""The command of workers, `work`: measures the cells of a plan beside others that do, or says how all of them stand."""
+
+import time
+from argparse import Namespace
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.cli.options import MOST_THREADS, data, data_dir, shared
+from engine.cli.output import Report, print_result, write
+from engine.errors import HeadroomError
+from engine.files import is_file, named
+from engine.models.subject import Lab
+from engine.progress import in_time
+from engine.studies.surveys import in_words
+
+if TYPE_CHECKING:
+    from engine.plans.planning import Planned
+    from engine.plans.status import Standing, Worker
+
+LONGEST_LEASE_S = 86_400
+
+
+def add_parsers(commands: Any) -> None:
+    """The parser of work."""
+    help = "take cells of a plan until none is left, beside any number of others"
+    parser = commands.add_parser("work", parents=[shared(), data()], help=help)
+    parser.add_argument("plan", help="the file of `sweep --plan`")
+    parser.add_argument("--status", action="store_true", help="measure nothing: say how all workers stand")
+    parser.add_argument("--claims", help="folder that all workers see (default: beside the plan, PLAN.claims)")
+    help = "seconds without a word from a worker, after which others take its cell (120)"
+    parser.add_number("--lease", (1, LONGEST_LEASE_S), help, default=120)
+    parser.add_argument("--retry", action="store_true", help="try once more what could not be measured before")
+    parser.add_argument("--model", help="where the model is on this machine (default: where the plan says)")
+    parser.add_argument("--download", action="store_true", help="fetch from the hub what is not on this computer")
+    parser.add_number("--threads", (1, MOST_THREADS), "CPU threads (default: torch's choice)")
+    parser.set_defaults(run=_work)
+
+
+def write_plan(options: Namespace, planned: "Planned") -> int:
+    """Exit code of `sweep --plan`: the cells written to a file, beside those that it has already."""
+    from engine.plans.cells import Plan, cost_s, read_plan, written
+
+    file, plan = named(options.plan, "--plan"), planned.plan
+    if not plan.cells:
+        raise HeadroomError(next(iter(planned.failed.values()), "there is nothing to measure; choose tasks and levels"))
+    before = read_plan(file) if is_file(file) else Plan()
+    both = before + plan
+    write(str(file), written(both))
+    reasons = {in_words(task): reason for task, reason in planned.failed.items()}
+    n_scores, n_new, seconds = sum(bool(cell.scores) for cell in plan.cells), len(both.cells) - len(before.cells), 0.0
+    seconds = cost_s(plan.cells)
+    lines = [f"not planned: {task}: {reason}" for task, reason in reasons.items()]
+    lines.append(
+        f"{len(plan.cells):,} cells, {n_scores:,} of importance and {len(plan.cells) - n_scores:,} of accuracy, "
+        f"about {in_time(seconds)} here; {n_new:,} are new in {file}. Start `work {file}` as often as you like"
+    )
+    fields = {"plan": str(file), "cells": len(plan.cells), "scores": n_scores, "new": n_new, "cost_s": seconds}
+    print_result(options, fields | {"not_planned": reasons}, "\n".join(lines))
+    return 0
+
+
+def _work(options: Namespace, lab: Lab, report: Report) -> int:
+    """Exit code of `work`."""
+    from engine.plans.cells import read_plan
+    from engine.plans.claims import Claims
+    from engine.plans.status import standing
+
+    plan = read_plan(options.plan)
+    folder = named(options.claims, "--claims") if options.claims else Path(options.plan).with_suffix(".claims")
+    claims, started = Claims(folder, options.lease, options.retry), time.monotonic()
+    if options.status:
+        stands = standing(plan, claims)
+        fields = asdict(stands) | {"plan": options.plan, "claims": str(folder)}
+        print_result(options, fields, "\n".join(_told(options.plan, stands)))
+        return 0
+    tally = _taken(options, lab, report, plan, claims)
+    stands = standing(plan, claims)
+    lines = [f"not measured: {cell}: {reason}" for cell, reason in stands.failed.items()]
+    lines.append(
+        f"{tally.measured:,} cells measured by this worker and {tally.cached:,} found stored; "
+        f"{stands.done:,} of {stands.cells:,} are done"
+    )
+    fields = {"plan": options.plan, "claims": str(folder), "cells": stands.cells, "done": stands.done}
+    fields |= asdict(tally) | {"seconds": time.monotonic() - started, "not_measured": stands.failed}
+    print_result(options, fields, "\n".join(lines))
+    if stands.cells and not stands.done:
+        raise HeadroomError("nothing could be measured; the lines above say why")
+    return 0
+
+
+def _taken(options: Namespace, lab: Lab, report: Report, plan: Any, claims: Any) -> Any:
+    """What this worker has done, once no cell is left."""
+    from engine.plans.cells import Cell
+    from engine.plans.measuring import Here, measured, other_fields
+    from engine.plans.worker import Outcome, work
+
+    here, n = Here(options.model, data_dir(options)), len(plan.cells)
+    if plan.groups:
+        options.precision = plan.groups[0].setting.spec.precision  # asked for where the model has to be fetched
+    if others := other_fields(lab, plan, here):
+        names = "; ".join(f"{name}: {there} there, {mine} here" for name, (there, mine) in others.items())
+        tell = f"measured otherwise than where the plan was written, and found where this is the same: {names}"
+        report(0, n, tell, None)
+
+    def measure(cell: Cell, n_settled: int) -> Outcome:
+        report(n_settled, n, str(cell), None)
+        return measured(lab, plan, cell, here, lambda message: report(n_settled, n, message, None))
+
+    return work(plan, claims, measure)
+
+
+def _told(plan: str, stands: "Standing") -> list[str]:
+    """How a plan stands, in lines."""
+    left = "" if stands.left_s is None or stands.is_over else f", about {in_time(stands.left_s)} left"
+    parts = [f"{stands.done:,} of {stands.cells:,} cells are done", f"{stands.in_hand:,} in hand"]
+    parts += [f"{stands.lost:,} of lost workers"] if stands.lost else []
+    parts += [f"{len(stands.failed):,} cannot be measured"] if stands.failed else []
+    n, n_done = stands.cells - stands.scores, stands.done - stands.scores_done
+    return [
+        f"{plan}: {', '.join(parts)}{left}",
+        f"importance {stands.scores_done:,} of {stands.scores:,}, accuracies {n_done:,} of {n:,}; "
+        f"{stands.cached:,} were stored already, {stands.twice:,} were measured twice",
+        *map(_of_worker, stands.workers),
+        *(f"not measured: {cell}: {reason}" for cell, reason in stands.failed.items()),
+    ]
+
+
+def _of_worker(worker: "Worker") -> str:
+    words = f"worker {worker.number} ({worker.host} {worker.pid}): {worker.cells:,} cells, {worker.state}"
+    if worker.state == "lost":
+        words += f" for {in_time(worker.silent_s)}"
+    return f"{words}: {worker.in_hand}" if worker.in_hand and worker.state in ("at work", "lost") else words

@@ -1,0 +1,246 @@
+"""Who has which cell in hand, and what is done: files in a folder that all workers of a plan see.
+
+`workers/N.jsonl` is written by worker N alone, a line for each cell that it has finished. `claims/ab/ID.G` says that
+somebody has cell ID in hand: whoever makes the file first, which a file system grants to one. Its time is renewed while
+the cell is measured. A claim that nobody has renewed for a lease is taken over by making the next one, G + 1; nothing
+is ever deleted, so that no two moments have to be told apart. Two workers with the same cell (one was suspended for
+longer than its lease) do no harm: what is measured lies in the result store under its content.
+"""
+
+import json
+import os
+import platform
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.errors import HeadroomError
+
+LEASE_S = 120.0  # a file system on the network may show a time a minute late
+RENEWALS = 6  # in a lease
+
+
+@dataclass(frozen=True)
+class Note:
+    """A cell that is settled: by which worker, when, in how many seconds; `cached`: all of it was stored already;
+    `failed`: why it cannot be measured, "" where it was."""
+
+    cell: str
+    worker: int
+    at: float
+    seconds: float = 0.0
+    cached: bool = False
+    failed: str = ""
+
+
+@dataclass(frozen=True)
+class Hand:
+    """A claim as it stands: of which worker, and whether it was renewed within its lease (`is_live`)."""
+
+    cell: str
+    worker: int
+    is_live: bool
+
+
+class Claims:
+    """What one process knows of a folder of claims; `join` makes a worker of it."""
+
+    def __init__(self, folder: str | Path, lease_s: float = LEASE_S, retry: bool = False) -> None:
+        self.folder, self.lease_s = Path(folder), lease_s
+        self.notes: list[Note] = []  # every line that says a cell is settled, in no order over workers
+        self.settled: dict[str, Note] = {}
+        self.workers: dict[int, Mapping[str, Any]] = {}  # what each said of itself first
+        self.left: set[int] = set()  # that have ended, and said so
+        self.number: int | None = None  # of this worker
+        self._retry_before = time.time() if retry else 0.0  # what failed before this is free again
+        self._read: dict[int, int] = {}  # bytes of each worker's log
+        self._seen: dict[int, float] = {}  # when each was written to or renewed
+        self._ended: set[str] = set()  # cells of which a worker has ended
+        self._ahead_s = 0.0  # the file system's clock against this machine's
+        self._held: Path | None = None
+
+    def refresh(self) -> bool:
+        """Reads what all workers have written since; whether a cell was settled."""
+        n_before = len(self.settled)
+        for number, found in self._logs():
+            at, self._seen[number] = self._read.get(number, 0), found.st_mtime
+            if found.st_size > at:
+                with open(self._log_of(number), "rb") as log:
+                    log.seek(at)
+                    lines = log.read()
+                whole = lines.rfind(b"\n") + 1  # a last line may be half written
+                self._read[number] = at + whole
+                for line in lines[:whole].splitlines():
+                    with suppress(ValueError, TypeError, KeyError, AttributeError):
+                        self._hear(number, json.loads(line))
+        return len(self.settled) > n_before
+
+    def join(self) -> int:
+        """The number of this process among the workers; HeadroomError where nothing can be written."""
+        try:
+            (self.folder / "workers").mkdir(parents=True, exist_ok=True)
+            number = sum(1 for _ in self._logs())
+            while not _made(file := self._log_of(number)):
+                number += 1
+            self._ahead_s = file.stat().st_mtime - time.time()
+        except OSError as error:
+            raise self._refused(error) from error
+        self.number = number
+        self._tell({"host": platform.node(), "pid": os.getpid(), "began": time.time()})
+        return number
+
+    def take(self, cell: str) -> bool:
+        """Claims a cell that nobody had in hand; False where somebody has or had."""
+        return self._claim(cell, 1)
+
+    def take_over(self, cell: str) -> bool:
+        """Claims a cell whose last claim was not renewed for a lease; False where it was, or another one is faster."""
+        hand = 0
+        while (there := self._claim_of(cell, hand + 1)).exists():
+            hand, last = hand + 1, there
+        return (not hand or self._age_s(last.stat().st_mtime) > self.lease_s) and self._claim(cell, hand + 1)
+
+    def renew(self) -> None:
+        """Says that this worker is there, and that the cell in hand is still being measured."""
+        for file in (self._held, None if self.number is None else self._log_of(self.number)):
+            if file is not None:
+                with suppress(OSError):  # somebody has deleted the folder: what is measured is stored all the same
+                    os.utime(file)
+
+    def silent_s(self, number: int) -> float:
+        """Seconds since a worker has said that it is there."""
+        return self._age_s(self._seen[number])
+
+    def settle(self, cell: str, seconds: float, cached: bool = False, failed: str = "") -> None:
+        """Says what became of the cell in hand."""
+        told = {"cell": cell, "at": time.time(), "seconds": round(seconds, 4), "cached": cached, "failed": failed}
+        self._tell(told)
+        if failed:
+            self.let_go()  # whoever tries it once more need not wait
+        self._held = None
+
+    def let_go(self, ended_by: str = "") -> None:
+        """Leaves the cell in hand to others; `ended_by` is the error of which this worker ends."""
+        held, self._held = self._held, None
+        if held is None:
+            return
+        if ended_by:
+            self._tell({"ended": held.name.split(".")[0], "why": ended_by, "at": time.time()})
+        with suppress(OSError):
+            os.utime(held, (0, 0))
+
+    def leave(self) -> None:
+        """Says that this worker takes no more."""
+        with suppress(HeadroomError):
+            self._tell({"left": time.time()})
+
+    def hands(self) -> Iterator[Hand]:
+        """The last claim on every cell that is not settled."""
+        found: dict[str, tuple[int, Path]] = {}
+        for file in (self.folder / "claims").glob("*/*"):
+            cell, _, turn = file.name.partition(".")
+            if cell not in self.settled and turn.isdigit():
+                found[cell] = max(found.get(cell, (0, file)), (int(turn), file))
+        for cell, (_, file) in found.items():
+            with suppress(OSError, ValueError):
+                is_live = self._age_s(file.stat().st_mtime) <= self.lease_s
+                yield Hand(cell, int(file.read_bytes() or b"-1"), is_live)
+
+    def _hear(self, number: int, told: Mapping[str, Any]) -> None:
+        """One line of a worker's log."""
+        if "host" in told:
+            self.workers[number] = told
+        elif "left" in told:
+            self.left.add(number)
+        elif "ended" in told:
+            cell, at = str(told["ended"]), float(told["at"])
+            if at >= self._retry_before:
+                if cell in self._ended:  # not the first that it has ended
+                    self.settled.setdefault(cell, Note(cell, number, at, failed=str(told["why"])))
+                self._ended.add(cell)
+        else:
+            times = float(told["at"]), float(told["seconds"])
+            note = Note(str(told["cell"]), number, *times, bool(told["cached"]), str(told["failed"]))
+            if note.failed and note.at < self._retry_before:
+                return
+            self.notes.append(note)
+            if note.cell not in self.settled or self.settled[note.cell].failed:
+                self.settled[note.cell] = note
+
+    def _claim(self, cell: str, turn: int) -> bool:
+        file = self._claim_of(cell, turn)
+        try:
+            if not _made(file, f"{self.number}".encode()):
+                return False
+        except OSError as error:
+            raise self._refused(error) from error
+        self._held = file
+        return True
+
+    def _age_s(self, at_s: float) -> float:
+        return max(0.0, time.time() + self._ahead_s - at_s)
+
+    def _tell(self, told: Mapping[str, Any]) -> None:
+        assert self.number is not None, "a worker joins first"
+        try:
+            with open(self._log_of(self.number), "ab") as log:
+                log.write(json.dumps(told).encode() + b"\n")
+        except OSError as error:
+            raise self._refused(error) from error
+
+    def _logs(self) -> Iterator[tuple[int, os.stat_result]]:
+        """Every worker's number, with the state of its log."""
+        try:
+            with os.scandir(self.folder / "workers") as found:
+                for entry in found:
+                    if entry.name.endswith(".jsonl") and entry.name[:-6].isdigit():
+                        yield int(entry.name[:-6]), entry.stat()
+        except FileNotFoundError:
+            return  # nobody has begun
+
+    def _log_of(self, number: int) -> Path:
+        return self.folder / "workers" / f"{number}.jsonl"
+
+    def _claim_of(self, cell: str, turn: int) -> Path:
+        return self.folder / "claims" / cell[:2] / f"{cell}.{turn}"
+
+    def _refused(self, error: OSError) -> HeadroomError:
+        return HeadroomError(f"cannot write to {self.folder} ({error.strerror}); choose another folder with --claims")
+
+
+@contextmanager
+def renewing(claims: Claims) -> Iterator[None]:
+    """While open, whatever the worker has in hand is renewed."""
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(claims.lease_s / RENEWALS):
+            claims.renew()
+
+    threading.Thread(target=renew, name="headroom-lease", daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+def _made(file: Path, content: bytes = b"") -> bool:
+    """Makes a file that was not there; False where it was."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        descriptor = os.open(file, flags, 0o666)
+    except FileExistsError:
+        return False
+    except FileNotFoundError:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(file, flags, 0o666)
+        except FileExistsError:
+            return False
+    with open(descriptor, "wb") as opened:
+        opened.write(content)
+    return True

@@ -1,0 +1,78 @@
+"""One cell measured, as the same sweep would without a plan: through the same functions, so under the same keys."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from engine.errors import HeadroomError
+from engine.models.subject import Lab
+from engine.plans.cells import Cell, Group, Plan
+from engine.plans.worker import Outcome
+from engine.progress import Progress
+from engine.studies.surveys import Setting, in_words, survey
+from engine.studies.sweeps import sweep
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Here:
+    """What lies elsewhere on this machine than where the plan was written: the model, the folder of task data; None: it
+    is where the plan says."""
+
+    model: str | None = None
+    data_dir: str | None = None
+
+    def setting(self, group: Group) -> Setting:
+        """The setting of a group, as it is here."""
+        spec = group.setting.spec if self.model is None else replace(group.setting.spec, model=self.model)
+        return replace(group.setting, spec=spec, data_dir=self.data_dir or group.setting.data_dir)
+
+
+def measured(lab: Lab, plan: Plan, cell: Cell, here: Here, tell: Tell) -> Outcome:
+    """What became of a cell; `tell` hears of each step. HeadroomError: this worker cannot measure it, another may."""
+    group = plan.groups[cell.group]
+    setting = here.setting(group)
+    subject = lab.subject(setting.spec, setting.bos)
+    if group.key.get("model") not in (None, subject.identity.digest):
+        raise HeadroomError(f"{setting.spec.model} is another model here than where the plan was written; give --model")
+    (setting.ranked if cell.scores else setting.judged)(cell.task, lab.store)  # it raises where rows are missing here
+    if cell.scores:
+        cached, found = _last(survey(lab, setting, [cell.task], cell.scores), tell)
+        failed = found.failed.get(cell.task, "")
+    else:
+        cached, found = _last(sweep(lab, setting, cell.points, group.pool), tell)
+        reasons = dict.fromkeys([*found.failed.values(), f"{in_words(cell.task)}: what ranks it is not known"])
+        failed = "" if len(found.rows) == len(set(cell.points)) else next(iter(reasons))
+    if failed:
+        for _ in lab.loaded(subject):  # a model that cannot be loaded here is no fault of the task either
+            pass
+    if not lab.store.on_disk:
+        lab.store.close()  # tries once more
+        if not lab.store.on_disk:
+            raise HeadroomError(f"{lab.store.notice}: other workers would not find them; this one ends")
+    return Outcome(cached, failed)
+
+
+def other_fields(lab: Lab, plan: Plan, here: Here) -> Mapping[str, tuple[Any, Any]]:
+    """The fields of keys in which this machine differs from where the plan was written, there and here: results of such
+    a worker are found where these are the same."""
+    found = {}
+    for group in plan.groups:
+        setting = here.setting(group)
+        mine = lab.subject(setting.spec, setting.bos).key()
+        for name in [*group.key, *(mine.keys() - group.key.keys())]:
+            if group.key.get(name) != mine.get(name):
+                found[name] = group.key.get(name), mine.get(name)
+    return found
+
+
+def _last(steps: Iterator[Progress[Any]], tell: Tell) -> tuple[bool, Any]:
+    """Whether all of it was stored already, and what a measurement ends with."""
+    value, cached = None, True
+    for step in steps:
+        value, cached = step.value if step.value is not None else value, step.cached
+        if not cached and step.message:
+            tell(step.message)
+    assert value is not None
+    return cached, value

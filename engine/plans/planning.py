@@ -1,0 +1,169 @@
+"""Points of a sweep as cells: one for each mask that can be told apart beforehand, and one for each score that ranks.
+
+Masks that other points' rankings happen to share are found in the store by whoever comes second.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+
+from engine.accuracy.evaluation import OPERATIONS_A_SECOND
+from engine.errors import HeadroomError
+from engine.importance.criteria import pass_of, reads, record_of
+from engine.importance.importance import OF_WEIGHTS, PREFIX
+from engine.importance.rankings import n_pruned
+from engine.models.rates import FACTOR, Pass, seconds_for
+from engine.models.subject import Lab, Subject
+from engine.plans.cells import Cell, Group, Plan, cell_id
+from engine.questions.amounts import CHARACTERS_A_TOKEN, all_characters
+from engine.questions.requests import Questions, TaskSpec
+from engine.studies.surveys import Setting
+from engine.studies.sweeps import Point, evidence_needed, ranked_by_some, scores_needed
+
+Surveys = Mapping[str, Sequence[TaskSpec]]  # by score the tasks whose importance is wanted
+NO_SURVEYS: Surveys = {}
+SEEDED = ("random", "within-layers")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, and for tasks that cannot be measured the reason."""
+
+    plan: Plan
+    failed: Mapping[TaskSpec, str] = field(default_factory=dict)
+
+
+def planned(
+    lab: Lab, setting: Setting, wanted: Sequence[Point], pool: Sequence[str], surveys: Surveys = NO_SURVEYS
+) -> Planned:
+    """The cells of a sweep over `wanted`, and of importance that is wanted besides. Renders questions, whose length is
+    what a cell costs; loads no model."""
+    subject = lab.subject(setting.spec, setting.bos)
+    wanted, failed = ranked_by_some(wanted, pool)
+    by_score = {what: list(tasks) for what, tasks in surveys.items()}
+    for what, tasks in scores_needed(setting, subject.shape, wanted, pool).items():
+        by_score[what] = list(dict.fromkeys([*by_score.get(what, ()), *tasks]))
+    ranking = [*(task for tasks in by_score.values() for task in tasks),
+               *(point.task for point in wanted if point.by == "rescored")]  # fmt: skip
+    judged = _questions(partial(setting.judged, store=lab.store), [point.task for point in wanted], failed)
+    ranked = _questions(partial(setting.ranked, store=lab.store), ranking, failed)
+    making = _Making(lab, subject, setting, tuple(pool), judged, ranked)
+    cells = {}
+    for what, tasks in by_score.items():
+        for task in tasks:
+            if task in ranked:
+                cell = making.scores(what, task)
+                cells.setdefault(cell.id, cell)
+    for task in judged:
+        for cell in making.accuracies([point for point in wanted if point.task == task]):
+            cells.setdefault(cell.id, cell)
+    known = []
+    for cell in cells.values():
+        needs = tuple(need for need in cell.needs if need in cells and need != cell.id)
+        known.append(replace(cell, needs=needs))
+    return Planned(Plan((Group(setting, tuple(pool), subject.key()),), tuple(known)), failed)
+
+
+def _questions(
+    of: Callable[[TaskSpec], Questions], tasks: Sequence[TaskSpec], failed: dict[TaskSpec, str]
+) -> dict[TaskSpec, Questions]:
+    """The questions of each task; of what has none the reason goes into `failed`."""
+    found = {}
+    for task in dict.fromkeys(tasks):
+        try:
+            found[task] = of(task)
+        except HeadroomError as error:
+            failed[task] = str(error)
+    return found
+
+
+@dataclass(frozen=True)
+class _Making:
+    """Makes cells of one group, and says what each costs."""
+
+    lab: Lab
+    subject: Subject
+    setting: Setting
+    pool: tuple[str, ...]
+    judged: Mapping[TaskSpec, Questions]
+    ranked: Mapping[TaskSpec, Questions]
+
+    def scores(self, what: str, task: TaskSpec) -> Cell:
+        """Importance by one score; scores that are read from the same records are one cell."""
+        kind, characters = pass_of(what), reads(self.subject, self.ranked[task], what)
+        cost = {"kind": kind, "characters": characters, "cost_s": self._seconds(kind, characters)}
+        return Cell(self._scores_id(what, task), 0, task, scores=what, **cost)
+
+    def accuracies(self, points: Sequence[Point]) -> list[Cell]:
+        """The points of one task: the full model first, since each is compared with it."""
+        if not points:
+            return []
+        task, shape = points[0].task, self.subject.shape
+        full = Point(task, 0, 0)
+        alone = dict.fromkeys([full, *(self._plain(point) for point in points if point.by != "rescored")])
+        rescored = tuple(point for point in points if point.by == "rescored")
+        cells = []
+        for each in [*((point,) for point in alone), *([rescored] if rescored else [])]:
+            needs = [] if each == (full,) else [self._accuracy_id((full,))]
+            for what, tasks in scores_needed(self.setting, shape, each, self.pool).items():
+                needs += [self._scores_id(what, task) for task in tasks]
+            if any("prefix_matching" in evidence_needed(shape, point) for point in each):
+                needs.append(self._scores_id(PREFIX, task))
+            if each[0].by == "rescored":  # begins with these
+                needs.append(self._scores_id(self.setting.heads_by, task))
+            characters = sum(map(self._characters, each))
+            cost_s = self._seconds("forward", characters)
+            cells.append(Cell(self._accuracy_id(each), 0, task, "", each, tuple(dict.fromkeys(needs)), "forward",
+                              characters, cost_s))  # fmt: skip
+        return cells
+
+    def _plain(self, point: Point) -> Point:
+        """The point without what does not change its mask: whose ranking, where none or all go."""
+        if not self._some(point):
+            return Point(point.task, point.heads_permille, point.ffns_permille)
+        if point.by == "task" and point.of == point.task.name:
+            return replace(point, by="own", of="", seed=0)
+        return replace(point, of=point.of if point.by == "task" else "", seed=point.seed if point.by in SEEDED else 0)
+
+    def _some(self, point: Point) -> bool:
+        """Whether on either axis some go and some stay."""
+        return any(0 < n < most for n, most in zip(self._gone(point), self._most, strict=True))
+
+    @property
+    def _most(self) -> tuple[int, int]:
+        return self.subject.shape.n_heads_total, self.subject.shape.n_layers
+
+    def _gone(self, point: Point) -> tuple[int, int]:
+        """(heads, FFNs) pruned."""
+        heads, ffns = self._most
+        return n_pruned(point.heads_permille, heads), n_pruned(point.ffns_permille, ffns)
+
+    def _characters(self, point: Point) -> float:
+        """What is read at a point, as many characters as the pruned model's passes take as long for."""
+        read = all_characters(self.judged[point.task])
+        kept = read * max(0.05, 1 - (point.heads_permille + 2 * point.ffns_permille) / 3000)
+        if point.by == "rescored" and self._some(point) and point.task in self.ranked:
+            kept += FACTOR["gradient"] * all_characters(self.ranked[point.task], gradients=True, every_choice=False)
+        return kept
+
+    def _seconds(self, kind: Pass, characters: float) -> float:
+        known = seconds_for(self.lab.store, self.subject, kind, characters)
+        operations = 2 * self.subject.identity.n_params * characters / CHARACTERS_A_TOKEN
+        return operations / OPERATIONS_A_SECOND * FACTOR[kind] if known is None else known
+
+    def _scores_id(self, what: str, task: TaskSpec) -> str:
+        of_all = what in (*OF_WEIGHTS, PREFIX)
+        return cell_id(self._model, self.setting.n_ranking, record_of(what), None if of_all else asdict(task))
+
+    def _accuracy_id(self, points: Sequence[Point]) -> str:
+        first, setting = points[0], self.setting
+        by = [setting.heads_by, setting.ffns_by, setting.n_ranking, setting.aggregate, first.by, first.of, first.seed]
+        gone = [self._gone(point) for point in points]
+        about = [setting.n_questions, by if self._some(first) or len(points) > 1 else None, gone]
+        pool = self.pool if first.by in ("aggregate", "others") else None
+        return cell_id(self._model, asdict(first.task), about, pool)
+
+    @property
+    def _model(self) -> list[object]:
+        setting, identity = self.setting, self.subject.identity
+        return [identity.digest, identity.tokenizer_digest, asdict(setting.spec), self.subject.bos, setting.data_dir]

@@ -1,0 +1,159 @@
+"""Takes cells until none is left, beside any number of others that do the same."""
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from engine.errors import HeadroomError, one_line
+from engine.plans.cells import Cell, Plan
+from engine.plans.claims import Claims, renewing
+
+LOOKS_S, SHARE = 1.0, 20  # how often others' logs are read at most, and for each second of reading so many of work
+WAITS_S = 0.05, 5.0  # for what others have in hand: at first, and at most
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a cell: all of it was stored already (`cached`), or why it cannot be measured (`failed`)."""
+
+    cached: bool = False
+    failed: str = ""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What one worker has done: cells that it measured, found stored, and could not measure."""
+
+    measured: int = 0
+    cached: int = 0
+    failed: int = 0
+
+
+def work(plan: Plan, claims: Claims, measure: Callable[[Cell, int], Outcome]) -> Tally:
+    """Has every cell measured that no other worker takes; `measure` is given how many are settled beside the cell.
+
+    An error of `measure` ends this worker, and its cell is left to others. One that is no HeadroomError may be the
+    cell's fault: the second worker that it ends sets it aside.
+    """
+    tally = Tally()
+    place = place_of(claims.join())
+    taking = Taking(in_turn(plan, place), claims)
+    with renewing(claims):
+        try:
+            while (cell := taking.next()) is not None:
+                began_s = time.perf_counter()
+                found = measure(cell, len(claims.settled))
+                claims.settle(cell.id, time.perf_counter() - began_s, found.cached, found.failed)
+                tally = Tally(
+                    tally.measured + (not found.cached and not found.failed),
+                    tally.cached + found.cached,
+                    tally.failed + bool(found.failed),
+                )
+        except (KeyboardInterrupt, HeadroomError):
+            claims.let_go()
+            raise
+        except BaseException as error:
+            claims.let_go(ended_by=one_line(f"{type(error).__name__}: {error}"))
+            raise
+        finally:
+            claims.leave()
+    return tally
+
+
+class Taking:
+    """The cells that are left, as one worker takes them: in its order, what has to be measured first before what needs
+    it, and at last what others had in hand and have not renewed."""
+
+    def __init__(self, order: Sequence[Cell], claims: Claims, wait: Callable[[float], None] = time.sleep) -> None:
+        self._claims, self._wait = claims, wait
+        self._known = {cell.id for cell in order}
+        self._free = deque(order)
+        self._later: list[Cell] = []  # that need what is not settled yet
+        self._others: list[Cell] = []  # that others have in hand
+        self._look_s = 0.0  # when to look again, on time.monotonic
+
+    def next(self) -> Cell | None:
+        """A cell that this worker has claimed now; None once all are settled."""
+        waits_s, most_s = WAITS_S
+        while True:
+            if time.monotonic() >= self._look_s:
+                self._look()
+            if (cell := self._first_free()) is not None:
+                return cell
+            self._look()
+            if self._free:
+                continue
+            if not self._others:
+                if not self._later:
+                    return None
+                self._free.append(self._later.pop(0))  # each needs the other: somebody has written that by hand
+                self._known.clear()
+                continue
+            for cell in self._others:
+                if self._claims.take_over(cell.id):
+                    self._others.remove(cell)
+                    return cell
+            self._wait(random.uniform(0.5, 1.0) * waits_s)  # not all at once
+            waits_s = min(most_s, 2 * waits_s)
+
+    def _first_free(self) -> Cell | None:
+        """The first cell that nobody had in hand and that needs nothing more, claimed."""
+        while self._free:
+            cell = self._free.popleft()
+            if cell.id in self._claims.settled:
+                continue
+            if not self._is_ready(cell):
+                self._later.append(cell)
+            elif self._claims.take(cell.id):
+                return cell
+            else:
+                self._others.append(cell)
+        return None
+
+    def _look(self) -> None:
+        """Reads what others have settled; what waited for that is free."""
+        began_s = time.monotonic()
+        if self._claims.refresh():
+            self._others = [cell for cell in self._others if cell.id not in self._claims.settled]
+            ready = [cell for cell in self._later if self._is_ready(cell)]
+            if ready:
+                self._later = [cell for cell in self._later if not self._is_ready(cell)]
+                self._free.extendleft(reversed(ready))  # their place was in front
+        now_s = time.monotonic()
+        self._look_s = now_s + max(LOOKS_S, SHARE * (now_s - began_s))
+
+    def _is_ready(self, cell: Cell) -> bool:
+        return all(need in self._claims.settled or need not in self._known for need in cell.needs)
+
+
+def in_turn(plan: Plan, place: float) -> list[Cell]:
+    """All cells in the order of a worker that begins at `place` (0 to 1) of them and goes round: the model of the first
+    before other models, and of each what others need before the rest, both from that place."""
+    if not plan.cells:
+        return []
+    needed = {need for cell in plan.cells for need in cell.needs}
+    by_model: dict[int, list[Cell]] = {}
+    for cell in plan.cells:
+        by_model.setdefault(plan.models[cell.group], []).append(cell)
+    names, at = list(by_model), place * len(plan.cells)
+    first = next(n for n, name in enumerate(names) if at < sum(len(by_model[each]) for each in names[: n + 1]))
+    within = (at - sum(len(by_model[name]) for name in names[:first])) / len(by_model[names[first]])
+    order: list[Cell] = []
+    for name in [*names[first:], *names[:first]]:
+        for tier in (True, False):
+            cells = [cell for cell in by_model[name] if (cell.id in needed) is tier]
+            begin = int(within * len(cells))
+            order += [*cells[begin:], *cells[:begin]]
+    return order
+
+
+def place_of(number: int) -> float:
+    """Where worker `number` begins: 0, 1/2, 1/4, 3/4, 1/8, ...: far from all before it, however many come (van der
+    Corput's sequence)."""
+    place, digit = 0.0, 0.5
+    while number:
+        place += digit * (number & 1)
+        number, digit = number >> 1, digit / 2
+    return place
