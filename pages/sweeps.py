@@ -7,7 +7,6 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from engine.models.rates import together_s
 from engine.studies.sweeps import Swept, sweep
 from pages.ui.shared.address import MOST, number_field
 from pages.ui.shared.charts import Picture
@@ -56,8 +55,9 @@ subject = wait_for_model(setup)
 setting, plan = setting_of(setup, int(judges)), plan_of(section, tasks, front, permille)
 since_s, run = time.monotonic(), partial(sweep, lab(), setting, plan.points, plan.pool)
 work = Work(f"sweep {section}", f"{setting} {subject} {hash(plan)}", SECTIONS[section], run, priority=2)
-stored = work.stored()
-takes_s = together_s([each.takes_s(lab().store, subject) for each in stored if each.left])
+others = work.noticed()
+stored = work.stored(others)
+takes_s = next((each.takes_s(lab().store, subject) for each in stored if each.left), None)
 work = replace(work, takes=lambda: takes_s or None)
 
 
@@ -81,6 +81,8 @@ published = of_tasks(subject, tasks)
 pictures: dict[str, Picture] = {}
 files: dict[str, pd.DataFrame] = {}
 live(work.watched(), draw, since_s)
+if not any(len(each.rows) == len({*plan.points}) for each in stored):
+    work.follow(others)  # other processes may measure the rest: `headroom work`
 limit = ["--limit", str(int(judges))]
 lines = [[*words, *limit] for words in arguments(section, tasks, front, permille)]
 commands = [command_line("sweep", subject, setup.data_dir, words) for words in lines]

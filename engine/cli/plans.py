@@ -2,12 +2,13 @@
 
 import time
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.options import MOST_THREADS, data, data_dir, shared
-from engine.cli.output import Report, print_result, write
+from engine.cli.output import Report, check_writable, print_result, write
 from engine.errors import HeadroomError
 from engine.files import is_file, named
 from engine.models.subject import Lab
@@ -37,23 +38,25 @@ def add_parsers(commands: Any) -> None:
     parser.set_defaults(run=_work)
 
 
-def write_plan(options: Namespace, planned: "Planned") -> int:
-    """Exit code of `sweep --plan`: the cells written to a file, beside those that it has already."""
+def write_plan(options: Namespace, make: Callable[[], "Planned"]) -> int:
+    """Exit code of `sweep --plan`: the cells that `make` gives written to a file, beside those that it has already."""
     from engine.plans.cells import Plan, cost_s, read_plan, written
 
-    file, plan = named(options.plan, "--plan"), planned.plan
-    if not plan.cells:
-        raise HeadroomError(next(iter(planned.failed.values()), "there is nothing to measure; choose tasks and levels"))
+    check_writable(options.plan)
+    file = named(options.plan, "--plan")
     before = read_plan(file) if is_file(file) else Plan()
+    made = make()
+    plan, reasons = made.plan, {in_words(task): reason for task, reason in made.failed.items()}
+    if not plan.cells:
+        raise HeadroomError(next(iter(reasons.values()), "there is nothing to measure; choose tasks and levels"))
     both = before + plan
     write(str(file), written(both))
-    reasons = {in_words(task): reason for task, reason in planned.failed.items()}
-    n_scores, n_new, seconds = sum(bool(cell.scores) for cell in plan.cells), len(both.cells) - len(before.cells), 0.0
+    n_scores, n_new = sum(bool(cell.scores) for cell in plan.cells), len(both.cells) - len(before.cells)
     seconds = cost_s(plan.cells)
     lines = [f"not planned: {task}: {reason}" for task, reason in reasons.items()]
     lines.append(
         f"{len(plan.cells):,} cells, {n_scores:,} of importance and {len(plan.cells) - n_scores:,} of accuracy, "
-        f"about {in_time(seconds)} here; {n_new:,} are new in {file}. Start `work {file}` as often as you like"
+        f"about {in_time(seconds)} here; {n_new:,} are new in {file}; `headroom work {file}` measures them"
     )
     fields = {"plan": str(file), "cells": len(plan.cells), "scores": n_scores, "new": n_new, "cost_s": seconds}
     print_result(options, fields | {"not_planned": reasons}, "\n".join(lines))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.options import MOST, MOST_SEED, Parser, data, data_dir, model, names_of, numbers_of, shared, spec_of
-from engine.cli.output import Report, check_out, check_writable, last, print_result, table_file, write
+from engine.cli.output import Report, check_out, last, print_result, table_file, write
 from engine.cli.plans import write_plan
 from engine.errors import HeadroomError, UsageError
 from engine.files import named
@@ -105,19 +105,18 @@ def _sweep(draw: Draw, options: Namespace, lab: Lab, report: Report) -> int:
 
     if options.preset and not options.plan:
         return _paper(draw, options, lab, report)
-    if options.plan:
-        check_writable(options.plan)
-    else:
+    if options.out:
         check_out(options.out, TABLES)
     tasks, setting, started = _tasks(options), _setting(options), time.monotonic()
     heads, ffns = ([permille(level) for level in names_of(text, ())] for text in (options.heads, options.ffns))
     wanted = sweeps.points(tasks, heads, ffns, options.by, options.of, options.seed)
     pool = pool_of(names_of(options.pool, list(dict.fromkeys(task.name for task in tasks))))
-    if options.preset:
-        wanted = [point for points in paper_points(tasks).values() for point in points]
-        return write_plan(options, planned(lab, setting, wanted, pool, dict.fromkeys(("heads", "ffns"), tasks)))
     if options.plan:
-        return write_plan(options, planned(lab, setting, wanted, pool))
+        surveys = {}
+        if options.preset:
+            wanted = [point for points in paper_points(tasks).values() for point in points]
+            surveys = dict.fromkeys(("heads", "ffns"), tasks)
+        return write_plan(options, partial(planned, lab, setting, wanted, pool, surveys))
     swept, cached = last(sweeps.sweep(lab, setting, wanted, pool), report)
     write(options.out, table_file(Path(options.out).suffix, pd.DataFrame([row.cells() for row in swept.rows])))
     swept_over = [("heads", "ffns", heads), ("ffns", "heads", ffns)]

@@ -40,11 +40,13 @@ def planned(
     what a cell costs; loads no model."""
     subject = lab.subject(setting.spec, setting.bos)
     wanted, failed = ranked_by_some(wanted, pool)
-    by_score = {what: list(tasks) for what, tasks in surveys.items()}
-    for what, tasks in scores_needed(setting, subject.shape, wanted, pool).items():
-        by_score[what] = list(dict.fromkeys([*by_score.get(what, ()), *tasks]))
-    ranking = [*(task for tasks in by_score.values() for task in tasks),
-               *(point.task for point in wanted if point.by == "rescored")]  # fmt: skip
+    anew = {setting.heads_by: [point.task for point in wanted if point.by == "rescored"]}  # which begins with these
+    matching = [point.task for point in wanted if "prefix_matching" in evidence_needed(subject.shape, point)]
+    by_score: dict[str, list[TaskSpec]] = {}
+    for each in (surveys, scores_needed(setting, subject.shape, wanted, pool), anew, {PREFIX: matching[:1]}):
+        for what, tasks in each.items():
+            by_score[what] = list(dict.fromkeys([*by_score.get(what, ()), *tasks]))
+    ranking = [task for tasks in by_score.values() for task in tasks]
     judged = _questions(partial(setting.judged, store=lab.store), [point.task for point in wanted], failed)
     ranked = _questions(partial(setting.ranked, store=lab.store), ranking, failed)
     making = _Making(lab, subject, setting, tuple(pool), judged, ranked)
@@ -109,7 +111,7 @@ class _Making:
                 needs += [self._scores_id(what, task) for task in tasks]
             if any("prefix_matching" in evidence_needed(shape, point) for point in each):
                 needs.append(self._scores_id(PREFIX, task))
-            if each[0].by == "rescored":  # begins with these
+            if each[0].by == "rescored":
                 needs.append(self._scores_id(self.setting.heads_by, task))
             characters = sum(map(self._characters, each))
             cost_s = self._seconds("forward", characters)

@@ -7,15 +7,18 @@ import numpy as np
 import pytest
 from streamlit.util import calc_hash
 
+from cache import open_store
 from engine.__main__ import draw_report
 from engine.cli import parser
 from engine.importance.rankings import permille
+from engine.models.loading import LoadSpec
+from engine.models.subject import Lab
 from engine.questions.requests import TaskSpec
 from engine.studies.break_points import break_points
 from engine.studies.study import pool_of
-from engine.studies.surveys import grid
-from engine.studies.sweeps import Point, Row, points
-from pages.ui.shared import runtime
+from engine.studies.surveys import Setting, grid
+from engine.studies.sweeps import Point, Row, points, sweep
+from pages.ui.shared import runtime, work
 from pages.ui.shared.tables import greyed, percent
 from pages.ui.sweeps import charts, plans, tables
 from tests.pages.conftest import level, settled, slide
@@ -61,11 +64,6 @@ def measure(at):
 
 
 def test_curves_are_measured_once_and_found_again(open_screen, tiny_opt):
-    from engine.models.loading import LoadSpec
-    from engine.models.subject import Lab
-    from engine.studies.surveys import Setting
-    from engine.studies.sweeps import sweep
-
     at = open_screen()
     assert not at.get("vega_lite_chart")
     at = measure(at)
@@ -81,6 +79,25 @@ def test_curves_are_measured_once_and_found_again(open_screen, tiny_opt):
     again = open_screen()
     assert not [button for button in again.button if button.label.startswith("Measure")], "stored, so drawn at once"
     assert len(drawn(again)["curves"]) == len(curves)
+
+
+def test_what_workers_of_a_plan_measure_is_drawn(open_screen, tiny_opt, monkeypatch):
+    at, tasks = open_screen(), [TaskSpec("demo_copy", 0), TaskSpec("demo_price", 0)]
+    assert not at.get("vega_lite_chart")
+    plan, puts = plans.plan_of("heads", tasks, tasks[0], 500), runtime.store().n_puts
+    store = open_store(runtime.store().directory)  # as another process opens it
+    last = list(sweep(Lab(store), Setting(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64), plan.points, plan.pool))
+    store.close()
+    assert runtime.store().n_puts == puts
+    monkeypatch.setattr(work, "OTHERS_S", 0.0)
+    monkeypatch.setattr(work, "SHARE", 0.0)
+    at = settled(at)
+    assert not [button for button in at.button if button.label.startswith("Measure")]
+    curves = drawn(at)["curves"]
+    mine = {(row.point.task.name, row.point.heads_permille / 1000): row.acc for row in last[-1].value.rows
+            if row.point.by == "own"}  # fmt: skip
+    shown = curves[curves["line"].isin([task.name for task in tasks])]
+    assert dict(zip(zip(shown["line"], shown["level"], strict=True), shown["acc"], strict=True)) == mine
 
 
 @pytest.mark.parametrize("section", [name for name in plans.SECTIONS if name != "heads"])

@@ -14,6 +14,7 @@ from pages.ui.shared.tables import plain
 
 T = TypeVar("T")
 POLL_S = 1.0
+OTHERS_S, SHARE = 5.0, 20  # how often it is looked whether others have stored something; and times what a read takes
 AT_ONCE_S = 0.3  # what is stored shows within the same run
 LONG_S = 10.0  # from which a button says how long it takes
 ASKED = 2  # the priority, at least, of what a button has started
@@ -127,25 +128,53 @@ class Work(Generic[T]):
         st.button("Go on", key=f"retry {self.slot}", on_click=self.restart, icon=icon, help=help)
         return True
 
-    def stored(self) -> list[T]:
+    def stored(self, others: str = "") -> list[T]:
         """What there is so far: of what is stored, and of this work itself.
 
         For work whose `run(compute=False)` reads what is stored. It is read at once, and again when something was
         stored since; while the work is under way nothing is read, as the measuring would have to give way each time.
+        With `others` (`noticed`) also when other processes have stored something: what was read before comes first
+        then, until the read has ended.
         """
-        reading = Work(f"{self.slot}, stored", f"{self.key}, {store().n_puts} stored", "", self._read, 1)
+        key = f"{self.key}, {store().n_puts} stored {others}"
+        reading, whole = Work(f"{self.slot}, stored", key, "", self._read, 1), _read_whole()
         last = jobs().snapshot(reading.slot)
         if not (self.under_way and last is not None and last.key.startswith(f"{self.key}, ")):
             reading.start()
-        last = jobs().join(reading.slot, AT_ONCE_S)
-        read = last.value if last is not None and last.key.startswith(f"{self.key}, ") else None
-        return [value for value in (read, self.found) if value is not None]
+        last, before = jobs().join(reading.slot, AT_ONCE_S), None
+        last = last if last is not None and last.key.startswith(f"{self.key}, ") else None
+        read = None if last is None else last.value
+        if last is not None and last.state == "done":
+            whole[self.slot] = self.key, read
+        elif others and whole.get(self.slot, ("",))[0] == self.key:
+            before = whole[self.slot][1]
+        return [value for value in (before, read, self.found) if value is not None]
 
     @property
     def is_read(self) -> bool:
         """Whether what is stored has been read, and what that takes is there: questions are rendered by then."""
         read = jobs().snapshot(f"{self.slot}, stored")
         return read is not None and read.state == "done" and read.key.startswith(f"{self.key}, ")
+
+    def follow(self, others: str) -> None:
+        """Draws nothing; runs the whole page once more when other processes have stored something since `others` was
+        `noticed`, while nothing is measured here: that finds what they store as it goes."""
+
+        @st.fragment(run_every=OTHERS_S)
+        def look() -> None:
+            if jobs().running is None and self.noticed() != others:
+                st.rerun()
+
+        look()
+
+    def noticed(self) -> str:
+        """The store's stamp as it was last looked at: seldom enough that reading what is stored takes little of the
+        time, however often others store something."""
+        read, last = jobs().snapshot(f"{self.slot}, stored"), _noticed()
+        rests_s = max(OTHERS_S, SHARE * read.seconds if read is not None and read.finished else 0.0)
+        if not last or time.monotonic() >= last["at_s"] + rests_s:
+            last.update(stamp=store().stamp(), at_s=time.monotonic())
+        return last["stamp"]
 
     def watched(self) -> list[str]:
         """The slots whose end changes a page that shows what is `stored`.
@@ -158,6 +187,18 @@ class Work(Generic[T]):
 
     def _read(self) -> Iterator[Progress[T]]:
         return self.run(compute=False)
+
+
+@st.cache_resource(show_spinner=False)
+def _noticed() -> dict[str, Any]:
+    """The store's stamp, and when it was looked at."""
+    return {}
+
+
+@st.cache_resource(show_spinner=False)
+def _read_whole() -> dict[str, tuple[str, Any]]:
+    """By slot of work: its key, and what was last read of it to the end."""
+    return {}
 
 
 def under_way(slots: Sequence[str], by: Jobs | None = None) -> bool:
