@@ -1,5 +1,6 @@
 """The command of workers, `work`: measures the cells of a plan beside others that do, or says how all of them stand."""
 
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -102,9 +103,9 @@ def _taken(options: Namespace, lab: Lab, report: Report, plan: Any, claims: Any)
     if plan.groups:
         options.precision = plan.groups[0].setting.spec.precision  # asked for where the model has to be fetched
     if others := other_fields(lab, plan, here):
-        names = "; ".join(f"{name}: {there} there, {mine} here" for name, (there, mine) in others.items())
-        tell = f"measured otherwise than where the plan was written, and found where this is the same: {names}"
-        report(0, n, tell, None)
+        names = "; ".join(f"{name} {there} there, {mine} here" for name, (there, mine) in others.items())
+        told = "other than where the plan was written, and results are found where it is the same"
+        print(f"headroom: {told}: {names}", file=sys.stderr)
 
     def measure(cell: Cell, n_settled: int) -> Outcome:
         report(n_settled, n, str(cell), None)

@@ -34,8 +34,6 @@ def measured(lab: Lab, plan: Plan, cell: Cell, here: Here, tell: Tell) -> Outcom
     group = plan.groups[cell.group]
     setting = here.setting(group)
     subject = lab.subject(setting.spec, setting.bos)
-    if group.key.get("model") not in (None, subject.identity.digest):
-        raise HeadroomError(f"{setting.spec.model} is another model here than where the plan was written; give --model")
     (setting.ranked if cell.scores else setting.judged)(cell.task, lab.store)  # it raises where rows are missing here
     if cell.scores:
         cached, found = _last(survey(lab, setting, [cell.task], cell.scores), tell)
@@ -56,11 +54,14 @@ def measured(lab: Lab, plan: Plan, cell: Cell, here: Here, tell: Tell) -> Outcom
 
 def other_fields(lab: Lab, plan: Plan, here: Here) -> Mapping[str, tuple[Any, Any]]:
     """The fields of keys in which this machine differs from where the plan was written, there and here: results of such
-    a worker are found where these are the same."""
+    a worker are found where these are the same. HeadroomError where a model is another one or is not here."""
     found = {}
     for group in plan.groups:
         setting = here.setting(group)
         mine = lab.subject(setting.spec, setting.bos).key()
+        if group.key.get("model", mine["model"]) != mine["model"]:
+            there = "is another model here than where the plan was written"
+            raise HeadroomError(f"{setting.spec.model} {there}; say with --model where that one is")
         for name in [*group.key, *(mine.keys() - group.key.keys())]:
             if group.key.get(name) != mine.get(name):
                 found[name] = group.key.get(name), mine.get(name)
