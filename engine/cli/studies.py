@@ -112,10 +112,10 @@ def _sweep(draw: Draw, options: Namespace, lab: Lab, report: Report) -> int:
     wanted = sweeps.points(tasks, heads, ffns, options.by, options.of, options.seed)
     pool = pool_of(names_of(options.pool, list(dict.fromkeys(task.name for task in tasks))))
     if options.plan:
-        surveys = {}
+        surveys: dict[str, list[TaskSpec]] = {}
         if options.preset:
             wanted = [point for points in paper_points(tasks).values() for point in points]
-            surveys = dict.fromkeys(("heads", "ffns"), tasks)
+            surveys = {"heads": tasks, "ffns": tasks}
         return write_plan(options, partial(planned, lab, setting, wanted, pool, surveys))
     swept, cached = last(sweeps.sweep(lab, setting, wanted, pool), report)
     write(options.out, table_file(Path(options.out).suffix, pd.DataFrame([row.cells() for row in swept.rows])))

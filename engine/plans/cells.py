@@ -53,9 +53,8 @@ class Cell:
         """Such as "piqa, 0 shots: importance (heads)"."""
         if self.scores:
             return f"{in_words(self.task)}: importance ({self.scores})"
-        if len(self.points) > 1:
-            return f"{in_words(self.task)}: {len(self.points)} levels, {self.points[0].by}"
-        return in_levels(self.points[0])
+        first, *more = self.points
+        return f"{in_words(self.task)}: {1 + len(more)} levels, {first.by}" if more else in_levels(first)
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,7 @@ def _written_cell(cell: Cell) -> dict[str, Any]:
     points = [{name: value for name, value in asdict(point).items() if name != "task"} for point in cell.points]
     about = {"id": cell.id, "group": cell.group, "task": asdict(cell.task)}
     about |= {"scores": cell.scores} if cell.scores else {"points": points}
-    cost = {"kind": cell.kind, "characters": round(cell.characters), "cost_s": round(cell.cost_s, 3)}
+    cost = {"kind": cell.kind, "characters": round(cell.characters), "cost_s": float(f"{cell.cost_s:.4g}")}
     return about | {"needs": list(cell.needs)} | cost
 
 

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +63,8 @@ class Claims:
         self._ahead_s = 0.0  # the file system's clock against this machine's
         self._held: Path | None = None
 
-    def refresh(self) -> bool:
-        """Reads what all workers have written since; whether a cell was settled."""
-        n_before = len(self.settled)
+    def refresh(self) -> None:
+        """Reads what all workers have written since."""
         for number, found in self._logs():
             at, self._seen[number] = self._read.get(number, 0), found.st_mtime
             if found.st_size > at:
@@ -77,7 +76,6 @@ class Claims:
                 for line in lines[:whole].splitlines():
                     with suppress(ValueError, TypeError, KeyError, AttributeError):
                         self._hear(number, json.loads(line))
-        return len(self.settled) > n_before
 
     def join(self) -> int:
         """The number of this process among the workers; HeadroomError where nothing can be written."""
@@ -117,8 +115,9 @@ class Claims:
 
     def settle(self, cell: str, seconds: float, cached: bool = False, failed: str = "") -> None:
         """Says what became of the cell in hand."""
-        told = {"cell": cell, "at": time.time(), "seconds": round(seconds, 4), "cached": cached, "failed": failed}
-        self._tell(told)
+        note = Note(cell, -1 if self.number is None else self.number, time.time(), round(seconds, 4), cached, failed)
+        self._tell({name: value for name, value in asdict(note).items() if name != "worker"})
+        self.settled[cell] = note
         if failed:
             self.let_go()  # whoever tries it once more need not wait
         self._held = None

@@ -78,8 +78,6 @@ class Taking:
         """A cell that this worker has claimed now; None once all are settled."""
         waits_s, most_s = WAITS_S
         while True:
-            if time.monotonic() >= self._look_s:
-                self._look()
             if (cell := self._first_free()) is not None:
                 return cell
             self._look()
@@ -99,7 +97,8 @@ class Taking:
             waits_s = min(most_s, 2 * waits_s)
 
     def _first_free(self) -> Cell | None:
-        """The first cell that nobody had in hand and that needs nothing more, claimed."""
+        """The first cell that nobody had in hand and that needs nothing more, claimed. Others' logs are read only where
+        one is met that is not: as long as a worker is alone in its part of the plan, claiming is all it does."""
         while self._free:
             cell = self._free.popleft()
             if cell.id in self._claims.settled:
@@ -110,17 +109,19 @@ class Taking:
                 return cell
             else:
                 self._others.append(cell)
+            if time.monotonic() >= self._look_s:
+                self._look()
         return None
 
     def _look(self) -> None:
         """Reads what others have settled; what waited for that is free."""
         began_s = time.monotonic()
-        if self._claims.refresh():
-            self._others = [cell for cell in self._others if cell.id not in self._claims.settled]
-            ready = [cell for cell in self._later if self._is_ready(cell)]
-            if ready:
-                self._later = [cell for cell in self._later if not self._is_ready(cell)]
-                self._free.extendleft(reversed(ready))  # their place was in front
+        self._claims.refresh()
+        self._others = [cell for cell in self._others if cell.id not in self._claims.settled]
+        later = self._later
+        self._later = [cell for cell in later if not self._is_ready(cell)]
+        if len(self._later) < len(later):
+            self._free.extendleft(cell for cell in reversed(later) if self._is_ready(cell))  # it stood in front
         now_s = time.monotonic()
         self._look_s = now_s + max(LOOKS_S, SHARE * (now_s - began_s))
 
