@@ -110,8 +110,8 @@ def test_kill_9_at_any_time_loses_at_most_the_cell_in_hand(start, tmp_path):
     for n_lines in (40, 120, 200):  # of the log, by which one is killed
         victim = workers.pop(0)
         while victim.poll() is None:
-            written = lines(log)
-            if len(written) >= n_lines and str(victim.pid) in {who for who, _, _ in written}:
+            so_far = lines(log)
+            if len(so_far) >= n_lines and str(victim.pid) in {who for who, _, _ in so_far}:
                 break
             time.sleep(0.005)
         victim.send_signal(signal.SIGKILL)
