@@ -53,13 +53,14 @@ def write_plan(options: Namespace, make: Callable[[], "Planned"]) -> int:
     both = before + plan
     write(str(file), written(both))
     n_scores, n_new = sum(bool(cell.scores) for cell in plan.cells), len(both.cells) - len(before.cells)
-    seconds = cost_s(plan.cells)
+    seconds, known = cost_s(plan.cells), "here" if made.is_timed else "by the model's size (nothing was timed here yet)"
     lines = [f"not planned: {task}: {reason}" for task, reason in reasons.items()]
     lines.append(
         f"{len(plan.cells):,} cells, {n_scores:,} of importance and {len(plan.cells) - n_scores:,} of accuracy, "
-        f"about {in_time(seconds)} here; {n_new:,} are new in {file}; `headroom work {file}` measures them"
+        f"about {in_time(seconds)} {known}; {n_new:,} are new in {file}; `headroom work {file}` measures them"
     )
-    fields = {"plan": str(file), "cells": len(plan.cells), "scores": n_scores, "new": n_new, "cost_s": seconds}
+    fields = {"plan": str(file), "cells": len(plan.cells), "scores": n_scores, "new": n_new, "cost_s": seconds,
+              "timed": made.is_timed}  # fmt: skip
     print_result(options, fields | {"not_planned": reasons}, "\n".join(lines))
     return 0
 

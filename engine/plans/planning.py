@@ -27,10 +27,12 @@ SEEDED = ("random", "within-layers")
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, and for tasks that cannot be measured the reason."""
+    """A plan, and for tasks that cannot be measured the reason. `is_timed`: costs follow from how long passes took here
+    before; else from the model's size alone."""
 
     plan: Plan
     failed: Mapping[TaskSpec, str] = field(default_factory=dict)
+    is_timed: bool = False
 
 
 def planned(
@@ -63,7 +65,8 @@ def planned(
     for cell in cells.values():
         needs = tuple(need for need in cell.needs if need in cells and need != cell.id)
         known.append(replace(cell, needs=needs))
-    return Planned(Plan((Group(setting, tuple(pool), subject.key()),), tuple(known)), failed)
+    is_timed = seconds_for(lab.store, subject, "forward", 1) is not None
+    return Planned(Plan((Group(setting, tuple(pool), subject.key()),), tuple(known)), failed, is_timed)
 
 
 def _questions(
