@@ -10,7 +10,7 @@ from engine.errors import HeadroomError, one_line
 from engine.plans.cells import Cell, Plan
 from engine.plans.claims import Claims, renewing
 
-LOOKS_S, SHARE = 1.0, 20  # how often others' logs are read at most, and for each second of reading so many of work
+LOOKS_S, SHARE = 5.0, 100  # how often others' logs are read at most, and for each second of reading so many of work
 WAITS_S = 0.05, 5.0  # for what others have in hand: at first, and at most
 
 
@@ -66,10 +66,12 @@ class Taking:
     """The cells that are left, as one worker takes them: in its order, what has to be measured first before what needs
     it, and at last what others had in hand and have not renewed."""
 
-    def __init__(self, order: Sequence[Cell], claims: Claims, wait: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self, stretches: Sequence[Sequence[Cell]], claims: Claims, wait: Callable[[float], None] = time.sleep
+    ) -> None:
         self._claims, self._wait = claims, wait
-        self._known = {cell.id for cell in order}
-        self._free = deque(order)
+        self._known = {cell.id for cells in stretches for cell in cells}
+        self._free = deque(map(deque, stretches))
         self._later: list[Cell] = []  # that need what is not settled yet
         self._others: list[Cell] = []  # that others have in hand
         self._look_s = 0.0  # when to look again, on time.monotonic
@@ -86,8 +88,7 @@ class Taking:
             if not self._others:
                 if not self._later:
                     return None
-                self._free.append(self._later.pop(0))  # each needs the other: somebody has written that by hand
-                self._known.clear()
+                self._known.clear()  # each needs the other: somebody has written that by hand
                 continue
             for cell in self._others:
                 if self._claims.take_over(cell.id):
@@ -97,10 +98,18 @@ class Taking:
             waits_s = min(most_s, 2 * waits_s)
 
     def _first_free(self) -> Cell | None:
-        """The first cell that nobody had in hand and that needs nothing more, claimed. Others' logs are read only where
-        one is met that is not: as long as a worker is alone in its part of the plan, claiming is all it does."""
+        """The first cell that nobody had in hand and that needs nothing more, claimed.
+
+        Where one is met that another had in hand, the two work side by side: this one goes on elsewhere. Others' logs
+        are read then, and where a cell cannot be begun yet; as long as a worker is alone in its part of the plan,
+        claiming is all it does.
+        """
         while self._free:
-            cell = self._free.popleft()
+            cells = self._free[0]
+            if not cells:
+                self._free.popleft()
+                continue
+            cell = cells.popleft()
             if cell.id in self._claims.settled:
                 continue
             if not self._is_ready(cell):
@@ -109,6 +118,7 @@ class Taking:
                 return cell
             else:
                 self._others.append(cell)
+                cells.rotate(random.randrange(1 + len(cells)))
             if time.monotonic() >= self._look_s:
                 self._look()
         return None
@@ -121,7 +131,7 @@ class Taking:
         later = self._later
         self._later = [cell for cell in later if not self._is_ready(cell)]
         if len(self._later) < len(later):
-            self._free.extendleft(cell for cell in reversed(later) if self._is_ready(cell))  # it stood in front
+            self._free.appendleft(deque(cell for cell in later if self._is_ready(cell)))  # it stood in front
         now_s = time.monotonic()
         self._look_s = now_s + max(LOOKS_S, SHARE * (now_s - began_s))
 
@@ -129,9 +139,9 @@ class Taking:
         return all(need in self._claims.settled or need not in self._known for need in cell.needs)
 
 
-def in_turn(plan: Plan, place: float) -> list[Cell]:
+def in_turn(plan: Plan, place: float) -> list[list[Cell]]:
     """All cells in the order of a worker that begins at `place` (0 to 1) of them and goes round: the model of the first
-    before other models, and of each what others need before the rest, both from that place."""
+    before other models, and of each what others need before the rest, a list each, both from that place."""
     if not plan.cells:
         return []
     needed = {need for cell in plan.cells for need in cell.needs}
@@ -141,13 +151,13 @@ def in_turn(plan: Plan, place: float) -> list[Cell]:
     names, at = list(by_model), place * len(plan.cells)
     first = next(n for n, name in enumerate(names) if at < sum(len(by_model[each]) for each in names[: n + 1]))
     within = (at - sum(len(by_model[name]) for name in names[:first])) / len(by_model[names[first]])
-    order: list[Cell] = []
+    stretches: list[list[Cell]] = []
     for name in [*names[first:], *names[:first]]:
         for tier in (True, False):
             cells = [cell for cell in by_model[name] if (cell.id in needed) is tier]
             begin = int(within * len(cells))
-            order += [*cells[begin:], *cells[:begin]]
-    return order
+            stretches.append([*cells[begin:], *cells[:begin]])
+    return stretches
 
 
 def place_of(number: int) -> float:

@@ -273,14 +273,14 @@ def test_workers_begin_far_from_each_other():
     places = [place_of(number) for number in range(8)]
     assert places == [0, 1 / 2, 1 / 4, 3 / 4, 1 / 8, 5 / 8, 3 / 8, 7 / 8]
     plan = plan_of(800)
-    first = sorted(int(in_turn(plan, place)[0].id, 16) for place in places)
+    first = sorted(int(in_turn(plan, place)[1][0].id, 16) for place in places)
     assert min(b - a for a, b in zip(first, first[1:], strict=False)) == 100
 
 
 @pytest.mark.parametrize("place", [0, 0.3, 0.5, 0.99])
 def test_a_model_that_is_loaded_serves_all_its_cells_and_what_others_need_comes_first(place):
     plan = plan_of(300, n_scores=9, models=("demo", "other", "third"))
-    order = in_turn(plan, place)
+    order = [cell for cells in in_turn(plan, place) for cell in cells]
     assert sorted(cell.id for cell in order) == [cell.id for cell in plan.cells]
     groups = [cell.group for cell in order]
     assert sum(a != b for a, b in zip(groups, groups[1:], strict=False)) == 2 and groups[0] == int(place * 3)
