@@ -12,6 +12,7 @@ from engine.plans.claims import Claims, renewing
 
 LOOKS_S, SHARE = 5.0, 100  # how often others' logs are read at most, and for each second of reading so many of work
 WAITS_S = 0.05, 5.0  # for what others have in hand: at first, and at most
+LOST = 20  # of what others have in hand, looked at in a round: where there is more there are many who look
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Taking:
                     return None
                 self._known.clear()  # each needs the other: somebody has written that by hand
                 continue
-            for cell in self._others:
+            for cell in random.sample(self._others, min(LOST, len(self._others))):
                 if self._claims.take_over(cell.id):
                     self._others.remove(cell)
                     return cell

@@ -103,7 +103,7 @@ def report(plan: Plan, folder: Path, took_s: float, ideal_s: float) -> None:
     print(
         f"{stands.cells:,} cells, {len(claims.workers):,} workers, {took_s:,.0f} s (sleeping alone: {ideal_s:,.0f} s)\n"
         f"overhead of a cell: median {p50:.2f} ms, p95 {p95:.2f} (bar {BAR_MS}), p99 {p99:.2f}, most {gaps.max():.0f}\n"
-        f"processor time of a cell: {busy_ms:.2f} ms; of joining: median {np.median(first):.0f}, most {first.max():.0f}\n"
+        f"processor time a cell: {busy_ms:.2f} ms; joining: median {np.median(first):.0f}, most {first.max():.0f}\n"
         f"cells lost: {stands.cells - stands.done:,}; measured twice: {stands.twice:,}; taken over: {taken_over:,}"
     )
 
