@@ -170,5 +170,4 @@ class _Making:
 
     @property
     def _model(self) -> list[object]:
-        setting, identity = self.setting, self.subject.identity
-        return [identity.digest, identity.tokenizer_digest, asdict(setting.spec), self.subject.bos, setting.data_dir]
+        return [self.subject.key(), self.setting.data_dir]  # with new versions all cells are new, as all keys are
