@@ -17,6 +17,7 @@ from engine.plans.cells import read_plan, written
 from engine.plans.claims import Claims
 from engine.plans.planning import planned
 from engine.plans.status import standing
+from engine.progress import final
 from engine.questions.requests import TaskSpec
 from engine.records import decode
 from engine.studies.surveys import Setting
@@ -261,5 +262,5 @@ def test_workers_that_measure_cells_alone_leave_nothing_to_the_sweep(by, lab, pl
         assert not outcome.failed
         if cell.points:
             assert len(made) <= 1 and all("/answers/" in key for key in made), "one chunk of answers under one mask"
-    last = list(sweep(lab, setting, wanted, pool, compute=False))[-1].value
+    last = final(sweep(lab, setting, wanted, pool, compute=False))
     assert len(last.rows) == len(set(wanted)) and not last.left.get("forward")
