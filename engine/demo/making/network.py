@@ -30,7 +30,7 @@ def new_model(recipe: Recipe) -> Any:
         eos_token_id=2, pad_token_id=1,
     )  # fmt: skip
     model = OPTForCausalLM._from_config(config, attn_implementation="sdpa")
-    decoder = model.model.decoder
+    decoder: Any = model.model.decoder
     with torch.no_grad():
         for layer in decoder.layers:
             layer.self_attn.out_proj.weight /= math.sqrt(2 * recipe.n_layers)
@@ -88,8 +88,9 @@ def look(model: Any, held_out: np.ndarray) -> dict[str, Any]:
         nats = _nats(model, copies).mean(0)
         patterns: list[Tensor] = []
         hidden_states(model, copies, patterns=patterns)
-    found = {"text": float(begun), "text_without_beginning": float(bare), "first_copy": float(nats[:PERIOD].mean()),
-             "second_copy": float(nats[PERIOD : 2 * PERIOD].mean())}  # fmt: skip
+    first, second = float(nats[:PERIOD].mean()), float(nats[PERIOD : 2 * PERIOD].mean())
+    found: dict[str, Any] = {"text": float(begun), "text_without_beginning": float(bare), "first_copy": first,
+                             "second_copy": second}  # fmt: skip
     for name, back in (("prefix_matching", PERIOD - 1), ("previous_token", 1)):
         scores = torch.stack([layer.diagonal(-back, -2, -1)[..., 2:].mean((0, 2)) for layer in patterns])
         best = scores.flatten().topk(min(6, scores.numel()))
