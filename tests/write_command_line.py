@@ -20,12 +20,12 @@ headroom evaluate --task demo_translation --shots 5 --prune-heads 40
 headroom evaluate --model facebook/opt-125m --task piqa --mask "L3H5 L4H* F7 F2-5" --items answers.jsonl
 headroom importance --task demo_translation --shots 5 --what heads --out heads.csv
 headroom induction --variant olsson --out induction.csv
-headroom losses --text mine.txt --mask "L1H0-4" --out losses.csv
+headroom losses --text mine.txt --mask "L1H1-3" --out losses.csv
 headroom attribute --solved demo_outfit --kind pattern-preserving --out heads.csv
 headroom check --model facebook/opt-125m --tasks piqa,arc_easy --limit 500
-headroom perplexity --text mine.txt --mask "L1H0-4"
-headroom attention --passage "Privet Drive, twice" --heads L1H0,L1H1 --out attention.csv
-headroom head L1H0 --tasks demo_walk --json
+headroom perplexity --text mine.txt --mask "L1H1-3"
+headroom attention --passage "Privet Drive, twice" --heads L1H2,L1H3 --out attention.csv
+headroom head L1H2 --tasks demo_walk --json
 headroom correlate --tasks piqa,copa --shots 0,5 --task-data DIR --out correlations.csv
 headroom sweep --tasks demo_outfit,demo_copy --heads 0,20,40,60 --out sweep.csv
 headroom sweep --tasks demo_outfit,demo_copy --heads 0,20,40,60 --plan plan.json

@@ -24,12 +24,12 @@ VIEWS = (
     View("The full model", "/"),
     View("A third of the heads", "/?prune_heads=30"),
     View("Two thirds", "/?prune_heads=65"),
-    View("Without three heads", "/?prune_mask=L1H0-1+L3H4"),
-    View("A task that needs no examples", "/?prune_task=demo_question&prune_mask=L1H0-1+L3H4"),
+    View("Without four heads", "/?prune_mask=L1H1-3+L3H5"),
+    View("A task that needs no examples", "/?prune_task=demo_question&prune_mask=L1H1-3+L3H5"),
     View("Which heads match prefixes", "/induction"),
-    View("A text, read twice", "/passage?passage_text=Privet+Drive%2C+twice&passage_mask=L1H0-3"),
-    View("Where a head looks", "/attention?attention_heads=L1H0"),
-    View("Another one", "/attention?attention_heads=L1H1"),
+    View("A text, read twice", "/passage?passage_text=Privet+Drive%2C+twice&passage_mask=L1H1-3"),
+    View("Where a head looks", "/attention?attention_heads=L1H2"),
+    View("Another one", "/attention?attention_heads=L1H3"),
     View("Later tokens are easier", "/in_context?incontext_texts=4&incontext_ranking=random&incontext_heads=20"),
 )
 # Notes when the page last changed: what stands there, and what charts and pictures show.
