@@ -68,7 +68,8 @@ def test_where_it_looks_and_who_looks_at_it_are_the_same_number(screen):
 
 
 def test_keys_move_the_token_and_the_head(screen):
-    page = screen("&attention_heads=L1H0")
+    page = screen()
+    layer, first = map(int, page.locator(".map button[aria-pressed=true]").get_attribute("data-head")[1:].split("H"))
     tokens(page).nth(30).focus()
     for key, place in (("ArrowRight", 31), ("ArrowLeft", 30), ("Home", 0), ("End", tokens(page).count() - 1)):
         page.keyboard.press(key)
@@ -80,16 +81,17 @@ def test_keys_move_the_token_and_the_head(screen):
     assert page.locator(".text .locked[aria-selected=true]").count() == 1
     page.keyboard.press("Escape")
     assert page.locator(".text .locked").count() == 0
-    for key, head in (("]", "L1H1"), ("]", "L1H2"), ("[", "L1H1")):
+    for key, number in (("]", first + 1), ("]", first + 2), ("[", first + 1)):
+        head = f"L{layer}H{number}"
         page.keyboard.press(key)
         page.locator(f'.map button[data-head={head}][aria-pressed="true"]').wait_for()
         settled(page)
         assert head in top(page)
-    page.wait_for_url(re.compile("attention_heads=L1H1"))
+    page.wait_for_url(re.compile(f"attention_heads=L{layer}H{first + 1}"))
     page.locator(".map button[aria-pressed=true]").focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    page.wait_for_url(re.compile("attention_heads=L2H1"))
+    page.wait_for_url(re.compile(f"attention_heads=L{layer + 1}H{first + 1}"))
 
 
 def test_several_heads_and_the_text_stay_after_a_reload(page, screen, chromium):
