@@ -70,7 +70,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Passage",
             "format_ink_highlighter",
             "A text, token by token: which words the pruned model B predicts worse than the full model A.",
-            "set “B: heads pruned” to 0 and back to 15: without them, what comes again is no longer predicted.",
+            "set “B: heads pruned” to 0 and back to 10: without them, what comes again is no longer predicted.",
             compares=True,
         ),
         Screen(
@@ -78,7 +78,7 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
             "Continue",
             "edit_note",
             "A prompt of your own: what the full and the pruned model say next, and how likely each word is.",
-            "let a name return in the prompt, and set “Heads pruned” to 0 and back to 15.",
+            "let a name return in the prompt, and set “Heads pruned” to 0 and back to 10.",
         ),
         Screen(
             "attention",
