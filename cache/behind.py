@@ -88,13 +88,7 @@ class Behind:
             if self._writing.is_due():
                 self._begin(self._pay)
             return
-        try:
-            self._call(_patience_s(blob), self._put, key, blob)
-        except OSError as error:
-            self._writing.failed(error, self._patient.n_late)
-            return
-        self._written(key)
-        if self._owed:
+        if self._sent(key, blob) and self._owed:
             self._begin(self._pay)
 
     def stamp(self) -> str:
@@ -197,12 +191,18 @@ class Behind:
             if blob is None:  # deleted since
                 self._owed.pop(key, None)
                 continue
-            try:
-                self._call(_patience_s(blob), self._put, key, blob)
-            except OSError as error:
-                self._writing.failed(error, self._patient.n_late)
+            if not self._sent(key, blob):
                 return
-            self._written(key)
+
+    def _sent(self, key: str, blob: bytes) -> bool:
+        """Whether it was written; else the place has failed, and it stays owed."""
+        try:
+            self._call(_patience_s(blob), self._put, key, blob)
+        except OSError as error:
+            self._writing.failed(error, self._patient.n_late)
+            return False
+        self._written(key)
+        return True
 
 
 def _patience_s(blob: bytes) -> float:
