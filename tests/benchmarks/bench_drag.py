@@ -7,7 +7,6 @@ no level was measured before.
 
 import contextlib
 import json
-import os
 import re
 import socket
 import subprocess
@@ -23,7 +22,7 @@ from engine.demo import model_folder
 from engine.importance.rankings import random_order
 from engine.models.loading import LoadSpec, identify
 from engine.questions.requests import TaskSpec, get_requests, select
-from tests.benchmarks.measure import REPOSITORY, Comparison
+from tests.benchmarks.measure import AS_GIVEN, REPOSITORY, Comparison
 
 TASK, SHOTS, N_QUESTIONS = "demo_outfit", 5, 200
 LEVELS = (65, 35, 85, 25, 45, 55, 15, 75)  # none of the tenths that are measured ahead while nothing else is
@@ -211,7 +210,7 @@ def served(app: Path, folder: Path, **environment: str) -> Iterator[str]:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "streamlit", "run", str(app), f"--server.port={port}", "--server.headless=true",
                "--server.address=127.0.0.1", "--browser.gatherUsageStats=false"]  # fmt: skip
-    process = subprocess.Popen(command, cwd=folder, env=os.environ | environment, stdout=subprocess.DEVNULL,
+    process = subprocess.Popen(command, cwd=folder, env=AS_GIVEN | environment, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)  # fmt: skip
     try:
         for _ in range(300):

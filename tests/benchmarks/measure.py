@@ -21,6 +21,7 @@ from engine.models.tuning import processor
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SHARED = REPOSITORY.parent / "shared"  # OPT's tokenizer and real tasks, where a checkout has them beside it
+AS_GIVEN = dict(os.environ)  # before tests.conftest is imported, which sets threads that no user has set
 PACKAGES = ("torch", "transformers", "lm_eval", "bitsandbytes", "streamlit")
 
 
