@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 
 from cache.patience import Patient
-from cache.shared import Shared, name_of, shared_folder, shown, travels
+from cache.shared import Shared, Unreadable, name_of, shared_folder, shown, travels
 
 RETRY_S = 30  # how long a place that failed is left alone; longer the more calls hang in it
 CHECK_S = 5  # how often it is looked whether the place itself is still there, which no miss tells
@@ -37,6 +37,9 @@ class Behind:
         self._shared: Shared | None = None
         self._patient = Patient()
         self._reading, self._writing = _State(), _State()
+        self._some_reads, self._some_writes = _State(), _State()  # of a place that works, and refuses a few
+        self._unread: dict[str, None] = {}  # keys that alone could not be read
+        self._refused: dict[str, None] = {}  # or written
         self._checked_s = float("-inf")
         self._owed: dict[str, None] = {}  # keys that were not written, oldest first
         self._chore: threading.Thread | None = None
@@ -51,12 +54,22 @@ class Behind:
     @property
     def notice(self) -> str | None:
         """One plain line; None when all is well."""
-        done = [what for what, state in (("read", self._reading), ("written", self._writing)) if state.reason]
+        n_owed = len(self._owed) + len(self._refused)
+        owed = f"; not written yet: {n_owed:,} (`headroom cache push` does it too)" if n_owed else ""
+        return f"{trouble}{owed}" if (trouble := self.trouble) is not None else None
+
+    @property
+    def trouble(self) -> str | None:
+        """The notice without what grows: another where something has changed."""
+        reasons = {"read": self._reading.reason, "written": self._writing.reason}
+        some = "" if any(reasons.values()) else "some "
+        if some:
+            reasons = {"read": self._some_reads.reason, "written": self._some_writes.reason}
+        done = [what for what, reason in reasons.items() if reason]
         if not done:
             return None
-        why = f"{self._writing.reason or self._reading.reason} ({shown(self.address)})"
-        owed = f"; not written yet: {len(self._owed):,} (`headroom cache push` does it too)" if self._owed else ""
-        return f"shared results cannot be {' or '.join(done)}: {why}; tried again every {RETRY_S} seconds{owed}"
+        why = f"{reasons['written'] or reasons['read']} ({shown(self.address)})"
+        return f"{some}shared results cannot be {' or '.join(done)}: {why}; tried again every {RETRY_S} seconds"
 
     def get(self, key: str) -> bytes | None:
         """The bytes under `key`, or None: not there, damaged, not to be reached, or not worth a look now."""
@@ -71,10 +84,18 @@ class Behind:
         began_s = time.monotonic()
         try:
             found = self._call(READ_S, self._get, key)
+        except Unreadable as error:  # a miss, and the others are read
+            if len(self._unread) < MOST_WANTED:
+                self._unread[key] = None
+            self._some_reads.failed(error, 0)
+            return None
         except OSError as error:
             self._reading.failed(error, self._patient.n_late)
             return None
-        if found is None:
+        if found is not None:
+            self._unread.pop(key, None)
+            self._some_reads.reason = self._some_reads.reason if self._unread else None
+        else:
             with self._lock:
                 self._may_miss_s = max(-MISSES_S, self._may_miss_s - (time.monotonic() - began_s))
         return found
@@ -86,10 +107,11 @@ class Behind:
         self._owed[key] = None
         if self._writing.reason is not None:
             if self._writing.is_due():
-                self._begin(self._pay)
+                self._begin(partial(self._pay, True))
             return
-        if self._sent(key, blob) and self._owed:
-            self._begin(self._pay)
+        is_due = bool(self._refused) and self._some_writes.is_due()
+        if self._sent(key, blob) and (self._owed or is_due):
+            self._begin(partial(self._pay, is_due))
 
     def stamp(self) -> str:
         """Changes with what anybody puts there, half a minute later; it is listed meanwhile, and not waited for."""
@@ -101,9 +123,9 @@ class Behind:
 
     def close(self) -> None:
         """Tries once more to write what is owed."""
-        if self._owed and (self._writing.reason is None or self._writing.is_due()):
+        if (self._owed or self._refused) and (self._writing.reason is None or self._writing.is_due()):
             with suppress(OSError):
-                self._patient.call(WRITE_S, self._pay)
+                self._patient.call(WRITE_S, self._pay, True)
         self._patient.close()
 
     def _call(self, patience_s: float, function: Callable[..., bytes | None], *arguments: object) -> bytes | None:
@@ -128,6 +150,8 @@ class Behind:
     def _written(self, key: str) -> None:
         self._writing.reason = None
         self._owed.pop(key, None)
+        self._refused.pop(key, None)
+        self._some_writes.reason = self._some_writes.reason if self._refused else None
         with self._lock:
             if self._names is not None:
                 self._names.add(name_of(key))
@@ -178,26 +202,34 @@ class Behind:
 
     def _look_again(self, key: str) -> None:
         try:
-            self._call(READ_S, self._get, key)
+            with suppress(Unreadable):  # the place is there
+                self._call(READ_S, self._get, key)
         except OSError as error:
             self._reading.failed(error, self._patient.n_late)
             return
         self._reading.reason = None
         self.n_news += 1  # whatever was looked for meanwhile may be there
 
-    def _pay(self) -> None:
-        for key in list(self._owed):
+    def _pay(self, refused_too: bool) -> None:
+        """Writes what is owed, and what was refused where its time has come."""
+        for key in [*self._owed, *(self._refused if refused_too else ())]:
             blob = self._held(key)
             if blob is None:  # deleted since
                 self._owed.pop(key, None)
+                self._refused.pop(key, None)
                 continue
             if not self._sent(key, blob):
                 return
 
     def _sent(self, key: str, blob: bytes) -> bool:
-        """Whether it was written; else the place has failed, and it stays owed."""
+        """Whether the place works: it was written, or it alone was refused; else it stays owed."""
         try:
             self._call(_patience_s(blob), self._put, key, blob)
+        except PermissionError as error:  # of another user's folder, which must not keep the others back
+            self._refused[key] = None
+            self._owed.pop(key, None)
+            self._some_writes.failed(error, 0)
+            return True
         except OSError as error:
             self._writing.failed(error, self._patient.n_late)
             return False

@@ -17,11 +17,13 @@ ORPHAN_AGE_S = 3600  # a value file without a row is removed when older: a young
 
 @dataclass(frozen=True)
 class Verified:
-    """What `Store.verify` found: entries read, keys of the damaged (now deleted), files without a row (removed)."""
+    """What `Store.verify` found: entries read, keys of the damaged (now deleted), files without a row (removed); of a
+    shared place also how many files cannot be read, which are left alone."""
 
     n_checked: int = 0
     bad_keys: tuple[str, ...] = ()
     n_orphans_removed: int = 0
+    n_unreadable: int = 0
 
 
 def verify_folder(folder: Path) -> Verified:

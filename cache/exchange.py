@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from cache.checking import Verified
 from cache.disk import CorruptEntry
-from cache.shared import Shared, name_of, travels
+from cache.shared import Shared, Unreadable, name_of, travels
 from cache.store import Store
 
 
@@ -31,7 +31,8 @@ class Missing:
 
 @dataclass(frozen=True)
 class Moved:
-    """How far it is: results and bytes that were brought, and how many were left out as damaged, or gone meanwhile."""
+    """How far it is: results and bytes that were brought, and how many were left out: damaged, gone meanwhile, or not
+    to be read or replaced by this user."""
 
     n: int = 0
     n_bytes: int = 0
@@ -56,17 +57,26 @@ def missing_here(store: Store, shared: Shared) -> Missing:
 
 def push(store: Store, shared: Shared, missing: Missing) -> Iterator[Moved]:
     """How far it is, after each result; OSError where the place cannot be written to."""
+    refused: list[OSError] = []
 
     def one(key: str) -> int | None:
         blob = store.get_here(key)
         if blob is None:
             return None
-        shared.put(key, blob)
+        try:
+            shared.put(key, blob)
+        except PermissionError as error:  # of one folder of many, such as another user's
+            refused.append(error)
+            return None
         if shared.read(name_of(key)) is None:
             raise OSError("what was written is not there")
         return len(blob)
 
-    return _moved(list(missing.sizes), one, shared.at_once)
+    moved = Moved()
+    for moved in _moved(list(missing.sizes), one, shared.at_once):
+        yield moved
+    if refused and not moved.n:
+        raise refused[0]
 
 
 def pull(store: Store, shared: Shared, missing: Missing) -> Iterator[Moved]:
@@ -75,7 +85,7 @@ def pull(store: Store, shared: Shared, missing: Missing) -> Iterator[Moved]:
     def one(name: str) -> int | None:
         try:
             found = shared.read(name)
-        except CorruptEntry:
+        except (CorruptEntry, Unreadable):
             return None
         if found is None or not travels(found[0]):  # whoever may write there must not change views and texts here
             return None
@@ -115,10 +125,15 @@ def verify_shared(shared: Shared) -> Iterator[Verified]:
     """How far it is: every file read, damaged ones removed, and at last what killed writers left."""
     found = Verified()
     for name in sorted(shared.names()):
-        is_bad = _is_damaged(shared, name) and _is_damaged(shared, name)  # it may just have been replaced
+        try:
+            is_bad = _is_damaged(shared, name) and _is_damaged(shared, name)  # it may just have been replaced
+        except Unreadable:
+            found = replace(found, n_unreadable=found.n_unreadable + 1)
+            continue
         if is_bad:
             shared.remove(name)
-        found = Verified(found.n_checked + 1, (*found.bad_keys, *([name] if is_bad else [])))
+        bad_keys = (*found.bad_keys, *([name] if is_bad else []))
+        found = replace(found, n_checked=found.n_checked + 1, bad_keys=bad_keys)
         yield found
     yield replace(found, n_orphans_removed=shared.remove_parts())
 

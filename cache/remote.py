@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from cache.shared import FOLDER, NAME, PART, PART_AGE_S, Shared
+from cache.shared import FOLDER, NAME, PART, PART_AGE_S, Shared, Unreadable
 
 # stores of objects, where a write is seen when it is whole, and a rename would be a copy
 OF_OBJECTS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "hf", "memory"}
@@ -45,6 +45,8 @@ class RemoteFolder(Shared):
                 return self._fs.cat_file(self._path(name))
             except FileNotFoundError:
                 return None
+            except PermissionError as error:  # to be listed and not to be read, or so it is said of what is missing
+                raise Unreadable(error.errno, error.strerror or str(error)) from error
 
     def write(self, name: str, frame: bytes) -> None:
         path = self._path(name)

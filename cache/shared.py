@@ -32,6 +32,13 @@ NAME, FIRST_TWO, PART = re.compile(r"[0-9a-f]{40}"), re.compile(r"[0-9a-f]{2}"),
 TRAVELS = re.compile(r"\d+/(?!(?:rates|cost|speed)/)[^/]+/[0-9a-f]{40}")
 
 
+OF_ONE_FILE = {errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE}  # what a place that works says of some files
+
+
+class Unreadable(OSError):
+    """A file that cannot be read, of another user's or on a bad block, in a place that is there."""
+
+
 def travels(key: str) -> bool:
     """Whether what lies under this key holds on any machine, and forever."""
     return TRAVELS.fullmatch(key) is not None
@@ -82,7 +89,8 @@ class Shared(ABC):
         self.address = shown(address)
 
     def get(self, key: str) -> bytes | None:
-        """The bytes put under `key`, exactly, or None: a damaged file is a miss like a missing one."""
+        """The bytes put under `key`, exactly, or None: a damaged file is a miss like a missing one. Unreadable where
+        only this one file cannot be read."""
         try:
             found = self.read(name_of(key))
         except CorruptEntry:
@@ -94,11 +102,14 @@ class Shared(ABC):
         try:
             self.write(name_of(key), framed(key, blob))
         except PermissionError:  # of another user, who has measured the same
-            if self.get(key) is None:
-                raise
+            with suppress(Unreadable):
+                if self.get(key) is not None:
+                    return
+            raise
 
     def read(self, name: str) -> tuple[str, bytes] | None:
-        """(key, blob) of a file; None where there is none, CorruptEntry where it is damaged."""
+        """(key, blob) of a file; None where there is none, CorruptEntry where it is damaged, Unreadable where it alone
+        cannot be read."""
         frame = self.frame(name)
         return None if frame is None else unframed(name, frame)
 
@@ -108,7 +119,7 @@ class Shared(ABC):
 
     @abstractmethod
     def frame(self, name: str) -> bytes | None:
-        """What the file holds, unchecked; None where there is none."""
+        """What the file holds, unchecked; None where there is none, Unreadable where it alone cannot be read."""
 
     @abstractmethod
     def write(self, name: str, frame: bytes) -> None:
@@ -160,9 +171,13 @@ class SharedFolder(Shared):
                 return _read(self._path(name))
             except FileNotFoundError:
                 return None
-            except OSError as error:  # of NFS: another machine has just replaced it
-                if is_last or error.errno != errno.ESTALE:
+            except OSError as error:
+                if error.errno == errno.ESTALE and not is_last:  # of NFS: another machine has just replaced it
+                    continue
+                if error.errno not in OF_ONE_FILE:
                     raise
+                self.check()  # which raises where it is not this file alone
+                raise Unreadable(error.errno, error.strerror) from error
         return None
 
     def write(self, name: str, frame: bytes) -> None:
@@ -176,7 +191,11 @@ class SharedFolder(Shared):
                 _write(part, frame)
             with suppress(OSError):  # some disks have no modes
                 os.chmod(part, self._mode & 0o666)
-            os.replace(part, path)
+            try:
+                os.replace(part, path)
+            except FileNotFoundError:  # of NFS: the first answer was lost, and it was asked for twice
+                if not os.path.exists(path):
+                    raise
         except BaseException:
             with suppress(OSError):
                 os.unlink(part)
@@ -184,13 +203,19 @@ class SharedFolder(Shared):
 
     def names(self) -> set[str]:
         self.check()
-        return {name for folder in self._folders() for name in _listed(folder) if NAME.fullmatch(name)}
+        return {name for folder in self._folders() for name in _listed_within(folder) if NAME.fullmatch(name)}
 
     def sizes(self, names: Collection[str]) -> dict[str, int]:
         found = {}
         for name in names:
-            with suppress(FileNotFoundError):
+            try:
                 found[name] = os.stat(self._path(name)).st_size
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                if error.errno not in OF_ONE_FILE:
+                    raise
+                found[name] = 0  # reading it will tell
         return found
 
     def remove(self, name: str) -> None:
@@ -200,9 +225,9 @@ class SharedFolder(Shared):
     def remove_parts(self) -> int:
         n, before = 0, time.time() - PART_AGE_S
         for folder in self._folders():
-            for name in _listed(folder):
+            for name in _listed_within(folder):
                 path = os.path.join(folder, name)
-                with suppress(FileNotFoundError):
+                with suppress(FileNotFoundError, PermissionError):
                     if name.endswith(PART) and NAME.match(name) and os.lstat(path).st_mtime < before:
                         os.unlink(path)
                         n += 1
@@ -246,6 +271,13 @@ def _listed(folder: str) -> list[str]:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def _listed_within(folder: str) -> list[str]:
+    """What is in a two-letter folder; nothing where it may not be looked into, as of another user's."""
+    with suppress(PermissionError):
+        return _listed(folder)
+    return []
 
 
 def _read(path: str) -> bytes:

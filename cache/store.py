@@ -84,6 +84,12 @@ class Store:
         shared = self._behind.notice if self._behind is not None else None
         return "; ".join(filter(None, (self._own_notice(), shared))) or None
 
+    @property
+    def trouble(self) -> str | None:
+        """The notice without what grows with each put: another where something has changed, to be said then."""
+        shared = self._behind.trouble if self._behind is not None else None
+        return "; ".join(filter(None, (self._own_notice(), shared))) or None
+
     def _own_notice(self) -> str | None:
         if not self.on_disk:
             is_read = self._cache is not None and not self._cache.writes

@@ -67,7 +67,7 @@ def _bring(options: Namespace, where: str, missing: exchange.Missing, moving: An
     words = f"{done}, {missing.n_both:,} in both before"
     if moved.n_left_out:
         verify = "cache verify" if pushed else f"cache verify {shown(where)}"
-        words += f"; {moved.n_left_out:,} left out as damaged or gone, `headroom {verify}` removes them"
+        words += f"; {moved.n_left_out:,} left out: gone, refused, or damaged, which `headroom {verify}` removes"
     counts = {"brought": moved.n, "brought_bytes": moved.n_bytes, "left_out": moved.n_left_out}
     print_result(options, {"dry_run": False, **fields, **counts}, words)
 
@@ -94,7 +94,9 @@ def _verify(options: Namespace, store: Store, where: str, report: Report) -> Non
 def _print_verified(options: Namespace, found: Verified) -> None:
     text = (f"{found.n_checked} files checked, {len(found.bad_keys)} damaged and deleted, "
             f"{found.n_orphans_removed} half-written ones removed")  # fmt: skip
-    fields = {"checked": found.n_checked, "damaged": list(found.bad_keys), "orphans_removed": found.n_orphans_removed}
+    text += f", {found.n_unreadable} cannot be read by this user" if found.n_unreadable else ""
+    fields = {"checked": found.n_checked, "damaged": list(found.bad_keys), "orphans_removed": found.n_orphans_removed,
+              "unreadable": found.n_unreadable}  # fmt: skip
     print_result(options, fields, text)
 
 

@@ -1,10 +1,12 @@
 """`cache push` and `cache pull`: what is missing and no more, from where it was stopped, in one line each."""
 
+import errno
 import json
+import os
 
 import pytest
 
-from cache import Store, exchange
+from cache import Store, exchange, shared
 from cache.shared import framed, name_of, shared_folder
 from tests.cli.conftest import refused
 from tests.store.sharing import blob, key
@@ -133,6 +135,33 @@ def test_a_full_place_is_one_line(cli, box, place, monkeypatch):
 
     monkeypatch.setattr("cache.shared._write", full)
     refused(cli("cache", "push", place, "--cache", box.directory), 1, "No space left", "goes on from there")
+
+
+def test_files_of_another_user_stop_neither_push_nor_pull(cli, box, place, tmp_path, monkeypatch):
+    odd = [number for number in range(12) if int(name_of(key(number))[:2], 16) % 2]
+    real = {does: getattr(shared, does) for does in ("_read", "_write")}
+
+    def of_another(does):
+        def refused(path, *content):
+            if int(os.path.basename(path)[:2], 16) % 2:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+            return real[does](path, *content)
+
+        monkeypatch.setattr(shared, does, refused)
+
+    of_another("_write")
+    pushed = run(cli, box.directory, "push", place)
+    assert 0 < len(odd) < 12 and (pushed["brought"], pushed["left_out"]) == (12 - len(odd), len(odd))
+    refused(cli("cache", "push", place, "--cache", box.directory), 1, "Permission denied", str(place))
+    monkeypatch.undo()
+    assert run(cli, box.directory, "push", place)["brought"] == len(odd)
+    of_another("_read")
+    pulled = run(cli, tmp_path / "laptop", "pull", place)
+    assert (pulled["brought"], pulled["left_out"]) == (12 - len(odd), len(odd))
+    told = run(cli, tmp_path / "laptop", "verify", place)
+    assert (told["checked"], told["damaged"], told["unreadable"]) == (12 - len(odd), [], len(odd))
+    monkeypatch.undo()
+    assert run(cli, tmp_path / "laptop", "pull", place)["brought"] == len(odd)
 
 
 @pytest.mark.parametrize(

@@ -249,6 +249,95 @@ def test_a_stale_list_is_a_miss_at_worst(two, place, monkeypatch):
     assert shared_folder(str(place)).get(key(3)) == blob(3)
 
 
+def refuses(monkeypatch, does, odd=lambda name: int(name[:2], 16) % 2, number=errno.EACCES):
+    """Lets half of the files be another user's: `does` is what cannot be done with them."""
+    real = getattr(shared, does)
+
+    def refused(path, *content):
+        if odd(os.path.basename(path)):
+            raise OSError(number, os.strerror(number), path)
+        return real(path, *content)
+
+    monkeypatch.setattr(shared, does, refused)
+
+
+def odd_and_even(n=40):
+    """Numbers of keys whose files are in the half that is refused, and in the other."""
+    odd = [number for number in range(n) if int(name_of(key(number))[:2], 16) % 2]
+    return odd, [number for number in range(n) if number not in odd]
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ESTALE])
+def test_files_that_cannot_be_read_are_misses_and_the_others_are_read(two, monkeypatch, number):
+    one, other = two
+    odd, even = odd_and_even()
+    for each in range(40):
+        one.put(key(each), blob(each))
+    refuses(monkeypatch, "_read", number=number)
+    mixed = sorted(odd + even)
+    assert [other.get(key(each)) for each in mixed] == [None if each in odd else blob(each) for each in mixed]
+    assert (other.notice or "").startswith(f"some shared results cannot be read: {os.strerror(number)}")
+    monkeypatch.undo()
+    assert [other.get(key(each)) for each in odd] == [blob(each) for each in odd] and other.notice is None
+
+
+def test_folders_of_another_user_keep_no_other_result_back(two, place, monkeypatch):
+    one, _ = two
+    odd, even = odd_and_even()
+    refuses(monkeypatch, "_write")
+    for each in [*odd[:3], *even, *odd[3:]]:
+        assert one.put(key(each), blob(each)) is True
+    there = shared_folder(str(place))
+    until(lambda: not one._behind._owed)
+    assert [there.get(key(each)) for each in even] == [blob(each) for each in even]
+    line = one.notice or ""
+    assert line.startswith("some shared results cannot be written: Permission denied")
+    assert f"not written yet: {len(odd)} " in line and "not written" not in (one.trouble or "")
+    assert len(one._behind._refused) == len(odd)
+    monkeypatch.undo()
+    monkeypatch.setattr(one._behind._some_writes, "_again_s", 0)
+    one.put(key(41), blob(41))
+    until(lambda: one.notice is None)
+    assert [there.get(key(each)) for each in odd] == [blob(each) for each in odd]
+
+
+def test_a_folder_that_may_not_be_looked_into_hides_no_other(two, place, monkeypatch):
+    one, _ = two
+    for each in range(40):
+        one.put(key(each), blob(each))
+    real, odd = os.listdir, odd_and_even()[0]
+
+    def refused(folder):
+        if os.path.basename(folder) == name_of(key(odd[0]))[:2]:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
+        return real(folder)
+
+    monkeypatch.setattr(os, "listdir", refused)
+    listed = shared_folder(str(place)).names()
+    assert name_of(key(odd[0])) not in listed and len(listed) >= 36
+
+
+def test_a_rename_that_was_asked_for_twice_has_been_done(place, monkeypatch):
+    """The answer to the first is lost on the network; the second finds nothing to rename."""
+    there, real = shared_folder(str(place)), os.replace
+
+    def twice(part, path):
+        real(part, path)
+        real(part, path)
+
+    monkeypatch.setattr(os, "replace", twice)
+    there.put(key(1), blob(1))
+    assert there.get(key(1)) == blob(1)
+
+    def vanished(part, path):
+        os.unlink(part)
+        real(part, path)
+
+    monkeypatch.setattr(os, "replace", vanished)
+    with pytest.raises(FileNotFoundError):
+        there.put(key(2), blob(2))
+
+
 def test_without_an_address_nothing_of_it_is_there(tmp_path, monkeypatch):
     from cache import open_store
 
