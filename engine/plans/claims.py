@@ -2,7 +2,8 @@
 
 `workers/N.jsonl` is written by worker N alone, a line for each cell that it has finished. `claims/ab/ID.G` says that
 somebody has cell ID in hand: whoever makes the file first, which a file system grants to one. Its time is renewed while
-the cell is measured. A claim that nobody has renewed for a lease is taken over by making the next one, G + 1; nothing
+the cell is measured, by the clock of the file system (which `clock` tells those who only look on), whatever the
+machines' own say. A claim that nobody has renewed for a lease is taken over by making the next one, G + 1; nothing
 is ever deleted, so that no two moments have to be told apart. Two workers with the same cell (one was suspended for
 longer than its lease) do no harm: what is measured lies in the result store under its content.
 """
@@ -56,26 +57,37 @@ class Claims:
         self.workers: dict[int, Mapping[str, Any]] = {}  # what each said of itself first
         self.left: set[int] = set()  # that have ended, and said so
         self.number: int | None = None  # of this worker
-        self._retry_before = time.time() if retry else 0.0  # what failed before this is free again
+        self._retries = retry  # what has failed until now, which is what is read first, is free again
         self._read: dict[int, int] = {}  # bytes of each worker's log
         self._seen: dict[int, float] = {}  # when each was written to or renewed
         self._ended: set[str] = set()  # cells of which a worker has ended
-        self._ahead_s = 0.0  # the file system's clock against this machine's
+        self._ahead_s: float | None = None  # the file system's clock against this machine's
         self._held: Path | None = None
 
     def refresh(self) -> None:
-        """Reads what all workers have written since."""
-        for number, found in self._logs():
-            at, self._seen[number] = self._read.get(number, 0), found.st_mtime
-            if found.st_size > at:
-                with open(self._log_of(number), "rb") as log:
-                    log.seek(at)
-                    lines = log.read()
-                whole = lines.rfind(b"\n") + 1  # a last line may be half written
-                self._read[number] = at + whole
-                for line in lines[:whole].splitlines():
-                    with suppress(ValueError, TypeError, KeyError, AttributeError):
-                        self._hear(number, json.loads(line))
+        """Reads what all workers have written since. What cannot be read now, as on a network that stumbles, is read
+        the next time."""
+        if self.number is None and self._ahead_s is None:
+            self._ahead_s = self._clock_s()
+        with suppress(OSError):
+            for number, found in self._logs():
+                self._seen[number] = found.st_mtime
+                with suppress(OSError):
+                    self._read_log(number, found.st_size)
+            self._retries = False
+
+    def _read_log(self, number: int, n_bytes: int) -> None:
+        at = self._read.get(number, 0)
+        if n_bytes <= at:
+            return
+        with open(self._log_of(number), "rb") as log:
+            log.seek(at)
+            lines = log.read()
+        whole = lines.rfind(b"\n") + 1  # a last line may be half written
+        self._read[number] = at + whole
+        for line in lines[:whole].splitlines():
+            with suppress(ValueError, TypeError, KeyError, AttributeError):
+                self._hear(number, json.loads(line))
 
     def join(self) -> int:
         """The number of this process among the workers; HeadroomError where nothing can be written."""
@@ -88,6 +100,8 @@ class Claims:
         except OSError as error:
             raise self._refused(error) from error
         self.number = number
+        if self._retries:
+            self.refresh()
         self._tell({"host": platform.node(), "pid": os.getpid(), "began": time.time()})
         return number
 
@@ -98,9 +112,13 @@ class Claims:
     def take_over(self, cell: str) -> bool:
         """Claims a cell whose last claim was not renewed for a lease; False where it was, or another one is faster."""
         hand = 0
-        while (there := self._claim_of(cell, hand + 1)).exists():
-            hand, last = hand + 1, there
-        return (not hand or self._age_s(last.stat().st_mtime) > self.lease_s) and self._claim(cell, hand + 1)
+        try:
+            while (there := self._claim_of(cell, hand + 1)).exists():
+                hand, last = hand + 1, there
+            is_free = not hand or self._age_s(last.stat().st_mtime) > self.lease_s
+        except OSError:  # not to be seen now: it is looked at again
+            return False
+        return is_free and self._claim(cell, hand + 1)
 
     def renew(self) -> None:
         """Says that this worker is there, and that the cell in hand is still being measured."""
@@ -157,14 +175,14 @@ class Claims:
             self.left.add(number)
         elif "ended" in told:
             cell, at = str(told["ended"]), float(told["at"])
-            if at >= self._retry_before:
+            if not self._retries:
                 if cell in self._ended:  # not the first that it has ended
                     self.settled.setdefault(cell, Note(cell, number, at, failed=str(told["why"])))
                 self._ended.add(cell)
         else:
             times = float(told["at"]), float(told["seconds"])
             note = Note(str(told["cell"]), number, *times, bool(told["cached"]), str(told["failed"]))
-            if note.failed and note.at < self._retry_before:
+            if note.failed and self._retries:
                 return
             self.notes.append(note)
             if note.cell not in self.settled or self.settled[note.cell].failed:
@@ -181,7 +199,17 @@ class Claims:
         return True
 
     def _age_s(self, at_s: float) -> float:
-        return max(0.0, time.time() + self._ahead_s - at_s)
+        return max(0.0, time.time() + (self._ahead_s or 0.0) - at_s)
+
+    def _clock_s(self) -> float:
+        """How far the file system's clock is ahead, for one who only looks on; 0 where it cannot be asked."""
+        file = self.folder / "clock"
+        try:
+            file.open("ab").close()
+            os.utime(file)
+            return file.stat().st_mtime - time.time()
+        except OSError:
+            return 0.0
 
     def _tell(self, told: Mapping[str, Any]) -> None:
         assert self.number is not None, "a worker joins first"

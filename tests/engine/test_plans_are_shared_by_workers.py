@@ -3,6 +3,7 @@
 What is measured is a stand-in that only writes down its cell: whose it is, and how, is claims and order alone.
 """
 
+import errno
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -191,6 +193,69 @@ def test_a_clock_that_is_wrong_takes_no_cell_from_others(tmp_path, monkeypatch):
     assert not other.take_over("0001")
     expire(tmp_path)
     assert other.take_over("0001")
+
+
+def test_whoever_only_looks_on_goes_by_the_same_clock(tmp_path, monkeypatch):
+    one, plan, real = Claims(tmp_path), plan_of(2), time.time
+    one.join()
+    assert one.take("0001")
+    for wrong_s in (100_000, -100_000):
+        monkeypatch.setattr(claiming.time, "time", lambda wrong_s=wrong_s: real() + wrong_s)
+        stands = standing(plan, Claims(tmp_path))
+        assert (stands.in_hand, stands.lost) == (1, 0)
+        assert stands.workers[0].state == "at work" and stands.workers[0].silent_s < 100
+    expire(tmp_path)
+    assert standing(plan, Claims(tmp_path)).lost == 1
+    assert not list(tmp_path.glob("nobody/*")) and standing(plan, Claims(tmp_path / "nobody")).done == 0
+    assert not (tmp_path / "nobody").exists()
+
+
+def test_what_failed_by_a_clock_that_is_ahead_is_tried_again_too(tmp_path, monkeypatch):
+    plan, real, begun = plan_of(2), time.time, []
+    monkeypatch.setattr(claiming.time, "time", lambda: real() + 90)
+    work(plan, Claims(tmp_path), lambda cell, n: Outcome(failed="an empty answer"))
+    monkeypatch.undo()
+    drive(plan, tmp_path, begun)
+    assert begun == []
+    drive(plan, tmp_path, begun, retry=True)
+    assert sorted(begun) == ["0000", "0001"]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
+def test_a_network_that_stumbles_ends_no_worker(tmp_path, monkeypatch, number):
+    plan, begun, waits = plan_of(30, n_scores=2), [], []
+    other = Claims(tmp_path)
+    other.join()
+    assert other.take("0003")
+    real = {"scandir": os.scandir, "stat": Path.stat, "open": open}
+
+    def now_and_then(does):
+        calls = []
+
+        def stumbling(*arguments, **options):
+            calls.append(arguments)
+            if len(calls) % 2 and (does != "open" or arguments[1:] == ("rb",)):
+                raise OSError(number, os.strerror(number))
+            return real[does](*arguments, **options)
+
+        return stumbling
+
+    claims = Claims(tmp_path)
+    claims.join()
+    monkeypatch.setattr(claiming.os, "scandir", now_and_then("scandir"))
+    monkeypatch.setattr(claiming, "open", now_and_then("open"), raising=False)
+    monkeypatch.setattr(claiming.Path, "stat", now_and_then("stat"))
+
+    def wait(seconds):
+        waits.append(seconds)
+        if len(waits) == 5:
+            other.settle("0003", 1.0)
+
+    taking = Taking(in_turn(plan, 0.0), claims, wait)
+    while (cell := taking.next()) is not None:
+        begun.append(cell.id)
+        claims.settle(cell.id, 1.0)
+    assert sorted([*begun, "0003"]) == [cell.id for cell in plan.cells] and len(waits) >= 5
 
 
 def test_a_half_written_line_is_read_once_it_is_whole(tmp_path):
