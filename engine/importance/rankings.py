@@ -17,6 +17,7 @@ from engine.statistics import Z_95
 AGGREGATES = ("scores", "ranks")
 TOP_SHARE = 0.3  # of the heads: what Bansal et al. keep
 PERMUTATIONS = 1999
+DIGITS = 9  # of what takes functions whose last bits are a processor's own
 MAX_PERMUTED = 512  # components; beyond, rho * sqrt(n - 1) is as good as normal, and permuting takes seconds
 
 
@@ -100,21 +101,22 @@ class Agreement:
 def agreement(scores: Mapping[str, np.ndarray], permutations: int = PERMUTATIONS) -> Agreement:
     """Agreement of every two score arrays over the same components. UsageError: none, or of different shapes."""
     rows = _rows(scores)
-    ranks = _standardised(_ranks(rows))
-    srcc = _products(ranks, ranks)
+    ranks = _centred(_ranks(rows))
+    together, srcc = ranks @ ranks.T, _correlations(ranks)
     n, generator = rows.shape[1], np.random.default_rng(0)
     extreme = np.zeros_like(srcc)
     for _ in range(permutations if n <= MAX_PERMUTED else 0):
-        extreme += np.abs(_products(ranks, ranks[:, generator.permutation(n)])) >= np.abs(srcc) - 1e-12
+        extreme += np.abs(ranks @ ranks[:, generator.permutation(n)].T) >= np.abs(together)
     p = np.where(np.isnan(srcc), np.nan, (extreme + 1) / (permutations + 1))
     p = (p + p.T) / 2  # a pair is relabelled from either side
     if n > MAX_PERMUTED:
-        p = np.vectorize(math.erfc)(np.abs(srcc) * math.sqrt((n - 1) / 2))  # of the limit of what permuting gives
+        # of the limit of what permuting gives
+        p = np.vectorize(lambda x: float(f"{math.erfc(x):.9g}"))(np.abs(srcc) * math.sqrt((n - 1) / 2))
     with np.errstate(divide="ignore"):
         z, error = np.arctanh(np.clip(srcc, -1, 1)), np.sqrt((1 + srcc**2 / 2) / max(n - 3, 1))
     # of two equal orders the interval would be a point, however few components they rank
     z[(np.abs(srcc) > 1 - 1e-12) & ~np.eye(len(srcc), dtype=bool)] = np.nan
-    low, high = (np.tanh(z + side * Z_95 * error) for side in (-1, 1))
+    low, high = (np.round(np.tanh(z + side * Z_95 * error), DIGITS) for side in (-1, 1))
     chosen = list(scores)
     shared = [[top_overlap(scores[a], scores[b]) for b in chosen] for a in chosen]
     return Agreement(tuple(chosen), srcc, low, high, p, np.array(shared))
@@ -127,8 +129,7 @@ def as_published(scores: Mapping[str, np.ndarray]) -> np.ndarray:
     4608 heads nearly alike (rho 0.95) come out at 0.
     """
     numbers = np.argsort(_rows(scores), axis=1, kind="stable")
-    ranked = _standardised(numbers.astype(float))
-    return _products(ranked, ranked)
+    return _correlations(_centred(numbers.astype(float)))
 
 
 def n_top(n: int, share: float = TOP_SHARE) -> int:
@@ -172,12 +173,15 @@ def _ranks(rows: np.ndarray) -> np.ndarray:
     return rankdata(rows, axis=1)
 
 
-def _standardised(rows: np.ndarray) -> np.ndarray:
-    """Rows of mean 0 and length 1, nan where a row is constant."""
-    centred = rows - rows.mean(1, keepdims=True)
-    length = np.sqrt((centred**2).sum(1, keepdims=True))
-    return np.divide(centred, length, out=np.full_like(centred, np.nan), where=length > 1e-9)
+def _centred(ranks: np.ndarray) -> np.ndarray:
+    """Twice the ranks, of mean 0: whole numbers, so that sums of their products are exact in whatever order the library
+    of a processor adds them up, and two machines find the same to the last bit."""
+    doubled = 2 * ranks
+    return doubled - doubled.mean(1, keepdims=True)
 
 
-def _products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.clip(a @ b.T, -1, 1)
+def _correlations(centred: np.ndarray) -> np.ndarray:
+    """(k, k) coefficients of every two rows, nan where one is constant."""
+    sums = centred @ centred.T
+    lengths = np.sqrt(np.outer(sums.diagonal(), sums.diagonal()))
+    return np.clip(np.divide(sums, lengths, out=np.full_like(sums, np.nan), where=lengths > 0), -1, 1)

@@ -137,6 +137,19 @@ def test_as_published_measures_head_numbers_and_not_agreement():
     assert as_published(sorted_by_a)[0, 1] > published + 0.5
 
 
+def test_srcc_has_the_same_bits_in_whatever_order_a_library_adds_up():
+    """A figure must not tell which processor put the report together."""
+    generator = np.random.default_rng(0)
+    rows = generator.random((7, 333)).round(2)  # some of them equal
+    named = {str(number): row for number, row in enumerate(rows)}
+    whole, published = agreement(named, 0).srcc, as_published(named)
+    assert (np.diagonal(whole) == 1).all() and (whole == whole.T).all()
+    for _ in range(20):
+        order = generator.permutation(333)
+        np.testing.assert_array_equal(agreement({name: row[order] for name, row in named.items()}, 0).srcc, whole)
+    assert (published == published.T).all() and (np.diagonal(published) == 1).all()
+
+
 def test_p_of_independent_scores_is_uniform():
     rows = np.random.default_rng(5).normal(size=(30, 40))
     found = agreement(dict(enumerate(rows)), permutations=199)
