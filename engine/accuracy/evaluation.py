@@ -5,7 +5,7 @@ cancelled or killed run resumes at the chunk it had in hand.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -110,18 +110,26 @@ def accuracy(answers: Answers) -> Accuracy:
     return Accuracy(n, float(answers.correct.mean()), float(answers.correct_norm.mean()), low, high, words)
 
 
-def evaluate(lab: Lab, subject: Subject, questions: Questions, mask: Mask) -> Iterator[Progress[Answers]]:
+def evaluate(
+    lab: Lab, subject: Subject, questions: Questions, mask: Mask, by_pace: bool = True
+) -> Iterator[Progress[Answers]]:
     """Yields Progress whose value is the Answers so far, after each chunk and (unchanged) each forward pass.
 
-    Chunks in the store cost no forward pass, and a run that finds all of them never loads the model.
+    Chunks in the store cost no forward pass, and a run that finds all of them never loads the model. `by_pace`: smaller
+    chunks where this machine is slow. Questions that share other passes differ in the last bits, so a study, whose
+    numbers must not depend on how fast who was, goes without.
     """
-    for step in pieces(lab, subject, list(_sized_pieces(lab, subject, questions, mask))):
+    for step in pieces(lab, subject, list(_wanted(lab, subject, questions, mask, by_pace))):
         yield step.map(partial(answers_of, questions))
 
 
-def recall(lab: Lab, subject: Subject, questions: Questions, mask: Mask) -> Answers:
+def recall(lab: Lab, subject: Subject, questions: Questions, mask: Mask, by_pace: bool = True) -> Answers:
     """The Answers that are stored already, up to the first missing chunk; loads and computes nothing."""
-    return answers_of(questions, stored(lab, _sized_pieces(lab, subject, questions, mask)))
+    return answers_of(questions, stored(lab, _wanted(lab, subject, questions, mask, by_pace)))
+
+
+def _wanted(lab: Lab, subject: Subject, questions: Questions, mask: Mask, by_pace: bool) -> Iterable[Piece]:
+    return _sized_pieces(lab, subject, questions, mask) if by_pace else chunk_pieces(subject, questions, mask)
 
 
 def _sized_pieces(lab: Lab, subject: Subject, questions: Questions, mask: Mask) -> Iterator[Piece]:

@@ -42,7 +42,7 @@ def under_each(
         done = min(total, done + len(masks) * len(chunk))
         yield Progress(done, total, message=f"without one of {len(masks) - 1}", cached=all_cached)
     # from the store; what the disk refused is in its memory
-    answers = [final(evaluate(lab, subject, questions, mask)) for mask in masks]
+    answers = [final(evaluate(lab, subject, questions, mask, by_pace=False)) for mask in masks]
     yield Progress(total, total, answers, cached=all_cached)
 
 
@@ -50,7 +50,7 @@ def recall_oracle(lab: Lab, subject: Subject, questions: Questions, what: str) -
     """What `oracle` ends with where all of it is stored, else None; loads and computes nothing."""
     answers = []
     for mask in [Mask.full(subject.shape), *single_ablations(subject.shape, what)]:
-        answers.append(recall(lab, subject, questions, mask))
+        answers.append(recall(lab, subject, questions, mask, by_pace=False))
         if len(answers[-1]) < questions.n:
             return None
     return answers

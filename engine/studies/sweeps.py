@@ -254,9 +254,9 @@ def _task(ready: _Ready, task: TaskSpec, mine: Sequence[Point], rows: dict[Point
         mask = orders.mask(point.heads_permille, point.ffns_permille)
         for each in (full, mask):
             if each not in answers:
-                found = recall(lab, subject, questions, each)
+                found = recall(lab, subject, questions, each, by_pace=False)
                 if len(found) < questions.n and ready.compute:
-                    steps = evaluate(lab, subject, questions, each)
+                    steps = evaluate(lab, subject, questions, each, by_pace=False)
                     found = yield from last_value(steps, number * n, total, label=in_levels(point))
                 if len(found) == questions.n:
                     answers[each] = found

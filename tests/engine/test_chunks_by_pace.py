@@ -8,6 +8,9 @@ from engine.accuracy.evaluation import evaluate, expected_s, recall
 from engine.models.loading import Models
 from engine.models.masks import Mask
 from engine.models.rates import learn
+from engine.questions.requests import TaskSpec
+from engine.studies.surveys import Setting
+from engine.studies.sweeps import points, sweep
 from tests.engine.fixtures import last, questions_in, subject_in, write_questions
 
 SLOW, FAST = 0.0, 1e9  # seconds of a chunk that count as long
@@ -56,6 +59,25 @@ def test_what_was_begun_in_one_size_goes_on_in_it(about, monkeypatch):
     monkeypatch.setattr(evaluation, "LONG_S", FAST)
     assert len(recall(*about)) == 8
     assert figures(about) == [4, 8, 12, 16, 32, 38]
+
+
+def test_a_study_asks_in_whole_chunks_however_slow_and_whatever_was_asked_before(about, monkeypatch):
+    """In 8 bits, questions in other company get other answers: two machines would tell of two models."""
+    lab, subject, questions, full = about
+    monkeypatch.setattr(evaluation, "LONG_S", SLOW)
+    last(evaluate(*about))
+    file = questions.requests.task.name
+    setting, wanted = Setting(subject.spec, subject.bos, n_questions=38), points([TaskSpec(file)], [0, 1000], [0])
+    assert last(sweep(lab, setting, wanted, [file], compute=False)).value.rows == ()
+    [*_, step] = sweep(lab, setting, wanted, [file])
+    assert len(step.value.rows) == 2 and not step.cached
+    asked = setting.judged(TaskSpec(file), lab.store)
+    slow = recall(lab, subject, asked, full, by_pace=False)
+    lab.store.clear()
+    monkeypatch.setattr(evaluation, "LONG_S", FAST)
+    last(evaluate(lab, subject, asked, full))
+    assert len(slow) == 38
+    np.testing.assert_array_equal(slow.log_likelihood_nats, recall(lab, subject, asked, full).log_likelihood_nats)
 
 
 def test_the_pace_is_that_of_the_passes(about):
