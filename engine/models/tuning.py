@@ -52,6 +52,7 @@ class Products:
 
 
 PINS = {OWN: Products(), FP32: Products(FP32, FP32, FP32, FP32), INTEGER: Products(int8=INTEGER)}
+WAYS = {"bf16": (OWN, FP32), "int8": (OWN, FP32, INTEGER), "gradient": (OWN, FP32), "attention": (OWN, FP32)}
 
 
 @dataclass(frozen=True)
@@ -81,14 +82,30 @@ def known_products(store: Store | None = None, n_params: int = SMALL_PARAMETERS)
     """`products` where they need not be measured: without torch. A small model's first figure is not made to wait for
     a measurement: what the processor says of itself is enough."""
     if pin := os.environ.get(PINNED):
-        if pin not in PINS:
-            raise UsageError(f"{PINNED} is {pin!r}; choose one of {', '.join(PINS)}, or leave it empty")
-        return PINS[pin]
+        return pinned(pin)
     if n_params < SMALL_PARAMETERS and (found := named_products()) is not None:
         return found
     with suppress(LookupError):
         return _kept_products(store)
     return None
+
+
+def pinned(text: str) -> Products:
+    """The ways that a user pins: a name for all of them, or as `pinned_as` writes those of another machine; UsageError
+    for anything else."""
+    if text in PINS:
+        return PINS[text]
+    ways = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+    if len(ways) != text.count(",") + 1 or any(way not in WAYS.get(name, ()) for name, way in ways.items()):
+        each = f"ways such as {pinned_as({'int8': INTEGER})}"
+        raise UsageError(f"{PINNED} is {text!r}; choose one of {', '.join(PINS)}, give {each}, or leave it empty")
+    return Products(**ways)
+
+
+def pinned_as(ways: Mapping[str, str] | None) -> str:
+    """The text of `pinned` for these ways, those that are not named being the library's own."""
+    known = {name: way for name, way in (ways or {}).items() if name in WAYS}
+    return ",".join(f"{name}={way}" for name, way in asdict(Products(**known)).items())
 
 
 @once

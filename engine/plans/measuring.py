@@ -58,7 +58,7 @@ def other_fields(lab: Lab, plan: Plan, here: Here) -> Mapping[str, tuple[Any, An
     found = {}
     for group in plan.groups:
         setting = here.setting(group)
-        mine = lab.subject(setting.spec, setting.bos).key()
+        mine = lab.subject(setting.spec, setting.bos).key(gradients=True)
         if group.key.get("model", mine["model"]) != mine["model"]:
             there = "is another model here than where the plan was written"
             raise HeadroomError(f"{setting.spec.model} {there}; say with --model where that one is")

@@ -66,7 +66,7 @@ def planned(
         needs = tuple(need for need in cell.needs if need in cells and need != cell.id)
         known.append(replace(cell, needs=needs))
     is_timed = seconds_for(lab.store, subject, "forward", 1) is not None
-    return Planned(Plan((Group(setting, tuple(pool), subject.key()),), tuple(known)), failed, is_timed)
+    return Planned(Plan((Group(setting, tuple(pool), subject.key(gradients=True)),), tuple(known)), failed, is_timed)
 
 
 def _questions(

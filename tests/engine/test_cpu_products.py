@@ -286,6 +286,15 @@ def test_a_user_may_pin_a_way(store, monkeypatch, measured):
     ):
         monkeypatch.setenv(tuning.PINNED, way)
         assert tuning.products(store) == expected
+    ways = Products(FP32, INTEGER, attention=FP32)
+    assert tuning.pinned_as(ways.not_own(gradients=True)) == "bf16=fp32,int8=integer,gradient=own,attention=fp32"
+    for text in (tuning.pinned_as(ways.not_own(gradients=True)), "attention=fp32,int8=integer,bf16=fp32"):
+        monkeypatch.setenv(tuning.PINNED, text)
+        assert tuning.products(store) == ways, "those of another machine"
+    for text in ("bf16=integer", "int8=integer,fast", "int8=integer,int8=fp32", "16=own", "int8="):
+        monkeypatch.setenv(tuning.PINNED, text)
+        with pytest.raises(UsageError, match="HEADROOM_PRODUCTS"):
+            tuning.products(store)
     monkeypatch.setenv(tuning.PINNED, "fast")
     with pytest.raises(UsageError, match="HEADROOM_PRODUCTS is 'fast'; choose one of own, fp32, integer"):
         tuning.products(store)
