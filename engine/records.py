@@ -8,12 +8,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache as once
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 SCHEMA = "3"  # of keys, packing and scoring code: raise it whenever the same key could mean other numbers
 MAX_HEADER_BYTES = 1_000_000
+TIMES = frozenset({"measured_at", "seconds"})  # what a receipt says of when, and for how long
+# and of where: which numbers do not depend on, or keys would name it
+PLACES = frozenset({"name", "python", "machine", "processor", "cores", "products"})
 _notes: ContextVar[dict[bytes, Any] | None] = ContextVar("notes", default=None)
 
 
@@ -68,6 +72,34 @@ def decode(blob: bytes | None) -> Record | None:
     if (notes := _notes.get()) is not None:
         notes[hashlib.blake2b(blob, digest_size=20).digest()] = receipt
     return record
+
+
+def difference(a: bytes, b: bytes) -> str:
+    """What two stored blobs of one key differ in, "" where all that counts is the same: each byte of the arrays, and of
+    the receipts all but TIMES and PLACES."""
+    one, other = decode(a), decode(b)
+    if one is None or other is None:
+        return "" if a == b else "no records, and other bytes"
+    for name in sorted({*one.arrays, *other.arrays}):
+        pair = one.arrays.get(name), other.arrays.get(name)
+        if any(array is None for array in pair):
+            return f"only one has {name}"
+        if len({(array.dtype.str, array.shape) for array in pair}) > 1:
+            return f"{name} is of another type or shape"
+        if len({array.tobytes() for array in pair}) > 1:
+            return f"the numbers of {name} differ"
+    told = [_told(each.receipt) for each in (one, other)]
+    others = [name for name in sorted({*told[0], *told[1]}) if told[0].get(name) != told[1].get(name)]
+    return f"the receipts differ in {', '.join(others)}" if others else ""
+
+
+def _told(receipt: Mapping[str, Any]) -> dict[str, Any]:
+    """A receipt without TIMES and PLACES, nor the folder in which a user's own questions lay."""
+    task = receipt.get("task")
+    short = (
+        {"task": {**task, "name": Path(str(task["name"])).name}} if isinstance(task, Mapping) and "name" in task else {}
+    )
+    return {name: value for name, value in {**receipt, **short}.items() if name not in TIMES | PLACES}
 
 
 @contextmanager

@@ -18,6 +18,7 @@
 `speed`: the command that measures what pruning saves: `speed`
 `train`: the command that trains a small model: `train`
 `store`: the commands that look around: `cache`, `tasks` and `models`
+`equal`: what `cache equal` does
 `exchange`: what `cache push`, `cache pull` and `cache verify WHERE` do
 
 Each module holds its commands with the options of their own. Exit codes: 0 done, 1 failed with one plain line, 2 bad

@@ -4,7 +4,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from engine.cli import exchange
+from engine.cli import equal, exchange
 from engine.cli.options import data, data_dir, shared
 from engine.cli.output import Report, print_result
 from engine.errors import HeadroomError, UsageError
@@ -16,10 +16,14 @@ def add_parsers(commands: Any) -> None:
     parser = commands.add_parser(
         "cache", parents=[shared()], help="look after the result store, and share what is in it"
     )
-    parser.add_argument("action", choices=("list", "size", "verify", "clear", "push", "pull"))
-    about = "of push, pull and verify: the folder, or an address such as s3://BUCKET/FOLDER, of results that many "
-    about += "machines share (default: HEADROOM_SHARED; of verify the store here)"
+    parser.add_argument("action", choices=("list", "size", "verify", "clear", "push", "pull", "equal"))
+    about = (
+        "of push, pull, verify and equal: the folder, or an address such as s3://BUCKET/FOLDER, of results that many "
+    )
+    about += "machines share (default: HEADROOM_SHARED; of verify the store here); of equal also another store's folder"
     parser.add_argument("where", nargs="?", help=about)
+    about = "of equal: what WHERE is compared with, a store's folder or a shared place (default: the store here)"
+    parser.add_argument("other", nargs="?", help=about)
     about = "of push and pull: say what is missing, and bring nothing"
     parser.add_argument("--dry-run", action="store_true", help=about)
     parser.set_defaults(run=_cache)
@@ -35,6 +39,8 @@ def _cache(options: Namespace, lab: Lab, report: Report) -> int:
 
     _check(options)
     store = lab.store
+    if options.action == "equal":
+        return equal.run(options, store, report)
     if options.action in ("push", "pull") or options.where:
         return exchange.run(options, store, report)
     folder = str(store.directory)
@@ -66,6 +72,8 @@ def _check(options: Namespace) -> None:
     if options.where is not None and options.action in ("list", "size", "clear"):
         raise UsageError(f"cache {options.action} is of the store here and takes no folder, got {options.where!r}; "
                          "leave it out, or give another store by --cache")  # fmt: skip
+    if options.other is not None and options.action != "equal":
+        raise UsageError(f"cache {options.action} takes one place, got {options.other!r} too; equal takes two")
     if options.dry_run and options.action not in ("push", "pull"):
         raise UsageError(f"cache {options.action} takes no --dry-run; push and pull do")
 
