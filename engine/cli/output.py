@@ -66,7 +66,7 @@ def scores_file(suffix: str, arrays: dict[str, Any], columns: dict[str, Any]) ->
 def table_file(suffix: str, frame: Any) -> bytes:
     """A DataFrame as .csv or .parquet."""
     if suffix == ".csv":
-        return frame.to_csv(index=False).encode()
+        return frame.to_csv(index=False, lineterminator="\n").encode()  # the same on every system
     buffer = io.BytesIO()
     frame.to_parquet(buffer, index=False)
     return buffer.getvalue()
@@ -90,6 +90,11 @@ def write(path: str, content: bytes) -> None:
         write_whole(Path(path), content)
     except OSError as error:
         raise HeadroomError(f"cannot write {path} ({error.strerror}); choose another file") from error
+
+
+def say(line: str) -> None:
+    """One line for the user on standard error, in place of the progress that may stand there."""
+    print(f"{chr(13) + chr(27) + '[K' if sys.stderr.isatty() else ''}headroom: {line}", file=sys.stderr, flush=True)
 
 
 def print_result(options: Namespace, fields: dict[str, Any], text: str) -> None:

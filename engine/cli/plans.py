@@ -1,6 +1,5 @@
 """The command of workers, `work`: measures the cells of a plan beside others that do, or says how all of them stand."""
 
-import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.options import MOST_THREADS, data, data_dir, shared
-from engine.cli.output import Report, check_writable, print_result, write
+from engine.cli.output import Report, check_writable, print_result, say, write
 from engine.errors import HeadroomError
 from engine.files import is_file, named
 from engine.models.subject import Lab
@@ -17,6 +16,7 @@ from engine.progress import in_time
 from engine.studies.surveys import in_words
 
 if TYPE_CHECKING:
+    from cache import Store
     from engine.plans.planning import Planned
     from engine.plans.status import Standing, Worker
 
@@ -96,6 +96,7 @@ def _work(options: Namespace, lab: Lab, report: Report) -> int:
 
 def _taken(options: Namespace, lab: Lab, report: Report, plan: Any, claims: Any) -> Any:
     """What this worker has done, once no cell is left."""
+    from engine.models.tuning import PINNED, pinned_as
     from engine.plans.cells import Cell
     from engine.plans.measuring import Here, measured, other_fields
     from engine.plans.worker import Outcome, work
@@ -106,13 +107,33 @@ def _taken(options: Namespace, lab: Lab, report: Report, plan: Any, claims: Any)
     if others := other_fields(lab, plan, here):
         names = "; ".join(f"{name} {there} there, {mine} here" for name, (there, mine) in others.items())
         told = "other than where the plan was written, and results are found where it is the same"
-        print(f"headroom: {told}: {names}", file=sys.stderr)
+        ways = others.get("products", ({}, None))[0]
+        pin = f"; {PINNED}={pinned_as(ways)} computes as there" if "products" in others else ""
+        say(f"{told}: {names}{pin}")
+    tell = _trouble_teller(lab.store)
 
     def measure(cell: Cell, n_settled: int) -> Outcome:
         report(n_settled, n, str(cell), None)
-        return measured(lab, plan, cell, here, lambda message: report(n_settled, n, message, None))
+        found = measured(lab, plan, cell, here, lambda message: report(n_settled, n, message, None))
+        tell()
+        return found
 
+    tell()
     return work(plan, claims, measure)
+
+
+def _trouble_teller(store: "Store") -> Callable[[], None]:
+    """What says on standard error that results cannot be shared or kept, once and again where that changes: a worker
+    goes on, and whoever waits for its results elsewhere should know."""
+    said: str | None = None
+
+    def tell() -> None:
+        nonlocal said
+        if (trouble := store.trouble) != said:
+            said = trouble
+            say(store.notice or "results are kept and shared again")
+
+    return tell
 
 
 def _told(plan: str, stands: "Standing") -> list[str]:

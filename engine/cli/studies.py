@@ -144,7 +144,7 @@ def _paper(draw: Draw, options: Namespace, lab: Lab, report: Report) -> int:
     import pandas as pd
 
     from engine.studies.statements import statements
-    from engine.studies.study import paper_study, tables
+    from engine.studies.study import paper_study, tables, with_short_names
 
     folder, started = named(options.out, "--out"), time.monotonic()
     try:
@@ -155,6 +155,7 @@ def _paper(draw: Draw, options: Namespace, lab: Lab, report: Report) -> int:
         raise HeadroomError(f"cannot write to {folder} (no permission); choose another --out")
     tasks, setting = _tasks(options), _setting(options)
     study, cached = last(paper_study(lab, setting, tasks), report)
+    study = with_short_names(study)
     found = statements(study)
     for name, frame in (tables(study) | {"statements": pd.DataFrame(map(asdict, found))}).items():
         for ending in TABLES:

@@ -2,6 +2,8 @@
 2212.09095).
 """
 
+import os
+import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -11,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from engine.importance.rankings import Agreement, agreement, n_pruned
-from engine.models.subject import Lab
+from engine.models.names import short_name
+from engine.models.subject import Lab, Subject
+from engine.models.tuning import processor
 from engine.progress import Progress
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
@@ -29,7 +33,11 @@ OUT_OF_DISTRIBUTION = ("mathqa", "lambada_openai", "demo_price", "demo_cloze")  
 
 @dataclass(frozen=True)
 class Study:
-    """Everything measured. `curves` by name: heads, ffns, random, combined, transfer, others, rescored."""
+    """Everything measured. `curves` by name: heads, ffns, random, combined, transfer, others, rescored.
+
+    `receipt` is what made the numbers, the same on every machine that continues the study; `made` is when and where it
+    was put together, and from which folders.
+    """
 
     tasks: tuple[TaskSpec, ...]
     setting: Setting
@@ -38,6 +46,7 @@ class Study:
     curves: Mapping[str, Swept] = field(default_factory=dict)
     receipt: Mapping[str, Any] = field(default_factory=dict)
     n_layers: int = 0
+    made: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def shots(self) -> list[int]:
@@ -111,10 +120,9 @@ def paper_study(
     """Yields Progress, its value the Study so far; what is stored is not computed again."""
     subject = lab.subject(setting.spec, setting.bos)
     pool = pool_of(list(dict.fromkeys(task.name for task in tasks)))
-    about = {"name": subject.identity.name, "setting": asdict(setting), "pool": pool}
-    about["made_at"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     shape = subject.shape
-    study = Study(tuple(tasks), setting, receipt=subject.key() | about, n_layers=shape.n_layers)
+    study = Study(tuple(tasks), setting, receipt=_receipt(subject, setting, pool), n_layers=shape.n_layers,
+                  made=_made(setting))  # fmt: skip
     parts: dict[str, Iterator[Progress[Any]]] = {
         "head importance": survey(lab, setting, tasks, "heads", compute),
         "FFN importance": survey(lab, setting, tasks, "ffns", compute),
@@ -134,6 +142,45 @@ def paper_study(
         done += size
         study = _with(study, name, value)
         yield Progress(done, total, study, name, all_cached)
+
+
+def with_short_names(study: Study) -> Study:
+    """The study with own files of questions named without what leads to them, where that tells them apart: a folder is
+    another on another machine."""
+    names = {task.name: short_name(task.name) for task in study.tasks}
+    if len(set(names.values())) < len(names):
+        return study
+
+    def by_task(found: Mapping[TaskSpec, Any]) -> dict[TaskSpec, Any]:
+        return {replace(task, name=names.get(task.name, task.name)): each for task, each in found.items()}
+
+    def swept(found: Swept) -> Swept:
+        rows = []
+        for row in found.rows:
+            task = replace(row.point.task, name=names.get(row.point.task.name, row.point.task.name))
+            rows.append(replace(row, point=replace(row.point, task=task, of=names.get(row.point.of, row.point.of))))
+        return replace(found, rows=tuple(rows), failed=by_task(found.failed))
+
+    heads, ffns = (replace(each, scores=by_task(each.scores), failed=by_task(each.failed))
+                   for each in (study.heads, study.ffns))  # fmt: skip
+    pool = [names.get(name, name) for name in study.receipt.get("pool", ())]
+    curves = {name: swept(each) for name, each in study.curves.items()}
+    tasks = tuple(by_task(dict.fromkeys(study.tasks)))
+    return replace(study, tasks=tasks, heads=heads, ffns=ffns, curves=curves, receipt={**study.receipt, "pool": pool})
+
+
+def _receipt(subject: Subject, setting: Setting, pool: Sequence[str]) -> dict[str, Any]:
+    """What made the numbers: the fields of every key, with all ways of products, and the setting without its paths."""
+    same = {name: value for name, value in asdict(setting).items() if name not in ("spec", "data_dir")}
+    about = {"name": short_name(subject.identity.name), "products": asdict(subject.products)}
+    return subject.key() | about | {"setting": same, "pool": list(pool)}
+
+
+def _made(setting: Setting) -> dict[str, Any]:
+    """When, where and from which folders: all that another machine has otherwise."""
+    made_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    where = {"processor": processor(), "cores": os.cpu_count(), "python": platform.python_version()}
+    return {"made_at": made_at, "model": setting.spec.model, "data_dir": setting.data_dir, **where}
 
 
 def _with(study: Study, name: str, value: Any) -> Study:

@@ -3,6 +3,7 @@
 import base64
 import html
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -29,6 +30,7 @@ border-bottom: 1px solid var(--line); vertical-align: top; } td.number { text-al
 .holds { color: var(--yes); font-weight: bold; } .does-not-hold { color: var(--no); font-weight: bold; }
 pre { background: var(--box); padding: 1rem; overflow-x: auto; font-size: 13px; }
 """
+TIMES = 'id="times"'  # of the one line of a report that is another wherever and whenever it is written
 MARKS = {"holds": "✓ holds", "does not hold": "✗ does not hold", "not measured": "– not measured"}
 
 
@@ -46,10 +48,16 @@ def write_report(study: Study, folder: str | Path) -> None:
             source = f"data:image/svg+xml;base64,{base64.b64encode(drawing).decode()}"
             words = html.escape(caption.replace("**", ""))
             parts.append(f'<figure><img src="{source}" alt="{words}"><figcaption>{words}</figcaption></figure>')
-        (Path(folder) / "report.html").write_text(page(study, parts), encoding="utf-8")
+        (Path(folder) / "report.html").write_bytes(page(study, parts).encode())
     except OSError as error:
         line = f"cannot write the report into {folder} ({error.strerror}); choose another --out"
         raise HeadroomError(line) from error
+
+
+def but_for_times(report: bytes) -> bytes:
+    """A `report.html` without the line that says when, where and from which folders it was written. All else in it, and
+    every byte of the other files, follows from what was measured: `diff -r -I 'id="times"' ONE OTHER` says nothing."""
+    return b"".join(line for line in report.splitlines(keepends=True) if TIMES.encode() not in line)
 
 
 def figures(study: Study) -> Iterator[tuple[str, str, Picture]]:
@@ -110,7 +118,8 @@ def page(study: Study, drawn: list[str]) -> str:
     found = "".join(map(_statement, statements(study)))
     tasks = ", ".join(dict.fromkeys(task.name for task in study.tasks))
     breaks = [_break_points(study, axis, noun) for axis, noun in (("heads", "Heads"), ("ffns", "FFNs"))]
-    reasons = [f"{in_words(task)}: {reason}" for task, reason in study.failed.items()]
+    within = f"{Path(setting.data_dir).expanduser()}{os.sep}" if setting.data_dir else ""
+    reasons = [f"{in_words(task)}: {reason.replace(within, '')}" for task, reason in study.failed.items()]
     failed = "".join(f"<li>{html.escape(reason)}</li>" for reason in reasons)
     judged = f"the first {setting.n_questions}" if setting.n_questions else "all"
     ranked = setting.n_ranking or "all"
@@ -118,8 +127,8 @@ def page(study: Study, drawn: list[str]) -> str:
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{html.escape(receipt["name"])}: how much can go</title><style>:root {{ {root} }}{STYLE}</style></head><body>
 <h1>How much of {html.escape(receipt["name"])} can go</h1>
-<p>Precision {receipt["precision"]}, made {receipt["made_at"]}. Accuracy on {judged} validation questions of each task
-in a stratified order; rankings from {ranked} training questions. Tasks: {html.escape(tasks)}.</p>
+<p>Precision {receipt["precision"]}. Accuracy on {judged} validation questions of each task in a stratified order;
+rankings from {ranked} training questions. Tasks: {html.escape(tasks)}.</p>
 <h2>The paper's statements, and this model</h2>
 <p>Bansal et al. 2022 (arXiv 2212.09095), on OPT-66B. Points are those of the mean over tasks.</p>
 <table><tr><th>Statement</th><th>Here</th><th></th></tr>{found}</table>
@@ -133,8 +142,16 @@ many questions show four times in five. At chance: the full model's 95 % interva
 {"".join(breaks)}
 <h2>Receipt</h2>
 <pre>{html.escape(json.dumps(receipt, indent=2, default=str))}</pre>
+<h2>When and where</h2>
+{_times(study)}
 </body></html>
 """
+
+
+def _times(study: Study) -> str:
+    """The one line that `but_for_times` leaves out."""
+    said = html.escape("; ".join(f"{name}: {value}" for name, value in study.made.items() if value not in ("", None)))
+    return f"<p {TIMES}>{' '.join(said.split())}</p>"
 
 
 def _statement(each: Statement) -> str:

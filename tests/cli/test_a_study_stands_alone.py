@@ -44,7 +44,7 @@ def study(acc=lambda h, f: 0.9, n_layers=10, scores=None):
         "ffns": Swept(rows(acc, [0], LEVELS)),
         "combined": Swept(rows(acc, LEVELS, LEVELS)),
     }
-    receipt = {"name": "m", "precision": "fp32", "made_at": "now"}
+    receipt = {"name": "m", "precision": "fp32"}
     return Study(TASKS, Setting(LoadSpec("m"), n_ranking=64), Survey(found), Survey(), curves, receipt, n_layers)
 
 

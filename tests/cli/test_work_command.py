@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from cache import open_store
+from cache import behind, open_store
+from cache.shared import travels
 from engine.__main__ import main
 from engine.accuracy import evaluation
 from engine.models.loading import LoadSpec
@@ -139,6 +140,8 @@ def test_results_are_those_of_a_sweep_without_a_plan_though_a_worker_was_stopped
     code, out, _ = cli("work", plan, "--status")
     assert code == 0 and f"{told['cells']} of {told['cells']} cells are done" in out and "0 were measured twice" in out
     assert values(place / "worked") == values(local[0])
+    code, out, _ = cli("cache", "equal", place / "worked", place / "local", "--json")
+    assert code == 0 and json.loads(out)["equal"] == len([key for key in values(place / "worked") if travels(key)])
     for each, table in zip(sweeps, local[1], strict=True):
         code, out, _ = cli(*each, "--out", place / "worked.csv", *where, "--json")
         assert code == 0 and json.loads(out)["cached"] and (place / "worked.csv").read_bytes() == table
@@ -213,6 +216,33 @@ def test_a_worker_killed_in_its_cell_loses_that_cell_alone(plan, place, local):
     mine = [note.cell for note in claims.notes if note.worker == 0]
     assert len(turns) == 1 and mine and turns[0] not in mine, "the cell in hand was taken again, and no other"
     assert values(place / "killed") == values(local[0])
+
+
+def test_a_worker_that_cannot_share_says_so_when_that_changes_and_goes_on(cli, plan, tmp_path, monkeypatch):
+    (tmp_path / "shared").mkdir()
+    monkeypatch.setenv("HEADROOM_SHARED", str(tmp_path / "shared"))
+    monkeypatch.setattr(behind, "RETRY_S", 0)
+    monkeypatch.setattr(behind, "CHECK_S", -1)
+    real, n_cells = measuring.sweep, []
+
+    def moved(*arguments):
+        n_cells.append(arguments)
+        if len(n_cells) == 2:
+            os.rename(tmp_path / "shared", tmp_path / "away")
+        if len(n_cells) == 6:
+            os.rename(tmp_path / "away", tmp_path / "shared")
+        return real(*arguments)
+
+    monkeypatch.setattr(measuring, "sweep", moved)
+    code, out, lines = cli("work", plan, "--cache", tmp_path / "store", "--claims", tmp_path / "claims", "--json")
+    told = json.loads(out)
+    assert code == 0 and told["done"] == told["cells"] and not told["failed"]
+    said = [line for line in lines if "shared" in line]
+    assert said[0].startswith("headroom: shared results cannot be ") and "the folder is gone" in said[0]
+    assert "not written yet: " in said[0] and said[-1] == "headroom: results are kept and shared again"
+    assert len(said) <= 4, "once for each change, not for each cell"
+    monkeypatch.delenv("HEADROOM_SHARED")
+    assert cli("cache", "push", tmp_path / "shared", "--cache", tmp_path / "store", "--dry-run")[1].startswith("0 res")
 
 
 def test_bad_plans_get_one_line(cli, place, plan, sweeps, tmp_path):

@@ -1,0 +1,153 @@
+"""A study that was stopped, killed and continued by other people on other machines gives the same report, byte for byte
+but for the one line that says when and where.
+
+Machines are processes: each with a store, a working folder, a model's folder, a home, a clock's zone, a language and a
+seed of hashes of its own. What puts the report together at last adds up as an older processor does.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cache import Store
+from engine.__main__ import main
+from engine.demo import model_folder
+from pages.ui.study_report import TIMES, but_for_times
+from tests.conftest import HANG_S, REPOSITORY
+from tests.engine.fixtures import write_questions
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process that way")
+STUDY = ["--precision", "fp32", "--tasks", "demo_copy,own.jsonl", "--shots", "0", "--limit", "16"]
+STUDY += ["--ranking-questions", "16"]
+ELSEWHERE = {
+    "a": {"TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0"},
+    "b": {"TZ": "Asia/Kolkata", "LC_ALL": "C", "PYTHONHASHSEED": "1", "USER": "somebody"},
+    "worker": {"TZ": "America/St_Johns", "LC_ALL": "de_DE.UTF-8", "PYTHONHASHSEED": "2", "USER": "else"},
+    # of numpy alone: torch's instructions would change what is measured there
+    "c": {"TZ": "Pacific/Auckland", "LC_ALL": "tr_TR.UTF-8", "PYTHONHASHSEED": "3", "OPENBLAS_CORETYPE": "Haswell",
+          "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR"},
+}  # fmt: skip
+
+
+class Machine:
+    """A place in which commands run, with a store, a model and questions of its own."""
+
+    def __init__(self, folder: Path, more: dict[str, str]) -> None:
+        self.folder, self.store, self.out = folder, folder / "store", folder / "work" / "study"
+        for made in ("home", "work"):
+            (folder / made).mkdir(parents=True)
+        write_questions(folder / "work" / "own.jsonl", 24)
+        shutil.copytree(model_folder(), folder / "somewhere" / "model")
+        self.of_model = ("--model", str(folder / "somewhere" / "model"))
+        self.study = ["sweep", "--preset", "paper", *STUDY, *self.of_model]
+        self.env = {**os.environ, "HOME": str(folder / "home"), "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+        self.env |= {"HEADROOM_CACHE": str(self.store), **more}
+
+    def start(self, *words: str, **more: str) -> subprocess.Popen[str]:
+        command, env = [sys.executable, "-m", "engine", *words], {**self.env, **more}
+        return subprocess.Popen(command, cwd=self.folder / "work", env=env, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.PIPE, text=True)  # fmt: skip
+
+    def run(self, *words: str) -> None:
+        process = self.start(*words)
+        _, errors = process.communicate(timeout=HANG_S)
+        assert process.returncode == 0, errors
+
+    def stopped(self, n_results: int, by: signal.Signals, *words: str, **more: str) -> None:
+        """Runs it until so many results are in the store, and stops it then."""
+        process, end_s = self.start(*words, **more), time.monotonic() + HANG_S
+        with self.results() as counted:
+            while counted() < n_results:
+                assert process.poll() is None, process.communicate()[1]
+                assert time.monotonic() < end_s
+                time.sleep(0.02)
+        process.send_signal(by)
+        _, errors = process.communicate(timeout=HANG_S)
+        assert process.returncode == (130 if by == signal.SIGINT else -by), errors
+
+    @contextlib.contextmanager
+    def results(self):
+        """What counts the results in the store."""
+        store = Store(self.store)
+        yield lambda: sum("/answers/" in key or "/importance/" in key for key in store.keys())
+        store.close()
+
+    def n_results(self) -> int:
+        with self.results() as counted:
+            return counted()
+
+    def report(self) -> dict[str, bytes]:
+        """The files of the study's folder."""
+        return {str(file.relative_to(self.out)): file.read_bytes() for file in self.out.rglob("*") if file.is_file()}
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory):
+    return {name: Machine(tmp_path_factory.mktemp(name) / f"clone of {name}", more) for name, more in ELSEWHERE.items()}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(machines):
+    """The machine on which the whole study was measured in one go."""
+    machines["a"].run(*machines["a"].study, "--out", "study")
+    return machines["a"]
+
+
+@pytest.fixture(scope="module")
+def continued(machines, undisturbed, tmp_path_factory):
+    """The machine that finished what was begun on another, killed there, shared, and gone on with by a worker that was
+    stopped too; and how many results it was given."""
+    b, worker, c = (machines[name] for name in ("b", "worker", "c"))
+    third, place = undisturbed.n_results() // 3, tmp_path_factory.mktemp("shared") / "results of all"
+    b.stopped(third, signal.SIGKILL, *b.study, "--out", "study")
+    assert main(["cache", "push", str(place), "--cache", str(b.store)]) == 0
+    with contextlib.chdir(b.folder / "work"):
+        assert main([*b.study, "--plan", str(place.with_name("plan.json")), "--cache", str(b.store)]) == 0
+    work = ["work", str(place.with_name("plan.json")), *worker.of_model]
+    worker.stopped(2 * third, signal.SIGINT, *work, HEADROOM_SHARED=str(place))
+    assert main(["cache", "pull", str(place), "--cache", str(c.store)]) == 0
+    given = c.n_results()
+    c.run(*c.study, "--out", "study")
+    return c, given
+
+
+def test_the_report_is_the_same_byte_for_byte_but_for_one_line(undisturbed, continued):
+    (other, given), mine = continued, undisturbed.report()
+    assert undisturbed.n_results() // 2 < given < undisturbed.n_results() == other.n_results(), "each did its part"
+    found = other.report()
+    assert mine.keys() == found.keys() and {".csv", ".parquet", ".svg", ".png", ".html"} == {
+        Path(name).suffix for name in mine
+    }
+    assert [name for name in mine if mine[name] != found[name]] == ["report.html"]
+    reports = [each["report.html"] for each in (mine, found)]
+    assert but_for_times(reports[0]) == but_for_times(reports[1])
+    assert [report.count(TIMES.encode()) for report in reports] == [1, 1]
+
+
+def test_the_one_line_can_be_left_out_by_anybody(undisturbed, continued):
+    if shutil.which("diff") is None:
+        pytest.skip("this system has no diff")
+    other, _ = continued
+    command = ["diff", "-r", "-I", TIMES, str(undisturbed.out), str(other.out)]
+    assert subprocess.run(command, capture_output=True).stdout == b""
+    del command[2:4]
+    assert b"report.html" in subprocess.run(command, capture_output=True).stdout
+
+
+def test_nothing_else_tells_of_a_machine(undisturbed):
+    for name, content in undisturbed.report().items():
+        told = but_for_times(content)
+        for word in (str(undisturbed.folder), str(REPOSITORY), "clone of"):
+            assert word.encode() not in told, name
+
+
+def test_all_results_are_equal(undisturbed, continued, capsys):
+    assert main(["cache", "equal", str(undisturbed.store), str(continued[0].store)]) == 0
+    assert "0 differ, 0 are only in" in capsys.readouterr().out
