@@ -81,16 +81,16 @@ def difference(a: bytes, b: bytes) -> str:
     if one is None or other is None:
         return "" if a == b else "no records, and other bytes"
     for name in sorted({*one.arrays, *other.arrays}):
-        pair = one.arrays.get(name), other.arrays.get(name)
-        if any(array is None for array in pair):
+        mine, others = one.arrays.get(name), other.arrays.get(name)
+        if mine is None or others is None:
             return f"only one has {name}"
-        if len({(array.dtype.str, array.shape) for array in pair}) > 1:
+        if (mine.dtype.str, mine.shape) != (others.dtype.str, others.shape):
             return f"{name} is of another type or shape"
-        if len({array.tobytes() for array in pair}) > 1:
+        if mine.tobytes() != others.tobytes():
             return f"the numbers of {name} differ"
     told = [_told(each.receipt) for each in (one, other)]
-    others = [name for name in sorted({*told[0], *told[1]}) if told[0].get(name) != told[1].get(name)]
-    return f"the receipts differ in {', '.join(others)}" if others else ""
+    names = [name for name in sorted({*told[0], *told[1]}) if told[0].get(name) != told[1].get(name)]
+    return f"the receipts differ in {', '.join(names)}" if names else ""
 
 
 def _told(receipt: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,7 @@ headroom models
 headroom cache size
 headroom cache push /mnt/lab/headroom
 headroom cache pull s3://lab/headroom --dry-run
+headroom cache equal /mnt/lab/headroom
 ```
 
 With `--json` one JSON object goes to standard output and nothing else; progress and messages go to standard error.

@@ -20,6 +20,7 @@ AXIS_PX = 85  # an x axis with its title, which Streamlit counts as part of the 
 CELL: dict[str, Any] = {"stroke": GREY, "strokeOpacity": 0.45, "strokeWidth": 0.5}
 CROSS = "M-1,-1L1,1M-1,1L1,-1"
 FILE_WIDTH_PX, CAPTION_LETTERS = 900, 130  # of the letters of a caption so many fit into the width
+FILE_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # the first comes with vl-convert: the same on any machine
 # text marks are black in either theme; the last of the palette's eight colours is the theme's own text colour, nearly
 INK = alt.Fill("ink:N", legend=None, scale=alt.Scale(domain=[*"1234567", "ink"]))
 PALE = 0.38  # opacity of cells on which text is to be read
@@ -164,7 +165,7 @@ def _file_config() -> dict[str, Any]:
     diverging, text = theme["chartDivergingColors"], theme["textColor"]
     return {
         "background": theme["backgroundColor"],
-        "font": "sans-serif",
+        "font": FILE_FONT,
         "range": {"category": categories, "ramp": ramp, "heatmap": ramp, "diverging": diverging},
         "mark": {"color": categories[0]},
         "axis": {"gridColor": theme["borderColor"], "labelColor": text, "titleColor": text},
