@@ -54,8 +54,7 @@ class Behind:
     @property
     def notice(self) -> str | None:
         """One plain line; None when all is well."""
-        n_owed = len(self._owed) + len(self._refused)
-        owed = f"; not written yet: {n_owed:,} (`headroom cache push` does it too)" if n_owed else ""
+        owed = f"; not written yet: {self.n_owed:,} (`headroom cache push` does it too)" if self.n_owed else ""
         return f"{trouble}{owed}" if (trouble := self.trouble) is not None else None
 
     @property
@@ -121,12 +120,21 @@ class Behind:
             self._begin(self._list)
         return str(self._n_changes)
 
+    @property
+    def n_owed(self) -> int:
+        """Results that were put and are not written there yet."""
+        return len(self._owed) + len(self._refused)
+
     def close(self) -> None:
         """Tries once more to write what is owed."""
+        self.pay()
+        self._patient.close()
+
+    def pay(self) -> None:
+        """Tries to write what is owed, unless it was tried a moment ago."""
         if (self._owed or self._refused) and (self._writing.reason is None or self._writing.is_due()):
             with suppress(OSError):
                 self._patient.call(WRITE_S, self._pay, True)
-        self._patient.close()
 
     def _call(self, patience_s: float, function: Callable[..., bytes | None], *arguments: object) -> bytes | None:
         """As `Patient.call`; the first call opens the place, and may take as long as that."""

@@ -90,6 +90,13 @@ class Store:
         shared = self._behind.trouble if self._behind is not None else None
         return "; ".join(filter(None, (self._own_notice(), shared))) or None
 
+    def share(self) -> int:
+        """Tries to write what was put here and is not shared yet, and says how many results that leaves."""
+        if self._behind is None:
+            return 0
+        self._behind.pay()
+        return self._behind.n_owed
+
     def _own_notice(self) -> str | None:
         if not self.on_disk:
             is_read = self._cache is not None and not self._cache.writes

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from engine.plans.status import Standing, Worker
 
 LONGEST_LEASE_S = 86_400
+SHARES_S = 300.0  # that a worker waits at its end for a shared place to come back
 
 
 def add_parsers(commands: Any) -> None:
@@ -119,7 +120,24 @@ def _taken(options: Namespace, lab: Lab, report: Report, plan: Any, claims: Any)
         return found
 
     tell()
-    return work(plan, claims, measure)
+    tally = work(plan, claims, measure)
+    _share(lab.store)
+    tell()
+    return tally
+
+
+def _share(store: "Store") -> None:
+    """Waits until all that was measured is shared: this machine's disk may be gone with the job. HeadroomError where
+    it cannot be."""
+    end_s, pause_s = time.monotonic() + SHARES_S, 0.1
+    while n := store.share():
+        if time.monotonic() >= end_s:
+            cannot = (
+                f"{n:,} results of this worker are in its own store alone: {store.trouble or 'writing them takes long'}"
+            )
+            raise HeadroomError(f"{cannot}; `headroom cache push` on this machine brings them there")
+        time.sleep(pause_s)
+        pause_s = min(5.0, 2 * pause_s)
 
 
 def _trouble_teller(store: "Store") -> Callable[[], None]:

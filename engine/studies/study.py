@@ -154,14 +154,19 @@ def with_short_names(study: Study) -> Study:
     def by_task(found: Mapping[TaskSpec, Any]) -> dict[TaskSpec, Any]:
         return {replace(task, name=names.get(task.name, task.name)): each for task, each in found.items()}
 
+    def reasons(failed: Mapping[TaskSpec, str]) -> dict[TaskSpec, str]:
+        for name, short in names.items():
+            failed = {task: reason.replace(name, short) for task, reason in failed.items()}
+        return by_task(failed)
+
     def swept(found: Swept) -> Swept:
         rows = []
         for row in found.rows:
             task = replace(row.point.task, name=names.get(row.point.task.name, row.point.task.name))
             rows.append(replace(row, point=replace(row.point, task=task, of=names.get(row.point.of, row.point.of))))
-        return replace(found, rows=tuple(rows), failed=by_task(found.failed))
+        return replace(found, rows=tuple(rows), failed=reasons(found.failed))
 
-    heads, ffns = (replace(each, scores=by_task(each.scores), failed=by_task(each.failed))
+    heads, ffns = (replace(each, scores=by_task(each.scores), failed=reasons(each.failed))
                    for each in (study.heads, study.ffns))  # fmt: skip
     pool = [names.get(name, name) for name in study.receipt.get("pool", ())]
     curves = {name: swept(each) for name, each in study.curves.items()}

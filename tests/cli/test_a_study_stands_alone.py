@@ -5,6 +5,7 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -14,10 +15,10 @@ from engine.importance.importance import Scores
 from engine.models.loading import LoadSpec
 from engine.questions.requests import TaskSpec
 from engine.studies.statements import mean_accuracy, statements
-from engine.studies.study import Study, tables
+from engine.studies.study import Study, tables, with_short_names
 from engine.studies.surveys import Setting, Survey
 from engine.studies.sweeps import Point, Row, Swept
-from pages.ui.study_report import figures, write_report
+from pages.ui.study_report import but_for_times, figures, write_report
 from tests.conftest import HANG_S, REPOSITORY
 
 TASKS = tuple(TaskSpec(name, shots) for name in ("piqa", "copa") for shots in (0, 1, 5))
@@ -134,6 +135,44 @@ def test_names_are_text_in_the_report_never_markup(tmp_path):
     write_report(wild, tmp_path)
     assert "<script" not in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert len(list(figures(wild))) >= 3 + 3 + 3 + 1
+
+
+def at(folder):
+    """A study of two files of questions and a task whose rows are wrong, all in a folder."""
+    tasks = [TaskSpec(f"{folder}/{name}.jsonl") for name in ("a", "b")]
+    rows = [Row(Point(task, 500, 0, "task", of.name), 9, 0.5, 0.0, 1.0, 0.5, 1, 0, 0, 0, 1.0)
+            for task in tasks for of in tasks]  # fmt: skip
+    generator, wrong = np.random.default_rng(0), TaskSpec("piqa")
+    heads = Survey({task: Scores("heads", 9, generator.random((10, 4))) for task in tasks},
+                   {wrong: f"task piqa: {folder}/data/piqa/train.jsonl, row 3: no JSON",
+                    replace(tasks[1], shots=9): f"{tasks[1].name}: too few rows"})  # fmt: skip
+    setting = Setting(LoadSpec(f"{folder}/model"), data_dir=f"{folder}/data", n_ranking=64)
+    receipt = {"name": "m", "precision": "fp32", "pool": [task.name for task in tasks]}
+    made = {"made_at": f"at {folder}", "model": setting.spec.model}
+    found = Study((*tasks, wrong), setting, heads, Survey(), {"transfer": Swept(tuple(rows))}, receipt, 10, made)
+    return with_short_names(found)
+
+
+def test_folders_stand_in_one_line_of_the_report_and_nowhere_else(tmp_path):
+    for name in ("here", "elsewhere"):
+        write_report(at(f"/home/{name}"), tmp_path / name)
+    pages = [(tmp_path / name / "report.html").read_bytes() for name in ("here", "elsewhere")]
+    assert pages[0] != pages[1] and but_for_times(pages[0]) == but_for_times(pages[1])
+    assert b"a.jsonl" in but_for_times(pages[0]) and b"/home" not in but_for_times(pages[0])
+    assert b"task piqa: piqa/train.jsonl, row 3: no JSON" in pages[0] and b"/home/here/model" in pages[0]
+    tables_of = [{name: frame.to_csv() for name, frame in tables(at(f"/home/{who}")).items()} for who in "ab"]
+    assert tables_of[0] == tables_of[1] and "a.jsonl,0,0.5,0.0,task,b.jsonl" in tables_of[0]["transfer"]
+
+
+def test_files_of_one_name_keep_what_tells_them_apart():
+    tasks = tuple(TaskSpec(f"/home/{folder}/own.jsonl") for folder in "ab")
+    assert with_short_names(Study(tasks, Setting(LoadSpec("m")))).tasks == tasks
+
+
+def test_figures_are_set_in_the_font_that_comes_along(folder):
+    for file in (folder[0] / "figures").glob("*.svg"):
+        fonts = set(re.findall(r'font-family="([^"]*)"', file.read_text(encoding="utf-8")))
+        assert fonts and all(font.startswith("Liberation Sans,") for font in fonts), file
 
 
 def test_induction_scores_stand_beside_the_tasks(tiny_opt, tmp_path, monkeypatch, capsys):

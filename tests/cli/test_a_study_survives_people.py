@@ -2,7 +2,8 @@
 but for the one line that says when and where.
 
 Machines are processes: each with a store, a working folder, a model's folder, a home, a clock's zone, a language and a
-seed of hashes of its own. What puts the report together at last adds up as an older processor does.
+seed of hashes of its own. Where Intel's library can be told to add up alike on all of its processors, one has another
+number of threads, and the one that puts the report together is older.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ import pytest
 from cache import Store
 from engine.__main__ import main
 from engine.demo import model_folder
+from engine.models.tuning import abilities, processor
 from pages.ui.study_report import TIMES, but_for_times
 from tests.conftest import HANG_S, REPOSITORY
 from tests.engine.fixtures import write_questions
@@ -26,14 +28,18 @@ from tests.engine.fixtures import write_questions
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process that way")
 STUDY = ["--precision", "fp32", "--tasks", "demo_copy,own.jsonl", "--shots", "0", "--limit", "16"]
 STUDY += ["--ranking-questions", "16"]
+ALIKE, TWO, OLDER = {}, {}, {}
+if "avx2" in abilities() and "Intel" in processor():
+    ALIKE = {"MKL_CBWR": "AVX2,STRICT", "ATEN_CPU_CAPABILITY": "avx2"}
+    TWO = {"OMP_NUM_THREADS": "2"}
+    OLDER = {"MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"}
+    OLDER["NPY_DISABLE_CPU_FEATURES"] = "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR"
 ELSEWHERE = {
     "a": {"TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0"},
-    "b": {"TZ": "Asia/Kolkata", "LC_ALL": "C", "PYTHONHASHSEED": "1", "USER": "somebody"},
+    "b": {"TZ": "Asia/Kolkata", "LC_ALL": "C", "PYTHONHASHSEED": "1", "USER": "somebody", **TWO},
     "worker": {"TZ": "America/St_Johns", "LC_ALL": "de_DE.UTF-8", "PYTHONHASHSEED": "2", "USER": "else"},
-    # of numpy alone: torch's instructions would change what is measured there
-    "c": {"TZ": "Pacific/Auckland", "LC_ALL": "tr_TR.UTF-8", "PYTHONHASHSEED": "3", "OPENBLAS_CORETYPE": "Haswell",
-          "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR"},
-}  # fmt: skip
+    "c": {"TZ": "Pacific/Auckland", "LC_ALL": "tr_TR.UTF-8", "PYTHONHASHSEED": "3", **OLDER},
+}
 
 
 class Machine:
@@ -48,7 +54,7 @@ class Machine:
         self.of_model = ("--model", str(folder / "somewhere" / "model"))
         self.study = ["sweep", "--preset", "paper", *STUDY, *self.of_model]
         self.env = {**os.environ, "HOME": str(folder / "home"), "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
-        self.env |= {"HEADROOM_CACHE": str(self.store), **more}
+        self.env |= {"HEADROOM_CACHE": str(self.store), **ALIKE, **more}
 
     def start(self, *words: str, **more: str) -> subprocess.Popen[str]:
         command, env = [sys.executable, "-m", "engine", *words], {**self.env, **more}
@@ -105,13 +111,13 @@ def continued(machines, undisturbed, tmp_path_factory):
     """The machine that finished what was begun on another, killed there, shared, and gone on with by a worker that was
     stopped too; and how many results it was given."""
     b, worker, c = (machines[name] for name in ("b", "worker", "c"))
-    third, place = undisturbed.n_results() // 3, tmp_path_factory.mktemp("shared") / "results of all"
-    b.stopped(third, signal.SIGKILL, *b.study, "--out", "study")
+    n, place = undisturbed.n_results(), tmp_path_factory.mktemp("shared") / "results of all"
+    b.stopped(n // 8, signal.SIGKILL, *b.study, "--out", "study")
     assert main(["cache", "push", str(place), "--cache", str(b.store)]) == 0
     with contextlib.chdir(b.folder / "work"):
         assert main([*b.study, "--plan", str(place.with_name("plan.json")), "--cache", str(b.store)]) == 0
     work = ["work", str(place.with_name("plan.json")), *worker.of_model]
-    worker.stopped(2 * third, signal.SIGINT, *work, HEADROOM_SHARED=str(place))
+    worker.stopped(2 * n // 3, signal.SIGINT, *work, HEADROOM_SHARED=str(place))
     assert main(["cache", "pull", str(place), "--cache", str(c.store)]) == 0
     given = c.n_results()
     c.run(*c.study, "--out", "study")

@@ -3,8 +3,11 @@
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +15,7 @@ from cache import behind, open_store
 from cache.shared import travels
 from engine.__main__ import main
 from engine.accuracy import evaluation
+from engine.cli import plans
 from engine.models.loading import LoadSpec
 from engine.plans import measuring
 from engine.plans.cells import read_plan, written
@@ -243,6 +247,45 @@ def test_a_worker_that_cannot_share_says_so_when_that_changes_and_goes_on(cli, p
     assert len(said) <= 4, "once for each change, not for each cell"
     monkeypatch.delenv("HEADROOM_SHARED")
     assert cli("cache", "push", tmp_path / "shared", "--cache", tmp_path / "store", "--dry-run")[1].startswith("0 res")
+
+
+def test_a_worker_whose_results_nobody_else_can_see_does_not_end_well(cli, plan, tmp_path, monkeypatch):
+    (tmp_path / "shared").mkdir()
+    monkeypatch.setenv("HEADROOM_SHARED", str(tmp_path / "shared"))
+    monkeypatch.setattr(behind, "RETRY_S", 0.01)
+    monkeypatch.setattr(behind, "CHECK_S", -1)
+    monkeypatch.setattr(plans, "SHARES_S", 0.3)
+    real, n_cells, waits = measuring.sweep, [], []
+
+    def moved(*arguments):
+        n_cells.append(arguments)
+        if len(n_cells) == 3:
+            os.rename(tmp_path / "shared", tmp_path / "away")
+        return real(*arguments)
+
+    monkeypatch.setattr(measuring, "sweep", moved)
+    where = ("--cache", tmp_path / "store", "--claims", tmp_path / "claims")
+    code, out, lines = cli("work", plan, *where)
+    assert (
+        code == 1 and out == "" and any("results of this worker are in its own store alone" in each for each in lines)
+    )
+
+    def back(seconds):
+        waits.append(seconds)
+        if len(waits) == 2:
+            os.rename(tmp_path / "away", tmp_path / "shared")
+        time.sleep(seconds)
+
+    monkeypatch.setattr(measuring, "sweep", real)
+    monkeypatch.setattr(plans, "SHARES_S", HANG_S)
+    monkeypatch.setattr(plans, "time", SimpleNamespace(monotonic=time.monotonic, sleep=back))
+    shutil.rmtree(tmp_path / "claims")
+    (tmp_path / "store").rename(tmp_path / "gone")
+    code, out, _ = cli("work", plan, *where, "--json")
+    told = json.loads(out)
+    assert code == 0 and len(waits) >= 2 and told["done"] == told["cells"]
+    monkeypatch.delenv("HEADROOM_SHARED")
+    assert cli("cache", "equal", tmp_path / "shared", tmp_path / "store")[0] == 0
 
 
 def test_bad_plans_get_one_line(cli, place, plan, sweeps, tmp_path):
