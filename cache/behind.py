@@ -84,10 +84,10 @@ class Behind:
         try:
             found = self._call(READ_S, self._get, key)
         except Unreadable as error:  # a miss, and the others are read
+            found = None
             if len(self._unread) < MOST_WANTED:
                 self._unread[key] = None
             self._some_reads.failed(error, 0)
-            return None
         except OSError as error:
             self._reading.failed(error, self._patient.n_late)
             return None
@@ -130,11 +130,13 @@ class Behind:
         self.pay()
         self._patient.close()
 
-    def pay(self) -> None:
-        """Tries to write what is owed, unless it was tried a moment ago."""
+    def pay(self) -> int:
+        """Tries to write what is owed, unless it was tried a moment ago; how many results a place that has failed is
+        still owed. Those that it refuses are not among them: waiting helps nobody."""
         if (self._owed or self._refused) and (self._writing.reason is None or self._writing.is_due()):
             with suppress(OSError):
                 self._patient.call(WRITE_S, self._pay, True)
+        return len(self._owed)
 
     def _call(self, patience_s: float, function: Callable[..., bytes | None], *arguments: object) -> bytes | None:
         """As `Patient.call`; the first call opens the place, and may take as long as that."""

@@ -91,11 +91,8 @@ class Store:
         return "; ".join(filter(None, (self._own_notice(), shared))) or None
 
     def share(self) -> int:
-        """Tries to write what was put here and is not shared yet, and says how many results that leaves."""
-        if self._behind is None:
-            return 0
-        self._behind.pay()
-        return self._behind.n_owed
+        """Tries to write what was put here and is not shared yet; how many results wait for the place to come back."""
+        return 0 if self._behind is None else self._behind.pay()
 
     def _own_notice(self) -> str | None:
         if not self.on_disk:

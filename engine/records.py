@@ -95,10 +95,9 @@ def difference(a: bytes, b: bytes) -> str:
 
 def _told(receipt: Mapping[str, Any]) -> dict[str, Any]:
     """A receipt without TIMES and PLACES, nor the folder in which a user's own questions lay."""
-    task = receipt.get("task")
-    short = (
-        {"task": {**task, "name": Path(str(task["name"])).name}} if isinstance(task, Mapping) and "name" in task else {}
-    )
+    task, short = receipt.get("task"), {}
+    if isinstance(task, Mapping) and "name" in task:
+        short["task"] = {**task, "name": Path(str(task["name"])).name}
     return {name: value for name, value in {**receipt, **short}.items() if name not in TIMES | PLACES}
 
 

@@ -90,9 +90,8 @@ def _steps(first: Side, second: Side) -> Iterator[Progress[Compared]]:
                 different.append((key, what))
             else:
                 n_equal += 1
-        found = (
-            Compared(n_equal, tuple(different), tuple(only[0]), tuple(only[1])) if number + 1 == len(names) else None
-        )
+        is_last = number + 1 == len(names)
+        found = Compared(n_equal, tuple(different), tuple(only[0]), tuple(only[1])) if is_last else None
         yield Progress(number + 1, len(names), found, "results compared")
     if not names:
         yield Progress(1, 1, Compared())

@@ -132,10 +132,9 @@ def _share(store: "Store") -> None:
     end_s, pause_s = time.monotonic() + SHARES_S, 0.1
     while n := store.share():
         if time.monotonic() >= end_s:
-            cannot = (
-                f"{n:,} results of this worker are in its own store alone: {store.trouble or 'writing them takes long'}"
-            )
-            raise HeadroomError(f"{cannot}; `headroom cache push` on this machine brings them there")
+            why = store.trouble or "writing them takes long"
+            raise HeadroomError(f"{n:,} results of this worker are in its own store alone: {why}; `cache push` "
+                                "on this machine brings them there")  # fmt: skip
         time.sleep(pause_s)
         pause_s = min(5.0, 2 * pause_s)
 

@@ -17,9 +17,7 @@ def add_parsers(commands: Any) -> None:
         "cache", parents=[shared()], help="look after the result store, and share what is in it"
     )
     parser.add_argument("action", choices=("list", "size", "verify", "clear", "push", "pull", "equal"))
-    about = (
-        "of push, pull, verify and equal: the folder, or an address such as s3://BUCKET/FOLDER, of results that many "
-    )
+    about = "of push, pull, verify and equal: a folder, or an address such as s3://BUCKET/FOLDER, of results that many "
     about += "machines share (default: HEADROOM_SHARED; of verify the store here); of equal also another store's folder"
     parser.add_argument("where", nargs="?", help=about)
     about = "of equal: what WHERE is compared with, a store's folder or a shared place (default: the store here)"
