@@ -29,6 +29,7 @@ headroom head L1H2 --tasks demo_walk --json
 headroom correlate --tasks piqa,copa --shots 0,5 --task-data DIR --out correlations.csv
 headroom sweep --tasks demo_outfit,demo_copy --heads 0,20,40,60 --out sweep.csv
 headroom sweep --tasks demo_outfit,demo_copy --heads 0,20,40,60 --plan plan.json
+headroom plan --model facebook/opt-66b --gpus 2xA100-80GB
 headroom work plan.json
 headroom work plan.json --status
 headroom compare --task demo_outfit --shots 5 --criteria importance,wanda,taylor --out compared.csv

@@ -10,6 +10,7 @@
 `head`: the command about one head: `head`
 `studies`: the commands over many tasks: `correlate` and `sweep`
 `plans`: the command of workers: `work`
+`forecast`: the command that says what a model would take elsewhere: `plan`
 `compare`: by which criterion most can go: `compare`
 `texts`: the commands about texts: `losses`, `attribute`, `continue` and `attention`
 `idealise`: the command about heads with an ideal pattern: `idealise`
@@ -37,6 +38,7 @@ from engine.cli import (
     check,
     compare,
     export,
+    forecast,
     head,
     idealise,
     layers,
@@ -114,6 +116,7 @@ def parser(draw: Draw) -> Parser:
     head.add_parsers(commands)
     studies.add_parsers(commands, draw)
     plans.add_parsers(commands)
+    forecast.add_parsers(commands)
     export.add_parsers(commands)
     speed.add_parsers(commands)
     compare.add_parsers(commands)

@@ -91,7 +91,8 @@ def _tasks(options: Namespace, lab: Lab, report: Report) -> int:
 def _models(options: Namespace, lab: Lab, report: Report) -> int:
     from engine.models.checkpoints import PRECISIONS
     from engine.models.loading import LoadSpec, identify
-    from engine.models.memory_needed import OPT_PARAMETERS, memory_estimate
+    from engine.models.memory_needed import memory_estimate
+    from engine.models.opt_sizes import LAYERS_HEADS_WIDTH, REPO
 
     entries, lines = [], []
     for name in ["demo", *_hub_models()]:
@@ -109,9 +110,7 @@ def _models(options: Namespace, lab: Lab, report: Report) -> int:
         each = [f"{p} {size / 1e6:,.0f} MB{'' if fits[p] else ' (too big)'}" for p, size in sizes.items()]
         count = f"{identity.n_params / 1e6:,.0f} M parameters, {shape.n_layers} layers x {shape.n_heads} heads"
         lines.append(f"{name}: {count}, {', '.join(each)}")
-    print_result(
-        options, {"models": entries, "hub": [f"facebook/opt-{name}" for name in OPT_PARAMETERS]}, "\n".join(lines)
-    )
+    print_result(options, {"models": entries, "hub": [REPO + size for size in LAYERS_HEADS_WIDTH]}, "\n".join(lines))
     return 0
 
 

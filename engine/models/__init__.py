@@ -9,7 +9,12 @@
 `weight_files`: which files of a folder hold the weights
 `layer_tensors`: which tensor is what of a layer, and where a head lies in it
 `headers`: what these hold, from their tables of contents
-`sizes`: how many parameters that is
+`sizes`: how many parameters that is, as a whole and part by part
+`opt_sizes`: the sizes in which OPT was published
+`outlines`: a model's shape and parts, known before any weight is there
+`operations`: how many operations passes take, and what they hold
+`hardware`: GPUs by name, with what their makers say of them
+`allotment`: where the parts of a model would lie on devices, and what each would hold
 `tensors`: the tensors of a checkpoint, each read when it is asked for
 `small`: small models trained here that no class of transformers is
 `spread`: a folder that the form `small` of an export wrote, as the stock model that it is of
@@ -26,4 +31,5 @@
 `cpu_products`: bf16 and int8 layers by the products that this processor is fastest at
 `tuning`: which way this machine is faster, measured once
 `rates`: how fast a model is on this machine, from what it has done so far
+`pace`: how fast a device is at any model, from such rates, else from what its maker says
 """

@@ -2,21 +2,23 @@
 
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache as once
 from pathlib import Path
+from typing import Any
 
 from engine.errors import HeadroomError, UsageError
 from engine.models.architectures import family_of, shape_of
 from engine.models.checkpoints import PRECISIONS, Identity
 from engine.models.hub import Offer
+from engine.models.opt_sizes import LAYERS_HEADS_WIDTH, REPO, opt_config, opt_parts
 from engine.models.sizes import n_parameters_of
+from engine.shapes import ModelShape
 
 DEVICES = ("cpu", "cuda")
 LIBRARY_BYTES = 540_000_000  # python, torch, transformers, bitsandbytes and the harness in memory
 WORKSPACE_BYTES = 300_000_000  # activations, attention masks and logits of one batch of questions
-OPT_PARAMETERS = {"125m": 125e6, "350m": 331e6, "1.3b": 1.3e9, "2.7b": 2.7e9, "6.7b": 6.7e9, "13b": 13e9, "30b": 30e9,
-                  "66b": 66e9}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,18 @@ def refusal(offer: Offer, precision: str) -> str | None:
 def needed_bytes(identity: Identity, precision: str) -> int:
     """Weights, those of a smaller model beside them (half the heads' is usual, see `engine.models.slicing`), one tensor
     as it is stored, and workspace; on a CPU the libraries too."""
-    shape = identity.shape
-    heads = shape.n_layers * shape.d_model * shape.d_head * 2 * (shape.n_heads + shape.n_key_value_heads)
-    heads *= {"int8": 1, "bf16": 2, "fp32": 4}[precision] if len(family_of(identity.config).qkv) == 3 else 0
     libraries = LIBRARY_BYTES if device_class() == "cpu" else 0
     weights = identity.weight_bytes(precision) + identity.bytes_beside(precision)
-    return weights + heads // 2 + WORKSPACE_BYTES + libraries
+    smaller = identity.shape.n_layers * sliced_bytes(identity.config, identity.shape, precision)
+    return weights + smaller + WORKSPACE_BYTES + libraries
+
+
+def sliced_bytes(config: Mapping[str, Any], shape: ModelShape, precision: str) -> int:
+    """Bytes that a layer without half of its heads holds beside the whole one; 0 where nothing can be cut out."""
+    if len(family_of(config).qkv) < 3:
+        return 0
+    heads = shape.d_model * shape.d_head * 2 * (shape.n_heads + shape.n_key_value_heads)
+    return heads * {"int8": 1, "bf16": 2, "fp32": 4}[precision] // 2
 
 
 def free_bytes() -> int:
@@ -75,6 +83,11 @@ def free_bytes() -> int:
         import torch
 
         return sum(torch.cuda.mem_get_info(index)[0] for index in range(torch.cuda.device_count()))
+    return main_memory_bytes()
+
+
+def main_memory_bytes() -> int:
+    """What is free in main memory, the libraries of this process counted as free."""
     import psutil
 
     free, left = psutil.virtual_memory().available, left_in_container()
@@ -151,9 +164,15 @@ def _smaller(identity: Identity, precision: str, free: int) -> str:
         needed = needed_bytes(identity, choice)
         if needed <= free and needed < needed_bytes(identity, precision):
             return f"{choice} needs {in_gb(needed)} and would fit"
-    beside = WORKSPACE_BYTES + LIBRARY_BYTES
-    fitting = [name for name, count in OPT_PARAMETERS.items() if 1.3 * count + beside <= free]
-    return f"facebook/opt-{fitting[-1]} in int8 would fit" if fitting else "use the model `demo`, or free some memory"
+    fitting = [size for size in LAYERS_HEADS_WIDTH if _needed_by_opt(size) <= free]
+    return f"{REPO}{fitting[-1]} in int8 would fit" if fitting else "use the model `demo`, or free some memory"
+
+
+def _needed_by_opt(size: str) -> int:
+    """`needed_bytes` in int8 of a published OPT, on a CPU; its files are in 16 bits."""
+    config, parts = opt_config(size), opt_parts(size)
+    smaller = parts.n_layers * sliced_bytes(config, shape_of(config), "int8")
+    return parts.n_bytes("int8") + smaller + WORKSPACE_BYTES + LIBRARY_BYTES
 
 
 def in_gb(n_bytes: int) -> str:

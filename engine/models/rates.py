@@ -5,20 +5,73 @@ have passes that give attention patterns.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from cache import Store
+from engine.errors import HeadroomError
+from engine.models.architectures import shape_of
+from engine.models.hardware import Device, known_gpu
 from engine.models.loading import device_class
+from engine.models.sizes import n_parameters_of
 from engine.models.subject import Subject
 from engine.models.tuning import processor
-from engine.records import Record, canonical_key, decode, encode
+from engine.records import SCHEMA, Record, canonical_key, decode, encode
 
 Pass = Literal["forward", "gradient", "patterns"]
 FADING = 0.7  # what came before counts for so much less with each new measurement
 ALIKE = 0.05  # of the rate: what is as near to it teaches nothing new
+PLAIN = (bool, int, float, str, type(None))
 FACTOR = {"forward": 1.0, "gradient": 1.5, "patterns": 2.0}  # times a forward pass, as long as none was timed
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A model whose forward passes were timed, perhaps its gradient passes too: in which precision, at how many seconds
+    a character, and on what: a `processor` of so many `cores`, or a `gpu` by its driver's name."""
+
+    name: str
+    config: Mapping[str, Any]
+    precision: str
+    s_a_character: float
+    gradient_s_a_character: float | None
+    processor: str
+    cores: int | None
+    gpu: str = ""
+
+    @property
+    def n_params(self) -> int:
+        return n_parameters_of(self.config, shape_of(self.config))[0]
+
+    @property
+    def d_model(self) -> int:
+        return shape_of(self.config).d_model
+
+    @property
+    def on(self) -> str:
+        """The device, in words."""
+        return self.gpu or f"{self.cores} cores of {self.processor or 'this processor'}"
+
+    def is_on(self, device: Device) -> bool:
+        """Whether it was timed on such a device; of a processor, on this machine's."""
+        if device.is_cpu:
+            return not self.gpu and (self.processor, self.cores) == (processor(), os.cpu_count())
+        return bool(self.gpu) and known_gpu(self.gpu) == device.name
+
+
+def timed_passes(store: Store) -> Iterator[Timed]:
+    """All models whose passes were timed, as far as this store knows."""
+    for key in store.keys():
+        record = decode(store.get(key)) if key.startswith(f"{SCHEMA}/rates/") else None
+        with suppress(KeyError, TypeError, ValueError, AttributeError, HeadroomError):
+            if record is not None:
+                each = {kind: float(seconds) / float(n) for kind, (seconds, n) in record.receipt["rates"].items()}
+                told = record.receipt["of"] | {"name": record.receipt["name"]}
+                found = Timed(**told, s_a_character=each["forward"], gradient_s_a_character=each.get("gradient"))
+                if found.n_params and min(each.values()) > 0:
+                    yield found
 
 
 def seconds_for(store: Store, subject: Subject, kind: Pass, characters: float) -> float | None:
@@ -53,7 +106,8 @@ def learn(
     if before_n and abs(seconds / characters / (before_s / before_n) - 1) < ALIKE:
         return
     now = FADING * before_s + seconds, FADING * before_n + characters
-    record = Record({}, {"kind": "rates", "name": subject.identity.name, "rates": known | {kind: now}})
+    about = {"name": subject.identity.name, "of": _of(subject), "rates": known | {kind: now}}
+    record = Record({}, {"kind": "rates"} | about)
     store.put(_key(subject), encode(record))
 
 
@@ -65,6 +119,18 @@ def _known(store: Store, subject: Subject) -> dict[str, tuple[float, float]]:
             found = {kind: (float(seconds), float(n)) for kind, (seconds, n) in record.receipt["rates"].items()}
             return {kind: (seconds, n) for kind, (seconds, n) in found.items() if seconds > 0 and n > 0}
     return {}
+
+
+def _of(subject: Subject) -> dict[str, Any]:
+    """What `Timed` says of a model and of this machine."""
+    config = {name: value for name, value in subject.identity.config.items() if isinstance(value, PLAIN)}
+    gpu = ""
+    if device_class() == "cuda":
+        import torch
+
+        gpu = torch.cuda.get_device_name()
+    how = {"precision": subject.spec.precision, "processor": processor(), "cores": os.cpu_count()}
+    return {"config": config, "gpu": gpu} | how
 
 
 def _key(subject: Subject) -> str:

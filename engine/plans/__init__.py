@@ -6,4 +6,5 @@
 `worker`: takes cells until none is left
 `measuring`: one cell measured, as the same sweep would
 `status`: how all workers stand
+`forecast`: what a study would take elsewhere, from a model's outline alone
 """

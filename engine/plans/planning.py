@@ -17,6 +17,7 @@ from engine.models.subject import Lab, Subject
 from engine.plans.cells import Cell, Group, Plan, cell_id
 from engine.questions.amounts import CHARACTERS_A_TOKEN, all_characters
 from engine.questions.requests import Questions, TaskSpec
+from engine.shapes import ModelShape
 from engine.studies.surveys import Setting
 from engine.studies.sweeps import Point, evidence_needed, ranked_by_some, scores_needed
 
@@ -82,6 +83,26 @@ def _questions(
     return found
 
 
+def plain(shape: ModelShape, point: Point) -> Point:
+    """The point without what does not change its mask: whose ranking, where none or all go."""
+    if not prunes_some(shape, point):
+        return Point(point.task, point.heads_permille, point.ffns_permille)
+    if point.by == "task" and point.of == point.task.name:
+        return replace(point, by="own", of="", seed=0)
+    return replace(point, of=point.of if point.by == "task" else "", seed=point.seed if point.by in SEEDED else 0)
+
+
+def prunes_some(shape: ModelShape, point: Point) -> bool:
+    """Whether on either axis some go and some stay."""
+    most = shape.n_heads_total, shape.n_layers
+    return any(0 < n < of for n, of in zip(n_gone(shape, point), most, strict=True))
+
+
+def n_gone(shape: ModelShape, point: Point) -> tuple[int, int]:
+    """(heads, FFNs) that are pruned at a point."""
+    return n_pruned(point.heads_permille, shape.n_heads_total), n_pruned(point.ffns_permille, shape.n_layers)
+
+
 @dataclass(frozen=True)
 class _Making:
     """Makes cells of one group, and says what each costs."""
@@ -105,7 +126,7 @@ class _Making:
             return []
         task, shape = points[0].task, self.subject.shape
         full = Point(task, 0, 0)
-        alone = dict.fromkeys([full, *(self._plain(point) for point in points if point.by != "rescored")])
+        alone = dict.fromkeys([full, *(plain(shape, point) for point in points if point.by != "rescored")])
         rescored = tuple(point for point in points if point.by == "rescored")
         cells = []
         for each in [*((point,) for point in alone), *([rescored] if rescored else [])]:
@@ -122,32 +143,11 @@ class _Making:
                               characters, cost_s))  # fmt: skip
         return cells
 
-    def _plain(self, point: Point) -> Point:
-        """The point without what does not change its mask: whose ranking, where none or all go."""
-        if not self._some(point):
-            return Point(point.task, point.heads_permille, point.ffns_permille)
-        if point.by == "task" and point.of == point.task.name:
-            return replace(point, by="own", of="", seed=0)
-        return replace(point, of=point.of if point.by == "task" else "", seed=point.seed if point.by in SEEDED else 0)
-
-    def _some(self, point: Point) -> bool:
-        """Whether on either axis some go and some stay."""
-        return any(0 < n < most for n, most in zip(self._gone(point), self._most, strict=True))
-
-    @property
-    def _most(self) -> tuple[int, int]:
-        return self.subject.shape.n_heads_total, self.subject.shape.n_layers
-
-    def _gone(self, point: Point) -> tuple[int, int]:
-        """(heads, FFNs) pruned."""
-        heads, ffns = self._most
-        return n_pruned(point.heads_permille, heads), n_pruned(point.ffns_permille, ffns)
-
     def _characters(self, point: Point) -> float:
         """What is read at a point, as many characters as the pruned model's passes take as long for."""
         read = all_characters(self.judged[point.task])
         kept = read * max(0.05, 1 - (point.heads_permille + 2 * point.ffns_permille) / 3000)
-        if point.by == "rescored" and self._some(point) and point.task in self.ranked:
+        if point.by == "rescored" and prunes_some(self.subject.shape, point) and point.task in self.ranked:
             kept += FACTOR["gradient"] * all_characters(self.ranked[point.task], gradients=True, every_choice=False)
         return kept
 
@@ -163,8 +163,8 @@ class _Making:
     def _accuracy_id(self, points: Sequence[Point]) -> str:
         first, setting = points[0], self.setting
         by = [setting.heads_by, setting.ffns_by, setting.n_ranking, setting.aggregate, first.by, first.of, first.seed]
-        gone = [self._gone(point) for point in points]
-        about = [setting.n_questions, by if self._some(first) or len(points) > 1 else None, gone]
+        gone = [n_gone(self.subject.shape, point) for point in points]
+        about = [setting.n_questions, by if prunes_some(self.subject.shape, first) or len(points) > 1 else None, gone]
         pool = self.pool if first.by in ("aggregate", "others") else None
         return cell_id(self._model, asdict(first.task), about, pool)
 

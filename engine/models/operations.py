@@ -1,0 +1,128 @@
+"""How many operations passes take, counted from a model's shape: a multiplication and an addition are two.
+
+What is counted is what `engine.accuracy.passes` computes: rows end to end without padding but in attention, the last
+layer's output projection and FFN and the unembedding only where something is read, gradients that pass back to inputs
+alone and no further than the first layer's heads. Norms, sums and activations are under a hundredth of that, and yet
+take time: they are counted by the values that they make.
+"""
+
+from dataclasses import astuple, dataclass
+from operator import add
+
+from engine.models.outlines import Outline
+
+READ_POSITIONS, READ_TOGETHER = 128, 8  # whose logits are computed at once, as engine.accuracy.scoring has it
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What passes read, a question or many (means may be fractions): `tokens` that are computed, `pairs` of a token and
+    one that attention compares it with, padding and what is masked among them, `places` whose prediction is read."""
+
+    tokens: float = 0.0
+    pairs: float = 0.0
+    places: float = 0.0
+
+    def __add__(self, other: "Reading") -> "Reading":
+        return Reading(self.tokens + other.tokens, self.pairs + other.pairs, self.places + other.places)
+
+    def times(self, n: float) -> "Reading":
+        """That of n such questions."""
+        return Reading(self.tokens * n, self.pairs * n, self.places * n)
+
+
+@dataclass(frozen=True)
+class Operations:
+    """Operations by what is multiplied: the `matrices` of the layers, which int8 multiplies in 8 bits, `attention` and
+    the unembedding as the `head`, and gradients `back` through all three. `values` are no operations: what layers make
+    of their inputs, each to be read and written."""
+
+    matrices: float = 0.0
+    attention: float = 0.0
+    head: float = 0.0
+    back: float = 0.0
+    values: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.matrices + self.attention + self.head + self.back
+
+    def __add__(self, other: "Operations") -> "Operations":
+        return Operations(*map(add, astuple(self), astuple(other)))
+
+    def times(self, n: float) -> "Operations":
+        """Those of n such passes."""
+        return Operations(*(each * n for each in astuple(self)))
+
+
+def forward(model: Outline, reading: Reading, heads_left: float = 1.0, ffns_left: float = 1.0) -> Operations:
+    """Operations of forward passes; of a pruned model where these shares (0-1) of the heads and FFNs are left, spread
+    evenly over the layers."""
+    n, shape, (qkv, out, ffn) = reading.tokens, model.shape, _matrices(model)
+    behind = _behind_heads(model, reading)
+    matrices = heads_left * (shape.n_layers * n * qkv + behind * out) + ffns_left * behind * ffn
+    attention = heads_left * shape.n_layers * reading.pairs * model.d_heads
+    head = reading.places * shape.n_vocab * model.d_embedding
+    in_heads, in_ffns = 2 * (model.d_heads + model.d_key_values), (3 if model.is_gated else 1) * shape.d_mlp
+    values = heads_left * shape.n_layers * n * in_heads + behind * (4 * shape.d_model + ffns_left * in_ffns)
+    return Operations(2 * (matrices + 2 * n * _projection(model)), 4 * attention, 2 * head, values=values)
+
+
+def gradient(model: Outline, reading: Reading) -> Operations:
+    """Operations of a forward and a backward pass, to every layer's heads and FFN; the backward pass of attention takes
+    five products, since its pattern is made anew."""
+    there, n, (qkv, out, ffn) = forward(model, reading), reading.tokens, _matrices(model)
+    above = model.shape.n_layers - 1  # what lies below the first layer's heads takes no part
+    matrices = above * n * qkv + _behind_heads(model, reading) * (out + ffn) + n * _projection(model)
+    attention = above * reading.pairs * model.d_heads
+    back = 2 * matrices + 10 * attention + there.head
+    return Operations(there.matrices, there.attention, there.head, back, 3 * there.values)  # made, read, given back
+
+
+def workspace_bytes(model: Outline, precision: str, reading: Reading) -> int:
+    """Bytes that a forward pass over this holds at its peak beside the weights: the residual stream and the inside of
+    an FFN, the masks of attention, and logits of the places that are read together."""
+    size, shape = _size(precision), model.shape
+    inside = 2 * size + (1 + 4 if precision == "int8" else 0)  # before and behind the activation; int8 in, int32 out
+    tokens = reading.tokens * (3 * size * shape.d_model + inside * shape.d_mlp)
+    logits = shape.n_vocab * (min(reading.places, READ_POSITIONS) * size + READ_TOGETHER * 4)
+    return round(tokens + reading.pairs * (size + 2) + logits)
+
+
+def kept_bytes(model: Outline, precision: str, reading: Reading, on_cpu: bool) -> int:
+    """Bytes that a layer keeps of a forward pass until gradients pass back through it: what its norms and activations
+    read, queries, keys, values and z, and what its FFN gives. On a CPU attention is in fp32 then; on a GPU int8 keeps
+    what its matrices read too."""
+    d, size = model.shape.d_model, _size(precision)
+    widths = 3 * d + (3 if model.is_gated else 1) * model.shape.d_mlp + model.d_heads
+    widths += 2 * d if precision == "int8" and not on_cpu else 0
+    heads = 2 * model.d_heads + 2 * model.d_key_values
+    return round(reading.tokens * (widths * size + heads * (4 if on_cpu else size)))
+
+
+def gradient_bytes(model: Outline) -> int:
+    """Bytes of a layer's largest matrix, as int8 is made 16 bits for a gradient to pass through it, with the one that
+    it is made of in between."""
+    shape = model.shape
+    return 2 * 2 * shape.d_model * max(shape.d_mlp, model.d_heads)
+
+
+def _matrices(model: Outline) -> tuple[int, int, int]:
+    """Weights of a layer's matrices: those of queries, keys and values, that behind the heads, and the FFN's."""
+    d = model.shape.d_model
+    ffn = (3 if model.is_gated else 2) * d * model.shape.d_mlp
+    return d * (model.d_heads + 2 * model.d_key_values), model.d_heads * d, ffn
+
+
+def _behind_heads(model: Outline, reading: Reading) -> float:
+    """Positions at which what follows the heads is computed, those of all layers together."""
+    return reading.tokens * (model.shape.n_layers - 1) + reading.places
+
+
+def _projection(model: Outline) -> int:
+    """Weights between the embeddings' width and d_model, of each of two projections."""
+    return 0 if model.d_embedding == model.shape.d_model else model.d_embedding * model.shape.d_model
+
+
+def _size(precision: str) -> int:
+    return 4 if precision == "fp32" else 2

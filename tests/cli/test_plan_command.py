@@ -1,0 +1,150 @@
+"""`plan` says what a model would take before anything of it is here: as text, as JSON, and why not in one line."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from cache import open_store
+from engine.models import rates
+from engine.models.pace import IN_OPERATIONS
+from engine.models.subject import Lab
+from engine.questions.lengths import lengths_of
+from engine.questions.requests import TaskSpec
+from engine.questions.tasks import HARNESS_TASKS
+from tests.cli.conftest import refused
+from tests.conftest import HANG_S, REPOSITORY
+from tests.engine.fixtures import subject_in
+
+OPT_66B = ("plan", "--model", "facebook/opt-66b", "--gpus", "2xA100-80GB")
+
+
+def told(cli, *arguments):
+    code, out, lines = cli(*arguments, "--json")
+    assert (code, lines) == (0, [])
+    return json.loads(out)
+
+
+def test_opt_66b_in_8_bits_on_two_gpus(cli):
+    found = told(cli, *OPT_66B)
+    assert found["fits"] and (found["used"], found["needed"], found["workers"]) == (2, 2, 1)
+    assert found["parameters"] == 65_719_701_504 and found["shape_from"] == "its published shape"
+    first, second = found["devices"]
+    assert (first["first"], first["stop"], second["stop"]) == (0, second["first"], 64)
+    assert found["place"] == f"gpu0:{first['stop']},gpu1:{64 - first['stop']}"
+    assert first["n_bytes"]["weights"] + second["n_bytes"]["weights"] == found["weight_bytes"]
+    assert all(share["total"] == sum(share["n_bytes"].values()) <= share["room"] == 80e9 for share in (first, second))
+    assert len(found["questions"]) == 3 * len(HARNESS_TASKS)
+    each = [work["seconds"] for work in found["questions"].values()]
+    assert found["question"]["seconds"] == pytest.approx(sum(each) / len(each))
+    parts = [work["seconds"] for name, work in found["study"].items() if name != "whole"]
+    assert found["study_s"] == pytest.approx(sum(parts)) == pytest.approx(found["study"]["whole"]["seconds"])
+    assert not found["is_measured"] and found["said"][0].startswith("assumed: ")
+    code, out, lines = cli(*OPT_66B)
+    assert (code, lines) == (0, []) and "2xA100-80GB: it fits; room for 1 worker" in out
+    assert all(line in out.splitlines() for line in found["said"])
+
+
+def test_more_workers_take_less_time_each_on_gpus_of_its_own(cli):
+    one, eight = told(cli, *OPT_66B), told(cli, *OPT_66B[:-1], "8xA100-80GB")
+    assert (eight["used"], eight["workers_at_once"], eight["workers"]) == (2, 4, 4)
+    assert eight["study_s"] == pytest.approx(one["study_s"] / 4)
+    assert eight["question"] == one["question"], "GPUs of one worker take turns"
+    assert told(cli, *OPT_66B, "--workers", 10)["study_s"] == pytest.approx(one["study_s"] / 10)
+
+
+def test_what_does_not_fit_says_how_many_would_and_what_fetching_costs(cli):
+    in_bf16 = (*OPT_66B[:-1], "A100-80GB", "--precision", "bf16", "--memory", 1000)
+    found, whole = told(cli, *in_bf16), told(cli, *in_bf16, "--gpus", "8xA100-80GB")
+    assert not found["fits"] and found["runs"] and found["needed"] == whole["used"] > 2
+    [main] = [share for share in found["devices"] if share["device"] == "main memory"]
+    assert found["fetched_bytes"] == {"main memory": main["total"], "disk": 0}
+    assert found["fetch_s"] == pytest.approx(main["total"] / (31.5e9 * 0.8))
+    away_s = found["question"]["passes"] * found["fetch_s"]
+    assert found["question"]["seconds"] == pytest.approx(whole["question"]["seconds"] + away_s)
+    lines = cli(*in_bf16)[1]
+    assert f"{found['needed']}xA100-80GB would hold it" in lines and "each pass fetches" in lines
+    without = told(cli, *in_bf16[:-1], 0)
+    assert without["fetched_bytes"]["disk"] == main["total"] and without["fetch_s"] > found["fetch_s"]
+
+
+def test_int8_lies_on_gpus_or_nowhere(cli):
+    """bitsandbytes multiplies where it lies, so that layers cannot be fetched."""
+    found = told(cli, *OPT_66B[:-1], "A100-80GB", "--memory", 1000)
+    assert (found["fits"], found["runs"], found["needed"]) == (False, False, 2)
+    assert found["question"]["seconds"] is found["study_s"] is None and found["devices"][-1]["device"] == "nowhere"
+    assert "in bf16 layers may lie in main memory" in cli(*OPT_66B[:-1], "A100-80GB")[1]
+
+
+def test_by_memory_alone_there_is_no_time(cli):
+    found = told(cli, *OPT_66B[:-1], "2x80GB")
+    assert found["fits"] and found["question"]["seconds"] is found["study_s"] is None
+    assert found["question"]["operations"] == told(cli, *OPT_66B)["question"]["operations"]
+
+
+def test_what_was_timed_here_is_what_is_forecast(cli, tmp_path, tiny_opt):
+    """A model's own rate gives its own seconds; another shape's follow by operations."""
+    store = open_store(tmp_path / "results")
+    subject = subject_in(Lab(store), tiny_opt, "fp32")
+    about = ("--precision", "fp32", "--tasks", "arc_easy", "--shots", "5")
+    before = told(cli, "plan", "--model", tiny_opt, *about)
+    assert not before["is_measured"] and "as of any processor" in before["said"][0]
+    rates.learn(store, subject, "forward", 1000, 4.0)
+    store.close()
+    found, other = told(cli, "plan", "--model", tiny_opt, *about), told(cli, "plan", "--model", "demo", *about)
+    characters = lengths_of(TaskSpec("arc_easy", 5)).characters
+    assert found["is_measured"] and found["said"][0].startswith("measured: ")
+    assert found["question"]["seconds"] == pytest.approx(characters * 4.0 / 1000)
+    counts = [each["question"]["operations"] for each in (found, other)]
+    here, there = (count["total"] + IN_OPERATIONS["fp32"] * count["values"] for count in counts)
+    assert other["question"]["seconds"] == pytest.approx(found["question"]["seconds"] * there / here)
+    on_gpus = told(cli, "plan", "--model", tiny_opt, *about, "--gpus", "L4")
+    assert not on_gpus["is_measured"], "a processor's rate is none of a GPU"
+    in_bf16 = told(cli, "plan", "--model", tiny_opt, *about, "--precision", "bf16")
+    assert not in_bf16["is_measured"], "nor one in another precision"
+
+
+def test_a_folder_needs_its_config_alone(cli, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({
+        "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "num_hidden_layers": 32, "vocab_size": 128256, "max_position_embeddings": 8192,
+    }))  # fmt: skip
+    found = told(cli, "plan", "--model", tmp_path, "--gpus", "L4")
+    assert found["parameters"] == 8_030_261_248 and found["shape_from"] == "its config.json"
+
+
+@pytest.mark.parametrize(
+    "arguments, code, parts",
+    [
+        ("--model some/model", 1, ("some/model is not on this computer", "config.json")),
+        ("--model facebook/opt-7b", 1, ("facebook/opt-7b", "66b")),
+        ("--gpus 2xfoo", 2, ("'2xfoo'", "A100-80GB", "L4-24GB")),
+        ("--gpus 0xL4", 2, ("'0xL4'", "1 to 1,024")),
+        ("--gpus V100-32GB", 2, ("int8", "--precision bf16")),
+        ("--tasks nonsense", 2, ("'nonsense'", "arc_easy")),
+        ("--shots x", 2, ("--shots 'x'",)),
+        ("--shots 65", 2, ("65", "0 to 64")),
+        ("--shots ,", 2, ("no tasks or shot counts",)),
+        ("--workers 0", 2, ("--workers is 0",)),
+        ("--memory -1", 2, ("--memory is -1",)),
+        ("--precision int4", 2, ("'int4'",)),
+    ],
+)
+def test_bad_input_gets_one_line(cli, arguments, code, parts):
+    refused(cli("plan", *arguments.split()), code, *parts)
+
+
+@pytest.mark.parametrize("config", ["{}", "[]", '{"model_type": "bert"}', '{"model_type": "opt", "hidden_size": -1}'])
+def test_a_damaged_config_gets_one_line(cli, tmp_path, config):
+    (tmp_path / "config.json").write_text(config)
+    refused(cli("plan", "--model", tmp_path), 1)
+
+
+def test_it_needs_no_torch_and_loads_nothing(tmp_path):
+    heavy = {"torch", "transformers", "lm_eval", "bitsandbytes", "accelerate", "datasets", "pandas"}
+    code = "import sys\nfrom engine.__main__ import main\nassert main(sys.argv[1:]) == 0\n"
+    code += f"print('loaded', sorted({heavy!r} & set(sys.modules)))"
+    command = [sys.executable, "-c", code, *OPT_66B, "--cache", str(tmp_path)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=HANG_S)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "loaded []", done.stderr
