@@ -19,7 +19,7 @@ UTILISED = {"bf16": 0.4, "int8": 0.2, "fp32": 0.6, "memory": 0.6, "bus": 0.8}  #
 DISK_BYTES_A_SECOND = 2e9  # assumed
 VALUE_BYTES = {"int8": 24, "bf16": 8, "fp32": 16}  # read and written for a value on a GPU, assumed
 # in whose time a processor makes a value, where no two models tell: of layers 512 to 4,096 wide, by AMX and VNNI
-IN_OPERATIONS = {"int8": 2000, "bf16": 1200, "fp32": 200}
+IN_OPERATIONS = {"int8": 2000, "bf16": 1200, "fp32": 500}
 APART = 1.5  # times as wide, from which two models show what values take
 
 
