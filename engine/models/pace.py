@@ -6,7 +6,7 @@ quantising) is as much a value whatever its width. So passes take seconds an ope
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cache import Store
 from engine.models.hardware import Device
@@ -20,6 +20,7 @@ DISK_BYTES_A_SECOND = 2e9  # assumed
 VALUE_BYTES = {"int8": 24, "bf16": 8, "fp32": 16}  # read and written for a value on a GPU, assumed
 # in whose time a processor makes a value, where no two models tell: of layers 512 to 4,096 wide, by AMX and VNNI
 IN_OPERATIONS = {"int8": 2000, "bf16": 1200, "fp32": 500}
+ONE_WIDTH = "assumed, as no two widths were: a value between products takes the time of {:,} operations"
 APART = 1.5  # times as wide, from which two models show what values take
 
 
@@ -61,7 +62,9 @@ def pace_of(store: Store, device: Device, model: Outline, precision: str, typica
     if timed := [each for each in timed if (each.n_params < SMALL_PARAMETERS) == is_small] or timed:
         size = math.log(model.parts.n_params)
         nearest = min(timed, key=lambda each: abs(math.log(each.n_params) - size))
-        return _measured(nearest, _in_operations(timed, typical, precision), typical)
+        found = _in_operations(timed, typical)
+        pace = _measured(nearest, found or IN_OPERATIONS[precision], typical)
+        return pace if found else replace(pace, said=f"{pace.said}; {ONE_WIDTH.format(IN_OPERATIONS[precision])}")
     return _assumed(device, precision)
 
 
@@ -85,19 +88,19 @@ def _measured(timed: Timed, in_operations: float, typical: Typical) -> Pace:
     return Pace(rate, rate, back or rate, rate / in_operations, None, said, is_measured=True)
 
 
-def _in_operations(timed: Sequence[Timed], typical: Typical, precision: str) -> float:
-    """In the time of how many operations a value is made: from the narrowest and the widest model that were timed, or
-    where they are as wide, as assumed."""
+def _in_operations(timed: Sequence[Timed], typical: Typical) -> float | None:
+    """In the time of how many operations a value is made, from the narrowest and the widest model that were timed; None
+    where they are about as wide, or do not tell."""
     by_width = sorted(timed, key=lambda each: each.d_model)
     (narrow, narrow_s), (wide, wide_s) = (
         (typical.forward(Outline(each.name, each.config)), each.s_a_character) for each in (by_width[0], by_width[-1])
     )
     if by_width[-1].d_model < APART * by_width[0].d_model:
-        return IN_OPERATIONS[precision]
+        return None
     # total + n * values is as many times as much of the one as of the other as its seconds are
     below = narrow.values * wide_s - wide.values * narrow_s
     found = (wide.total * narrow_s - narrow.total * wide_s) / below if below else 0.0
-    return found if found > 0 else IN_OPERATIONS[precision]
+    return found if found > 0 else None
 
 
 def _assumed(device: Device, precision: str) -> Pace | None:
