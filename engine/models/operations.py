@@ -11,6 +11,9 @@ from operator import add
 
 from engine.models.outlines import Outline
 
+# of 12 a layer and d_model in OPT: all have a gradient, of which some are sums (12 + 4); what attention reads is made
+# fp32 and back on either way (4 + 7), and so are z, the FFN's output and their products for scores (6): twice the bytes
+GRADIENT_VALUES = (12 + 4 + 2 * (4 + 7 + 6)) / 12
 READ_POSITIONS, READ_TOGETHER = 128, 8  # whose logits are computed at once, as engine.accuracy.scoring has it
 
 
@@ -35,13 +38,14 @@ class Reading:
 class Operations:
     """Operations by what is multiplied: the `matrices` of the layers, which int8 multiplies in 8 bits, `attention` and
     the unembedding as the `head`, and gradients `back` through all three. `values` are no operations: what layers make
-    of their inputs, each to be read and written."""
+    of their inputs, each to be read and written; `back_values` what gradients add, which int8 does not quantise."""
 
     matrices: float = 0.0
     attention: float = 0.0
     head: float = 0.0
     back: float = 0.0
     values: float = 0.0
+    back_values: float = 0.0
 
     @property
     def total(self) -> float:
@@ -76,7 +80,7 @@ def gradient(model: Outline, reading: Reading) -> Operations:
     matrices = above * n * qkv + _behind_heads(model, reading) * (out + ffn) + n * _projection(model)
     attention = above * reading.pairs * model.d_heads
     back = 2 * matrices + 10 * attention + there.head
-    return Operations(there.matrices, there.attention, there.head, back, 3 * there.values)  # made, read, given back
+    return Operations(there.matrices, there.attention, there.head, back, there.values, GRADIENT_VALUES * there.values)
 
 
 def workspace_bytes(model: Outline, precision: str, reading: Reading) -> int:

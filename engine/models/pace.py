@@ -26,13 +26,15 @@ APART = 1.5  # times as wide, from which two models show what values take
 
 @dataclass(frozen=True)
 class Pace:
-    """Operations a second in the matrices of layers, in other products, and in gradients passed `back`; `values` made a
-    second; bytes of weights read a second, None where that bounds nothing. `said` is what is measured and assumed."""
+    """Operations a second in the matrices of layers, in other products, and in gradients passed `back`; `values` and
+    `back_values` made a second; bytes of weights read a second, None where that bounds nothing. `said` is what is
+    measured and assumed."""
 
     matrices: float
     others: float
     back: float
     values: float
+    back_values: float
     memory: float | None
     said: str
     is_measured: bool = False
@@ -40,7 +42,8 @@ class Pace:
     def seconds(self, of: Operations, weight_bytes: float = 0.0) -> float:
         """Seconds of passes that take so much and read so many bytes of weights: whichever bounds them."""
         multiplied = of.matrices / self.matrices + (of.attention + of.head) / self.others + of.back / self.back
-        return max(multiplied + of.values / self.values, weight_bytes / self.memory if self.memory else 0.0)
+        made = of.values / self.values + of.back_values / self.back_values
+        return max(multiplied + made, weight_bytes / self.memory if self.memory else 0.0)
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ def pace_of(store: Store, device: Device, model: Outline, precision: str, typica
 
 def processor_pace(operations: float, said: str) -> Pace:
     """The pace of a processor of which so many operations a second are assumed, all else among them."""
-    return Pace(operations, operations, operations, math.inf, None, said)
+    return Pace(operations, operations, operations, math.inf, math.inf, None, said)
 
 
 def _measured(timed: Timed, in_operations: float, typical: Typical) -> Pace:
@@ -80,12 +83,13 @@ def _measured(timed: Timed, in_operations: float, typical: Typical) -> Pace:
     rate, back = (there.total + in_operations * there.values) / there_s, 0.0
     said = f"measured: {timed.name} in {timed.precision} took {timed.s_a_character * 1e3:.3g} s a thousand "
     said += f"characters on {timed.on}"
+    plain = in_operations * IN_OPERATIONS[_plain(timed.precision)] / IN_OPERATIONS[timed.precision]
     if timed.gradient_s_a_character is not None:
         passed = typical.back(of)
-        forth_s = (passed.total - passed.back + in_operations * passed.values) / rate
+        forth_s = (passed.total - passed.back + in_operations * passed.values + plain * passed.back_values) / rate
         back_s = timed.gradient_s_a_character * typical.characters_back - forth_s
         back = passed.back / back_s if back_s > 0 else 0.0
-    return Pace(rate, rate, back or rate, rate / in_operations, None, said, is_measured=True)
+    return Pace(rate, rate, back or rate, rate / in_operations, rate / plain, None, said, is_measured=True)
 
 
 def _in_operations(timed: Sequence[Timed], typical: Typical) -> float | None:
@@ -106,7 +110,7 @@ def _in_operations(timed: Sequence[Timed], typical: Typical) -> float | None:
 def _assumed(device: Device, precision: str) -> Pace | None:
     if device.memory is None or not device.peaks:
         return None
-    of_rest = "bf16" if precision == "int8" else precision
+    of_rest = _plain(precision)
     rates = {name: UTILISED[name] * device.peaks[name] for name in (precision, of_rest)}
     shares = [f"{device.peaks[name] / 1e12:,.4g} tera-operations a second in {name} at {UTILISED[name]:.0%}"
               for name in rates]  # fmt: skip
@@ -114,4 +118,10 @@ def _assumed(device: Device, precision: str) -> Pace | None:
                   f"a pass, {VALUE_BYTES[precision]} bytes for each value between products)")  # fmt: skip
     said = f"assumed: of {device.name}'s published peaks {', '.join(shares)}"
     memory = UTILISED["memory"] * device.memory
-    return Pace(rates[precision], rates[of_rest], rates[of_rest], memory / VALUE_BYTES[precision], memory, said)
+    return Pace(rates[precision], rates[of_rest], rates[of_rest], memory / VALUE_BYTES[precision],
+                memory / VALUE_BYTES[of_rest], memory, said)  # fmt: skip
+
+
+def _plain(precision: str) -> str:
+    """What int8 does not multiply is in."""
+    return "bf16" if precision == "int8" else precision

@@ -289,7 +289,7 @@ PLACE = Typical(partial(forward, reading=Reading(1000, 200_000, 60)), 4200.0,
 def taken(model, operations_a_second, values_a_second):
     """(seconds a character, seconds a character of gradients) of a processor of that pace."""
     did, back = PLACE.forward(model), PLACE.back(model)
-    return tuple((of.total / operations_a_second + of.values / values_a_second) / n
+    return tuple((of.total / operations_a_second + (of.values + of.back_values) / values_a_second) / n
                  for of, n in ((did, PLACE.characters), (back, PLACE.characters_back)))  # fmt: skip
 
 
