@@ -12,7 +12,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ["HF_HUB_OFFLINE"] = "1"
-for name in ("HEADROOM_SHARED", "HEADROOM_DEVICE"):
+for name in ("HEADROOM_SHARED", "HEADROOM_DEVICE", "HEADROOM_PLACE"):
     os.environ.pop(name, None)
 os.environ.setdefault("HEADROOM_IDLE_SECONDS", "1000000")  # what is measured ahead must not depend on the machine
 

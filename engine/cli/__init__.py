@@ -59,6 +59,7 @@ from engine.cli.studies import Draw
 from engine.errors import Cancelled, HeadroomError, NotHere, UsageError, one_line, unforeseen
 from engine.files import named
 from engine.memory import bound_growth
+from engine.models.placing import PLACE, places
 from engine.progress import tell
 
 CANCELLED = "cancelled; finished parts are stored, the same command goes on from there"
@@ -130,6 +131,9 @@ def _run(options: Namespace) -> int:
     threads = getattr(options, "threads", None)
     if threads is not None:
         os.environ["OMP_NUM_THREADS"] = str(threads)  # read when torch is imported, which has not happened yet
+    if place := getattr(options, "place", None):
+        places(place)  # said before anything is read
+        os.environ[PLACE] = place
     if options.cache:
         named(options.cache, "--cache")
     for stream in (sys.stdout, sys.stderr):  # half a character in what a model says cannot be written
@@ -139,9 +143,12 @@ def _run(options: Namespace) -> int:
     from engine.models.subject import Lab
 
     results, report = open_store(options.cache), report_to_terminal()
+    lab = Lab(results)
     tell.set(report)
     try:
-        code = _run_when_here(options, Lab(results), report)
+        code = _run_when_here(options, lab, report)
+        if (held := lab.models.loaded) is not None and (where := lab.places(held.spec)):
+            print(f"headroom: {held.spec.in_words}: {where}", file=sys.stderr)
     finally:
         results.close()
     if results.notice:
@@ -155,4 +162,4 @@ def _run_when_here(options: Namespace, lab: Any, report: Any) -> int:
         try:
             return options.run(options, lab, report)
         except NotHere as away:
-            fetch(options, away, report)
+            fetch(options, away, lab, report)

@@ -12,6 +12,7 @@ from engine.errors import UsageError, one_line
 from engine.importance.layers import LAYERS_BY
 from engine.importance.rankings_of import OF_ONE_TASK
 from engine.models.loading import PRECISIONS
+from engine.models.placing import PLACE_HELP
 
 MOST, MOST_SEED, MOST_THREADS = 1_000_000, 2**31 - 1, 1024
 PATHS = {"cache", "claims", "items", "out", "plan", "save", "table", "task_data", "text"}
@@ -86,6 +87,7 @@ def model() -> Parser:
         action=argparse.BooleanOptionalAction,
         help="beginning-of-sequence token in front (default: as the tokenizer; OPT: yes)",
     )
+    parent.add_argument("--place", metavar="PLACES", help=PLACE_HELP)
     parent.add_number("--threads", (1, MOST_THREADS), "CPU threads (default: torch's choice)")
     return parent
 

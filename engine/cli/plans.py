@@ -11,6 +11,7 @@ from engine.cli.options import MOST_THREADS, data, data_dir, shared
 from engine.cli.output import Report, check_writable, print_result, say, write
 from engine.errors import HeadroomError
 from engine.files import is_file, named
+from engine.models.placing import PLACE_HELP
 from engine.models.subject import Lab
 from engine.progress import in_time
 from engine.studies.surveys import in_words
@@ -36,6 +37,7 @@ def add_parsers(commands: Any) -> None:
     parser.add_argument("--retry", action="store_true", help="try once more what could not be measured before")
     parser.add_argument("--model", help="where the model is on this machine (default: where the plan says)")
     parser.add_argument("--download", action="store_true", help="fetch from the hub what is not on this computer")
+    parser.add_argument("--place", metavar="PLACES", help=PLACE_HELP)
     parser.add_number("--threads", (1, MOST_THREADS), "CPU threads (default: torch's choice)")
     parser.set_defaults(run=_work)
 

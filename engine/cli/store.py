@@ -91,7 +91,6 @@ def _tasks(options: Namespace, lab: Lab, report: Report) -> int:
 def _models(options: Namespace, lab: Lab, report: Report) -> int:
     from engine.models.checkpoints import PRECISIONS
     from engine.models.loading import LoadSpec, identify
-    from engine.models.memory_needed import memory_estimate
     from engine.models.opt_sizes import LAYERS_HEADS_WIDTH, REPO
 
     entries, lines = [], []
@@ -103,15 +102,28 @@ def _models(options: Namespace, lab: Lab, report: Report) -> int:
             lines.append(f"{name}: {error}")
             continue
         sizes = {precision: identity.weight_bytes(precision) for precision in PRECISIONS}
-        fits = {precision: memory_estimate(identity, precision).fits for precision in PRECISIONS}
+        placed = {precision: _placed(lab, LoadSpec(name, precision), identity) for precision in PRECISIONS}
+        fits = {precision: fits for precision, (fits, _) in placed.items()}
+        places = {precision: where for precision, (fits, where) in placed.items() if fits and where}
         shape = identity.shape
         entries.append({"model": name, "available": True, "parameters": identity.n_params, "n_layers": shape.n_layers,
-                        "n_heads": shape.n_heads, "bytes": sizes, "fits": fits})  # fmt: skip
-        each = [f"{p} {size / 1e6:,.0f} MB{'' if fits[p] else ' (too big)'}" for p, size in sizes.items()]
+                        "n_heads": shape.n_heads, "bytes": sizes, "fits": fits, "places": places})  # fmt: skip
+        told = {precision: f" ({where})" if where else "" for precision, (_, where) in placed.items()}
+        each = [f"{p} {size / 1e6:,.0f} MB{told[p]}" for p, size in sizes.items()]
         count = f"{identity.n_params / 1e6:,.0f} M parameters, {shape.n_layers} layers x {shape.n_heads} heads"
         lines.append(f"{name}: {count}, {', '.join(each)}")
     print_result(options, {"models": entries, "hub": [REPO + size for size in LAYERS_HEADS_WIDTH]}, "\n".join(lines))
     return 0
+
+
+def _placed(lab: Lab, spec: Any, identity: Any) -> tuple[bool, str]:
+    """Whether a model fits here, and where its layers would lie and what that costs ("" on one device) or why not."""
+    try:
+        return True, lab.places(spec, identity, asks_gpus=True)
+    except UsageError as error:  # of places that the user has named
+        return False, str(error)
+    except HeadroomError:
+        return False, "too big"
 
 
 def _hub_models() -> list[str]:

@@ -177,7 +177,8 @@ def _head_views(
             for head in range(len(pattern)):
                 raised = torch.zeros_like(pattern[head])
                 if kept[head]:
-                    raised[:-1] = ran.for_attention[layer] @ (values[head] @ weights[head]).T * pattern[head, :-1]
+                    read = ran.for_attention[layer].to(pattern.device)
+                    raised[:-1] = read @ (values[head] @ weights[head]).T * pattern[head, :-1]
                 yield (layer, head), _largest("pattern", pattern[head]) | _largest("raised_nats", raised)
 
 

@@ -18,6 +18,7 @@ from engine.accuracy.scoring import log_probabilities
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
 from engine.models.patterns import Visit, unseen, visited
+from engine.models.reaching import in_reach
 from engine.models.weights import folded, norm_scale, normed, norms_behind, output_bias, output_weights, unembedding
 
 if TYPE_CHECKING:
@@ -98,9 +99,10 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
         """The reader in front of a norm, from the one behind it."""
         nonlocal reader, constant
         if norm is not None:
-            bias = getattr(norm, "bias", None)
-            constant = constant if bias is None else constant + reader @ bias.float()
-            reader = folded(norm, reader) / scale[norm]
+            with in_reach(norm):
+                bias = getattr(norm, "bias", None)
+                constant = constant if bias is None else constant + reader @ bias.to(reader.device).float()
+            reader = folded(norm, reader) / scale[norm].to(reader.device)
 
     for_attention, for_ffn = {}, {}
     through(final)
@@ -121,9 +123,9 @@ def decomposed(loaded: Loaded, ran: Pass) -> dict[str, np.ndarray]:
     for layer in range(loaded.identity.shape.n_layers):
         read = ran.for_attention[layer]
         written = torch.einsum("thd,hdm->htm", ran.z[layer][:-1], output_weights(loaded, layer))
-        heads.append((written * read).sum(-1))
-        ffns.append((ran.ffn[layer][:-1] * ran.for_ffn[layer]).sum(-1))
-        rest = rest + read @ output_bias(loaded, layer)
+        heads.append((written.to(read.device) * read).sum(-1))
+        ffns.append((ran.ffn[layer][:-1].to(read.device) * ran.for_ffn[layer]).sum(-1))
+        rest = rest + read @ output_bias(loaded, layer).to(read.device)
     direct = (ran.embedded[:-1] * ran.for_embedded).sum(-1)
     found = {"heads": torch.stack(heads), "ffns": torch.stack(ffns), "direct": direct, "rest": rest, "logit": ran.logit}
     return {name: array.cpu().numpy() for name, array in found.items()}

@@ -178,7 +178,7 @@ def _in_text(loaded: Loaded, text: str, head: Head, bos: bool) -> Measuring:
         pattern = rows[0]
         sources = pattern.topk(min(N_SOURCES, len(pattern)), dim=-1).indices
         written = ran.z[layer][:-1, number] @ output_weights(loaded, layer)[number]
-        following = (written * ran.for_attention[layer]).sum(-1)
+        following = (written * ran.for_attention[layer].to(written.device)).sum(-1)
         ids, nats = _raised(loaded, ran, layer, written)
     n = len(pattern)
     shown = sorted(set(ids.ravel().tolist()))

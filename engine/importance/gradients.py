@@ -14,6 +14,7 @@ import numpy as np
 
 from engine.accuracy.passes import gradient_pass, read_places, tokens_computed
 from engine.models.loading import Loaded
+from engine.models.placing import refuse_gradients
 from engine.progress import may_stop
 from engine.questions.encoding import Row
 
@@ -27,6 +28,7 @@ def gate_gradients(loaded: Loaded, rows: Sequence[Row]) -> tuple[np.ndarray, np.
     """
     import torch
 
+    refuse_gradients(loaded.placing, loaded.identity.name)
     model, shape = loaded.model, loaded.identity.shape
     n_rows, n_choices = len(rows), max(len(row.choices) for row in rows)
     absolute = np.zeros((n_rows, n_choices, shape.n_layers, shape.n_heads), np.float32)

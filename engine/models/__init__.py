@@ -21,6 +21,9 @@
 `whole`: whether those are the tensors that the config asks for
 `libraries`: libraries that must be imported with care
 `memory_needed`: what a load needs of the memory that there is
+`placing`: where the layers of a model larger than one device lie: on GPUs, in main memory, on disk
+`set_aside`: layers that lie on disk, as files that are mapped
+`reaching`: weights that are brought to the device that they are read on
 `loading`: from a name to a model in memory; one at a time, or two that are compared, refused where it cannot fit
 `subject`: who is measured, and where: what a key says of a model, one store, one model in memory
 `masks`: what is kept of a model, as text people can type, and applied to it

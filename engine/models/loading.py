@@ -4,6 +4,7 @@ Only safetensors or `weights_only` checkpoints are read and code from a model re
 """
 
 import gc
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -19,8 +20,11 @@ from engine.models import hub
 from engine.models.architectures import SMALL, Family, family_of
 from engine.models.checkpoints import PRECISIONS, Identity, identify_folder
 from engine.models.libraries import bitsandbytes
-from engine.models.memory_needed import asked_device, device_class, memory_estimate, refuse_other_device, too_large
+from engine.models.memory_needed import asked_device, device_class, memory_estimate, refuse_other_device
 from engine.models.names import model_name, short_name, with_revision, without_revision
+from engine.models.placing import Placing, device_map, placing_of, remember_rates
+from engine.models.reaching import bytes_per_s_to, quiet_accelerate
+from engine.models.set_aside import FOLDER, Quantised, clear_leftovers, on_disk, set_aside
 from engine.models.spread import is_small, stock_tensors
 from engine.models.tuning import Products, known_products, products, set_threads, tuning
 from engine.models.weight_files import read_json
@@ -76,7 +80,7 @@ class LoadSpec:
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A model in memory, in eval mode, with its tokenizer, family and what it was made from."""
+    """A model in memory, in eval mode, with its tokenizer, family, what it was made from and where its layers lie."""
 
     spec: LoadSpec
     identity: Identity
@@ -85,6 +89,7 @@ class Loaded:
     family: Family
     device: str
     seconds: float
+    placing: Placing
     products: Products = Products()
     encoded: dict[Any, Any] = field(
         default_factory=dict
@@ -132,9 +137,8 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
     started = time.perf_counter()
     progress("reading the model's files")
     identity = identify(spec, store)
-    estimate = memory_estimate(identity, spec.precision)
-    if not estimate.fits:
-        raise HeadroomError(too_large(spec.model, spec.precision, estimate))
+    clear_leftovers(aside_folder(store))
+    placing = placing_of(identity, spec.precision, memory_estimate(identity, spec.precision), aside_folder(store))
     progress("importing torch and transformers")
     import torch
     import transformers
@@ -145,10 +149,13 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
         register()
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
+    quiet_accelerate()
     set_threads(identity.n_params, tuning(store))
     ways = ways_of(spec, identity, store)
-    progress(f"loading {identity.n_params / 1e6:,.0f} M parameters in {spec.precision}")
-    options: dict[str, Any] = {"dtype": torch.float32 if spec.precision == "fp32" else torch.bfloat16}
+    where = "" if placing.is_whole else f", {placing.in_words()}"
+    progress(f"loading {identity.n_params / 1e6:,.0f} M parameters in {spec.precision}{where}")
+    dtype = torch.float32 if spec.precision == "fp32" else torch.bfloat16
+    options: dict[str, Any] = {"dtype": dtype}
     if spec.precision == "int8":
         bitsandbytes()
         options["quantization_config"] = transformers.BitsAndBytesConfig(
@@ -162,20 +169,35 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, config=config, **of_folder)
         config = config or transformers.AutoConfig.from_pretrained(folder, **of_folder)
         model_class: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-        with stock_tensors(identity.folder, bool(config.tie_word_embeddings)) as tensors, freed_at_once():
+        with (
+            stock_tensors(identity.folder, bool(config.tie_word_embeddings)) as tensors,
+            set_aside(aside_folder(store), is_needed=bool(placing.on_disk)) as aside,
+            freed_at_once(),
+        ):
             refuse_unless_whole(spec.model, tensors, model_class, config)
             refuse_unknown_tokens(spec.model, tokenizer, identity.shape.n_vocab)
-            model, report = model_class.from_pretrained(
+            places, built, family = device_map(placing, model_class, config), model_class, family_of(identity.config)
+            quantised = Quantised(family, placing.on_disk, aside) if aside and spec.precision == "int8" else None
+            if quantised is not None:
+                built, tensors = quantised.noticed(model_class), quantised.followed(tensors)
+            elif aside is not None:
+                tensors = on_disk(tensors, placing.on_disk, aside, dtype)
+            model, report = built.from_pretrained(
                 None,
                 config=config,
                 state_dict=tensors,
                 attn_implementation="sdpa",
-                device_map="auto" if estimate.device == "cuda" else {"": "cpu"},
+                device_map=places,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # said in one line
                 **options,
             )
-        refuse_unless_loaded(spec.model, report)
+            refuse_unless_loaded(spec.model, report)
+            if quantised is not None:
+                quantised.set_aside_before(identity.shape.n_layers)
+                model.__class__ = model_class
+            if aside is not None:
+                aside.goes_with(model)
     except HeadroomError:
         raise
     except Exception as error:  # whatever torch, transformers and tokenizers think of foreign files
@@ -184,16 +206,16 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
     model.eval().requires_grad_(False)
     linear.put_in_place(model, ways)
     return_freed_memory()
-    return Loaded(
-        spec,
-        identity,
-        model,
-        tokenizer,
-        family_of(identity.config),
-        estimate.device,
-        time.perf_counter() - started,
-        ways,
-    )
+    if not placing.is_whole:
+        rates = {"disk": aside and aside.bytes_per_s(), "gpu": bytes_per_s_to(model.device)}
+        remember_rates(store, aside_folder(store), {kind: rate for kind, rate in rates.items() if rate})
+    seconds = time.perf_counter() - started
+    return Loaded(spec, identity, model, tokenizer, family, device_class(), seconds, placing, ways)
+
+
+def aside_folder(store: Store | None = None) -> Path:
+    """Where layers are set aside on disk: beside the results."""
+    return (Path(tempfile.gettempdir()) / "headroom" if store is None else store.directory) / FOLDER
 
 
 class Models:

@@ -50,14 +50,11 @@ def too_large(name: str, precision: str, estimate: MemoryEstimate) -> str:
     )
 
 
-def refusal(offer: Offer, precision: str) -> str | None:
-    """Why a model of the hub cannot be had here in that precision, for its disk space or memory; None where it can.
-    HeadroomError: its architecture is not supported."""
+def offered(offer: Offer) -> Identity:
+    """A model of the hub as far as its config.json says it. HeadroomError: its architecture is not supported."""
     shape, name, family = shape_of(offer.config), str(offer.name), family_of(offer.config).name
     counts = n_parameters_of(offer.config, shape)
-    identity = Identity(name, Path(), offer.config, family, shape, "", "", *counts, 0, "bfloat16", False)
-    estimate = memory_estimate(identity, precision)
-    return offer.disk_refusal if estimate.fits else too_large(name, precision, estimate)
+    return Identity(name, Path(), offer.config, family, shape, "", "", *counts, 0, "bfloat16", False)
 
 
 def needed_bytes(identity: Identity, precision: str) -> int:

@@ -91,6 +91,6 @@ def _attend(
     for (layer, head), instead in _replaced.get().items():
         if layer == module.layer_idx:
             pattern[:, head] = instead.to(pattern)
-    z = pattern.to(value.dtype) @ value
+    z = pattern.to(value) @ value
     _visit.get()(module.layer_idx, pattern, z, value)
     return z.transpose(1, 2), None

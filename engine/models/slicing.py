@@ -5,7 +5,8 @@ A layer that loses all its heads and its FFN is not run: of it the attention out
 projections without the pruned ones; with all of them gone its attention is the output bias alone. A pruned FFN is
 skipped. Everything else, and families whose queries, keys and
 values come from one projection, is masked as before. int8 weights are sliced with their scales. The numbers are those
-of the mask up to the rounding of another order of sums.
+of the mask up to the rounding of another order of sums. Weights that do not lie where they run are sliced anew in each
+pass, as there is no room to keep slices of them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
+from engine.models.reaching import in_reach, is_away
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,10 +55,11 @@ def sliced(loaded: Loaded, mask: Mask) -> Sliced:
             swaps.append((holder, str(index), _dropped(loaded, layer, index)))
             continue
         kept = [head for head, keep in enumerate(mask.heads[index]) if keep]
-        if len(family.qkv) < 3 or len(kept) > SLICE_BELOW * len(mask.heads[index]):
+        # smeared keys: accelerate would bring the whole of what is mixed into a module that has a slice of it
+        if len(family.qkv) < 3 or len(kept) > SLICE_BELOW * len(mask.heads[index]) or (kept and is_away(attention)):
             still[index] = mask.heads[index]
         elif kept:
-            swaps += _attention(loaded, attention, kept)
+            swaps += _attention(loaded, attention, kept, index in loaded.placing.moved)
         else:
             path = family.attention_out.split(".")
             swaps.append((layer, path[0], _silent(getattr(attention, path[1]), index)))
@@ -87,8 +90,8 @@ def applied(loaded: Loaded, parts: Sliced) -> Iterator[None]:
             setattr(parent, name, module)
 
 
-def _attention(loaded: Loaded, attention: Any, kept: Sequence[int]) -> list[tuple[Any, str, Any]]:
-    """What an attention module needs to compute these heads alone."""
+def _attention(loaded: Loaded, attention: Any, kept: Sequence[int], is_moved: bool) -> list[tuple[Any, str, Any]]:
+    """What an attention module needs to compute these heads alone; `is_moved`: it does not lie where it runs."""
     shape = loaded.identity.shape
     groups = shape.n_heads // shape.n_key_value_heads
     sharing = {head // groups for head in kept}
@@ -96,12 +99,12 @@ def _attention(loaded: Loaded, attention: Any, kept: Sequence[int]) -> list[tupl
     keys = sorted(sharing) if together or groups == 1 else [head // groups for head in kept]
     query_rows, key_rows = (_positions(heads, shape.d_head) for heads in (kept, keys))
     query, key, value = loaded.family.qkv
-    out = loaded.family.attention_out.rpartition(".")[2]
+    out, cut = loaded.family.attention_out.rpartition(".")[2], _modules()[3] if is_moved else _slice
     swaps: list[tuple[Any, str, Any]] = [
-        (attention, query, _slice(getattr(attention, query), rows=query_rows)),
-        (attention, key, _slice(getattr(attention, key), rows=key_rows)),
-        (attention, value, _slice(getattr(attention, value), rows=key_rows)),
-        (attention, out, _slice(getattr(attention, out), columns=query_rows)),
+        (attention, query, cut(getattr(attention, query), rows=query_rows)),
+        (attention, key, cut(getattr(attention, key), rows=key_rows)),
+        (attention, value, cut(getattr(attention, value), rows=key_rows)),
+        (attention, out, cut(getattr(attention, out), columns=query_rows)),
     ]
     if getattr(attention, "smear", None) is not None:  # one number a key head
         swaps.append((attention, "smear", type(attention.smear)(attention.smear.detach()[keys], requires_grad=False)))
@@ -116,13 +119,17 @@ def _positions(heads: Sequence[int], d_head: int) -> np.ndarray:
     return (np.array(heads)[:, None] * d_head + np.arange(d_head)).ravel()
 
 
-def _slice(linear: Any, rows: np.ndarray | None = None, columns: np.ndarray | None = None) -> Any:
-    """The linear module with these outputs (rows of its weight) or these inputs (columns) alone."""
+def _slice(
+    linear: Any, rows: np.ndarray | None = None, columns: np.ndarray | None = None, is_empty: bool = False
+) -> Any:  # fmt: skip
+    """The linear module with these outputs (rows of its weight) or these inputs (columns) alone; `is_empty`: without
+    values."""
     import torch
 
     def cut(matrix: Tensor) -> Tensor:
+        matrix = matrix.detach().to("meta") if is_empty else matrix.detach()
         at = torch.from_numpy(columns if rows is None else rows).to(matrix.device)
-        return matrix.detach().index_select(1 if rows is None else 0, at)
+        return matrix.index_select(1 if rows is None else 0, at)
 
     small: Any
     weight, bias = linear.weight, linear.bias
@@ -151,15 +158,17 @@ def _size(modules: Sequence[Any]) -> tuple[int, int]:
 
 def _silent(out: Any, index: int) -> Any:
     """Attention without heads: the output projection's bias at every position."""
-    return _modules()[0](out.bias, index == 0)
+    with in_reach(out):
+        return _modules()[0](out.bias, index == 0)
 
 
 def _dropped(loaded: Loaded, layer: Any, index: int) -> Any:
     """What stays of a layer that is not run."""
     family = loaded.family
     norms = family.norms_behind if family.norms_come_behind(loaded.model) else ()
-    bias = attrgetter(family.attention_out)(layer).bias
-    return _modules()[2](bias, [getattr(layer, name) for name in norms], index == 0)
+    out = attrgetter(family.attention_out)(layer)
+    with in_reach(out):
+        return _modules()[2](out.bias, [getattr(layer, name) for name in norms], index == 0)
 
 
 def _nothing() -> Any:
@@ -181,7 +190,7 @@ def _count_tokens(hidden_states: Tensor, given: Sequence[Any]) -> None:
 
 
 @once
-def _modules() -> tuple[Any, Any, Any]:
+def _modules() -> tuple[Any, Any, Any, Any]:
     import torch
 
     class Silent(torch.nn.Module):
@@ -215,4 +224,16 @@ def _modules() -> tuple[Any, Any, Any]:
                 hidden_states = norm(hidden_states)
             return hidden_states
 
-    return Silent, Nothing, Dropped
+    class Anew(torch.nn.Module):
+        """A slice that is made in each pass; what it registers is its size alone."""
+
+        def __init__(self, linear: Any, **which: Any) -> None:
+            super().__init__()
+            self.whole, self.which = (linear,), which  # a tuple: no module of its own
+            self.size = _slice(linear, **which, is_empty=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            with in_reach(*self.whole):
+                return _slice(*self.whole, **self.which)(x)
+
+    return Silent, Nothing, Dropped, Anew

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine.models.loading import Loaded
+from engine.models.reaching import in_reach
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,12 +49,13 @@ def linear(loaded: Loaded, module: Any, n_inputs: int) -> tuple[Tensor, Tensor]:
     """(weight (n_inputs, n_outputs), bias (n_outputs,)) of any linear module, fp32."""
     import torch
 
-    if isinstance(module, torch.nn.Linear) and module.weight.is_floating_point():
-        bias = module.weight.new_zeros(len(module.weight)) if module.bias is None else module.bias
-        return module.weight.detach().T.float(), bias.detach().float()
-    parameter = next(module.parameters())
-    dtype = parameter.dtype if parameter.is_floating_point() else loaded.model.dtype
-    units = torch.eye(n_inputs, dtype=dtype, device=parameter.device)
+    with in_reach(module):
+        if isinstance(module, torch.nn.Linear) and module.weight.is_floating_point():
+            bias = module.weight.new_zeros(len(module.weight)) if module.bias is None else module.bias
+            return module.weight.detach().T.float(), bias.detach().float()
+        parameter = next(module.parameters())
+        dtype = parameter.dtype if parameter.is_floating_point() else loaded.model.dtype
+        units = torch.eye(n_inputs, dtype=dtype, device=parameter.device)
     with torch.inference_mode():
         bias = module(torch.zeros_like(units[:1])).float()[0]
         return module(units).float() - bias, bias
@@ -67,7 +69,7 @@ def normed(norm: Any, rows: Tensor) -> Tensor:
         return rows
     if isinstance(norm, torch.nn.LayerNorm):
         rows = rows - rows.mean(-1, keepdim=True)
-    return rows * norm.weight.float()
+    return rows * _gain(norm, rows)
 
 
 def folded(norm: Any, readers: Tensor) -> Tensor:
@@ -76,8 +78,14 @@ def folded(norm: Any, readers: Tensor) -> Tensor:
 
     if norm is None:
         return readers
-    readers = readers * norm.weight.float()
+    readers = readers * _gain(norm, readers)
     return readers - readers.mean(-1, keepdim=True) if isinstance(norm, torch.nn.LayerNorm) else readers
+
+
+def _gain(norm: Any, beside: Tensor) -> Tensor:
+    """(d_model,): what a norm multiplies by, where what it is for lies."""
+    with in_reach(norm):
+        return norm.weight.to(beside.device).float()
 
 
 def attention_norm(loaded: Loaded, layer: int) -> Any:

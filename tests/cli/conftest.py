@@ -10,6 +10,7 @@ def cli(tmp_path, capsys, monkeypatch):
     """Runs a command line in this process: (exit code, standard output, lines on standard error)."""
     monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
     monkeypatch.delenv("HEADROOM_TASK_DATA", raising=False)
+    monkeypatch.setenv("HEADROOM_PLACE", "")  # --place sets it
 
     def run(*arguments):
         try:

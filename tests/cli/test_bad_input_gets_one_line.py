@@ -82,11 +82,12 @@ def test_model_too_large(cli, questions, tiny_opt, tmp_path):
 
 def test_refusal_names_the_smaller_precision(tiny_opt, monkeypatch):
     from engine.errors import HeadroomError
-    from engine.models import loading, memory_needed
+    from engine.models import loading, memory_needed, placing
 
     identity = loading.identify(loading.LoadSpec(str(tiny_opt)))
     free = memory_needed.needed_bytes(identity, "bf16")
     monkeypatch.setattr(memory_needed, "free_bytes", lambda: free)
+    monkeypatch.setattr(placing, "free_on_disk", lambda folder: 0)
     with pytest.raises(HeadroomError, match="bf16 needs .* and would fit"):
         loading.load(loading.LoadSpec(str(tiny_opt), "fp32"))
 

@@ -14,8 +14,9 @@ import pytest
 from engine.errors import HeadroomError, NotHere
 from engine.models import hub
 from engine.models.loading import LoadSpec, identify, load
-from engine.models.memory_needed import memory_estimate, refusal
+from engine.models.memory_needed import memory_estimate
 from engine.models.names import model_name
+from engine.models.placing import refusal
 from tests import hub_stand_in as stand_in
 from tests.conftest import HANG_S, REPOSITORY
 
@@ -151,25 +152,27 @@ def test_what_is_not_what_the_hub_describes_is_not_kept(large, monkeypatch):
     assert not hub.is_away(TINY)
 
 
-def test_what_cannot_fit_is_refused_before_its_first_byte(served, monkeypatch):
+def test_what_cannot_fit_is_refused_before_its_first_byte(served, cache, monkeypatch):
     config = json.loads(served.files["config.json"]) | {"num_hidden_layers": 64, "hidden_size": 9216, "ffn_dim": 36864}
     served.files["config.json"] = json.dumps(config | {"num_attention_heads": 72}).encode()
     monkeypatch.setattr("engine.models.memory_needed.free_bytes", lambda: 8_000_000_000)
-    assert "needs about 1" in (refusal(hub.look_up(TINY), "bf16") or "")
+    monkeypatch.setattr("engine.models.placing.free_on_disk", lambda folder: 90_000_000_000)
+    refused = refusal(hub.look_up(TINY), "bf16", cache) or ""
+    assert "needs about 1" in refused and "more in" in refused and "of its layers would lie" in refused
 
 
-def test_a_full_disk_is_said_before_the_first_byte(large, monkeypatch):
+def test_a_full_disk_is_said_before_the_first_byte(large, cache, monkeypatch):
     offer = hub.look_up(TINY)
     monkeypatch.setattr(hub.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9, 400_000_000))
-    assert "60 MB to download and 400 MB is free" in (refusal(offer, "fp32") or "")
+    assert "60 MB to download and 400 MB is free" in (refusal(offer, "fp32", cache) or "")
     with pytest.raises(HeadroomError, match="HF_HOME"):
         list(hub.download(offer))
     assert fetched(large) == []
 
 
-def test_memory_is_reckoned_from_the_config_as_from_the_files(served):
+def test_memory_is_reckoned_from_the_config_as_from_the_files(served, cache):
     offer = hub.look_up(TINY)
-    assert refusal(offer, "fp32") is None
+    assert refusal(offer, "fp32", cache) is None
     fetch(TINY)
     assert memory_estimate(identify(LoadSpec(TINY)), "fp32").fits
 

@@ -12,10 +12,10 @@ import streamlit as st
 
 from engine.jobs import Job, Jobs, Snapshot
 from engine.models import hub
-from engine.models.loading import LoadSpec
-from engine.models.memory_needed import refusal
+from engine.models.loading import LoadSpec, aside_folder
+from engine.models.placing import refusal
 from engine.progress import Progress, in_time
-from pages.ui.shared.runtime import show_error
+from pages.ui.shared.runtime import show_error, store
 from pages.ui.shared.work import live
 
 LOOK_HELP = "One small request to the hub, for the names and sizes of the model's files."
@@ -97,7 +97,7 @@ def _draw_offer(spec: LoadSpec, offer: hub.Offer) -> None:
     st.markdown(f"**{spec.model} is not on this computer.** To download from {hub.host()}: {sizes}.")
     if job is not None and job.error:
         show_error(job.error)
-    if why := refusal(offer, spec.precision):
+    if why := refusal(offer, spec.precision, aside_folder(store())):
         show_error(why)
     fetches = {"on_click": _fetch, "args": (offer,), "help": FETCH_HELP, "key": f"download {spec.model}"}
     asks = {"on_click": _ask, "args": (spec.model,), "help": LOOK_HELP, "key": f"look up {spec.model}"}

@@ -3,6 +3,7 @@ the process holds."""
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,10 @@ PRECISION_HELP = (
 MEMORY_HELP = (
     "Main memory, when this page was drawn. The rest: libraries, about half a gigabyte once a model was loaded, work "
     "under way, and what is kept for the next time. What long work frees goes back to the system."
+)
+PLACES_HELP = (
+    "The model is larger than one device, or you have set HEADROOM_PLACE. Its layers run where the others do, so that "
+    "numbers are the same; those that lie elsewhere are brought there in every pass."
 )
 FETCH_HELP = (
     "Whether the rows of a task that are neither here nor in the folder above are fetched from the Hugging Face hub, "
@@ -137,7 +142,7 @@ def memory_in_words() -> str:
     here = [each for each in both if each is not None]
     if not here or here[0].device != "cpu":
         return f"This app holds {held / 1e9:.1f} GB"
-    weights = sum(each.identity.weight_bytes(each.spec.precision) for each in here)
+    weights = sum(each.identity.weight_bytes(each.spec.precision) - each.placing.disk_bytes for each in here)
     model = f"{weights / 1e9:.1f}" if weights >= 0.05e9 else "under 0.1"
     models = "models" if len(here) > 1 else "model"
     return f"This app holds {held / 1e9:.1f} GB: {models} {model}, the rest {(held - weights) / 1e9:.1f}"
@@ -169,6 +174,9 @@ def _about(spec: LoadSpec) -> None:
             f"{about.shape.n_layers} layer{'s' if about.shape.n_layers > 1 else ''} × {about.shape.n_heads} heads, "
             f"{about.weight_bytes(spec.precision) / 1e6:,.1f} MB, {state}"
         )
+        with suppress(HeadroomError):  # no room: whoever has it loaded is told
+            if where := lab().places(spec, about):
+                st.caption(f"{where[0].upper()}{where[1:]}", help=PLACES_HELP)
         if snapshot := snapshot_in_words(spec):
             st.caption(plain(snapshot))
 

@@ -1,0 +1,327 @@
+"""Where the layers of a model lie that is larger than one device: as the user has it, else where there is room; said
+with its cost; on disk for as long as the model is held."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cache import open_store
+from engine.errors import HeadroomError, UsageError
+from engine.heads.ablation import Ablating, ablate_heads
+from engine.importance.gradients import gate_gradients
+from engine.models import memory_needed, placing, set_aside
+from engine.models.loading import LoadSpec, Models, aside_folder, identify, load
+from engine.models.masks import Mask, parse_mask, pruned
+from engine.models.memory_needed import memory_estimate, needed_bytes
+from engine.models.placing import Placing, layer_bytes, places, placing_of
+from engine.models.reaching import in_reach, is_away
+from engine.models.slicing import applied, sliced
+from engine.models.subject import Lab
+from tests.conftest import HANG_S, REPOSITORY, TEXT
+from tests.engine.fixtures import family_folder, last, subject_in
+
+IDS = torch.tensor([[2, *range(40, 70)]])
+GB = 10**9
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_opt, tmp_path_factory):
+    """Three layers."""
+    return family_folder("opt", tiny_opt, tmp_path_factory.mktemp("opt"))
+
+
+@pytest.fixture
+def placed(monkeypatch):
+    """Asks for places from now on."""
+    return partial(monkeypatch.setenv, "HEADROOM_PLACE")
+
+
+@pytest.fixture
+def large(tiny_opt):
+    """A model of OPT-30B's shape, as its config says it."""
+    config = {"num_hidden_layers": 48, "hidden_size": 7168, "ffn_dim": 28672, "num_attention_heads": 56}
+    config |= {"word_embed_proj_dim": 7168, "vocab_size": 50272, "max_position_embeddings": 2048}
+    tiny = identify(LoadSpec(str(tiny_opt)))
+    of = placing.shape_of(found := {**tiny.config, **config})
+    counts = placing.n_parameters_of(found, of)
+    return replace(tiny, config=found, shape=of, n_params=counts[0], n_quantised=counts[1], largest_bytes=0)
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Makes this computer one with so much room at each place."""
+
+    def make(**rooms):
+        device = "cuda" if "gpu0" in rooms else "cpu"
+        for module in (placing, memory_needed):
+            monkeypatch.setattr(module, "device_class", lambda: device)
+        gpus = sum(room for name, room in rooms.items() if name.startswith("gpu"))
+        monkeypatch.setattr(memory_needed, "free_bytes", lambda: gpus or rooms["cpu"])
+        monkeypatch.setattr(placing, "rooms", lambda folder: rooms)
+
+    return make
+
+
+def where(identity, precision, tmp_path):
+    return placing_of(identity, precision, memory_estimate(identity, precision), tmp_path)
+
+
+def logits(loaded):
+    with torch.inference_mode():
+        return loaded.model(input_ids=IDS).logits
+
+
+def brought(loaded, tmp_path, n_here=1):
+    """The model as beside a GPU that has room for so many layers, the CPU in the place of the GPU."""
+    from accelerate import dispatch_model
+
+    family, n = loaded.family, loaded.identity.shape.n_layers
+    leaves = [name for name, module in loaded.model.named_modules() if not list(module.children())]
+    device_map = {name: "cpu" for name in leaves if not name.startswith(f"{family.layers}.")}
+    device_map |= {f"{family.layers}.{at}": "cpu" if at < n_here else "disk" for at in range(n)}
+    dispatch_model(loaded.model, device_map, main_device="cpu", offload_dir=str(tmp_path / "offloaded"))
+    layers = ("gpu0",) * n_here + ("cpu",) * (n - n_here)
+    return replace(loaded, placing=Placing(layers, "gpu0", loaded.placing.layer_bytes))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("cpu:4,disk", (("cpu", 4), ("disk", None))),
+        (" GPU0:20, gpu1:20 ,cpu:4 , disk ", (("gpu0", 20), ("gpu1", 20), ("cpu", 4), ("disk", None))),
+        ("disk", (("disk", None),)),
+    ],
+)
+def test_places_are_typed_in_order(text, found):
+    assert places(text) == found
+
+
+@pytest.mark.parametrize(
+    "text", ["cpu4", "cpu:-1", "tape", "cpu:4;disk", "cpu,disk", "cpu:1,disk:1,cpu", ",", "cpu:4,"]
+)
+def test_nonsense_is_refused_in_one_line(text, folder, placed):
+    placed(text)
+    with pytest.raises(UsageError, match="HEADROOM_PLACE") as refused:
+        load(LoadSpec(str(folder), "fp32"))
+    assert "\n" not in str(refused.value)
+
+
+def test_places_that_this_computer_or_model_lacks_are_refused(folder, placed, machine):
+    machine(cpu=GB * 10, disk=GB * 10)
+    placed("gpu3:1,cpu")
+    with pytest.raises(UsageError, match="names gpu3, and this computer has cpu, disk"):
+        load(LoadSpec(str(folder), "fp32"))
+    placed("cpu:1,disk:1")
+    with pytest.raises(UsageError, match="places for 2 layers, and .* has 3"):
+        load(LoadSpec(str(folder), "fp32"))
+    placed("cpu:99,disk")
+    assert load(LoadSpec(str(folder), "fp32")).placing.is_whole
+
+
+def test_a_model_that_fits_lies_on_one_device(large, machine, tmp_path):
+    machine(cpu=GB * 100, disk=0)
+    assert where(large, "bf16", tmp_path).is_whole
+    machine(gpu0=GB * 80, gpu1=GB * 80, cpu=GB * 100, disk=0)
+    assert set(where(large, "bf16", tmp_path).layers) == {"gpu0"}
+
+
+@pytest.mark.parametrize("precision", ["int8", "bf16", "fp32"])
+def test_what_is_too_large_for_memory_goes_on_disk(precision, large, machine, tmp_path):
+    machine(cpu=needed_bytes(large, precision) * 3 // 4, disk=GB * 400)
+    found = where(large, precision, tmp_path)
+    n = found.layers.count("cpu")
+    assert found.layers == ("cpu",) * n + ("disk",) * (48 - n) and 30 < n < 40
+    assert found.moved_bytes() == {"disk": (48 - n) * layer_bytes(large, precision)}
+    assert layer_bytes(large, precision) * 48 == pytest.approx(large.weight_bytes(precision), rel=0.04)
+
+
+def test_gpus_are_filled_in_order_then_memory_then_the_disk(large, machine, tmp_path):
+    machine(gpu0=GB * 24, gpu1=GB * 16, cpu=GB * 12, disk=GB * 400)
+    found = where(large, "bf16", tmp_path)
+    assert list(dict.fromkeys(found.layers)) == ["gpu0", "gpu1", "cpu", "disk"] and len(found.layers) == 48
+    assert found.main == "gpu0" and found.moved == set(range(48 - found.layers[::-1].index("gpu1"), 48))
+    counts = {name: found.layers.count(name) * layer_bytes(large, "bf16") for name in ("gpu0", "gpu1", "cpu")}
+    assert counts["gpu0"] + 2 * 50272 * 7168 < GB * 24 and counts["gpu1"] < GB * 16 and counts["cpu"] < GB * 12
+    moved = found.moved_bytes()
+    on_disk = found.layers.count("disk") * layer_bytes(large, "bf16")
+    assert moved == {"disk": on_disk, "gpu": on_disk + counts["cpu"]}
+    said = found.with_cost({"disk": 2e9})
+    assert said.startswith("layers 0-") and "on GPU 0, " in said and "s at the 2.0 GB/s measured here" in said
+    assert "brings" in said and "to GPU 0" in said and " s at" not in said.partition("brings")[2]
+
+
+def test_int8_layers_stay_on_gpus(large, machine, placed, tmp_path):
+    """bitsandbytes has no int8 layers that are brought to a GPU for a pass."""
+    machine(gpu0=GB * 24, gpu1=GB * 24, cpu=GB * 100, disk=GB * 400)
+    assert set(where(large, "int8", tmp_path).layers) == {"gpu0", "gpu1"}
+    machine(gpu0=GB * 24, cpu=GB * 100, disk=GB * 400)
+    with pytest.raises(HeadroomError, match="in int8 needs about .*; in bf16 or fp32 layers may lie in main memory"):
+        where(large, "int8", tmp_path)
+    placed("gpu0:40,cpu")
+    with pytest.raises(HeadroomError, match="choose bf16 or fp32"):
+        where(large, "int8", tmp_path)
+
+
+def test_no_room_is_said_with_what_is_lacking(large, machine, placed, tmp_path):
+    machine(cpu=GB * 20, disk=GB * 30)
+    with pytest.raises(HeadroomError, match=r"needs about 7\d.* is free on cpu.* more in .* of its layers would lie"):
+        where(large, "bf16", tmp_path)
+    machine(cpu=GB, disk=GB * 400)
+    with pytest.raises(HeadroomError, match="without its layers it needs .* layers on disk do not help"):
+        where(large, "bf16", tmp_path)
+    machine(cpu=GB * 20, disk=GB * 400)
+    placed("cpu:40,disk")
+    with pytest.raises(HeadroomError, match=r"sets layers 0-39 in main memory, 40-47 on disk of .* no room"):
+        where(large, "bf16", tmp_path)
+
+
+def test_each_layer_runs_on_the_first_device_or_where_it_lies(folder):
+    """So keys need not tell devices apart: beside GPUs nothing runs on the CPU."""
+    from transformers import AutoConfig, OPTForCausalLM
+
+    config = AutoConfig.from_pretrained(folder)
+    found = placing.device_map(Placing(("gpu0", "gpu1", "disk"), "gpu0", 1), OPTForCausalLM, config)
+    layers = {name: place for name, place in found.items() if ".layers." in name}
+    assert layers == {"model.decoder.layers.0": 0, "model.decoder.layers.1": 1, "model.decoder.layers.2": "cpu"}
+    assert {place for name, place in found.items() if name not in layers} == {0}
+    with torch.device("meta"):
+        names = [name for name, _ in OPTForCausalLM(config).named_parameters()]
+    assert all(any(name.startswith(f"{part}.") for part in found) for name in names)
+    assert placing.device_map(Placing(("cpu", "disk", "disk"), "cpu", 1), OPTForCausalLM, config) == {"": "cpu"}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_layers_on_disk_are_files_for_as_long_as_the_model_is_held(precision, folder, store, placed):
+    plain = logits(load(LoadSpec(str(folder), precision)))
+    placed("cpu:1,disk")
+    models = Models(store)
+    found = models.get(LoadSpec(str(folder), precision))
+    (aside,) = aside_folder(store).iterdir()
+    n_bytes = sum(file.stat().st_size for file in aside.iterdir())
+    assert found.placing.disk_bytes * 0.8 < n_bytes <= found.placing.disk_bytes
+    mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if str(aside) in line}
+    assert len(mapped) == len(list(aside.iterdir()))
+    assert torch.equal(logits(found), plain) and torch.equal(logits(found), plain)
+    assert {"disk"} == set(placing.known_rates(store, aside_folder(store)))
+    del found
+    models.unload()
+    assert not list(aside_folder(store).iterdir())
+
+
+def test_masks_and_slices_leave_the_model_as_it_was(folder, store, placed, tmp_path):
+    whole = load(LoadSpec(str(folder), "fp32"))
+    mask, plain = parse_mask("L1H0-2 F1 B2", whole.identity.shape), logits(whole)
+    with pruned(whole, mask):
+        masked = logits(whole)
+    parts = sliced(whole, mask)
+    with applied(whole, parts):
+        small = logits(whole)
+    placed("cpu:1,disk")
+    for found in (load(LoadSpec(str(folder), "fp32"), store), brought(load(LoadSpec(str(folder), "fp32")), tmp_path)):
+        with pruned(found, mask):
+            assert torch.equal(logits(found), masked)
+        there = sliced(found, mask)
+        assert replace(there, swaps=()) == replace(parts, swaps=()), "as small, by parameters and bytes"
+        with pytest.raises(ZeroDivisionError), applied(found, there):
+            assert torch.equal(logits(found), small)
+            raise ZeroDivisionError
+        assert torch.equal(logits(found), plain)
+
+
+def test_weights_are_read_where_they_lie(folder, tmp_path):
+    whole = load(LoadSpec(str(folder), "fp32"))
+    away = brought(load(LoadSpec(str(folder), "fp32")), tmp_path)
+    layers = away.family.layer_list(away.model)
+    assert [is_away(layer.fc1) for layer in layers] == [False, True, True]
+    for layer, plain in zip(layers, whole.family.layer_list(whole.model), strict=True):
+        with in_reach(layer), in_reach(layer.fc1):
+            for (name, value), (_, expected) in zip(layer.named_parameters(), plain.named_parameters(), strict=True):
+                assert torch.equal(value, expected), name
+    assert [is_away(layer.fc1) for layer in layers] == [False, True, True], "and go back"
+
+
+@pytest.mark.parametrize("place", ["disk:2,cpu", "disk"])
+def test_heads_are_ablated_one_by_one_the_same(place, folder, placed, tmp_path):
+    found = []
+    for name in ("", place):
+        placed(name)
+        lab = Lab(open_store(tmp_path / f"results {name}"))
+        subject = subject_in(lab, folder)
+        how = Ablating(Mask.full(subject.shape), "pattern-preserving", "mean")
+        found.append(last(ablate_heads(lab, subject, [TEXT[:200]], how)).value)
+        assert lab.models.loaded.placing.is_whole == (not name)
+        lab.store.close()
+    np.testing.assert_array_equal(found[1].base[0], found[0].base[0])
+    np.testing.assert_array_equal(found[1].ablated[0], found[0].ablated[0])
+
+
+def test_gradients_beside_a_gpu_are_refused_where_they_would_not_fit(folder, machine, tmp_path):
+    found = brought(load(LoadSpec(str(folder), "fp32")), tmp_path)
+    machine(gpu0=found.placing.layer_bytes, cpu=GB, disk=GB)
+    with pytest.raises(HeadroomError, match="gradients through .* choose a criterion without gradients"):
+        gate_gradients(found, [])
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(folder, store, placed, monkeypatch):
+    placed("cpu:1,disk")
+    store.put("key", b"value")
+    real = set_aside.SetAside.mapped
+
+    def full(self, tensor):
+        if len(self.files) == 5:
+            monkeypatch.setattr(set_aside.Path, "open", refuse)
+        return real(self, tensor)
+
+    def refuse(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(set_aside.SetAside, "mapped", full)
+    with pytest.raises(
+        HeadroomError, match="cannot hold the model's layers .No space left on device.; free space"
+    ) as no:
+        load(LoadSpec(str(folder), "fp32"), store)
+    assert "\n" not in str(no.value)
+    monkeypatch.undo()
+    assert not list(aside_folder(store).iterdir()) and store.get("key") == b"value"
+
+
+def test_what_a_killed_process_left_goes_at_the_next_load(folder, store, placed):
+    code = "import os, sys\nfrom cache import open_store\nfrom engine.models.loading import LoadSpec, load\n"
+    code += "held = load(LoadSpec(sys.argv[1], 'fp32'), open_store(sys.argv[2]))\nprint('held', flush=True)\ninput()\n"
+    environment = os.environ | {"HEADROOM_PLACE": "disk"}
+    run = [sys.executable, "-c", code, str(folder), str(store.directory)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    child = subprocess.Popen(run, env=environment, cwd=REPOSITORY, text=True, **pipes)
+    try:
+        assert child.stdout.readline() == "held\n"
+        (left,) = aside_folder(store).iterdir()
+        load(LoadSpec(str(folder), "fp32"), store)
+        assert left.is_dir() and list(left.iterdir()), "of a process that lives, it stays"
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.communicate(timeout=HANG_S)
+    assert left.is_dir()
+    load(LoadSpec(str(folder), "fp32"), store)
+    gc.collect()
+    assert not list(aside_folder(store).iterdir())
+
+
+def test_a_forecast_says_where_layers_would_lie_before_anything_is_loaded(lab, folder, placed):
+    placed("cpu:2,disk")
+    spec = LoadSpec(str(folder), "fp32")
+    said = lab.places(spec, identify(spec))
+    assert said.startswith("layers 0-1 in main memory, 2 on disk; each pass reads") and "measured here" not in said
+    lab.models.get(spec)
+    assert "MB/s measured here, less where the system still holds them" in lab.places(spec)
+    lab.models.unload()
+    placed("")
+    assert lab.places(spec, identify(spec)) == ""
