@@ -12,7 +12,7 @@ from engine.errors import HeadroomError
 from engine.models.checkpoints import Identity
 from engine.models.loading import Loaded, LoadSpec, Models, aside_folder, device_class, identify, ways_of
 from engine.models.memory_needed import asked_device, memory_estimate
-from engine.models.placing import Placing, known_rates, placing_of
+from engine.models.placing import Placing, asked_places, known_rates, placing_of
 from engine.models.tuning import Products, processor
 from engine.progress import Progress
 from engine.records import version
@@ -105,13 +105,14 @@ class Lab:
     def places(self, spec: LoadSpec, identity: Identity | None = None, asks_gpus: bool = False) -> str:
         """Where a model's layers lie and what that costs a pass; "" where all of it is on one device.
 
-        Of one that is not in memory: where the layers of `identity` would lie; beside GPUs "" unless they may be asked,
-        which needs torch. HeadroomError: there is no room.
+        Of one that is not in memory: where the layers of `identity` would lie. That is "" while another one takes its
+        room, and beside GPUs unless they may be asked, which needs torch. HeadroomError: there is no room.
         """
         held = [each for each in (self.models.loaded, self.models.beside) if each is not None and each.spec == spec]
         placing: Placing | None = held[0].placing if held else None
         folder = aside_folder(self.store)
-        if placing is None and identity is not None and (asks_gpus or device_class() == "cpu"):
+        is_known = asked_places() is not None or self.models.loaded is None
+        if placing is None and identity is not None and is_known and (asks_gpus or device_class() == "cpu"):
             placing = placing_of(identity, spec.precision, memory_estimate(identity, spec.precision), folder)
         return "" if placing is None or placing.is_whole else placing.with_cost(known_rates(self.store, folder))
 

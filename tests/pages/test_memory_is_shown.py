@@ -23,11 +23,26 @@ def test_memory_before_and_with_a_model(open_app):
     assert re.fullmatch(r"This app holds [\d.]+ GB: model under 0.1, the rest [\d.]+", shown(at))
 
 
+def test_where_layers_lie_is_shown_with_what_it_costs(open_app, monkeypatch):
+    where = [each.value for each in open_app(run=False).run().sidebar.caption if "main memory" in each.value]
+    assert where == [], "of a model in one piece nothing is said"
+    monkeypatch.setenv("HEADROOM_PLACE", "cpu:1,disk")
+    said = r"Layers 0 in main memory, 1 on disk; each pass reads 0\.0\d+ MB from disk"
+    less = ", less where the system still holds them in memory"
+    for opened, more in (
+        (open_app(run=False).run(), ""),
+        (open_app(), r", about [\d.e-]+ s at the .+/s measured here"),
+    ):
+        lines = [each.value for each in opened.sidebar.caption if each.value.startswith("Layers")]
+        assert len(lines) == 1 and re.fullmatch(said + more + less, lines[0]), lines
+
+
 def test_the_parts_are_the_model_and_the_rest(monkeypatch):
     held = SimpleNamespace(
         device="cpu",
         spec=SimpleNamespace(precision="int8"),
         identity=SimpleNamespace(weight_bytes={"int8": 163_000_000, "fp32": 538_000_000}.__getitem__),
+        placing=SimpleNamespace(disk_bytes=0),
     )
     models = SimpleNamespace(loaded=held, beside=None)
     monkeypatch.setattr(sidebar, "lab", lambda: SimpleNamespace(models=models))
@@ -35,6 +50,8 @@ def test_the_parts_are_the_model_and_the_rest(monkeypatch):
     assert sidebar.memory_in_words() == "This app holds 1.2 GB: model 0.2, the rest 1.1"
     held.spec.precision = "fp32"
     assert sidebar.memory_in_words() == "This app holds 1.2 GB: model 0.5, the rest 0.7"
+    held.placing.disk_bytes = 400_000_000
+    assert sidebar.memory_in_words() == "This app holds 1.2 GB: model 0.1, the rest 1.1", "what is on disk is not held"
     held.device = "cuda"
     assert sidebar.memory_in_words() == "This app holds 1.2 GB", "the model lies elsewhere"
     models.loaded = None
