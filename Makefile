@@ -54,6 +54,6 @@ clean:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
 
-.venv/dev.stamp: requirements-dev.txt .venv/run.stamp
+.venv/dev.stamp: requirements-dev.txt requirements-ray.txt .venv/run.stamp
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@

@@ -37,7 +37,7 @@ OF_TORCH = {  # classes and functions of torch itself, imported where they are f
     "engine/export/modeling_pruned.py",  # written beside exported weights, for transformers to run
     "engine/models/small.py", "engine/training/model.py", "engine/training/watching.py",
 }  # fmt: skip
-HEAVY = {"torch", "transformers", "lm_eval", "bitsandbytes", "streamlit", "accelerate", "datasets"}
+HEAVY = {"torch", "transformers", "lm_eval", "bitsandbytes", "streamlit", "accelerate", "datasets", "ray"}
 
 
 def sources():

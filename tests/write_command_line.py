@@ -32,6 +32,7 @@ headroom sweep --tasks demo_outfit,demo_copy --heads 0,20,40,60 --plan plan.json
 headroom plan --model facebook/opt-66b --gpus 2xA100-80GB
 headroom work plan.json
 headroom work plan.json --status
+headroom work plan.json --executor ray
 headroom compare --task demo_outfit --shots 5 --criteria importance,wanda,taylor --out compared.csv
 headroom sweep --preset paper --precision fp32 --out study
 headroom export --mask "L0H1 L2H* F1" --form small --task demo_copy --out pruned

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.cli.options import MOST_THREADS, data, data_dir, shared
+from engine.cli.options import MOST, MOST_THREADS, data, data_dir, shared
 from engine.cli.output import Report, check_writable, print_result, say, write
-from engine.errors import HeadroomError
+from engine.errors import HeadroomError, UsageError
 from engine.files import is_file, named
 from engine.models.placing import PLACE_HELP
 from engine.models.subject import Lab
@@ -17,12 +17,10 @@ from engine.progress import in_time
 from engine.studies.surveys import in_words
 
 if TYPE_CHECKING:
-    from cache import Store
     from engine.plans.planning import Planned
     from engine.plans.status import Standing, Worker
 
 LONGEST_LEASE_S = 86_400
-SHARES_S = 300.0  # that a worker waits at its end for a shared place to come back
 
 
 def add_parsers(commands: Any) -> None:
@@ -39,6 +37,11 @@ def add_parsers(commands: Any) -> None:
     parser.add_argument("--download", action="store_true", help="fetch from the hub what is not on this computer")
     parser.add_argument("--place", metavar="PLACES", help=PLACE_HELP)
     parser.add_number("--threads", (1, MOST_THREADS), "CPU threads (default: torch's choice)")
+    help = "have workers started by Ray: ray (on this computer), or a cluster, ray:auto or ray:HOST:PORT"
+    parser.add_argument("--executor", metavar="ray[:ADDRESS]", help=help)
+    parser.add_number("--workers", (1, MOST), "how many, with --executor (default: as many as there is room for)")
+    parser.add_number("--cpus", (0.01, MOST), "CPUs for each of them (default: 1)", float)
+    parser.add_number("--gpus", (0, MOST), "GPUs for each of them (default: 1 where the cluster has any)", float)
     parser.set_defaults(run=_work)
 
 
@@ -74,7 +77,7 @@ def _work(options: Namespace, lab: Lab, report: Report) -> int:
     from engine.plans.claims import Claims
     from engine.plans.status import standing
 
-    plan = read_plan(options.plan)
+    asked, plan = _asked(options), read_plan(options.plan)
     folder = named(options.claims, "--claims") if options.claims else Path(options.plan).with_suffix(".claims")
     claims, started = Claims(folder, options.lease, options.retry), time.monotonic()
     if options.status:
@@ -82,15 +85,20 @@ def _work(options: Namespace, lab: Lab, report: Report) -> int:
         fields = asdict(stands) | {"plan": options.plan, "claims": str(folder)}
         print_result(options, fields, "\n".join(_told(options.plan, stands)))
         return 0
-    tally = _taken(options, lab, report, plan, claims)
+    if plan.groups:
+        options.precision = plan.groups[0].setting.spec.precision  # asked for where the model has to be fetched
+    if asked is None:
+        tally, by, more = _taken(options, lab, report, plan, claims), "this worker", {}
+    else:
+        tally, by, more = _taken_on_ray(options, lab, claims, asked)
     stands = standing(plan, claims)
     lines = [f"not measured: {cell}: {reason}" for cell, reason in stands.failed.items()]
     lines.append(
-        f"{tally.measured:,} cells measured by this worker and {tally.cached:,} found stored; "
+        f"{tally.measured:,} cells measured by {by} and {tally.cached:,} found stored; "
         f"{stands.done:,} of {stands.cells:,} are done"
     )
     fields = {"plan": options.plan, "claims": str(folder), "cells": stands.cells, "done": stands.done}
-    fields |= asdict(tally) | {"seconds": time.monotonic() - started, "not_measured": stands.failed}
+    fields |= asdict(tally) | more | {"seconds": time.monotonic() - started, "not_measured": stands.failed}
     print_result(options, fields, "\n".join(lines))
     if stands.cells and not stands.done:
         raise HeadroomError("nothing could be measured; the lines above say why")
@@ -99,21 +107,15 @@ def _work(options: Namespace, lab: Lab, report: Report) -> int:
 
 def _taken(options: Namespace, lab: Lab, report: Report, plan: Any, claims: Any) -> Any:
     """What this worker has done, once no cell is left."""
-    from engine.models.tuning import PINNED, pinned_as
     from engine.plans.cells import Cell
-    from engine.plans.measuring import Here, measured, other_fields
+    from engine.plans.measuring import Here, in_line, measured, other_fields
+    from engine.plans.sharing import share, trouble_teller
     from engine.plans.worker import Outcome, work
 
     here, n = Here(options.model, data_dir(options)), len(plan.cells)
-    if plan.groups:
-        options.precision = plan.groups[0].setting.spec.precision  # asked for where the model has to be fetched
     if others := other_fields(lab, plan, here):
-        names = "; ".join(f"{name} {there} there, {mine} here" for name, (there, mine) in others.items())
-        told = "other than where the plan was written, and results are found where it is the same"
-        ways = others.get("products", ({}, None))[0]
-        pin = f"; {PINNED}={pinned_as(ways)} computes as there" if "products" in others else ""
-        say(f"{told}: {names}{pin}")
-    tell = _trouble_teller(lab.store)
+        say(in_line(others))
+    tell = trouble_teller(lab.store, say)
 
     def measure(cell: Cell, n_settled: int) -> Outcome:
         report(n_settled, n, str(cell), None)
@@ -123,36 +125,38 @@ def _taken(options: Namespace, lab: Lab, report: Report, plan: Any, claims: Any)
 
     tell()
     tally = work(plan, claims, measure)
-    _share(lab.store)
+    share(lab.store)
     tell()
     return tally
 
 
-def _share(store: "Store") -> None:
-    """Waits until all that was measured is shared: this machine's disk may be gone with the job. HeadroomError where
-    it cannot be."""
-    end_s, pause_s = time.monotonic() + SHARES_S, 0.1
-    while n := store.share():
-        if time.monotonic() >= end_s:
-            why = store.trouble or "writing them takes long"
-            raise HeadroomError(f"{n:,} results of this worker are in its own store alone: {why}; `cache push` "
-                                "on this machine brings them there")  # fmt: skip
-        time.sleep(pause_s)
-        pause_s = min(5.0, 2 * pause_s)
+def _taken_on_ray(options: Namespace, lab: Lab, claims: Any, asked: Any) -> tuple[Any, str, dict[str, int]]:
+    """What the actors have done, once no cell is left; who they are, in words; how many, as fields."""
+    from engine.plans.measuring import Here
+    from engine.plans.on_ray import work_on_ray
+
+    done = work_on_ray(asked, lab, options.plan, claims, Here(options.model, data_dir(options)), say)
+    by = "1 worker on Ray" if done.workers == 1 else f"{done.workers:,} workers on Ray"
+    return done.tally, by, {"workers": done.workers, "restarts": done.restarts}
 
 
-def _trouble_teller(store: "Store") -> Callable[[], None]:
-    """What says on standard error that results cannot be shared or kept, once and again where that changes: a worker
-    goes on, and whoever waits for its results elsewhere should know."""
-    said: str | None = None
+def _asked(options: Namespace) -> Any:
+    """What is asked of Ray; None where no executor is. UsageError where it cannot be meant."""
+    given = [name for name in ("workers", "cpus", "gpus") if getattr(options, name) is not None]
+    if options.executor is None:
+        if given:
+            raise UsageError(f"--{given[0]} is for workers that Ray starts; give --executor ray beside it")
+        return None
+    from engine.plans.clusters import address_of
+    from engine.plans.on_ray import Asked
+    from engine.questions.tasks import may_fetch
 
-    def tell() -> None:
-        nonlocal said
-        if (trouble := store.trouble) != said:
-            said = trouble
-            say(store.notice or "results are kept and shared again")
-
-    return tell
+    for name in ("cpus", "gpus"):
+        n = getattr(options, name) or 0
+        if n > 1 and n != int(n):
+            raise UsageError(f"--{name} is {n:g}; beyond 1 Ray gives whole ones, so choose {int(n)} or {int(n) + 1}")
+    wanted = address_of(options.executor), options.workers, options.cpus, options.gpus
+    return Asked(*wanted, has_cache=bool(options.cache), may_fetch=options.download or may_fetch())
 
 
 def _told(plan: str, stands: "Standing") -> list[str]:

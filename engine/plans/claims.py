@@ -50,14 +50,16 @@ class Hand:
 class Claims:
     """What one process knows of a folder of claims; `join` makes a worker of it."""
 
-    def __init__(self, folder: str | Path, lease_s: float = LEASE_S, retry: bool = False) -> None:
+    def __init__(self, folder: str | Path, lease_s: float = LEASE_S, retry: bool | Mapping[int, int] = False) -> None:
+        """`retry`: what has failed until now is free again, or what another's `retried` says."""
         self.folder, self.lease_s = Path(folder), lease_s
         self.notes: list[Note] = []  # every line that says a cell is settled, in no order over workers
         self.settled: dict[str, Note] = {}
         self.workers: dict[int, Mapping[str, Any]] = {}  # what each said of itself first
         self.left: set[int] = set()  # that have ended, and said so
         self.number: int | None = None  # of this worker
-        self._retries = retry  # what has failed until now, which is what is read first, is free again
+        self._retries = retry is True  # what has failed until now, which is what is read first, is free again
+        self._before: Mapping[int, int] = {} if isinstance(retry, bool) else retry
         self._read: dict[int, int] = {}  # bytes of each worker's log
         self._seen: dict[int, float] = {}  # when each was written to or renewed
         self._ended: set[str] = set()  # cells of which a worker has ended
@@ -85,9 +87,19 @@ class Claims:
             lines = log.read()
         whole = lines.rfind(b"\n") + 1  # a last line may be half written
         self._read[number] = at + whole
-        for line in lines[:whole].splitlines():
+        for line in lines[:whole].splitlines(keepends=True):
+            at += len(line)
             with suppress(ValueError, TypeError, KeyError, AttributeError):
-                self._hear(number, json.loads(line))
+                self._hear(number, json.loads(line), self._retries or at <= self._before.get(number, 0))
+
+    def retried(self) -> dict[int, int]:
+        """What is free again though it has failed, for others that are to do the same: bytes of each worker's log.
+        To be asked before all else."""
+        if not self._retries:
+            return {}
+        self.refresh()
+        self._before = dict(self._read)
+        return dict(self._read)
 
     def join(self) -> int:
         """The number of this process among the workers; HeadroomError where nothing can be written."""
@@ -155,34 +167,54 @@ class Claims:
         with suppress(HeadroomError):
             self._tell({"left": time.time()})
 
+    def release(self, number: int, ended_by: str = "") -> list[str]:
+        """Leaves to others at once what worker `number` had in hand, and says that it takes no more: to be called by
+        whoever has seen its end. Gives these cells. `ended_by`: what they may be the reason of, as in `let_go`."""
+        self.refresh()
+        freed = []
+        for cell, file in self._last_claims().items():
+            with suppress(OSError):
+                if file.read_bytes() == str(number).encode():
+                    os.utime(file, (0, 0))
+                    freed.append(cell)
+        with suppress(HeadroomError):
+            for cell in freed if ended_by else ():
+                self._tell({"ended": cell, "why": ended_by, "at": time.time()}, number)
+            self._tell({"left": time.time()}, number)
+        return freed
+
     def hands(self) -> Iterator[Hand]:
         """The last claim on every cell that is not settled."""
+        for cell, file in self._last_claims().items():
+            with suppress(OSError, ValueError):
+                is_live = self._age_s(file.stat().st_mtime) <= self.lease_s
+                yield Hand(cell, int(file.read_bytes() or b"-1"), is_live)
+
+    def _last_claims(self) -> dict[str, Path]:
+        """The file of the last claim on every cell that is not settled."""
         found: dict[str, tuple[int, Path]] = {}
         for file in (self.folder / "claims").glob("*/*"):
             cell, _, turn = file.name.partition(".")
             if cell not in self.settled and turn.isdigit():
                 found[cell] = max(found.get(cell, (0, file)), (int(turn), file))
-        for cell, (_, file) in found.items():
-            with suppress(OSError, ValueError):
-                is_live = self._age_s(file.stat().st_mtime) <= self.lease_s
-                yield Hand(cell, int(file.read_bytes() or b"-1"), is_live)
+        return {cell: file for cell, (_, file) in found.items()}
 
-    def _hear(self, number: int, told: Mapping[str, Any]) -> None:
-        """One line of a worker's log."""
+    def _hear(self, number: int, told: Mapping[str, Any], is_free: bool) -> None:
+        """One line of a worker's log; where it says that a cell has failed, that `is_free` to be tried once more."""
         if "host" in told:
             self.workers[number] = told
         elif "left" in told:
             self.left.add(number)
         elif "ended" in told:
             cell, at = str(told["ended"]), float(told["at"])
-            if not self._retries:
+            if not is_free:
                 if cell in self._ended:  # not the first that it has ended
                     self.settled.setdefault(cell, Note(cell, number, at, failed=str(told["why"])))
                 self._ended.add(cell)
         else:
             times = float(told["at"]), float(told["seconds"])
             note = Note(str(told["cell"]), number, *times, bool(told["cached"]), str(told["failed"]))
-            if note.failed and self._retries:
+            if note.failed and is_free:
                 return
             self.notes.append(note)
             if note.cell not in self.settled or self.settled[note.cell].failed:
@@ -211,11 +243,13 @@ class Claims:
         except OSError:
             return 0.0
 
-    def _tell(self, told: Mapping[str, Any]) -> None:
-        assert self.number is not None, "a worker joins first"
+    def _tell(self, told: Mapping[str, Any], number: int | None = None) -> None:
+        """Writes a line into this worker's log, or into that of another, which has ended: maybe in half a line."""
+        before, number = (b"", self.number) if number is None else (b"\n", number)
+        assert number is not None, "a worker joins first"
         try:
-            with open(self._log_of(self.number), "ab") as log:
-                log.write(json.dumps(told).encode() + b"\n")
+            with open(self._log_of(number), "ab") as log:
+                log.write(before + json.dumps(told).encode() + b"\n")
         except OSError as error:
             raise self._refused(error) from error
 

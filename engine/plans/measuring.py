@@ -6,6 +6,7 @@ from typing import Any
 
 from engine.errors import HeadroomError
 from engine.models.subject import Lab
+from engine.models.tuning import PINNED, pinned_as
 from engine.plans.cells import Cell, Group, Plan
 from engine.plans.worker import Outcome
 from engine.progress import Progress
@@ -66,6 +67,15 @@ def other_fields(lab: Lab, plan: Plan, here: Here) -> Mapping[str, tuple[Any, An
             if group.key.get(name) != mine.get(name):
                 found[name] = group.key.get(name), mine.get(name)
     return found
+
+
+def in_line(others: Mapping[str, tuple[Any, Any]]) -> str:
+    """What `other_fields` found, in one line."""
+    names = "; ".join(f"{name} {there} there, {mine} here" for name, (there, mine) in others.items())
+    told = "other than where the plan was written, and results are found where it is the same"
+    ways = others.get("products", ({}, None))[0]
+    pin = f"; {PINNED}={pinned_as(ways)} computes as there" if "products" in others else ""
+    return f"{told}: {names}{pin}"
 
 
 def _last(steps: Iterator[Progress[Any]], tell: Tell) -> tuple[bool, Any]:

@@ -75,7 +75,7 @@ def standing(plan: Plan, claims: Claims) -> Standing:
         sum(not hand.is_live for hand in hands),
         sum(len(by) > 1 for by in measured.values()),
         workers,
-        _left_s(plan, settled, sum(worker.state == "at work" for worker in workers)),
+        left_s(plan, settled, sum(worker.state == "at work" for worker in workers)),
     )
 
 
@@ -90,7 +90,7 @@ def _worker(number: int, claims: Claims, notes: Sequence[Note], in_hand: str) ->
     return Worker(number, str(told.get("host")), int(told.get("pid", 0)), len(notes), seconds, state, in_hand, silent_s)
 
 
-def _left_s(plan: Plan, settled: Mapping[str, Note], n_at_work: int) -> float | None:
+def left_s(plan: Plan, settled: Mapping[str, Note], n_at_work: int) -> float | None:
     """Seconds until all is done by so many workers, at the pace of what was measured; None where that says nothing."""
     timed = [cell for cell in plan.cells if cell.id in settled and not settled[cell.id].cached]
     left = [cell for cell in plan.cells if cell.id not in settled]

@@ -1,12 +1,14 @@
 """What claims cost at scale: workers that only sleep for a cell's cost, on one folder.
 
     python -m tests.benchmarks.many_workers [--workers 200] [--cells 20000] [--seconds 5] [--folder DIR] [--killed 5]
+    python -m tests.benchmarks.many_workers --ray 20
 
-Each worker is a process of its own. Overhead of a cell is what passes between the end of one cell and the beginning of
-the next: saying that it is done, hearing of others, and claiming. A worker's first cell, before which it joins, stands
-apart. A tenth of the cells needs one of 200 others. Some
-workers are killed on the way (`kill -9`); their cells are taken over after a lease, which is not overhead but waiting:
-the line of percentiles holds it all the same. Then it is counted whether each cell was measured, and how often.
+Each worker is a process of its own, or with `--ray` an actor on a cluster of this computer's own, with cells of half a
+second: as many end in a second as those of 5 seconds with 200 workers. Overhead of a cell is what passes between the
+end of one cell and the beginning of the next: saying that it is done, hearing of others, and claiming. A worker's first
+cell, before which it joins, stands apart. A tenth of the cells needs one of 200 others. Some workers are killed on the
+way (`kill -9`); their cells are taken over after a lease (an actor's at once), which is not overhead but waiting: the
+line of percentiles holds it all the same. Then it is counted whether each cell was measured, and how often.
 """
 
 import argparse
@@ -14,7 +16,9 @@ import json
 import os
 import random
 import signal
+import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -22,13 +26,17 @@ from pathlib import Path
 import numpy as np
 
 from engine.models.loading import LoadSpec
-from engine.plans.cells import Cell, Group, Plan
+from engine.plans.actors import Errand, digest_of
+from engine.plans.cells import Cell, Group, Plan, written
 from engine.plans.claims import Claims
+from engine.plans.clusters import Share, opened
+from engine.plans.crews import Crew
 from engine.plans.status import standing
-from engine.plans.worker import Outcome, work
+from engine.plans.worker import work
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Setting
 from engine.studies.sweeps import Point
+from tests.benchmarks.sleeping import Sleeper
 
 BAR_MS, N_NEEDED, LEASE_S = 20, 200, 20
 
@@ -36,16 +44,23 @@ BAR_MS, N_NEEDED, LEASE_S = 20, 200, 20
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.many_workers", description=__doc__)
     parser.add_argument("--workers", type=int, default=200)
-    parser.add_argument("--cells", type=int, default=20_000)
-    parser.add_argument("--seconds", type=float, default=5.0, help="mean of what a cell sleeps")
+    parser.add_argument("--ray", type=int, default=0, help="in place of processes so many actors of Ray")
+    parser.add_argument("--cells", type=int, help="100 a worker")
+    parser.add_argument("--seconds", type=float, help="mean of what a cell sleeps (5; with --ray 0.5)")
     parser.add_argument("--folder", type=Path, help="where the claims are made (default: a temporary folder)")
     parser.add_argument("--killed", type=int, default=5, help="workers that are killed on the way")
     options = parser.parse_args()
+    n = options.ray or options.workers
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
-        folder, plan = Path(name), plan_of(options.cells, options.seconds)
+        folder = Path(name)
+        plan = plan_of(options.cells or 100 * n, options.seconds or (0.5 if options.ray else 5.0))
+        ideal_s = sum(cell.cost_s for cell in plan.cells) / n
         began_s = time.monotonic()
-        children = [forked(plan, folder, number) for number in range(options.workers)]
-        ideal_s = sum(cell.cost_s for cell in plan.cells) / options.workers
+        if options.ray:
+            on_ray(plan, folder, n, min(options.killed, n), ideal_s)
+            report(plan, folder, time.monotonic() - began_s, ideal_s)
+            return
+        children = [forked(plan, folder) for _ in range(n)]
         for child in children[: options.killed]:
             time.sleep(0.5 * ideal_s / options.killed)
             os.kill(child, signal.SIGKILL)
@@ -65,29 +80,55 @@ def plan_of(n: int, seconds: float) -> Plan:
     return Plan((Group(Setting(LoadSpec()), ()),), tuple(cells))
 
 
-def forked(plan: Plan, folder: Path, number: int) -> int:
+def forked(plan: Plan, folder: Path) -> int:
     """A process that works, and at its end writes what lay between its cells; its id."""
     child = os.fork()
     if child:
         return child
-    gaps, ended_s = [], time.perf_counter()
-    before_s = time.process_time()
-
-    def measure(cell: Cell, n_settled: int) -> Outcome:
-        nonlocal ended_s
-        gaps.append(time.perf_counter() - ended_s)
-        time.sleep(cell.cost_s)
-        ended_s = time.perf_counter()
-        return Outcome()
-
+    sleeper = Sleeper()
     try:
-        work(plan, Claims(folder, LEASE_S), measure)
-        busy_s = time.process_time() - before_s
-        (folder / f"gaps{number}.json").write_text(json.dumps({"gaps": gaps, "busy_s": busy_s}))
+        work(plan, Claims(folder, LEASE_S), sleeper.measure)
+        sleeper.write(folder)
         os._exit(0)
     except BaseException as error:
-        print(f"{number}: {type(error).__name__}: {error}", flush=True)
+        print(f"{os.getpid()}: {type(error).__name__}: {error}", flush=True)
         os._exit(1)
+
+
+class Sleepers(Crew):
+    """Actors that sleep."""
+
+    module = "tests.benchmarks.sleeping"
+
+
+def on_ray(plan: Plan, folder: Path, n: int, n_killed: int, ideal_s: float) -> None:
+    """Has so many actors work, and kills some on the way."""
+    file = folder / "plan.json"
+    file.write_bytes(written(plan))
+    errand = Errand(
+        host="", folder=os.getcwd(), plan=str(file), digest=digest_of(str(file)), claims=str(folder), mark=str(file),
+        lease_s=LEASE_S, retried={}, cache="", has_cache=True, shared=None, meeting="",
+    )  # fmt: skip
+    with opened("") as ray:
+        crew = Sleepers(ray, Share(n, 0.01, 0.0), errand, plan, Claims(folder, LEASE_S), print_aside)
+        threading.Thread(target=kill, args=(folder, n_killed, 0.5 * ideal_s), daemon=True).start()
+        crew.work()
+    print(f"{n} actors, {crew.n_restarts} of them started anew")
+
+
+def kill(folder: Path, n: int, within_s: float) -> None:
+    """Ends so many workers, once there are any."""
+    claims = Claims(folder, LEASE_S)
+    for number in range(n):
+        while number not in claims.workers:
+            time.sleep(0.1)
+            claims.refresh()
+        time.sleep(within_s / n)
+        os.kill(int(claims.workers[number]["pid"]), signal.SIGKILL)
+
+
+def print_aside(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def report(plan: Plan, folder: Path, took_s: float, ideal_s: float) -> None:

@@ -15,9 +15,8 @@ from cache import behind, open_store
 from cache.shared import travels
 from engine.__main__ import main
 from engine.accuracy import evaluation
-from engine.cli import plans
 from engine.models.loading import LoadSpec
-from engine.plans import measuring
+from engine.plans import measuring, sharing
 from engine.plans.cells import read_plan, written
 from engine.plans.claims import Claims
 from engine.plans.planning import planned
@@ -254,7 +253,7 @@ def test_a_worker_whose_results_nobody_else_can_see_does_not_end_well(cli, plan,
     monkeypatch.setenv("HEADROOM_SHARED", str(tmp_path / "shared"))
     monkeypatch.setattr(behind, "RETRY_S", 0.01)
     monkeypatch.setattr(behind, "CHECK_S", -1)
-    monkeypatch.setattr(plans, "SHARES_S", 0.3)
+    monkeypatch.setattr(sharing, "SHARES_S", 0.3)
     real, n_cells, waits = measuring.sweep, [], []
 
     def moved(*arguments):
@@ -277,8 +276,8 @@ def test_a_worker_whose_results_nobody_else_can_see_does_not_end_well(cli, plan,
         time.sleep(seconds)
 
     monkeypatch.setattr(measuring, "sweep", real)
-    monkeypatch.setattr(plans, "SHARES_S", HANG_S)
-    monkeypatch.setattr(plans, "time", SimpleNamespace(monotonic=time.monotonic, sleep=back))
+    monkeypatch.setattr(sharing, "SHARES_S", HANG_S)
+    monkeypatch.setattr(sharing, "time", SimpleNamespace(monotonic=time.monotonic, sleep=back))
     shutil.rmtree(tmp_path / "claims")
     (tmp_path / "store").rename(tmp_path / "gone")
     code, out, _ = cli("work", plan, *where, "--json")

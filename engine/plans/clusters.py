@@ -1,0 +1,168 @@
+"""Ray's side of the work: a cluster of this computer's own or one that is there, and how many workers it has room for.
+
+Ray is imported here and nowhere else, and only once it is asked for.
+"""
+
+import io
+import logging
+import os
+import secrets
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from typing import Any
+
+from engine.errors import Cancelled, HeadroomError, UsageError, one_line
+
+PACKAGE = "ray==2.60.0"  # as requirements-ray.txt has it
+OBJECTS_BYTES = 100 * 2**20  # of Ray's object store, which carries a line now and then; it takes no less than 75 MiB
+REACHED_S = 10.0  # for an address to answer at all
+LOOPBACK = "127.0.0.1"
+# HTTP/2's, with which gRPC begins, and a frame of no settings: what Ray answers is such a frame of its own
+HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+OWN = {  # what a cluster of this computer's own is told; read when Ray is imported
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # 127.0.0.1 alone: else it listens at the address that others reach
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_prestart_worker_first_driver": "0",  # a process a core that nobody needs
+    "RAY_AUTH_MODE": "token",  # no other user of this computer gets in; the token is the run's own, not one at home
+}
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many workers there are to be, and the CPUs and GPUs that each has for itself."""
+
+    workers: int
+    cpus: float
+    gpus: float
+
+    def __str__(self) -> str:
+        """What one worker needs: such as "1 CPU and 1 GPU"."""
+        needs = {"CPU": self.cpus, "GPU": self.gpus}
+        return " and ".join(f"{n:g} {name}{'s' * (n > 1)}" for name, n in needs.items() if n)
+
+
+def address_of(executor: str) -> str:
+    """The address in `ray:ADDRESS`, "" where it is `ray` alone; UsageError for anything else."""
+    name, colon, address = executor.partition(":")
+    host, _, port = address.rpartition(":")
+    if name != "ray" or bool(colon) != bool(address):
+        raise UsageError(f"--executor {executor!r} is none; choose ray, ray:auto, or ray:HOST:PORT")
+    if address and address != "auto" and not (host and port.isdecimal() and int(port) < 2**16):
+        raise UsageError(f"--executor {executor!r} has no address; write it like ray:auto or ray:HOST:6379")
+    return address
+
+
+@contextmanager
+def opened(address: str) -> Iterator[Any]:
+    """Context in which Ray is connected to the cluster at an address, or where that is "" to one of this computer's own
+    that ends with it; gives the module. HeadroomError where Ray is not installed, or nothing is there."""
+    own = {} if address else {**OWN, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    before = {name: os.environ.get(name) for name in own}
+    os.environ.update(own)
+    handler, folder = signal.getsignal(signal.SIGTERM), ""
+    try:
+        ray = _imported()
+        if not address:
+            folder = tempfile.mkdtemp(prefix="ray-", dir=_short_folder())
+        with redirect_stdout(io.StringIO()):  # Ray prints there what it thinks of a lost actor
+            try:
+                _connect(ray, address, folder)
+                signal.signal(signal.SIGTERM, handler)  # Ray has set its own
+                yield ray
+            finally:
+                ray.shutdown()
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def share_of(ray: Any, workers: int | None, cpus: float | None, gpus: float | None, most: int) -> Share:
+    """What was asked for, and for what was not: a CPU each, a GPU each where there are any, and as many workers as
+    there is room for, `most` at most. HeadroomError where the machines of the cluster do not have that."""
+    machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if gpus is None:
+        gpus = float(any(has.get("GPU", 0) >= 1 for has in machines))
+    share = Share(workers or 1, 1.0 if cpus is None else cpus, gpus)
+    room = sum(_room(has, share) for has in machines)
+    if not room:
+        there = "; ".join(f"{has.get('CPU', 0):g} CPUs and {has.get('GPU', 0):g} GPUs" for has in machines[:3])
+        there += f", and {len(machines) - 3} more machines" if len(machines) > 3 else ""
+        line = f"no machine of the cluster has {share} for a worker ({there})"
+        raise HeadroomError(f"{line}; ask for less with --cpus and --gpus")
+    if workers and workers > room:
+        line = f"the cluster has room for {room:,} workers of {share}, not for {workers:,}"
+        raise HeadroomError(f"{line}; choose --workers {room}, or less for each with --cpus and --gpus")
+    return Share(workers or max(1, min(room, most)), share.cpus, share.gpus)
+
+
+def free(ray: Any) -> str:
+    """What nobody uses now, in words."""
+    there, left = ray.cluster_resources(), ray.available_resources()
+    return " and ".join(f"{left.get(name, 0):g} of {there[name]:g} {name}s" for name in ("CPU", "GPU") if name in there)
+
+
+def _room(has: Mapping[str, float], share: Share) -> int:
+    """How many workers one machine has room for."""
+    wanted = {"CPU": share.cpus, "GPU": share.gpus}
+    return min(int(has.get(name, 0) / n + 1e-9) for name, n in wanted.items() if n)
+
+
+def _imported() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        how = f"`{sys.executable} -m pip install {PACKAGE}` installs it"
+        raise HeadroomError(f"--executor ray needs Ray ({one_line(error)}); {how}") from error
+    return ray
+
+
+def _connect(ray: Any, address: str, folder: str) -> None:
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+    if address and address != "auto":
+        _reach(address)
+    try:
+        if address:
+            ray.init(address=address, **quiet)
+            return
+        ray.init("local", include_dashboard=False, object_store_memory=OBJECTS_BYTES, _temp_dir=folder, **quiet)
+    except SystemExit as error:  # Ray's answer to SIGTERM
+        raise Cancelled("cancelled") from error
+    except Exception as error:
+        if address:
+            what, then = f"cannot join the Ray cluster at {address}", "`ray start` makes a machine part of one"
+        else:
+            what, then = "Ray cannot be started on this computer", "`headroom work PLAN` needs no Ray"
+        raise HeadroomError(f"{what} ({one_line(error)}); {then}") from error
+    if any(node["NodeManagerAddress"] != LOOPBACK for node in ray.nodes()):  # imported before by somebody else
+        raise HeadroomError("Ray listens not only to this computer; end this process, and start it anew")
+
+
+def _reach(address: str) -> None:
+    """HeadroomError where nothing answers, or not as Ray does: it would itself try without an end."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), REACHED_S) as there:
+            there.sendall(HELLO)
+            there.settimeout(REACHED_S)
+            answer = there.recv(9)
+    except OSError as error:
+        line = f"no Ray cluster answers at {address} ({error.strerror or error})"
+        raise HeadroomError(f"{line}; `ray start --head` starts one, and says where") from error
+    if answer[3:4] != HELLO[-6:-5] and not os.environ.get("RAY_USE_TLS"):
+        raise HeadroomError(
+            f"what answers at {address} is no Ray cluster; `ray start --head` starts one, and says where"
+        )
+
+
+def _short_folder() -> str:
+    """Where Ray's sockets may lie: their whole path has 107 characters at most."""
+    return "/tmp" if os.access("/tmp", os.W_OK) else tempfile.gettempdir()
