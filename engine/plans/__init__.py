@@ -7,9 +7,9 @@
 `measuring`: one cell measured, as the same sweep would
 `sharing`: what it owes those who wait elsewhere for its results
 `status`: how all workers stand
-`on_ray`: the same done by actors of Ray: what they are told, and by what they know that they see the same
+`forecast`: what a study would take elsewhere, from a model's outline alone
+`on_ray`: a plan worked on by actors of Ray: what they are told, and by what they know that they see the same
 `clusters`: a cluster of Ray, and how many workers it has room for
 `crews`: the actors of one driver: started, listened to, and where one is lost another in its place
 `actors`: the worker as such an actor
-`forecast`: what a study would take elsewhere, from a model's outline alone
 """
