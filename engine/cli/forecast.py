@@ -96,6 +96,7 @@ def _told(found: "Forecast", workers: int) -> list[str]:
     counts = ", ".join(map(str, sorted(shots)))
     of = f"{len(tasks)} task{'s' * (len(tasks) > 1)} at {counts} shot{'s' * (counts != '1')}"
     a_pass_s = found.seconds(question.times(1 / question.reads))
+    a_pass = "" if a_pass_s is None else f"; a pass over several{_takes(a_pass_s)}"
     parts = [f"{name} {work.cells:,} cells{_takes(found.seconds(work))}" for name, work in found.study.items()]
     lines = [
         f"{model.name} in {found.precision}, by {model.source}: {model.parts.n_params / 1e6:,.0f} M parameters, "
@@ -103,7 +104,7 @@ def _told(found: "Forecast", workers: int) -> list[str]:
         f"weights {_gb(model.parts.n_bytes(found.precision))} GB",
         *_places(found),
         f"a question (mean of {of}): {question.operations.total / 1e12:,.3g} tera-operations"
-        f"{_takes(found.seconds(question))}; a pass over several{_takes(a_pass_s)}",
+        f"{_takes(found.seconds(question))}{a_pass}",
         f"the study of --preset paper: {'; '.join(parts)}",
     ]  # fmt: skip
     if whole_s is not None:
@@ -146,6 +147,8 @@ def _line(share: "Share") -> str:
 
 def _said(found: "Forecast") -> list[str]:
     """What is measured, and what is assumed."""
+    if not found.allotment.runs:
+        return [LENGTHS]
     known = "assumed: nothing of how fast these are; a GPU by its name has a time" if found.pace is None else (
         found.pace.said)  # fmt: skip
     return [known, LENGTHS, TURNS]
