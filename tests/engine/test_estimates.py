@@ -263,7 +263,7 @@ def test_a_cancelled_run_loses_at_most_a_chunk(tiny_opt, tmp_path, lab, monkeypa
     import engine.importance.importance as module
 
     _, subject, questions = about = asked(lab, tiny_opt, tmp_path, 40)
-    whole = final(gradients(Lab(_Nothing()), subject, questions))
+    whole = final(gradients(Lab(_Nothing(tmp_path)), subject, questions))
     steps = gradients(*about)
     first = next(step for step in steps if step.value is not None)
     steps.close()
@@ -287,7 +287,10 @@ def test_a_cancelled_run_loses_at_most_a_chunk(tiny_opt, tmp_path, lab, monkeypa
 
 
 class _Nothing:
-    """A store that keeps nothing."""
+    """A store that keeps nothing, in a folder that is not there."""
+
+    def __init__(self, directory):
+        self.directory = directory
 
     def get(self, key):
         return None
