@@ -92,7 +92,9 @@ def _models(options: Namespace, lab: Lab, report: Report) -> int:
     from engine.models.checkpoints import PRECISIONS
     from engine.models.loading import LoadSpec, identify
     from engine.models.opt_sizes import LAYERS_HEADS_WIDTH, REPO
+    from engine.models.placing import asked_places
 
+    asked_places()  # what is no place is said once
     entries, lines = [], []
     for name in ["demo", *_hub_models()]:
         try:

@@ -313,3 +313,8 @@ def test_a_corrupt_tokenizer(cli, questions, tiny_opt, tmp_path):
     (folder / "tokenizer.json").write_text("{}")
     code, _, lines = cli("evaluate", "--model", folder, "--task", questions)
     assert code == 1 and "cannot be loaded" in lines[-1] and len(lines[-1]) < 600
+
+
+def test_a_place_that_is_none_is_said_once_for_all_models(cli, monkeypatch):
+    monkeypatch.setenv("HEADROOM_PLACE", "cpu:4,tape")
+    refused(cli("models"), 2, "HEADROOM_PLACE", "'tape'", "such as cpu:4,disk")

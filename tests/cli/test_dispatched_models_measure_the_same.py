@@ -106,8 +106,7 @@ def brought(monkeypatch, tmp_path):
 
     monkeypatch.setattr(loading, "load", load)
     monkeypatch.setattr("engine.models.placing.rooms", lambda folder: {"gpu0": 10**12, "cpu": 10**12, "disk": 10**12})
-    for module in ("engine.export.verifying",):
-        monkeypatch.setattr(f"{module}.load", load)
+    monkeypatch.setattr("engine.export.verifying.load", load)
 
 
 def assert_same(found, expected, off=0.0):
