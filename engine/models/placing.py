@@ -16,7 +16,7 @@ from typing import Any
 from cache import Store
 from engine.errors import HeadroomError, UsageError
 from engine.models import memory_needed
-from engine.models.architectures import FAMILIES, shape_of
+from engine.models.architectures import FAMILIES
 from engine.models.checkpoints import Identity
 from engine.models.hub import Offer
 from engine.models.memory_needed import (
@@ -33,7 +33,7 @@ from engine.models.memory_needed import (
     too_large,
 )
 from engine.models.set_aside import free_on_disk
-from engine.models.sizes import n_parameters_of
+from engine.models.sizes import parts_of
 from engine.models.tuning import processor
 from engine.records import Record, canonical_key, decode, encode
 
@@ -181,10 +181,8 @@ def refuse_gradients(placing: Placing, name: str) -> None:
 
 def layer_bytes(identity: Identity, precision: str) -> int:
     """What one layer's weights take."""
-    shape = shape_of(identity.config)
-    one, none = (n_parameters_of(identity.config, replace(shape, n_layers=n)) for n in (1, 0))
-    n_params, n_quantised = one[0] - none[0], one[1] - none[1]
-    return replace(identity, n_params=n_params, n_quantised=n_quantised).weight_bytes(precision)
+    layer = parts_of(identity.config, identity.shape).layer
+    return replace(identity, n_params=layer.n_params, n_quantised=layer.n_quantised).weight_bytes(precision)
 
 
 def rooms(folder: Path) -> dict[str, int]:

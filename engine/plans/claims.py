@@ -98,7 +98,6 @@ class Claims:
         if not self._retries:
             return {}
         self.refresh()
-        self._before = dict(self._read)
         return dict(self._read)
 
     def join(self) -> int:
@@ -110,7 +109,7 @@ class Claims:
                 number += 1
             self._ahead_s = file.stat().st_mtime - time.time()
         except OSError as error:
-            raise self._refused(error) from error
+            raise self.refused(error) from error
         self.number = number
         if self._retries:
             self.refresh()
@@ -183,6 +182,10 @@ class Claims:
             self._tell({"left": time.time()}, number)
         return freed
 
+    def refused(self, error: OSError) -> HeadroomError:
+        """What is raised where nothing can be written here."""
+        return HeadroomError(f"cannot write to {self.folder} ({error.strerror}); choose another folder with --claims")
+
     def hands(self) -> Iterator[Hand]:
         """The last claim on every cell that is not settled."""
         for cell, file in self._last_claims().items():
@@ -226,7 +229,7 @@ class Claims:
             if not _made(file, f"{self.number}".encode()):
                 return False
         except OSError as error:
-            raise self._refused(error) from error
+            raise self.refused(error) from error
         self._held = file
         return True
 
@@ -251,7 +254,7 @@ class Claims:
             with open(self._log_of(number), "ab") as log:
                 log.write(before + json.dumps(told).encode() + b"\n")
         except OSError as error:
-            raise self._refused(error) from error
+            raise self.refused(error) from error
 
     def _logs(self) -> Iterator[tuple[int, os.stat_result]]:
         """Every worker's number, with the state of its log."""
@@ -268,9 +271,6 @@ class Claims:
 
     def _claim_of(self, cell: str, turn: int) -> Path:
         return self.folder / "claims" / cell[:2] / f"{cell}.{turn}"
-
-    def _refused(self, error: OSError) -> HeadroomError:
-        return HeadroomError(f"cannot write to {self.folder} ({error.strerror}); choose another folder with --claims")
 
 
 @contextmanager

@@ -101,8 +101,7 @@ def _marked(claims: Claims) -> Iterator[str]:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
     except OSError as error:
-        line = f"cannot write to {claims.folder} ({error.strerror})"
-        raise HeadroomError(f"{line}; choose another folder with --claims") from error
+        raise claims.refused(error) from error
     try:
         yield str(file)
     finally:

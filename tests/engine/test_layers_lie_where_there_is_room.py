@@ -19,11 +19,14 @@ from engine.errors import HeadroomError, UsageError
 from engine.heads.ablation import Ablating, ablate_heads
 from engine.importance.gradients import gate_gradients
 from engine.models import memory_needed, placing, set_aside
+from engine.models.architectures import shape_of
 from engine.models.loading import LoadSpec, Models, aside_folder, identify, load
 from engine.models.masks import Mask, parse_mask, pruned
 from engine.models.memory_needed import memory_estimate, needed_bytes
+from engine.models.opt_sizes import opt_config
 from engine.models.placing import Placing, layer_bytes, places, placing_of
 from engine.models.reaching import in_reach, is_away
+from engine.models.sizes import n_parameters_of
 from engine.models.slicing import applied, sliced
 from engine.models.subject import Lab
 from tests.conftest import HANG_S, REPOSITORY, TEXT
@@ -48,11 +51,9 @@ def placed(monkeypatch):
 @pytest.fixture
 def large(tiny_opt):
     """A model of OPT-30B's shape, as its config says it."""
-    config = {"num_hidden_layers": 48, "hidden_size": 7168, "ffn_dim": 28672, "num_attention_heads": 56}
-    config |= {"word_embed_proj_dim": 7168, "vocab_size": 50272, "max_position_embeddings": 2048}
     tiny = identify(LoadSpec(str(tiny_opt)))
-    of = placing.shape_of(found := {**tiny.config, **config})
-    counts = placing.n_parameters_of(found, of)
+    of = shape_of(found := {**tiny.config, **opt_config("30b")})
+    counts = n_parameters_of(found, of)
     return replace(tiny, config=found, shape=of, n_params=counts[0], n_quantised=counts[1], largest_bytes=0)
 
 
