@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages.ui.shared.address import draw_notes
+from pages.ui.shared.address import as_written, draw_notes
 from pages.ui.shared.runtime import begin_run, ended_early, faults_shown
 from pages.ui.shared.screens import draw_heading, navigation, screen_of
 from pages.ui.shared.sidebar import draw_sidebar
@@ -14,7 +14,7 @@ st.session_state.framed = True
 page = navigation()
 # A page opened directly on a fresh server runs without this file; require_frame sends it here and says where to go on.
 if goto := st.session_state.pop("goto", None):
-    st.switch_page(goto, query_params=st.query_params.to_dict())
+    st.switch_page(goto, query_params=as_written())
 draw_stage()
 draw_heading(page)
 notes_at = st.container()

@@ -2,7 +2,7 @@
 
 import re
 
-from tests.browser.conftest import open_study
+from tests.browser.conftest import open_study, settled_figure
 from tests.embedded import LAST_HEAD
 
 
@@ -33,3 +33,21 @@ def test_measure_then_click_a_cell_then_choose_by_name(page, address):
     assert page.get_by_text(re.compile("95 % interval .* they share")).inner_text() != said
     address = page.evaluate("location.search")
     assert "correlations_a=aggregate" in address and "correlations_shots=0" in address
+
+
+def test_what_is_clicked_before_the_tasks_are_drawn_loses_none_and_the_address_keeps_the_rest(page, address):
+    held = []
+    page.route("**/static/js/Multiselect*.js", lambda route: held.append(route))  # fetched where it is first drawn
+    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_ranking=random")
+    settled_figure(page, "16 of 16 questions")
+    page.get_by_role("link", name="Correlations").click()
+    for count in ("5", "1"):
+        page.get_by_role("button", name=count, exact=True).click()
+        page.get_by_role("button", name=count, exact=True).and_(page.locator('[aria-pressed="false"]')).wait_for()
+    page.get_by_text(re.compile(r"importance is there for \d+ of 18\.")).wait_for()
+    assert len(held) == 1 and not page.get_by_test_id("stMultiSelect").count()
+    held[0].continue_()
+    page.get_by_test_id("stMultiSelect").get_by_text("demo_walk", exact=True).wait_for()
+    page.wait_for_function("location.search.includes('correlations_shots=0')")
+    page.get_by_text(re.compile(r"importance is there for \d+ of 18\.")).wait_for()
+    assert "precision=fp32" in page.url and "correlations_tasks" not in page.url

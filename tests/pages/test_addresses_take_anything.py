@@ -108,3 +108,31 @@ def test_what_nobody_foresaw_is_one_line_and_a_log_file(open_app, monkeypatch):
     assert "ZeroDivisionError" in line and IMAGE not in line and "please report it" in line
     log = re.search(r"; (\S+\.log) says", line.replace("\\", ""))
     assert log and "broken" in Path(log[1]).read_text()
+
+
+SAID = {
+    "one": ("demo_copy", ["demo_copy"]),
+    "each by itself": (["demo_lookup", "demo_copy", "nobody"], ["demo_lookup", "demo_copy"]),
+    "with commas, as earlier versions wrote it": ("demo_copy,demo_lookup", ["demo_lookup", "demo_copy"]),
+    "none": ("", []),
+    "none that there is": (["nobody", IMAGE], None),
+}
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_an_address_says_several_tasks(said, open_app):
+    written, chosen = SAID[said]
+    at = open_app(run=False, model="demo", prune_ranking="random", correlations_tasks=written)
+    at.query_params.pop("prune_task", None)
+    at.wanted_page_hash = calc_hash("correlations")
+    at.run()
+    box = at.multiselect(key="correlations_tasks")
+    assert not at.exception and not at.warning and box.value == (box.options if chosen is None else chosen)
+    kept = at.query_params.get("correlations_tasks")  # AppTest gives a single value as a text
+    assert kept == (None if chosen is None else chosen if len(chosen) > 1 else "".join(chosen))
+
+
+def test_what_a_control_shows_and_an_options_own_name_are_both_understood(open_app):
+    for written in (["Importance, by gradient", "Wanda"], "importance,wanda"):
+        at = open_app(prune_compare="true", prune_criteria=written, prune_ranking="random")
+        assert at.multiselect(key="prune_criteria").value == ["importance", "wanda"]

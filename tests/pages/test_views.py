@@ -37,10 +37,13 @@ def test_a_view_is_moved(at, by, names):
 
 
 def test_a_link_holds_no_more_than_the_controls():
-    assert views.link_of("", {"prune_heads": "30", "present": "1", "empty": ""}) == "/?prune_heads=30"
+    assert views.link_of("", {"prune_heads": ["30"], "present": ["1"], "empty": [""]}) == "/?prune_heads=30"
     assert views.checked(View(" a ", "/passage?passage_text=A+b%2C+c&present=1")) == View(
         "a", "/passage?passage_text=A+b%2C+c"
     )
+    several = "/sweeps?sweeps_tasks=a&sweeps_tasks=b"
+    assert views.checked(View("a", several)).link == several
+    assert views.link_of("/sweeps", {"sweeps_tasks": ["a", "b"]}) == several
 
 
 HOSTILE = [

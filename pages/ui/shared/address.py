@@ -3,7 +3,7 @@ allowed is taken, an option that does not exist is left out. What was put right 
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import streamlit as st
@@ -23,6 +23,11 @@ def number_field(where: DeltaGenerator, label: str, ends: tuple[int, int], key: 
     """Draws a field for a whole number between two ends, bound to the address; the number."""
     put_right(key, label, lambda text: nearest(text, ends))
     return where.number_input(label, *ends, key=key, bind="query-params", **more)
+
+
+def as_written() -> dict[str, list[str]]:
+    """All that the address says: of each parameter every value, in order."""
+    return {key: st.query_params.get_all(key) for key in st.query_params}
 
 
 def flag(text: str) -> str | None:
@@ -67,6 +72,31 @@ def put_right(key: str, label: str, right: Right) -> None:
         short = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
         what = "is left out" if corrected is None else f"is out of range, {corrected} is taken"
         _notes()[key] = f"{label} “{short}” {what}", corrected
+
+
+def put_right_several(key: str, shown: Mapping[str, str]) -> None:
+    """Before a control for several options is drawn: the address says each as the control shows it.
+
+    An option's own name is understood too, and names with commas between them, as older addresses have it; what is no
+    option is left out.
+    """
+    run = get_script_run_ctx()
+    if run is None:
+        return
+    with run.session_state.query_params() as known:
+        said = known.get_initial_value(key)
+        if not said:  # an empty text: none is chosen
+            return
+        texts = [said] if isinstance(said, str) else said
+        meant = {part for text in texts for part in ([text] if text in shown.values() else text.split(","))}
+        chosen = [label for name, label in shown.items() if name in meant or label in meant]
+        if chosen == texts:
+            return
+        if chosen:
+            known.set_corrected_value(key, chosen, "string_array_value")
+        else:
+            known.remove_param(key)
+        known.set_initial_query_params_from_current()
 
 
 def draw_notes(where: DeltaGenerator) -> None:

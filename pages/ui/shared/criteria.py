@@ -65,7 +65,8 @@ def choose_comparing(prefix: str, at: DeltaGenerator, where: DeltaGenerator, tas
     no criterion is chosen."""
     named = {name: criteria_tables.label(name) for name in OPTIONS}
     more = {"format_func": named.__getitem__, "help": CRITERIA_HELP}
-    chosen = several(f"{prefix}_criteria", OPTIONS, partial(where.multiselect, "Criteria", OPTIONS, **more), AT_FIRST)
+    draw = partial(where.multiselect, "Criteria", OPTIONS, **more)
+    chosen = several(f"{prefix}_criteria", OPTIONS, draw, AT_FIRST, named)
     axis = one_of(at, "Prune", AXES, f"{prefix}_along", AXIS_HELP)
     help = "Levels at which accuracy is measured; all of them count in the area."
     step = STEPS[one_listed(at, "Levels", STEPS, f"{prefix}_step", width=150, help=help)]

@@ -14,10 +14,10 @@ from engine.models.subject import Subject
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.studies.surveys import Setting, Survey, grid, survey, takes_s
+from pages.ui.shared.address import put_right_several
 from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS
 from pages.ui.shared.runtime import end_run, errors_shown, lab, store
 from pages.ui.shared.sidebar import Setup
-from pages.ui.shared.stage import presenting
 from pages.ui.shared.tables import plain
 from pages.ui.shared.work import Work
 
@@ -101,26 +101,13 @@ def show_failed(failed: Mapping[TaskSpec, str]) -> None:
 
 
 def several(
-    key: str, options: Sequence[str], draw: Callable[..., Sequence[str]], first: Sequence[str] | None = None
+    key: str,
+    options: Sequence[str],
+    draw: Callable[..., Sequence[str]],
+    first: Sequence[str] | None = None,
+    shown: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Several of `options` from a widget, `first` (None: all) at first, kept in the address as one text: Streamlit
-    would keep only the last one."""
-    first = options if first is None else first
-    written, here = f"{key} written", st.query_params.get(key)
-    # another address: back, or a view. The navigation's own links say nothing of it, and change nothing
-    is_other = st.session_state.get(written, here) != here and (here is not None or presenting())
-    if key not in st.session_state or is_other:
-        asked = (here or "").split(",")
-        st.session_state[key] = [option for option in options if option in asked] or list(first)
-    elif gone := set(st.session_state[key]) - set(options):  # they change with the task data folder
-        # only then: what is set here goes back to the browser, over what was clicked there meanwhile
-        st.session_state[key] = [option for option in st.session_state[key] if option not in gone] or list(first)
-    chosen = list(draw(key=key))
-    said = None if set(chosen) == set(first) else ",".join(chosen)
-    if said != here:  # each writing takes the whole address back to what this run knew of it
-        if said is None:
-            st.query_params.pop(key, None)
-        else:
-            st.query_params[key] = said
-    st.session_state[written] = said
-    return chosen
+    """Several of `options` from a widget that is bound to the address, `first` (None: all) where that says nothing;
+    `shown`: how the widget writes each option, where it does not as it is."""
+    put_right_several(key, shown or {option: option for option in options})
+    return list(draw(key=key, default=list(options if first is None else first), bind="query-params"))

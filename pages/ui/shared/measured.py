@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from engine.receipts import Part, Reads, facts, read_receipts
+from pages.ui.shared.address import as_written
 from pages.ui.shared.runtime import lab, store
 from pages.ui.shared.tables import plain
 from pages.ui.shared.views import link_of
@@ -34,7 +35,7 @@ def draw_measured(reads: Reads, of: str) -> None:
 def permalink() -> str:
     """The address of what this page shows."""
     address = urlsplit(st.context.url or "")
-    return f"{address.scheme}://{address.netloc}{link_of(address.path, st.query_params.to_dict())}"
+    return f"{address.scheme}://{address.netloc}{link_of(address.path, as_written())}"
 
 
 def rows(parts: Sequence[Part]) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from engine.jobs import Jobs
 from engine.memory import bound_growth, return_freed_memory
 from engine.models.loading import LoadSpec
 from engine.models.subject import Lab
+from pages.ui.shared.address import as_written
 from pages.ui.shared.defaults import idle_budget_s
 from pages.ui.shared.tables import plain
 
@@ -30,7 +31,7 @@ def require_frame(page: str) -> None:
     """
     if "framed" not in st.session_state:
         st.session_state.goto = page
-        st.switch_page("app.py", query_params=st.query_params.to_dict())
+        st.switch_page("app.py", query_params=as_written())
 
 
 @contextmanager

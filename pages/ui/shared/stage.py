@@ -9,6 +9,7 @@ from streamlit.components.v2 import component
 
 from engine.errors import HeadroomError
 from pages.ui.shared import views
+from pages.ui.shared.address import as_written
 from pages.ui.shared.runtime import show_error, store
 from pages.ui.shared.tables import plain
 from pages.ui.shared.views import PRESENT, View
@@ -99,7 +100,7 @@ def _draw_view(number: int, view: View, n: int) -> None:
 
 def _here() -> str:
     """The link to the page as it is."""
-    return views.link_of(urlsplit(st.context.url or "").path, st.query_params.to_dict())
+    return views.link_of(urlsplit(st.context.url or "").path, as_written())
 
 
 def _present() -> None:

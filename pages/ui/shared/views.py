@@ -4,9 +4,9 @@ A view is what stands behind the host in an address: a screen's path and the val
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from cache import Store
 from engine.errors import HeadroomError
@@ -68,13 +68,14 @@ def checked(view: View) -> View:
     if parts.scheme or parts.netloc or not plain or len(view.link) > MAX_LINK:
         line = "is no link to a screen of this app; it begins with / and a screen's name"
         raise HeadroomError(f"{view.link[:60]!r} {line}")
-    return View(name, link_of(parts.path, dict(parse_qsl(parts.query, keep_blank_values=True))))
+    return View(name, link_of(parts.path, parse_qs(parts.query)))
 
 
-def link_of(path: str, parameters: dict[str, str]) -> str:
-    """The link to a screen with these values of its controls."""
-    kept = {name: value for name, value in parameters.items() if value and name != PRESENT}
-    return (path or "/") + (f"?{urlencode(kept)}" if kept else "")
+def link_of(path: str, parameters: Mapping[str, Sequence[str]]) -> str:
+    """The link to a screen with these values of its controls, several of one where several things are chosen."""
+    kept = {name: [value for value in values if value] for name, values in parameters.items() if name != PRESENT}
+    query = urlencode({name: values for name, values in kept.items() if values}, doseq=True)
+    return (path or "/") + (f"?{query}" if query else "")
 
 
 def moved(views: Sequence[View], at: int, by: int) -> tuple[View, ...]:
