@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 FOLDER = "layers"  # beside the results
 OWN = re.compile(r"of-\d+-\w+")
 PAGE_BYTES = 4096
+MOST_WRITERS = 8  # above the threads in which transformers reads: each may write one more once a load has failed
 
 
 class SetAside:
@@ -187,7 +188,10 @@ def clear_leftovers(within: Path) -> None:
 
 
 def _remove(folder: Path, held: int | None) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+    for _ in range(MOST_WRITERS):
+        shutil.rmtree(folder, ignore_errors=True)  # not whole where a file came meanwhile
+        if not folder.exists():
+            break
     if held is not None:
         with suppress(OSError):
             os.close(held)
