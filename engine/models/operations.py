@@ -14,6 +14,7 @@ from engine.models.outlines import Outline
 # of 12 a layer and d_model in OPT: all have a gradient, of which some are sums (12 + 4); what attention reads is made
 # fp32 and back on either way (4 + 7), and so are z, the FFN's output and their products for scores (6): twice the bytes
 GRADIENT_VALUES = (12 + 4 + 2 * (4 + 7 + 6)) / 12
+REMADE = 3 / 8  # of a value's time, which is read and written in 16 bits twice: read in 8 bits, written in 16
 READ_POSITIONS, READ_TOGETHER = 128, 8  # whose logits are computed at once, as engine.accuracy.scoring has it
 
 
@@ -38,7 +39,8 @@ class Reading:
 class Operations:
     """Operations by what is multiplied: the `matrices` of the layers, which int8 multiplies in 8 bits, `attention` and
     the unembedding as the `head`, and gradients `back` through all three. `values` are no operations: what layers make
-    of their inputs, each to be read and written; `back_values` what gradients add, which int8 does not quantise."""
+    of their inputs, each to be read and written; `back_values` what gradients add, which int8 does not quantise;
+    `remade` the weights that gradients pass back through, once a pass: int8 makes 16 bits of each."""
 
     matrices: float = 0.0
     attention: float = 0.0
@@ -46,6 +48,7 @@ class Operations:
     back: float = 0.0
     values: float = 0.0
     back_values: float = 0.0
+    remade: float = 0.0
 
     @property
     def total(self) -> float:
@@ -72,15 +75,16 @@ def forward(model: Outline, reading: Reading, heads_left: float = 1.0, ffns_left
     return Operations(2 * (matrices + 2 * n * _projection(model)), 4 * attention, 2 * head, values=values)
 
 
-def gradient(model: Outline, reading: Reading) -> Operations:
-    """Operations of a forward and a backward pass, to every layer's heads and FFN; the backward pass of attention takes
-    five products, since its pattern is made anew."""
+def gradient(model: Outline, reading: Reading, passes: float = 1.0) -> Operations:
+    """Operations of forward and backward passes, so many for what is read, to every layer's heads and FFN; the backward
+    pass of attention takes five products, since its pattern is made anew."""
     there, n, (qkv, out, ffn) = forward(model, reading), reading.tokens, _matrices(model)
     above = model.shape.n_layers - 1  # what lies below the first layer's heads takes no part
     matrices = above * n * qkv + _behind_heads(model, reading) * (out + ffn) + n * _projection(model)
     attention = above * reading.pairs * model.d_heads
     back = 2 * matrices + 10 * attention + there.head
-    return Operations(there.matrices, there.attention, there.head, back, there.values, GRADIENT_VALUES * there.values)
+    values, remade = GRADIENT_VALUES * there.values, passes * (above * (qkv + out + ffn) + out + ffn)
+    return Operations(there.matrices, there.attention, there.head, back, there.values, values, remade)
 
 
 def workspace_bytes(model: Outline, precision: str, reading: Reading) -> int:

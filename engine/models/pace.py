@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from cache import Store
 from engine.models.hardware import Device
-from engine.models.operations import Operations
+from engine.models.operations import REMADE, Operations
 from engine.models.outlines import Outline
 from engine.models.rates import Timed, timed_passes
 from engine.models.tuning import SMALL_PARAMETERS
@@ -27,14 +27,15 @@ APART = 1.5  # times as wide, from which two models show what values take
 @dataclass(frozen=True)
 class Pace:
     """Operations a second in the matrices of layers, in other products, and in gradients passed `back`; `values` and
-    `back_values` made a second; bytes of weights read a second, None where that bounds nothing. `said` is what is
-    measured and assumed."""
+    `back_values` made a second, and weights `remade` in 16 bits, where they are in 8; bytes of weights read a second,
+    None where that bounds nothing. `said` is what is measured and assumed."""
 
     matrices: float
     others: float
     back: float
     values: float
     back_values: float
+    remade: float
     memory: float | None
     said: str
     is_measured: bool = False
@@ -42,7 +43,7 @@ class Pace:
     def seconds(self, of: Operations, weight_bytes: float = 0.0) -> float:
         """Seconds of passes that take so much and read so many bytes of weights: whichever bounds them."""
         multiplied = of.matrices / self.matrices + (of.attention + of.head) / self.others + of.back / self.back
-        made = of.values / self.values + of.back_values / self.back_values
+        made = of.values / self.values + of.back_values / self.back_values + of.remade / self.remade
         return max(multiplied + made, weight_bytes / self.memory if self.memory else 0.0)
 
 
@@ -73,23 +74,24 @@ def pace_of(store: Store, device: Device, model: Outline, precision: str, typica
 
 def processor_pace(operations: float, said: str) -> Pace:
     """The pace of a processor of which so many operations a second are assumed, all else among them."""
-    return Pace(operations, operations, operations, math.inf, math.inf, None, said)
+    return Pace(operations, operations, operations, math.inf, math.inf, math.inf, None, said)
 
 
 def _measured(timed: Timed, in_operations: float, typical: Typical) -> Pace:
     """Operations and values take what they took together in the passes that were timed."""
     of = Outline(timed.name, timed.config)
     there, there_s = typical.forward(of), timed.s_a_character * typical.characters
-    rate, back = (there.total + in_operations * there.values) / there_s, 0.0
+    rate = (there.total + in_operations * there.values) / there_s
     said = f"measured: {timed.name} in {timed.precision} took {timed.s_a_character * 1e3:.3g} s a thousand "
     said += f"characters on {timed.on}"
     plain = in_operations * IN_OPERATIONS[_plain(timed.precision)] / IN_OPERATIONS[timed.precision]
+    remade = _remade(timed.precision, rate / plain)
+    pace = Pace(rate, rate, rate, rate / in_operations, rate / plain, remade, None, said, is_measured=True)
     if timed.gradient_s_a_character is not None:
         passed = typical.back(of)
-        forth_s = (passed.total - passed.back + in_operations * passed.values + plain * passed.back_values) / rate
-        back_s = timed.gradient_s_a_character * typical.characters_back - forth_s
-        back = passed.back / back_s if back_s > 0 else 0.0
-    return Pace(rate, rate, back or rate, rate / in_operations, rate / plain, None, said, is_measured=True)
+        back_s = timed.gradient_s_a_character * typical.characters_back - pace.seconds(replace(passed, back=0.0))
+        pace = replace(pace, back=passed.back / back_s) if back_s > 0 else pace
+    return pace
 
 
 def _in_operations(timed: Sequence[Timed], typical: Typical) -> float | None:
@@ -118,8 +120,14 @@ def _assumed(device: Device, precision: str) -> Pace | None:
                   f"a pass, {VALUE_BYTES[precision]} bytes for each value between products)")  # fmt: skip
     said = f"assumed: of {device.name}'s published peaks {', '.join(shares)}"
     memory = UTILISED["memory"] * device.memory
-    return Pace(rates[precision], rates[of_rest], rates[of_rest], memory / VALUE_BYTES[precision],
-                memory / VALUE_BYTES[of_rest], memory, said)  # fmt: skip
+    values = memory / VALUE_BYTES[of_rest]
+    return Pace(rates[precision], rates[of_rest], rates[of_rest], memory / VALUE_BYTES[precision], values,
+                _remade(precision, values), memory, said)  # fmt: skip
+
+
+def _remade(precision: str, values: float) -> float:
+    """How many weights are made 16 bits a second where so many values in 16 bits are made."""
+    return values / REMADE if precision == "int8" else math.inf
 
 
 def _plain(precision: str) -> str:

@@ -128,7 +128,8 @@ def scored(
 def ranked(model: Outline, task: TaskSpec) -> Work:
     """The work of a gradient pass over a question with its right answer."""
     lengths = lengths_of(task)
-    return Work(gradient(model, lengths.gold), 2 * min(1.0, lengths.gold_tokens / GRADIENT_TOKENS))
+    passes = _gradient_passes(lengths)
+    return Work(gradient(model, lengths.gold, passes), 2 * passes)
 
 
 def without_each_ffn(model: Outline, task: TaskSpec, is_padded: bool) -> Work:
@@ -180,11 +181,17 @@ def _computes_padding(precision: str, machine: Machine) -> bool:
     return precision == "int8" and not machine.device.is_cpu
 
 
+def _gradient_passes(lengths: Lengths) -> float:
+    """Passes a question: as many rows as there is room for share one."""
+    return 1 / max(1, GRADIENT_TOKENS // lengths.gold_tokens)
+
+
 def _typical(lengths: Sequence[Lengths], is_padded: bool) -> Typical:
     read = sum((each.scored(is_padded) for each in lengths), Reading())
     gold = sum((each.gold for each in lengths), Reading())
+    back = partial(gradient, reading=gold, passes=sum(map(_gradient_passes, lengths)))
     return Typical(partial(forward, reading=read), sum(each.characters for each in lengths),
-                   partial(gradient, reading=gold), 2 * sum(each.gold_characters for each in lengths))  # fmt: skip
+                   back, 2 * sum(each.gold_characters for each in lengths))  # fmt: skip
 
 
 def _pass(tokens: int, longest: int) -> Reading:

@@ -78,11 +78,11 @@ def _seconds(
     model: Outline, precision: str, found: dict[str, Any], other: str, of_other: dict[str, Any]
 ) -> list[Line]:  # fmt: skip
     tasks = of_other["tasks"]
-    names = ("characters", "seconds", "gradient_characters", "gradient_seconds")
+    names = ("characters", "seconds", "gradient_characters", "gradient_seconds", "passes")
     total = {name: sum(each[name] for each in tasks.values()) for name in names}
     read, gold = (reduce(add, (Reading(*each[name]) for each in tasks.values())) for name in ("read", "gold"))
-    typical = Typical(partial(forward, reading=read), total["characters"],
-                      partial(gradient, reading=gold), total["gradient_characters"])  # fmt: skip
+    back = partial(gradient, reading=gold, passes=total["passes"])
+    typical = Typical(partial(forward, reading=read), total["characters"], back, total["gradient_characters"])
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(folder)
         subject = Lab(store).subject(LoadSpec(other, precision))
@@ -93,7 +93,7 @@ def _seconds(
     assert pace is not None and pace.is_measured
     lines: list[Line] = []
     for task, each in found["tasks"].items():
-        scored, ranked = forward(model, Reading(*each["read"])), gradient(model, Reading(*each["gold"]))
+        scored, ranked = forward(model, Reading(*each["read"])), gradient(model, Reading(*each["gold"]), each["passes"])
         for what, work, taken, n in (("scored", scored, each["seconds"], N_QUESTIONS),
                                      ("gradients", ranked, each["gradient_seconds"], N_GRADIENTS)):  # fmt: skip
             lines.append((f"{task}, {what}", "s a question", pace.seconds(work) / n, taken / n))
@@ -146,7 +146,7 @@ def _taken(loaded: Loaded, subject: Subject, questions: Questions) -> dict[str, 
     taken = {
         "characters": characters(some), "gradient_characters": gradient_characters(some[:N_GRADIENTS], False),
         "read": astuple(reading_of(rows)), "gold": astuple(reduce(add, map(reading_of, golds))),
-        "seconds": _best_s(lambda: list(score(loaded, encoded))),
+        "passes": len(golds), "seconds": _best_s(lambda: list(score(loaded, encoded))),
         "gradient_seconds": _best_s(lambda: [gate_gradients(loaded, each) for each in golds]),
         "scoring": max(astuple(reading_of(each)) for each in passes),
         "gradients": max(astuple(reading_of(each)) for each in golds),

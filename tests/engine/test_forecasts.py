@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from functools import partial
 
 import pytest
@@ -320,6 +320,22 @@ def test_one_that_was_timed_gives_itself_and_the_nearest_of_several_counts(monke
         found, model = pace_by(monkeypatch, known, "1.3b"), outline_of("facebook/opt-1.3b")
         assert found.seconds(PLACE.forward(model)) == pytest.approx(known[0].s_a_character * PLACE.characters)
         assert "opt-1.3b" in found.said
+
+
+def test_int8_makes_16_bits_of_the_weights_that_gradients_pass_through_once_a_pass(monkeypatch):
+    model = outline_of("facebook/opt-1.3b")
+    one, three = (gradient(model, Reading(600, 120_000, 9), passes) for passes in (1, 3))
+    assert one.remade == 24 * 12 * 2048**2 - 3 * 2048**2, "not what makes the first layer's queries, keys, values"
+    assert three == replace(one, remade=3 * one.remade)
+    in_16 = pace_by(monkeypatch, [timed("125m")], "1.3b")
+    assert in_16.seconds(three) == in_16.seconds(one)
+    monkeypatch.setattr(paces, "timed_passes", lambda store: iter([timed("1.3b", "int8")]))
+    known = timed("1.3b", "int8").gradient_s_a_character * PLACE.characters_back
+    for device in (CPU_HERE, GPUS["A100-80GB"]):
+        found = pace_of(None, device, model, "int8", PLACE)
+        longer = found.seconds(three) - found.seconds(one)
+        assert longer == pytest.approx(2 * one.remade * paces.REMADE / found.back_values) and longer > 0
+        assert not found.is_measured or found.seconds(PLACE.back(model)) == pytest.approx(known)
 
 
 def test_a_rate_counts_on_devices_like_its_own_alone(monkeypatch):
