@@ -113,6 +113,7 @@ def test_what_nobody_foresaw_is_one_line_and_a_log_file(open_app, monkeypatch):
 SAID = {
     "one": ("demo_copy", ["demo_copy"]),
     "each by itself": (["demo_lookup", "demo_copy", "nobody"], ["demo_lookup", "demo_copy"]),
+    "in an order of their own": (["demo_copy", "demo_lookup"], ["demo_copy", "demo_lookup"]),
     "with commas, as earlier versions wrote it": ("demo_copy,demo_lookup", ["demo_lookup", "demo_copy"]),
     "none": ("", []),
     "none that there is": (["nobody", IMAGE], None),

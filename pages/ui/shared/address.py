@@ -87,11 +87,11 @@ def put_right_several(key: str, shown: Mapping[str, str]) -> None:
         said = known.get_initial_value(key)
         if not said:  # an empty text: none is chosen
             return
-        texts = [said] if isinstance(said, str) else said
-        meant = {part for text in texts for part in ([text] if text in shown.values() else text.split(","))}
-        chosen = [label for name, label in shown.items() if name in meant or label in meant]
-        if chosen == texts:
+        texts, labels = [said] if isinstance(said, str) else said, set(shown.values())
+        if labels.issuperset(texts):
             return
+        meant = {part for text in texts for part in ([text] if text in labels else text.split(","))}
+        chosen = [label for name, label in shown.items() if name in meant or label in meant]
         if chosen:
             known.set_corrected_value(key, chosen, "string_array_value")
         else:
