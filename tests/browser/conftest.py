@@ -93,6 +93,17 @@ def settled_figure(page, *words):
     return page.get_by_test_id("stMetricValue").inner_text()
 
 
+def click_in_chart(page, mark):
+    """Clicks a mark that another may lie on, where it is once nothing is under way and nothing moves it any more."""
+    page.get_by_test_id("stProgress").first.wait_for(state="detached")
+    page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()
+    before = None
+    while (at := mark.bounding_box()) != before:  # found anew each time: charts are drawn after the run has ended
+        before = at
+        page.wait_for_timeout(250)
+    mark.click(force=True)  # which by itself waits for none of this
+
+
 def open_study(page, address, screen, *names):
     """Opens a screen about many tasks by its link and chooses these tasks alone, at 0 solved examples."""
     page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_ranking=random")

@@ -2,7 +2,7 @@
 
 import re
 
-from tests.browser.conftest import open_study, settled_figure
+from tests.browser.conftest import click_in_chart, open_study, settled_figure
 from tests.embedded import LAST_HEAD
 
 
@@ -15,7 +15,7 @@ def test_measure_then_click_a_cell_then_choose_by_name(page, address):
     ranked = page.locator(f'[aria-label*="Head: {LAST_HEAD}"]')
 
     def choose(first, second):  # the first matrix is of SRCC; its numbers lie on top of the cells
-        page.locator(f'[aria-label*="Rankings: {first} and {second};"]').last.click(force=True)
+        click_in_chart(page, page.locator(f'[aria-label*="Rankings: {first} and {second};"]').last)
 
     for first, second in (("demo_copy, 0 shots", "random"), ("aggregate, 0 shots", "demo_lookup, 0 shots")):
         choose(first, second)
