@@ -29,6 +29,9 @@ def test_open_move_reload(page, address):
 def test_every_control_is_reached_by_the_keyboard(page, address):
     page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_idle=false")
     settled_figure(page, "32 of 32 questions")
+    page.get_by_label("Questions", exact=True).wait_for()  # controls whose code the browser fetches late
+    for role, name in (("combobox", "Who goes first"), ("slider", "FFNs pruned"), ("textbox", "Prune also")):
+        page.get_by_role(role, name=name).first.wait_for()
     page.get_by_role("combobox", name="Task").focus()
     focused = """() => {
       let at = document.activeElement
