@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.scriptrunner import get_script_run_ctx
+from streamlit.runtime.state.query_params import QueryParams
 
 from engine.errors import one_line
 from pages.ui.shared.tables import plain
@@ -63,11 +64,7 @@ def put_right(key: str, label: str, right: Right) -> None:
         corrected = right(text) if text else None
         if corrected == said:
             return
-        if corrected is None:
-            known.remove_param(key)
-        else:
-            known.set_corrected_value(key, corrected, "string_value")
-        known.set_initial_query_params_from_current()
+        _write(known, key, corrected, "string_value")
     if text and corrected != text:
         short = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
         what = "is left out" if corrected is None else f"is out of range, {corrected} is taken"
@@ -92,11 +89,16 @@ def put_right_several(key: str, shown: Mapping[str, str]) -> None:
             return
         meant = {part for text in texts for part in ([text] if text in labels else text.split(","))}
         chosen = [label for name, label in shown.items() if name in meant or label in meant]
-        if chosen:
-            known.set_corrected_value(key, chosen, "string_array_value")
-        else:
-            known.remove_param(key)
-        known.set_initial_query_params_from_current()
+        _write(known, key, chosen or None, "string_array_value")
+
+
+def _write(known: QueryParams, key: str, value: Any, kind: str) -> None:
+    """Has the address, and the control that is drawn next, say this value; None: nothing."""
+    if value is None:
+        known.remove_param(key)
+    else:
+        known.set_corrected_value(key, value, kind)
+    known.set_initial_query_params_from_current()
 
 
 def draw_notes(where: DeltaGenerator) -> None:

@@ -81,7 +81,7 @@ def choose(runs_at: DeltaGenerator, axis_at: DeltaGenerator, more_at: DeltaGener
         st.info("There are no runs yet: train one below, or give the folder where some lie.", icon=":material/school:")
         return Choice((), (), found, told, folder, False, None)
     draw = partial(runs_at.multiselect, "Runs", names, format_func=told.__getitem__, help=RUNS_HELP)
-    chosen = several("training_runs", names, draw, first_names(names), {name: told[name] for name in names})
+    chosen = several("training_runs", names, draw, first_names(names), told)
     log = one_of(axis_at, "Axis", {False: "Linear", True: "Log"}, "training_axis", SCALE_HELP)
     if not chosen:
         st.info("Choose at least one run.", icon=":material/checklist:")
