@@ -1,6 +1,7 @@
 # make run      the app, opened on http://127.0.0.1:8501 (PORT=8600 make run for another port)
 # make test     every test that needs no browser
 # make browser  the tests in a real browser (needs chromium: apt-get install chromium)
+# make thorough the full form of the tests that make test runs in a short form
 # make bench    the speed and memory comparisons quoted in the README, into docs/speed.* (ARGS=--quick: minutes)
 # Beside the app, make run leaves the command line: .venv/bin/headroom --help
 # Both run and test make their own virtual environment in .venv first; nothing is installed outside this folder.
@@ -9,18 +10,32 @@ PYTHON ?= python3
 PORT ?= 8501
 BIN := .venv/bin
 ARGS ?=
+# One worker a core, four at most: each holds a model and the libraries (about 1.5 GB).
+WORKERS := -n logical --maxprocesses 4 --dist worksteal
 
-.PHONY: run test browser bench lint format types clean
+# What a process has compiled the next one reads: tests start many, and some machines turn that off.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: run test browser thorough bench lint format types clean
 .DEFAULT_GOAL := run
 
 run: .venv/run.stamp .venv/bin/headroom
 	$(BIN)/python headroom.py --server.port $(PORT) $(ARGS)
 
 test: .venv/dev.stamp
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
+thorough: .venv/dev.stamp
+	HEADROOM_THOROUGH=1 $(BIN)/python -m pytest -m thorough $(WORKERS) $(ARGS)
+
+# Some tests of dragging have the processors to themselves: a hand that a busy machine stops for 150 ms rests.
 browser: .venv/dev.stamp
+ifeq ($(ARGS),)
+	$(BIN)/python -m pytest -m "browser and not alone" $(WORKERS) --dist load --maxschedchunk 1
+	$(BIN)/python -m pytest -m "browser and alone" tests/browser/test_drag.py
+else
 	$(BIN)/python -m pytest -m browser $(ARGS)
+endif
 
 bench: .venv/dev.stamp
 	$(BIN)/python -m tests.benchmarks $(ARGS)

@@ -4,47 +4,59 @@ In a clone this file lies beside app.py, cache, engine and pages. A wheel holds 
 file as that package's own: so that nothing called cache, engine or pages comes to lie in site-packages.
 """
 
+from __future__ import annotations
+
 import os
 import sys
-import tomllib
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
 
-HERE = Path(__file__).resolve().parent
+TYPE_CHECKING = False  # without importing typing: up to `main` Ctrl-C would be a traceback
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from typing import Any
+
+HERE = os.path.dirname(os.path.realpath(__file__))
 SOON_S = 0.5  # the server takes connections a moment after it says that it starts
 
 
 def main() -> int:
     """Exit code of the command that the process was given, or of the app."""
-    sys.path.insert(0, str(HERE))
+    sys.path.insert(0, HERE)
     arguments = sys.argv[1:]
     try:
-        if not arguments or "." in arguments[0].partition("=")[0]:  # such as --server.port=8600
-            return open_app(arguments)
+        from engine.__main__ import cancel, silence_libraries
         from engine.__main__ import main as command_line
 
+        silence_libraries()
+        if not arguments or "." in arguments[0].partition("=")[0]:  # such as --server.port=8600
+            import signal
+
+            before = signal.signal(signal.SIGTERM, cancel)
+            return open_app(arguments, lambda: signal.signal(signal.SIGTERM, before))
         return command_line(arguments)
     except KeyboardInterrupt:
         print("headroom: cancelled", file=sys.stderr)
         return 130
 
 
-def open_app(arguments: Sequence[str]) -> int:
-    """Exit code of the app, served until it is stopped; `arguments` are settings as `streamlit run` takes them."""
+def open_app(arguments: Sequence[str], started: Callable[[], Any]) -> int:
+    """Exit code of the app, served until it is stopped; `arguments` are settings as `streamlit run` takes them.
+    `started` is called before the server takes over the signals."""
+    from contextlib import asynccontextmanager
+
     import streamlit as st
     from starlette.middleware import Middleware
-    from streamlit.errors import StreamlitAPIException
 
     from pages.ui.shared.gate import Gate
+    from pages.ui.shared.streamlit_internals import StreamlitAPIException
 
-    sys.argv = [str(HERE / "app.py")]  # as after `streamlit run`: beside it Streamlit looks for what else there is
+    sys.argv = [os.path.join(HERE, "app.py")]  # as `streamlit run` has it: Streamlit looks for files next to it
     try:
         config = settings(arguments)
         hosts = config["server.allowedHosts"]
         gate = Middleware(Gate, hosts=[hosts] if isinstance(hosts, str) else hosts)
-        st.App(HERE / "app.py", lifespan=in_the_browser, middleware=[gate]).run(config=config)
+        app = st.App(sys.argv[0], lifespan=asynccontextmanager(in_the_browser), middleware=[gate])
+        started()
+        app.run(config=config)
     except (StreamlitAPIException, ValueError) as error:
         print(f"headroom: {error}; settings are written like --server.port=8600", file=sys.stderr)
         return 2
@@ -55,7 +67,10 @@ def open_app(arguments: Sequence[str]) -> int:
 
 def settings(arguments: Sequence[str] = ()) -> dict[str, Any]:
     """Streamlit's settings by name: this app's own, wherever it is started, and above them what `arguments` say."""
-    own = tomllib.loads((HERE / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
+    import tomllib
+
+    with open(os.path.join(HERE, ".streamlit", "config.toml"), "rb") as file:
+        own = tomllib.load(file)
     words = [word for argument in arguments for word in argument.split("=", 1)]
     if len(words) % 2:
         raise ValueError(f"{words[-1]} has no value")
@@ -63,9 +78,8 @@ def settings(arguments: Sequence[str] = ()) -> dict[str, Any]:
     return {**dict(_flat(own)), **given}
 
 
-@asynccontextmanager
 async def in_the_browser(app: Any) -> AsyncIterator[None]:
-    """While the app is served: it is shown in the browser, where there is a screen."""
+    """While the app is served (as a context): it is shown in the browser, where there is a screen."""
     import threading
     import webbrowser
 
@@ -86,6 +100,8 @@ def _flat(table: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _value(text: str) -> Any:
+    import tomllib
+
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

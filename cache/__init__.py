@@ -3,10 +3,13 @@
 `store`: the interface: get, put, delete, keys, size, verify, clear
 `opening`: the rules for opening a folder
 `reading`: a folder that can only be read
+`typed_json`: files and JSON that others may have written, bounded and typed
 `disk`: how a value lies there, never through pickle
+`diskcache_internals`: the private names and the tables of diskcache
 `checking`: every entry against its digest
 `shared`: results that many machines share, a file each
 `remote`: the same at an address of fsspec
+`addresses`: which of the two an address names
 `behind`: how a store reads and writes them, and does without
 `patience`: calls that may hang
 `exchange`: results brought there and from there: push and pull

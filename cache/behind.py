@@ -11,8 +11,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from cache.addresses import shared_folder
 from cache.patience import Patient
-from cache.shared import Shared, Unreadable, name_of, shared_folder, shown, travels
+from cache.shared import Shared, Unreadable, name_of, reason, shown, travels
 
 RETRY_S = 30  # how long a place that failed is left alone; longer the more calls hang in it
 CHECK_S = 5  # how often it is looked whether the place itself is still there, which no miss tells
@@ -269,5 +270,5 @@ class _State:
 
     def failed(self, error: OSError, n_late: int) -> None:
         """Has it left alone, and longer while calls hang in it."""
-        self.reason = " ".join(str(error.strerror or error).split())
+        self.reason = reason(error)
         self._again_s = time.monotonic() + RETRY_S * 2 ** min(n_late, 5)

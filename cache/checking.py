@@ -3,16 +3,30 @@
 import os
 import sqlite3
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from diskcache.core import DBNAME
 
 from cache.disk import BytesDisk, CorruptEntry, key_digest
+from cache.diskcache_internals import (
+    DBNAME,
+    delete_row,
+    file_names,
+    is_sound,
+    row_ids,
+    stored_row,
+    value_files,
+    write_lock,
+)
 from cache.opening import connected
 
 ORPHAN_AGE_S = 3600  # a value file without a row is removed when older: a younger one may be about to get its row
+IsReadable = Callable[[str, bytes], bool]  # whether a blob under a key can be decoded
+
+
+def any_blob(key: str, blob: bytes) -> bool:
+    """The IsReadable of a store that knows no format."""
+    return True
 
 
 @dataclass(frozen=True)
@@ -26,22 +40,21 @@ class Verified:
     n_unreadable: int = 0
 
 
-def verify_folder(folder: Path) -> Verified:
+def verify_folder(folder: Path, is_readable: IsReadable) -> Verified:
     """Reads all of a store, deletes what no read could ever serve; sqlite3.DatabaseError when the database is damaged.
 
     Other threads and processes may go on writing: a row is judged again under the write lock before it is deleted.
     """
     disk, bad_keys = BytesDisk(str(folder)), []
     with connected(folder / DBNAME) as connection:
-        if connection.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
+        if not is_sound(connection):
             raise sqlite3.DatabaseError("the database does not pass SQLite's integrity check")
-        rowids = [rowid for (rowid,) in connection.execute("SELECT rowid FROM Cache ORDER BY rowid").fetchall()]
+        rowids = row_ids(connection)
         for rowid in rowids:
-            if _is_bad(connection, rowid, disk):
-                bad_keys += _delete_if_bad(connection, rowid, disk)
-        files = [Path(place, name) for place, _, names in os.walk(folder) for name in names if name.endswith(".val")]
-        old = [file for file in files if _is_old(file)]
-        known = {name for (name,) in connection.execute("SELECT filename FROM Cache WHERE filename IS NOT NULL")}
+            if _is_bad(connection, rowid, disk, is_readable):
+                bad_keys += _delete_if_bad(connection, rowid, disk, is_readable)
+        old = [file for file in value_files(folder) if _is_old(file)]
+        known = file_names(connection)
     orphans = [file for file in old if str(file.relative_to(folder)) not in known]
     for file in orphans:
         file.unlink(missing_ok=True)
@@ -55,33 +68,25 @@ def _is_old(file: Path) -> bool:
         return False  # replaced meanwhile
 
 
-def _row(connection: sqlite3.Connection, rowid: int) -> tuple[Any, ...] | None:
-    query = "SELECT key, raw, mode, filename, value FROM Cache WHERE rowid = ?"
-    return connection.execute(query, (rowid,)).fetchone()
-
-
-def _is_bad(connection: sqlite3.Connection, rowid: int, disk: BytesDisk) -> bool:
-    row = _row(connection, rowid)
+def _is_bad(connection: sqlite3.Connection, rowid: int, disk: BytesDisk, is_readable: IsReadable) -> bool:
+    row = stored_row(connection, rowid)
     if row is None:
         return False  # deleted since
     key, raw, mode, filename, value = row
     try:
-        key_part, _ = disk.fetch(mode, filename, value, False)
-        return key_part != key_digest(disk.get(key, raw))
+        key_part, blob = disk.fetch(mode, filename, value, False)
+        return key_part != key_digest(disk.get(key, raw)) or not is_readable(key, blob)
     except (CorruptEntry, FileNotFoundError):  # another OSError is the disk's trouble, not the entry's
         return True
 
 
-def _delete_if_bad(connection: sqlite3.Connection, rowid: int, disk: BytesDisk) -> list[str]:
+def _delete_if_bad(connection: sqlite3.Connection, rowid: int, disk: BytesDisk, is_readable: IsReadable) -> list[str]:
     """[its key] when the row was still bad and is gone now."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        row = _row(connection, rowid)
-        if row is None or not _is_bad(connection, rowid, disk):
+    with write_lock(connection):
+        row = stored_row(connection, rowid)
+        if row is None or not _is_bad(connection, rowid, disk, is_readable):
             return []
-        connection.execute("DELETE FROM Cache WHERE rowid = ?", (rowid,))
-    finally:
-        connection.execute("COMMIT")
+        delete_row(connection, rowid)
     key, _, _, filename, _ = row
     if filename is not None:
         try:

@@ -6,12 +6,12 @@ folder holds can at worst be wrong bytes, which the digest finds, and never code
 
 import hashlib
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from diskcache import UNKNOWN, Disk
-from diskcache.core import MODE_BINARY, MODE_RAW
+from diskcache import UNKNOWN
+
+from cache.diskcache_internals import MODE_BINARY, MODE_RAW, FileDisk
 
 MAGIC = b"HR1\0"
 DIGEST_BYTES = 16
@@ -31,7 +31,7 @@ def _value_digest(key_part: bytes, payload: bytes) -> bytes:
     return hashlib.blake2b(key_part + payload, digest_size=DIGEST_BYTES).digest()
 
 
-class BytesDisk(Disk):
+class BytesDisk(FileDisk):
     """Keys are str, values are bytes, framed as MAGIC + key digest + digest of both + payload; all else is refused."""
 
     def put(self, key: Any) -> tuple[str, bool]:
@@ -72,14 +72,6 @@ class BytesDisk(Disk):
             raise PermissionError("a folder in the store leads outside it")  # nothing is stored, so no CorruptEntry
         return name, path
 
-    def _write(self, full_path: str, *content: Any) -> int | None:
-        try:
-            return super()._write(full_path, *content)
-        except OSError:
-            with suppress(OSError):  # half a file, where the disk is full already
-                os.remove(full_path)
-            raise
-
     def remove(self, file_path: Any) -> None:
         self._inside(file_path)
         super().remove(file_path)
@@ -90,8 +82,8 @@ class BytesDisk(Disk):
             raise CorruptEntry("the file name of an entry is not text")
         if not self._is_inside(filename):
             raise CorruptEntry("an entry points outside the store")
-        return os.path.join(self._directory, filename)
+        return os.path.join(self.folder, filename)
 
     def _is_inside(self, filename: str) -> bool:
-        folder = os.path.realpath(self._directory)
+        folder = os.path.realpath(self.folder)
         return Path(os.path.realpath(os.path.join(folder, filename))).is_relative_to(folder)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from cache.checking import Verified
+from cache.checking import IsReadable, Verified, any_blob
 from cache.disk import CorruptEntry
-from cache.shared import Shared, Unreadable, name_of, travels
+from cache.shared import Shared, Unreadable, max_bytes, name_of, travels
 from cache.store import Store
 
 
@@ -42,7 +42,7 @@ class Moved:
 def missing_there(store: Store, shared: Shared | None) -> Missing:
     """What a push would bring: the results of the store that are not in the shared place (None: which is yet to be
     made)."""
-    ours = {key: n for key, n in store.sizes().items() if travels(key)}
+    ours = {key: n for key, n in store.sizes().items() if travels(key) and n <= max_bytes(key)}
     there = shared.names() if shared is not None else set()
     sizes = {key: n for key, n in ours.items() if name_of(key) not in there}
     return Missing(sizes, len(ours) - len(sizes))
@@ -61,7 +61,7 @@ def push(store: Store, shared: Shared, missing: Missing) -> Iterator[Moved]:
 
     def one(key: str) -> int | None:
         blob = store.get_here(key)
-        if blob is None:
+        if blob is None or not store.is_readable(key, blob):
             return None
         try:
             shared.put(key, blob)
@@ -90,6 +90,8 @@ def pull(store: Store, shared: Shared, missing: Missing) -> Iterator[Moved]:
         if found is None or not travels(found[0]):  # whoever may write there must not change views and texts here
             return None
         key, blob = found
+        if not store.is_readable(key, blob):
+            return None
         if not store.put_here(key, blob) or store.get_here(key) != blob:
             raise OSError(store.notice or f"the store in {store.directory} did not keep what was written")
         return len(blob)
@@ -121,12 +123,13 @@ def _moved(wanted: Sequence[str], one: Callable[[str], int | None], at_once: int
             pool.shutdown(cancel_futures=True)
 
 
-def verify_shared(shared: Shared) -> Iterator[Verified]:
+def verify_shared(shared: Shared, is_readable: IsReadable = any_blob) -> Iterator[Verified]:
     """How far it is: every file read, damaged ones removed, and at last what killed writers left."""
     found = Verified()
     for name in sorted(shared.names()):
         try:
-            is_bad = _is_damaged(shared, name) and _is_damaged(shared, name)  # it may just have been replaced
+            # twice: it may just have been replaced
+            is_bad = _is_damaged(shared, name, is_readable) and _is_damaged(shared, name, is_readable)
         except Unreadable:
             found = replace(found, n_unreadable=found.n_unreadable + 1)
             continue
@@ -138,9 +141,9 @@ def verify_shared(shared: Shared) -> Iterator[Verified]:
     yield replace(found, n_orphans_removed=shared.remove_parts())
 
 
-def _is_damaged(shared: Shared, name: str) -> bool:
+def _is_damaged(shared: Shared, name: str, is_readable: IsReadable) -> bool:
     try:
-        shared.read(name)
+        found = shared.read(name)
     except CorruptEntry:
         return True
-    return False
+    return found is not None and not is_readable(*found)

@@ -5,7 +5,6 @@ sets all as attributes of the Cache. So they are inspected first, and every one 
 """
 
 import os
-import re
 import shutil
 import sqlite3
 import uuid
@@ -14,10 +13,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from diskcache import Cache
-from diskcache.core import DBNAME, METADATA
-
 from cache.disk import BytesDisk
+from cache.diskcache_internals import DBNAME, METADATA, OWN_FILES, ThreadedCache, setting_names, write_lock
 
 LOCK_WAIT_S = 5  # how long one statement waits for another process's write
 SETTINGS: dict[str, Any] = {
@@ -34,10 +31,7 @@ SETTINGS: dict[str, Any] = {
     "disk_min_file_size": 2**15,  # bytes; larger values become files
     "disk_pickle_protocol": 0,  # never used, but a stored one would override it
 }
-# of diskcache's table
-COLUMNS = "rowid, key, raw, store_time, expire_time, access_time, access_count, tag, size, mode, filename, value"
 NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "lustre", "fuse.sshfs"}
-OURS = re.compile(r"cache\.db(-wal|-shm|-journal)?|[0-9a-f]{2}")  # what diskcache puts into a folder
 MOUNTS = Path("/proc/self/mounts")
 
 
@@ -53,39 +47,22 @@ class SelfClosing(sqlite3.Connection):
             self.close()
 
 
-class ResultCache(Cache):
+class ResultCache(ThreadedCache):
     """diskcache's Cache over BytesDisk that can tell whether its database is still the one in the folder."""
 
     writes = True
 
     def __init__(self, folder: Path) -> None:
         self.database = folder / DBNAME
-        try:
-            super().__init__(str(folder), timeout=LOCK_WAIT_S, disk=BytesDisk, **SETTINGS)
-        except BaseException:
-            self.close()  # what it opened before it failed
-            raise
+        super().__init__(folder, BytesDisk, LOCK_WAIT_S, SETTINGS)
         self.inode = inode_of(self.database)
 
-    @property
-    def _con(self) -> sqlite3.Connection:
-        """This thread's connection. Unlike diskcache's it runs our PRAGMAs, not those stored in the database by now."""
-        if getattr(self._local, "pid", None) != os.getpid():  # a connection must not be used across a fork
-            self._local.pid, self._local.con = os.getpid(), None
-        if self._local.con is None:
-            options = {"timeout": self._timeout, "isolation_level": None, "check_same_thread": False}
-            self._local.con = sqlite3.connect(self.database, factory=SelfClosing, **options)
-            self._local.con.text_factory = readable
-            for name in SETTINGS:
-                if name.startswith("sqlite_"):
-                    self.reset(name, SETTINGS[name], update=False)
-        return self._local.con
-
-    def close(self) -> None:
-        """Closes this thread's connection; those of other threads close when they end, or this cache does."""
-        if getattr(self._local, "con", None) is not None:
-            self._local.con.close()
-            self._local.con = None
+    def connect(self, timeout_s: float) -> sqlite3.Connection:
+        """A connection of one thread."""
+        options = {"timeout": timeout_s, "isolation_level": None, "check_same_thread": False}
+        connection = sqlite3.connect(self.database, factory=SelfClosing, **options)
+        connection.text_factory = readable
+        return connection
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         """A connection of its own."""
@@ -107,7 +84,7 @@ def open_cache(folder: Path) -> ResultCache:
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
     names = os.listdir(folder)  # one look: between two, another process may make the database
-    if names and DBNAME not in names and all(map(OURS.fullmatch, names)):
+    if names and DBNAME not in names and all(map(OWN_FILES.fullmatch, names)):
         # somebody is deleting it: their rm must not go on among our new files, which have the same names
         discard(folder)
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -124,9 +101,9 @@ def open_cache(folder: Path) -> ResultCache:
 def discard(folder: Path) -> None:
     """Deletes a store, all at once for whoever has it open. What no store has is the user's, and stays."""
     names = os.listdir(folder)
-    if all(map(OURS.fullmatch, names)):
+    if all(map(OWN_FILES.fullmatch, names)):
         folder = folder.rename(folder.with_name(f"results.deleted-{uuid.uuid4().hex}"))
-    for path in (folder / name for name in names if OURS.fullmatch(name)):
+    for path in (folder / name for name in names if OWN_FILES.fullmatch(name)):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -139,8 +116,7 @@ def _inspect(database: Path) -> None:
     """Raises BrokenStore for stored settings or columns that are not diskcache's, OperationalError when locked."""
     with connected(database) as connection:
         try:
-            names = {name for (name,) in connection.execute("SELECT key FROM Settings")}
-            connection.execute(f"SELECT {COLUMNS} FROM Cache LIMIT 0")
+            names = setting_names(connection)
         except sqlite3.OperationalError as error:
             if "no such column" in str(error):
                 raise BrokenStore(str(error)) from error
@@ -150,8 +126,8 @@ def _inspect(database: Path) -> None:
         if names - SETTINGS.keys() - METADATA.keys():
             raise BrokenStore("unknown settings")
         # diskcache waits up to a minute for a locked database when it opens one; this waits LOCK_WAIT_S
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("ROLLBACK")
+        with write_lock(connection):
+            pass
 
 
 @contextmanager

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from diskcache.core import DBNAME
-
 from cache.disk import BytesDisk
+from cache.diskcache_internals import DBNAME, first_key, stored_value
 from cache.opening import SETTINGS, inode_of, readable
 
 
@@ -23,7 +22,7 @@ class ReadOnlyCache:
         self.inode = inode_of(self.database)
         self._disk = BytesDisk(str(folder), SETTINGS["disk_min_file_size"], SETTINGS["disk_pickle_protocol"])
         with self.reading() as connection:
-            connection.execute("SELECT key FROM Cache LIMIT 1")
+            first_key(connection)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -40,7 +39,7 @@ class ReadOnlyCache:
     def get(self, key: str, retry: bool = False) -> tuple[bytes, bytes] | None:
         """What BytesDisk.fetch gives, or None."""
         with self.reading() as connection:
-            row = connection.execute("SELECT mode, filename, value FROM Cache WHERE key = ? AND raw", (key,)).fetchone()
+            row = stored_value(connection, key)
         if row is None:
             return None
         mode, filename, value = row

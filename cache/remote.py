@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from cache.shared import FOLDER, NAME, PART, PART_AGE_S, Shared, Unreadable
+from cache.disk import CorruptEntry
+from cache.shared import FOLDER, HEAD_BYTES, MAX_BYTES, NAME, PART, PART_AGE_S, Shared, Unreadable
 
 # stores of objects, where a write is seen when it is whole, and a rename would be a copy
 OF_OBJECTS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "hf", "memory"}
@@ -40,6 +41,8 @@ class RemoteFolder(Shared):
                 raise OSError("there is no such folder")
 
     def frame(self, name: str) -> bytes | None:
+        if self._sizes.get(name, 0) > HEAD_BYTES + MAX_BYTES:
+            raise CorruptEntry("the file is larger than any result")
         with _plain_errors():
             try:
                 return self._fs.cat_file(self._path(name))

@@ -1,4 +1,4 @@
-"""`shared_folder`: results that many machines share, a file each in a folder, or at an address of fsspec.
+"""`SharedFolder`: results that many machines share, a file each in a folder.
 
 No database, no lock, no index: nothing that a network file system could break. The digest of a key names its file, in a
 folder of its first two letters; the file holds the key, the result, and a digest of both, which every read checks. It
@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import stat
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
@@ -18,13 +19,18 @@ from contextlib import suppress
 from pathlib import Path
 
 from cache.disk import CorruptEntry
+from cache.typed_json import InvalidFile, read_bytes
 
 FOLDER = "results"  # within the address, so that other things may lie beside it
 DATABASE = "cache.db"  # what a store has, and shared results have not
 MAGIC = b"HS1\0"
 DIGEST_BYTES, LENGTH_BYTES = 16, 4
 HEADER_BYTES = len(MAGIC) + DIGEST_BYTES + LENGTH_BYTES
-MOST_BYTES = 2_000_000_000  # of one file; what is larger is none of ours
+MOST_REASON = 200  # characters of an error: some packages list every place where they looked for a library
+HEAD_BYTES = 1_000  # of a file, within which its key is
+MAX_BYTES = 500_000_000  # of a result with questions or patterns
+MAX_BYTES_OF_OTHERS = 100_000_000
+LARGE_KINDS = {"requests", "attention", "attribution", "head in text", "head on probe", "tokenloss"}
 PART_AGE_S = 86_400  # what a killed writer left is removed when older: clocks of two machines differ
 NAME, FIRST_TWO, PART = re.compile(r"[0-9a-f]{40}"), re.compile(r"[0-9a-f]{2}"), ".part"
 # Results alone, under keys that say all that changes them: not views and texts under a name, not what a path meant on
@@ -46,7 +52,17 @@ def travels(key: str) -> bool:
 
 def shown(address: str) -> str:
     """The address as it may be shown: without a password."""
-    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:…@", address)
+    return re.sub(r"(://[^/:]*):.*@", r"\1:…@", address, flags=re.S)  # a password may hold "@" and "/" too
+
+
+def reason(error: OSError) -> str:
+    """What went wrong, as it may be shown: one line of a bounded length, without a password."""
+    return shown(" ".join(str(error.strerror or error).split()))[:MOST_REASON]
+
+
+def max_bytes(key: str) -> int:
+    """Bytes of the largest result that is shared under a key of this kind; a larger file is damaged."""
+    return MAX_BYTES if any(f"/{kind}/" in key for kind in LARGE_KINDS) else MAX_BYTES_OF_OTHERS
 
 
 def name_of(key: str) -> str:
@@ -66,11 +82,18 @@ def unframed(name: str, frame: bytes) -> tuple[str, bytes]:
     start = len(MAGIC) + DIGEST_BYTES
     if len(frame) < HEADER_BYTES or frame[: len(MAGIC)] != MAGIC or frame[len(MAGIC) : start] != _digest(frame[start:]):
         raise CorruptEntry("the file does not match its digest")
-    stop = HEADER_BYTES + int.from_bytes(frame[start:HEADER_BYTES], "little")
-    key = frame[HEADER_BYTES:stop].decode(errors="replace")
+    key, stop = _key_of(frame)
     if stop > len(frame) or name_of(key) != name:
         raise CorruptEntry("the file is another key's")
     return key, frame[stop:]
+
+
+def _key_of(head: bytes) -> tuple[str, int]:
+    """The key in the beginning of a file, and where its result starts; CorruptEntry if it is none of ours."""
+    if head[: len(MAGIC)] != MAGIC:
+        raise CorruptEntry("the file holds no result")
+    stop = HEADER_BYTES + int.from_bytes(head[HEADER_BYTES - LENGTH_BYTES : HEADER_BYTES], "little")
+    return head[HEADER_BYTES:stop].decode(errors="replace"), stop
 
 
 def _digest(rest: bytes) -> bytes:
@@ -98,7 +121,10 @@ class Shared(ABC):
         return found[1] if found is not None and found[0] == key else None
 
     def put(self, key: str, blob: bytes) -> None:
-        """Writes the result, in place of one that was there; when it returns every reader finds it."""
+        """Writes the result, in place of one that was there; when it returns every reader finds it. One that is too
+        large to be read there is not shared."""
+        if len(blob) > max_bytes(key):
+            return
         try:
             self.write(name_of(key), framed(key, blob))
         except PermissionError:  # of another user, who has measured the same
@@ -251,16 +277,6 @@ class SharedFolder(Shared):
         self._was_there = True
 
 
-def shared_folder(address: str, make: bool = False) -> Shared:
-    """The results at an address: a folder, or with `://` in it whatever fsspec and its packages reach; OSError says why
-    not. `make`: the folder, where it is missing (the one above it must be there)."""
-    if "://" in address:
-        from cache.remote import RemoteFolder
-
-        return RemoteFolder(address)
-    return SharedFolder(address, make)
-
-
 def _made(folder: Path) -> None:
     with suppress(FileExistsError):
         os.mkdir(folder)
@@ -281,16 +297,11 @@ def _listed_within(folder: str) -> list[str]:
 
 
 def _read(path: str) -> bytes:
-    # a pipe that nobody writes to would be waited for when it is opened
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
-        state = os.fstat(descriptor)
-        if not stat.S_ISREG(state.st_mode) or state.st_size > MOST_BYTES:
-            raise CorruptEntry("no file of results")
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read()
-    finally:
-        os.close(descriptor)
+        key, start = _key_of(read_bytes(path, sys.maxsize, n_bytes=HEAD_BYTES))
+        return read_bytes(path, start + max_bytes(key))
+    except InvalidFile as error:
+        raise CorruptEntry(str(error)) from error
 
 
 def _write(path: str, content: bytes) -> None:

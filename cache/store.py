@@ -15,30 +15,28 @@ from pathlib import Path
 from typing import Any
 
 from diskcache import Timeout
-from diskcache.core import DBNAME
 from platformdirs import user_cache_path
 
 from cache.behind import Behind
-from cache.checking import Verified, folder_bytes, verify_folder
+from cache.checking import IsReadable, Verified, any_blob, folder_bytes, verify_folder
 from cache.disk import HEADER_BYTES, CorruptEntry, key_digest
+from cache.diskcache_internals import DBNAME, cause, counted_bytes, stored_sizes
 from cache.opening import BrokenStore, ResultCache, discard, inode_of, network_file_system, open_cache
 from cache.reading import ReadOnlyCache, open_for_reading
 
 CODE = Path(__file__).resolve().parent
 MEMORY_BYTES = 256_000_000  # of results that the disk refused; the oldest are dropped beyond it
 SET_ASIDE_PAUSE_S = 60  # a disk that damages each new store at once must not fill up with broken ones
-SIZES = """SELECT key, CAST(CASE WHEN filename IS NULL THEN length(value) ELSE size END AS INTEGER)
-           FROM Cache WHERE raw AND typeof(key) = 'text'"""
 ATTEMPTS = 3  # where a folder is deleted while it is being opened or written to
 DISK_ERRORS = (Timeout, sqlite3.Error, OSError)
 AnyCache = ResultCache | ReadOnlyCache
 
 
-def open_store(directory: str | Path | None = None) -> "Store":
+def open_store(directory: str | Path | None = None, is_readable: IsReadable = any_blob) -> "Store":
     """The store in `directory`, by default the environment's HEADROOM_CACHE, by default `default_directory`; behind it
     the shared results of HEADROOM_SHARED, where that is set."""
     directory = directory or os.environ.get("HEADROOM_CACHE") or default_directory()
-    return Store(os.path.expanduser(directory), os.environ.get("HEADROOM_SHARED"))
+    return Store(os.path.expanduser(directory), os.environ.get("HEADROOM_SHARED"), is_readable)
 
 
 def default_directory(code: Path = CODE) -> Path:
@@ -55,9 +53,12 @@ class Store:
 
     Behind it may be results that many machines share, at the address `shared`: what they have is read into the folder
     when it is first asked for, and what is put here is written there too. All else is of this folder alone.
+
+    `is_readable` says whether the blob under a key can be decoded, which the store itself does not know. Shared results
+    that cannot be decoded are misses and are not copied; `verify` deletes them.
     """
 
-    def __init__(self, directory: str | Path, shared: str | None = None) -> None:
+    def __init__(self, directory: str | Path, shared: str | None = None, is_readable: IsReadable = any_blob) -> None:
         self.directory = Path(os.path.expanduser(directory)).absolute()
         self._folder = self.directory / "results"
         self._n_puts = 0
@@ -70,6 +71,7 @@ class Store:
         self._aside_s = float("-inf")
         self._network: str | None = None
         self._behind = Behind(shared, self.get_here) if shared else None
+        self.is_readable = is_readable
         self._current()
 
     @property
@@ -114,6 +116,8 @@ class Store:
         """The bytes put under `key`, exactly, or None: a damaged entry is a miss like a missing one."""
         found = self.get_here(key)
         if found is None and self._behind is not None and (found := self._behind.get(key)) is not None:
+            if not self.is_readable(key, found):
+                return None
             self.put_here(key, found)
         return found
 
@@ -179,9 +183,8 @@ class Store:
         found, cache = {key: len(blob) for key, blob in list(self._memory.items())}, self._for_reading()
         if cache is not None:
             try:
-                # not diskcache's iteration: it ends at the first key that BytesDisk refuses
                 with cache.reading() as connection:
-                    rows = connection.execute(SIZES).fetchall()
+                    rows = stored_sizes(connection)
                 found.update({key: max(0, (n_bytes or 0) - HEADER_BYTES) for key, n_bytes in rows})
             except DISK_ERRORS as error:
                 self._failed(cache, error)
@@ -190,6 +193,18 @@ class Store:
     def size_bytes(self) -> int:
         """Bytes of all results, those in memory and in stores set aside included: what `clear` would free."""
         return sum(map(folder_bytes, self._folders())) + sum(map(len, list(self._memory.values())))
+
+    def counted_bytes(self) -> int:
+        """Bytes of all results as the database counts them: at once, however many files there are, and by whichever
+        process they were put. Stores set aside are left out."""
+        n_bytes, cache = sum(map(len, list(self._memory.values()))), self._for_reading()
+        if cache is not None:
+            try:
+                with cache.reading() as connection:
+                    n_bytes += counted_bytes(connection)
+            except DISK_ERRORS as error:
+                self._failed(cache, error)
+        return n_bytes
 
     def stamp(self) -> str:
         """Changes with what any process of this machine puts here, and in time with what others share; this one's own
@@ -202,11 +217,12 @@ class Store:
         return ", ".join(found)
 
     def verify(self) -> Verified:
-        """Reads every entry on disk, deletes damaged ones, removes value files older than an hour without a row."""
+        """Reads and decodes every entry on disk, deletes damaged ones, removes value files older than an hour without a
+        row."""
         cache = self._current()
         if cache is not None:
             try:
-                return verify_folder(self._folder)
+                return verify_folder(self._folder, self.is_readable)
             except DISK_ERRORS as error:
                 self._failed(cache, error)
         return Verified()
@@ -328,6 +344,5 @@ class Store:
 
 
 def _plain(error: Exception) -> str:
-    # diskcache raises an empty Timeout for whatever SQLite said at BEGIN: locked, read-only, disk I/O error
-    said = error.__context__ if isinstance(error, Timeout) else error
-    return " ".join(str(getattr(said, "strerror", None) or said).split())
+    reason = cause(error)
+    return " ".join(str(getattr(reason, "strerror", None) or reason).split())

@@ -18,7 +18,9 @@
 `jobs`: the one worker thread, and what it tells whoever looks
 `memory`: what is kept is bounded, and what is freed goes back to the system
 `pieces`: read or measure, piece by piece
+`process_marks`: which process holds a folder
 `progress`: what long work tells of itself
+`readable`: whether a stored result can be decoded
 `receipts`: how the numbers that are read were measured
 `records`: what is stored, its codec and its keys
 `shapes`: the axis glossary, and `ModelShape`

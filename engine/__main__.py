@@ -1,8 +1,13 @@
 """`python -m engine COMMAND`: the command line of a clone. A front end as app.py is: it has studies drawn."""
 
+from __future__ import annotations
+
 import os
 import sys
-from typing import Any, NoReturn
+
+TYPE_CHECKING = False  # without importing typing: up to `main` Ctrl-C would be a traceback
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 
 def draw_report(study: Any, folder: str) -> None:
@@ -14,13 +19,34 @@ def draw_report(study: Any, folder: str) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit code of the command in `arguments` (default: the process's own)."""
+    before = None
     try:
+        import signal
+
+        before = signal.signal(signal.SIGTERM, cancel)
         from engine import cli  # here, so that Ctrl-C while it is imported is heard
 
         return cli.main(draw_report, arguments)
     except KeyboardInterrupt:
         print("headroom: cancelled", file=sys.stderr)
         return 130
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
+def silence_libraries() -> None:
+    """Keeps warnings of libraries off the terminal, where one line says what is wrong. Python's own options -W and
+    PYTHONWARNINGS still show them."""
+    if not sys.warnoptions:
+        import warnings
+
+        warnings.simplefilter("ignore")
+
+
+def cancel(signum: int, frame: Any) -> NoReturn:
+    """What SIGTERM does while the program starts: the same as Ctrl-C."""
+    raise KeyboardInterrupt
 
 
 def leave(code: int) -> NoReturn:
@@ -32,4 +58,5 @@ def leave(code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
+    silence_libraries()
     leave(main())

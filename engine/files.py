@@ -6,6 +6,7 @@ import secrets
 import stat
 from pathlib import Path
 
+from cache.typed_json import InvalidFile, read_bytes
 from engine.errors import HeadroomError, UsageError
 
 MOST_BYTES = 2_000_000_000  # of one file of rows
@@ -37,28 +38,24 @@ def is_file(path: Path) -> bool:
 
 
 def read_regular(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """What the file holds; OSError as of any read, HeadroomError where it is no regular file or too large."""
-    # a pipe that nobody writes to would be waited for when it is opened
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    """What the file holds; OSError as of any read, HeadroomError where it is not a regular file or too large."""
     try:
-        state = os.fstat(descriptor)
-        if not stat.S_ISREG(state.st_mode):
-            raise HeadroomError(f"{path} is no regular file but a folder, a pipe or a device; give a file")
-        if state.st_size > most_bytes:
-            size = f"{state.st_size / 1e6:,.0f} MB, more than the {most_bytes / 1e6:,.0f} MB"
-            raise HeadroomError(f"{path} has {size} that are read here; give a smaller file")
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read(most_bytes)
-    finally:
-        os.close(descriptor)
+        return read_bytes(path, most_bytes)
+    except InvalidFile as error:
+        raise HeadroomError(str(error)) from error
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Writes the file aside and renames it, so that an older one stays whole if the disk is full; OSError as of any
-    write. What is no regular file (`/dev/null`, a pipe) is written to as it is."""
+    write. What is not a regular file (`/dev/null`, a pipe that somebody reads) is written to as it is."""
     path = Path(os.path.realpath(path))  # a link stays a link
     if path.exists() and not path.is_file():
-        path.write_bytes(content)
+        # a pipe that nobody reads would block when it is opened; this raises "No such device or address"
+        descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))
+        with open(descriptor, "wb") as file:
+            if hasattr(os, "set_blocking"):
+                os.set_blocking(descriptor, True)
+            file.write(content)
         return
     if not os.access(path.parent, os.W_OK):  # the file may be written, but no other beside it
         path.write_bytes(content)

@@ -21,6 +21,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
@@ -38,7 +39,7 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Snapshot(Generic[T]):
     """How a job stands. Times are seconds on `time.monotonic`; `started_s` is the submission until the job runs.
-    `forecast` is (seconds left, when that was reckoned), None while it is not known."""
+    `forecast` is (seconds left, when that was reckoned), None while it is not known. `owner` is its job's."""
 
     key: str
     state: State
@@ -51,6 +52,7 @@ class Snapshot(Generic[T]):
     finished_s: float | None
     title: str = ""
     forecast: tuple[float, float] | None = None
+    owner: str = ""
 
     @property
     def left_s(self) -> float | None:
@@ -73,13 +75,15 @@ class Snapshot(Generic[T]):
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be run. `while_seen`: for as long as somebody looks at it, else to its end."""
+    """What is to be run. `while_seen`: for as long as somebody looks at it, else to its end. `owner`: the key of the
+    work that this job reads for, if any."""
 
     key: str
     start: Callable[[], Iterator[Progress[Any]]]
     priority: int = 0
     title: str = ""
     while_seen: bool = False
+    owner: str = ""
 
 
 class _Job:
@@ -91,7 +95,7 @@ class _Job:
         self.cancelled = threading.Event()
         self.has_run = False
         self.snapshot: Snapshot[Any] = Snapshot(
-            asked.key, "queued", 0, 0, None, "", None, time.monotonic(), None, asked.title
+            asked.key, "queued", 0, 0, None, "", None, time.monotonic(), None, asked.title, owner=asked.owner
         )
 
     def __lt__(self, other: "_Job") -> bool:
@@ -288,7 +292,7 @@ class Jobs:
                 began_s = job.snapshot.started_s if job.has_run else now_s
                 job.has_run, self._running = True, job
                 self._publish(job, state="running", started_s=began_s, message="")
-            self._run(job)
+            copy_context().run(self._run, job)  # context variables that a job sets end with it
             worked_s += time.monotonic() - now_s
             if worked_s >= LONG_S and not self._queue:
                 worked_s = 0.0

@@ -15,16 +15,14 @@ from typing import Any
 import numpy as np
 
 from cache import Store
-from engine.memory import Trimming
 from engine.models import rates
 from engine.models.loading import Loaded
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress, driven, may_stop
-from engine.records import Record, decode, encode
+from engine.records import Record, decode, encode, made_of
 
 Measured = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]  # arrays, and what the receipt says beside the subject
 Measuring = Generator[Progress[Any], None, Measured]  # its Progress is within the piece
-_TRIMMING = Trimming()  # of what the passes of earlier pieces freed
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,8 @@ class Piece:
     """One record that is wanted: its key, its `size` on the progress bar, the shape of each array of a sound record (a
     letter is the same length wherever it stands), and how it is measured where it is missing or unsound.
 
-    `characters` gives how much is read for it, by passes of this `kind`: for forecasts.
+    `characters` gives how much is read for it, by passes of this `kind`: for forecasts. `reads` makes of a record what
+    is used of it; a stored record that it fails on is unsound.
     """
 
     key: str
@@ -41,6 +40,7 @@ class Piece:
     measure: Callable[[Loaded], Measuring]
     characters: Callable[[], float] | None = None
     kind: rates.Pass = "forward"
+    reads: Callable[[Record], object] | None = None
 
 
 def pieces(
@@ -82,16 +82,24 @@ def stored(lab: Lab, wanted: Iterable[Piece]) -> list[Record]:
     return records
 
 
-def all_stored(lab: Lab, wanted: Sequence[Piece]) -> list[Record] | None:
-    """The records where all of them are stored, else None; loads and measures nothing."""
-    records = stored(lab, wanted)
-    return records if len(records) == len(wanted) else None
+def all_stored(lab: Lab, wanted: Iterable[Piece], records: list[Record] | None = None) -> list[Record] | None:
+    """The records if all of them are stored, else None; loads and measures nothing. `records` collects them, for a
+    generator of pieces that goes by the records so far."""
+    records = [] if records is None else records
+    for piece in wanted:
+        record = found(lab.store, piece)
+        if record is None:
+            return None
+        records.append(record)
+    return records
 
 
 def found(store: Store, piece: Piece) -> Record | None:
     """The stored record of a piece; None where there is none, or it is not what it must be."""
     record = decode(store.get(piece.key))
-    return record if record is not None and is_sound(record, piece.shapes) else None
+    if record is None or not is_sound(record, piece.shapes):
+        return None
+    return record if piece.reads is None or made_of(record, piece.reads) is not None else None
 
 
 def measured(
@@ -119,7 +127,7 @@ def measured(
         record = Record(arrays, subject.receipt(seconds, **about))
         rates.learn(lab.store, subject, piece.kind, characters, seconds, is_new)
         lab.store.put(piece.key, encode(record))
-        _TRIMMING.look()
+        lab.trimming.look()
     finally:
         measuring.close()
     return record

@@ -3,21 +3,24 @@
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache as once
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+from cache.typed_json import decode_json
 
 SCHEMA = "3"  # of keys, packing and scoring code: raise it whenever the same key could mean other numbers
 MAX_HEADER_BYTES = 1_000_000
 TIMES = frozenset({"measured_at", "seconds"})  # what a receipt says of when, and for how long
 # and of where: which numbers do not depend on, or keys would name it
 PLACES = frozenset({"name", "python", "machine", "processor", "cores", "products"})
+T = TypeVar("T")
 _notes: ContextVar[dict[bytes, Any] | None] = ContextVar("notes", default=None)
 
 
@@ -48,7 +51,7 @@ def encode(record: Record) -> bytes:
 
     # safetensors writes a transposed view wrongly, without an error
     arrays = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in record.arrays.items()}
-    text = json.dumps(record.receipt, sort_keys=True)
+    text = json.dumps(record.receipt, sort_keys=True, allow_nan=False)
     if len(text) > MAX_HEADER_BYTES // 2:
         raise ValueError(f"receipt of {len(text):,} characters is too long; put big things into arrays")
     return save(arrays, metadata={"record": text})
@@ -65,13 +68,22 @@ def decode(blob: bytes | None) -> Record | None:
         length = int.from_bytes(blob[:8], "little")
         if length > MAX_HEADER_BYTES:
             return None
-        receipt = json.loads(json.loads(blob[8 : 8 + length])["__metadata__"]["record"])
+        header = decode_json(blob[8 : 8 + length], dict[str, dict[str, Any]], "header")
+        receipt = decode_json(str(header["__metadata__"]["record"]).encode(), dict[str, Any], "receipt")
         record = Record(load(blob), receipt)
-    except (SafetensorError, KeyError, ValueError, TypeError, UnicodeDecodeError):
+    except (SafetensorError, KeyError, ValueError, TypeError):
         return None
     if (notes := _notes.get()) is not None:
         notes[hashlib.blake2b(blob, digest_size=20).digest()] = receipt
     return record
+
+
+def made_of(record: Record | None, reads: Callable[[Record], T]) -> T | None:
+    """What `reads` makes of a record that others may have written; None without one, or if it cannot be read."""
+    try:
+        return None if record is None else reads(record)
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError):
+        return None
 
 
 def difference(a: bytes, b: bytes) -> str:

@@ -18,6 +18,7 @@ from pages.ui.in_context.tables import head_frame, scores_csv
 from pages.ui.shared import carried
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import Table, closing
+from pages.ui.shared.marks import counts, mark
 from pages.ui.shared.runtime import end_run, errors_shown, lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.tables import mask_in_words
@@ -63,6 +64,8 @@ def draw_scores() -> None:
     """The figures and the curves, redrawn while texts are measured."""
     found = so_far()
     sections.figures(found, controls.around, mask_in_words(subject.shape, found.mask))
+    known = found.full if found.mask is not None and found.mask.is_full else found.in_both[0]
+    mark("scores", "measured" if len(known) == len(texts) else "measuring", texts=len(known), **counts(found.mask))
     if subject.shape.n_ctx < MIN_TOKENS:
         st.caption(sections.SHORT_WINDOW.format(subject.shape.n_ctx))
     if not losses.line() and losses.now() is None:
@@ -85,6 +88,7 @@ def draw_heads() -> None:
         frame = head_frame(subject.shape, found, so_far(), kind, controls.around, known)
         pictures.update(sections.head_section(frame, kind, len(texts)))
         files["Heads"] = frame
+        mark("ablations", "measured" if n_done == len(texts) else "missing", texts=n_done, kind=kind)
 
 
 pictures: dict[str, Picture] = {}

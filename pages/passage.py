@@ -14,6 +14,7 @@ from pages.ui.passage.token_text import token_text
 from pages.ui.shared import carried
 from pages.ui.shared.closing import closing
 from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.marks import counts, mark
 from pages.ui.shared.origin import Origin
 from pages.ui.shared.pruning import choose_pruning
 from pages.ui.shared.python_code import of_losses
@@ -56,6 +57,8 @@ def draw_text() -> None:
     marks = tables.landmarks_of(a, shown, x.landmarks)
     data = tables.component_data(a, shown, tables.part_range(part, a.n_total), marks)
     token_text(data, view if mask is not None else "A", full_nats, x.name, a.n_total, note)
+    measured = b is not None and side == b_side and min(len(a), len(b)) == a.n_total
+    mark("losses", "measured" if measured else "measuring", tokens=len(a), **counts(side.mask if side else None))
 
 
 setup = chosen()
@@ -87,6 +90,7 @@ if a is not None and n_parts > 1:
     part = st.pagination(n_parts, key=f"passage_part_{n_parts}")
     tokens = tables.part_range(part, a.n_total)
     st.caption(f"Part {part} of {n_parts}: tokens {tokens.start + 1:,} to {tokens.stop:,} of {a.n_total:,}.")
+    mark("part", "shown", part=part, of=n_parts, first=tokens.start + 1, last=tokens.stop)
 live(list(run.waiting), draw_text, run.since_s)
 if a is None or b is None or b_shown is None:
     end_run()

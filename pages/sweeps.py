@@ -15,6 +15,7 @@ from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import choose_level, one_listed, one_of
 from pages.ui.shared.defaults import AXES
 from pages.ui.shared.many_tasks import JUDGES, choose_tasks, setting_of, show_failed
+from pages.ui.shared.marks import mark
 from pages.ui.shared.origin import Origin, about, tasks_in_words
 from pages.ui.shared.published import of_tasks
 from pages.ui.shared.python_code import of_sweep
@@ -73,6 +74,7 @@ def draw() -> None:
         st.caption(f"{len(found.rows):,} of {len(plan.points):,} accuracies are there.")
     show_failed(found.failed)
     drawn, frames = draw_section(section, found.rows, front, permille, published)
+    mark("sweep", "missing" if missing else "measured", section=section, known=len(found.rows))
     pictures.update(drawn)
     files.update(frames)
 

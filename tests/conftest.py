@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import threading
 from pathlib import Path
 
 # before anything imports torch or a hub client
-os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the suite runs one worker a core
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ["HF_HUB_OFFLINE"] = "1"
 for name in ("HEADROOM_SHARED", "HEADROOM_DEVICE", "HEADROOM_PLACE"):
@@ -18,6 +19,8 @@ os.environ.setdefault("HEADROOM_IDLE_SECONDS", "1000000")  # what is measured ah
 
 import pytest  # noqa: E402
 
+from tests.slowest import slowest_lines  # noqa: E402
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 HANG_S = 600  # what a test waits at most: not for how fast a machine is, only for what would never end
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -25,6 +28,26 @@ TEXT = """The river was low that summer, and the children could walk across it o
 oldest of them counted the boats. There were seven boats, then six, then seven again. What is the answer? The answer is
 yes, or the answer is no. A question has a context and some choices; one of the choices is the best. Cold water, warm
 bread, a long road: these were the things that she wrote about in her letters, and these the things he remembered."""
+
+
+IS_THOROUGH = os.environ.get("HEADROOM_THOROUGH") == "1"  # tests marked `thorough` run in their full form
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """Each report carries the reason that a test gives for being slow."""
+    report = yield
+    if (mark := item.get_closest_marker("slow")) is not None:
+        report.user_properties.append(("slow", *mark.args))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Prints the slowest tests."""
+    reports = [each for found in terminalreporter.stats.values() for each in found if hasattr(each, "duration")]
+    terminalreporter.section("slowest tests, set-up included")
+    for line in slowest_lines(reports):
+        terminalreporter.line(line)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -42,6 +65,38 @@ def no_network():
         patch.setattr(socket.socket, name, guarded)
     yield
     patch.undo()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def embedded_tasks_are_rendered_once():
+    """Each store begins empty, so each test would have the harness render the same embedded questions again."""
+    from engine.questions import requests
+
+    rendered, render = {}, requests._render
+
+    def render_once(task, info, given):
+        if given is None or not task.name.startswith("demo_"):
+            return render(task, info, given)
+        key = task, given.digest
+        if key not in rendered:
+            rendered[key] = render(task, info, given)
+        return rendered[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(requests, "_render", render_once)
+        yield
+
+
+@pytest.fixture(scope="session")
+def warm():
+    """Starts processes that have the heavy libraries in memory; see tests/warm.py."""
+    if not hasattr(os, "fork"):
+        pytest.skip("this system cannot fork")
+    from tests.warm import WarmInterpreter
+
+    interpreter = WarmInterpreter()
+    yield interpreter
+    interpreter.close()
 
 
 @pytest.fixture
@@ -106,42 +161,59 @@ def make_tiny_opt(folder: Path, n_layers: int = 2, n_heads: int = 4, d_model: in
 
 @pytest.fixture(scope="session")
 def app_server(tmp_path_factory, no_network):
-    """A function that starts the app as `make run` does, with an empty store, and gives (address, process)."""
-    running = []
+    """A function that starts the app as `make run` does, with an empty store, and gives (address, process). With
+    `warm`, the process is forked from one that has the libraries in memory: for tests that do not test start-up."""
+    from tests.warm import PRELOAD, WarmInterpreter
 
-    def start(cache: Path | None = None, **environment: str):
+    running, interpreters = [], []
+
+    def start(cache: Path | None = None, warm: bool = False, **environment: str):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        process = subprocess.Popen(
-            [sys.executable, "headroom.py", f"--server.port={port}", "--server.headless=true"],
-            cwd=REPOSITORY,
-            env={
-                **os.environ,
-                "HEADROOM_CACHE": str(cache or tmp_path_factory.mktemp("cache") / "results"),
-                **environment,
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        settings = [f"--server.port={port}", "--server.headless=true"]
+        env = {
+            **os.environ,
+            "HEADROOM_CACHE": str(cache or tmp_path_factory.mktemp("cache") / "results"),
+            **environment,
+        }
+        if warm:
+            if not interpreters:
+                interpreters.append(WarmInterpreter((*PRELOAD, "streamlit.starlette", "altair", "pyarrow")))
+            process = interpreters[0].start(["-m", "headroom", *settings], env)
+            process.stdin.close()
+        else:
+            process = subprocess.Popen(
+                [sys.executable, "headroom.py", *settings],
+                cwd=REPOSITORY,
+                env=env,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
         assert process.stdout is not None
         for line in process.stdout:
             if f":{port}" in line:
                 break
         else:
-            raise AssertionError(f"the app did not start; exit code {process.wait()}")
-        drain = threading.Thread(target=process.stdout.read, daemon=True)  # a full pipe would stop the server
-        drain.start()
-        running.append((process, drain))
+            raise AssertionError(f"the app did not start; exit code {process.wait(HANG_S)}")
+        # a full pipe would stop the server
+        pipes = [pipe for pipe in (process.stdout, process.stderr) if pipe is not None]
+        drains = [threading.Thread(target=pipe.read, daemon=True) for pipe in pipes]
+        for drain in drains:
+            drain.start()
+        running.append((process, pipes, drains))
         return f"http://127.0.0.1:{port}", process
 
     yield start
-    for process, drain in running:
-        process.terminate()
+    for process, pipes, drains in running:
+        process.send_signal(signal.SIGTERM)
         process.wait(HANG_S)
-        drain.join(HANG_S)
-        process.stdout.close()
+        for pipe, drain in zip(pipes, drains, strict=True):
+            drain.join(HANG_S)
+            pipe.close()
+    for interpreter in interpreters:
+        interpreter.close()
 
 
 @pytest.fixture(scope="module")

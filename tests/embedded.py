@@ -17,7 +17,12 @@ def heads(n: int) -> str:
 
 def heads_at(percent: int) -> str:
     """The same of a level."""
-    return heads(HEADS * percent // 100)
+    return heads(n_at(percent))
+
+
+def n_at(percent: int) -> int:
+    """How many heads a level prunes."""
+    return HEADS * percent // 100
 
 
 def ffns(n: int) -> str:

@@ -24,8 +24,11 @@ class Hub:
 
     def __init__(self, files, bytes_per_s=None):
         self.files = dict(files)  # name -> content
+        self.told = b""  # what it answers instead of its list of files
+        self.drip_s = 0.0  # for each byte
         self.own = {}  # commit -> name -> content, where a revision differs
         self.bytes_per_s = bytes_per_s
+        self.ignores_range = False
         self.requests, self.sent_bytes = [], 0  # (method, path, Range or ""); of file contents
         self.revisions = {each: each for each in (COMMIT, OTHER_COMMIT)} | {"main": COMMIT, "step1000": OTHER_COMMIT}
 
@@ -47,6 +50,7 @@ class Hub:
 def handler_of(hub):
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else each answer waits 40 ms for the one before to be acknowledged
 
         def do_GET(self):
             hub.requests.append((self.command, self.path, self.headers.get("Range", "")))
@@ -66,17 +70,23 @@ def handler_of(hub):
                 return self.refuse(401, "RepoNotFound")
             if revision not in hub.revisions:
                 return self.refuse(404, "RevisionNotFound")
-            content = json.dumps(hub.listing(hub.revisions[revision])).encode()
+            content = hub.told or json.dumps(hub.listing(hub.revisions[revision])).encode()
             self.begin(200, len(content))
             self.wfile.write(content)
 
         def send(self, content):
-            start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")[0])
+            start = (
+                0
+                if hub.ignores_range
+                else int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")[0])
+            )
             where = {"Content-Range": f"bytes {start}-{len(content) - 1}/{len(content)}"}
             self.begin(206, len(content) - start, where) if start else self.begin(200, len(content))
-            for at in range(start, len(content), PIECE):
-                piece = content[at : at + PIECE]
+            size = 1 if hub.drip_s else PIECE
+            for at in range(start, len(content), size):
+                piece = content[at : at + size]
                 self.wfile.write(piece)
+                time.sleep(hub.drip_s)
                 hub.sent_bytes += len(piece)
                 if hub.bytes_per_s and len(content) > PIECE:
                     time.sleep(len(piece) / hub.bytes_per_s)

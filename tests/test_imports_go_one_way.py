@@ -1,8 +1,12 @@
-"""Imports go down: app -> pages -> pages.ui -> engine -> cache, package by package, and none does heavy work."""
+"""Imports go down: app -> pages -> pages.ui -> engine -> cache, package by package, and none does heavy work. No
+modules import each other in a circle."""
 
 import ast
 import subprocess
 import sys
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -13,10 +17,10 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 # Lowest first. A package imports from itself and from lower floors, so two on one floor know nothing of each other.
 FLOORS = [
     "cache engine.errors",
-    "engine.demo engine.files engine.memory engine.progress engine.records engine.shapes engine.statistics",
+    "engine.demo engine.files engine.memory engine.process_marks engine.progress engine.records engine.shapes engine.statistics",
     "engine.jobs engine.models",
     "engine.pieces engine.questions engine.receipts",
-    "engine.accuracy",
+    "engine.accuracy engine.readable",
     "engine.texts",
     "engine.heads",
     "engine.importance",
@@ -68,15 +72,16 @@ def room(module: str) -> str | None:
     return ".".join(names) if len(names) == depth else None
 
 
-def imports(path: Path, top_level_only: bool = False):
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def imports(path: Path, top_level_only: bool = False) -> tuple[str, ...]:
+    tree, found = ast.parse(path.read_text(encoding="utf-8")), []
     for node in tree.body if top_level_only else ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: write imports in full"
-            yield node.module or ""
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return tuple(found)
 
 
 def upward(path: Path) -> set[str]:
@@ -84,6 +89,50 @@ def upward(path: Path) -> set[str]:
     here = room(dotted(path))
     names = {name for name in imports(path) if name in MODULES and room(name) not in (None, here)}
     return {f"{dotted(path)} -> {name}" for name in names if FLOOR[room(name)] >= FLOOR[here]}
+
+
+def imported_modules(source: str, modules: Collection[str] = frozenset(MODULES)) -> Iterator[str]:
+    """The modules among `modules` that a source imports, in functions too, but not for the type checker alone."""
+    nodes = list(ast.walk(ast.parse(source)))
+    checks = [node for node in nodes if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    for_types = {node for check in checks for part in check.body for node in ast.walk(part)}
+    for node in nodes:
+        if node in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found = {name if name in modules else node.module for name in names}
+            yield from found.intersection(modules)
+
+
+def circle(imported: Mapping[str, Collection[str]]) -> str:
+    """A circle of imports as `a -> b -> a`, or "" if there is none."""
+    try:
+        TopologicalSorter(imported).prepare()
+    except CycleError as error:
+        return " -> ".join(reversed(error.args[1]))
+    return ""
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    imported = {dotted(path): sorted({*imported_modules(path.read_text(encoding="utf-8"))}) for path in sources()}
+    found = circle(imported)
+    assert not found, f"modules import each other in a circle: {found}. Move what they share into a module below them."
+
+
+def test_a_circle_is_found_in_functions_too_and_named():
+    sources = {
+        "p": "",
+        "p.a": "def f():\n    from p import b",
+        "p.b": "from p.c import name\nif TYPE_CHECKING:\n    import p.a",
+        "p.c": "import os",
+    }
+    assert circle({module: {*imported_modules(source, sources)} for module, source in sources.items()}) == ""
+    sources["p.c"] = "def f():\n    from p.a import f"
+    found = circle({module: {*imported_modules(source, sources)} for module, source in sources.items()})
+    assert found in ("p.a -> p.b -> p.c -> p.a", "p.b -> p.c -> p.a -> p.b", "p.c -> p.a -> p.b -> p.c")
 
 
 def test_everything_stands_on_a_floor():

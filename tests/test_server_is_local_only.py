@@ -34,11 +34,13 @@ def handshake(port: int, host: str, origin: str) -> int:
         return int(connection.recv(1024).split()[1])
 
 
-def answer(port: int, path: str, host: str) -> http.client.HTTPResponse:
+def answer(port: int, path: str, host: str, origin: str = "") -> http.client.HTTPResponse:
     """The response to a plain request under that name, read."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_S)
     connection.putrequest("GET", path, skip_host=True)
     connection.putheader("Host", host)
+    if origin:
+        connection.putheader("Origin", origin)
     connection.endheaders()
     response = connection.getresponse()
     response.content = response.read()
@@ -92,7 +94,12 @@ def test_no_page_stands_in_a_frame_or_asks_elsewhere(app):
 
 def test_a_page_of_another_site_cannot_open_the_socket(app):
     port = urlsplit(app[0]).port
-    assert handshake(port, f"127.0.0.1:{port}", "http://evil.example") == 403
+    others = ("evil.example", "localhost", "localhost:1", f"localhost:{port}1", f"127.0.0.1:{port}.evil.example",
+              f"evil.example:{port}", f"127.0.0.1:{port}")  # fmt: skip
+    for origin in ("null", *(f"http://{other}" for other in others)):
+        assert handshake(port, f"localhost:{port}", origin) == 403, origin
+    assert answer(port, "/_stcore/health", f"localhost:{port}", "http://localhost:1").status == 403
+    assert answer(port, "/_stcore/health", f"localhost:{port}", f"http://localhost:{port}").status == 200
 
 
 def test_the_config_says_so():

@@ -9,15 +9,15 @@ for them, groups pass one by one and padded, as ever: stored results were comput
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache as once
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from engine.models.kinds import FP32, OWN
 from engine.models.last_layer import last_layer_at
 from engine.models.loading import Loaded
-from engine.models.tuning import FP32, OWN
+from engine.models.transformers_internals import attention_named, keys_and_values, sdpa_attention
 from engine.questions.encoding import Row, batches, joined
 
 if TYPE_CHECKING:
@@ -70,9 +70,7 @@ def compute_prefix(loaded: Loaded, tokens: Sequence[int]) -> Prefix:
     inputs = torch.tensor([tokens], device=loaded.model.get_input_embeddings().weight.device)
     with torch.inference_mode():
         cache = loaded.model.base_model(input_ids=inputs, use_cache=True).past_key_values
-    # a layer without heads has none
-    layers = {at: (each.keys, each.values) for at, each in enumerate(cache.layers) if each.is_initialized}
-    return Prefix(len(tokens), layers)
+    return Prefix(len(tokens), keys_and_values(cache))
 
 
 def hidden_states(loaded: Loaded, groups: Sequence[Sequence[Row]], prefix: Prefix | None = None) -> Tensor:
@@ -151,7 +149,8 @@ def _end_to_end(
     in_fp32 = torch.is_grad_enabled() and loaded.products.attention == FP32
     dtype = torch.float32 if in_fp32 else model.dtype
     layout = _Layout(tuple(_grouped(groups, dtype, device, 0 if prefix is None else prefix.n)), prefix, in_fp32)
-    with _own_attention(model), last_layer_at(loaded, [(0, at) for at in read], ids.shape[1]):
+    _register()
+    with attention_named(model, ATTENTION), last_layer_at(loaded, [(0, at) for at in read], ids.shape[1]):
         found = model.base_model(input_ids=ids, position_ids=positions, use_cache=False, end_to_end=layout)
     return found.last_hidden_state[0, read]
 
@@ -187,18 +186,6 @@ def _grouped(groups: Sequence[Sequence[Row]], dtype: Any, device: Any, n_prefix:
         start += int(lengths.sum())
 
 
-@contextmanager
-def _own_attention(model: Any) -> Iterator[None]:
-    """Context in which the model's attention is `_attention`."""
-    _register()
-    before = model.config._attn_implementation
-    try:
-        model.config._attn_implementation = ATTENTION
-        yield
-    finally:
-        model.config._attn_implementation = before
-
-
 @once
 def _register() -> None:
     from transformers import AttentionInterface
@@ -212,9 +199,8 @@ def _attention(
     """What transformers asks of an attention function, ((1, n, H, d_head), None), of `query` (1, H, n, d_head), `key`
     and `value`; group by group by its own for torch's scaled_dot_product_attention."""
     import torch
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-    attend, prefix, found = ALL_ATTENTION_FUNCTIONS["sdpa"], end_to_end.prefix, []
+    attend, prefix, found = sdpa_attention(), end_to_end.prefix, []
     for group in end_to_end.groups:
         q, k, v = (_as_rows(each, group) for each in (query, key, value))
         if end_to_end.in_fp32:

@@ -11,14 +11,13 @@ import numpy as np
 from engine.accuracy.passes import compute_prefix, hidden_states, passes, read_places
 from engine.models.architectures import smears_keys
 from engine.models.loading import Loaded
+from engine.models.operations import CACHED_POSITIONS, READ_POSITIONS
 from engine.models.slicing import Sliced, applied
 from engine.questions.encoding import Encoded, Row, pack
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-READ_POSITIONS = 128  # logits computed at once: 128 x 50,272 x 4 bytes = 26 MB
-CACHED_POSITIONS = 8  # of them looked at together: 1.6 MB in fp32, which stays in the processor's cache
 MIN_PREFIX, MIN_PREFIX_SHARE = 32, 0.25  # tokens, and share of all rows' tokens, from which a prefix is computed apart
 
 

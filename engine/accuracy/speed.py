@@ -1,8 +1,8 @@
 """How fast a model reads and writes under a mask, and what its weights, keys and values take: full against pruned.
 
-What is pruned is not computed (`engine.models.slicing`). Full and pruned take turns, A B A B, so that whatever else the
-machine does falls on both; each turn reads one prompt and then goes on with a cache. Seconds are of this machine at
-that moment, so its load is part of the record.
+Pruned parts are not computed (`engine.models.slicing`), down to a single head. Full and pruned take turns, A B A B, so
+that whatever else the machine does falls on both; each turn reads one prompt and then goes on with a cache. Seconds are
+of this machine at that moment, so its load is part of the record.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from engine.models.loading import Loaded
 from engine.models.masks import Mask
 from engine.models.slicing import applied, sliced
 from engine.models.subject import Lab, Subject
+from engine.models.transformers_internals import keys_and_values
 from engine.pieces import is_sound
 from engine.progress import Progress, may_stop
 from engine.questions.tokens import read
@@ -74,7 +75,7 @@ def speed(lab: Lab, subject: Subject, mask: Mask) -> Iterator[Progress[Speed]]:
     """Yields Progress in turns; the last one's value is the Speed, which is stored."""
     total = 1 + 2 * (1 + N_ROUNDS)
     loaded = yield from lab.loaded(subject, 0, total)
-    load, parts = os.getloadavg()[0], sliced(loaded, mask)
+    load, parts = os.getloadavg()[0], sliced(loaded, mask, as_exported=True)
     ids = _prompt(loaded, subject.bos)
     n_new = min(NEW_TOKENS, subject.shape.n_ctx - len(ids))
     seconds: dict[str, list[float]] = {f"{what}_{way}": [] for what in ("prompt", "generated") for way in WAYS}
@@ -120,8 +121,7 @@ def _turn(loaded: Loaded, ids: list[int], n_new: int) -> tuple[float, float, int
             may_stop()
             token = _next(loaded, [token], kept, len(ids) + step)
         written_s = time.perf_counter() - began
-    layers: Any = kept.layers
-    held = [each for layer in layers if layer.is_initialized for each in (layer.keys, layer.values)]
+    held = [each for pair in keys_and_values(kept).values() for each in pair]
     n_bytes = sum(each.numel() * each.element_size() for each in held)
     return read_s, written_s, round(n_bytes / (len(ids) + n_new))
 
@@ -144,7 +144,7 @@ def _prompt(loaded: Loaded, bos: bool) -> list[int]:
 
 
 def _key(subject: Subject, mask: Mask) -> str:
-    about = {"mask": mask.key(), "prompt": PROMPT_TOKENS, "new": NEW_TOKENS, "rounds": N_ROUNDS}
+    about = {"mask": mask.key(), "prompt": PROMPT_TOKENS, "new": NEW_TOKENS, "rounds": N_ROUNDS, "slices": "all"}
     return canonical_key("speed", subject.key() | about)
 
 

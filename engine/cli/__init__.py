@@ -32,6 +32,7 @@ import os
 import signal
 import sys
 from argparse import Namespace
+from contextvars import copy_context
 from typing import Any, NoReturn
 
 from engine.cli import (
@@ -78,7 +79,8 @@ def main(draw: Draw, arguments: list[str] | None = None) -> int:
     before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         typed = sys.argv[1:] if arguments is None else arguments
-        return _run(parser(draw).parse_args(typed, Namespace(typed=typed)))
+        options = parser(draw).parse_args(typed, Namespace(typed=typed))
+        return copy_context().run(_run, options)  # consent to download task rows ends with the command
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -141,8 +143,9 @@ def _run(options: Namespace) -> int:
             stream.reconfigure(errors="backslashreplace")
     from cache import open_store
     from engine.models.subject import Lab
+    from engine.readable import is_readable
 
-    results, report = open_store(options.cache), report_to_terminal()
+    results, report = open_store(options.cache, is_readable), report_to_terminal()
     lab = Lab(results)
     tell.set(report)
     try:

@@ -1,6 +1,5 @@
 """The command that compares: `check` measures what others have published of a model, and says whether it agrees."""
 
-import math
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -93,6 +92,5 @@ def _fields(each: Any) -> dict[str, Any]:
     row, unit = each.published, "percent" if each.published.metric == "perplexity" else "points"
     numbers = {"ours": each.ours, "published": row.value, "stderr": row.stderr, "difference": each.difference,
                "allowed": each.allowed}  # fmt: skip
-    told = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
-    return {"task": row.task, "shots": row.shots, "metric": row.metric, "bos": row.bos, "n": each.n, **told,
+    return {"task": row.task, "shots": row.shots, "metric": row.metric, "bos": row.bos, "n": each.n, **numbers,
             "unit": unit, "verdict": each.verdict, "source": row.source}  # fmt: skip

@@ -1,6 +1,5 @@
 """The command that compares criteria: `compare`, one task pruned level by level by several rankings and at random."""
 
-import math
 import time
 from argparse import Namespace
 from dataclasses import asdict
@@ -65,7 +64,7 @@ def _compare(options: Namespace, lab: Lab, report: Report) -> int:
         "ranking_questions": options.ranking_questions, "levels": [level / 1000 for level in levels],
         "seeds": options.seeds, "chance": found.chance,
         "areas": [asdict(each) | {"verdict": each.verdict} for each in ranked],
-        "rank_agreement": {axis: {"criteria": list(each.labels), "spearman": _rows(each.srcc)}
+        "rank_agreement": {axis: {"criteria": list(each.labels), "spearman": each.srcc}
                            for axis, each in agreeing.items() if each is not None},
         "not_measured": dict(found.failed), "rows": found.cells(), "seconds": time.monotonic() - started,
         "cached": cached, "out": options.out,
@@ -81,8 +80,3 @@ def _line(area: "Area") -> str:
         return f"{words}, the mean of {area.n_random}"
     gain = f"{area.gain:+.3f} ({area.gain_low:+.3f} to {area.gain_high:+.3f})"
     return f"{words}, {gain} on random, beats {area.beats} of {area.n_random}: {area.verdict}"
-
-
-def _rows(matrix: Any) -> list[list[float | None]]:
-    """JSON has no nan."""
-    return [[None if math.isnan(value) else float(value) for value in row] for row in matrix]

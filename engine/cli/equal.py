@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cache import CorruptEntry, Store
-from cache.shared import DATABASE, Unreadable, name_of, shared_folder, shown, travels
+from cache.addresses import shared_folder
+from cache.shared import DATABASE, Unreadable, name_of, reason, shown, travels
 from engine.cli.output import Report, last, print_result
 from engine.errors import HeadroomError, UsageError
 from engine.files import named
@@ -55,7 +56,7 @@ def run(options: Namespace, store: Store, report: Report) -> int:
         second = _opened(options.other or where)
         found, _ = last(_steps(first, second), report)
     except OSError as error:  # of a place that is there
-        raise HeadroomError(f"cannot compare all of it ({error.strerror or error}); try it once more") from error
+        raise HeadroomError(f"cannot compare all of it ({reason(error)}); try it once more") from error
     if found.are_equal and not found.n_equal:
         raise HeadroomError(f"there are no results in {first.where} and {second.where}; give places that have some")
     fields = {"first": first.where, "second": second.where, "are_equal": found.are_equal, "equal": found.n_equal}

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from cache import Store, Verified, exchange
-from cache.shared import Shared, shared_folder, shown
+from cache.addresses import shared_folder
+from cache.shared import Shared, reason, shown
 from engine.cli.output import Report, last, print_result
 from engine.errors import HeadroomError, UsageError
 from engine.files import named
@@ -29,13 +30,14 @@ def run(options: Namespace, store: Store, report: Report) -> int:
     try:
         action(options, store, where, report)
     except OSError as error:
-        what = f"cannot {words} {shown(where)} ({error.strerror or error})"
+        what = f"cannot {words} {shown(where)} ({reason(error)})"
         raise HeadroomError(f"{what}; what was brought stays, the same command goes on from there") from error
     return 0
 
 
 def _push(options: Namespace, store: Store, where: str, report: Report) -> None:
-    is_to_be_made = "://" not in where and not os.path.exists(where) and os.path.isdir(os.path.dirname(where) or ".")
+    is_path = "://" not in where and "::" not in where
+    is_to_be_made = is_path and not os.path.exists(where) and os.path.isdir(os.path.dirname(where) or ".")
     shared = None if options.dry_run and is_to_be_made else _opened(where, make=not options.dry_run)
     missing = exchange.missing_there(store, shared)
     moving = None if shared is None else partial(exchange.push, store, shared, missing)
@@ -87,7 +89,7 @@ def _verify(options: Namespace, store: Store, where: str, report: Report) -> Non
     shared = _opened(where)
     total = len(shared.names())
     found, _ = last((Progress(each.n_checked, max(total, each.n_checked), each, "files checked")
-                     for each in exchange.verify_shared(shared)), report)  # fmt: skip
+                     for each in exchange.verify_shared(shared, store.is_readable)), report)  # fmt: skip
     _print_verified(options, found)
 
 
@@ -104,4 +106,4 @@ def _opened(where: str, make: bool = False) -> Shared:
     try:
         return shared_folder(where, make)
     except OSError as error:
-        raise HeadroomError(f"cannot use {shown(where)} ({error.strerror or error}); {REFUSED}") from error
+        raise HeadroomError(f"cannot use {shown(where)} ({reason(error)}); {REFUSED}") from error

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from engine.cli.options import MOST, data, data_dir, model, names_of, shared, spec_of
-from engine.cli.output import Report, json_number, last, print_result
+from engine.cli.output import Report, last, print_result
 from engine.heads.induction import SCORES
 from engine.models.subject import Lab
 from engine.questions.requests import MAX_SHOTS
@@ -65,11 +65,11 @@ def _head(options: Namespace, lab: Lab, report: Report) -> int:
 
 
 def told(found: Any) -> dict[str, Any]:
-    """What is known of a head as JSON has it: no nan, and no more than the first few of what is long."""
+    """The head's measurements as fields for JSON; long lists are cut to their first few entries."""
     return {
         "verdict": found.verdict,
         "scores": {variant: _scores(found, variant) for variant in found.scores},
-        "attention_to_first_token": json_number(found.rests),
+        "attention_to_first_token": found.rests,
         "fed_by": _partners(found),
         "tasks": [_effect(each) for each in found.effects],
         "importance": [
@@ -79,8 +79,8 @@ def told(found: Any) -> dict[str, Any]:
         ],
         "recovered": [
             {"in": "texts" if task is None else task.name, "pattern": kind,
-             "effect_nats": json_number(each.effect_nats),
-             "share": json_number(each.share), "ci95": [json_number(each.low), json_number(each.high)]}
+             "effect_nats": each.effect_nats, "share": each.share, "ci95": [each.low, each.high],
+             "n_scored": each.n_scored}
             for task, kinds in found.recovered.items() for kind, each in kinds.items()
         ],
         "in_context": None if found.context is None else dict(zip(("score", "change"), map(_mean, found.context),
@@ -94,8 +94,7 @@ def told(found: Any) -> dict[str, Any]:
 
 
 def _scores(found: Any, variant: str) -> dict[str, Any]:
-    known = {name: (json_number(found.score(name, variant)), found.rank(name, variant)) for name in SCORES}
-    return {name: {"score": score, "rank": rank or None} for name, (score, rank) in known.items()}
+    return {name: {"score": found.score(name, variant), "rank": found.rank(name, variant) or None} for name in SCORES}
 
 
 def _partners(found: Any) -> list[dict[str, Any]]:
@@ -130,7 +129,7 @@ def _text(found: Any, name: str) -> dict[str, Any]:
               for each in most_looked_at(seen, N_TOKENS)]  # fmt: skip
     raised = [{"at": words[at], "token": seen.strings[int(seen.raised_ids[at, 0])],
                "nats": float(seen.raised_nats[at, 0])} for at in most_raised(seen, N_TOKENS)]  # fmt: skip
-    change = None if both is None else json_number(np.nanmean(both[1].loss_nats - both[0].loss_nats))
+    change = None if both is None else np.nanmean(both[1].loss_nats - both[0].loss_nats)
     return {"looks": looked, "raises": raised, "loss_without_it_nats": change}
 
 
@@ -145,4 +144,4 @@ def _tokens(found: Any) -> list[dict[str, Any]]:
 
 
 def _mean(found: Any) -> dict[str, Any]:
-    return {"nats": json_number(found.value), "ci95": [json_number(found.low), json_number(found.high)], "n": found.n}
+    return {"nats": found.value, "ci95": [found.low, found.high], "n": found.n}

@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.cli.measure import task_of
 from engine.cli.options import MOST, Parser, data_dir, spec_of
-from engine.cli.output import Report, json_number, last, print_result
+from engine.cli.output import Report, last, print_result
 from engine.cli.texts import of_text, texts_named
 from engine.errors import UsageError
 from engine.models.subject import Lab
@@ -50,9 +50,12 @@ def _idealise(options: Namespace, lab: Lab, report: Report) -> int:
         losses, cached = last(idealise_texts(lab, subject, texts, ideal), report)
         all_cached &= cached
         found = {kind: recovered_in_texts(losses, kind) for kind in PATTERNS}
-        means = {side: json_number(_mean(losses[side])) for side in SIDES}
-        fields["texts"] = {"n": len(texts), "loss_nats": means, "recovered": _all(found)}
-        lines += [_effect("texts", "nats a token", next(iter(found.values()))), *_lines(found)]
+        means = {side: _mean(losses[side]) for side in SIDES}
+        first, n_tokens = next(iter(found.values())), sum(map(len, losses["full"]))
+        fields["texts"] = {"n": len(texts), "n_tokens": n_tokens, "n_scored": first.n_scored, "loss_nats": means,
+                           "recovered": _all(found)}  # fmt: skip
+        lines.append(f"{len(texts)} text{'s' * (len(texts) > 1)}: {first.n_scored:,} of {n_tokens:,} tokens scored")
+        lines += [_effect("texts", "nats a token", first), *_lines(found)]
     elif not options.task:
         raise UsageError("name what is measured: --text FILE, --passage TITLE or --solved TASK, or --task NAME")
     if options.task:
@@ -78,7 +81,9 @@ def _mean(losses: Any) -> float:
 
 def _effect(where: str, unit: str, found: Any) -> str:
     interval = f"(95 % {found.effect_low:+.4f} to {found.effect_high:+.4f})"
-    none = "; no clear difference, so there is nothing to recover" if math.isnan(found.share) else ""
+    none = ""
+    if math.isnan(found.share):
+        none = f"; {'the loss is smaller' if found.effect_high < 0 else 'no clear difference'}: nothing to recover"
     return f"{where}: without the heads {found.effect_nats:+.4f} {unit} {interval}{none}"
 
 
@@ -88,6 +93,6 @@ def _lines(found: Any) -> list[str]:
 
 
 def _all(found: Any) -> dict[str, Any]:
-    return {kind: {"effect_nats": json_number(each.effect_nats), "effect_ci95": [json_number(each.effect_low),
-                   json_number(each.effect_high)], "share": json_number(each.share), "ci95": [json_number(each.low),
-                   json_number(each.high)], "n": each.n} for kind, each in found.items()}  # fmt: skip
+    return {kind: {"effect_nats": each.effect_nats, "effect_ci95": [each.effect_low, each.effect_high],
+                   "share": each.share, "ci95": [each.low, each.high], "n": each.n}
+            for kind, each in found.items()}  # fmt: skip

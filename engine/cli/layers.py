@@ -1,12 +1,13 @@
 """The command about whole layers: `layers`, in what order each way of ranking drops them, and how much they agree."""
 
+import math
 import time
 from argparse import Namespace
 from typing import Any
 
 from engine.cli.measure import first_of, of_task, task_of
 from engine.cli.options import MOST, Parser, data_dir, spec_of
-from engine.cli.output import Report, json_number, last, print_result
+from engine.cli.output import Report, last, print_result
 from engine.models.subject import Lab
 from engine.questions.tasks import SPLITS
 
@@ -42,7 +43,7 @@ def _layers(options: Namespace, lab: Lab, report: Report) -> int:
     named = {"accuracy lost": accuracy_lost, "nats lost": nats_lost}
     pairs = agreement({"influence": influence, **named})
     spearman = {
-        name: {what: json_number(getattr(pairs, what)[0, at]) for what in ("srcc", "low", "high", "p")}
+        name: {what: getattr(pairs, what)[0, at] for what in ("srcc", "low", "high", "p")}
         for at, name in enumerate(named, start=1)
     }
     went = {step.layer: (rank, step) for rank, step in enumerate(steps, start=1)}
@@ -67,8 +68,9 @@ def _layers(options: Namespace, lab: Lab, report: Report) -> int:
     return 0
 
 
-def _in_words(each: dict[str, float | None]) -> str:
-    if each["srcc"] is None:
+def _in_words(each: dict[str, float]) -> str:
+    if math.isnan(each["srcc"]):
         return "undefined: one of them is the same for all layers"
-    interval = "" if each["low"] is None else f" (95 % {each['low']:+.2f} to {each['high']:+.2f}, p {each['p']:.3f})"
-    return f"{each['srcc']:+.3f}{interval}"
+    if math.isnan(each["low"]):
+        return f"{each['srcc']:+.3f}"
+    return f"{each['srcc']:+.3f} (95 % {each['low']:+.2f} to {each['high']:+.2f}, p {each['p']:.3f})"

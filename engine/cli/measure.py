@@ -1,7 +1,5 @@
 """The commands that measure a model: `evaluate` (accuracy under a mask), `importance` and `induction` (scores)."""
 
-import json
-import math
 import time
 from argparse import Namespace
 from collections.abc import Iterator
@@ -9,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli.options import MOST, MOST_SEED, Parser, data, data_dir, model, pruned, shared, spec_of
-from engine.cli.output import Report, check_out, check_writable, last, print_result, scores_file, write
+from engine.cli.output import Report, check_out, check_writable, last, print_result, scores_file, to_json, write
 from engine.errors import UsageError
 from engine.heads.induction import VARIANTS
 from engine.importance.importance import WHAT
@@ -87,12 +85,12 @@ def _evaluate(options: Namespace, lab: Lab, report: Report) -> int:
         second = lab.subject(other, options.bos)
         beside, told = _second(options, lab, report, (subject, pruning), second, (questions, answers))
     if options.items:
-        write(options.items, "".join(json.dumps(item) + "\n" for item in items(answers)).encode())
+        write(options.items, "".join(to_json(item) + "\n" for item in items(answers)).encode())
     print_result(options, {
         "task": options.task, "shots": options.shots, "same_examples": options.same_examples, "split": options.split,
         "n": result.n,
         "acc": result.acc, "acc_norm": None if requests.greedy else result.acc_norm,
-        "perplexity": result.perplexity if math.isfinite(result.perplexity) else None,
+        "perplexity": result.perplexity,
         "acc_ci95": [result.ci_low, result.ci_high], "seconds": seconds, "items_per_second": result.n / seconds,
         "cached": cached, "mask": mask.text(), "heads_pruned": mask.n_heads_pruned,
         "ffns_pruned": mask.n_ffns_pruned, "layers_dropped": list(mask.layers_dropped),
@@ -194,7 +192,7 @@ def _induction(options: Namespace, lab: Lab, report: Report) -> int:
     errors = {f"{name}_standard_error": found.standard_error[name] for name in SCORES if found.n[name] > 1}
     write(options.out, scores_file(Path(options.out).suffix, found.mean | errors, found.mean | errors))
     best = {name: list(best_heads(found.mean[name], 5)) for name in SCORES}
-    lines = "\n".join(f"{name:<16} " + ", ".join(f"{head} {score:.3g}" for head, score in heads)
+    lines = "\n".join(f"{name:<16} " + (", ".join(f"{head} {score:.3g}" for head, score in heads) or "undefined")
                       for name, heads in best.items())  # fmt: skip
     print_result(options, {
         "variant": options.variant, "seed": options.seed, "n": found.n, "seconds": seconds, "cached": cached,

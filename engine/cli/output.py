@@ -29,11 +29,6 @@ def check_out(path: str, endings: tuple[str, ...] = ENDINGS) -> None:
     check_writable(path)
 
 
-def json_number(value: Any) -> float | None:
-    """The number for a JSON object, which has neither nan nor infinity."""
-    return float(value) if math.isfinite(value) else None
-
-
 def check_writable(path: str) -> None:
     """Before any work: HeadroomError where nothing can be written there."""
     file = named(path, "file")
@@ -97,9 +92,24 @@ def say(line: str) -> None:
     print(f"{chr(13) + chr(27) + '[K' if sys.stderr.isatty() else ''}headroom: {line}", file=sys.stderr, flush=True)
 
 
+def to_json(value: Any) -> str:
+    """JSON on one line; NaN and infinities, which JSON does not have, become null, and NumPy values plain ones."""
+    return json.dumps(_plain(value), allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def print_result(options: Namespace, fields: dict[str, Any], text: str) -> None:
-    """The one thing on standard output: JSON `fields` where asked for, else `text`."""
-    print(json.dumps(fields, allow_nan=False) if options.json else text, flush=True)
+    """Writes the result to standard output: `fields` as one JSON object with --json, else `text`."""
+    print(to_json(fields) if options.json else text, flush=True)
 
 
 def report_to_terminal() -> Report:

@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import Any
 
 from engine.cli.options import MOST, Parser, data, data_dir, model, pruned, shared, spec_of
-from engine.cli.output import Report, json_number, last, print_result
+from engine.cli.output import Report, last, print_result
 from engine.cli.texts import built_in, read_text
 from engine.errors import HeadroomError, UsageError
 from engine.models.subject import Lab
@@ -50,7 +50,7 @@ def _perplexity(options: Namespace, lab: Lab, report: Report) -> int:
     if "pruned" in found:
         difference = change(first, found["pruned"])
         low, high = difference.low, difference.high
-        fields["change"] = {"nats": difference.nats, "ci95": [json_number(low), json_number(high)]}
+        fields["change"] = {"nats": difference.nats, "ci95": [low, high]}
         interval = f" (95 % {low:+.4f} to {high:+.4f})" if low == low else ""
         lines.append(f"change: {difference.nats:+.4f} nats a token{interval}")
     windows = f"{len(first):,} of {first.n_tokens:,} tokens scored, in windows of {first.window:,}"
@@ -113,5 +113,5 @@ def _rows(name: str, text: str) -> list[str]:
 
 
 def _fields(side: Any) -> dict[str, Any]:
-    a_token, a_word, a_byte = (json_number(each) for each in (side.a_token, side.a_word, side.a_byte))
-    return {"perplexity": a_token, "word_perplexity": a_word, "byte_perplexity": a_byte, "nats": side.nats}
+    return {"perplexity": side.a_token, "word_perplexity": side.a_word, "byte_perplexity": side.a_byte,
+            "nats": side.nats}  # fmt: skip

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from engine.cli.options import MOST, MOST_THREADS, data, data_dir, shared
 from engine.cli.output import Report, check_writable, print_result, say, write
 from engine.errors import HeadroomError, UsageError
-from engine.files import is_file, named
+from engine.files import named
 from engine.models.placing import PLACE_HELP
 from engine.models.subject import Lab
 from engine.progress import in_time
@@ -51,7 +51,7 @@ def write_plan(options: Namespace, make: Callable[[], "Planned"]) -> int:
 
     check_writable(options.plan)
     file = named(options.plan, "--plan")
-    before = read_plan(file) if is_file(file) else Plan()
+    before = read_plan(file) if file.exists() else Plan()
     made = make()
     plan, reasons = made.plan, {in_words(task): reason for task, reason in made.failed.items()}
     if not plan.cells:

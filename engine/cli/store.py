@@ -1,13 +1,13 @@
 """The commands that look around: the result store, and the tasks and models that can be used."""
 
 from argparse import Namespace
-from pathlib import Path
 from typing import Any
 
 from engine.cli import equal, exchange
 from engine.cli.options import data, data_dir, shared
 from engine.cli.output import Report, print_result
 from engine.errors import HeadroomError, UsageError
+from engine.models.hub_internals import held_revisions
 from engine.models.subject import Lab
 
 
@@ -130,11 +130,4 @@ def _placed(lab: Lab, spec: Any, identity: Any) -> tuple[bool, str]:
 
 def _hub_models() -> list[str]:
     """Models that lie in the hub's own cache on this computer, each revision of its own."""
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    names = set()
-    for refs in Path(HF_HUB_CACHE).glob("models--*/refs"):
-        repo = refs.parent.name.removeprefix("models--").replace("--", "/")
-        revisions = [str(file.relative_to(refs)) for file in refs.rglob("*") if file.is_file()]
-        names |= {repo if revision == "main" else f"{repo}@{revision}" for revision in revisions}
-    return sorted(names)
+    return sorted({repo if revision == "main" else f"{repo}@{revision}" for repo, revision in held_revisions()})

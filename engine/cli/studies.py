@@ -88,7 +88,7 @@ def _correlate(options: Namespace, lab: Lab, report: Report) -> int:
              for shots, mean in means.items()]  # fmt: skip
     _end(options, found.failed, lines, {
         "what": options.what, "n": setting.n_ranking, "tasks": len(found.scores), "mean_srcc": means,
-        "rows": [_plain(row) for row in table],
+        "rows": table,
         "seconds": time.monotonic() - started, "cached": cached, "out": options.out,
     }, f"written to {options.out}")  # fmt: skip
     return 0
@@ -125,7 +125,7 @@ def _sweep(draw: Draw, options: Namespace, lab: Lab, report: Report) -> int:
     lines = [_how_much(each, axis) for axis, points in found.items() for each in points]
     _end(options, swept.failed, lines, {
         "rows": [row.cells() for row in swept.rows], "seconds": time.monotonic() - started, "cached": cached,
-        "break_points": {axis: [_plain(each.cells()) for each in points] for axis, points in found.items()},
+        "break_points": {axis: [each.cells() for each in points] for axis, points in found.items()},
         "out": options.out,
     }, f"{len(swept.rows)} accuracies written to {options.out}")  # fmt: skip
     return 0
@@ -199,8 +199,3 @@ def _end(options: Namespace, failed: Any, lines: list[str], fields: dict[str, An
 def _mean(values: Any) -> float | None:
     kept = [value for value in values if not math.isnan(value)]
     return sum(kept) / len(kept) if kept else None
-
-
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no nan."""
-    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in values.items()}

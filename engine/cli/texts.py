@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from engine.cli.options import MOST, MOST_SEED, Parser, data, data_dir, model, shared, spec_of
-from engine.cli.output import Report, check_out, json_number, last, print_result, scores_file, table_file, write
+from engine.cli.output import Report, check_out, last, print_result, scores_file, table_file, write
 from engine.errors import HeadroomError, UsageError
 from engine.files import named, read_regular
 from engine.heads.ablation import FILLS, KINDS
@@ -111,8 +111,7 @@ def _losses(options: Namespace, lab: Lab, report: Report) -> int:
     try:
         scores = {"full": icl_score(full, around), "masked": icl_score(masked, around)}
         scores |= {"change": icl_change(full, masked, around)}
-        icl: dict[str, Any] = {name: {"nats": json_number(found.value), "n": found.n,
-                                      "ci95": [json_number(found.low), json_number(found.high)]}
+        icl: dict[str, Any] = {name: {"nats": found.value, "n": found.n, "ci95": [found.low, found.high]}
                                for name, found in scores.items()}  # fmt: skip
         line = ", ".join(f"{name} {found.value:+.3f}" for name, found in scores.items())
         note, words = "", f"in-context-learning score (nats, {scores['full'].n} texts): {line}"
@@ -120,9 +119,8 @@ def _losses(options: Namespace, lab: Lab, report: Report) -> int:
         icl, note, words = {}, str(error), str(error)
     mean_a, mean_b = whole["loss_full_nats"].mean(), whole["loss_masked_nats"].mean()
     print_result(options, {
-        "n_texts": len(texts), "n_tokens": len(whole), "loss_full_nats": json_number(mean_a),
-        "loss_masked_nats": json_number(mean_b), "diff_nats": json_number(mean_b - mean_a),
-        "icl_score": icl, "note": note,
+        "n_texts": len(texts), "n_tokens": len(whole), "loss_full_nats": mean_a,
+        "loss_masked_nats": mean_b, "diff_nats": mean_b - mean_a, "icl_score": icl, "note": note,
         "window": measured[0][0].window, "stride": measured[0][0].stride, "bos": measured[0][0].bos,
         "mask": masks[1].text(), "mask_a": masks[0].text(), "seconds": time.monotonic() - started,
         "cached": all_cached, "out": options.out,

@@ -12,11 +12,10 @@ from engine.cli.output import Report, print_result
 from engine.files import named
 from engine.models.subject import Lab
 from engine.progress import TimeLeft
-from engine.training.recipe import FEWEST_VOCABULARY, Recipe
+from engine.training.recipe import FEWEST_VOCABULARY, MAX_TOKENS, Recipe
 from engine.training.recipes import RECIPES
 
 POSITIONS = ("rotary", "shortformer")
-MOST_TOKENS = 10_000_000_000
 FIELDS = {"layers": "n_layers", "heads": "n_heads", "width": "d_model", "context": "n_ctx", "vocabulary": "n_vocab"}
 SAME = ("mlp", "smeared", "positions", "batch", "rate", "warm_up", "tokens", "repeats", "repeats_until", "period",
         "alphabet", "seed", "snapshots", "short")  # fmt: skip
@@ -46,8 +45,8 @@ def add_parsers(commands: Any) -> None:
     parser.add_number("--vocabulary", ends, _help("tokens of its own byte-level BPE", "n_vocab"))
     parser.add_number("--batch", (1, 65536), _help("rows a step", "batch"))
     parser.add_number("--rate", (0, 1), _help("learning rate of AdamW behind its warm-up", "rate"), float)
-    parser.add_number("--warm-up", (0, MOST_TOKENS), _help("steps over which the rate rises", "warm_up"))
-    parser.add_number("--tokens", (1, MOST_TOKENS), _help("tokens to train on in all, each once", "tokens"))
+    parser.add_number("--warm-up", (0, MAX_TOKENS), _help("steps over which the rate rises", "warm_up"))
+    parser.add_number("--tokens", (1, MAX_TOKENS), _help("tokens to train on in all, each once", "tokens"))
     help = _help("share of rows, 0 to 1, that are random tokens repeated instead of text", "repeats")
     parser.add_number("--repeats", (0, 1), help, float)
     help = _help("share of the tokens behind which no row is a repeat", "repeats_until")

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from engine.cli.options import MOST, Parser, names_of, shared
-from engine.cli.output import Report, check_out, check_writable, json_number, last, print_result, table_file, write
+from engine.cli.output import Report, check_out, check_writable, last, print_result, table_file, write
 from engine.cli.texts import read_text
 from engine.errors import UsageError
 from engine.models.subject import Lab
-from engine.training.measuring import AROUND, N_ABLATED, N_ABLATED_TEXTS, N_TEXTS, QUANTITIES, WITHOUT_ABLATIONS
+from engine.training.measuring import N_ABLATED, N_ABLATED_TEXTS, N_TEXTS, QUANTITIES, WITHOUT_ABLATIONS
 from engine.training.trajectory import Trajectory, encode
 
 MOST_BYTES = 20_000_000  # of a text
@@ -36,7 +36,7 @@ def add_parsers(commands: Any) -> None:
     shorter = "of 512 tokens, the same share of a shorter context"
     parser.add_number("--early", (1, MOST), f"token index that the in-context score begins at (default: 50 {shorter})")
     parser.add_number("--late", (1, MOST), f"and ends at (default: 500 {shorter})")
-    parser.add_number("--around", (0, MOST), f"tokens on either side of both (default: {AROUND})", default=AROUND)
+    parser.add_number("--around", (0, MOST), "tokens on either side of both (default: 0, as defined)", default=0)
     parser.add_argument("--text", help="a UTF-8 text file to measure on, in place of held-out text or passages")
     help = "tokens of a step of a published series (default: known for Pythia)"
     parser.add_number("--step-tokens", (1, 10**9), help)
@@ -76,9 +76,9 @@ def _trajectory(options: Namespace, lab: Lab, report: Report) -> int:
     fields: dict[str, Any] = {
         "name": found.name, "label": found.label, "recipe": found.recipe, "about": dict(found.about),
         "steps": found.steps.tolist(), "tokens": found.tokens.tolist(), "ablated": found.ablated.tolist(),
-        "loss": _numbers(found.loss), "icl": _numbers(found.icl),
-        "best_prefix_matching": _numbers(found.best("prefix_matching")),
-        "window": where and {"start_tokens": where.start, "end_tokens": where.end, "share": json_number(where.share),
+        "loss": found.loss, "icl": found.icl,
+        "best_prefix_matching": found.best("prefix_matching"),
+        "window": where and {"start_tokens": where.start, "end_tokens": where.end, "share": where.share,
                              "steepest_tokens": int(found.tokens[where.steepest]), "smoothed": where.smoothed},
         "out": options.out, "save": options.save, "cached": cached,
         "seconds": round(time.monotonic() - started, 1),
@@ -135,10 +135,11 @@ def table(found: Trajectory, what: tuple[str, ...]) -> Any:
 
 def _lines(options: Namespace, found: Trajectory, where: Any) -> list[str]:
     about, best = found.about, found.best("prefix_matching")
+    around = f", ± {about['around']} tokens" if about["around"] else ""
     lines = [f"{found.label}: {len(found.steps)} snapshots to {found.tokens[-1]:,} tokens, on {about['n_texts']:,} "
              f"texts of {about['n_ctx']} tokens ({about['text']})",
              f"loss {found.loss[0]:.3f} to {found.loss[-1]:.3f} nats, in-context score (token {about['late']} less "
-             f"{about['early']}) {found.icl[0]:+.3f} to {found.icl[-1]:+.3f}"]  # fmt: skip
+             f"{about['early']}{around}) {found.icl[0]:+.3f} to {found.icl[-1]:+.3f}"]  # fmt: skip
     if np.isfinite(best).any():
         lines.append(f"best prefix matching {best[0]:.2f} to {best[-1]:.2f}")
     if where is None:
@@ -148,7 +149,3 @@ def _lines(options: Namespace, found: Trajectory, where: Any) -> list[str]:
                      f"change of the in-context score")  # fmt: skip
     lines += [f"steps {a} and {b} have the same weights" for a, b in about["same_weights"]]
     return lines + [f"wrote {path}" for path in (options.out, options.save) if path]
-
-
-def _numbers(values: np.ndarray) -> list[float | None]:
-    return [json_number(value) for value in values]

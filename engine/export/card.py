@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from engine.accuracy.evaluation import Accuracy, Answers, accuracy
+from engine.errors import HeadroomError
 from engine.export.verifying import Checked
 from engine.models.checkpoints import Identity
+from engine.models.hub_internals import blobs_of
 from engine.models.names import REPO
 from engine.statistics import change_interval, paired
 
+CARD_BYTES = 65_536  # of a card that are read for its header
 CARDS = ("README.md", "MODEL_CARD.md")
 LICENCE = re.compile(r"^(license|license_name|license_link):[ \t]*(\S.*)$", re.M)
 
@@ -100,9 +103,9 @@ def headroom_version() -> str:
 
 def licence_of(identity: Identity) -> Mapping[str, str]:
     """The lines about a licence that the base model's card begins with, or the one word of its config."""
-    for name in CARDS:
-        if (file := identity.folder / name).is_file():
-            head = re.match(r"---\s*\n(.*?)\n---", file.read_text(encoding="utf-8", errors="replace"), re.S)
+    for card in base_cards(identity.folder):
+        with card.open("rb") as file:
+            head = re.match(r"---\s*\n(.*?)\n---", file.read(CARD_BYTES).decode("utf-8", "replace"), re.S)
             if head and (found := {key: value.strip() for key, value in LICENCE.findall(head[1])}):
                 return found
     said = identity.config.get("license")
@@ -155,13 +158,31 @@ def card(identity: Identity, made: Exported) -> str:
     return "\n".join(lines) + "\n"
 
 
+def base_cards(folder: Path) -> list[Path]:
+    """The cards in the base model's folder; HeadroomError as `copied`."""
+    return _own([folder / name for name in CARDS if (folder / name).is_file()])
+
+
 def copied(folder: Path) -> Sequence[Path]:
-    """The files beside the weights that go along: tokenizer, generation settings, chat template, licence texts."""
+    """The files beside the weights that go along: tokenizer, generation settings, chat template, license texts.
+    HeadroomError: one of them links to a file outside the folder."""
     from engine.models.checkpoints import TOKENIZER_FILES
 
     names = {*TOKENIZER_FILES, "generation_config.json", "chat_template.jinja", "chat_template.json"}
     found = [file for file in sorted(folder.iterdir()) if file.is_file()]
-    return [file for file in found if file.name in names or re.match(r"(LICEN[CS]E|NOTICE|USE_POLICY)", file.name)]
+    wanted = re.compile(r"(LICEN[CS]E|NOTICE|USE_POLICY)")
+    return _own([file for file in found if file.name in names or wanted.match(file.name)])
+
+
+def _own(files: list[Path]) -> list[Path]:
+    """The files. HeadroomError if one is a link that leads out of its folder, to any file that this user can read; the
+    links of a snapshot of the hub lead to its blobs."""
+    for file in files:
+        real, folder = file.resolve(), file.parent.resolve()
+        if not real.is_relative_to(folder) and real.parent != blobs_of(folder):
+            raise HeadroomError(f"{file} links to {real}, outside its folder, and is not exported; replace the link by "
+                                "a copy of the file, or remove it")  # fmt: skip
+    return files
 
 
 _FORMS = {

@@ -11,7 +11,7 @@ from typing import Any
 
 from engine.accuracy.evaluation import evaluate
 from engine.errors import UsageError
-from engine.export.card import CARDS, Exported, Judged, copied, licence_of, write_card
+from engine.export.card import Exported, Judged, base_cards, copied, licence_of, write_card
 from engine.export.even import even
 from engine.export.folders import folder_bytes, named_folder, refuse_taken, write_weights, written_aside
 from engine.export.forms import FORMS, Plan, masked, own_model, small
@@ -23,9 +23,10 @@ from engine.models.checkpoints import Identity
 from engine.models.headers import contents
 from engine.models.masks import Mask
 from engine.models.sizes import BUFFERS
-from engine.models.spread import is_small, stock_tensors
+from engine.models.spread import is_small, stock_config, stock_tensors
 from engine.models.subject import Lab, Subject
 from engine.models.tensors import Stored
+from engine.models.transformers_internals import model_config
 from engine.models.weight_files import read_json, weight_files
 from engine.progress import Progress, last_value
 from engine.questions.requests import Questions
@@ -62,6 +63,8 @@ def export(lab: Lab, subject: Subject, asked: Export) -> Iterator[Progress[Expor
     does not compute what the masked one does."""
     identity, folder, make = subject.identity, asked.folder, PLANS[asked.form]
     _refuse_small(identity)
+    for files in (copied, base_cards):  # refused before anything is measured
+        files(identity.folder)
     with stock_tensors(identity.folder, is_tied(identity.config)) as stored:
         total = 3 * make(identity, stored, asked.mask).n_bytes // 1_000_000 + 3  # read to compare, written, read again
         judged = yield from _judged(lab, subject, asked, total)
@@ -134,10 +137,8 @@ def _write_beside(base: Path, aside: Path, plan: Plan) -> None:
     """Config, tokenizer and the rest, the base model's own card among it."""
     for file in copied(base):
         shutil.copyfile(file, aside / file.name)
-    for name in CARDS:
-        if (base / name).is_file():
-            shutil.copyfile(base / name, aside / "BASE_MODEL_CARD.md")
-            break
+    for card in base_cards(base)[:1]:
+        shutil.copyfile(card, aside / "BASE_MODEL_CARD.md")
     (aside / "config.json").write_text(json.dumps(plan.config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     if plan.files:  # its type is not one of transformers' own, which name the tokenizer's class where the files do not
         _name_tokenizer_class(base, aside)
@@ -151,7 +152,10 @@ def _name_tokenizer_class(base: Path, aside: Path) -> None:
     file = aside / "tokenizer_config.json"
     said = read_json(file, "the tokenizer is damaged") if file.is_file() else {}
     if "tokenizer_class" not in said:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(base, local_files_only=True, trust_remote_code=False)
+        config = model_config(stock_config(read_json(base / "config.json", "the folder is damaged"), str(base)))
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            base, config=config, local_files_only=True, trust_remote_code=False
+        )
         said["tokenizer_class"] = type(tokenizer).__name__
         file.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
 

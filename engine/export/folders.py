@@ -11,12 +11,13 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engine.errors import HeadroomError, UsageError
 from engine.files import named
+from engine.process_marks import running_process, this_process
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,7 +69,7 @@ def written_aside(out: Path, n_bytes: int) -> Iterator[Path]:
             raise HeadroomError(f"{out} would take {(n_bytes + MORE_BYTES) / 1e6:,.0f} MB and {free / 1e6:,.0f} MB are "
                                 "free on that disk; free some or choose another")  # fmt: skip
         aside.mkdir()
-        (aside / MARK).write_text(json.dumps(_me()))
+        (aside / MARK).write_text(json.dumps(asdict(this_process())))
         yield aside
         (aside / MARK).unlink()
         refuse_taken(out)
@@ -76,7 +77,7 @@ def written_aside(out: Path, n_bytes: int) -> Iterator[Path]:
     except OSError as error:
         raise HeadroomError(f"cannot write {out} ({error.strerror or error}); nothing is left of it") from error
     finally:
-        if (aside / MARK).is_file() and _writer(aside) == _me():
+        if (aside / MARK).is_file() and running_process(aside / MARK) == os.getpid():
             shutil.rmtree(aside, ignore_errors=True)
 
 
@@ -122,28 +123,6 @@ def _clear(aside: Path) -> None:
         return
     if not (aside / MARK).is_file():
         raise HeadroomError(f"{aside} is in the way and is no unfinished export; move it, or choose another name")
-    if _is_running(_writer(aside)):
+    if running_process(aside / MARK) is not None:
         raise HeadroomError(f"another export is writing {aside}; wait for it, or choose another name")
     shutil.rmtree(aside)
-
-
-def _me() -> dict[str, Any]:
-    import psutil
-
-    return {"pid": os.getpid(), "began": psutil.Process().create_time()}
-
-
-def _writer(aside: Path) -> Any:
-    try:
-        return json.loads((aside / MARK).read_text())
-    except (OSError, ValueError):
-        return None
-
-
-def _is_running(writer: Any) -> bool:
-    import psutil
-
-    try:
-        return psutil.Process(int(writer["pid"])).create_time() == writer["began"]
-    except (psutil.Error, KeyError, TypeError, ValueError):
-        return False

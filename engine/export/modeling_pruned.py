@@ -37,16 +37,16 @@ class NoFFN(nn.Module):
 
 
 class NoAttention(NoFFN):
-    """An attention without heads. In layer 0 it keeps zeros for one head: there transformers counts the tokens."""
+    """An attention without heads. In layer 0 it caches one zero a token: there transformers counts the tokens."""
 
-    def __init__(self, width, has_bias, counted_in=None):
+    def __init__(self, width, has_bias, is_first=False):
         super().__init__(width, has_bias)
-        self.counted_in = counted_in  # d_head in layer 0, None elsewhere
+        self.is_first = is_first
 
     def forward(self, hidden_states, *args, past_key_values=None, layer_past=None, **kwargs):
         cache = past_key_values if past_key_values is not None else layer_past
-        if self.counted_in and cache is not None:
-            zeros = hidden_states.new_zeros(len(hidden_states), 1, hidden_states.shape[1], self.counted_in)
+        if self.is_first and cache is not None:
+            zeros = hidden_states.new_zeros(len(hidden_states), 1, hidden_states.shape[1], 1)
             cache.update(zeros, zeros, 0)
         return super().forward(hidden_states), None
 
@@ -94,7 +94,7 @@ class Pruned:
         norms_in_front = getattr(config, "do_layer_norm_before", True)
         if "attention" in gone:
             has_bias = getattr(attention, self.OUT).bias is not None
-            setattr(layer, self.ATTENTION, NoAttention(width, has_bias, None if number else d_head))
+            setattr(layer, self.ATTENTION, NoAttention(width, has_bias, number == 0))
             if norms_in_front:
                 setattr(layer, self.NORMS[0], nn.Identity())
         elif len(kept) < config.num_attention_heads:

@@ -2,8 +2,8 @@
 
 Two kinds (Olsson et al. 2022). *Full*: the head gives 0 and everything behind it is computed anew, as a mask does.
 *Pattern-preserving*: the same, but every attention pattern is forced to what it was with nothing ablated, so that what
-later heads look at does not change, only what they find there. In both the head may give its mean over a reference text
-in place of 0 (*mean* ablation): zero is an output that later layers never saw in training.
+later heads look at does not change, only what they find there. In both the head may give its mean over the measured
+texts in place of 0 (*mean* ablation): zero is an output that later layers never saw in training.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from engine.accuracy.scoring import log_probabilities
-from engine.demo import story
 from engine.errors import UsageError
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, Means, pruned, single_ablations
@@ -96,16 +95,22 @@ class HeadAblations:
         return np.tensordot(vector / max(float(np.linalg.norm(vector)), 1e-30), np.stack(moved), 1)
 
 
-def ablate_heads(lab: Lab, subject: Subject, texts: Sequence[str], how: Ablating) -> Iterator[Progress[HeadAblations]]:
-    """Yields Progress in forward passes, its value the HeadAblations of the texts finished so far; each is stored."""
-    wanted = _text_pieces(subject, [checked(text) for text in texts], how)
-    for step in pieces(lab, subject, wanted):
+def ablate_heads(
+    lab: Lab, subject: Subject, texts: Sequence[str], how: Ablating, measured: Sequence[str] = ()
+) -> Iterator[Progress[HeadAblations]]:
+    """Yields Progress in forward passes, its value the HeadAblations of the texts finished so far; each is stored.
+    `measured`: all texts of the measurement, over which means are taken, where `texts` are some of them."""
+    records: list[Record] = []
+    for step in pieces(lab, subject, _pieces(subject, texts, how, measured or texts, records)):
+        records[:] = step.value or records
         yield step.map(_joined)
 
 
-def recall_ablations(lab: Lab, subject: Subject, texts: Sequence[str], how: Ablating) -> HeadAblations | None:
-    """The ablations where every text's are stored, else None; loads and computes nothing."""
-    records = all_stored(lab, _text_pieces(subject, texts, how))
+def recall_ablations(
+    lab: Lab, subject: Subject, texts: Sequence[str], how: Ablating, measured: Sequence[str] = ()
+) -> HeadAblations | None:
+    """The ablations where every text's are stored, else None; loads and computes nothing. `measured` as above."""
+    records = all_stored(lab, _pieces(subject, texts, how, measured or texts, []))
     return None if records is None else _joined(records)
 
 
@@ -149,26 +154,45 @@ def mean_outputs(loaded: Loaded, inputs: Tensor, mask: Mask) -> Means:
     return Means(heads, ffns)
 
 
-def _text_pieces(subject: Subject, texts: Sequence[str], how: Ablating) -> list[Piece]:
+def _pieces(
+    subject: Subject, texts: Sequence[str], how: Ablating, measured: Sequence[str], records: Sequence[Record]
+) -> list[Piece]:
+    """For mean ablation the means over all `measured` texts, shared by both kinds; then the texts, a piece each, which
+    find the means first among the `records` so far."""
+    found, shape, reference = [], subject.shape, None
+    if how.fill == "mean":
+        measured = [checked(text) for text in measured]
+        reference = sorted(map(text_digest, measured))
+        about = {"mask": how.mask.key(), "tokens": MIN_TOKENS, "means": reference}
+        outputs = {"heads": (shape.n_layers, shape.n_heads, shape.d_head), "ffns": (shape.n_layers, shape.d_model)}
+        measure = partial(_means, bos=subject.bos, mask=how.mask, texts=measured)
+        found.append(Piece(canonical_key("attribution", subject.key() | about), 0, outputs, measure))
     fields = {"mask": how.mask.key(), "ablation": how.kind, "fill": how.fill, "tokens": MIN_TOKENS}
-    fields |= {"reference": text_digest(story()) if how.fill == "mean" else None}
+    fields |= {"reference": reference}
     shapes = {"base": ("n",), "ablated": (subject.shape.n_layers, subject.shape.n_heads, "n")}
-    means = lru_cache(maxsize=1)(partial(_means, bos=subject.bos, mask=how.mask))
-    found = []
-    for text in texts:
+    for text in map(checked, texts):
         key = canonical_key("attribution", subject.key() | fields | {"text": text_digest(text)})
-        measure = partial(_measured, bos=subject.bos, text=text, how=how, means=means)
+        measure = partial(_measured, bos=subject.bos, text=text, how=how, records=records)
         found.append(Piece(key, subject.shape.n_heads_total + 1, shapes, measure))
     return found
 
 
-def _means(loaded: Loaded, bos: bool, mask: Mask) -> Means:
-    return mean_outputs(loaded, inputs_of(loaded, read_512(loaded, story(), bos)), mask)
+def _means(loaded: Loaded, bos: bool, mask: Mask, texts: Sequence[str]) -> Measuring:
+    """Mean outputs over all positions of the texts, every position alike."""
+    found, n = [], []
+    for number, text in enumerate(texts):
+        yield Progress(0, 0, message=f"means of text {number + 1} of {len(texts)}")
+        inputs = inputs_of(loaded, read_512(loaded, text, bos))
+        found.append(mean_outputs(loaded, inputs, mask))
+        n.append(inputs.shape[1])
+    arrays = {name: np.average([getattr(each, name) for each in found], 0, n).astype(np.float32)
+              for name in ("heads", "ffns")}  # fmt: skip
+    return arrays, {"kind": "attribution", "mask": mask.text(), "n_positions": sum(n)}
 
 
-def _measured(loaded: Loaded, bos: bool, text: str, how: Ablating, means: Any) -> Measuring:
+def _measured(loaded: Loaded, bos: bool, text: str, how: Ablating, records: Sequence[Record]) -> Measuring:
     shape, mask, reading = loaded.identity.shape, how.mask, read_512(loaded, text, bos)
-    instead = means(loaded) if how.fill == "mean" else None
+    instead = Means(records[0].arrays["heads"], records[0].arrays["ffns"]) if how.fill == "mean" else None
     forced = patterns_of(loaded, inputs_of(loaded, reading), mask) if how.kind == "pattern-preserving" else None
     attend = nullcontext if forced is None else partial(visited, loaded, forced=forced)
     base = losses_of(loaded, reading, pruned(loaded, mask), attend())
@@ -214,5 +238,5 @@ def losses_of(loaded: Loaded, reading: Reading, *changed: AbstractContextManager
 
 
 def _joined(records: Sequence[Record]) -> HeadAblations:
-    base, ablated = (tuple(record.arrays[name] for record in records) for name in ("base", "ablated"))
-    return HeadAblations(base, ablated)
+    of_texts = [record.arrays for record in records if "base" in record.arrays]
+    return HeadAblations(tuple(each["base"] for each in of_texts), tuple(each["ablated"] for each in of_texts))

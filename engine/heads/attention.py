@@ -23,7 +23,7 @@ from engine.models.weights import output_weights
 from engine.pieces import Measuring, Piece, found, pieces
 from engine.progress import Progress
 from engine.questions.tokens import Reading, pieces_at, read
-from engine.records import Record, canonical_key, decode, encode
+from engine.records import Record, canonical_key, decode, encode, made_of
 from engine.texts.passages import checked, text_digest
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ def head_views(
         if not (0 <= layer < shape.n_layers and 0 <= head < shape.n_heads):
             raise UsageError(f"head L{layer}H{head}: this model has layers 0 to {shape.n_layers - 1} and heads 0 to "
                              f"{shape.n_heads - 1}; choose within that")  # fmt: skip
-    known = {head: decode(lab.store.get(_key(subject, text, mask, head))) for head in heads}
-    missing = sorted({layer for (layer, _), record in known.items() if record is None})
+    known = {head: _recalled(lab, _key(subject, text, mask, head)) for head in heads}
+    missing = sorted({layer for (layer, _), view in known.items() if view is None})
     if missing:
         loaded = yield from lab.loaded(subject)
         started = time.perf_counter()
@@ -108,8 +108,8 @@ def head_views(
             receipt = subject.receipt(time.perf_counter() - started, kind="attention", mask=mask.text())
             record = Record(arrays, receipt)
             lab.store.put(_key(subject, text, mask, head), encode(record))
-            known |= {head: record} if head in known else {}
-    yield Progress(1, 1, {head: _as_view(record) for head, record in known.items() if record}, cached=not missing)
+            known |= {head: _as_view(record)} if head in known else {}
+    yield Progress(1, 1, {head: view for head, view in known.items() if view}, cached=not missing)
 
 
 def recall_head_views(
@@ -118,11 +118,15 @@ def recall_head_views(
     """The views where all are stored, else None; loads and computes nothing."""
     views = {}
     for head in heads:
-        record = decode(lab.store.get(_key(subject, text, mask, head)))
-        if record is None:
+        view = _recalled(lab, _key(subject, text, mask, head))
+        if view is None:
             return None
-        views[head] = _as_view(record)
+        views[head] = view
     return views
+
+
+def _recalled(lab: Lab, key: str) -> HeadView | None:
+    return made_of(decode(lab.store.get(key)), _as_view)
 
 
 def _overview_piece(subject: Subject, text: str, mask: Mask) -> Piece:
@@ -131,7 +135,8 @@ def _overview_piece(subject: Subject, text: str, mask: Mask) -> Piece:
     shapes |= {"ends": ("n",), "n_left_out": (), "thumbnails": (*heads, "S", "S")}
     shapes |= {"raised_nats": (*heads, "T"), "ffns": (subject.shape.n_layers, "T")}
     measure = partial(_overview, text=text, mask=mask, bos=subject.bos)
-    return Piece(_key(subject, text, mask, "overview"), 1, shapes, measure, lambda: len(text), "patterns")
+    reads = partial(_as_overview, text)
+    return Piece(_key(subject, text, mask, "overview"), 1, shapes, measure, lambda: len(text), "patterns", reads)
 
 
 def _overview(loaded: Loaded, text: str, mask: Mask, bos: bool) -> Measuring:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from engine.accuracy.evaluation import Answers, answers_measured, answers_of, en
 from engine.accuracy.passes import padded_inputs, read_places
 from engine.accuracy.scoring import Scored, gathered, read_rows
 from engine.errors import UsageError
-from engine.heads.ablation import losses_of, read_512
+from engine.heads.ablation import losses_of
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
 from engine.models.patterns import Replaced, visited
@@ -30,9 +30,11 @@ from engine.progress import Progress, driven
 from engine.questions.amounts import characters
 from engine.questions.encoding import Encoded, Row, pack
 from engine.questions.requests import Questions
+from engine.questions.tokens import tokenized, with_beginning
 from engine.records import Record, canonical_key
 from engine.texts.incontext import MIN_TOKENS
 from engine.texts.passages import checked, text_digest
+from engine.texts.tokenloss import Tokenize
 
 PATTERNS = {
     "previous": "the token before",
@@ -46,9 +48,10 @@ DRAWS = 2000
 
 @dataclass(frozen=True)
 class Recovered:
-    """How much of the heads' effect is left, over `n` questions or stretches of text. `effect_nats`: what ablating them
-    adds to the loss; `share` of it that the pattern keeps away, 1 = all; `low` and `high` its 95 % bootstrap interval.
-    Share and interval are nan where ablating makes no clear difference: there is nothing to recover."""
+    """How much of the heads' effect is left, over `n` questions or stretches of text, `n_scored` questions or tokens.
+    `effect_nats`: what ablating them adds to the loss; `share` of it that the pattern keeps away, 1 = all; `low` and
+    `high` its 95 % bootstrap interval. Share and interval are nan unless ablating clearly adds to the loss: else there
+    is nothing to recover."""
 
     effect_nats: float
     effect_low: float
@@ -57,6 +60,7 @@ class Recovered:
     low: float
     high: float
     n: int
+    n_scored: int
 
 
 @dataclass(frozen=True)
@@ -110,20 +114,29 @@ def ideal_pattern(kind: str, row: Row) -> np.ndarray:
     return (looked_at / looked_at.sum(1, keepdims=True)).astype(np.float32)
 
 
-Losses = Mapping[str, tuple[np.ndarray, ...]]  # by SIDES: per-token losses (n,) in nats, an array a text
+Losses = Mapping[str, tuple[np.ndarray, ...]]  # by SIDES: an array (n,) a text, nats a token, nan where not scored
 
 
 def idealise_texts(lab: Lab, subject: Subject, texts: Sequence[str], ideal: Ideal) -> Iterator[Progress[Losses]]:
-    """Yields Progress in forward passes, its value the Losses of the texts so far: of each the first 512 tokens (or the
-    model's window), with the heads as they are, ablated, and with each of PATTERNS."""
-    for step in pieces(lab, subject, _text_pieces(subject, [checked(text) for text in texts], ideal)):
-        yield step.map(_losses)
+    """Yields Progress in windows, its value the Losses of the texts so far, with the heads as they are, ablated, and
+    with each of PATTERNS.
+
+    A text is read whole, in windows of 512 tokens (or the model's) without overlap, each by itself. A last window of
+    fewer than STRETCH tokens is left out: its tokens have too little before them.
+    """
+    records: list[Record] = []
+    for step in pieces(lab, subject, _text_pieces(subject, texts, ideal, records), total=1):
+        records[:] = step.value or records
+        sizes = [_n_windows(record) for record in records if not record.receipt["window"]]
+        total = sum(sizes) + len(texts) - len(sizes)
+        yield replace(step.map(_losses), done=len(records), total=total)
 
 
 def recall_idealised_texts(lab: Lab, subject: Subject, texts: Sequence[str], ideal: Ideal) -> Losses | None:
     """The Losses where all of them are stored, else None; loads and computes nothing."""
-    records = all_stored(lab, _text_pieces(subject, [checked(text) for text in texts], ideal))
-    return None if records is None else _losses(records)
+    records: list[Record] = []
+    known = all_stored(lab, _text_pieces(subject, texts, ideal, records), records)
+    return None if known is None else _losses(known)
 
 
 def idealise_questions(
@@ -181,35 +194,57 @@ def _recovered(effect: np.ndarray, kept: np.ndarray, n_losses: np.ndarray) -> Re
     counts = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), DRAWS)  # (draw, unit)
     effects, keeps, losses = (counts @ each for each in (effect, kept, n_losses))
     low, high = map(float, np.quantile(effects / losses, (0.025, 0.975))) if n > 1 else (math.nan, math.nan)
-    mean = float(effect.sum() / n_losses.sum())
-    if not (low > 0 or high < 0):
-        return Recovered(mean, low, high, math.nan, math.nan, math.nan, n)
+    mean, n_scored = float(effect.sum() / n_losses.sum()), int(n_losses.sum())
+    if not low > 0:
+        return Recovered(mean, low, high, math.nan, math.nan, math.nan, n, n_scored)
     share_low, share_high = map(float, np.quantile(keeps / effects, (0.025, 0.975)))
-    return Recovered(mean, low, high, float(kept.sum() / effect.sum()), share_low, share_high, n)
+    return Recovered(mean, low, high, float(kept.sum() / effect.sum()), share_low, share_high, n, n_scored)
 
 
-def _text_pieces(subject: Subject, texts: Sequence[str], ideal: Ideal) -> list[Piece]:
-    found, fields = [], subject.key() | ideal.key() | {"tokens": MIN_TOKENS, "what": "texts"}
-    for text in texts:
-        key = canonical_key("idealised", fields | {"text": text_digest(text)})
-        measure = partial(_text_measured, bos=subject.bos, text=text, ideal=ideal)
-        found.append(Piece(key, len(SIDES), {side: ("n",) for side in SIDES}, measure))
-    return found
+def _text_pieces(subject: Subject, texts: Sequence[str], ideal: Ideal, records: Sequence[Record]) -> Iterator[Piece]:
+    """The windows of all texts, a piece each; how many a text has is known from its first among the `records`."""
+    fields = subject.key() | ideal.key() | {"tokens": MIN_TOKENS, "what": "texts"}
+    for text in map(checked, texts):
+        tokenize, window, n_windows = lru_cache(maxsize=1)(partial(tokenized, text)), 0, 1
+        while window < n_windows:
+            key = canonical_key("idealised", fields | {"text": text_digest(text), "window": window})
+            measure = partial(_window_measured, tokenize=tokenize, bos=subject.bos, ideal=ideal, window=window)
+            yield Piece(key, 0, {side: ("n",) for side in SIDES}, measure)
+            window, n_windows = window + 1, _n_windows(records[-1])
 
 
-def _text_measured(loaded: Loaded, bos: bool, text: str, ideal: Ideal) -> Measuring:
-    reading, found = read_512(loaded, text, bos), {}
+def _n_windows(record: Record) -> int:
+    """Windows that are read of the text that the record is of."""
+    whole, rest = divmod(record.receipt["n_tokens"], record.receipt["window_tokens"])
+    return max(1, whole + (rest >= STRETCH))
+
+
+def _window_measured(loaded: Loaded, tokenize: Tokenize, bos: bool, ideal: Ideal, window: int) -> Measuring:
+    (tokens, ends), size = tokenize(loaded.tokenizer), min(MIN_TOKENS, loaded.identity.shape.n_ctx)
+    own = slice(window * size, (window + 1) * size)
+    reading, found = with_beginning(tokens[own], ends[own], loaded.tokenizer, bos), {}
     ids = tuple(reading.inputs[:-1].tolist()) or tuple(reading.inputs.tolist())
     row = Row((), ids, tuple(range(len(ids))), (0,) * len(ids), ())
     for number, side in enumerate(SIDES):
         mask = pruned(loaded, ideal.ablated if side == "ablated" else ideal.mask)
         found[side] = losses_of(loaded, reading, mask, visited(loaded, replaced=_replaced(ideal, side, row)))
         yield Progress(number + 1, len(SIDES), message=f"heads: {side}")
-    return found, {"kind": "idealised", "heads": _names(ideal), "mask": ideal.mask.text()}
+    about = {"window": window, "window_tokens": size, "n_tokens": len(tokens)}
+    return found, {"kind": "idealised", "heads": _names(ideal), "mask": ideal.mask.text(), **about}
 
 
 def _losses(records: Sequence[Record]) -> Losses:
-    return {side: tuple(record.arrays[side] for record in records) for side in SIDES}
+    """Of each text that has all its windows among the records."""
+    found: dict[str, tuple[np.ndarray, ...]] = {side: () for side in SIDES}
+    for first, record in enumerate(records):
+        windows = records[first : first + _n_windows(record)]
+        if record.receipt["window"] or len(windows) < _n_windows(record):
+            continue
+        for side in SIDES:
+            scored = [each.arrays[side] for each in windows]
+            left_out = np.full(record.receipt["n_tokens"] - sum(map(len, scored)), np.nan, np.float32)
+            found[side] += (np.concatenate([*scored, left_out]),)
+    return found
 
 
 def _answers(lab: Lab, subject: Subject, questions: Questions, how: tuple[Ideal, str]) -> Iterator[Progress[Answers]]:

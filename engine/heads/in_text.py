@@ -159,7 +159,7 @@ def _text_piece(subject: Subject, text: str, head: Head) -> Piece:
     shapes |= {"raised_ids": ("T", "r"), "raised_nats": ("T", "r")}
     key = canonical_key("head in text", subject.key() | {"text": text_digest(text), "head": list(head)})
     measure = partial(_in_text, text=text, head=head, bos=subject.bos)
-    return Piece(key, 1, shapes, measure, lambda: len(text), "patterns")
+    return Piece(key, 1, shapes, measure, lambda: len(text), "patterns", partial(_as_text, text))
 
 
 def _in_text(loaded: Loaded, text: str, head: Head, bos: bool) -> Measuring:
@@ -222,7 +222,8 @@ def _probe_piece(subject: Subject, head: Head) -> Piece:
     about = {"tokens": n_tokens, "seed": PROBE_SEED, "head": list(head)}
     key = canonical_key("head on probe", subject.as_usual.key() | about)
     shapes: dict[str, tuple[int | str, ...]] = {"pattern": (n, n), "strings": ("bytes",)}
-    return Piece(key, 1, shapes, partial(_on_probe, head=head), lambda: CHARACTERS_A_TOKEN * n, "patterns")
+    return Piece(key, 1, shapes, partial(_on_probe, head=head), lambda: CHARACTERS_A_TOKEN * n, "patterns",
+                 _as_probe)  # fmt: skip
 
 
 def _probe_tokens(shape: ModelShape) -> int:

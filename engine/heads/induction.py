@@ -28,6 +28,11 @@ SCORES = ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov
 N_TOKENS, FEWEST_TOKENS, N_EXAMPLES = 25, 5, 10
 TEXT_TOKENS = 100  # tokens of one stretch of natural text
 BANSAL_LENGTHS = range(25, 224, 2)
+PROBES: dict[str, Probe] = {
+    "prefix_matching": probes.prefix_matching,
+    "copying": probes.copying,
+    "previous_token": probes.previous_token,
+}
 PART = 10  # examples stored together, so that a cancelled run resumes there
 
 
@@ -88,9 +93,9 @@ def characters(subject: Subject, variant: str) -> float:
 
 
 def best_heads(scores: np.ndarray, count: int) -> Iterator[tuple[str, float]]:
-    """The `count` heads of highest score by name, such as `L3H5`."""
+    """The `count` heads of highest score by name, such as `L3H5`; heads without a score are left out."""
     n_heads, known = scores.shape[1], np.where(np.isnan(scores), -np.inf, scores)
-    for flat in np.argsort(-known, axis=None)[:count]:
+    for flat in np.argsort(-known, axis=None)[: min(count, np.isfinite(known).sum())]:
         yield f"L{flat // n_heads}H{flat % n_heads}", float(scores.flat[flat])
 
 
@@ -117,7 +122,7 @@ def _pieces(subject: Subject, variant: str, seed: int, records: Sequence[Record]
     found, heads = [], (subject.shape.n_layers, subject.shape.n_heads)
     for what, each in (("prefix_matching", lengths), ("copying", lengths), ("previous_token", texts)):
         form = "bansal" if (variant, what) == ("bansal", "copying") else "olsson"
-        probe = probes.copying_bansal if form == "bansal" else getattr(probes, what)
+        probe = probes.copying_bansal if form == "bansal" else PROBES[what]
         for first in range(0, len(each), PART):
             part = each[first : first + PART]
             about = {"what": what, "first": first, "lengths": part, "seed": seed, "form": form}

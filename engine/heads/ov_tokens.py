@@ -81,7 +81,7 @@ def _piece(subject: Subject, text: str, head: Head) -> Piece:
     key = canonical_key("head ov", subject.as_usual.key() | {"text": text_digest(text), "head": list(head)})
     shapes: dict[str, tuple[int | str, ...]] = dict.fromkeys(("token_ids", "own", "own_rank"), ("n",))
     shapes |= dict.fromkeys(("raised_ids", "raised", "lowered_ids", "lowered"), ("n", "k"))
-    return Piece(key, 1, shapes | {"strings": ("bytes",)}, partial(_measured, text=text, head=head))
+    return Piece(key, 1, shapes | {"strings": ("bytes",)}, partial(_measured, text=text, head=head), reads=_of)
 
 
 def _measured(loaded: Loaded, text: str, head: Head) -> Measuring:

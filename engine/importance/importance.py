@@ -9,7 +9,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -42,10 +41,9 @@ GRADIENT_TOKENS = 256  # padded tokens a backward pass, which keeps every layer'
 GRADIENT_TOKENS_SMALL = 512  # ... except where n_layers * d_model is at most SMALL_WIDTH, and little is kept
 SMALL_WIDTH = 4096
 LARGE_PARAMETERS = 500_000_000  # from which a pass leaves holes of half a gigabyte, and is long beside closing them
-WHAT = ("heads", "gate", "heads-oracle", "ffns", *list(GRADIENTS)[2:], *OF_WEIGHTS, *OF_ACTIVITY, PREFIX)
+WHAT = ("heads", "gate", "heads-oracle", "ffns", *OF_THE_SAME_PASSES, *OF_WEIGHTS, *OF_ACTIVITY, PREFIX)
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]  # of a group of rows, as gate_gradients gives it
-N_IN_HAND = 4  # chunks in whose middle work was left
-IN_HAND: WeakKeyDictionary[Loaded, dict[str, list[Found]]] = WeakKeyDictionary()
+N_UNFINISHED = 4  # interrupted chunks whose gradients are kept with the model
 
 
 @dataclass(frozen=True)
@@ -182,7 +180,7 @@ def _measured(
     small = shape.n_layers * shape.d_model <= SMALL_WIDTH
     groups = _groups(rows, GRADIENT_TOKENS_SMALL if small else GRADIENT_TOKENS)
     ends = list(accumulate(sum(len(row.tokens) * (1 + len(row.choices)) for row in group) for group in groups))
-    done = _in_hand(loaded, key)
+    done = _unfinished(loaded, key)
     if done:
         yield Progress(0, 1, cached=True, share=ends[len(done) - 1] / ends[-1])
     for group, end in zip(groups[len(done) :], ends[len(done) :], strict=True):
@@ -198,7 +196,7 @@ def _measured(
             if choice.choice == golds[choice.question]:
                 absolute[choice.question] = by_position[at]
                 lengths[choice.question] = len(choice.inputs), len(choice.targets)
-    IN_HAND[loaded].pop(key, None)
+    loaded.unfinished.pop(key, None)
     gold = np.array(golds if what == "gate" else [0] * len(chunk), np.int64)
     arrays = {"absolute": absolute, "heads": heads, "ffns": ffns, "lengths": lengths, "gold": gold}
     if what == "gate":
@@ -206,11 +204,11 @@ def _measured(
     return arrays, questions.receipt() | {"kind": what, "mask": mask.text()}
 
 
-def _in_hand(loaded: Loaded, key: str) -> list[Found]:
-    """What a run that was left in the middle of this chunk had found, group by group: work that gives way again and
-    again gets on all the same."""
-    held = IN_HAND.setdefault(loaded, {})
-    while len(held) >= N_IN_HAND and key not in held:
+def _unfinished(loaded: Loaded, key: str) -> list[Found]:
+    """The gradients that an interrupted run of this chunk computed, one entry per group, so that work that yields
+    repeatedly still makes progress."""
+    held = loaded.unfinished
+    while len(held) >= N_UNFINISHED and key not in held:
         held.pop(next(iter(held)))
     return held.setdefault(key, [])
 

@@ -6,6 +6,7 @@
 `hub`: models of the hub: what is here, what it takes to have one, the download
 `fetching`: the process that fetches
 `checkpoints`: what a model folder is, read from its files alone
+`config_fields`: which fields of a config.json are used
 `weight_files`: which files of a folder hold the weights
 `layer_tensors`: which tensor is what of a layer, and where a head lies in it
 `headers`: what these hold, from their tables of contents
@@ -19,7 +20,11 @@
 `small`: small models trained here that no class of transformers is
 `spread`: a folder that the form `small` of an export wrote, as the stock model that it is of
 `whole`: whether those are the tensors that the config asks for
-`libraries`: libraries that must be imported with care
+`torch_internals`: private and fragile parts of torch
+`transformers_internals`: the same of transformers
+`bitsandbytes_internals`: the same of bitsandbytes
+`accelerate_internals`: the same of accelerate
+`hub_internals`: the same of huggingface_hub
 `memory_needed`: what a load needs of the memory that there is
 `placing`: where the layers of a model larger than one device lie: on GPUs, in main memory, on disk
 `set_aside`: layers that lie on disk, as files that are mapped
@@ -31,6 +36,7 @@
 `last_layer`: a last layer computed only where it is read
 `patterns`: attention patterns while the model runs
 `weights`: weights of heads and of the unembedding, from any precision
+`kinds`: the ways of matrix products
 `cpu_products`: bf16 and int8 layers by the products that this processor is fastest at
 `tuning`: which way this machine is faster, measured once
 `rates`: how fast a model is on this machine, from what it has done so far

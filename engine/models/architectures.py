@@ -7,8 +7,9 @@ the output of the last module of its branch, before the residual sum. That is al
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
+from cache.typed_json import InvalidFile, convert
 from engine.errors import HeadroomError
 from engine.shapes import ModelShape
 
@@ -23,6 +24,7 @@ class Family:
     `norms_behind` are the norms that the residual stream itself goes through, behind a layer's attention and
     behind its FFN, in those models of the family that have them there. `is_tied` says whether the unembedding is the
     embedding where a config.json does not say so. `ffn_norm` is the norm in front of an FFN (there behind it).
+    `has_biases` says whether norms and projections have biases unless a config.json says otherwise.
     """
 
     name: str
@@ -39,6 +41,12 @@ class Family:
     norms_behind: tuple[str, ...] = ()
     is_tied: bool = False
     ffn_norm: str = "final_layer_norm"
+    has_biases: bool = True
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether FFNs have a third matrix, a gate."""
+        return len(self.ffn_read) > 1
 
     def layer_modules(self, model: Any) -> list[tuple[Any, Any]]:
         """(attention output projection, FFN output module) of every layer, in layer order."""
@@ -79,10 +87,10 @@ FAMILIES = {
                   norms_behind=("self_attn_layer_norm", "final_layer_norm"), is_tied=True),
     "llama": Family("Llama", "model.layers", "self_attn.o_proj", "mlp", "input_layernorm", "model.norm",
                     ("q_proj", "k_proj", "v_proj"), ("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj",
-                    ffn_norm="post_attention_layernorm"),
+                    ffn_norm="post_attention_layernorm", has_biases=False),
     SMALL: Family("Headroom small", "model.layers", "self_attn.o_proj", "mlp", "input_layernorm", "model.norm",
                   ("q_proj", "k_proj", "v_proj"), ("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj",
-                  ffn_norm="post_attention_layernorm"),
+                  ffn_norm="post_attention_layernorm", has_biases=False),
     "gpt2": Family("GPT-2", "transformer.h", "attn.c_proj", "mlp", "ln_1", "transformer.ln_f", ("c_attn",),
                    ("mlp.c_fc",), "mlp.c_proj", qkv_layout="joined", is_tied=True, ffn_norm="ln_2"),
     "gpt_neox": Family("GPT-NeoX", "gpt_neox.layers", "attention.dense", "mlp", "input_layernorm",
@@ -94,9 +102,11 @@ FAMILIES = {
 def family_of(config: Mapping[str, Any]) -> Family:
     """The family of a model's config.json; HeadroomError when its architecture is not in the table."""
     model_type = config.get("model_type")
-    if model_type not in FAMILIES:
+    if not isinstance(model_type, str) or model_type not in FAMILIES:
         known = ", ".join(sorted(FAMILIES))
-        raise HeadroomError(f"model architecture {model_type!r} is not supported; use a model of type {known}")
+        raise HeadroomError(
+            f"model architecture {str(model_type)[:60]!r} is not supported; use a model of type {known}"
+        )
     return FAMILIES[model_type]
 
 
@@ -112,9 +122,27 @@ def is_tied(config: Mapping[str, Any]) -> bool:
     return family_of(config).is_tied if said is None else bool(said)
 
 
+class _Fields(TypedDict, total=False):
+    """What is read of a config.json beside sizes."""
+
+    tie_word_embeddings: bool | None
+    do_layer_norm_before: bool | None
+    enable_bias: bool | None
+    attention_bias: bool | None
+    mlp_bias: bool | None
+    scale_attn_by_inverse_layer_idx: bool | None
+    smeared: bool | None
+    dtype: str | None
+    torch_dtype: str | None
+
+
 def shape_of(config: Mapping[str, Any]) -> ModelShape:
     """ModelShape read from a config.json; HeadroomError names the first field that is missing or makes no sense."""
     family_of(config)
+    try:
+        convert(dict(config), _Fields, "config.json")
+    except InvalidFile as error:
+        raise HeadroomError(f"{error}; repair the folder") from error
 
     def first(*names: str, default: int | None = None) -> int:
         for name in names:
@@ -129,6 +157,7 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
             raise HeadroomError(f"config.json has no {' or '.join(names)}; it is not a complete model config")
         return default
 
+    first("word_embed_proj_dim", default=1)
     n_heads = first("num_attention_heads", "n_head")
     d_model = first("hidden_size", "n_embd")
     if d_model % n_heads and "head_dim" not in config:

@@ -69,7 +69,6 @@ def identify_folder(name: str, folder: Path, commit: str | None, store: Store | 
     said, config = config, stock_config(config, str(folder))
     family = family_of(config)
     shape = shape_of(config)
-    _refuse_quantised(folder, config)
     if not any(all((folder / file).is_file() for file in files) for files in TOKENIZER_SETS):
         raise HeadroomError(f"{folder} has no tokenizer (tokenizer.json, or vocab.json and merges.txt); add its files")
     weights = weight_files(folder)
@@ -128,16 +127,6 @@ def _tensors(weights: list[Path], shape: ModelShape | None) -> dict[str, Entry] 
     if shape is not None:
         refuse_other_layers(str(weights[0].parent), found, shape.n_layers)
     return found
-
-
-def _refuse_quantised(folder: Path, config: Mapping[str, Any]) -> None:
-    """HeadroomError where a config.json asks for a quantisation: its weights are no plain numbers."""
-    if asked := config.get("quantization_config"):
-        method = asked.get("quant_method", "another") if isinstance(asked, Mapping) else "another"
-        raise HeadroomError(
-            f"{folder / 'config.json'} asks for {str(method)[:40]!r} quantisation; Headroom quantises plain weights "
-            "itself: use the model that it was made from"
-        )
 
 
 def file_digest(file: Path, store: Store | None) -> bytes:

@@ -19,8 +19,9 @@ from functools import cache as once
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import HeadroomError
-from engine.models.libraries import bitsandbytes
-from engine.models.tuning import FP32, INTEGER, OWN, Products
+from engine.models.bitsandbytes_internals import is_plain_layer, layer_class, quantized, threshold
+from engine.models.kinds import FP32, INTEGER, OWN, Products
+from engine.models.torch_internals import exact_product, has_exact_product, replace_class
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,43 +44,10 @@ def put_in_place(model: Any, products: Products) -> None:
     shared = Shared(products.int8, products.gradient)
     for module in model.modules():
         if type(module) is torch.nn.Linear and module.weight.dtype == torch.bfloat16 and products.bf16 == FP32:
-            module.__class__ = _bf16_linear()
-        elif type(module).__name__ == "Linear8bitLt" and (products.int8, products.gradient) != (OWN, OWN):
-            module.__class__, module.shared = _int8_linear(), shared  # type: ignore[assignment]
-
-
-def bitsandbytes_layer(weight: Tensor, bias: Tensor) -> Any:
-    """A bitsandbytes layer of these weights (out, in) in int8, with its usual threshold: what is compared with."""
-    nn: Any = bitsandbytes().nn
-    layer = nn.Linear8bitLt(*weight.shape[::-1], has_fp16_weights=False, threshold=6.0, device="meta")
-    layer.weight = nn.Int8Params(weight, has_fp16_weights=False, requires_grad=False).to("cpu")
-    layer.bias.requires_grad_(False)
-    layer.bias = type(layer.bias)(bias, requires_grad=False)
-    return layer.eval()
-
-
-def exact_product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
-    """(m, n) int32: the exact product of two int8 matrices, (m, k) and (k, n). The one place that calls what is
-    torch's private function; `has_exact_product` says whether it can be."""
-    import torch
-
-    product: Any = torch._int_mm  # type: ignore[attr-defined]
-    return product(a, b) if out is None else product(a, b, out=out)
-
-
-@once
-def has_exact_product() -> bool:
-    """Whether torch's int8 product is there and exact, tried once on whole numbers of both signs and the extremes."""
-    import torch
-
-    a = (torch.arange(40 * 48) * 37 % 255 - 127).to(torch.int8).view(40, 48)
-    b = (torch.arange(24 * 48) * 53 % 255 - 127).to(torch.int8).view(24, 48)
-    a[3], b[5] = 127, -127
-    try:
-        found = exact_product(a, b.t(), torch.empty(40, 24, dtype=torch.int32))
-        return torch.equal(found.long(), a.long() @ b.t().long()) and exact_product(a[:0], b.t()).shape == (0, 24)
-    except (AttributeError, NotImplementedError, RuntimeError, TypeError):
-        return False
+            replace_class(module, _bf16_linear())
+        elif is_plain_layer(module) and (products.int8, products.gradient) != (OWN, OWN):
+            replace_class(module, _int8_linear())
+            module.shared = shared  # type: ignore[assignment]
 
 
 def int8_ways() -> tuple[str, ...]:
@@ -261,9 +229,7 @@ def _bf16_linear() -> Any:
 def _int8_linear() -> Any:
     import torch
 
-    layers: Any = bitsandbytes().nn
-
-    class Int8Linear(layers.Linear8bitLt):
+    class Int8Linear(layer_class()):
         shared: Shared
 
         def forward(self, x: Tensor) -> Tensor:
@@ -274,15 +240,11 @@ def _int8_linear() -> Any:
         def product(self, x: Tensor) -> Tensor:
             if self.shared.product == OWN:
                 return super().forward(x)
-            rows = self.shared.quantised(x, self.state.threshold)
-            found = int8_product(rows, *self.weights(), self.bias, self.shared.product == INTEGER)
+            rows = self.shared.quantised(x, threshold(self))
+            found = int8_product(rows, *quantized(self), self.bias, self.shared.product == INTEGER)
             return found.view(*x.shape[:-1], found.shape[1])
 
         def input_gradient(self, gradient: Tensor) -> Tensor:
-            return (input_gradient if self.shared.gradient == FP32 else own_gradient)(gradient, *self.weights())
-
-        def weights(self) -> tuple[Tensor, Tensor]:
-            held = self.weight if self.weight.CB is not None else self.state  # before or after its first use
-            return held.CB, held.SCB
+            return (input_gradient if self.shared.gradient == FP32 else own_gradient)(gradient, *quantized(self))
 
     return Int8Linear

@@ -1,8 +1,9 @@
 """A process of its own that fetches files of the hub: run by `engine.models.hub` with the files on its standard input.
 
-It ends as soon as that is closed, however the app ended. It goes on with what an earlier one has left of a file
-(`<digest>.incomplete`; huggingface_hub itself begins anew), and a file gets its name once its digest is right. On
-standard output it says five times a second how many bytes it has written, at last "done" or what is wrong.
+It ends as soon as that is closed, however the app ended. It resumes a file that an earlier process left unfinished,
+where huggingface_hub itself would start over (which it does too if the server cannot resume), and renames each file
+once its digest is verified. On standard output it says five times a second how many bytes it has written, at last
+"done" or what is wrong.
 """
 
 import hashlib
@@ -17,7 +18,12 @@ from typing import Any
 TICK_S = 0.2
 TRIES = 4  # without a byte in between
 WAIT_S = 10.0  # for the next byte
+SLOW_S, SLOWEST_BYTES_PER_S = 30.0, 1_000  # a server that sends less for so long would never be done
 READ_BYTES = 1 << 20
+
+
+class NotResumed(Exception):
+    """The server sends a file from another byte on than it was asked for."""
 
 
 class Wrong(Exception):
@@ -50,20 +56,27 @@ def main() -> None:
 
 
 def fetch(file: dict[str, Any], written: list[int]) -> None:
-    """Fetches one file: {"url", "to", "size", "algorithm", "digest"}. Wrong: the server sent something else."""
+    """Fetches one file: "url", "to", "unfinished", "size", "algorithm", "digest". Raises Wrong for other content."""
     to = Path(file["to"])
     if to.exists():
         return
     to.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = to.with_name(f"{to.name}.incomplete")
+    unfinished = Path(file["unfinished"])
     with unfinished.open("ab+") as partial:
         _lock(partial, to)
         digest = _digest_of(partial, file)
-        tries = 0
+        tries = n_restarts = 0
         while partial.tell() < file["size"]:
             before = partial.tell()
             try:
                 _receive(file, partial, digest, written)
+            except NotResumed as error:
+                n_restarts += 1
+                if n_restarts == TRIES or not before:
+                    raise Wrong(f"the server of {file['url']} does not resume a file; try again later") from error
+                partial.truncate(0)
+                digest = _digest_of(partial, file)
+                continue
             except Exception as error:
                 tries = 1 if partial.tell() > before else tries + 1
                 if tries >= TRIES or not _is_of_the_network(error):
@@ -90,8 +103,15 @@ def _receive(file: dict[str, Any], partial: Any, digest: Any, written: list[int]
         hf_raise_for_status(response)
         start = response.headers.get("Content-Range", "bytes 0-").removeprefix("bytes ").partition("-")[0]
         if response.status_code != 206 and partial.tell() or start != str(partial.tell()):
-            raise Wrong(f"the server of {file['url']} cannot go on in the middle of a file; delete {partial.name}")
+            raise NotResumed
+        since, counted = time.monotonic(), partial.tell()
         for piece in response.iter_raw():
+            if time.monotonic() - since > SLOW_S:
+                if partial.tell() - counted < SLOW_S * SLOWEST_BYTES_PER_S:
+                    raise Wrong(
+                        f"{file['url']} comes at less than {SLOWEST_BYTES_PER_S:,} bytes a second; try again later"
+                    )
+                since, counted = time.monotonic(), partial.tell()
             if partial.tell() + len(piece) > file["size"]:
                 partial.truncate(0)
                 raise Wrong(f"{file['url']} is longer than the {file['size']:,} bytes that the hub says; nothing kept")

@@ -4,7 +4,6 @@ No torch, and nothing of a file is executed. A `.bin` file is a zip of raw value
 few calls that rebuild a table of tensors are understood, and they make records. Anything else is refused.
 """
 
-import json
 import math
 import pickle
 import zipfile
@@ -15,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from cache.typed_json import decode_json
 from engine.errors import HeadroomError
 from engine.models.weight_files import not_weights
 
@@ -76,7 +76,7 @@ def _of_safetensors(file: Path) -> dict[str, Entry]:
                 raise HeadroomError(f"{file} is no safetensors file but one of torch.save; name it pytorch_model.bin")
             raise broken
         try:
-            header = json.loads(handle.read(length))
+            header = decode_json(handle.read(length), dict[str, dict[str, Any]], file)
             header.pop("__metadata__", None)
             end = max((entry["data_offsets"][1] for entry in header.values()), default=0)
             found = {name: _entry(file, entry, 8 + length) for name, entry in header.items()}

@@ -1,11 +1,12 @@
 """Models of the hub: what of one is on this computer, what it would take to have it, and the download.
 
 Nothing here asks the network but `look_up` and `download`, and nothing calls those two before a person has agreed.
-Files lie in the hub's own cache, as huggingface_hub lays them out: `snapshots/<commit>` links to `blobs/<digest>`.
+Files lie in the hub's own cache, as huggingface_hub lays them out (`engine.models.hub_internals`).
 """
 
 import json
-import os
+import math
+import re
 import shutil
 import socket
 import subprocess
@@ -17,7 +18,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from cache.patience import Patient
+from cache.typed_json import Count, InvalidFile, convert, decode_json, read_json
 from engine.errors import HeadroomError, NotHere
+from engine.models import hub_internals
 from engine.models.checkpoints import TOKENIZER_FILES, TOKENIZER_SETS
 from engine.models.names import ModelName, model_name
 from engine.models.weight_files import KINDS
@@ -29,8 +33,10 @@ INDEXES = tuple(f"{name}.index.json" for name in SINGLE)
 FETCHER = Path(__file__).with_name("fetching.py")
 REACHED_S = 2.5  # for the hub's address to be found and to answer at all
 ANSWER_S = 10.0  # for an answer
-os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # else what is installed here goes with every request
 ASKED_BYTES = 20_000_000  # config.json and the index are read before anything is kept: no more than that
+LOOK_UP_S = 30.0  # for all answers of a look-up together
+NAME = re.compile(r"[^/\\\0.][^/\\\0]*")
+DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")  # git's sha1, or sha256
 LEFT_BYTES = 500_000_000  # of the disk, beside what is downloaded
 
 
@@ -39,7 +45,7 @@ class RemoteFile:
     """A file of the repository. `digest` is what its blob is called: sha256 of a large file, git's sha1 of a small."""
 
     name: str
-    size: int
+    size: Count
     digest: str
 
     @property
@@ -69,7 +75,7 @@ class Offer:
     @property
     def free_bytes(self) -> int:
         """Of the disk that the hub's cache is on."""
-        folder = _cache()
+        folder = hub_internals.cache_folder()
         while not folder.exists():
             folder = folder.parent
         return shutil.disk_usage(folder).free
@@ -81,19 +87,16 @@ class Offer:
         if missing + LEFT_BYTES <= (free := self.free_bytes):
             return None
         return (
-            f"{self.name} is {in_bytes(missing)} to download and {in_bytes(free)} is free on the disk of {_cache()}; "
-            "free some, or set HF_HOME to a folder on another disk"
+            f"{self.name} is {in_bytes(missing)} to download and {in_bytes(free)} is free on the disk of "
+            f"{hub_internals.cache_folder()}; free some, or set HF_HOME to a folder on another disk"
         )
 
 
 def held(name: ModelName) -> Path | None:
     """The folder of a hub model that is on this computer whole, else None. Asks nobody."""
-    repository = _repository(name)
-    folder = repository / "snapshots" / name.revision
     try:
-        if not (len(name.revision) == 40 and folder.is_dir()):
-            folder = repository / "snapshots" / (repository / "refs" / name.revision).read_text().strip()
-        return folder if folder.parent.name == "snapshots" and _is_whole(folder) else None
+        folder = hub_internals.held_snapshot(name.repo, name.revision)
+        return folder if folder is not None and _is_whole(folder) else None
     except (OSError, ValueError, RecursionError):
         return None
 
@@ -133,12 +136,19 @@ def look_up(text: str) -> Offer:
     if not name.repo:
         raise HeadroomError(f"{name} is no model of the hub; give an id such as facebook/opt-125m")
     _reach(name)
-    try:
+    hub_internals.disable_telemetry()
+
+    def ask() -> tuple[str, dict[str, RemoteFile], dict[str, Any], list[RemoteFile]]:
         info = HfApi().model_info(name.repo, revision=name.revision, files_metadata=True, timeout=ANSWER_S)
         files = {file.name: file for file in map(_remote_file, info.siblings or []) if file is not None}
         commit = str(info.sha)
-        config = _asked(name, commit, files, "config.json")
-        weights = _weights(name, commit, files)
+        if not DIGEST.fullmatch(commit):
+            raise HeadroomError(f"the hub gives no commit for {name} but {commit[:60]!r}; try again later")
+        return commit, files, _asked(name, commit, files, "config.json"), _weights(name, commit, files)
+
+    patient = Patient()
+    try:
+        commit, files, config, weights = patient.call(LOOK_UP_S, ask)
     except GatedRepoError as error:
         raise HeadroomError(f"{name} cannot be had: {in_words(error)}") from error
     except RevisionNotFoundError as error:
@@ -149,8 +159,16 @@ def look_up(text: str) -> Offer:
         ) from error
     except HeadroomError:
         raise
+    except TimeoutError as error:
+        line = f"{host()} sends its answer too slowly"
+        raise HeadroomError(f"{name} could not be looked up: {line} ({error}); try again later") from error
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        line = f"what {host()} says of its files cannot be read ({type(error).__name__})"
+        raise HeadroomError(f"{name} could not be looked up: {line}; try again later") from error
     except Exception as error:  # what the network can do is not all in one class
         raise HeadroomError(f"{name} could not be looked up: {in_words(error)}") from error
+    finally:
+        patient.close()
     if not any(files.keys() >= set(each) for each in TOKENIZER_SETS):
         raise HeadroomError(f"{name} has no tokenizer on the hub; download it into a folder and add one")
     small = [files[each] for each in SMALL if each in files]
@@ -167,11 +185,12 @@ def download(offer: Offer) -> Generator[Progress[Path], None, None]:
         raise HeadroomError(offer.disk_refusal)
     total, missing = offer.total_bytes, offer.missing_bytes
     yield Progress(total - missing, total)
-    blobs = _repository(offer.name) / "blobs"
+    hub_internals.disable_telemetry()
     wanted = [
         {
             "url": _address(offer.name.repo, offer.commit, file.name),
-            "to": str(blobs / file.digest),
+            "to": str(blob := hub_internals.blob_file(offer.name.repo, file.digest)),
+            "unfinished": str(hub_internals.unfinished_file(blob)),
             "size": file.size,
             "algorithm": file.algorithm,
             "digest": file.digest,
@@ -249,9 +268,11 @@ def _reach(name: ModelName) -> None:
 def _remote_file(found: Any) -> RemoteFile | None:
     """A file in the root of the repository, as the hub lists it; None where it lies in a folder, or has no digest."""
     digest = found.lfs.sha256 if found.lfs is not None else found.blob_id
-    if "/" in found.rfilename or "\\" in found.rfilename or found.size is None or not digest:
+    try:
+        file = convert({"name": found.rfilename, "size": found.size, "digest": digest}, RemoteFile, "the hub's list")
+    except InvalidFile:
         return None
-    return RemoteFile(found.rfilename, found.size, digest) if len(digest) in (40, 64) and digest.isalnum() else None
+    return file if NAME.fullmatch(file.name) and DIGEST.fullmatch(file.digest) else None
 
 
 def _weights(name: ModelName, commit: str, files: Mapping[str, RemoteFile]) -> list[RemoteFile]:
@@ -273,8 +294,7 @@ def _asked(name: ModelName, commit: str, files: Collection[str], file: str) -> d
 
     if file not in files:
         raise HeadroomError(f"{name} has no {file} on the hub: it is no model of transformers")
-    content = b""
-    url = _address(name.repo, commit, file)
+    content, url = b"", _address(name.repo, commit, file)
     with get_session().stream("GET", url, headers=build_hf_headers(), timeout=ANSWER_S) as response:
         if response.status_code >= 400:
             response.read()
@@ -284,12 +304,9 @@ def _asked(name: ModelName, commit: str, files: Collection[str], file: str) -> d
             if len(content) > ASKED_BYTES:
                 raise HeadroomError(f"{file} of {name} is larger than {in_bytes(ASKED_BYTES)}; it is not read")
     try:
-        value = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise HeadroomError(f"{file} of {name} is no JSON; look at its page on the hub") from error
-    if not isinstance(value, dict):
-        raise HeadroomError(f"{file} of {name} holds no JSON object; look at its page on the hub")
-    return value
+        return decode_json(content, dict[str, Any], file, max_int=math.inf)  # as `weight_files.read_json` does
+    except InvalidFile as error:
+        raise HeadroomError(f"{file} of {name} is not a JSON object ({error}); look at its page on the hub") from error
 
 
 def _shards(index: Mapping[str, Any]) -> set[str]:
@@ -304,7 +321,7 @@ def _is_whole(folder: Path) -> bool:
         return False
     for index, single in zip(INDEXES, SINGLE, strict=True):
         if index in names:
-            return _shards(json.loads((folder / index).read_text(encoding="utf-8"))) <= names
+            return _shards(read_json(folder / index, dict[str, Any])) <= names
         if single in names:
             return True
     return any(Path(name).match("*.safetensors") or Path(name).match("pytorch_model*.bin") for name in names)
@@ -313,45 +330,26 @@ def _is_whole(folder: Path) -> bool:
 def _finish(offer: Offer) -> Path:
     """The snapshot, with links to what has arrived; weights last, so that a snapshot with weights is whole."""
     for file in offer.files:
-        link = _link(offer.name, offer.commit, file)
-        if link.exists():
-            continue
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.unlink(missing_ok=True)  # one that leads nowhere
-        try:
-            link.symlink_to(Path("..", "..", "blobs", file.digest))
-        except OSError:  # a system without links
-            os.replace(_repository(offer.name) / "blobs" / file.digest, link)
+        if not _link(offer.name, offer.commit, file).exists():
+            hub_internals.link_blob(offer.name.repo, offer.commit, file.name, file.digest)
     if offer.name.revision != offer.commit:
-        ref = _repository(offer.name) / "refs" / offer.name.revision
-        ref.parent.mkdir(parents=True, exist_ok=True)
-        ref.write_text(offer.commit)
-    return _link(offer.name, offer.commit, offer.files[0]).parent
+        hub_internals.write_ref(offer.name.repo, offer.name.revision, offer.commit)
+    return hub_internals.snapshot_folder(offer.name.repo, offer.commit)
 
 
 def _held_bytes(name: ModelName, commit: str, file: RemoteFile) -> int:
-    blob = _repository(name) / "blobs" / file.digest
+    blob = hub_internals.blob_file(name.repo, file.digest)
     if blob.exists() or _link(name, commit, file).exists():
         return file.size
     try:
-        size = blob.with_name(f"{blob.name}.incomplete").stat().st_size
+        size = hub_internals.unfinished_file(blob).stat().st_size
     except OSError:
         return 0
     return size if size <= file.size else 0
 
 
 def _link(name: ModelName, commit: str, file: RemoteFile) -> Path:
-    return _repository(name) / "snapshots" / commit / file.name
-
-
-def _cache() -> Path:
-    from huggingface_hub import constants
-
-    return Path(constants.HF_HUB_CACHE)
-
-
-def _repository(name: ModelName) -> Path:
-    return _cache() / f"models--{name.repo.replace('/', '--')}"
+    return hub_internals.snapshot_folder(name.repo, commit) / file.name
 
 
 def _address(repo: str, commit: str, file: str) -> str:

@@ -17,17 +17,19 @@ from engine.errors import HeadroomError, UsageError
 from engine.memory import freed_at_once, return_freed_memory
 from engine.models import cpu_products as linear
 from engine.models import hub
+from engine.models.accelerate_internals import quiet_accelerate
 from engine.models.architectures import SMALL, Family, family_of
+from engine.models.bitsandbytes_internals import bitsandbytes
 from engine.models.checkpoints import PRECISIONS, Identity, identify_folder
-from engine.models.libraries import bitsandbytes
+from engine.models.kinds import Products
 from engine.models.memory_needed import asked_device, device_class, memory_estimate, refuse_other_device
 from engine.models.names import model_name, short_name, with_revision, without_revision
 from engine.models.placing import Placing, device_map, placing_of, remember_rates
-from engine.models.reaching import bytes_per_s_to, quiet_accelerate
+from engine.models.reaching import bytes_per_s_to
 from engine.models.set_aside import FOLDER, Quantised, clear_leftovers, on_disk, set_aside
-from engine.models.spread import is_small, stock_tensors
-from engine.models.tuning import Products, known_products, products, set_threads, tuning
-from engine.models.weight_files import read_json
+from engine.models.spread import stock_tensors
+from engine.models.transformers_internals import causal_lm_class, load_tensors, model_config
+from engine.models.tuning import known_products, products, set_threads, tuning
 from engine.models.whole import refuse_unknown_tokens, refuse_unless_loaded, refuse_unless_whole
 
 
@@ -94,6 +96,7 @@ class Loaded:
     encoded: dict[Any, Any] = field(
         default_factory=dict
     )  # questions as tokens, see `engine.accuracy.evaluation.encoded_chunk`
+    unfinished: dict[str, list[Any]] = field(default_factory=dict)  # gradients, see `engine.importance.importance`
 
 
 def identify(spec: LoadSpec, store: Store | None = None) -> Identity:
@@ -163,12 +166,11 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
         )
     folder = str(identity.folder)
     try:
-        config, of_folder = None, {"local_files_only": True, "trust_remote_code": False}
-        if is_small(read_json(identity.folder / "config.json", "the folder is damaged")):
-            config = transformers.AutoConfig.for_model(**identity.config)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, config=config, **of_folder)
-        config = config or transformers.AutoConfig.from_pretrained(folder, **of_folder)
-        model_class: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+        config = model_config(identity.config)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            folder, config=config, local_files_only=True, trust_remote_code=False
+        )
+        model_class = causal_lm_class(config)
         with (
             stock_tensors(identity.folder, bool(config.tie_word_embeddings)) as tensors,
             set_aside(aside_folder(store), is_needed=bool(placing.on_disk)) as aside,
@@ -176,26 +178,24 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
         ):
             refuse_unless_whole(spec.model, tensors, model_class, config)
             refuse_unknown_tokens(spec.model, tokenizer, identity.shape.n_vocab)
-            places, built, family = device_map(placing, model_class, config), model_class, family_of(identity.config)
+            places, family = device_map(placing, model_class, config), family_of(identity.config)
             quantised = Quantised(family, placing.on_disk, aside) if aside and spec.precision == "int8" else None
             if quantised is not None:
-                built, tensors = quantised.noticed(model_class), quantised.followed(tensors)
+                tensors = quantised.followed(tensors)
             elif aside is not None:
                 tensors = on_disk(tensors, placing.on_disk, aside, dtype)
-            model, report = built.from_pretrained(
-                None,
+            model, report = load_tensors(
+                model_class,
+                tensors,
+                begin=quantised and quantised.begin,
                 config=config,
-                state_dict=tensors,
                 attn_implementation="sdpa",
                 device_map=places,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # said in one line
                 **options,
             )
             refuse_unless_loaded(spec.model, report)
             if quantised is not None:
                 quantised.set_aside_before(identity.shape.n_layers)
-                model.__class__ = model_class
             if aside is not None:
                 aside.goes_with(model)
     except HeadroomError:

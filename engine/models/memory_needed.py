@@ -14,6 +14,7 @@ from engine.models.checkpoints import PRECISIONS, Identity
 from engine.models.hub import Offer
 from engine.models.opt_sizes import LAYERS_HEADS_WIDTH, REPO, opt_config, opt_parts
 from engine.models.sizes import n_parameters_of
+from engine.models.spread import stock_config
 from engine.shapes import ModelShape
 
 DEVICES = ("cpu", "cuda")
@@ -51,10 +52,12 @@ def too_large(name: str, precision: str, estimate: MemoryEstimate) -> str:
 
 
 def offered(offer: Offer) -> Identity:
-    """A model of the hub as far as its config.json says it. HeadroomError: its architecture is not supported."""
-    shape, name, family = shape_of(offer.config), str(offer.name), family_of(offer.config).name
-    counts = n_parameters_of(offer.config, shape)
-    return Identity(name, Path(), offer.config, family, shape, "", "", *counts, 0, "bfloat16", False)
+    """A model of the hub as far as its config.json says it. HeadroomError: its architecture is not supported, or its
+    weights are quantized."""
+    name, config = str(offer.name), stock_config(offer.config, str(offer.name))
+    shape, family = shape_of(config), family_of(config).name
+    counts = n_parameters_of(config, shape)
+    return Identity(name, Path(), config, family, shape, "", "", *counts, 0, "bfloat16", False)
 
 
 def needed_bytes(identity: Identity, precision: str) -> int:
@@ -75,7 +78,7 @@ def sliced_bytes(config: Mapping[str, Any], shape: ModelShape, precision: str) -
 
 
 def free_bytes() -> int:
-    """What is free on the device, or in main memory; of what this process holds, the libraries count as free."""
+    """What is free on the device, or in main memory as `main_memory_bytes` counts it."""
     if device_class() == "cuda":
         import torch
 
@@ -84,11 +87,13 @@ def free_bytes() -> int:
 
 
 def main_memory_bytes() -> int:
-    """What is free in main memory, the libraries of this process counted as free."""
+    """What is free in main memory, the libraries of this process counted as free: `needed_bytes` includes them. The
+    pages of their files are not added, as they count as free already."""
     import psutil
 
-    free, left = psutil.virtual_memory().available, left_in_container()
-    return min(free, free if left is None else left) + min(LIBRARY_BYTES, psutil.Process().memory_info().rss)
+    free, left, held = psutil.virtual_memory().available, left_in_container(), psutil.Process().memory_info()
+    own = held.rss - getattr(held, "shared", 0)  # Linux alone tells the two apart
+    return min(free, free if left is None else left) + max(0, min(LIBRARY_BYTES, own))
 
 
 def left_in_container(root: Path = Path("/")) -> int | None:

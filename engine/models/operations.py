@@ -15,7 +15,8 @@ from engine.models.outlines import Outline
 # fp32 and back on either way (4 + 7), and so are z, the FFN's output and their products for scores (6): twice the bytes
 GRADIENT_VALUES = (12 + 4 + 2 * (4 + 7 + 6)) / 12
 REMADE = 3 / 8  # of a value's time, which is read and written in 16 bits twice: read in 8 bits, written in 16
-READ_POSITIONS, READ_TOGETHER = 128, 8  # whose logits are computed at once, as engine.accuracy.scoring has it
+READ_POSITIONS = 128  # positions whose logits scoring computes at once: 128 x 50,272 x 4 bytes = 26 MB
+CACHED_POSITIONS = 8  # positions whose logits it converts to fp32 at once: 1.6 MB, which fit in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def workspace_bytes(model: Outline, precision: str, reading: Reading) -> int:
     size, shape = _size(precision), model.shape
     inside = 2 * size + (1 + 4 if precision == "int8" else 0)  # before and behind the activation; int8 in, int32 out
     tokens = reading.tokens * (3 * size * shape.d_model + inside * shape.d_mlp)
-    logits = shape.n_vocab * (min(reading.places, READ_POSITIONS) * size + READ_TOGETHER * 4)
+    logits = shape.n_vocab * (min(reading.places, READ_POSITIONS) * size + CACHED_POSITIONS * 4)
     return round(tokens + reading.pairs * (size + 2) + logits)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.errors import HeadroomError
 from engine.models import hub
-from engine.models.architectures import SMALL, shape_of
+from engine.models.architectures import family_of, shape_of
 from engine.models.names import ModelName, model_name
 from engine.models.opt_sizes import LAYERS_HEADS_WIDTH, REPO, published_config
 from engine.models.sizes import Parts, embedding_width, parts_of
@@ -36,7 +36,7 @@ class Outline:
     @property
     def is_gated(self) -> bool:
         """Whether FFNs have a third matrix, a gate."""
-        return self.config["model_type"] in ("llama", SMALL)
+        return family_of(self.config).is_gated
 
     @property
     def d_heads(self) -> int:

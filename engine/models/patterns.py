@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from engine.models.loading import Loaded
+from engine.models.transformers_internals import additive_mask, attention_named
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,12 +47,10 @@ def visited(
     A layer in `forced` attends by that pattern, whatever its queries and keys say; so does a single head in `replaced`.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import eager_mask
 
     AttentionInterface.register(NAME, _attend)
-    AttentionMaskInterface.register(NAME, eager_mask)
+    AttentionMaskInterface.register(NAME, additive_mask())
     model, hooks, first = loaded.model, [], []
-    before = model.config._attn_implementation
     visit_token, forced_token = _visit.set(visit), _forced.set(forced or {})
     replaced_token = _replaced.set(replaced or {})
 
@@ -63,14 +62,13 @@ def visited(
 
     layers = loaded.family.layer_list(model)
     try:
-        model.set_attn_implementation(NAME)
         if embeddings_everywhere:
             hooks += [layer.register_forward_pre_hook(on_layer, with_kwargs=True) for layer in layers]
-        yield
+        with attention_named(model, NAME):
+            yield
     finally:
         for hook in hooks:
             hook.remove()
-        model.set_attn_implementation(before)
         _visit.reset(visit_token)
         _forced.reset(forced_token)
         _replaced.reset(replaced_token)

@@ -2,11 +2,12 @@
 they are brought for whoever reads them besides. In between their parameters are on torch's `meta` device, empty.
 """
 
-import logging
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
+
+from engine.models.accelerate_internals import is_hooked, onloaded
 
 SAMPLE_BYTES = 2**27
 
@@ -19,17 +20,15 @@ def in_reach(*modules: Any) -> Iterator[None]:
     if not away:
         yield
         return
-    from accelerate.utils import align_module_device
-
     with ExitStack() as brought:
         for each in away:
-            brought.enter_context(align_module_device(each))
+            brought.enter_context(onloaded(each))
         yield
 
 
 def is_away(module: Any) -> bool:
     """Whether a module's own weights lie elsewhere now."""
-    return hasattr(module, "_hf_hook") and any(each.device.type == "meta" for each in module.parameters(recurse=False))
+    return is_hooked(module) and any(each.device.type == "meta" for each in module.parameters(recurse=False))
 
 
 def bytes_per_s_to(device: Any) -> float | None:
@@ -45,8 +44,3 @@ def bytes_per_s_to(device: Any) -> float | None:
     values.to(device)
     torch.cuda.synchronize(device)
     return SAMPLE_BYTES / (time.perf_counter() - began)
-
-
-def quiet_accelerate() -> None:
-    """Where layers lie is said by us, not in a warning of its own."""
-    logging.getLogger("accelerate.big_modeling").setLevel(logging.ERROR)

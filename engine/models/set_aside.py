@@ -26,8 +26,10 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import HeadroomError
 from engine.models.architectures import Family
+from engine.models.bitsandbytes_internals import is_plain_layer, quantized, set_quantized
 from engine.models.layer_tensors import place_of
 from engine.models.tensors import Stored, finite
+from engine.models.transformers_internals import mark_loaded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -132,14 +134,9 @@ class Quantised:
         self._family, self._waiting, self._aside = family, list(layers), aside
         self._model: Any = None
 
-    def noticed(self, model_class: Any) -> Any:
-        """The class, whose next instance is noticed: nothing else gives a model that is being loaded."""
-
-        def init(model: Any, *args: Any, **options: Any) -> None:
-            model_class.__init__(model, *args, **options)
-            self._model = model
-
-        return type(model_class.__name__, (model_class,), {"__init__": init, "__module__": model_class.__module__})
+    def begin(self, model: Any) -> None:
+        """Takes the model, as soon as it is there and before its first tensor is loaded."""
+        self._model = model
 
     def followed(self, tensors: Mapping[str, Stored]) -> dict[str, Stored]:
         """The same tensors, which set aside what is finished when they are asked for."""
@@ -159,12 +156,10 @@ class Quantised:
         while self._waiting and self._waiting[0] < end:
             number = self._waiting.pop(0)
             for module in self._family.layer_list(self._model)[number].modules():
-                if type(module).__name__ == "Linear8bitLt":
-                    weight = module.weight
-                    data = self._aside.mapped(weight.CB)
-                    options = {"requires_grad": False, "has_fp16_weights": False, "CB": data, "SCB": weight.SCB}
-                    module.weight = type(weight)(data, **options)
-                    module.weight._is_hf_initialized = True  # else transformers would fill it with random numbers
+                if is_plain_layer(module):
+                    data, scales = quantized(module)
+                    set_quantized(module, self._aside.mapped(data), scales)
+                    mark_loaded(module.weight)
 
 
 def _layer_of(stored: Stored) -> int | None:

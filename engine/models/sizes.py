@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine.models.architectures import SMALL, is_tied, smears_keys
+from engine.models.architectures import family_of, is_tied, smears_keys
 from engine.shapes import ModelShape
 
 # what older files hold beside the weights: masks and angles, made anew from the config
@@ -91,15 +91,15 @@ def embedding_width(config: Mapping[str, Any], shape: ModelShape) -> int:
 def parts_of(config: Mapping[str, Any], shape: ModelShape) -> Parts:
     """The parts of the model of a config.json."""
     kind, d, d_mlp = config["model_type"], shape.d_model, shape.d_mlp
-    is_llama, width = kind in ("llama", SMALL), embedding_width(config, shape)
+    family, width = family_of(config), embedding_width(config, shape)
     d_kv, d_heads = shape.d_head * shape.n_key_value_heads, shape.d_head * shape.n_heads
-    norm = d if is_llama else 2 * d
-    matrices = 2 * d * (d_heads + d_kv) + (3 if is_llama else 2) * d * d_mlp
-    qkv, inner = d_heads + 2 * d_kv, d_mlp * (2 if is_llama else 1)
+    norm = 2 * d if family.has_biases else d
+    matrices = 2 * d * (d_heads + d_kv) + (3 if family.is_gated else 2) * d * d_mlp
+    qkv, inner = d_heads + 2 * d_kv, d_mlp * (2 if family.is_gated else 1)
     rest = 2 * norm + shape.n_key_value_heads * smears_keys(config)
-    if config.get({"opt": "enable_bias"}.get(kind, "attention_bias"), not is_llama):
+    if config.get({"opt": "enable_bias"}.get(kind, "attention_bias"), family.has_biases):
         rest += qkv + d
-    if config.get({"opt": "enable_bias", "llama": "mlp_bias", SMALL: "mlp_bias"}.get(kind, ""), not is_llama):
+    if config.get({"opt": "enable_bias"}.get(kind, "mlp_bias"), family.has_biases):
         rest += inner + d
     tokens = shape.n_vocab * width
     positions = {"opt": shape.n_ctx + 2, "gpt2": shape.n_ctx}.get(kind, 0) * d

@@ -3,10 +3,9 @@
 A layer that loses all its heads and its FFN is not run: of it the attention output bias is added, and the norms behind
 (OPT-350m), which the stream itself goes through, stay. One that keeps at most three quarters of its heads gets
 projections without the pruned ones; with all of them gone its attention is the output bias alone. A pruned FFN is
-skipped. Everything else, and families whose queries, keys and
-values come from one projection, is masked as before. int8 weights are sliced with their scales. The numbers are those
-of the mask up to the rounding of another order of sums. Weights that do not lie where they run are sliced anew in each
-pass, as there is no room to keep slices of them.
+skipped. Everything else, and families whose queries, keys and values come from one projection, is masked as before.
+int8 weights are sliced with their scales. The numbers are those of the mask up to the rounding of another order of
+sums. Weights that are not on the device that runs them are sliced in each pass: there is no room to keep the slices.
 """
 
 from __future__ import annotations
@@ -20,24 +19,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine.models.bitsandbytes_internals import layer_like, quantized
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
 from engine.models.reaching import in_reach, is_away
+from engine.models.transformers_internals import count_tokens, read_by_head
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-SLICE_BELOW = 0.75  # a layer that keeps more is masked: the copy of its weights would cost more than it saves
+# a layer that keeps more heads is masked where a mask is used for one measurement: copying its weights would cost more
+# than it saves
+SLICE_BELOW = 0.75
 
 
 @dataclass(frozen=True)
 class Sliced:
     """The smaller parts of a model under one mask, made once and put in place as often as needed. `swaps` are (parent,
-    attribute, what stands there meanwhile); `masked` is what is left to the mask's hooks; `n_params` and `n_bytes` are
-    what the layers then hold, of `n_params_full` and `n_bytes_full`.
+    attribute, what stands there meanwhile); `reads` are (attention, which key and value head each head reads) where
+    heads share them unevenly and a cache is to hold each once; `masked` is what is left to the mask's hooks; `n_params`
+    and `n_bytes` are what the layers then hold, of `n_params_full` and `n_bytes_full`.
     """
 
     swaps: tuple[tuple[Any, str, Any], ...]
+    reads: tuple[tuple[Any, tuple[int, ...]], ...]
     masked: Mask
     n_params: int
     n_params_full: int
@@ -45,8 +50,10 @@ class Sliced:
     n_bytes_full: int
 
 
-def sliced(loaded: Loaded, mask: Mask) -> Sliced:
-    """The smaller parts for `mask`; nothing of the model changes until they are `applied`."""
+def sliced(loaded: Loaded, mask: Mask, as_exported: bool = False) -> Sliced:
+    """The smaller parts for `mask`; nothing of the model changes until they are `applied`. `as_exported`: each layer
+    without some of its heads is cut, and shared keys and values are cached once, as in an exported `small` folder."""
+    shape, reads = loaded.identity.shape, []
     family, swaps, still = loaded.family, [], np.ones((len(mask.heads), len(mask.heads[0])), bool)
     layers, dropped = family.layer_list(loaded.model), set(mask.layers_dropped)
     holder = attrgetter(family.layers)(loaded.model)
@@ -56,10 +63,12 @@ def sliced(loaded: Loaded, mask: Mask) -> Sliced:
             continue
         kept = [head for head, keep in enumerate(mask.heads[index]) if keep]
         # smeared keys: accelerate would bring the whole of what is mixed into a module that has a slice of it
-        if len(family.qkv) < 3 or len(kept) > SLICE_BELOW * len(mask.heads[index]) or (kept and is_away(attention)):
+        n_most = shape.n_heads - 1 if as_exported else SLICE_BELOW * shape.n_heads
+        if len(family.qkv) < 3 or len(kept) > n_most or (kept and is_away(attention)):
             still[index] = mask.heads[index]
         elif kept:
-            swaps += _attention(loaded, attention, kept, index in loaded.placing.moved)
+            found, read = _attention(loaded, attention, kept, index in loaded.placing.moved, as_exported)
+            swaps, reads = swaps + found, reads + ([(attention, read)] if read else [])
         else:
             path = family.attention_out.split(".")
             swaps.append((layer, path[0], _silent(getattr(attention, path[1]), index)))
@@ -72,31 +81,39 @@ def sliced(loaded: Loaded, mask: Mask) -> Sliced:
     after = [module for _, _, module in swaps if hasattr(module, "forward")]
     full_params, full_bytes = _size(layers)
     saved_params, saved_bytes = np.subtract(_size(before), _size(after))
-    return Sliced(tuple(swaps), masked, int(full_params - saved_params), full_params, int(full_bytes - saved_bytes),
-                  full_bytes)  # fmt: skip
+    return Sliced(tuple(swaps), tuple(reads), masked, int(full_params - saved_params), full_params,
+                  int(full_bytes - saved_bytes), full_bytes)  # fmt: skip
 
 
 @contextmanager
 def applied(loaded: Loaded, parts: Sliced) -> Iterator[None]:
     """Context in which the model runs without what the mask prunes; it is as before afterwards, whatever happens."""
     before = [(parent, name, getattr(parent, name)) for parent, name, _ in parts.swaps]
+    hooks = [read_by_head(*each) for each in parts.reads]
     try:
         with pruned(loaded, parts.masked):  # first: it looks for modules that may be swapped away
             for parent, name, part in parts.swaps:
                 setattr(parent, name, part)
             yield
     finally:
+        for hook in hooks:
+            hook.remove()
         for parent, name, module in before:
             setattr(parent, name, module)
 
 
-def _attention(loaded: Loaded, attention: Any, kept: Sequence[int], is_moved: bool) -> list[tuple[Any, str, Any]]:
-    """What an attention module needs to compute these heads alone; `is_moved`: it does not lie where it runs."""
+def _attention(
+    loaded: Loaded, attention: Any, kept: Sequence[int], is_moved: bool, as_exported: bool
+) -> tuple[list[tuple[Any, str, Any]], tuple[int, ...]]:
+    """What an attention module needs to compute these heads alone, and which key head each of them reads (nothing where
+    no key head is shared, or all by as many heads); `is_moved`: it does not lie where it runs."""
     shape = loaded.identity.shape
     groups = shape.n_heads // shape.n_key_value_heads
-    sharing = {head // groups for head in kept}
-    together = groups > 1 and len(kept) == len(sharing) * groups  # whole groups stay: they go on sharing
-    keys = sorted(sharing) if together or groups == 1 else [head // groups for head in kept]
+    keys = sorted({head // groups for head in kept})
+    reads, each = tuple(keys.index(head // groups) for head in kept), len(kept) // len(keys)
+    is_even = reads == tuple(number // each for number in range(len(kept)))
+    if not is_even and not as_exported:  # a key head for each head
+        keys, reads, each, is_even = [head // groups for head in kept], (), 1, True
     query_rows, key_rows = (_positions(heads, shape.d_head) for heads in (kept, keys))
     query, key, value = loaded.family.qkv
     out, cut = loaded.family.attention_out.rpartition(".")[2], _modules()[3] if is_moved else _slice
@@ -111,8 +128,8 @@ def _attention(loaded: Loaded, attention: Any, kept: Sequence[int], is_moved: bo
     if hasattr(attention, "num_heads"):
         swaps.append((attention, "num_heads", len(kept)))
     if hasattr(attention, "num_key_value_groups"):
-        swaps.append((attention, "num_key_value_groups", groups if together else 1))
-    return swaps
+        swaps.append((attention, "num_key_value_groups", each if is_even else 1))
+    return swaps, () if is_even else reads
 
 
 def _positions(heads: Sequence[int], d_head: int) -> np.ndarray:
@@ -137,12 +154,10 @@ def _slice(
         small = type(linear)(1, 1, bias=False, device="meta")
         small.weight = torch.nn.Parameter(cut(weight), requires_grad=False)
     else:
-        held = weight if weight.CB is not None else linear.state  # before or after its first use
-        data, scales = cut(held.CB), held.SCB if rows is None else cut(held.SCB)
-        small = type(linear)(1, 1, bias=False, has_fp16_weights=False, threshold=linear.state.threshold, device="meta")
+        data, scales = quantized(linear)
+        small = layer_like(linear, cut(data), scales if rows is None else cut(scales))
         if hasattr(linear, "shared"):
             small.shared = linear.shared
-        small.weight = type(weight)(data, requires_grad=False, has_fp16_weights=False, CB=data, SCB=scales)
     if bias is not None:
         bias = torch.nn.Parameter(bias.detach() if rows is None else cut(bias), requires_grad=False)
     small.bias = bias
@@ -181,14 +196,6 @@ def _same() -> Any:
     return torch.nn.Identity()
 
 
-def _count_tokens(hidden_states: Tensor, given: Sequence[Any]) -> None:
-    """Notes in a cache, if one is given, that layer 0 has read these positions: there transformers counts them."""
-    for cache in given:
-        if hasattr(cache, "get_seq_length"):
-            zeros = hidden_states.new_zeros(len(hidden_states), 1, hidden_states.shape[1], 1)
-            cache.update(zeros, zeros, 0)
-
-
 @once
 def _modules() -> tuple[Any, Any, Any, Any]:
     import torch
@@ -200,7 +207,7 @@ def _modules() -> tuple[Any, Any, Any, Any]:
 
         def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, None]:
             if self.is_first:
-                _count_tokens(hidden_states, (*args, *kwargs.values()))
+                count_tokens(hidden_states, (*args, *kwargs.values()))
             nothing = torch.zeros_like(hidden_states)
             return (nothing if self.bias is None else nothing + self.bias.to(nothing.dtype)), None
 
@@ -217,7 +224,7 @@ def _modules() -> tuple[Any, Any, Any, Any]:
 
         def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             if self.is_first:
-                _count_tokens(hidden_states, (*args, *kwargs.values()))
+                count_tokens(hidden_states, (*args, *kwargs.values()))
             if self.bias is not None:
                 hidden_states = hidden_states + self.bias.to(hidden_states)
             for norm in self.norms:

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import torch
 import transformers
 from torch import Tensor, nn
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-from transformers.models.llama.modeling_llama import LlamaAttention, LlamaForCausalLM, eager_attention_forward
 
 from engine.models.architectures import SMALL
+from engine.models.transformers_internals import attention_chooser, llama_attention, replace_positions
 
 POSITIONS = ("rotary", "shortformer")
+attention_of = attention_chooser()
 
 
 class HeadroomSmallConfig(transformers.LlamaConfig):
@@ -62,7 +62,7 @@ class Positions(nn.Module):
         return Where(position_ids, tokens_before(position_ids), first, second)
 
 
-class SmallAttention(LlamaAttention):
+class SmallAttention(llama_attention()):
     """Llama's attention with the two changes; whatever transformers attends by gets finished keys."""
 
     def __init__(self, config: Any, layer_idx: int, positions: Positions) -> None:
@@ -92,7 +92,7 @@ class SmallAttention(LlamaAttention):
                 where = self._whole(where, k.shape[2] - q.shape[2], hidden_states)
             k = smeared(k, self.smear, where.before)
             k = turned(k, where) if self.rotary else k
-        attend = ALL_ATTENTION_FUNCTIONS.get_interface(str(self.config._attn_implementation), eager_attention_forward)
+        attend = attention_of(self.config)
         z, pattern = attend(self, q, k, v, attention_mask, dropout=0.0, scaling=self.scaling, **kwargs)
         return self.o_proj(z.flatten(-2)), pattern
 
@@ -103,13 +103,13 @@ class SmallAttention(LlamaAttention):
         return self.where[0](x, torch.cat([(first - behind).clamp_min(0), where.positions], 1))
 
 
-class HeadroomSmallForCausalLM(LlamaForCausalLM):
+class HeadroomSmallForCausalLM(transformers.LlamaForCausalLM):
     config_class = HeadroomSmallConfig
 
     def __init__(self, config: HeadroomSmallConfig) -> None:
         super().__init__(config)
         positions = Positions(config)
-        self.model.rotary_emb = positions  # pyright: ignore[reportAttributeAccessIssue]
+        replace_positions(self, positions)
         for index, layer in enumerate(self.model.layers):
             layer.self_attn = SmallAttention(config, index, positions)
         self.post_init()

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import HeadroomError
 from engine.models.architectures import FAMILIES, Family, family_of, shape_of
+from engine.models.config_fields import known_fields
 from engine.models.layer_tensors import CONSTANT, Place, head_numbers, is_attention, place_of
 from engine.models.tensors import Stored, stored_tensors
+from engine.models.transformers_internals import model_config
 from engine.models.weight_files import read_json
 from engine.shapes import ModelShape
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PRUNED = "pruned_"  # what the type of such a model begins with
-OWN_WORDS = ("auto_map", "per_layer_config", "kept_heads")  # of its config.json, that the stock model has no use for
 
 
 def is_small(config: Mapping[str, Any]) -> bool:
@@ -31,15 +32,20 @@ def is_small(config: Mapping[str, Any]) -> bool:
 
 
 def stock_config(config: Mapping[str, Any], folder: str = "the folder") -> Mapping[str, Any]:
-    """The config.json of the stock model that such a folder is of; any other as it is. HeadroomError: what it says of
-    its layers makes no sense."""
+    """The known fields of a config.json; of such a folder, those of the stock model. HeadroomError: the architecture is
+    not supported, the weights are quantized, or its description of the layers is inconsistent."""
+    if (asked := config.get("quantization_config")) is not None:
+        method = asked.get("quant_method", "another") if isinstance(asked, Mapping) else "another"
+        raise HeadroomError(
+            f"{folder}/config.json asks for {str(method)[:40]!r} quantization; Headroom quantizes plain weights "
+            "itself: use the model that it was made from"
+        )
     if not is_small(config):
         if "per_layer_config" in config:
             raise HeadroomError(f"{folder} has layers of different sizes (per_layer_config), which Headroom opens only "
                                 "where it has written them; use the model that it was made from")  # fmt: skip
-        return config
-    stock = {key: value for key, value in config.items() if key not in OWN_WORDS}
-    stock["model_type"] = str(config["model_type"]).removeprefix(PRUNED)
+        return known_fields(config)
+    stock = known_fields({**config, "model_type": str(config["model_type"]).removeprefix(PRUNED)})
     shape = shape_of(stock)
     kept, own = config.get("kept_heads"), config.get("per_layer_config")
     sound = isinstance(own, dict) and isinstance(kept, list) and all(_are_heads(each, shape.n_heads) for each in kept)
@@ -88,12 +94,10 @@ def _spread_out(config: Mapping[str, Any], stored: Mapping[str, Stored]) -> dict
 
 def _layer_shapes(config: Mapping[str, Any], family: Family) -> dict[str, tuple[int, ...]]:
     """Name within a layer -> shape, of every tensor that a layer of the stock model holds."""
-    import copy
-
     import torch
     import transformers
 
-    whole = transformers.AutoConfig.for_model(**copy.deepcopy(dict(config)))
+    whole = model_config(config)
     whole.num_hidden_layers = 1
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(whole)

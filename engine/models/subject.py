@@ -9,11 +9,13 @@ from typing import Any
 
 from cache import Store
 from engine.errors import HeadroomError
+from engine.memory import Trimming
 from engine.models.checkpoints import Identity
+from engine.models.kinds import Products
 from engine.models.loading import Loaded, LoadSpec, Models, aside_folder, device_class, identify, ways_of
 from engine.models.memory_needed import asked_device, memory_estimate
 from engine.models.placing import Placing, asked_places, known_rates, placing_of
-from engine.models.tuning import Products, processor
+from engine.models.tuning import processor
 from engine.progress import Progress
 from engine.records import version
 from engine.shapes import ModelShape
@@ -75,11 +77,13 @@ class Subject:
 
 
 class Lab:
-    """Where things are measured: a result store, and the one model that is held in memory."""
+    """Where things are measured: a result store, and the one model that is held in memory. `trimming` returns the
+    memory that long work frees."""
 
     def __init__(self, store: Store, models: Models | None = None) -> None:
         self.store = store
         self.models = models or Models(store)
+        self.trimming = Trimming()
 
     def subject(self, spec: LoadSpec, bos: bool | None = None) -> Subject:
         """The Subject of a model, from its files alone; `bos` None = as the model's own tokenizer does."""

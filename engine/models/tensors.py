@@ -7,6 +7,7 @@ was made of them. Nothing of a file is ever executed.
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -99,7 +100,8 @@ def _read_whole(file: Path) -> dict[str, Stored]:
     import torch
 
     try:
-        whole = torch.load(file, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings(action="ignore"):  # the line below says what is wrong with a file
+            whole = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:  # torch's own text tells how to read it unsafely
         raise HeadroomError(
             f"{file} holds more than weights or is cut short, and is not read; use the model in safetensors, or "

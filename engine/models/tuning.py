@@ -13,6 +13,9 @@ from typing import Any
 
 from cache import Store
 from engine.errors import UsageError
+from engine.models import bitsandbytes_internals, cpu_products
+from engine.models.kinds import FP32, INTEGER, OWN, Products
+from engine.models.torch_internals import KNOWN_TORCH
 from engine.records import Record, canonical_key, decode, encode, version
 
 SMALL_PARAMETERS = 20_000_000
@@ -22,33 +25,8 @@ CLEARLY = {"bf16": 1.5, "int8": 1.1, "gradient": 1.5, "attention": 1.5}
 ENOUGH = 0.8  # of the best speed, for which fewer threads are taken
 N_ROUNDS = 5
 EXACT_S = 1e-5
-OWN, FP32, INTEGER = "own", "fp32", "integer"
-KNOWN_TORCH = "2.13."
 PINNED = "HEADROOM_PRODUCTS"  # the user's choice of a way
 SHAPES = ((64, 768, 768), (384, 768, 768))  # rows, inputs, outputs: of a short text, and of questions packed together
-
-
-@dataclass(frozen=True)
-class Products:
-    """Ways of matrix products on a CPU. OWN is the library's: torch's bf16, bitsandbytes' int8; FP32 and INTEGER are in
-    `engine.models.cpu_products`. `gradient` is that of int8 layers; a bf16 layer's goes the way of `bf16`. `attention`
-    is that of gradient passes: torch passes gradients back through it several times slower in bf16 than in fp32."""
-
-    bf16: str = OWN
-    int8: str = OWN
-    gradient: str = OWN
-    attention: str = OWN
-
-    def of(self, precision: str) -> "Products":
-        """The ways that a model in this precision takes: in int8 its unembedding stays bf16."""
-        if precision == "fp32":
-            return Products()
-        return self if precision == "int8" else Products(bf16=self.bf16, attention=self.attention)
-
-    def not_own(self, gradients: bool) -> dict[str, str]:
-        """The ways that are not the library's own, as keys say them; with that of the gradients where they count."""
-        ways = {name: way for name, way in asdict(self).items() if way != OWN}
-        return {name: way for name, way in ways.items() if gradients or name in ("bf16", "int8")}
 
 
 PINS = {OWN: Products(), FP32: Products(FP32, FP32, FP32, FP32), INTEGER: Products(int8=INTEGER)}
@@ -202,12 +180,10 @@ def _ways(rows: int, d_in: int, d_out: int) -> dict[str, dict[str, float]]:
     """Seconds of each way of each field of Products."""
     import torch
 
-    from engine.models import cpu_products
-
     x, weight = torch.randn(rows, d_in).bfloat16(), torch.randn(d_out, d_in).bfloat16()
     back, bias = torch.randn(rows, d_out).bfloat16(), torch.zeros(d_out).bfloat16()
-    plain = cpu_products.bitsandbytes_layer(weight, bias)
-    held, scales = plain.weight.CB, plain.weight.SCB
+    plain = bitsandbytes_internals.new_layer(weight, bias)
+    held, scales = bitsandbytes_internals.quantized(plain)
     ways: dict[str, dict[str, Callable[[], Any]]] = {
         "bf16": {
             OWN: lambda: torch.nn.functional.linear(x, weight, bias),
@@ -216,7 +192,7 @@ def _ways(rows: int, d_in: int, d_out: int) -> dict[str, dict[str, float]]:
         "int8": {OWN: lambda: plain(x)}
         | {
             way: lambda way=way: cpu_products.int8_product(
-                cpu_products.quantised(x, plain.state.threshold), held, scales, bias, way == INTEGER
+                cpu_products.quantised(x, bitsandbytes_internals.threshold(plain)), held, scales, bias, way == INTEGER
             )
             for way in cpu_products.int8_ways()
         },

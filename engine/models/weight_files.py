@@ -4,11 +4,13 @@ Nothing else counts, is read or digested: adapters, variants such as model.fp16.
 split left behind, files in folders below.
 """
 
-import json
+import math
 import re
 from pathlib import Path
 from typing import Any
 
+from cache import typed_json
+from cache.typed_json import InvalidFile
 from engine.errors import HeadroomError
 
 KINDS = (("model", ".safetensors"), ("pytorch_model", ".bin"))
@@ -56,12 +58,11 @@ def read_json(file: Path, problem: str) -> dict[str, Any]:
     if told := not_weights(file):
         raise HeadroomError(f"{problem}: {file} {told}")
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise HeadroomError(f"{problem}: {file} cannot be read as JSON; {advice}") from error
-    if not isinstance(value, dict):
-        raise HeadroomError(f"{problem}: {file} holds no JSON object; {advice}")
-    return value
+        # transformers writes 10^30 for a tokenizer without a limit, and what is computed with is checked by its reader
+        return typed_json.read_json(file, dict[str, Any], JSON_BYTES, max_int=math.inf)
+    except (OSError, InvalidFile) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise HeadroomError(f"{problem}: {file} cannot be read as a JSON object ({why}); {advice}") from error
 
 
 def not_weights(file: Path) -> str:
@@ -94,7 +95,8 @@ def _indexed(index: Path, ending: str) -> list[str]:
     if not names:
         raise HeadroomError(f"{index} names no weight files; download or copy it again")
     for name in names:
-        if not isinstance(name, str) or Path(name).name != name or not name.endswith(ending) or "\0" in name:
+        plain = isinstance(name, str) and Path(name).name == name and "\0" not in name and len(name.encode()) <= 255
+        if not plain or not name.endswith(ending):
             raise HeadroomError(f"{index} names {str(name)[:80]!r}, no {ending} file of its own folder; copy it again")
     return sorted(set(names))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from engine.errors import HeadroomError
 from engine.models.sizes import UNEMBEDDINGS
+from engine.models.transformers_internals import tied_weights
 
 LAYER = re.compile(r"(?:^|\.)(?:layers|h)\.(\d+)\.")
 AGAIN = "download or copy the folder again"
@@ -53,7 +54,7 @@ def refuse_unless_whole(model: str, stored: Mapping[str, Any], model_class: Any,
         if "float" not in stored[name].dtype
     ]
     missing = due.keys() - given.keys()
-    for one, other in skeleton.all_tied_weights_keys.items():  # either will do
+    for one, other in tied_weights(skeleton).items():  # either will do
         missing -= {one} if one in missing else {other}
     wrong += [f"{name} is missing" for name in due if name in missing]
     strangers = sorted(name for name, place in places.items() if not place)

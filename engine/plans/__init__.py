@@ -10,6 +10,7 @@
 `forecast`: what a study would take elsewhere, from a model's outline alone
 `on_ray`: a plan worked on by actors of Ray: what they are told, and by what they know that they see the same
 `clusters`: a cluster of Ray, and how many workers it has room for
+`ray_internals`: private and fragile parts of Ray
 `crews`: the actors of one driver: started, listened to, and where one is lost another in its place
 `actors`: the worker as such an actor
 """

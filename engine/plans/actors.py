@@ -13,6 +13,7 @@ from typing import Any
 
 from cache.store import Store, default_directory
 from engine.errors import HeadroomError, NotHere, one_line, unforeseen
+from engine.files import read_regular
 from engine.memory import bound_growth
 from engine.models.subject import Lab
 from engine.plans.cells import Cell, read_plan
@@ -21,6 +22,8 @@ from engine.plans.measuring import Here, in_line, measured, other_fields
 from engine.plans.sharing import share, trouble_teller
 from engine.plans.worker import Outcome, work
 from engine.progress import tell
+from engine.questions.tasks import agree_to_fetch
+from engine.readable import is_readable
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ class Actor:
         is other here than where the plan was written, "refused" why this machine cannot help."""
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         bound_growth()
+        agree_to_fetch(self.errand.may_fetch)
         try:
             self._look()
             return {"differs": self._open()}
@@ -75,6 +79,7 @@ class Actor:
         """Takes cells until none is left, and shares what it measured. "refused": this machine cannot, "ended": the
         error that has ended it, where another may do better; "lines" for the user."""
         tell.set(lambda done, total, message, left_s: self.hear(message))
+        agree_to_fetch(self.errand.may_fetch)  # again: Ray may call each method in a thread of its own
         answer: dict[str, Any] = {}
         try:
             work(self.plan, self.claims, self.measure)
@@ -112,12 +117,8 @@ class Actor:
     def _open(self) -> str:
         """What is other here than where the plan was written; HeadroomError where the store is not the driver's."""
         errand = self.errand
-        store = Store(errand.directory, errand.shared)
+        store = Store(errand.directory, errand.shared, is_readable)
         _meet(store, errand)
-        if errand.may_fetch:
-            from engine.questions.tasks import agree_to_fetch
-
-            agree_to_fetch()
         self._lab, self._here = Lab(store), Here(errand.model, errand.data_dir)
         self._tell_trouble = trouble_teller(store, self.lines.append)
         self._tell_trouble()
@@ -136,7 +137,7 @@ class Actor:
 def digest_of(plan: str) -> str:
     """Of what the file holds; HeadroomError where there is none."""
     try:
-        return hashlib.blake2b(Path(plan).read_bytes(), digest_size=16).hexdigest()
+        return hashlib.blake2b(read_regular(Path(plan)), digest_size=16).hexdigest()
     except OSError as error:
         line = f"cannot read the plan {plan} ({error.strerror})"
         raise HeadroomError(f"{line}; have it on a disk that all machines see") from error

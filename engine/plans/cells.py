@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from engine.errors import HeadroomError
+from cache.typed_json import MAX_JSON_BYTES, Count, HexId, InvalidFile, Permille, Positive, decode_json
+from engine.errors import HeadroomError, UsageError
 from engine.files import named, read_regular
+from engine.importance.importance import WHAT
 from engine.models.loading import LoadSpec
 from engine.models.rates import Pass
 from engine.questions.requests import TaskSpec
@@ -100,21 +102,81 @@ def read_plan(path: str | Path) -> Plan:
     """The plan in a file; HeadroomError where there is none."""
     file = named(str(path), "plan")
     try:
-        content = json.loads(read_regular(file))
-        if content["format"] != FORMAT:
-            raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
-        groups = tuple(map(_read_group, content["groups"]))
-        plan = Plan(groups, tuple(map(_read_cell, content["cells"])))
-        if not all(0 <= cell.group < len(groups) and (cell.scores or cell.points) for cell in plan.cells):
-            raise ValueError("a cell is of no group, or measures nothing")
+        found = decode_json(read_regular(file, MAX_JSON_BYTES), _PlanFile, file.name)
+        plan = Plan(tuple(map(_read_group, found.groups)), tuple(map(_read_cell, found.cells)))
+        _check(plan)
     except OSError as error:
         raise HeadroomError(f"cannot read the plan {file} ({error.strerror}); give the file of sweep --plan") from error
-    except HeadroomError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        why = f"there is no {error}" if isinstance(error, KeyError) else str(error)
-        raise HeadroomError(f"{file} is no plan of this version ({why}); write it anew with sweep --plan") from error
+    except (InvalidFile, UsageError) as error:
+        raise HeadroomError(f"{file} is no plan of this version ({error}); write it anew with sweep --plan") from error
     return plan
+
+
+@dataclass(frozen=True)
+class _SpecFields:
+    model: str
+    precision: str
+    int8_threshold: float
+
+
+@dataclass(frozen=True)
+class _SettingFields:
+    spec: _SpecFields
+    bos: bool | None = None
+    data_dir: str | None = None
+    n_questions: Positive | None = None
+    n_ranking: Positive | None = None
+    heads_by: str = "heads"
+    ffns_by: str = "ffns"
+    aggregate: str = "scores"
+
+
+@dataclass(frozen=True)
+class _GroupFields:
+    setting: _SettingFields
+    pool: tuple[str, ...]
+    key: dict[str, str | int | bool | None | dict[str, str]]
+
+
+@dataclass(frozen=True)
+class _PointFields:
+    heads_permille: Permille
+    ffns_permille: Permille
+    by: str = "own"
+    of: str = ""
+    seed: Count = 0
+
+
+@dataclass(frozen=True)
+class _CellFields:
+    id: HexId
+    group: Count
+    task: TaskSpec
+    needs: tuple[HexId, ...]
+    kind: Pass
+    characters: float
+    cost_s: float
+    scores: str = ""
+    points: tuple[_PointFields, ...] = ()
+
+
+@dataclass(frozen=True)
+class _PlanFile:
+    format: Literal["headroom plan 1"]
+    groups: tuple[_GroupFields, ...]
+    cells: tuple[_CellFields, ...]
+
+
+def _check(plan: Plan) -> None:
+    """UsageError where the parts of a plan do not fit together."""
+    for cell in plan.cells:
+        if cell.group >= len(plan.groups) or not (cell.scores or cell.points):
+            raise UsageError(f"cell {cell.id} is of no group, or measures nothing")
+    if not all(isinstance(group.key.get("products", {}), dict) for group in plan.groups):
+        raise UsageError("the products of a key are not an object")
+    used = {group.setting.heads_by for group in plan.groups} | {group.setting.ffns_by for group in plan.groups}
+    if unknown := sorted((used | {cell.scores for cell in plan.cells}) - {*WHAT, ""}):
+        raise UsageError(f"importance {unknown[0]!r} is unknown; choose one of {', '.join(WHAT)}")
 
 
 def _written_cell(cell: Cell) -> dict[str, Any]:
@@ -125,17 +187,14 @@ def _written_cell(cell: Cell) -> dict[str, Any]:
     return about | {"needs": list(cell.needs)} | cost
 
 
-def _read_cell(told: Mapping[str, Any]) -> Cell:
-    task = TaskSpec(**told["task"])
-    points = tuple(Point(task, **point) for point in told.get("points", ()))
-    cost = {name: told[name] for name in ("kind", "characters", "cost_s")}
-    return Cell(told["id"], told["group"], task, told.get("scores", ""), points, tuple(told["needs"]), **cost)
+def _read_cell(found: _CellFields) -> Cell:
+    points = tuple(Point(found.task, **vars(point)) for point in found.points)
+    return Cell(**{**vars(found), "points": points})
 
 
-def _read_group(told: Mapping[str, Any]) -> Group:
-    setting = dict(told["setting"])
-    spec = LoadSpec(**setting.pop("spec"))
-    return Group(Setting(spec, **setting), tuple(told["pool"]), told["key"])
+def _read_group(found: _GroupFields) -> Group:
+    setting = Setting(**{**vars(found.setting), "spec": LoadSpec(**vars(found.setting.spec))})
+    return Group(setting, found.pool, found.key)
 
 
 def cost_s(cells: Sequence[Cell]) -> float:

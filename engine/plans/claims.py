@@ -11,6 +11,7 @@ longer than its lease) do no harm: what is measured lies in the result store und
 import json
 import os
 import platform
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -19,10 +20,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from cache.typed_json import Count, InvalidFile, convert, decode_json, read_bytes
 from engine.errors import HeadroomError
 
 LEASE_S = 120.0  # a file system on the network may show a time a minute late
 RENEWALS = 6  # in a lease
+MAX_LOG_BYTES, MAX_CLAIM_BYTES = 100_000_000, 20
+NUMBER = re.compile(r"[0-9]{1,9}")  # of a worker or of a claim, in the name of a file
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,29 @@ class Note:
     seconds: float = 0.0
     cached: bool = False
     failed: str = ""
+
+
+@dataclass(frozen=True)
+class Began:
+    """What a worker says of itself first: its machine, its process, and when it began."""
+
+    host: str
+    pid: Count
+    began: float = 0.0
+
+    @property
+    def process(self) -> tuple[str, int]:
+        """Machine and process."""
+        return self.host, self.pid
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A cell of which a worker has ended, and the error."""
+
+    ended: str
+    why: str
+    at: float
 
 
 @dataclass(frozen=True)
@@ -55,7 +82,7 @@ class Claims:
         self.folder, self.lease_s = Path(folder), lease_s
         self.notes: list[Note] = []  # every line that says a cell is settled, in no order over workers
         self.settled: dict[str, Note] = {}
-        self.workers: dict[int, Mapping[str, Any]] = {}  # what each said of itself first
+        self.workers: dict[int, Began] = {}  # what each said of itself first
         self.left: set[int] = set()  # that have ended, and said so
         self.number: int | None = None  # of this worker
         self._retries = retry is True  # what has failed until now, which is what is read first, is free again
@@ -74,7 +101,7 @@ class Claims:
         with suppress(OSError):
             for number, found in self._logs():
                 self._seen[number] = found.st_mtime
-                with suppress(OSError):
+                with suppress(OSError, InvalidFile):
                     self._read_log(number, found.st_size)
             self._retries = False
 
@@ -82,15 +109,13 @@ class Claims:
         at = self._read.get(number, 0)
         if n_bytes <= at:
             return
-        with open(self._log_of(number), "rb") as log:
-            log.seek(at)
-            lines = log.read()
+        lines = read_bytes(self._log_of(number), MAX_LOG_BYTES, at)
         whole = lines.rfind(b"\n") + 1  # a last line may be half written
         self._read[number] = at + whole
         for line in lines[:whole].splitlines(keepends=True):
             at += len(line)
-            with suppress(ValueError, TypeError, KeyError, AttributeError):
-                self._hear(number, json.loads(line), self._retries or at <= self._before.get(number, 0))
+            with suppress(InvalidFile):  # half a line of a killed worker, or none of ours
+                self._hear(number, line, self._retries or at <= self._before.get(number, 0))
 
     def retried(self) -> dict[int, int]:
         """What is free again though it has failed, for others that are to do the same: bytes of each worker's log.
@@ -172,8 +197,8 @@ class Claims:
         self.refresh()
         freed = []
         for cell, file in self._last_claims().items():
-            with suppress(OSError):
-                if file.read_bytes() == str(number).encode():
+            with suppress(OSError, InvalidFile):
+                if read_bytes(file, MAX_CLAIM_BYTES) == str(number).encode():
                     os.utime(file, (0, 0))
                     freed.append(cell)
         with suppress(HeadroomError):
@@ -191,32 +216,34 @@ class Claims:
         for cell, file in self._last_claims().items():
             with suppress(OSError, ValueError):
                 is_live = self._age_s(file.stat().st_mtime) <= self.lease_s
-                yield Hand(cell, int(file.read_bytes() or b"-1"), is_live)
+                yield Hand(cell, int(read_bytes(file, MAX_CLAIM_BYTES) or b"-1"), is_live)
 
     def _last_claims(self) -> dict[str, Path]:
         """The file of the last claim on every cell that is not settled."""
         found: dict[str, tuple[int, Path]] = {}
         for file in (self.folder / "claims").glob("*/*"):
             cell, _, turn = file.name.partition(".")
-            if cell not in self.settled and turn.isdigit():
+            if cell not in self.settled and NUMBER.fullmatch(turn):
                 found[cell] = max(found.get(cell, (0, file)), (int(turn), file))
         return {cell: file for cell, (_, file) in found.items()}
 
-    def _hear(self, number: int, told: Mapping[str, Any], is_free: bool) -> None:
-        """One line of a worker's log; where it says that a cell has failed, that `is_free` to be tried once more."""
+    def _hear(self, number: int, line: bytes, is_free: bool) -> None:
+        """One line of a worker's log; where it says that a cell has failed, that `is_free` to be tried once more.
+        InvalidFile: it is not such a line."""
+        told = decode_json(line, dict[str, Any], number)
         if "host" in told:
-            self.workers[number] = told
+            self.workers[number] = convert(told, Began, number)
         elif "left" in told:
             self.left.add(number)
         elif "ended" in told:
-            cell, at = str(told["ended"]), float(told["at"])
+            ended = convert(told, _Ended, number)
             if not is_free:
-                if cell in self._ended:  # not the first that it has ended
-                    self.settled.setdefault(cell, Note(cell, number, at, failed=str(told["why"])))
-                self._ended.add(cell)
+                if ended.ended in self._ended:  # not the first that it has ended
+                    failed = Note(ended.ended, number, ended.at, failed=ended.why)
+                    self.settled.setdefault(ended.ended, failed)
+                self._ended.add(ended.ended)
         else:
-            times = float(told["at"]), float(told["seconds"])
-            note = Note(str(told["cell"]), number, *times, bool(told["cached"]), str(told["failed"]))
+            note = convert(told | {"worker": number}, Note, number)
             if note.failed and is_free:
                 return
             self.notes.append(note)
@@ -240,7 +267,8 @@ class Claims:
         """How far the file system's clock is ahead, for one who only looks on; 0 where it cannot be asked."""
         file = self.folder / "clock"
         try:
-            file.open("ab").close()
+            # opening a pipe that nobody reads would block
+            os.close(os.open(file, os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0), 0o666))
             os.utime(file)
             return file.stat().st_mtime - time.time()
         except OSError:
@@ -261,7 +289,7 @@ class Claims:
         try:
             with os.scandir(self.folder / "workers") as found:
                 for entry in found:
-                    if entry.name.endswith(".jsonl") and entry.name[:-6].isdigit():
+                    if entry.name.endswith(".jsonl") and NUMBER.fullmatch(entry.name[:-6]):
                         yield int(entry.name[:-6]), entry.stat()
         except FileNotFoundError:
             return  # nobody has begun

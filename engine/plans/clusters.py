@@ -10,27 +10,27 @@ import secrets
 import shutil
 import signal
 import socket
+import stat
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from engine.errors import Cancelled, HeadroomError, UsageError, one_line
+from engine.plans.ray_internals import OWN, start
 
 PACKAGE = "ray==2.60.0"  # as requirements-ray.txt has it
+FOLDER = "headroom-ray-"  # begins the name of the folder of a cluster of this computer's own
+STARTS_S = 60.0  # a folder so young may belong to a driver that has not locked it yet
 OBJECTS_BYTES = 100 * 2**20  # of Ray's object store, which carries a line now and then; it takes no less than 75 MiB
 REACHED_S = 10.0  # for an address to answer at all
 LOOPBACK = "127.0.0.1"
 # HTTP/2's, with which gRPC begins, and a frame of no settings: what Ray answers is such a frame of its own
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-OWN = {  # what a cluster of this computer's own is told; read when Ray is imported
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # 127.0.0.1 alone: else it listens at the address that others reach
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_prestart_worker_first_driver": "0",  # a process a core that nobody needs
-    "RAY_AUTH_MODE": "token",  # no other user of this computer gets in; the token is the run's own, not one at home
-}
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,13 @@ def opened(address: str) -> Iterator[Any]:
     own = {} if address else {**OWN, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     before = {name: os.environ.get(name) for name in own}
     os.environ.update(own)
-    handler, folder = signal.getsignal(signal.SIGTERM), ""
+    handler, folder, lock = signal.getsignal(signal.SIGTERM), "", -1
     try:
         ray = _imported()
         if not address:
-            folder = tempfile.mkdtemp(prefix="ray-", dir=_short_folder())
+            remove_left_folders(_short_folder())
+            folder = tempfile.mkdtemp(prefix=FOLDER, dir=_short_folder())
+            lock = _locked(folder)
         with redirect_stdout(io.StringIO()):  # Ray prints there what it thinks of a lost actor
             try:
                 _connect(ray, address, folder)
@@ -83,6 +85,35 @@ def opened(address: str) -> Iterator[Any]:
             os.environ.pop(name) if value is None else os.environ.update({name: value})
         if folder:
             shutil.rmtree(folder, ignore_errors=True)
+        if lock >= 0:
+            os.close(lock)
+
+
+def remove_left_folders(parent: str) -> None:
+    """Removes the folders in `parent` of drivers that were killed: nobody holds their locks."""
+    for folder in Path(parent).glob(f"{FOLDER}*"):
+        with suppress(OSError):
+            about = folder.lstat()
+            is_old = stat.S_ISDIR(about.st_mode) and time.time() - about.st_mtime > STARTS_S
+            if is_old and (lock := _locked(str(folder))) >= 0:
+                shutil.rmtree(folder, ignore_errors=True)
+                os.close(lock)
+
+
+def _locked(folder: str) -> int:
+    """A descriptor that holds the folder's lock until it is closed or the process ends; -1: another process holds it,
+    or this system has no such locks."""
+    try:
+        import fcntl
+    except ImportError:
+        return -1
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return -1
+    return descriptor
 
 
 def share_of(ray: Any, workers: int | None, cpus: float | None, gpus: float | None, most: int) -> Share:
@@ -133,7 +164,7 @@ def _connect(ray: Any, address: str, folder: str) -> None:
         if address:
             ray.init(address=address, **quiet)
             return
-        ray.init("local", include_dashboard=False, object_store_memory=OBJECTS_BYTES, _temp_dir=folder, **quiet)
+        start(ray, folder, object_store_memory=OBJECTS_BYTES, **quiet)
     except SystemExit as error:  # Ray's answer to SIGTERM
         raise Cancelled("cancelled") from error
     except Exception as error:

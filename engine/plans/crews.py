@@ -9,11 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.errors import HeadroomError, NotHere, one_line
+from engine.errors import HeadroomError, NotHere
 from engine.plans.actors import Errand
 from engine.plans.cells import Plan
 from engine.plans.claims import Claims
 from engine.plans.clusters import Share, free
+from engine.plans.ray_internals import loss
 from engine.plans.status import left_s
 from engine.plans.worker import Tally
 from engine.progress import tell
@@ -80,7 +81,7 @@ class Crew:
     def tally(self) -> Tally:
         """What they have done, the lost ones too."""
         self._claims.refresh()
-        mine = {number for number, told in self._claims.workers.items() if _process(told) in self._joined}
+        mine = {number for number, began in self._claims.workers.items() if began.process in self._joined}
         notes = [note for note in self._claims.notes if note.worker in mine]
         cached, failed = sum(note.cached for note in notes), sum(bool(note.failed) for note in notes)
         return Tally(len(notes) - cached - failed, cached, failed)
@@ -135,7 +136,7 @@ class Crew:
         member.n_lines = len(lines)
 
     def _has_joined(self, member: Member, told: Mapping[str, Any]) -> None:
-        process = _process(told)
+        process = str(told.get("host")), int(told.get("pid", 0))
         where = "" if told["host"] == platform.node() else f"on {told['host']} "
         if "refused" in told:
             self._has_ended(member, {**told, "refused": where + told["refused"]})
@@ -165,7 +166,7 @@ class Crew:
         """Frees what one that is no more had in hand, and has another in its place."""
         self._kill(member)
         self._members.remove(member)
-        is_of_machine, why = _why(error)
+        is_of_machine, why = loss(error)
         self._release(member, "" if is_of_machine else f"its worker was lost: {why}")
         self._start_anew(member, why)
 
@@ -184,7 +185,7 @@ class Crew:
     def _release(self, member: Member, ended_by: str = "") -> None:
         self._claims.refresh()
         process = member.host, member.pid
-        if mine := [number for number, told in self._claims.workers.items() if _process(told) == process]:
+        if mine := [number for number, began in self._claims.workers.items() if began.process == process]:
             self._claims.release(max(mine), ended_by)  # an earlier one's process may have had the same number
 
     def _end(self) -> None:
@@ -196,22 +197,6 @@ class Crew:
         for member in at_work:
             self._release(member)
         self._members = []
-
-
-def _process(told: Mapping[str, Any]) -> tuple[str, int]:
-    return str(told.get("host")), int(told.get("pid", 0))
-
-
-def _why(error: Exception) -> tuple[bool, str]:
-    """Whether the whole machine was lost, which no cell is the reason of, and in a few words what was."""
-    text = str(error)
-    if "OUT_OF_MEMORY" in text:
-        return False, "Ray has ended its process before the machine's memory was full"
-    if "its node has died" in text:
-        return True, "its machine is gone"
-    if "worker process has died" in text:
-        return False, "its process was killed, has crashed, or ran out of memory"
-    return False, one_line(text)
 
 
 def _actor_class(ray: Any) -> Any:

@@ -113,7 +113,8 @@ def _marked(claims: Claims) -> Iterator[str]:
 def _meeting(lab: Lab) -> Iterator[str]:
     """Context in which a record lies in the store, and with those who share its results, by which others know that they
     see the same: its key."""
-    from cache.shared import name_of, shared_folder
+    from cache.addresses import shared_folder
+    from cache.shared import name_of
 
     key = canonical_key("meeting", {"token": secrets.token_hex(16)})
     lab.store.put(key, encode(Record({}, {"kind": "meeting"})))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from engine.errors import one_line
 from engine.plans.cells import Plan, cost_s
 from engine.plans.claims import Claims, Note
 
@@ -70,7 +71,7 @@ def standing(plan: Plan, claims: Claims) -> Standing:
         len(done),
         sum(bool(by_id[id].scores) for id in done),
         sum(settled[id].cached for id in done),
-        {str(by_id[id]): note.failed for id, note in settled.items() if note.failed},
+        {str(by_id[id]): one_line(note.failed) for id, note in settled.items() if note.failed},
         sum(hand.is_live for hand in hands),
         sum(not hand.is_live for hand in hands),
         sum(len(by) > 1 for by in measured.values()),
@@ -87,7 +88,7 @@ def _worker(number: int, claims: Claims, notes: Sequence[Note], in_hand: str) ->
     elif silent_s > claims.lease_s:
         state = "lost"
     seconds = sum(note.seconds for note in notes if not note.cached)
-    return Worker(number, str(told.get("host")), int(told.get("pid", 0)), len(notes), seconds, state, in_hand, silent_s)
+    return Worker(number, one_line(told.host), told.pid, len(notes), seconds, state, in_hand, silent_s)
 
 
 def left_s(plan: Plan, settled: Mapping[str, Note], n_at_work: int) -> float | None:

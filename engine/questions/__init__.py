@@ -3,6 +3,7 @@
 `tasks`: which tasks there are, and where their rows are
 `rows`: rows, read and checked
 `requests`: rows rendered by lm-evaluation-harness into hashed questions
+`lm_eval_internals`: private and fragile parts of lm-evaluation-harness
 `encoding`: questions as tokens, packed one row a question
 `amounts`: how much there is to read, in characters
 `lengths`: the same in tokens, of the known tasks, where no rows are at hand

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from os.path import commonprefix
 
 from engine.models.masks import Mask
+from engine.questions.encoding import MIN_SHARED
 from engine.questions.requests import Question, Questions
 
-MIN_SHARED = 0.25  # of the mean length, from which choices are read in one row: as engine.questions.encoding packs them
 CHARACTERS_A_TOKEN = 4  # about
 LOOKED_AT = 128  # questions, which stand for all
 

@@ -5,13 +5,11 @@ nothing is rewritten here. Tokens come later (`engine.questions.encoding`), so o
 """
 
 import contextlib
-import functools
 import hashlib
 import json
 import logging
 import sys
-import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +19,12 @@ import numpy as np
 from cache import Store
 from engine.errors import HeadroomError, NotHere, UsageError
 from engine.memory import Kept
+from engine.models.hub_internals import disable_telemetry
+from engine.models.transformers_internals import supply_squad_metrics
 from engine.progress import may_stop, tell
-from engine.questions import rows
+from engine.questions import lm_eval_internals, rows, squad
 from engine.questions.tasks import OWN, SPLITS, TaskInfo, embedded_tasks, local_files, may_fetch, task_info
-from engine.records import Record, canonical_key, decode, encode, version
+from engine.records import Record, canonical_key, decode, encode, made_of, version
 
 HARNESS_SEED = 1234  # what lm-eval's own command line passes to set_fewshot_seed
 MAX_SHOTS = 64
@@ -81,7 +81,9 @@ class Requests:
     chance: float
 
 
-_PARSED: "Kept[tuple[tuple[Question, ...], bool]]" = Kept(PARSED_BYTES)
+# One for the process and all of its threads: a value depends on nothing but its key, the digest of the rendered text.
+# Holds PARSED_BYTES of text at most.
+PARSED_QUESTIONS: "Kept[tuple[tuple[Question, ...], bool]]" = Kept(PARSED_BYTES)
 
 
 def get_requests(
@@ -107,8 +109,8 @@ def get_requests(
     name = Path(task.name).name if task.name.endswith(OWN) else task.name
     fields = {**asdict(task), "name": name, "source": source, "lm_eval": version("lm_eval")}
     key = canonical_key("requests", fields | more)
-    record = decode(store.get(key)) if store is not None else None
-    if record is None:
+    found = made_of(decode(store.get(key)) if store is not None else None, questions_in)
+    if found is None:
         if files is None and not may_fetch():
             where = "give a folder with them, --download, or switch on “Fetch tasks” in the sidebar"
             raise NotHere("", f"the rows of task {task.name} are not on this computer: {where}")
@@ -117,9 +119,8 @@ def get_requests(
         record = Record({"json": np.frombuffer(text.encode(), np.uint8)}, {"kind": "requests", "task": asdict(task)})
         if store is not None:
             store.put(key, encode(record))
-    content = record.arrays["json"].tobytes()
-    digest = hashlib.blake2b(content).digest()
-    questions, greedy = _PARSED.get(digest, lambda: _parsed(content), lambda _: len(content))
+        found = questions_in(record)
+    questions, greedy = found
     chance = info.chance
     if not info.chance and not greedy:
         chance = float(np.mean([len(question.golds) / len(question.contexts) for question in questions]))
@@ -192,9 +193,17 @@ def _stratified(requests: Requests) -> tuple[int, ...]:
     return tuple(sorted(shuffled, key=place.__getitem__))
 
 
+def questions_in(record: Record) -> tuple[tuple[Question, ...], bool]:
+    """(questions, greedy) of a stored record."""
+    content = record.arrays["json"].tobytes()
+    digest = hashlib.blake2b(content).digest()
+    return PARSED_QUESTIONS.get(digest, lambda: _parsed(content), lambda _: len(content))
+
+
 def _parsed(content: bytes) -> tuple[tuple[Question, ...], bool]:
-    """(questions, greedy) of what is stored."""
     found = json.loads(content)
+    if type(found["greedy"]) is not bool:
+        raise ValueError("greedy is not true or false")
     return tuple(_question(entry) for entry in found["questions"]), found["greedy"]
 
 
@@ -202,11 +211,18 @@ def _question(entry: dict[str, Any]) -> Question:
     fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
     once: dict[str, str] = {}  # the choices' contexts are equal in most tasks, and most of the text
     fields["contexts"] = tuple(once.setdefault(context, context) for context in fields["contexts"])
-    return Question(**fields)
+    question = Question(**fields)
+    n, texts = len(question.contexts), (*question.contexts, *question.continuations, question.digest)
+    numbers = (question.doc_id, *question.golds, *question.n_chars)
+    if not (n and n == len(question.continuations) == len(question.n_chars) and question.golds
+            and all(type(text) is str for text in texts) and all(type(number) is int for number in numbers)
+            and all(0 <= gold < n for gold in question.golds)):  # fmt: skip
+        raise ValueError("not a question")
+    return question
 
 
 def _render(task: TaskSpec, info: TaskInfo, given: rows.Given | None) -> tuple[list[Question], bool]:
-    with _templates_compiled_once():
+    with lm_eval_internals.templates_compiled_once():
         harness_task = _harness_task(task, info, given)
         numbers = [number for number, _ in given.lines[task.split]] if given is not None else []
         return _questions(task, harness_task, numbers), harness_task.OUTPUT_TYPE == "loglikelihood"
@@ -231,7 +247,7 @@ def _questions(task: TaskSpec, harness_task: Any, numbers: Sequence[int]) -> lis
             instances = instances if isinstance(instances, list) else [instances]
             golds, n_chars = _judged(harness_task, doc, instances)
         except (KeyError, ValueError, IndexError, TypeError, AssertionError) as error:
-            if task.shots and "larger than population" in str(error):  # what Python's random.sample says
+            if task.shots and lm_eval_internals.has_too_few_rows(error):
                 n_rows = len(list(harness_task.fewshot_docs()))
                 raise HeadroomError(
                     f"task {task.name}: too few rows for {task.shots} solved examples in front of each question: there "
@@ -266,11 +282,10 @@ def _judged(harness_task: Any, doc: Any, instances: Sequence[Any]) -> tuple[tupl
 def _harness_task(task: TaskSpec, info: TaskInfo, given: rows.Given | None) -> Any:
     """The harness's task object for local rows or the hub, set to the number of shots and the seed."""
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    _supply_squad_metrics()
+    supply_squad_metrics(squad.compute_exact, squad.compute_f1)
     import datasets
     import lm_eval.tasks
     from lm_eval.tasks import TaskManager
-    from lm_eval.tasks._yaml_loader import load_yaml  # private; the only way to a config with its functions resolved
 
     datasets.disable_progress_bars()
     config: dict[str, Any] = {
@@ -285,14 +300,17 @@ def _harness_task(task: TaskSpec, info: TaskInfo, given: rows.Given | None) -> A
         if info.name not in embedded_tasks():
             folder = Path(lm_eval.tasks.__file__).parent / folder
         manager = TaskManager(include_defaults=False, include_path=[str(folder)])
-        config = dict(load_yaml(str(manager.task_index[info.name].yaml_path), resolve_func=True))
+        config = lm_eval_internals.task_config(manager, info.name)
     if given is not None:
         data = datasets.DatasetDict({split: _data_set(given, split, info) for split in given.files})
         config |= {"dataset_path": None, "dataset_name": None, "dataset_kwargs": None,
                    "custom_dataset": lambda **ignored: data,
                    "training_split": "train", "validation_split": task.split, "test_split": None}  # fmt: skip
-    elif task.split == "train":
-        config |= {"validation_split": config.get("training_split") or config.get("test_split"), "test_split": None}
+    else:
+        disable_telemetry()
+        if task.split == "train":
+            own = config.get("training_split") or config.get("test_split")
+            config |= {"validation_split": own, "test_split": None}
     config["num_fewshot"] = task.shots
     try:
         with contextlib.redirect_stdout(sys.stderr):  # the harness prints, and standard output belongs to --json
@@ -320,31 +338,3 @@ def _data_set(given: rows.Given, split: str, info: TaskInfo) -> Any:
     except (ValueError, TypeError, OverflowError) as error:  # pyarrow's own errors are among them
         why = rows.changed_column(given.lines[split], found) or f"{type(error).__name__}: {error}"
         raise HeadroomError(f"{given.files[split]}: {why}; write the same kind of value in every row") from error
-
-
-@contextlib.contextmanager
-def _templates_compiled_once() -> Iterator[None]:
-    """Context in which the harness compiles each prompt template once, not once a question: 3 to 10 times faster."""
-    from lm_eval import utils
-
-    env: Any = utils.env
-    env.from_string = functools.lru_cache(maxsize=64)(env.from_string)
-    try:
-        yield
-    finally:
-        del env.from_string  # the class's own method shows again
-
-
-def _supply_squad_metrics() -> None:
-    """Lets the harness's ReCoRD task load: transformers 5 dropped the module from which it takes two functions."""
-    parent, name = "transformers.data.metrics", "transformers.data.metrics.squad_metrics"
-    if name in sys.modules:
-        return
-    from engine.questions import squad
-
-    package, module = types.ModuleType(parent), types.ModuleType(name)
-    package.__path__ = []  # makes it a package to the import system
-    module.__dict__.update(compute_exact=squad.compute_exact, compute_f1=squad.compute_f1)
-    package.__dict__["squad_metrics"] = module
-    sys.modules.setdefault(parent, package)
-    sys.modules[name] = module

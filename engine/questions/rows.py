@@ -66,6 +66,8 @@ class Given:
         file, lines = self.files[split], self.lines[split]
         if lines:
             return [_row(f"{file}, row {number}", line, info) for number, line in lines]
+        for number, line in self.lines["train"] if self.is_parted else ():
+            _row(f"{file}, row {number}", line, info)  # a row that is wrong is said first
         if any(self.lines.values()) and self.is_parted:
             raise HeadroomError(f"task {info.name}: {file} has too few rows that differ: some of them are for training "
                                 f"and the others are asked; add rows")  # fmt: skip

@@ -3,6 +3,7 @@ file.
 """
 
 import json
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache as once
 from pathlib import Path
@@ -101,7 +102,7 @@ class TaskStatus:
     note: str
 
 
-_AGREED = {"rows": False}
+_MAY_FETCH: ContextVar[bool] = ContextVar("may_fetch", default=False)
 
 
 def task_info(name: str) -> TaskInfo:
@@ -133,13 +134,16 @@ def list_tasks(data_dir: str | Path | None) -> list[TaskStatus]:
 
 
 def agree_to_fetch(yes: bool = True) -> None:
-    """From now on this process fetches rows that are not on this computer, as somebody has agreed to; or no more."""
-    _AGREED["rows"] = yes
+    """Sets whether the current job or command may download task rows from the Hugging Face Hub, as its user agreed.
+
+    Applies to the current context alone: other threads and jobs need consent of their own.
+    """
+    _MAY_FETCH.set(yes)
 
 
 def may_fetch() -> bool:
-    """Whether somebody has agreed to that."""
-    return _AGREED["rows"]
+    """Whether the user of the current job or command agreed to download task rows."""
+    return _MAY_FETCH.get()
 
 
 def local_files(info: TaskInfo, data_dir: str | Path | None) -> dict[str, Path] | None:

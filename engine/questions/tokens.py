@@ -1,6 +1,6 @@
 """A text as tokens: what stands in front of it, its tokens and where they end, and the text of each."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -44,8 +44,13 @@ def tokenized(text: str, tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
 def read(text: str, tokenizer: Any, bos: bool, most: int) -> Reading:
     """The text with its beginning in front where `bos` is on, cut behind at `most` tokens of its own."""
     ids, ends = tokenized(text, tokenizer)
+    return replace(with_beginning(ids[:most], ends[:most], tokenizer, bos), n_left_out=max(0, len(ids) - most))
+
+
+def with_beginning(ids: np.ndarray, ends: np.ndarray, tokenizer: Any, bos: bool) -> Reading:
+    """Tokens of a text that end there, with its beginning in front where `bos` is on."""
     front = np.array([beginning(tokenizer)] if bos else [], np.int32)
-    return Reading(np.concatenate([front, ids[:most]]), len(front), ends[:most], max(0, len(ids) - most))
+    return Reading(np.concatenate([front, ids]), len(front), ends, 0)
 
 
 def pieces_at(text: str, ends: np.ndarray) -> list[str]:

@@ -19,9 +19,9 @@ class BreakPoint:
     """How much of one axis a task can lose (0-1): `first_loss` is the smallest level whose accuracy is significantly
     below the full model's (exact McNemar, 5 %; nan: none), `level` the measured one before it, or the largest where
     there is none. `inflection` is where the curve bends down most, the paper's reading: the most negative second
-    difference (nan: fewer than 3 levels). All three are nan where nothing can be read, and `reading` says why: "at
-    chance", the full model's own interval holds the accuracy of guessing, so that there is nothing to lose; "not
-    measured", fewer than two levels are. `n`: questions."""
+    difference among the levels behind which accuracy falls (nan: none, or fewer than 3 levels). All three are nan where
+    nothing can be read, and `reading` says why: "at chance", the full model's own interval holds the accuracy of
+    guessing, so that there is nothing to lose; "not measured", fewer than two levels are. `n`: questions."""
 
     task: TaskSpec
     level: float
@@ -55,6 +55,7 @@ def _read(mine: Sequence[Row], axis: str) -> tuple[float, float, float]:
     levels = [row.point.permille(axis) / 1000 for row in mine]
     first_loss = min((level for level, row in zip(levels, mine, strict=True) if row.is_loss), default=math.nan)
     before = [level for level in levels if not level >= first_loss]
-    bend = np.diff([round(row.acc * row.n) for row in mine], 2)  # of whole numbers, so that ties are ties
+    steps = np.diff([round(row.acc * row.n) for row in mine])  # of whole numbers, so that ties are ties
+    bend = np.where(steps[1:] < 0, np.diff(steps), 0)
     inflection = levels[1 + int(bend.argmin())] if len(bend) and bend.min() < 0 else math.nan
     return max(before, default=0.0), first_loss, inflection

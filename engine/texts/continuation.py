@@ -108,14 +108,16 @@ def _piece(subject: Subject, prompt: str, mask: Mask, how: How, said: list[Conti
     fields = {"text": text_digest(prompt), "mask": mask.key(), "ablation": "zero", **asdict(how)}
     key = canonical_key("continuation", subject.key() | fields)
     measure = partial(_continued, bos=subject.bos, prompt=prompt, mask=mask, how=how, said=said)
-    return Piece(key, how.n_tokens, {"token_ids": ("n",), "log_p": ("n",), "json": ("bytes",)}, measure)
+    return Piece(key, how.n_tokens, {"token_ids": ("n",), "log_p": ("n",), "json": ("bytes",)}, measure,
+                 reads=_joined)  # fmt: skip
 
 
 def _next_piece(subject: Subject, prompt: str, masks: Sequence[Mask]) -> Piece:
     fields = {"text": text_digest(prompt), "masks": [mask.key() for mask in masks], "ablation": "zero"}
     key = canonical_key("nexttokens", subject.key() | fields | {"likeliest": N_LIKELIEST})
     shapes: dict[str, tuple[int | str, ...]] = {"token_ids": ("m",), "log_p": (len(masks), "m"), "json": ("bytes",)}
-    return Piece(key, len(masks), shapes, partial(_compared, bos=subject.bos, prompt=prompt, masks=tuple(masks)))
+    return Piece(key, len(masks), shapes, partial(_compared, bos=subject.bos, prompt=prompt, masks=tuple(masks)),
+                 reads=_likeliest)  # fmt: skip
 
 
 def _continued(loaded: Loaded, bos: bool, prompt: str, mask: Mask, how: How, said: list[Continuation]) -> Measuring:

@@ -7,6 +7,7 @@ import hashlib
 import json
 
 from cache import Store
+from cache.typed_json import InvalidFile, decode_json
 from engine.errors import HeadroomError
 
 MAX_BYTES = 1_000_000
@@ -60,19 +61,18 @@ def remember(name: str, text: str, store: Store) -> bool:
 def names(store: Store) -> list[str]:
     """The names that texts are remembered under."""
     try:
-        found = json.loads(store.get(INDEX) or b"[]")
-    except ValueError:
+        return decode_json(store.get(INDEX) or b"[]", list[str], INDEX)
+    except InvalidFile:
         return []
-    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
 
 
 def recall(name: str, store: Store) -> str | None:
     """The text remembered under a name; None where there is none any more."""
     try:
-        kept_name, text = json.loads(store.get(_key(name)) or b"null")
-    except (ValueError, TypeError):
+        kept_name, text = decode_json(store.get(_key(name)) or b"", tuple[str, str], name)
+    except InvalidFile:
         return None
-    return text if kept_name == name and isinstance(text, str) else None
+    return text if kept_name == name else None
 
 
 def remembered(store: Store) -> dict[str, str]:

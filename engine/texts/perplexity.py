@@ -20,7 +20,7 @@ from engine.models.masks import Mask
 from engine.models.rates import seconds_for
 from engine.models.slicing import Sliced, applied, sliced
 from engine.models.subject import Lab, Subject
-from engine.pieces import Measuring, Piece, found, pieces
+from engine.pieces import Measuring, Piece, all_stored, pieces
 from engine.progress import Progress, may_stop
 from engine.questions.amounts import kept_share
 from engine.questions.encoding import BATCH_TOKENS
@@ -130,12 +130,8 @@ def perplexity(lab: Lab, subject: Subject, text: str, mask: Mask, window: int = 
 def recall_perplexity(lab: Lab, subject: Subject, text: str, mask: Mask, window: int = 0) -> Perplexity | None:
     """The Perplexity where all of it is stored, else None; loads and computes nothing."""
     records: list[Record] = []
-    for part in _parts(subject, checked(text, most=MOST_BYTES), mask, window, records):
-        record = found(lab.store, part)
-        if record is None:
-            return None
-        records.append(record)
-    return _joined(subject.bos, records)
+    known = all_stored(lab, _parts(subject, checked(text, most=MOST_BYTES), mask, window, records), records)
+    return None if known is None else _joined(subject.bos, known)
 
 
 def recall_both(lab: Lab, subject: Subject, text: str, mask: Mask | None) -> Both:
@@ -174,9 +170,12 @@ def _parts(subject: Subject, text: str, mask: Mask, window: int, records: Sequen
         about |= {"n_words": len(re.findall(r"\S+", text)), "n_bytes": len(text.encode())}
         return {"loss_nats": loss}, about | {"n_parts": math.ceil(len(rows) / many), "n_total": rows[:, 1:].size}
 
+    def reads(record: Record) -> tuple[Perplexity, int]:
+        return _joined(subject.bos, [record]), int(record.receipt["n_parts"])
+
     while not records or len(records) < records[0].receipt["n_parts"]:
         key = canonical_key("perplexity", subject.key() | fields | {"part": len(records)})
-        yield Piece(key, 0, {"loss_nats": ("n",)}, partial(measure, part=len(records)))
+        yield Piece(key, 0, {"loss_nats": ("n",)}, partial(measure, part=len(records)), reads=reads)
 
 
 def windows(ids: np.ndarray, length: int) -> np.ndarray:

@@ -20,7 +20,7 @@ from engine.pieces import Measuring, Piece, pieces
 from engine.progress import Progress
 from engine.questions.requests import Requests, TaskSpec, get_requests
 from engine.questions.tokens import tokenized
-from engine.records import canonical_key
+from engine.records import Record, canonical_key
 from engine.texts.incontext import MIN_TOKENS, too_short
 from engine.texts.passages import checked
 
@@ -105,9 +105,16 @@ def texts_of(
     fields = {"tokenizer": subject.identity.tokenizer_digest, "material": digest, "kind": source.kind}
     fields |= {"n": source.n_texts, "seed": source.seed if source.kind == "task" else None, "tokens": MIN_TOKENS}
     measure = partial(_cut, source=source, material=material)
-    wanted = Piece(canonical_key("texts", fields), 1, {"json": ("bytes",)}, measure)
+    wanted = Piece(canonical_key("texts", fields), 1, {"json": ("bytes",)}, measure, reads=_texts)
     for step in pieces(lab, subject, [wanted], compute=compute):
-        yield step.map(lambda records: tuple(json.loads(records[0].arrays["json"].tobytes())))
+        yield step.map(lambda records: _texts(records[0]))
+
+
+def _texts(record: Record) -> tuple[str, ...]:
+    found = json.loads(record.arrays["json"].tobytes())
+    if not (isinstance(found, list) and all(isinstance(text, str) for text in found)):
+        raise ValueError("not a list of texts")
+    return tuple(found)
 
 
 def _cut(loaded: Loaded, source: Source, material: Sequence[str]) -> Measuring:

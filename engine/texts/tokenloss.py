@@ -17,7 +17,7 @@ from engine.errors import HeadroomError, UsageError
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
 from engine.models.subject import Lab, Subject
-from engine.pieces import Measuring, Piece, found, pieces
+from engine.pieces import Measuring, Piece, all_stored, pieces
 from engine.progress import Progress
 from engine.questions.encoding import BATCH_TOKENS
 from engine.questions.tokens import beginning, pieces_at, tokenized
@@ -114,12 +114,8 @@ def recall_token_losses(
     """The losses where all of them are stored, else None; loads and computes nothing."""
     cutting = cutting.of(subject.shape.n_ctx)
     records: list[Record] = []
-    for part in _parts(subject, text, mask, cutting, records):
-        record = found(lab.store, part)
-        if record is None:
-            return None
-        records.append(record)
-    return _joined(text, subject.bos, cutting, records)
+    known = all_stored(lab, _parts(subject, text, mask, cutting, records), records)
+    return None if known is None else _joined(text, subject.bos, cutting, known)
 
 
 def same_tokens(a: TokenLosses, b: TokenLosses) -> None:
@@ -137,10 +133,14 @@ def _parts(subject: Subject, text: str, mask: Mask, cutting: Cutting, records: S
     fields = {"text": text_digest(text), "mask": mask.key(), "ablation": "zero"}
     fields |= {"window": cutting.length, "stride": cutting.stride}
     tokenize = lru_cache(maxsize=1)(partial(tokenized, text))  # a long text takes a second
+
+    def reads(record: Record) -> tuple[TokenLosses, int]:
+        return _joined(text, subject.bos, cutting, [record]), _next([record])
+
     while not records or _next(records) < _total(records):
         key = canonical_key("tokenloss", subject.key() | fields | {"part": len(records)})
         measure = partial(_measured, tokenize=tokenize, mask=mask, bos=subject.bos, cutting=cutting, part=len(records))
-        yield Piece(key, 0, shapes, measure)
+        yield Piece(key, 0, shapes, measure, reads=reads)
 
 
 def _measured(loaded: Loaded, tokenize: Tokenize, mask: Mask, bos: bool, cutting: Cutting, part: int) -> Measuring:

@@ -6,26 +6,61 @@ folder `stepN` a snapshot. Another trainer than `engine.training.running` says i
 held_out.npy, log.jsonl and the snapshots: such a run is `Foreign`, measured like any other and never gone on with.
 """
 
-import json
+import io
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
-from engine.errors import HeadroomError
+from cache.typed_json import Count, InvalidFile, Plain, Threads, decode_json, read_bytes
+from engine.demo import runs_folder
+from engine.errors import HeadroomError, one_line
 from engine.models.runs import RECIPE, is_run, steps_of
 from engine.training.recipe import Recipe, is_foreign, recipe_of
 
+MAX_RECIPE_BYTES, MAX_LOG_BYTES, MAX_HELD_OUT_BYTES = 1_000_000, 500_000_000, 500_000_000
 TEXT, HELD_OUT, LOG, STATE, TOKENIZER = "text.npy", "held_out.npy", "log.jsonl", "state.pt", "tokenizer.json"
 
 
 @dataclass(frozen=True)
-class _Snapshots:
+class _RecipeFile:
+    """What recipe.json holds."""
+
+    recipe: dict[str, Plain]
+    text: str | None = None
+    path: str | None = None
+    text_digest: str | None = None
+    threads: Threads | None = None
+
+
+class _Step(TypedDict):
+    """What a line of another trainer's log must hold."""
+
+    step: Count
+    tokens: Count
+
+
+class _Look(_Step):
+    """What a line of the log of a run that was begun here holds."""
+
+    rate: float
+    loss: float
+    icl: float
+    first_copy: float
+    second_copy: float
+    prefix_matching: list[list[float]]
+    previous_token: list[list[float]]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Snapshots(ABC):
     """What is the same whoever trained: `about` is what recipe.json says beside the recipe (text, text_digest)."""
 
     folder: Path
@@ -44,27 +79,43 @@ class _Snapshots:
         return self.folder / f"step{step}"
 
     def log(self) -> list[dict[str, Any]]:
-        """The lines of the log so far; one that was cut off by a kill is left out."""
-        lines = []
+        """The lines of the log so far. A line that was cut off by a kill, or is damaged, is left out."""
         try:
-            text = (self.folder / LOG).read_text(encoding="utf-8", errors="replace")
-        except OSError:
+            whole = read_bytes(self.folder / LOG, MAX_LOG_BYTES)
+        except (OSError, InvalidFile):
             return []
-        for line in text.splitlines():
-            try:
-                said = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(said, dict) and "step" in said:
-                lines.append(said)
+        lines = []
+        for line in whole.split(b"\n"):
+            with suppress(InvalidFile):
+                lines.append(self._line(line))
         return lines
 
     def held_out(self) -> np.ndarray:
         """(text, 512) token ids, without a beginning token."""
+        file = self.folder / HELD_OUT
         try:
-            return np.load(self.folder / HELD_OUT, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise HeadroomError(f"{self.folder / HELD_OUT} cannot be read; train the run again") from error
+            found = np.lib.format.read_array(io.BytesIO(read_bytes(file, MAX_HELD_OUT_BYTES)), allow_pickle=False)
+            if found.ndim != 2 or found.dtype.kind not in "iu" or not found.size or found.min() < 0:
+                raise ValueError("it holds no token ids")
+        except Exception as error:  # whatever numpy thinks of a damaged file
+            shipped = self.folder.parent == runs_folder()
+            wrong = "is not part of the app" if shipped else f"cannot be read: {one_line(error)}"
+            how = "give a text with --text" if shipped else "make it again with `headroom train`, or give --text"
+            raise HeadroomError(f"the held-out text of {self.name} ({HELD_OUT}) {wrong}; {how}") from error
+        return found
+
+    @property
+    def has_held_out(self) -> bool:
+        """Whether the held-out text can be read."""
+        try:
+            self.held_out()
+        except HeadroomError:
+            return False
+        return True
+
+    @abstractmethod
+    def _line(self, line: bytes) -> Any:
+        """A line of the log; InvalidFile if it is none."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +132,14 @@ class Run(_Snapshots):
     def alphabet(self) -> int:
         """So many first ids, from 1, are what random tokens are drawn from."""
         return self.recipe.alphabet or self.recipe.n_vocab - 1
+
+    def _line(self, line: bytes) -> Any:
+        found = decode_json(line, _Look, LOG)
+        shape = self.recipe.n_layers, self.recipe.n_heads
+        for name in ("prefix_matching", "previous_token"):
+            if [len(heads) for heads in found[name]] != [shape[1]] * shape[0]:
+                raise InvalidFile(f"{LOG}: {name} is not of {shape[0]} layers of {shape[1]} heads")
+        return found
 
     def tokens(self, step: int) -> int:
         """Tokens trained on up to that step."""
@@ -117,8 +176,10 @@ class Foreign(_Snapshots):
 
     @cached_property
     def _tokens(self) -> dict[int, int]:
-        lines = {int(line["step"]): int(line["tokens"]) for line in self.log() if "tokens" in line}
-        return {0: 0} | lines
+        return {0: 0} | {line["step"]: line["tokens"] for line in self.log()}
+
+    def _line(self, line: bytes) -> Any:
+        return decode_json(line, _Step, LOG)
 
     def as_json(self) -> dict[str, Any]:
         """The recipe."""
@@ -128,14 +189,16 @@ class Foreign(_Snapshots):
 def opened(folder: Path) -> Run | Foreign:
     """The run in a folder, whoever trained it. HeadroomError or UsageError: there is none, or of another version."""
     try:
-        said = json.loads((folder / RECIPE).read_text(encoding="utf-8"))
-        recipe = said["recipe"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise HeadroomError(f"{folder} is no run ({RECIPE} is missing or damaged); give the folder of one") from error
-    about = {name: value for name, value in said.items() if name != "recipe"}
-    if is_foreign(recipe):
-        return Foreign(folder, about, recipe)
-    return Run(folder, about, recipe_of(recipe))
+        said = decode_json(read_bytes(folder / RECIPE, MAX_RECIPE_BYTES), _RecipeFile, RECIPE)
+    except (OSError, InvalidFile) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise HeadroomError(
+            f"{folder} is no run ({RECIPE} is missing or damaged: {why}); give the folder of one"
+        ) from error
+    about = {name: value for name, value in vars(said).items() if name != "recipe" and value is not None}
+    if is_foreign(said.recipe):
+        return Foreign(folder, about, said.recipe)
+    return Run(folder, about, recipe_of(said.recipe))
 
 
 def open_run(folder: Path) -> Run:

@@ -4,10 +4,12 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from engine.errors import HeadroomError
+from engine.process_marks import running_process, this_process
 
 LOCK = "lock"
 
@@ -16,8 +18,6 @@ LOCK = "lock"
 def sole_trainer(folder: Path) -> Iterator[None]:
     """Context in which nobody else trains in the folder, which is made. HeadroomError: another process does, or nothing
     can be written there."""
-    import psutil
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / LOCK).open("a+", encoding="utf-8")
@@ -31,7 +31,7 @@ def sole_trainer(folder: Path) -> Iterator[None]:
         try:
             file.truncate(0)
             with suppress(OSError):  # on a full disk the lock itself still holds
-                file.write(json.dumps({"pid": os.getpid(), "began": psutil.Process().create_time()}))
+                file.write(json.dumps(asdict(this_process())))
                 file.flush()
             yield
         finally:
@@ -45,14 +45,7 @@ def sole_trainer(folder: Path) -> Iterator[None]:
 
 def trainer(folder: Path) -> int | None:
     """The process that trains in the folder now, None where none does."""
-    import psutil
-
-    try:
-        said = json.loads((folder / LOCK).read_text(encoding="utf-8"))
-        process = psutil.Process(int(said["pid"]))
-        return process.pid if process.create_time() == said["began"] else None
-    except (OSError, ValueError, KeyError, TypeError, psutil.Error):
-        return None
+    return running_process(folder / LOCK)
 
 
 def _locked(file: Any) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 from engine.demo import passages as built_in
 from engine.errors import HeadroomError, UsageError
 from engine.heads.induction import SCORES, InductionScores, fits, induction, recall_induction
+from engine.models.hub_internals import is_blob
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.models.subject import Lab, Subject
@@ -33,7 +34,6 @@ from engine.training.trajectory import Passage, Trajectory
 QUANTITIES = ("loss", "icl", "index", "induction", "copies", "passages", "tokens", "ablations")
 WITHOUT_ABLATIONS = QUANTITIES[:-1]
 N_TEXTS, N_ABLATED_TEXTS, N_ABLATED = 1000, 200, 12
-AROUND = 5  # tokens on either side that it is a mean over
 SHARES = {"induction": 0.2, "passages": 0.3, "ablations": 2.0}  # of the time of the losses, about
 
 
@@ -49,7 +49,7 @@ class Plan:
     n_ablated: int = N_ABLATED
     early: int = 0
     late: int = 0
-    around: int = AROUND
+    around: int = 0
     text: str = ""
     source: str = ""
 
@@ -265,6 +265,6 @@ def _weights(subject: Subject) -> tuple[str, ...]:
     """What is the same where weights are: of a hub model what its cache calls the files by their content, as its digest
     is its name's."""
     files = [file.resolve() for file in weight_files(subject.identity.folder)]
-    if all(file.parent.name == "blobs" for file in files):
+    if all(map(is_blob, files)):
         return tuple(file.name for file in files)
     return (subject.identity.digest,)

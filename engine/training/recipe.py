@@ -3,15 +3,17 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from cache.typed_json import InvalidFile, convert
 from engine.errors import UsageError
 
 VERSION = 1  # of what a recipe means; a run of another one is refused in one line
 LONG_EVERY = 4  # of so many steps one has rows over the whole context, where others have short ones
 LAW = 10**5.7  # tokens at the phase change, over the root of the tokens a step (Aoyama et al., arXiv 2511.16893)
 EPSILON, THETA = 1e-6, 10_000.0  # of the norms, of rotary positions
+MAX_TOKENS, MAX_SEED = 10_000_000_000, 2**31 - 1
 FEWEST_VOCABULARY = 259  # every byte, the beginning of a text, and at least two pairs
 
 
@@ -56,7 +58,12 @@ class Recipe:
             (not 16 <= self.n_ctx <= 4096, f"a context of {self.n_ctx} tokens; give 16 to 4096"),
             (self.n_vocab < FEWEST_VOCABULARY, f"a vocabulary of {self.n_vocab}; give at least {FEWEST_VOCABULARY}"),
             (self.n_vocab > 65536, f"a vocabulary of {self.n_vocab}; give at most 65536"),
-            (self.batch < 1, f"{self.batch} rows a step; give at least 1"),
+            (not 1 <= self.batch <= 65536, f"{self.batch} rows a step; give 1 to 65536"),
+            (not 1 <= self.n_heads <= 64, f"{self.n_heads} heads a layer; give 1 to 64"),
+            (self.d_model > 4096, f"a width of {self.d_model}; give at most 4096"),
+            (self.tokens > MAX_TOKENS, f"{self.tokens} tokens; give at most {MAX_TOKENS}"),
+            (self.warm_up < 0, f"a warm-up of {self.warm_up} steps; give 0 or more"),
+            (not 0 <= self.seed <= MAX_SEED, f"seed {self.seed}; give 0 to {MAX_SEED}"),
             (self.tokens < self.step_tokens, f"{self.tokens} tokens; give at least one step, {self.step_tokens}"),
             (not 0 <= self.repeats <= 1, f"a share of repeats of {self.repeats}; give 0 to 1"),
             (not 0 < self.repeats_until <= 1, f"repeats until {self.repeats_until}; give a share of the tokens, to 1"),
@@ -66,7 +73,7 @@ class Recipe:
             (not 0 < self.rate < 1, f"a rate of {self.rate}; give a small number such as 0.002"),
             (self.short < 0 or self.short and (self.step_tokens % self.short or self.short > self.n_ctx),
              f"short rows of {self.short} tokens; give what divides the {self.step_tokens} of a step, or 0 for none"),
-            (self.snapshots < 1, f"{self.snapshots} snapshots; give at least 1"),
+            (not 1 <= self.snapshots <= 10_000, f"{self.snapshots} snapshots; give 1 to 10000"),
             (self.positions not in ("rotary", "shortformer"), f"positions {self.positions!r}; rotary or shortformer"),
         ):  # fmt: skip
             if wrong:
@@ -151,8 +158,7 @@ def recipe_of(said: Mapping[str, Any]) -> Recipe:
             f"the run was made by another version of Headroom (recipe {said.get('version')!r}, here {VERSION}); "
             "train it again, or open it with that version"
         )
-    names = {field.name for field in fields(Recipe)}
     try:
-        return Recipe(**{name: value for name, value in said.items() if name in names})
-    except (TypeError, IndexError) as error:
+        return convert(said, Recipe, "recipe")
+    except InvalidFile as error:
         raise UsageError(f"the run's recipe cannot be read ({error}); train it again") from error

@@ -14,6 +14,7 @@ import json
 import math
 import os
 import time
+import warnings
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.errors import HeadroomError, UsageError
+from engine.files import is_file
+from engine.models.checkpoints import identify_folder
 from engine.models.runs import RECIPE, is_run
 from engine.progress import Progress
 from engine.training.batches import rows_of
@@ -46,7 +49,7 @@ def begin(folder: Path, recipe: Recipe, text: Path | None = None, threads: int =
         held = open_run(folder)
         if held.recipe != recipe or held.about.get("path") != (str(text) if text else None):
             raise UsageError(f"{folder} holds another run ({held.recipe.in_words}); give another folder, or delete it")
-        if not held.is_done and not _has_text(held):
+        if not _has_text(held) and (not held.is_done or not held.has_held_out or damaged_steps(held)):
             with sole_trainer(folder):
                 _write_text(folder, _text(recipe, text), held.about.get("text_digest"))
         return held
@@ -63,10 +66,13 @@ def begin(folder: Path, recipe: Recipe, text: Path | None = None, threads: int =
 
 def train(run: Run) -> Generator[Progress[dict[str, Any]], None, None]:
     """Trains to the end, a Progress in tokens about once a second and at every snapshot, its value the log's last line.
-    It can be closed at any of them; it goes on from there when it is called again.
+    It can be closed at any of them; it goes on from there when it is called again. Damaged snapshots are made again.
 
     HeadroomError: another process trains it, the disk is full, its text is gone, or the loss is no number any more.
     """
+    if damaged := damaged_steps(run):
+        with sole_trainer(run.folder):
+            yield from _remade(run, damaged)
     if not run.is_done:
         with sole_trainer(run.folder):
             yield from _steps(run)
@@ -74,18 +80,65 @@ def train(run: Run) -> Generator[Progress[dict[str, Any]], None, None]:
         (run.folder / name).unlink(missing_ok=True)
 
 
-def _steps(run: Run) -> Iterator[Progress[dict[str, Any]]]:
+def damaged_steps(run: Run) -> tuple[int, ...]:
+    """The steps whose snapshots are there and cannot be opened."""
+    found = []
+    for step in run.recipe.snapshot_steps():
+        if (folder := run.snapshot(step)).is_dir():
+            try:
+                identify_folder(folder.name, folder, None)
+            except HeadroomError:
+                found.append(step)
+    return tuple(found)
+
+
+def _remade(run: Run, damaged: tuple[int, ...]) -> Iterator[Progress[dict[str, Any]]]:
+    """Trains from the beginning to the last of these steps and writes their snapshots alone."""
+    recipe, text, told = run.recipe, _loaded_text(run), time.monotonic()
+    model, optimizer = _beginning(run)
+    for step in range(damaged[-1] + 1):
+        if step in damaged:
+            save_snapshot(model, recipe, run.folder / TOKENIZER, run.snapshot(step))
+        if step in damaged or time.monotonic() - told > TELL_EVERY_S:
+            done, total = step * recipe.step_tokens, recipe.n_steps * recipe.step_tokens
+            yield Progress(done, total, {}, f"making damaged snapshots again ({len(damaged)})")
+            told = time.monotonic()
+        if step < damaged[-1]:
+            _advance(model, optimizer, recipe, text, step)
+
+
+def _beginning(run: Run) -> tuple[Any, Any]:
+    """(model, optimizer) before the first step."""
     import torch
 
     from engine.training.model import SmallModel, parameters_of
+
+    torch.set_num_threads(int(run.about.get("threads") or 1))
+    model = SmallModel(run.recipe)
+    return model, torch.optim.AdamW(parameters_of(model), lr=run.recipe.rate, betas=BETAS, fused=True)
+
+
+def _advance(model: Any, optimizer: Any, recipe: Recipe, text: np.ndarray, step: int) -> None:
+    """One step of training."""
+    import torch
+
+    loss = model.loss(torch.from_numpy(rows_of(recipe, text, step)))
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), LARGEST_GRADIENT)
+    for group in optimizer.param_groups:
+        group["lr"] = _rate(recipe, step)
+    optimizer.step()
+
+
+def _steps(run: Run) -> Iterator[Progress[dict[str, Any]]]:
     from engine.training.watching import look
 
     recipe, total = run.recipe, run.recipe.n_steps * run.recipe.step_tokens
-    torch.set_num_threads(int(run.about.get("threads") or 1))
-    text, held_out = _loaded_text(run), run.held_out()
-    model = SmallModel(recipe)
-    optimizer = torch.optim.AdamW(parameters_of(model), lr=recipe.rate, betas=BETAS, fused=True)
-    step, seconds = _resume(run, model, optimizer)
+    text, held_out = _loaded_text(run), _held_out(run)
+    model, optimizer, step, seconds = _resumed(run)
+    if step == 0 and (run.folder / STATE).is_file():
+        yield Progress(0, total, {}, f"{STATE} is damaged: training begins again")
     line = _cut_log(run, step)
     kept = set(recipe.snapshot_steps())
     started = saved = told = time.monotonic()
@@ -109,13 +162,7 @@ def _steps(run: Run) -> Iterator[Progress[dict[str, Any]]]:
             if time.monotonic() - saved > SAVE_EVERY_S:
                 _save(run, model, optimizer, step, seconds + time.monotonic() - started)
                 saved = time.monotonic()
-            loss = model.loss(torch.from_numpy(rows_of(recipe, text, step)))
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), LARGEST_GRADIENT)
-            for group in optimizer.param_groups:
-                group["lr"] = _rate(recipe, step)
-            optimizer.step()
+            _advance(model, optimizer, recipe, text, step)
             step += 1
     except GeneratorExit:  # closed between two steps, so that the state is whole
         if step < recipe.n_steps:
@@ -154,10 +201,17 @@ def _has_text(run: Run) -> bool:
     """Whether all that a run reads can be read."""
     try:
         _loaded_text(run)
-        run.held_out()
+        _held_out(run)
     except HeadroomError:
         return False
     return (run.folder / TOKENIZER).is_file()
+
+
+def _held_out(run: Run) -> np.ndarray:
+    found = run.held_out()
+    if found.max() >= run.recipe.n_vocab or found.shape[1] < run.recipe.n_ctx:
+        raise HeadroomError(f"{run.folder / HELD_OUT} is of another run; the command that began the run makes it again")
+    return found
 
 
 def _rate(recipe: Recipe, step: int) -> float:
@@ -173,28 +227,38 @@ def _array(values: np.ndarray) -> bytes:
 
 def _loaded_text(run: Run) -> np.ndarray:
     try:
+        if not is_file(run.folder / TEXT):
+            raise ValueError("not a regular file")
         found = np.load(run.folder / TEXT, mmap_mode="r", allow_pickle=False)
-        if len(found) < run.recipe.text_tokens:
-            raise ValueError("cut short")
-    except (OSError, ValueError, TypeError, EOFError) as error:
+        if len(found) < run.recipe.text_tokens or found.ndim != 1 or found.dtype.kind not in "iu":
+            raise ValueError("cut short, or no token ids")
+        if found.size and not 0 <= found.min() <= found.max() < run.recipe.n_vocab:
+            raise ValueError("tokens that the vocabulary does not have")
+    except Exception as error:  # whatever numpy thinks of a damaged file
         raise HeadroomError(f"{run.folder / TEXT}, the text of a run that is not done, is gone or damaged; the command "
                             f"that began the run makes it again") from error  # fmt: skip
     return found
 
 
-def _resume(run: Run, model: Any, optimizer: Any) -> tuple[int, float]:
-    """(step, seconds) of the state that was saved last, which is loaded; (0, 0.0) where there is none."""
+def _resumed(run: Run) -> tuple[Any, Any, int, float]:
+    """(model, optimizer, step, seconds) of the state that was saved last; of the beginning if there is none, or it is
+    damaged."""
     import torch
 
+    model, optimizer = _beginning(run)
     if not (run.folder / STATE).is_file():
-        return 0, 0.0
+        return model, optimizer, 0, 0.0
     try:
-        held = torch.load(run.folder / STATE, weights_only=True)
+        with warnings.catch_warnings(action="ignore"):  # of another file than torch.save writes
+            held = torch.load(run.folder / STATE, weights_only=True)
         model.load_state_dict(held["model"])
         optimizer.load_state_dict(held["optimizer"])
-        return int(held["step"]), float(held["seconds"])
-    except Exception as error:  # whatever torch thinks of a damaged file
-        raise HeadroomError(f"{run.folder / STATE} is damaged; delete it, and the run begins anew") from error
+        step, seconds = int(held["step"]), float(held["seconds"])
+        if not 0 <= step <= run.recipe.n_steps:
+            raise ValueError("no step of this run")
+    except Exception:  # whatever torch thinks of a damaged file
+        return *_beginning(run), 0, 0.0
+    return model, optimizer, step, seconds
 
 
 def _save(run: Run, model: Any, optimizer: Any, step: int, seconds: float) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from engine.accuracy.restarts import kept, starting_at
 from engine.accuracy.scoring import log_probabilities
+from engine.errors import HeadroomError
 from engine.heads.ablation import patterns_of
 from engine.heads.probes import random_token_pool
 from engine.models.loading import Loaded
@@ -131,8 +132,13 @@ def _ablations(loaded: Loaded, texts: Texts, most: int) -> Measuring:
 
 
 def _rows(loaded: Loaded, texts: Texts) -> np.ndarray:
-    """(text, T) ids."""
-    return texts.rows(loaded)[: texts.most, : min(LONGEST, loaded.identity.shape.n_ctx)].astype(np.int64)
+    """(text, T) ids; HeadroomError where the model has no such tokens."""
+    found = texts.rows(loaded)[: texts.most, : min(LONGEST, loaded.identity.shape.n_ctx)].astype(np.int64)
+    if found.size and found.max() >= (n_vocab := loaded.identity.shape.n_vocab):
+        raise HeadroomError(
+            f"{texts.source}: token {found.max():,} is none of the model's {n_vocab:,}; train the run again"
+        )
+    return found
 
 
 def _chosen(n_texts: int, n_tokens: int, seed: int) -> np.ndarray:

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from cache.typed_json import InvalidFile, Plain, convert, decode_json
 from engine.errors import HeadroomError
+from engine.pieces import is_sound
 from engine.records import Record
 from engine.records import decode as decode_record
 from engine.records import encode as encode_record
@@ -16,6 +18,13 @@ from engine.records import encode as encode_record
 VERSION = 1  # of what a file of a trajectory holds
 NUMBERS = ("steps", "tokens", "loss", "icl", "first_copy", "second_copy", "by_index", "token_losses", "ablated",
            "ablated_icl", "ablated_losses")  # fmt: skip
+
+
+SHAPES: Mapping[str, tuple[int | str, ...]] = {
+    **dict.fromkeys(("steps", "tokens", "loss", "icl", "first_copy", "second_copy"), ("S",)), "by_index": ("S", "T"),
+    "token_losses": ("S", "n"), "pieces": ("bytes",), "ablated": ("A",), "ablated_icl": ("A", "l", "h"),
+    "ablated_losses": ("A", "l", "h", "m"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -88,13 +97,33 @@ def decode(blob: bytes) -> Trajectory:
     record = decode_record(blob)
     if record is None or record.receipt.get("kind") != "trajectory":
         raise HeadroomError("this is no file of a trajectory; write one with `headroom trajectory RUN --save FILE`")
-    said, arrays = record.receipt, record.arrays
-    if said["version"] != VERSION:
-        raise HeadroomError(f"the trajectory {said['name']} was written by another version of Headroom (file version "
-                            f"{said['version']}, here {VERSION}); write it again from its run")  # fmt: skip
-    words = json.loads(arrays["pieces"].tobytes())
-    passages = {name: Passage(tuple(words[name]), arrays[f"passages/{name}"]) for name in words}
-    heads = {name.removeprefix("heads/"): array for name, array in arrays.items() if name.startswith("heads/")}
+    arrays = record.arrays
+    try:
+        said = convert(record.receipt, _Said, "receipt")
+        if said.version != VERSION:
+            raise HeadroomError(f"the trajectory {said.name} was written by another version of Headroom (file version "
+                                f"{said.version}, here {VERSION}); write it again from its run")  # fmt: skip
+        if not is_sound(record, SHAPES):
+            raise InvalidFile("its arrays are not of one run")
+        words = decode_json(arrays["pieces"].tobytes(), dict[str, tuple[str, ...]], "pieces")
+        heads = {name.removeprefix("heads/"): array for name, array in arrays.items() if name.startswith("heads/")}
+        shapes: dict[str, tuple[int | str, ...]] = {f"heads/{name}": ("S", "L", "H") for name in heads}
+        shapes |= {f"passages/{name}": ("S", len(pieces)) for name, pieces in words.items()}
+        if not heads or not is_sound(record, {**SHAPES, **shapes}):
+            raise InvalidFile("its scores of heads or its passages are not of its snapshots")
+    except InvalidFile as error:
+        raise HeadroomError(f"this file of a trajectory is damaged ({error}); write it again from its run") from error
+    passages = {name: Passage(words[name], arrays[f"passages/{name}"]) for name in words}
     numbers = {name: arrays[name] for name in NUMBERS}
-    return Trajectory(said["name"], said["label"], said["recipe"], said["about"], **numbers, heads=heads,
-                      passages=passages)  # fmt: skip
+    return Trajectory(said.name, said.label, said.recipe, said.about, **numbers, heads=heads, passages=passages)
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What the receipt of a file says."""
+
+    version: int
+    name: str
+    label: str
+    recipe: dict[str, Plain] | None
+    about: dict[str, Any]

@@ -28,7 +28,6 @@ TASK, SHOTS, N_QUESTIONS = "demo_outfit", 5, 200
 LEVELS = (65, 35, 85, 25, 45, 55, 15, 75)  # none of the tenths that are measured ahead while nothing else is
 FAMILY = "A slider let go against a plain Streamlit app"
 WAIT_MS = 180_000
-PRUNED = "against the full model's"  # in words under a figure of the pruned model
 PLAIN = """
 import json
 import streamlit as st
@@ -71,15 +70,20 @@ def accuracy(percent):
 percent = st.slider("Heads pruned", 0, 100, 0, 5)
 st.metric(f"Right with {percent} % pruned", f"{100 * accuracy(percent):.1f} %")
 """
-# Every text of the block that holds the large figure, with its time.
+# Every text of the block that holds the large figure, with its time and the mark in it (pages/ui/shared/marks.py).
 WATCH = """() => {
   window.seen = []
   setInterval(() => {
-    const figure = document.querySelector("[data-testid=stMetric]")
-    const text = figure?.closest("[data-testid=stVerticalBlock]")?.innerText
-    if (text && text !== window.seen.at(-1)?.[1]) window.seen.push([performance.now(), text])
+    const block = document.querySelector("[data-testid=stMetric]")?.closest("[data-testid=stVerticalBlock]")
+    const text = block?.innerText, mark = { ...block?.querySelector("[data-mark=figure]")?.dataset }
+    const last = window.seen.at(-1)
+    if (text && (text !== last?.[1] || JSON.stringify(mark) !== JSON.stringify(last?.[2])))
+      window.seen.push([performance.now(), text, mark])
   }, 10)
 }"""
+# Whether the figure is one of so many heads that was measured on at least so many questions.
+MEASURED = """([at, text, mark], heads, questions) =>
+  ["measuring", "measured"].includes(mark.state) && +mark.heads === heads && +mark.questions >= questions"""
 
 
 def compare(quick: bool) -> Iterator[Comparison]:
@@ -134,14 +138,15 @@ def headroom(page: Any, address: str, levels: tuple[int, ...]) -> Times:
     """Of each level: seconds to the first figure and to all questions, accuracy, figures a second on the way."""
     from playwright.sync_api import TimeoutError
 
+    from tests.browser.conftest import await_mark
     from tests.browser.test_drag import grab
-    from tests.embedded import heads_at
+    from tests.embedded import n_at
 
     page.set_default_timeout(WAIT_MS)
     asked = f"prune_task={TASK}&prune_shots={SHOTS}&prune_limit={N_QUESTIONS}"
     page.goto(f"{address}/?precision=fp32&prune_ranking=random&{asked}")
-    page.get_by_text("200 of 200 questions").first.wait_for()
-    page.get_by_text("Dashed: estimate without a forward pass").wait_for()
+    await_mark(page, "figure", "measured", questions=N_QUESTIONS)
+    await_mark(page, "curve", "estimated")
     page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()
     page.evaluate(WATCH)
     times = []
@@ -152,17 +157,19 @@ def headroom(page: Any, address: str, levels: tuple[int, ...]) -> Times:
             page.mouse.move(x(percent), y, steps=20)
         released = page.evaluate("performance.now()")
         page.mouse.up()
-        gone = heads_at(level)
-        words = json.dumps([gone, PRUNED, "200 of 200 questions"])
+        is_whole = f"each => ({MEASURED})(each, {n_at(level)}, {N_QUESTIONS})"
+        is_first = f"each => ({MEASURED})(each, {n_at(level)}, 1)"
         try:
-            page.wait_for_function(f"() => {words}.every(each => window.seen.at(-1)[1].includes(each))")
+            page.wait_for_function(f"() => ({is_whole})(window.seen.at(-1))")
         except TimeoutError as error:
             raise RuntimeError(f"{level} %: the screen stays at {page.evaluate('window.seen.at(-1)')}") from error
         seen = page.evaluate("window.seen")
-        measured = [(at, text) for at, text in seen if at > released and gone in text and PRUNED in text]
-        whole = next((at, text) for at, text in measured if "200 of 200 questions" in text)
-        on_the_way = [text for at, text in seen if began < at < released]
-        times.append((*((at - released) / 1000 for at in (measured[0][0], whole[0])), figure(whole[1]),
+        first, whole = (
+            page.evaluate(f"released => window.seen.find(each => each[0] > released && ({which})(each))", released)
+            for which in (is_first, is_whole)
+        )
+        on_the_way = [text for at, text, _ in seen if began < at < released]
+        times.append((*((at - released) / 1000 for at in (first[0], whole[0])), figure(whole[1]),
                       1000 * len(on_the_way) / (released - began)))  # fmt: skip
         page.wait_for_timeout(1500)  # a hand rests, too
     return times
@@ -190,8 +197,8 @@ def plain(page: Any, address: str, levels: tuple[int, ...]) -> Times:
         assert there == level, "the thumb lies elsewhere than this thought"
         page.wait_for_timeout(200)
         seen = page.evaluate("window.seen")
-        at, text = next((at, text) for at, text in seen if at > released and f"with {level} %" in text)
-        on_the_way = [text for at, text in seen if began < at < released]
+        at, text = next((at, text) for at, text, _ in seen if at > released and f"with {level} %" in text)
+        on_the_way = [text for at, text, _ in seen if began < at < released]
         seconds = (at - released) / 1000
         times.append((seconds, seconds, figure(text), 1000 * len(on_the_way) / (released - began)))
     return times

@@ -8,7 +8,6 @@ stand seconds of the server's own processor time: they say the same beside other
 
 import argparse
 import os
-import re
 import statistics
 import tempfile
 import time
@@ -16,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from tests.benchmarks.bench_drag import PRUNED, WATCH, served
+from tests.benchmarks.bench_drag import MEASURED, WATCH, served
 from tests.benchmarks.measure import REPOSITORY, task_data
 
 MODEL = os.environ.get("HEADROOM_BENCH_LLAMA")
@@ -61,9 +60,11 @@ def main() -> None:
 
 def run(page: Any, server: psutil.Process, address: str) -> None:
     """One visit, from the first page to a closed second tab."""
+    from tests.browser.conftest import await_mark
+
     began = now(server)
     page.goto(f"{address}&prune_task=piqa&prune_shots=0&prune_limit={N}")
-    page.get_by_text(f"{N} of {N} questions").first.wait_for()
+    await_mark(page, "figure", "measured", questions=N)
     said("the full model's figure, model and libraries loaded", *since(server, began))
     page.evaluate(WATCH)
     page.evaluate(MUTE)
@@ -94,7 +95,7 @@ def run(page: Any, server: psutil.Process, address: str) -> None:
     said("a new text on Attention", *since(server, began), bar=3)
     other = page.context.new_page()
     other.goto(f"{address}&prune_task=hellaswag&prune_shots=0&prune_limit=5000")
-    other.get_by_text(re.compile(r"Full model: [\d,]+ of ")).first.wait_for()
+    await_mark(other, "job", "running", slot="accuracy")
     other.close()
     said("two tabs, one closed, until the server rests", *until_rest(server), bar=5)
 
@@ -110,11 +111,10 @@ def released(page: Any, server: psutil.Process, level: int) -> tuple[tuple[float
     page.evaluate("window.seen = []")
     began = now(server)
     page.mouse.up()
-    page.wait_for_function(f"() => window.seen.some(each => each[1].includes({PRUNED!r}))")
+    pruned = "+each[2].heads > 0"
+    page.wait_for_function(f"() => window.seen.some(each => {pruned} && ({MEASURED})(each, +each[2].heads, 1))")
     first = since(server, began)
-    page.wait_for_function(
-        f"() => window.seen.some(each => each[1].includes({PRUNED!r}) && each[1].includes('{N} of {N} questions'))"
-    )
+    page.wait_for_function(f"() => window.seen.some(each => {pruned} && ({MEASURED})(each, +each[2].heads, {N}))")
     return first, since(server, began)
 
 

@@ -23,7 +23,7 @@ from urllib.parse import quote
 from playwright.sync_api import Error, Page, sync_playwright
 
 from tests.benchmarks.measure import task_data
-from tests.browser.conftest import CHROMIUM, FLAGS
+from tests.browser.conftest import CHROMIUM, FLAGS, await_mark
 from tests.browser.monkey import OTHERS, SCREENS, act
 from tests.browser.weighed import Server
 
@@ -87,7 +87,7 @@ def come_home(page: Page, server: Server, model: str) -> dict[str, Any]:
         server.cancel_all()
         heads = sorted(UNSEEN.sample([f"L{layer}H{head}" for layer in range(4) for head in range(6)], 3))
         page.goto(f"{server.address}/?prune_limit=16&prune_ranking=random&prune_mask={quote(' '.join(heads))}{chosen}")
-        page.get_by_text("16 of 16 questions").first.wait_for()
+        await_mark(page, "figure", "measured", questions=16)
         for _ in range(30):
             page.wait_for_timeout(1000)
             if server.weigh().get("loaded") == f"{model} int8":
@@ -103,7 +103,7 @@ def warm_up(page: Page) -> None:
     for precision in ("fp32", "bf16", "int8"):
         page.get_by_role("radio", name=precision, exact=True).click()
         page.wait_for_timeout(1500)
-        page.get_by_text("16 of 16 questions").first.wait_for()
+        await_mark(page, "figure", "measured", questions=16)
     for name in (*OTHERS, *SCREENS):
         page.get_by_role("link", name=name).click()
         page.wait_for_timeout(4000)

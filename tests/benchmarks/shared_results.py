@@ -20,8 +20,9 @@ from pathlib import Path
 from random import Random
 
 from cache import Store, behind
+from cache.addresses import shared_folder
 from cache.opening import ResultCache
-from cache.shared import SharedFolder, name_of, shared_folder
+from cache.shared import SharedFolder, name_of
 from tests.benchmarks.measure import REPOSITORY
 from tests.store.sharing import key
 

@@ -1,11 +1,14 @@
-"""A real Chromium, tabs that note every fault, and a server of their own: for all browser tests."""
+"""One Chromium and one server for all browser tests, tabs that note every fault, and what tests wait for: marks."""
 
 import contextlib
+import re
 import shutil
+from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from playwright.sync_api import Error
 
 from tests.conftest import HANG_S
 
@@ -24,6 +27,8 @@ def pytest_collection_modifyitems(items):
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this computer"))
+    # the longest first, so that two workers end at about the same time
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -38,7 +43,7 @@ def pytest_runtest_makereport(item, call):
     return report
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def chromium():
     from playwright.sync_api import expect, sync_playwright
 
@@ -49,29 +54,49 @@ def chromium():
         browser.close()
 
 
-@pytest.fixture(scope="module")
-def store_folder(tmp_path_factory):
-    """One store for all tests here, so that only the first waits for measurements."""
-    return tmp_path_factory.mktemp("browser") / "results"
+@pytest.fixture(scope="session")
+def store_folder(tmp_path_factory, worker_id):
+    """One store for all tests here, whichever pytest worker runs them, so that only the first waits for measurements. A
+    test that needs something not to be measured yet asks for what no other test does: a task, a number of examples or
+    of questions, a mask."""
+    base = tmp_path_factory.getbasetemp()
+    return (base if worker_id == "master" else base.parent) / "browser" / "results"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def address(app_server, store_folder):
-    return app_server(store_folder)[0]
+    """Where one server for all tests runs that do not need one of their own."""
+    return app_server(store_folder, warm=True)[0]
+
+
+@pytest.fixture(scope="session")
+def context_of(chromium):
+    """A function that gives the browser context of a color scheme: one for all tests, so that the app's code is fetched
+    and compiled once."""
+
+    @cache
+    def context(theme):
+        made = chromium.new_context(viewport={"width": 1280, "height": 800}, color_scheme=theme)
+        made.set_default_timeout(WAIT_MS)
+        return made
+
+    return context
 
 
 @pytest.fixture
-def page(chromium, request):
-    """A tab that notes everything it should not do, and is asked about it at the end."""
-    theme = getattr(request, "param", "light")
-    context = chromium.new_context(viewport={"width": 1280, "height": 800}, color_scheme=theme)
-    context.set_default_timeout(WAIT_MS)
+def page(context_of, request):
+    """A tab that notes everything it should not do, and is asked about it at the end. Nothing of it stays."""
+    context = context_of(getattr(request, "param", "light"))
     page, faults = context.new_page(), []
     page.on("console", lambda message: faults.append(message.text) if is_fault(message) else None)
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("request", lambda sent: faults.append(f"left this computer: {sent.url}") if foreign(sent.url) else None)
     yield page
-    context.close()
+    for tab in context.pages:
+        with contextlib.suppress(Error):  # a page from elsewhere, or one that has crashed
+            tab.evaluate("localStorage.clear(); sessionStorage.clear()")
+        tab.close()
+    context.clear_cookies()
     assert faults == []
 
 
@@ -84,19 +109,38 @@ def foreign(url):
     return urlsplit(url).scheme not in ("data", "blob") and urlsplit(url).hostname != "127.0.0.1"
 
 
-def settled_figure(page, *words):
-    """The large figure, once the lines under it say these words and nothing is under way."""
-    for word in words:
-        page.get_by_text(word).first.wait_for()
+def marked(page, name, state=None, **facts):
+    """The mark (pages/ui/shared/marks.py) of this name, in this state and with these facts."""
+    wanted = {"mark": name, "state": state, **facts}
+    return page.locator("".join(f'[data-{key}="{value}"]' for key, value in wanted.items() if value is not None))
+
+
+def await_mark(page, name, state=None, **facts):
+    """Waits until the page has such a mark."""
+    marked(page, name, state, **facts).first.wait_for(state="attached")
+
+
+def keyed(page, key):
+    """The control, chart or container that the app draws under this key."""
+    return page.locator(".st-key-" + re.sub("[^a-zA-Z0-9_-]", "-", key))
+
+
+def at_rest(page):
+    """Waits until no progress is shown and the page is drawn to its end."""
     page.get_by_test_id("stProgress").first.wait_for(state="detached")
     page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()
+
+
+def settled_figure(page, **facts):
+    """The large figure, once it is measured of so many `questions`, `heads` and `ffns`, and nothing is under way."""
+    await_mark(page, "figure", "measured", **facts)
+    at_rest(page)
     return page.get_by_test_id("stMetricValue").inner_text()
 
 
 def click_in_chart(page, mark):
     """Clicks a mark that another may lie on, where it is once nothing is under way and nothing moves it any more."""
-    page.get_by_test_id("stProgress").first.wait_for(state="detached")
-    page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()
+    at_rest(page)
     before = None
     while (at := mark.bounding_box()) != before:  # found anew each time: charts are drawn after the run has ended
         before = at
@@ -105,16 +149,14 @@ def click_in_chart(page, mark):
 
 
 def open_study(page, address, screen, *names):
-    """Opens a screen about many tasks by its link and chooses these tasks alone, at 0 solved examples."""
-    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_ranking=random")
-    settled_figure(page, "16 of 16 questions")
-    page.get_by_role("link", name=screen).click()
+    """Opens a screen about many tasks and chooses these tasks alone, at 0 solved examples."""
+    page.goto(f"{address}/{screen}?precision=fp32")
     for count in ("5", "1"):
         page.get_by_role("button", name=count, exact=True).click()
         page.get_by_role("button", name=count, exact=True).and_(page.locator('[aria-pressed="false"]')).wait_for()
     tasks = page.get_by_test_id("stMultiSelect")
     tasks.get_by_label("Clear all").click()
-    page.get_by_text("Choose at least one task").wait_for()
+    await_mark(page, "tasks", "none")
     for name in names:
         tasks.get_by_role("combobox").fill(name)
         page.get_by_role("option", name=name, exact=True).click()

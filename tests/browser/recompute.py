@@ -1,11 +1,8 @@
 """The figures on a screen, computed anew: by the command that the screen shows, in another process, from nothing."""
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -17,7 +14,8 @@ from scipy.stats import binomtest
 
 from engine.models.loading import LoadSpec, identify
 from pages.ui.shared.commands import program
-from tests.conftest import HANG_S, REPOSITORY
+from tests.conftest import HANG_S
+from tests.warm import WarmInterpreter
 
 ONE_BY_ONE = """
 import json, sys
@@ -28,6 +26,9 @@ for line in sys.stdin:
     sys.stdout.flush()
 """
 LEVELS = ("Attention heads pruned", "FFNs pruned", "Layers dropped")
+FIGURES = ("figure", "losses", "scores")  # marks of what is compared
+SLOTS = ("questions", "train questions", "accuracy", "passage order", "passage A", "passage B", "incontext texts",
+         "incontext")  # fmt: skip
 # Everything that is read off a screen, in one go.
 LOOK = """() => {
   const all = (where, what) => [...document.querySelectorAll(where + " " + what)]
@@ -44,7 +45,7 @@ LOOK = """() => {
     text: document.querySelector("[data-testid=stMain]")?.innerText ?? "",
     figures: texts("stMetricValue"), changes: texts("stMetricDelta"),
     commands: texts("stCode").join("\\n").split("\\n"),
-    alerts: texts("stAlertContentError"), progress: texts("stProgress"),
+    alerts: texts("stAlertContentError"), marks: all("", "[data-mark]").map(each => ({ ...each.dataset })),
     curve: all("", "[aria-label*=' right']").map(each => each.ariaLabel)
            .find(words => /^(Attention heads pruned|FFNs pruned|Layers dropped): at /.test(words)) ?? "",
   }
@@ -54,27 +55,20 @@ LOOK = """() => {
 class Oracle:
     """The command line in a process of its own, with an empty store for each question put to it."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, warm: WarmInterpreter):
         self.folder, self.numbers = folder, count()
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", ONE_BY_ONE], cwd=folder, env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        self.process = warm.start(["-c", ONE_BY_ONE], cwd=folder)
 
     def new_store(self) -> str:
         return str(self.folder / f"store {next(self.numbers)}")
 
     def run(self, arguments: list[str], store: str) -> dict[str, Any]:
         """What the command prints as JSON."""
-        assert self.process.stdin is not None and self.process.stdout is not None
         print(json.dumps([*arguments, "--json", "--cache", store]), file=self.process.stdin, flush=True)
         return json.loads(self.process.stdout.readline())
 
     def close(self) -> None:
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.close()
-        self.process.wait(HANG_S)
-        self.process.stdout.close()
+        self.process.communicate(HANG_S)
 
 
 @dataclass
@@ -100,15 +94,14 @@ def waiting(seen: dict[str, Any]) -> bool:
     """Whether a figure is still to come."""
     if not seen["commands"][0] or any(value.startswith(("…", "≈")) for value in seen["figures"]):
         return True
-    if questions := re.search(r"([\d,]+) of ([\d,]+) questions", seen["text"]):
-        # until the pruned model's first answer the figure is the full model's, and says so
-        pruned = re.search("[1-9][0-9,]* of [0-9,]+ (heads|FFNs)", seen["text"])
-        known = "is not known before importance is measured" not in seen["text"]
-        enough = questions[1] == questions[2] or "Stopped after" in seen["text"]
-        return not enough or not known or (bool(pruned) and "the full model" in seen["changes"])
-    pending = re.compile("B is being measured|Another tab has taken over|not known yet")
-    under_way = re.compile("^(Losses|Texts|Ranking|Full model, texts|Pruned model, texts|A, tokens|B, tokens)")
-    return bool(pending.search(seen["text"]) or any(under_way.match(words) for words in seen["progress"]))
+    if any(each["state"] != "measured" for each in seen["marks"] if each["mark"] in FIGURES):
+        return True
+    return any(job["slot"] in SLOTS for job in of_jobs(seen, "queued", "running"))
+
+
+def of_jobs(seen: dict[str, Any], *states: str) -> list[dict[str, str]]:
+    """The marks of the jobs in one of these states."""
+    return [each for each in seen["marks"] if each["mark"] == "job" and each["state"] in states]
 
 
 def shared(seen: dict[str, Any], command: str) -> list[str]:

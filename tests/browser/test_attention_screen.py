@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.browser.conftest import WAIT_MS
+from tests.browser.conftest import WAIT_MS, at_rest
 
 HARM = "document.title='harmed'"
 HOSTILE = f'<img src=x onerror="{HARM}"> <script>{HARM}</script> \u202eback\u202c 🦉 a\u200bb '
@@ -13,19 +13,16 @@ HOSTILE = f'<img src=x onerror="{HARM}"> <script>{HARM}</script> \u202eback\u202
 def settled(page):
     """Waits until the view shows a pattern and nothing is under way."""
     page.locator(".readout h4").first.wait_for()
-    page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()
-    page.get_by_test_id("stProgress").first.wait_for(state="detached")
+    at_rest(page)
     page.locator(".screen:not(.waiting)").wait_for()
 
 
 @pytest.fixture
 def screen(page, address):
-    """The screen as it opens, by its link: an address of its own would fetch Streamlit's files from the wrong place."""
+    """A function that opens the screen, with further parameters in its address."""
 
     def open_screen(parameters=""):
-        page.goto(f"{address}/?precision=fp32&prune_limit=1&prune_ranking=random{parameters}")
-        page.get_by_text("1 of 1 question").first.wait_for()
-        page.get_by_role("link", name="Attention").click()
+        page.goto(f"{address}/attention?precision=fp32{parameters}")
         settled(page)
         return page
 
@@ -61,7 +58,7 @@ def test_where_it_looks_and_who_looks_at_it_are_the_same_number(screen):
     tokens(page).nth(100).hover()
     source = int(page.locator(".readout .looks .row .quiet").first.inner_text())
     share = page.locator(".readout .looks .row b").first.inner_text()
-    page.get_by_text("who looks at it", exact=True).click()
+    page.locator("label:has(input[value=source])").click()
     tokens(page).nth(source).hover()
     rows = page.locator(".readout .looks .row").all_inner_texts()
     assert any(row.split()[-2:] == ["100", share] for row in rows), (rows, share)
@@ -99,7 +96,7 @@ def test_several_heads_and_the_text_stay_after_a_reload(page, screen, chromium):
     page.get_by_role("button", name="Pattern labels").click()
     page.locator(".text.some").wait_for()
     settled(page)
-    assert page.get_by_text("the one after it").locator("input").is_checked()
+    assert page.locator("input[value=next]").is_checked()
     tokens(page).nth(3).hover()  # no colon: it cannot be pointed at
     assert top(page).startswith("“:”")
     page.locator(".map button[data-head=L1H0]").click()
@@ -125,7 +122,7 @@ def test_the_map_can_show_what_each_head_raised(screen):
     page = screen()
     before = page.locator(".map button").first.get_attribute("title")
     assert "induction score" in before
-    page.get_by_text("raised this token", exact=True).click()
+    page.locator("label:has(input[value=raised])").click()
     tokens(page).nth(100).click()
     listed = page.locator(".readout .parts .two div:last-child .row").first.inner_text().split()
     cell = page.locator(f".map button[data-head={listed[0]}]")

@@ -1,16 +1,16 @@
 """Two tabs, one closed: what nobody looks at any more rests, and whoever opens it again goes on where it was."""
 
 import json
-import re
 import time
 
 import psutil
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.conftest import await_mark, marked
 from tests.conftest import HANG_S
 
-N = 3000
+N = 1000
 LOOK_S, IDLE_S = 2.0, 0.4  # of processor time within so long: nothing is measured then
 
 
@@ -27,6 +27,12 @@ def many(tmp_path):
     return file
 
 
+def under_way(page):
+    """Waits until the progress line says that some of the questions are answered, and not all."""
+    begun = page.locator(':not([data-done="0"])')
+    marked(page, "job", "running", slot="accuracy", total=N).and_(begun).first.wait_for(state="attached")
+
+
 def wait_for_rest(process):
     """Until the server's process does nothing."""
     server, end_s = psutil.Process(process.pid), time.monotonic() + HANG_S
@@ -38,20 +44,20 @@ def wait_for_rest(process):
     raise AssertionError("the server works on")
 
 
+@pytest.mark.slow("watches the worker for several seconds three times")
 def test_what_a_closed_tab_showed_rests_and_goes_on_when_it_is_opened_again(page, app_server, store_folder, many):
-    address, process = app_server(store_folder)
+    address, process = app_server(store_folder, warm=True)
     page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_ranking=random&prune_idle=false")
-    page.get_by_text("16 of 16 questions").wait_for()
+    await_mark(page, "figure", "measured", questions=16)
     asked = f"{address}/?precision=fp32&prune_ranking=random&prune_limit={N}&prune_task={many}&prune_shots=0"
     closed = page.context.new_page()
     closed.goto(asked)
-    under_way = re.compile(r"Full model: [\d,]+ of 3,000")
-    closed.get_by_text(under_way).first.wait_for()
+    under_way(closed)
     closed.close()
     wait_for_rest(process)
     page.goto(asked)
-    page.get_by_text(under_way).first.wait_for()  # not all of it: it has rested, and now goes on
+    under_way(page)  # not all of it: it has rested, and now goes on
     cancel = page.get_by_role("button", name="Cancel")
     expect(cancel).to_have_count(1)  # while the page redraws it may stand twice
     cancel.click()
-    page.get_by_text(re.compile("stopped at")).wait_for()
+    await_mark(page, "job", "cancelled", slot="accuracy")

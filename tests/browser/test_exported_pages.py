@@ -1,11 +1,14 @@
 """A screen as a page: it opens from disk, asks nothing of anyone, and shows the numbers of the screen."""
 
+import pytest
+
 from pages.ui.shared import exports
 from tests.pages.conftest import open_app, questions  # noqa: F401
 from tests.pages.test_exports import SCREENS, sheet_of  # noqa: F401
 from tests.pages.test_in_context_page import wide_opt  # noqa: F401
 
 
+@pytest.mark.slow("measures, exports and opens seven screens")
 def test_a_page_of_each_screen_opens_from_disk_with_the_same_numbers(sheet_of, chromium, tmp_path):  # noqa: F811
     context, faults = chromium.new_context(), []
     context.on("request", lambda sent: faults.append(sent.url) if not sent.url.startswith(("file:", "data:")) else None)

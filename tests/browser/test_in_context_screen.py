@@ -1,30 +1,27 @@
 """The In context screen in a real Chromium: a slider moves the score, its address keeps it, heads are ablated."""
 
 import re
+import shutil
+from urllib.parse import urlencode
 
+import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import WAIT_MS, settled_figure
-from tests.embedded import HEADS, ffns, heads_at
+from tests.browser.conftest import WAIT_MS, at_rest, await_mark, keyed, marked
+from tests.embedded import HEADS
+from tests.engine.fixtures import write_questions
 
 SIGNED = re.compile(r"[+−]?\d+\.\d\d")
 
 
 def open_screen(page, address, texts):
-    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_ranking=random")
-    settled_figure(page, "16 of 16 questions")
-    page.get_by_role("link", name="In context").click()
-    page.get_by_text("Nothing is pruned: move a slider").wait_for()
+    page.goto(f"{address}/in_context?precision=fp32")
+    await_mark(page, "scores", heads=0, ffns=0)
     field = page.get_by_label("Most texts", exact=True)
     field.fill(str(texts))
     field.press("Enter")
-    page.get_by_text(f", {texts} texts").first.wait_for()
-    idle(page)
-
-
-def idle(page):
-    page.get_by_test_id("stProgress").first.wait_for(state="detached")
-    page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()
+    await_mark(page, "scores", "measured", texts=texts)
+    at_rest(page)
 
 
 def scores(page):
@@ -40,9 +37,8 @@ def test_a_slider_moves_the_score_and_the_address_keeps_it(page, address):
     slider = page.get_by_role("slider", name="Attention heads pruned")
     slider.focus()
     slider.press("End")
-    page.get_by_text(f"{heads_at(100)}, {ffns(0)} pruned").wait_for()
-    page.get_by_text(re.compile("learns less in context|may be chance|learns more")).first.wait_for()
-    idle(page)
+    await_mark(page, "scores", "measured", texts=4, heads=HEADS, ffns=0)
+    at_rest(page)
     pruned = scores(page)
     assert pruned[0] == full[0] and len(pruned) == 3 and all(SIGNED.fullmatch(value) for value in pruned)
     assert pruned[2][0] in "+−" and pruned[1] != full[0]
@@ -54,28 +50,46 @@ def test_a_slider_moves_the_score_and_the_address_keeps_it(page, address):
     context = page.context.browser.new_context()  # apart: Streamlit looks for its own files beside the page and fails
     tab = context.new_page()
     tab.goto(page.url, timeout=WAIT_MS)
-    tab.get_by_text(f"{heads_at(100)}, {ffns(0)} pruned").wait_for(timeout=WAIT_MS)
+    tab.set_default_timeout(WAIT_MS)
+    await_mark(tab, "scores", "measured", heads=HEADS, ffns=0)
     expect(tab.get_by_test_id("stMetricValue")).to_have_text(pruned, timeout=WAIT_MS)
     assert tab.get_by_role("slider", name="Attention heads pruned").input_value() == "100"
     context.close()
 
 
-def test_heads_are_ablated_on_demand_and_can_be_cancelled(page, address):
-    open_screen(page, address, 2)
-    page.get_by_role("button", name=f"Ablate {HEADS} heads").click()
-    page.get_by_text("Over 1 of 2 texts.").wait_for()
+@pytest.fixture
+def wide_opt(tiny_opt, tmp_path):
+    """A random OPT with 4 layers x 4 heads and a window of 512 tokens: ablating its heads takes seconds a text."""
+    from transformers import OPTConfig, OPTForCausalLM
+
+    folder = shutil.copytree(tiny_opt, tmp_path / "opt")
+    sizes = {"hidden_size": 256, "word_embed_proj_dim": 256, "ffn_dim": 1024, "num_hidden_layers": 4}
+    config = OPTConfig.from_pretrained(tiny_opt, max_position_embeddings=512, **sizes)
+    OPTForCausalLM(config).eval().save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.slow("ablates every head on two texts")
+def test_heads_are_ablated_on_demand_and_can_be_cancelled(page, address, wide_opt, tmp_path):
+    task = write_questions(tmp_path / "rivers.jsonl", 60)
+    asked = {"model": wide_opt, "incontext_task": task, "incontext_texts": 2, "incontext_ranking": "random"}
+    page.goto(f"{address}/in_context?{urlencode(asked)}")
+    await_mark(page, "scores", "measured", texts=2)
+    at_rest(page)
+    keyed(page, "offer incontext heads").get_by_role("button", name="Ablate 16 heads").click()
+    await_mark(page, "ablations", "missing", texts=1)
     page.get_by_role("button", name="Cancel").click()
-    page.get_by_text(re.compile("Ablations: stopped at .* What was finished is kept.")).wait_for()
+    await_mark(page, "job", "cancelled", slot="incontext heads")
     for title in ("Full ablation.", "Pattern-preserving ablation."):
         page.locator(f'[aria-label^="{title}"] [aria-label^="Head: 0; Layer: 1;"]').first.wait_for()
     page.get_by_role("button", name="Go on").click()
     page.get_by_role("button", name="Cancel").wait_for()
     page.get_by_role("radio", name="pattern-preserving").click()
-    page.get_by_text("Over 2 of 2 texts.").wait_for()
+    await_mark(page, "ablations", "measured", texts=2)
     page.get_by_role("button", name="Cancel").wait_for(state="detached")
     # while Streamlit redraws, an element may stand twice for a moment
-    expect(page.get_by_text("The ten that matter most, pattern-preserving ablation")).to_have_count(1, timeout=WAIT_MS)
-    assert page.get_by_role("button", name=f"Ablate {HEADS} heads").count() == 0
+    expect(marked(page, "ablations", kind="pattern-preserving")).to_have_count(1, timeout=WAIT_MS)
+    assert keyed(page, "offer incontext heads").count() == 0
     assert "incontext_kind=pattern-preserving" in page.url
 
 
@@ -85,7 +99,8 @@ def test_a_text_that_is_too_short_is_refused_in_one_line(page, address):
     page.get_by_role("combobox", name="Text", exact=True).click()
     page.get_by_role("option", name="Privet Drive, twice").click()
     words = r"needs a text of at least 512 tokens, and the longest here has \d+; take a longer one"
-    line = page.get_by_text(re.compile(words))
-    line.wait_for()
+    await_mark(page, "job", "failed", slot="incontext texts")
+    at_rest(page)
+    assert re.search(words, page.get_by_test_id("stAlert").inner_text())
     assert page.get_by_test_id("stMetricValue").count() == 0
     assert "incontext_text=Privet" in page.url

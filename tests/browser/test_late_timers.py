@@ -32,7 +32,7 @@ def test_a_late_poll_after_a_run_that_ended_early(page, address):
     task.click()
     task.fill("nonsense")
     task.press("Enter")
-    page.get_by_text("task 'nonsense' is unknown").wait_for()
+    page.get_by_test_id("stAlert").get_by_text("nonsense").wait_for()
     page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()
     page.get_by_test_id("stMetricValue").wait_for(state="detached")  # the browser tidies up what is no longer drawn
     page.wait_for_timeout(1000)

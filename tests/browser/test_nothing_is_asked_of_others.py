@@ -9,7 +9,7 @@ import pytest
 from cache import open_store
 from engine.texts import passages
 from pages.ui.shared import views
-from tests.browser.conftest import WAIT_MS, foreign
+from tests.browser.conftest import WAIT_MS, await_mark, foreign, keyed
 
 IMAGE = "![x](http://192.0.2.1/a.png)"
 HOSTILE = [IMAGE, "<img src=http://192.0.2.1/b.png>", "[![x](//192.0.2.1/c.png)](http://192.0.2.1)"]
@@ -20,7 +20,7 @@ def visit(page, address, screen="", **parameters):
     """Opens a screen and waits for what it says."""
     page.goto(f"{address}/{screen}?{urlencode({'precision': 'fp32', 'prune_ranking': 'random', **parameters})}")
     page.locator("h1").first.wait_for()
-    page.get_by_test_id("stSidebar").get_by_text("Results kept").wait_for()
+    await_mark(page, "sidebar", "drawn")
     page.locator(READY).wait_for()
     assert page.locator('img[src*="192.0.2"]').count() == 0
 
@@ -51,9 +51,9 @@ def test_hostile_text_is_shown_and_nothing_is_fetched(page, app_server, tmp_path
     config = json.loads((broken / "config.json").read_text())
     (broken / "config.json").write_text(json.dumps(config | {"model_type": IMAGE, "architectures": HOSTILE}))
 
-    address = app_server(tmp_path / "results")[0]
+    address = app_server(tmp_path / "results", warm=True)[0]
     visit(page, address, model=str(broken))
-    page.get_by_text("a.png").first.wait_for()
+    page.get_by_text("a.png").filter(visible=True).first.wait_for()
     visit(
         page,
         address,
@@ -63,10 +63,10 @@ def test_hostile_text_is_shown_and_nothing_is_fetched(page, app_server, tmp_path
         prune_questions="true",
         prune_cost="true",
     )
-    page.get_by_text("One of the questions").wait_for()
-    page.get_by_text("b.png").first.wait_for()
+    keyed(page, "prune_example").wait_for()
+    page.get_by_text("b.png").filter(visible=True).first.wait_for()
     page.get_by_role("button", name="Views").click()
-    page.get_by_text("a.png").first.wait_for()
+    page.get_by_text("a.png").filter(visible=True).first.wait_for()
     for parameters in (
         {"model": IMAGE},
         {"data_dir": IMAGE},
@@ -76,9 +76,9 @@ def test_hostile_text_is_shown_and_nothing_is_fetched(page, app_server, tmp_path
         {"prune_limit": IMAGE, "prune_shots": HOSTILE[1], "bos": HOSTILE[2]},
     ):
         visit(page, address, **parameters)
-        page.get_by_test_id("stAlert").get_by_text("192.0.2.1").first.wait_for()
+        page.get_by_test_id("stAlert").get_by_text("192.0.2.1").filter(visible=True).first.wait_for()
     visit(page, address, "passage", passage_text=IMAGE[:80])
-    page.get_by_text("Mean loss").first.wait_for()
+    await_mark(page, "losses")
     visit(page, address, "continuation", continue_prompt=" ".join(HOSTILE), model=str(model), continue_tokens="4")
-    page.get_by_text("goes on with").wait_for()
+    await_mark(page, "chart", key="continue_next full model")
     visit(page, address, "attention", attention_heads=IMAGE, attention_text=HOSTILE[2], attention_rows=IMAGE)

@@ -4,8 +4,8 @@ import json
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import settled_figure
-from tests.embedded import ffns, heads, heads_at
+from tests.browser.conftest import await_mark, settled_figure
+from tests.embedded import n_at
 
 FEW = "precision=fp32&prune_limit=16&prune_ranking=random"
 VIEWS = {"Whole": f"/?{FEW}", "Half": f"/?{FEW}&prune_heads=50", "Text": "/passage?passage_text=The+ferry"}
@@ -14,7 +14,7 @@ VIEWS = {"Whole": f"/?{FEW}", "Half": f"/?{FEW}&prune_heads=50", "Text": "/passa
 def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     page.set_viewport_size({"width": 1920, "height": 1080})
     page.goto(f"{address}{VIEWS['Half']}")
-    half = settled_figure(page, "16 of 16 questions")
+    half = settled_figure(page, questions=16)
     page.get_by_role("button", name="Views").click()
     file = tmp_path / "views.json"
     listed = [{"name": name, "link": link} for name, link in VIEWS.items() if name != "Half"]
@@ -38,12 +38,10 @@ def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     page.evaluate("window.unloaded = false; window.addEventListener('beforeunload', () => { window.unloaded = true })")
     page.keyboard.press("PageDown")
     bar.get_by_text("1 of 3: Whole").wait_for()
-    expect(page.get_by_text(f"{heads(0)}, {ffns(0)} pruned").first).to_be_visible()
-    settled_figure(page, "16 of 16 questions")
+    settled_figure(page, questions=16, heads=0, ffns=0)
     page.keyboard.press("ArrowRight")
     bar.get_by_text("2 of 3: Half").wait_for()
-    expect(page.get_by_text(f"{heads_at(50)}, {ffns(0)} pruned").first).to_be_visible()
-    assert settled_figure(page, "16 of 16 questions") == half
+    assert settled_figure(page, questions=16, heads=n_at(50), ffns=0) == half
     boxes = [page.get_by_test_id("stMetricValue"), *page.get_by_test_id("stVegaLiteChart").all()[:2]]
     for box in boxes:
         place = box.bounding_box()
@@ -53,14 +51,14 @@ def test_a_presenter_steps_through_saved_views(page, address, tmp_path):
     light = page.evaluate(background)
     bar.get_by_role("button", name="Light or dark").click()
     page.wait_for_function(f"light => {background} !== light", arg=light)
-    assert settled_figure(page, heads_at(50)) == half, "nothing is lost"
+    assert settled_figure(page, heads=n_at(50)) == half, "nothing is lost"
     page.keyboard.press("PageDown")
     bar.get_by_text("3 of 3: Text").wait_for()
-    page.get_by_text("Mean loss of A").first.wait_for()
+    await_mark(page, "losses")
     assert page.evaluate(background) != light
     page.keyboard.press("ArrowLeft")
     bar.get_by_text("2 of 3: Half").wait_for()
-    assert settled_figure(page, heads_at(50)) == half
+    assert settled_figure(page, heads=n_at(50)) == half
     page.keyboard.press("Escape")
     expect(page.get_by_test_id("stSidebar")).to_be_visible()
     assert "present" not in page.url and "prune_heads=50" in page.url and not page.evaluate("window.unloaded")

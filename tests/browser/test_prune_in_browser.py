@@ -4,31 +4,33 @@ import re
 
 import pytest
 
-from tests.browser.conftest import settled_figure
-from tests.embedded import ffns, heads, heads_at
+from tests.browser.conftest import await_mark, keyed, marked, settled_figure
+from tests.embedded import n_at
 
 
 @pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
 def test_open_move_reload(page, address):
     page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_idle=false")
-    full = settled_figure(page, "32 of 32 questions", heads(0))
+    full = settled_figure(page, questions=32, heads=0)
     assert re.fullmatch(r"\d+\.\d %", full)
 
     slider = page.get_by_role("slider", name="Attention heads pruned")
     slider.focus()
     slider.press("End")
-    pruned = settled_figure(page, heads_at(100), "points against the full model", "32 of 32 questions")
+    pruned = settled_figure(page, heads=n_at(100), questions=32)
+    assert "points" in page.get_by_test_id("stMetricDelta").inner_text()
     assert "prune_heads=100" in page.url
     page.get_by_text("--prune-heads 100").wait_for()
 
     page.reload()
-    assert settled_figure(page, heads_at(100), "32 of 32 questions") == pruned
+    assert settled_figure(page, heads=n_at(100), questions=32) == pruned
     assert slider.input_value() == "100"
 
 
 def test_every_control_is_reached_by_the_keyboard(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_idle=false")
-    settled_figure(page, "32 of 32 questions")
+    asked = "precision=fp32&prune_limit=32&prune_ranking=random&prune_idle=false"
+    page.goto(f"{address}/?{asked}&prune_mask=F1")  # no other test measures this curve
+    settled_figure(page, questions=32)
     page.get_by_label("Questions", exact=True).wait_for()  # controls whose code the browser fetches late
     for role, name in (("combobox", "Who goes first"), ("slider", "FFNs pruned"), ("textbox", "Prune also")):
         page.get_by_role(role, name=name).first.wait_for()
@@ -54,31 +56,33 @@ def test_every_control_is_reached_by_the_keyboard(page, address):
 def test_a_cold_permalink(page, app_server, store_folder):
     cold_address, _ = app_server(store_folder)
     page.goto(f"{cold_address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_heads=50&prune_mask=F0")
-    settled_figure(page, f"{heads_at(50)}, {ffns(1)} pruned", "32 of 32 questions")
+    settled_figure(page, heads=n_at(50), ffns=1, questions=32)
     page.get_by_role("combobox", name="Model").wait_for()
     assert page.get_by_role("textbox", name="Prune also").input_value() == "F0"
     assert "prune_heads=50" in page.url and "prune_mask=F0" in page.url
 
 
 def test_neighbouring_levels_are_measured_while_the_page_is_open_and_idle(page, address):
-    page.goto(f"{address}/?precision=fp32&prune_limit=48&prune_ranking=random&prune_mask=F3&prune_heads=40")
-    settled_figure(page, heads_at(40), "48 of 48 questions")
-    page.get_by_text("neighbouring levels measured").wait_for()
+    page.goto(f"{address}/?precision=fp32&prune_limit=24&prune_ranking=random&prune_mask=F3&prune_heads=40")
+    settled_figure(page, heads=n_at(40), questions=24)
+    await_mark(page, "neighbours", "running")
     page.locator('[aria-label*="at 30%"][aria-label*="at 40%"]').first.wait_for()
     page.get_by_role("link", name="Induction").click()
-    page.get_by_text("prefix").first.wait_for()
+    page.locator('[class*="st-key-heads-map"]').first.wait_for()
     page.get_by_role("link", name="Prune").click()
     every = "".join(f'[aria-label*="at {10 * tenth}%"]' for tenth in range(11))
     page.locator(every).first.wait_for()
-    page.get_by_text("neighbouring levels measured").wait_for(state="detached")
-    page.get_by_role("button", name="Measure the curve").wait_for(state="detached")
-    assert "48 of 48 questions" in page.get_by_text("48 of 48 questions").first.inner_text()
+    marked(page, "neighbours").wait_for(state="detached")
+    keyed(page, "offer curve").wait_for(state="detached")
+    settled_figure(page, heads=n_at(40), questions=24, of=24)
 
 
 def test_a_picture_and_a_table_are_saved(page, address):
     page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_heads=50")
     # the perplexity comes last, behind the estimates, and the page is drawn once more
-    settled_figure(page, heads_at(50), "32 of 32 questions", "estimate without a forward pass", "nats a token")
+    await_mark(page, "curve", "estimated")
+    await_mark(page, "perplexity", "measured")
+    settled_figure(page, heads=n_at(50), questions=32)
     wanted = {"Heads (PNG)": b"\x89PNG", "Curve (SVG)": b"<svg", "Questions and choices (CSV)": b"ques"}
     for name, start in wanted.items():
         if not page.get_by_role("button", name=name).is_visible():

@@ -5,9 +5,9 @@ import re
 from playwright.sync_api import expect
 
 from tests.browser.conftest import settled_figure
-from tests.embedded import HEADS, SHAPE, ffns, heads, heads_at
+from tests.embedded import SHAPE, ffns, heads, n_at
 
-START = "precision=fp32&prune_limit=16&prune_ranking=random&prune_idle=false"
+START = "precision=fp32&prune_limit=16&prune_shots=1&prune_ranking=random&prune_idle=false"
 
 
 def field(page):
@@ -20,8 +20,8 @@ def head(page, name):
 
 def test_clicks_and_keys_prune_and_restore_and_none_is_lost(page, address):
     page.goto(f"{address}/?{START}&prune_heads=25")
-    settled_figure(page, "16 of 16 questions", heads_at(25))
-    by_level, of_level = page.locator(".grid button.pruned"), HEADS * 25 // 100
+    settled_figure(page, questions=16, heads=n_at(25))
+    by_level, of_level = page.locator(".grid button.pruned"), n_at(25)
     expect(by_level).to_have_count(of_level)
     name = by_level.first.get_attribute("aria-label").split(":")[0]
     others = [each for each in ("L1H0", "L1H1", "L2H0", "L2H1", "L3H0", "L3H1")
@@ -29,12 +29,12 @@ def test_clicks_and_keys_prune_and_restore_and_none_is_lost(page, address):
     for each in others:  # as fast as it goes: the page is still measuring the first
         head(page, each).click()
         expect(head(page, each)).to_have_attribute("aria-pressed", "true")
-    settled_figure(page, heads(of_level + len(others)))
+    settled_figure(page, heads=of_level + len(others))
     for each in others:
         head(page, each).click()
     head(page, name).click()
     expect(field(page)).to_have_value(f"keep {name}")
-    settled_figure(page, heads(of_level - 1))
+    settled_figure(page, heads=of_level - 1)
     head(page, "F2").focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
@@ -43,12 +43,13 @@ def test_clicks_and_keys_prune_and_restore_and_none_is_lost(page, address):
     expect(field(page)).to_have_value(re.compile(r"L2H"))
     expect(page.locator(".grid button.pruned").filter(has=page.locator("xpath=self::*[starts-with(@title, 'L2')]"))
            ).to_have_count(SHAPE.n_heads)  # fmt: skip
-    settled_figure(page, ffns(1))
+    settled_figure(page, ffns=1)
 
 
 def test_every_screen_says_in_its_address_what_is_pruned(page, address):
     page.goto(f"{address}/?{START}&prune_mask=L1H3+F0")
-    settled_figure(page, "16 of 16 questions", f"Pruned: {heads(1)}, {ffns(1)}")
+    settled_figure(page, questions=16, heads=1, ffns=1)
+    assert f"{heads(1)}, {ffns(1)}" in page.locator(".stMarkdownBadge", has_text="Pruned").first.inner_text()
     for name, path in (("Passage", "passage"), ("Attention", "attention"), ("Induction", "induction")):
         page.get_by_role("link", name=name, exact=True).click()
         page.wait_for_url(f"**/{path}?*_mask=L1H3+F0*")
@@ -56,5 +57,5 @@ def test_every_screen_says_in_its_address_what_is_pruned(page, address):
     page.get_by_role("button", name="Restore all").click()
     expect(field(page)).to_have_value("")
     page.get_by_role("link", name="Prune", exact=True).click()
-    settled_figure(page, f"{heads(0)}, {ffns(0)} pruned")
+    settled_figure(page, heads=0, ffns=0)
     assert "prune_mask" not in page.url and "prune_heads" not in page.url

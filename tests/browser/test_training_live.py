@@ -1,6 +1,7 @@
 """A tiny run is trained live: its charts grow while it runs, and a click stops it."""
 
 from tests.benchmarks.bench_drag import served
+from tests.browser.conftest import await_mark, keyed
 from tests.conftest import REPOSITORY
 
 PAGE = """
@@ -28,14 +29,15 @@ def test_charts_grow_and_cancel_works(page, tmp_path):
     with served(script, REPOSITORY) as address:
         page.goto(f"{address}/?{own}&live_text={tmp_path / 'words.txt'}")
         page.get_by_role("button", name="Own recipe").click()
-        page.get_by_role("button", name="Train it").click()
+        keyed(page, "train own").get_by_role("button").click()
         page.get_by_role("button", name="Cancel").wait_for()
         page.wait_for_function(f"({POINTS})() >= 2")
         before = page.evaluate(POINTS)
         page.wait_for_function(f"({POINTS})() > {before}")
-        page.get_by_text("best prefix matching").first.wait_for()
+        await_mark(page, "training run", "measured")
+        assert "best prefix matching" in page.get_by_test_id("stMain").inner_text()
         page.get_by_role("button", name="Cancel").dispatch_event("click")  # what is unfolded may lie over it
-        page.get_by_text("was stopped. What is done is kept").wait_for()
+        await_mark(page, "job", "cancelled")
         page.get_by_role("button", name="Go on", exact=True).wait_for()
     run = tmp_path / "runs" / "own"
     assert (run / "state.pt").is_file() and not (run / "step6250").exists()

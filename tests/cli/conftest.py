@@ -1,5 +1,7 @@
 """What the tests of the command line share."""
 
+import json
+
 import pytest
 
 from engine.__main__ import main
@@ -18,6 +20,8 @@ def cli(tmp_path, capsys, monkeypatch):
         except SystemExit as stopped:
             code = stopped.code
         out, err = capsys.readouterr()
+        if "--json" in arguments and out:  # strictly one object: Python's own reader takes NaN too
+            json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
         return code, out, [line for line in err.splitlines() if line.strip()]
 
     return run

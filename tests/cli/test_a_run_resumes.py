@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -16,15 +14,12 @@ from engine.accuracy.evaluation import evaluate, recall
 from engine.models.masks import parse_mask
 from engine.models.subject import Lab
 from engine.progress import final
-from tests.conftest import HANG_S, REPOSITORY, make_tiny_opt
+from tests.conftest import HANG_S, make_tiny_opt
 from tests.engine.fixtures import finished, last, questions_in, run, subject_in, write_questions
 
 
 def command(folder, questions, cache, *more):
     return [
-        sys.executable,
-        "-m",
-        "engine",
         "evaluate",
         "--model",
         str(folder),
@@ -37,12 +32,6 @@ def command(folder, questions, cache, *more):
         "--json",
         *more,
     ]
-
-
-def call(*arguments):
-    result = subprocess.run(command(*arguments), cwd=REPOSITORY, capture_output=True, text=True, timeout=HANG_S)
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
 
 
 def test_the_same_question_twice_costs_no_forward_pass(tiny_opt, tmp_path, monkeypatch):
@@ -113,12 +102,12 @@ def test_a_chunk_is_encoded_once_for_all_masks_and_anew_for_another_beginning(ti
     assert not np.array_equal(without.log_likelihood_nats, again.log_likelihood_nats)
 
 
-def test_kill_9_in_mid_run_then_the_same_command_resumes(tmp_path):
+def test_kill_9_in_mid_run_then_the_same_command_resumes(tmp_path, warm, cli):
     (tmp_path / "model").mkdir()
     folder = make_tiny_opt(tmp_path / "model", n_layers=8, n_heads=8, d_model=256)
-    questions, cache = write_questions(tmp_path / "own.jsonl", 400), tmp_path / "results"
+    questions, cache = write_questions(tmp_path / "own.jsonl", 208), tmp_path / "results"
     words = command(folder, questions, cache, "--threads", "1")
-    process = subprocess.Popen(words, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = warm.start(["-m", "engine", *words])
     deadline = time.monotonic() + HANG_S
     while True:  # until some chunks, beside digest and requests, are stored
         assert time.monotonic() < deadline, "the run stands still"
@@ -133,31 +122,34 @@ def test_kill_9_in_mid_run_then_the_same_command_resumes(tmp_path):
     assert process.returncode == -signal.SIGKILL, "the run was over before it could be killed"
     store = open_store(cache)
     kept = {key: store.get(key) for key in store.keys() if "/answers/" in key}
-    assert not store.verify().bad_keys and 3 <= len(kept) < 25
+    assert not store.verify().bad_keys and 3 <= len(kept) < 13
     store.close()
-    result = call(folder, questions, cache, "--threads", "1")
-    assert result["n"] == 400 and not result["cached"]
+    code, out, _ = cli(*words)
+    result = json.loads(out)
+    assert code == 0 and result["n"] == 208 and not result["cached"]
     store = open_store(cache)
     assert all(store.get(key) == blob for key, blob in kept.items()), "finished chunks were computed again"
     store.close()
-    assert call(folder, questions, cache)["cached"]
+    assert json.loads(cli(*command(folder, questions, cache))[1])["cached"]
 
 
-def test_a_store_that_cannot_save_does_not_stop_the_run(tiny_opt, tmp_path):
+def test_a_store_that_cannot_save_does_not_stop_the_run(tiny_opt, tmp_path, warm):
     questions = write_questions(tmp_path / "own.jsonl", 20)
     blocked = tmp_path / "results"
     blocked.write_text("a file where the folder should be")
-    arguments = command(tiny_opt, questions, blocked)
-    result = subprocess.run(arguments, cwd=REPOSITORY, capture_output=True, text=True, timeout=HANG_S)
+    result = warm.run(["-m", "engine", *command(tiny_opt, questions, blocked)])
     assert result.returncode == 0
     found = json.loads(result.stdout)
     assert found["n"] == 20 and found["saved"] is False
     assert "results are kept in memory" in result.stderr and "Traceback" not in result.stderr
 
 
-def test_standard_output_is_one_json_object_and_items_are_in_dataset_order(tiny_opt, tmp_path):
+def test_standard_output_is_one_json_object_and_items_are_in_dataset_order(tiny_opt, tmp_path, warm):
     questions, items = write_questions(tmp_path / "own.jsonl", 20), tmp_path / "items.jsonl"
-    result = call(tiny_opt, questions, tmp_path / "results", "--items", str(items), "--sample", "stratified")
+    more = ("--items", str(items), "--sample", "stratified")
+    ended = warm.run(["-m", "engine", *command(tiny_opt, questions, tmp_path / "results", *more)])
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads(ended.stdout)
     names = "task shots n acc acc_norm acc_ci95 seconds items_per_second cached mask"
     assert set(names.split()) <= set(result)
     rows = [json.loads(line) for line in items.read_text().splitlines()]

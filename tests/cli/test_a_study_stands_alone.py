@@ -3,8 +3,6 @@
 import json
 import math
 import re
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +17,6 @@ from engine.studies.study import Study, tables, with_short_names
 from engine.studies.surveys import Setting, Survey
 from engine.studies.sweeps import Point, Row, Swept
 from pages.ui.study_report import but_for_times, figures, write_report
-from tests.conftest import HANG_S, REPOSITORY
 
 TASKS = tuple(TaskSpec(name, shots) for name in ("piqa", "copa") for shots in (0, 1, 5))
 LEVELS = range(0, 1001, 100)
@@ -91,15 +88,15 @@ def test_tables_hold_every_accuracy():
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, tiny_opt):
+def folder(tmp_path_factory, tiny_opt, warm):
     """What the command writes for two embedded tasks of a tiny model."""
     out, cache = tmp_path_factory.mktemp("study"), tmp_path_factory.mktemp("cache")
-    words = [sys.executable, "-m", "engine", "sweep", "--preset", "paper", "--model", str(tiny_opt)]
+    words = ["-m", "engine", "sweep", "--preset", "paper", "--model", str(tiny_opt)]
     words += ["--precision", "fp32", "--tasks", "demo_copy,demo_cloze,no_such_task", "--shots", "0,1", "--limit", "16"]
     words += ["--ranking-questions", "16", "--cache", str(cache), "--out", str(out), "--json"]
-    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=HANG_S)
+    done = warm.run(words)
     assert done.returncode == 0, done.stderr
-    again = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=HANG_S)
+    again = warm.run(words)
     return out, json.loads(done.stdout), json.loads(again.stdout)
 
 

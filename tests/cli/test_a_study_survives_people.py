@@ -22,10 +22,14 @@ from engine.__main__ import main
 from engine.demo import model_folder
 from engine.models.tuning import abilities, processor
 from pages.ui.study_report import TIMES, but_for_times
-from tests.conftest import HANG_S, REPOSITORY
+from tests.conftest import HANG_S, IS_THOROUGH, REPOSITORY, make_tiny_opt
 from tests.engine.fixtures import write_questions
 
-pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process that way")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process that way"),
+    pytest.mark.thorough,
+    pytest.mark.slow("two studies in five processes with other clocks, languages, hash seeds and processors"),
+]
 STUDY = ["--precision", "fp32", "--tasks", "demo_copy,own.jsonl", "--shots", "0", "--limit", "16"]
 STUDY += ["--ranking-questions", "16"]
 ALIKE, TWO, OLDER = {}, {}, {}
@@ -45,12 +49,12 @@ ELSEWHERE = {
 class Machine:
     """A place in which commands run, with a store, a model and questions of its own."""
 
-    def __init__(self, folder: Path, more: dict[str, str]) -> None:
+    def __init__(self, folder: Path, model: Path, more: dict[str, str]) -> None:
         self.folder, self.store, self.out = folder, folder / "store", folder / "work" / "study"
         for made in ("home", "work"):
             (folder / made).mkdir(parents=True)
         write_questions(folder / "work" / "own.jsonl", 24)
-        shutil.copytree(model_folder(), folder / "somewhere" / "model")
+        shutil.copytree(model, folder / "somewhere" / "model")
         self.of_model = ("--model", str(folder / "somewhere" / "model"))
         self.study = ["sweep", "--preset", "paper", *STUDY, *self.of_model]
         self.env = {**os.environ, "HOME": str(folder / "home"), "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
@@ -96,7 +100,14 @@ class Machine:
 
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory):
-    return {name: Machine(tmp_path_factory.mktemp(name) / f"clone of {name}", more) for name, more in ELSEWHERE.items()}
+    """Machines with copies of the embedded model, or in the short form of a random one that is small."""
+    model = model_folder()
+    if not IS_THOROUGH:
+        model = make_tiny_opt(tmp_path_factory.mktemp("model"), n_layers=4, n_heads=8, d_model=64)
+    return {
+        name: Machine(tmp_path_factory.mktemp(name) / f"clone of {name}", model, more)
+        for name, more in ELSEWHERE.items()
+    }
 
 
 @pytest.fixture(scope="module")

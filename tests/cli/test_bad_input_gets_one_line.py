@@ -1,17 +1,22 @@
 """Whatever is wrong with what a user gives, the answer is one plain line and an exit code, never a traceback."""
 
+import ast
 import json
 import os
 import re
 import shutil
 import signal
 import struct
+import subprocess
+import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
 from cache.store import Store
 from tests.cli.conftest import refused
+from tests.conftest import HANG_S, REPOSITORY
 from tests.engine.fixtures import write_questions
 
 
@@ -198,7 +203,7 @@ def test_options(arguments, part, cli, tiny_opt, questions):
         (("losses", "--passage", "The ferry", "--around", "-1"), "--around is -1"),
         (("losses", "--passage", "The ferry", "--window", "9" * 5000), "--window is '999"),
         (("attribute", "--passage", "The ferry", "--texts", "201"), "--texts is 201; choose 1 to 200"),
-        (("losses", "--text", "/dev/zero"), "is no regular file"),
+        (("losses", "--text", "/dev/zero"), "is not a regular file"),
         (("losses", "--text", "a\0b"), "null byte"),
         (("losses", "--text", "~nosuchuser"), "~nosuchuser"),
         (("sweep", "--preset", "paper", "--tasks", "demo_copy"), "cannot be the name of a file"),
@@ -318,3 +323,40 @@ def test_a_corrupt_tokenizer(cli, questions, tiny_opt, tmp_path):
 def test_a_place_that_is_none_is_said_once_for_all_models(cli, monkeypatch):
     monkeypatch.setenv("HEADROOM_PLACE", "cpu:4,tape")
     refused(cli("models"), 2, "HEADROOM_PLACE", "'tape'", "such as cpu:4,disk")
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("words", [["tasks"], ["--server.port=1", "--server.headless=true"]], ids=["command", "app"])
+def test_a_signal_while_the_program_starts_is_one_line(by, words, tmp_path):
+    """The signal arrives at the first heavy import; Python itself answers one that comes before headroom.py runs."""
+    code = f"""
+import builtins, signal, runpy, sys
+real = builtins.__import__
+def interrupted(name, *more, **named):
+    if name in ("engine.cli", "streamlit") or name == "engine" and more[2:3] == (("cli",),):
+        builtins.__import__ = real
+        signal.raise_signal({int(by)})
+    return real(name, *more, **named)
+builtins.__import__ = interrupted
+sys.argv = ["headroom.py", *{words!r}]
+runpy.run_path("headroom.py", run_name="__main__")
+"""
+    ran = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=HANG_S)
+    assert (ran.returncode, ran.stderr.splitlines()) == (130, ["headroom: cancelled"])
+
+
+@pytest.mark.parametrize("module", ["headroom", "engine.__main__"])
+def test_nothing_is_imported_before_ctrl_c_is_heard(module):
+    code = f"import sys; before = set(sys.modules); import {module}; print(sorted(set(sys.modules) - before))"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=HANG_S)
+    assert set(ast.literal_eval(ran.stdout)) <= {"__future__", "engine", module}
+
+
+def test_warnings_of_libraries_stay_off_the_terminal(tmp_path, monkeypatch, capsys):
+    import headroom
+
+    monkeypatch.setattr(sys, "argv", ["headroom", "cache", "size", "--cache", str(tmp_path)])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert headroom.main() == 0
+    warnings.warn("of a library", stacklevel=1)  # an error in tests, unless it is silenced
+    assert "of a library" not in capsys.readouterr().err

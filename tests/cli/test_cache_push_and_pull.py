@@ -7,7 +7,8 @@ import os
 import pytest
 
 from cache import Store, exchange, shared
-from cache.shared import framed, name_of, shared_folder
+from cache.addresses import shared_folder
+from cache.shared import framed, name_of
 from tests.cli.conftest import refused
 from tests.store.sharing import blob, key
 
@@ -169,6 +170,13 @@ def test_files_of_another_user_stop_neither_push_nor_pull(cli, box, place, tmp_p
     [
         (("push",), 2, ("HEADROOM_SHARED", "s3://")),
         (("pull",), 2, ("HEADROOM_SHARED",)),
+        (("push", "file://"), 1, ("cannot use file://", "names no folder")),
+        (("push", "file:///"), 1, ("names no folder",)),
+        (("push", " "), 1, ("names no folder",)),
+        (("push", "::", "--dry-run"), 1, ("chained by ::",)),
+        (("push", "::"), 1, ("cannot use ::", "chained by ::")),
+        (("pull", "simplecache::file://{}/shared"), 1, ("chained by ::",)),
+        (("push", "nosuch://bob:hun@ter2@host/x"), 1, ("cannot use nosuch://bob:…@host/x",)),
         (("push", "{}/no/such/folder"), 1, ("no/such/folder",)),
         (("pull", "{}/no-such-folder"), 1, ("no-such-folder", "there is no such folder")),
         (("pull", "{}/box"), 1, ("the result store of one machine",)),
@@ -182,7 +190,21 @@ def test_files_of_another_user_stop_neither_push_nor_pull(cli, box, place, tmp_p
         (("list", "--dry-run"), 2, ("--dry-run", "push and pull")),
     ],
 )
-def test_bad_input_gets_one_line(cli, box, tmp_path, arguments, code, parts):
+def test_bad_input_gets_one_line(cli, box, tmp_path, monkeypatch, arguments, code, parts):
     (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
     typed = [each.format(tmp_path) for each in arguments]
     refused(cli("cache", *typed, "--cache", tmp_path / "laptop"), code, *parts)
+    assert not list((tmp_path / "here").iterdir())
+
+
+@pytest.mark.parametrize("address, expected", [
+    ("ssh://bob:hun@ter2@host/x", "ssh://bob:…@host/x"), ("ssh://bob:a/b@host:22/x", "ssh://bob:…@host:22/x"),
+    ("ssh://bob@corp:pw@host", "ssh://bob@corp:…@host"), ("ssh://bob:a b\nc@host", "ssh://bob:…@host"),
+    ("ssh://bob@host:22/x", "ssh://bob@host:22/x"), ("s3://bucket/a@b", "s3://bucket/a@b"), ("/a:b@c", "/a:b@c"),
+])  # fmt: skip
+def test_no_part_of_a_password_is_shown(address, expected):
+    assert shared.shown(address) == expected
+    assert shared.reason(OSError(f"{address}\n{'place ' * 500}")).startswith(expected.replace("\n", " ")[:200])
+    assert len(shared.reason(OSError("place " * 500))) == 200

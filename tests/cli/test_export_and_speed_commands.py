@@ -3,13 +3,11 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 
 import pandas as pd
 
 from tests.cli.conftest import refused
-from tests.conftest import HANG_S, REPOSITORY
+from tests.conftest import HANG_S
 from tests.engine.fixtures import write_questions
 
 MODEL = ("--precision", "fp32")
@@ -38,16 +36,14 @@ def test_what_cannot_be_exported_is_refused_in_one_line(cli, tiny_opt, tmp_path)
     assert not list(tmp_path.glob("out*"))
 
 
-def test_a_run_that_is_told_to_stop_leaves_nothing(tiny_opt, tmp_path):
+def test_a_run_that_is_told_to_stop_leaves_nothing(tiny_opt, tmp_path, warm):
     slow = "import time\n"
     slow += "def stay(*a): print('there', flush=True); time.sleep(600); yield\n"
     slow += "import engine.export.exporting as e; e.write_weights = stay\n"
     slow += "import sys; from engine.__main__ import main; sys.exit(main(sys.argv[1:]))\n"
     words = ["export", "--model", str(tiny_opt), *MODEL, "--mask", "L0H1", "--out", str(tmp_path / "out")]
     environment = {**os.environ, "HEADROOM_CACHE": str(tmp_path / "results")}
-    run = subprocess.Popen([sys.executable, "-c", slow, *words], cwd=REPOSITORY, env=environment, text=True,
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
-    assert run.stdout is not None
+    run = warm.start(["-c", slow, *words], env=environment)
     while run.stdout.readline().strip() != "there":
         assert run.poll() is None, run.communicate()
     assert (tmp_path / "out.unfinished").is_dir()

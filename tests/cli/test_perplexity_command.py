@@ -88,7 +88,7 @@ def test_bad_input_gets_one_line(cli, tiny_opt, text, tmp_path):
     refused(cli(*of_model, "--text", text, "--passage", "The ferry"), 2, "exactly one of --text")
     refused(cli(*of_model, "--passage", "Nothing"), 2, "'Nothing'", "The ferry")
     refused(cli(*of_model, "--text", tmp_path / "gone.txt"), 1, "gone.txt", "cannot read")
-    refused(cli(*of_model, "--text", "/dev/zero"), 1, "is no regular file")
+    refused(cli(*of_model, "--text", "/dev/zero"), 1, "is not a regular file")
     refused(cli(*of_model, "--text", "a\0b"), 2, "null byte")
     refused(cli(*of_model, "--text", text, "--window", 1000), 2, "1000", "256")
     refused(cli(*of_model, "--text", text, "--window", -1), 2, "--window is -1; choose 0 to 1,000,000")

@@ -196,6 +196,7 @@ def test_idealised_heads_in_a_text_and_a_task(cli, tiny_opt, text, tmp_path):
     code, printed, _ = cli("idealise", *model, "--text", text, "--task", "demo_copy", "--limit", 8)
     found = json.loads(printed)
     assert code == 0 and found["heads"] == ["L0H1", "L1H0", "L1H1", "L1H2", "L1H3"]
+    assert found["texts"]["n"] == 1 and found["texts"]["n_tokens"] == found["texts"]["n_scored"] > 200
     losses = found["texts"]["loss_nats"]
     assert list(losses) == ["full", "ablated", "previous", "prefix", "uniform"]
     for kind, each in found["texts"]["recovered"].items():

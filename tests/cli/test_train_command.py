@@ -5,8 +5,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -21,7 +19,7 @@ from engine.training.recipes import RECIPES
 from engine.training.running import begin, train
 from engine.training.text import text_for
 from tests.cli.conftest import refused
-from tests.conftest import HANG_S, REPOSITORY
+from tests.conftest import HANG_S, IS_THOROUGH
 
 SHAPE = ("--layers", 1, "--heads", 2, "--width", 16, "--context", 16, "--vocabulary", 280, "--threads", 1, "--smeared")
 TINY = Recipe(1, 2, 16, 16, smeared=True, n_vocab=280, batch=4, tokens=1280, snapshots=4)
@@ -47,20 +45,21 @@ def weights(run: Run) -> dict[int, bytes]:
     return {step: (run.snapshot(step) / "model.safetensors").read_bytes() for step in run.steps()}
 
 
-def test_killed_three_times_it_ends_in_the_same_weights(text, tmp_path):
-    drawn, recipe = random.Random(), ("--batch", 2, "--tokens", 32 * 1500, "--snapshots", 8, "--text", text)
+@pytest.mark.thorough
+@pytest.mark.slow("trains two runs and starts one of them four times")
+def test_killed_three_times_it_ends_in_the_same_weights(text, tmp_path, warm):
+    drawn, n_kills = random.Random(), 8 if IS_THOROUGH else 3  # the text is enough for eight
+    recipe = ("--batch", 2, "--tokens", 32 * (4600 if IS_THOROUGH else 1500), "--snapshots", 8, "--text", text)
     code = "import sys; from engine.training import running; running.SAVE_EVERY_S = 0.1\n"
     code += "from engine.__main__ import main; sys.exit(main())"
 
     def started(name):
-        command = [sys.executable, "-c", code, "train", *SHAPE, *recipe, "--out", tmp_path / name, "--json"]
         environment = {**os.environ, "HEADROOM_CACHE": str(tmp_path / "results")}
-        return subprocess.Popen([str(each) for each in command], cwd=REPOSITORY, env=environment, text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+        return warm.start(["-c", code, "train", *SHAPE, *recipe, "--out", tmp_path / name, "--json"], env=environment)
 
     whole = started("whole")
     n_killed = n_resumed = 0
-    while n_killed < 3:
+    while n_killed < n_kills:
         state = tmp_path / "run" / "state.pt"
         n_resumed += state.is_file()
         process, before_ns = started("run"), state.stat().st_mtime_ns if state.is_file() else 0
@@ -75,7 +74,7 @@ def test_killed_three_times_it_ends_in_the_same_weights(text, tmp_path):
     for process in (whole, last):
         out, err = process.communicate(timeout=HANG_S)
         assert process.returncode == 0, err
-    assert n_resumed == 2 and json.loads(out)["missing"] == []
+    assert n_resumed == n_kills - 1 and json.loads(out)["missing"] == []
     ours, theirs = open_run(tmp_path / "run"), open_run(tmp_path / "whole")
     assert weights(ours) == weights(theirs) and len(ours.steps()) == len(ours.recipe.snapshot_steps())
     logs = [[{**line, "seconds": 0} for line in run.log()] for run in (ours, theirs)]
@@ -127,7 +126,7 @@ def test_a_full_disk_in_mid_run_is_one_line_and_loses_nothing(full, run, text, t
     assert weights(run) == weights(whole)
 
 
-def test_a_second_trainer_is_told_so(run, text, cli):
+def test_a_second_trainer_is_told_so(run, text, cli, warm):
     steps = train(run)
     next(steps)
     with pytest.raises(HeadroomError, match=f"being trained by another process .*{os.getpid()}"):
@@ -135,9 +134,7 @@ def test_a_second_trainer_is_told_so(run, text, cli):
     code = "import sys; from pathlib import Path; from engine.training.running import train\n"
     code += "from engine.training.folders import open_run\nfrom engine.errors import HeadroomError\n"
     code += "try: list(train(open_run(Path(sys.argv[1]))))\nexcept HeadroomError as error: print(error)"
-    other = subprocess.run(
-        [sys.executable, "-c", code, str(run.folder)], cwd=REPOSITORY, capture_output=True, text=True
-    )
+    other = warm.run(["-c", code, run.folder])
     assert f"another process ({os.getpid()})" in other.stdout, other.stderr
     assert len(list(steps)) > 1, "the first goes on"
     (run.folder / LOCK).write_text(json.dumps({"pid": os.getpid(), "began": 1.0}))  # left by one that was killed
@@ -204,15 +201,50 @@ def test_a_damaged_state_or_log(run):
     for _ in range(4):
         next(steps)
     steps.close()
-    (run.folder / "log.jsonl").write_bytes(b'{"step": 0, "tokens": 0}\n3\n\xff\xfe\n{"step": 1, "tok')
-    assert run.log() == [{"step": 0, "tokens": 0}]
+    first = (run.folder / "log.jsonl").read_bytes().split(b"\n")[0]
+    (run.folder / "log.jsonl").write_bytes(first + b'\n{"step": 0, "tokens": 0}\n3\n\xff\xfe\n{"step": 1, "tok')
+    assert run.log() == [json.loads(first)]
     whole = (run.folder / "state.pt").read_bytes()
     (run.folder / "state.pt").write_bytes(whole[:200])
-    with pytest.raises(HeadroomError, match="state.pt is damaged; delete it"):
-        list(train(run))
-    (run.folder / "state.pt").unlink()
-    list(train(run))
+    assert "state.pt is damaged: training begins again" in [step.message for step in train(run)]
     assert [line["step"] for line in run.log()] == list(run.steps()) == list(TINY.snapshot_steps())
+
+
+@pytest.mark.parametrize("state", [b"", b"\x80\x02}q\x00.", {"model": {}}, {"step": 10**12}, {"optimizer": 3}])
+def test_a_state_that_is_none_begins_again_without_a_warning(state, run, recwarn):
+    import torch
+
+    next(train(run))
+    if isinstance(state, dict):
+        model, optimizer = running._beginning(run)
+        sound = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 3, "seconds": 1.0}
+        torch.save(sound | state, run.folder / "state.pt")
+    else:
+        (run.folder / "state.pt").write_bytes(state)
+    model, _, step, _ = running._resumed(run)
+    fresh, _ = running._beginning(run)
+    assert step == 0 and not list(recwarn)
+    assert all(torch.equal(one, other) for one, other in zip(model.parameters(), fresh.parameters(), strict=True))
+
+
+def test_damaged_snapshots_are_made_again(run, text):
+    list(train(run))
+    before, log = weights(run), (run.folder / "log.jsonl").read_bytes()
+    cut = run.snapshot(2) / "model.safetensors"
+    cut.write_bytes(cut.read_bytes()[:1000])
+    (run.snapshot(10) / "model.safetensors").unlink()
+    (run.snapshot(20) / "config.json").write_text("{")
+    (run.folder / "held_out.npy").unlink()
+    messages = [step.message for step in train(begin(run.folder, TINY, text))]
+    assert weights(run) == before and "making damaged snapshots again (3)" in messages
+    assert (run.folder / "log.jsonl").read_bytes() == log and not (run.folder / "text.npy").exists()
+    assert run.has_held_out and list(train(run)) == []
+
+
+def test_the_held_out_text_of_a_shipped_run_is_asked_for(cli):
+    refused(
+        cli("trajectory", "runs/smeared", "--what", "loss"), 1, "held-out text of smeared", "give a text with --text"
+    )
 
 
 def test_a_loss_that_is_no_number_ends_the_run(text, tmp_path):

@@ -4,8 +4,6 @@ import json
 import math
 import os
 import shutil
-import subprocess
-import sys
 import time
 from types import SimpleNamespace
 
@@ -27,7 +25,7 @@ from engine.records import decode
 from engine.studies.surveys import Setting
 from engine.studies.sweeps import Point, points, sweep
 from tests.cli.conftest import refused
-from tests.conftest import HANG_S, REPOSITORY
+from tests.conftest import HANG_S
 from tests.engine.fixtures import write_questions
 
 TIMES = ("rates", "tuning")  # records of how fast a machine is
@@ -207,10 +205,9 @@ print(first, [ended(child) for child in [forked(None), forked(None)]])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_worker_killed_in_its_cell_loses_that_cell_alone(plan, place, local):
+def test_a_worker_killed_in_its_cell_loses_that_cell_alone(plan, place, local, warm):
     folder, n_stored = place / "killed.claims", 17
-    command = [sys.executable, "-c", WORKERS, plan, folder, place / "killed", str(HANG_S), str(n_stored)]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    done = warm.run(["-c", WORKERS, plan, folder, place / "killed", HANG_S, n_stored])
     assert done.returncode == 0 and done.stdout.strip() == "-9 [0, 0]", done.stdout + done.stderr
     claims = Claims(folder)
     stands = standing(read_plan(plan), claims)

@@ -22,14 +22,24 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from cache.shared import shared_folder
+from cache.addresses import shared_folder
 from engine.__main__ import main
 from engine.errors import HeadroomError, NotHere
 from engine.plans import crews
 from engine.plans.actors import Actor, Errand, digest_of
 from engine.plans.cells import read_plan, written
 from engine.plans.claims import Claims
-from engine.plans.clusters import LOOPBACK, OWN, PACKAGE, Share, address_of, share_of
+from engine.plans.clusters import (
+    FOLDER,
+    LOOPBACK,
+    OWN,
+    PACKAGE,
+    Share,
+    _locked,
+    address_of,
+    remove_left_folders,
+    share_of,
+)
 from engine.plans.crews import Crew
 from engine.plans.status import standing
 from tests.cli.conftest import refused
@@ -118,7 +128,7 @@ def in_hand(claims):
     """The number of a worker with a cell in hand, stopped so that the cell stays there; empty where there is none."""
     claims.refresh()
     for hand in claims.hands():
-        pid = claims.workers[hand.worker]["pid"]
+        pid = claims.workers[hand.worker].pid
         os.kill(pid, signal.SIGSTOP)
         claims.refresh()
         if hand.cell not in claims.settled:
@@ -136,7 +146,7 @@ def test_two_actors_of_which_one_is_killed_measure_what_a_sweep_does(cluster, pl
     with driver(plan, "actors", f"ray:{address}", {**environment, **shared}, *more) as (process, claims):
         [victim] = until(lambda: in_hand(claims), process)
         [lost] = [hand.cell for hand in claims.hands() if hand.worker == victim]
-        os.kill(claims.workers[victim]["pid"], signal.SIGKILL)
+        os.kill(claims.workers[victim].pid, signal.SIGKILL)
         out, err = process.communicate(timeout=HANG_S)
     told = json.loads(out)
     assert process.returncode == 0 and "Traceback" not in err, err
@@ -168,7 +178,7 @@ def test_ctrl_c_ends_the_actors_and_leaves_their_cells_to_others(cluster, plan):
         out, err = process.communicate(timeout=HANG_S)
     assert process.returncode == 130 and out == "" and "goes on from there" in err.splitlines()[-1]
     claims.refresh()
-    assert not psutil.pid_exists(claims.workers[0]["pid"])
+    assert not psutil.pid_exists(claims.workers[0].pid)
     stands = standing(read_plan(plan), claims)
     assert stands.in_hand == 0 and [worker.state for worker in stands.workers] == ["ended"]
 
@@ -375,7 +385,7 @@ def test_a_cell_that_two_processes_end_with_is_set_aside_and_one_of_a_lost_machi
                 claims.join()
                 claims._tell({"host": "h", "pid": 1 + number, "began": 0.0})
                 claims.refresh()
-                assert "0000" in claims.settled or claims.take_over("0000")
+                assert "0000000000000000" in claims.settled or claims.take_over("0000000000000000")
                 return Lost(why)
             return {}
 
@@ -389,10 +399,10 @@ def test_a_worker_that_is_known_to_be_dead_is_released_from_what_it_had_in_hand(
     dead, other = Claims(tmp_path), Claims(tmp_path)
     dead.join()
     other.join()
-    assert dead.take("0001") and not other.take_over("0001")
+    assert dead.take("0000000000000001") and not other.take_over("0000000000000001")
     with open(tmp_path / "workers" / "0.jsonl", "ab") as log:
         log.write(b'{"cell": "00')  # half a line
-    assert other.release(0) == ["0001"] and other.take_over("0001")
+    assert other.release(0) == ["0000000000000001"] and other.take_over("0000000000000001")
     other.refresh()
     assert 0 in other.left and other.release(0) == [], "what another has taken is that one's"
 
@@ -400,13 +410,29 @@ def test_a_worker_that_is_known_to_be_dead_is_released_from_what_it_had_in_hand(
 def test_what_has_failed_before_is_tried_again_by_all_actors_and_what_fails_then_is_not(tmp_path):
     one = Claims(tmp_path)
     one.join()
-    for cell in ("0001", "0002"):
+    for cell in ("0000000000000001", "0000000000000002"):
         assert one.take(cell)
         one.settle(cell, 1.0, failed="no rows")
     before = Claims(tmp_path, retry=True).retried()
     assert Claims(tmp_path).retried() == {}
-    assert one.take_over("0001")
-    one.settle("0001", 1.0, failed="no rows")
+    assert one.take_over("0000000000000001")
+    one.settle("0000000000000001", 1.0, failed="no rows")
     actor = Claims(tmp_path, retry=before)
     actor.refresh()
-    assert set(actor.settled) == {"0001"}
+    assert set(actor.settled) == {"0000000000000001"}
+
+
+def test_folders_of_killed_drivers_are_removed_at_the_next_start(tmp_path):
+    names = ("killed", "running", "starting")
+    killed, running, starting = (tmp_path / f"{FOLDER}{name}" for name in names)
+    other = tmp_path / "ray-other"
+    for folder in (killed, running, starting, other):
+        (folder / "session").mkdir(parents=True)
+        if folder is not starting:
+            os.utime(folder, (0, 0))
+    lock = _locked(str(running))
+    remove_left_folders(str(tmp_path))
+    assert sorted(tmp_path.iterdir()) == sorted([running, starting, other])
+    os.close(lock)
+    remove_left_folders(str(tmp_path))
+    assert sorted(tmp_path.iterdir()) == sorted([starting, other])

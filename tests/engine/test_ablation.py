@@ -8,10 +8,9 @@ import torch
 from scipy import stats
 
 from engine.errors import HeadroomError, UsageError
-from engine.heads import ablation
 from engine.heads.ablation import Ablating, HeadAblations, ablate_heads, mean_outputs, patterns_of, recall_ablations
 from engine.models.loading import Models
-from engine.models.masks import Mask, parse_edits, parse_mask, pruned
+from engine.models.masks import Mask, Means, parse_edits, parse_mask, pruned
 from engine.models.patterns import visited
 from engine.progress import final
 from engine.texts.tokenloss import token_losses
@@ -147,7 +146,6 @@ def test_pattern_preserving_ablation_equals_a_plain_rerun(family, fill, folder_o
     model.model.set_attn_implementation("eager")
     with torch.no_grad():
         patterns = model.model(input_ids=torch.tensor([ids]), output_attentions=True).attentions
-    story = [2, *model.tokenizer(ablation.story(), add_special_tokens=False).input_ids][:256]
     for layer, head in ((0, 2), (1, 0)):
         z_mean = torch.zeros(shape.d_head)
         out = model.family.layer_modules(model.model)[layer][0]
@@ -156,7 +154,7 @@ def test_pattern_preserving_ablation_equals_a_plain_rerun(family, fill, folder_o
             seen = []
             hook = out.register_forward_pre_hook(lambda module, args, seen=seen: seen.append(args[0]))
             with torch.no_grad():
-                model.model(input_ids=torch.tensor([story]))
+                model.model(input_ids=torch.tensor([ids[:-1]]))
             hook.remove()
             z_mean = seen[0].reshape(-1, out.in_features).mean(0)[where]
 
@@ -276,6 +274,26 @@ def test_finished_texts_are_kept(folder_of, lab, monkeypatch):
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
     again = last(ablate_heads(lab, subject, texts, how))
     assert again.cached and len(again.value.base) == 2
+
+
+def test_an_ablated_head_gives_its_mean_over_all_measured_texts(folder_of, model_of, lab):
+    """Every position of every text alike; one text at a time, as a screen asks for them, gives the same."""
+    subject, model, texts = subject_in(lab, folder_of("opt"), bos=True), model_of("opt"), [TEXT[:400], TEXT[300:420]]
+    how = Ablating(Mask.full(subject.shape), "full", "mean")
+    found = final(ablate_heads(lab, subject, texts, how))
+    for number, text in enumerate(texts):
+        one = recall_ablations(lab, subject, [text], how, texts)
+        np.testing.assert_array_equal(one.ablated[0], found.ablated[number])
+        assert recall_ablations(lab, subject, [text], how) is None  # other means
+    rows = [[2, *model.tokenizer(text, add_special_tokens=False).input_ids] for text in texts]
+    means = [mean_outputs(model, torch.tensor([row[:-1]]), how.mask).heads for row in rows]
+    n = [len(row) - 1 for row in rows]
+    heads = (n[0] * means[0] + n[1] * means[1]) / sum(n)
+    instead = Means(heads, np.zeros((subject.shape.n_layers, subject.shape.d_model), np.float32))
+    with torch.inference_mode(), pruned(model, parse_mask("L1H2", subject.shape), instead):
+        log_p = model.model(torch.tensor(rows[1:])).logits[0].log_softmax(-1)
+    expected = -log_p[range(len(rows[1]) - 1), rows[1][1:]].numpy()
+    np.testing.assert_allclose(found.ablated[1][1, 2], expected, atol=1e-4)
 
 
 @pytest.mark.parametrize(("kind", "fill"), [("half", "zero"), ("full", "median")])

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import warnings
 from pathlib import Path
 
 import pytest
@@ -310,7 +311,8 @@ def made_tar(file):
 
 
 def made_torchscript(file):
-    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), file)
+    with warnings.catch_warnings(action="ignore"):  # it is deprecated
+        torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), file)
 
 
 def made_zip(file):
@@ -376,7 +378,6 @@ def test_a_file_is_said_to_be_what_it_is(make, name, folder, tensors):
     refused(folder, *said, precisions=["fp32"])
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name, make, said", [
     ("pytorch_model.bin", made_torchscript, "is a TorchScript archive"),
     ("pytorch_model.bin", made_zip, "zip archive that torch.save did not write"),
@@ -417,23 +418,32 @@ def test_a_tokenizer_larger_than_the_embedding(folder, tensors):
     ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "bitsandbytes"),
     ({"bits": 4}, "another"),
     (["?"], "another"),
+    ({}, "another"),
+    (False, "another"),
 ])  # fmt: skip
 @BOTH
 def test_a_config_that_asks_for_a_quantisation(kind, asked, said, folder, tensors):
     save(tensors, folder / NAMES[kind])
     configured(folder, quantization_config=asked)
-    refused(folder, said, "quantisation", "use the model that it was made from", precisions=["fp32"])
+    refused(folder, said, "quantization", "use the model that it was made from", precisions=["fp32"])
 
 
 @pytest.mark.parametrize("changes", [
     {"hidden_size": 64}, {"ffn_dim": 128}, {"vocab_size": 600}, {"max_position_embeddings": 128},
     {"word_embed_proj_dim": 16}, {"activation_function": "no such"}, {"tie_word_embeddings": None},
     {"tie_word_embeddings": False}, {"hidden_size": "many"}, {"dropout": "much"}, {"do_layer_norm_before": "x"},
+    {"word_embed_proj_dim": -16},
 ])  # fmt: skip
 def test_a_config_of_another_model(changes, folder, tensors):
     save(tensors, folder / "model.safetensors")
     configured(folder, **changes)
     refused(folder)
+
+
+def test_embeddings_without_width_are_refused_before_torch_warns_of_them(folder, tensors):
+    save(tensors, folder / "model.safetensors")
+    configured(folder, word_embed_proj_dim=0)
+    refused(folder, "config.json: word_embed_proj_dim is 0, must be a positive whole number")
 
 
 def test_what_the_command_line_says_is_that_line(folder, tensors, capsys, tmp_path, monkeypatch):

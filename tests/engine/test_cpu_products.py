@@ -332,7 +332,7 @@ def test_an_unknown_torch_is_measured(monkeypatch, store, measured):
 def test_bitsandbytes_brings_no_compiler_and_no_word():
     code = """
 import sys
-from engine.models.libraries import bitsandbytes
+from engine.models.bitsandbytes_internals import bitsandbytes
 assert bitsandbytes() is bitsandbytes() and bitsandbytes().nn.Linear8bitLt
 import torch
 print("torch._inductor.compile_fx" in sys.modules, torch.compile.__name__)

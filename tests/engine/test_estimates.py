@@ -28,6 +28,7 @@ from engine.progress import final
 from engine.questions.encoding import Encoded, encode_questions
 from engine.questions.requests import Question
 from engine.shapes import ModelShape
+from tests.conftest import IS_THOROUGH
 from tests.engine.fixtures import family_folder, finished, last, masks_of, questions_in, subject_in, write_questions
 
 
@@ -406,7 +407,8 @@ def turns(values):
     return int((steps[1:] != steps[:-1]).sum())
 
 
-@settings(deadline=None)  # the machine may be busy
+@pytest.mark.thorough
+@settings(max_examples=2000 if IS_THOROUGH else 100, deadline=None)  # the machine may be busy
 @given(lines, starts)
 def test_between_measured_places_a_line_stays_between_them_and_turns_only_there(line, start):
     """Exactly, not up to some margin."""
@@ -424,7 +426,8 @@ def test_between_measured_places_a_line_stays_between_them_and_turns_only_there(
         assert corrected.tolist() == [bare for bare, _ in line]
 
 
-@settings(deadline=None)
+@pytest.mark.thorough
+@settings(max_examples=2000 if IS_THOROUGH else 100, deadline=None)
 @given(lines, starts)
 def test_nothing_untrusted_is_shown(line, start):
     calibration = calibrated(line, start)

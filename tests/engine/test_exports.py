@@ -4,8 +4,7 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,12 +13,14 @@ from engine.accuracy.evaluation import evaluate
 from engine.demo import story
 from engine.errors import HeadroomError, UsageError
 from engine.export import folders
+from engine.export.card import copied
 from engine.export.exporting import Export, export, sizes
 from engine.models.masks import parse_mask, pruned
 from engine.progress import final
 from engine.questions.tokens import read
-from tests.conftest import HANG_S, REPOSITORY
+from tests.conftest import HANG_S
 from tests.engine.fixtures import loaded, questions_in, subject_in, write_questions
+from tests.warm import WarmInterpreter
 
 FAMILIES = ["opt", "opt-350m", "opt-untied", "llama", "gpt2", "gpt_neox"]
 IDS = [2, *range(40, 70)]
@@ -43,17 +44,27 @@ for folder, form in json.loads(sys.argv[2]):
 """
 
 
-def outside(tmp_path, wanted):
-    """(logits, generated ids with a cache and without) of each (folder, form), from a process without Headroom."""
-    script = tmp_path / "outside.py"
-    script.write_text(OUTSIDE)
-    words = [str(torch.get_num_threads()), json.dumps([(str(folder), form) for folder, form in wanted]),
-             json.dumps(IDS)]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": "", "HF_HOME": str(tmp_path / "hub")}
-    done = subprocess.run([sys.executable, "-I", str(script), *words], cwd=tmp_path, env=environment, timeout=HANG_S,
-                          capture_output=True, text=True)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return [torch.load(f"{folder}.pt") for folder, _ in wanted]
+@pytest.fixture(scope="module")
+def without_headroom(tmp_path_factory):
+    """Starts processes that have transformers in memory and cannot import Headroom."""
+    home = {**os.environ, "PYTHONPATH": "", "HF_HOME": str(tmp_path_factory.mktemp("hub"))}
+    interpreter = WarmInterpreter(("torch", "transformers.generation"), ("-I",), home)
+    yield interpreter
+    interpreter.close()
+
+
+@pytest.fixture
+def outside(without_headroom, tmp_path):
+    """Gives (logits, generated ids with a cache and without) of each (folder, form), from such a process."""
+
+    def run(wanted):
+        named = json.dumps([(str(folder), form) for folder, form in wanted])
+        words = ["-c", OUTSIDE, torch.get_num_threads(), named, json.dumps(IDS)]
+        ended = without_headroom.run(words, cwd=tmp_path)
+        assert ended.returncode == 0, ended.stderr
+        return [torch.load(f"{folder}.pt") for folder, _ in wanted]
+
+    return run
 
 
 def exported(lab, base, out, text=MASK, **more):
@@ -66,9 +77,9 @@ def masked_logits(model, text):
         return model.model(torch.tensor([IDS])).logits[0].float()
 
 
-def test_masked_folders_give_exactly_the_masked_model_s_logits(lab, folder_of, model_of, tmp_path):
+def test_masked_folders_give_exactly_the_masked_model_s_logits(lab, folder_of, model_of, tmp_path, outside):
     made = [exported(lab, folder_of(family), tmp_path / family) for family in FAMILIES]
-    for found, family, each in zip(outside(tmp_path, [(each.folder, "masked") for each in made]), FAMILIES, made,
+    for found, family, each in zip(outside([(each.folder, "masked") for each in made]), FAMILIES, made,
                                    strict=True):  # fmt: skip
         assert torch.equal(found["logits"], masked_logits(model_of(family), MASK)), family
         assert not torch.equal(found["logits"], masked_logits(model_of(family), ""))
@@ -85,10 +96,10 @@ SMALL = [(family, MASK) for family in FAMILIES] + [
 ]  # fmt: skip
 
 
-def test_small_folders_give_the_masked_model_s_logits_and_say_what_it_says(lab, folder_of, model_of, tmp_path):
+def test_small_folders_give_the_masked_model_s_logits_and_say_what_it_says(lab, folder_of, model_of, tmp_path, outside):
     made = [exported(lab, folder_of(family), tmp_path / str(at), text, form="small")
             for at, (family, text) in enumerate(SMALL)]  # fmt: skip
-    found = outside(tmp_path, [(each.folder, "small") for each in made])
+    found = outside([(each.folder, "small") for each in made])
     for (family, text), each, outcome in zip(SMALL, made, found, strict=True):
         model = model_of(family)
         expected = masked_logits(model, text)
@@ -147,10 +158,12 @@ EVEN = [
 ]
 
 
-def test_even_folders_are_plain_and_smaller_and_give_the_masked_model_s_logits(lab, folder_of, model_of, tmp_path):
+def test_even_folders_are_plain_and_smaller_and_give_the_masked_model_s_logits(
+    lab, folder_of, model_of, tmp_path, outside
+):
     made = [exported(lab, folder_of(family), tmp_path / str(at), text, form="even")
             for at, (family, text) in enumerate(EVEN)]  # fmt: skip
-    found = outside(tmp_path, [(each.folder, "even") for each in made])
+    found = outside([(each.folder, "even") for each in made])
     for (family, text), each, outcome in zip(EVEN, made, found, strict=True):
         expected = masked_logits(model_of(family), text)
         torch.testing.assert_close(outcome["logits"], expected, atol=1e-5 * float(expected.abs().max()), rtol=0)
@@ -211,10 +224,10 @@ def folded_by_hand(model, text):
 MEANS = [(family, MASK, form) for family in FAMILIES for form in ("masked", "small")] + [("opt", "B1", "even")]
 
 
-def test_means_are_folded_into_biases(lab, folder_of, model_of, tmp_path):
+def test_means_are_folded_into_biases(lab, folder_of, model_of, tmp_path, outside):
     made = [exported(lab, folder_of(family), tmp_path / str(at), text, form=form, fill="mean")
             for at, (family, text, form) in enumerate(MEANS)]  # fmt: skip
-    found = outside(tmp_path, [(each.folder, form) for each, (_, _, form) in zip(made, MEANS, strict=True)])
+    found = outside([(each.folder, form) for each, (_, _, form) in zip(made, MEANS, strict=True)])
     for (family, text, _), outcome in zip(MEANS, found, strict=True):
         expected = folded_by_hand(model_of(family), text)
         scale = float(expected.abs().max())
@@ -298,6 +311,28 @@ def test_the_card_says_what_it_is(lab, tiny_opt, tmp_path):
     assert low <= told["accuracy"]["pruned"]["acc"] <= high
 
 
+@pytest.mark.parametrize("name", ["LICENSE", "NOTICE.txt", "README.md", "tokenizer_config.json"])
+def test_a_file_that_links_out_of_the_base_folder_is_not_exported(name, lab, tiny_opt, tmp_path):
+    secret, base = tmp_path / "secret", Path(shutil.copytree(tiny_opt, tmp_path / "base"))
+    secret.write_bytes(b"{}")
+    (base / name).unlink(missing_ok=True)
+    (base / name).symlink_to(secret)
+    with pytest.raises(HeadroomError, match=f"{name} links to .*secret, outside its folder"):
+        exported(lab, base, tmp_path / "out", "L0H1")
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_links_of_a_hub_snapshot_and_within_a_folder_are_exported(tiny_opt, tmp_path):
+    snapshot = Path(shutil.copytree(tiny_opt, tmp_path / "snapshots" / "abc"))
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "blobs" / "1").write_text("the license")
+    (snapshot / "LICENSE").symlink_to(tmp_path / "blobs" / "1")
+    (snapshot / "NOTICE").symlink_to(snapshot / "config.json")
+    (tmp_path / "link").symlink_to(snapshot)
+    for folder in (snapshot, tmp_path / "link"):
+        assert {file.name for file in copied(folder)} >= {"LICENSE", "NOTICE", "tokenizer.json"}
+
+
 @pytest.mark.parametrize(("family", "text", "form"), [("opt", MASK, "masked"), ("llama", MASK, "small"),
                                                       ("gpt2", "B1", "even"), ("llama", "L*H0-1", "even")])  # fmt: skip
 def test_sizes_are_known_before_anything_is_read(family, text, form, lab, folder_of, tmp_path):
@@ -358,15 +393,15 @@ with written_aside(Path(sys.argv[1]), 1000) as aside:
 """
 
 
-def test_a_killed_export_leaves_a_folder_that_says_so_and_the_next_run_removes_it(lab, tiny_opt, tmp_path):
+def test_a_killed_export_leaves_a_folder_that_says_so_and_the_next_run_removes_it(lab, tiny_opt, tmp_path, warm):
     out = tmp_path / "out"
-    writer = subprocess.Popen([sys.executable, "-c", KILLED, str(out)], cwd=REPOSITORY, stdout=subprocess.PIPE)
-    assert writer.stdout is not None and writer.stdout.readline()
+    writer = warm.start(["-c", KILLED, out])
+    assert writer.stdout.readline()
     with pytest.raises(HeadroomError, match="another export is writing"):
         exported(lab, tiny_opt, out, "L0H1")
     writer.send_signal(signal.SIGKILL)
     writer.wait(HANG_S)
-    writer.stdout.close()
+    writer.communicate()
     assert [path.name for path in tmp_path.glob("out*")] == ["out.unfinished"]
     exported(lab, tiny_opt, out, "L0H1")
     assert [path.name for path in tmp_path.glob("out*")] == ["out"] and not list(out.glob("*.unfinished"))

@@ -1,5 +1,6 @@
 """The hub: nothing is asked of it before a person agrees, and a download resumes, ends at once and is what it says."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ import time
 import pytest
 
 from engine.errors import HeadroomError, NotHere
-from engine.models import hub
+from engine.models import fetching, hub, hub_internals
 from engine.models.loading import LoadSpec, identify, load
 from engine.models.memory_needed import memory_estimate
 from engine.models.names import model_name
@@ -139,6 +140,30 @@ def test_closing_ends_it_and_the_next_try_fetches_the_rest(large):
     assert (last.value / "model.safetensors").read_bytes() == large.files["model.safetensors"]
 
 
+@pytest.mark.parametrize("held", [b"", b"x" * 5000, None])
+def test_a_server_that_ignores_range_sends_the_file_again(held, served):
+    served.ignores_range = True
+    content, digest = served.files["model.safetensors"], hashlib.sha256(served.files["model.safetensors"]).hexdigest()
+    unfinished = hub_internals.unfinished_file(hub_internals.blob_file(TINY, digest))
+    unfinished.parent.mkdir(parents=True)
+    unfinished.write_bytes(content[:5000] if held is None else held)
+    assert (fetch(TINY) / "model.safetensors").read_bytes() == content
+    assert not list(unfinished.parent.glob("*.incomplete"))
+
+
+def test_a_server_that_sends_another_part_than_it_was_asked_for_is_one_line(tmp_path, monkeypatch):
+    def other_part(file, partial, digest, written):
+        partial.write(b"12")
+        raise fetching.NotResumed if partial.tell() > 2 else ConnectionError
+
+    monkeypatch.setattr(fetching, "_receive", other_part)
+    monkeypatch.setattr(fetching.time, "sleep", lambda seconds: None)
+    file = {"url": "http://hub/x", "to": str(tmp_path / "x"), "unfinished": str(tmp_path / "x.incomplete"),
+            "size": 9, "algorithm": "sha256", "digest": "0"}  # fmt: skip
+    with pytest.raises(fetching.Wrong, match="http://hub/x does not resume a file; try again later"):
+        fetching.fetch(file, [0])
+
+
 def test_what_is_not_what_the_hub_describes_is_not_kept(large, monkeypatch):
     large.bytes_per_s = None
     offer = hub.look_up(TINY)
@@ -175,6 +200,12 @@ def test_memory_is_reckoned_from_the_config_as_from_the_files(served, cache):
     assert refusal(offer, "fp32", cache) is None
     fetch(TINY)
     assert memory_estimate(identify(LoadSpec(TINY)), "fp32").fits
+
+
+def test_a_quantized_model_is_refused_before_it_is_downloaded(served, cache):
+    served.files["config.json"] = served.files["config.json"].replace(b"{", b'{"quantization_config": {},', 1)
+    with pytest.raises(HeadroomError, match="someone/tiny/config.json asks for 'another' quantization"):
+        refusal(hub.look_up(TINY), "fp32", cache)
 
 
 @pytest.mark.parametrize(
@@ -264,3 +295,37 @@ def test_the_command_line_downloads_when_told(served, cache):
 
 def test_the_parts_of_a_download_are_of_one_model(served):
     assert str(model_name(hub.look_up(STEP).name.repo)) == TINY
+
+
+def test_a_hub_that_sends_a_byte_at_a_time_is_given_up(served, monkeypatch):
+    served.drip_s = 0.005  # 600 bytes of config.json take three seconds; no single read waits
+    monkeypatch.setattr(hub, "LOOK_UP_S", 0.3)
+    began_s = time.monotonic()
+    with pytest.raises(HeadroomError, match="sends its answer too slowly"):
+        hub.look_up(TINY)
+    assert time.monotonic() - began_s < 3
+
+
+def test_a_download_that_drips_is_given_up_and_kept(served, cache, monkeypatch):
+    offer = hub.look_up(TINY)
+    [file] = [each for each in offer.files if each.name == "config.json"]
+    unfinished = cache / "part"
+    wanted = {"url": hub._address("someone/tiny", offer.commit, file.name), "to": str(cache / "whole"),
+              "unfinished": str(unfinished), "size": file.size, "algorithm": file.algorithm,
+              "digest": file.digest}  # fmt: skip
+    served.drip_s = 0.005
+    monkeypatch.setattr(fetching, "SLOW_S", 0.2)
+    with pytest.raises(fetching.Wrong, match="at less than 1,000 bytes a second; try again later"):
+        fetching.fetch(wanted, [0])
+    assert 0 < unfinished.stat().st_size < file.size
+    served.drip_s = 0.0
+    fetching.fetch(wanted, [0])
+    assert (cache / "whole").read_bytes() == served.files["config.json"]
+
+
+@pytest.mark.parametrize("sha", ["../../../../out", "/tmp/out", "0" * 39, None])
+def test_a_commit_that_is_none_makes_no_folder(served, cache, sha):
+    served.told = json.dumps({**served.listing(stand_in.COMMIT), "sha": sha}).encode()
+    with pytest.raises(HeadroomError, match="gives no commit"):
+        hub.look_up(TINY)
+    assert not cache.exists()

@@ -106,6 +106,31 @@ def test_losses_equal_a_plain_loop(folder_of, lab):
         assert np.allclose(losses[side][0][: len(expected)], expected, atol=1e-4)
 
 
+@pytest.mark.parametrize("bos", [True, False])
+def test_a_text_is_read_whole_window_by_window(bos, folder_of, model_of, lab):
+    """Windows of the model's 256 tokens, each by itself; fewer than 32 tokens at the end are left out."""
+    subject, tokenizer = subject_in(lab, folder_of("opt"), bos=bos), model_of("opt").tokenizer
+    whole, ideal = TEXT * 3, Ideal(((1, 2),), Mask.full(subject_in(lab, folder_of("opt")).shape))
+    tokens = tokenizer(whole, add_special_tokens=False).input_ids
+    for n in (2 * 256 + 40, 2 * 256 + 10):
+        text = tokenizer.decode(tokens[:n])
+        assert tokenizer(text, add_special_tokens=False).input_ids == tokens[:n]
+        assert recall_idealised_texts(lab, subject, [text], ideal) is None
+        losses = final(idealise_texts(lab, subject, [text], ideal))
+        again = recall_idealised_texts(lab, subject, [text, text], ideal)
+        for side in SIDES:
+            found = losses[side][0]
+            parts = [tokenizer.decode(tokens[:n][at : at + 256]) for at in (0, 256, 512)]
+            alone = [final(idealise_texts(lab, subject, [part], ideal))[side][0] for part in parts]
+            assert len(found) == n == sum(map(len, alone))
+            np.testing.assert_allclose(found[:512], np.concatenate(alone[:2]), atol=1e-5)
+            np.testing.assert_allclose(found[512:], alone[2] if n == 552 else np.nan, atol=1e-5)
+            for each in again[side]:
+                np.testing.assert_array_equal(each, found)
+        n_read = n if n == 552 else 512
+        assert recovered_in_texts(losses, "prefix").n_scored == n_read - (0 if bos else n_read // 256 + (n == 552))
+
+
 def test_answers_equal_a_plain_loop(folder_of, tmp_path, lab):
     folder = folder_of("opt")
     subject, model = subject_in(lab, folder), loaded(folder)
@@ -231,6 +256,8 @@ def test_the_share_is_of_sums_and_undefined_where_there_is_no_effect():
     noise = {**losses, "ablated": [text + generator.normal(0, 1, len(text)) for text in full]}
     none = recovered_in_texts(noise, "previous")
     assert none.effect_low < 0 < none.effect_high and math.isnan(none.share)
+    helps = recovered_in_texts({**losses, "ablated": [text - 1 for text in full]}, "previous")
+    assert helps.effect_high < 0 and math.isnan(helps.share) and math.isnan(helps.low)
 
 
 def test_bootstrap_of_questions_equals_a_plain_loop(tiny_opt, tmp_path, lab):

@@ -264,3 +264,5 @@ def test_retained_capacity_and_best_heads_of_a_small_example():
     scores = np.array([[0.5, -1.0], [0.25, 0.25]])
     np.testing.assert_allclose(retained(scores, np.array([1, 2, 0, 3])), [1, 1, 0.75, 0.25, 0])
     assert [name for name, _ in best_heads(scores, 2)] == ["L0H0", "L1H0"]
+    undefined = np.array([[np.nan, np.nan], [np.nan, 0.25]])
+    assert [name for name, _ in best_heads(undefined, 2)] == ["L1H1"]

@@ -4,8 +4,6 @@ with its cost; on disk for as long as the model is held."""
 import gc
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +27,7 @@ from engine.models.reaching import in_reach, is_away
 from engine.models.sizes import n_parameters_of
 from engine.models.slicing import applied, sliced
 from engine.models.subject import Lab
-from tests.conftest import HANG_S, REPOSITORY, TEXT
+from tests.conftest import HANG_S, TEXT
 from tests.engine.fixtures import family_folder, last, subject_in
 
 IDS = torch.tensor([[2, *range(40, 70)]])
@@ -296,13 +294,11 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(folder, store, placed, monke
     assert not list(aside_folder(store).iterdir()) and store.get("key") == b"value"
 
 
-def test_what_a_killed_process_left_goes_at_the_next_load(folder, store, placed):
+def test_what_a_killed_process_left_goes_at_the_next_load(folder, store, placed, warm):
     code = "import os, sys\nfrom cache import open_store\nfrom engine.models.loading import LoadSpec, load\n"
     code += "held = load(LoadSpec(sys.argv[1], 'fp32'), open_store(sys.argv[2]))\nprint('held', flush=True)\ninput()\n"
     environment = os.environ | {"HEADROOM_PLACE": "disk"}
-    run = [sys.executable, "-c", code, str(folder), str(store.directory)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    child = subprocess.Popen(run, env=environment, cwd=REPOSITORY, text=True, **pipes)
+    child = warm.start(["-c", code, folder, store.directory], env=environment)
     try:
         assert child.stdout.readline() == "held\n"
         (left,) = aside_folder(store).iterdir()

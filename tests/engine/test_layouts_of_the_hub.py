@@ -6,6 +6,7 @@ beside the embedding or does not.
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,12 @@ def test_it_is_the_model_that_transformers_loads(name, kind, n_files, prefix, ha
     assert difference.abs().max() <= 0.03 * theirs(TOKENS).logits.abs().max()  # bf16 has 8 bits
     n_bytes = sum(each.numel() * each.element_size() for each in theirs.parameters())
     assert identity.weight_bytes("int8") == n_bytes
+
+
+def test_a_tokenizer_without_a_limit_is_read(plain_of, tmp_path):
+    """transformers then writes a whole number of more than 64 bits, as in most models of the hub."""
+    folder = tmp_path / "model"
+    shutil.copytree(plain_of["opt"], folder)
+    file = folder / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"model_max_length": int(1e30)}))
+    assert load(LoadSpec(str(folder), "fp32")).identity.shape.n_layers

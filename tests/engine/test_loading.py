@@ -17,6 +17,7 @@ from engine.demo import model_folder
 from engine.errors import HeadroomError, UsageError
 from engine.models.loading import LoadSpec, Models, identify, load
 from engine.models.memory_needed import memory_estimate
+from engine.models.spread import stock_config
 from engine.models.tensors import stored_tensors
 from tests.conftest import HANG_S, REPOSITORY
 from tests.engine.fixtures import family_folder, run, write_questions
@@ -228,6 +229,33 @@ def test_code_in_a_model_folder_is_never_run(tiny_opt, tmp_path):
     (folder / "config.json").write_text(json.dumps(config))
     load(LoadSpec(str(folder), "fp32"))
     assert not canary.exists()
+
+
+@pytest.mark.parametrize("fields", [
+    {"attn_implementation": "kernels-community/x"}, {"_attn_implementation": "kernels-community/x"},
+    {"_attn_implementation_internal": "kernels-community/x"}, {"attn_implementation": "flash_attention_2"},
+    {"attn_implementation": {"": "kernels-community/x"}}, {"attn_implementation": ["x"]},
+    {"attn_implementation": "paged|eager"}, {"attn_implementation": "eager", "output_attentions": True},
+    {"experts_implementation": "kernels-community/x"}, {"use_kernels": True}, {"kernel_config": {"RMSNorm": "a/b:C"}},
+    {"custom_pipelines": {"text-generation": {"impl": "evil.Evil"}}}, {"base_model_tp_plan": {"x": "y"}},
+    {"compression_config": {"quant_method": "x"}}, {"return_dict": False}, {"name_or_path": 3}, {"_name_or_path": [1]},
+    {"is_decoder": False, "add_cross_attention": True}, {"chunk_size_feed_forward": -1}, {"license": {"a": 1}},
+    {"layer_types": ["x"]}, {"text_config": {"model_type": "llama"}}, {"architectures": [7]}, {"forward": "x"},
+])  # fmt: skip
+def test_config_fields_that_choose_kernels_or_code_are_ignored(fields, tiny_opt, tmp_path):
+    folder = Path(shutil.copytree(tiny_opt, tmp_path / "model"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | fields))
+    plain, loaded = load(LoadSpec(str(tiny_opt), "fp32")), load(LoadSpec(str(folder), "fp32"))
+    assert torch.equal(loaded.model(TOKENS).logits, plain.model(TOKENS).logits)
+    assert loaded.model.config.to_dict() == plain.model.config.to_dict()
+
+
+def test_config_fields_of_a_small_export_are_limited_too():
+    config = {"model_type": "pruned_opt", "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 4,
+              "vocab_size": 9, "max_position_embeddings": 8, "per_layer_config": {}, "kept_heads": [[0]],
+              "attn_implementation": "kernels-community/x"}  # fmt: skip
+    assert {*config} - {*stock_config(config)} == {"per_layer_config", "kept_heads", "attn_implementation"}
 
 
 def test_the_embedded_model_takes_the_same_path():

@@ -13,6 +13,7 @@ from engine.models.loading import Models
 from engine.models.masks import Mask, parse_mask, pruned
 from engine.models.subject import Lab
 from engine.progress import final
+from engine.records import Record, decode, encode
 from tests.conftest import TEXT
 from tests.engine.fixtures import subject_in
 
@@ -140,3 +141,14 @@ def test_what_cannot_be_shown_says_so(folder_of, lab):
         final(head_views(lab, subject, TEXT, full, [(9, 0)]))
     with pytest.raises(HeadroomError, match="single token"):
         final(overview(lab, subject, "a", full))
+
+
+def test_a_stored_view_with_positions_outside_the_text_is_computed_again(lab, folder_of):
+    subject = subject_in(lab, folder_of("opt"))
+    full = Mask.full(subject.shape)
+    expected = final(head_views(lab, subject, TEXT[:200], full, [(1, 0)]))[1, 0]
+    for key in [key for key in lab.store.keys() if "/attention/" in key]:
+        record = decode(lab.store.get(key))
+        lab.store.put(key, encode(Record({**record.arrays, "pattern_at": record.arrays["pattern_at"] + 9999}, {})))
+    assert recall_head_views(lab, subject, TEXT[:200], full, [(1, 0)]) is None
+    assert (final(head_views(lab, subject, TEXT[:200], full, [(1, 0)]))[1, 0].pattern == expected.pattern).all()

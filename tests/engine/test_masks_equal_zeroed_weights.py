@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from engine.errors import UsageError
 from engine.models.masks import Edits, Mask, parse_edits, parse_mask, pruned
 from engine.shapes import ModelShape
+from tests.conftest import IS_THOROUGH
 from tests.engine.fixtures import family_folder, loaded, masks_of
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
@@ -90,7 +91,8 @@ def test_a_mask_for_another_model_is_refused(tiny_opt):
 bits = st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=6, max_size=6)
 
 
-@settings(max_examples=60)
+@pytest.mark.thorough
+@settings(max_examples=2000 if IS_THOROUGH else 60)
 @given(bits, st.lists(st.booleans(), min_size=6, max_size=6))
 def test_text_form_round_trips(heads, ffns):
     mask = Mask.from_arrays(np.array(heads), np.array(ffns))
@@ -135,7 +137,8 @@ def gone(mask):
     return heads | {layer for layer, kept in enumerate(mask.ffns) if not kept}
 
 
-@settings(max_examples=60)
+@pytest.mark.thorough
+@settings(max_examples=2000 if IS_THOROUGH else 60)
 @given(MASKS, MASKS, MASKS)
 def test_what_is_named_behind_keep_stays_whatever_prunes_it(prune, keep, levels):
     edits = parse_edits(f"{prune.text()} keep {keep.text()}", SHAPE)
@@ -145,7 +148,8 @@ def test_what_is_named_behind_keep_stays_whatever_prunes_it(prune, keep, levels)
     assert edits.key() == (prune.key() if keep.is_full else f"{prune.key()} keep {keep.key()}")
 
 
-@settings(max_examples=60)
+@pytest.mark.thorough
+@settings(max_examples=2000 if IS_THOROUGH else 60)
 @given(MASKS, MASKS, MASKS, MASKS, st.booleans())
 def test_an_edit_does_what_was_asked_and_nothing_else(prune, keep, levels, named, pruned_now):
     edits = Edits(prune, keep)

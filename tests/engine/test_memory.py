@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from engine import pieces
 from engine.accuracy import evaluation
 from engine.accuracy.evaluation import evaluate
 from engine.memory import CAPACITIES, GROWN_BYTES, Kept, Trimming, resident_bytes
@@ -72,7 +71,7 @@ def test_questions_are_parsed_once_and_forgotten_beyond_so_many_bytes(tmp_path, 
     real, parsed = requests._parsed, []
     monkeypatch.setattr(requests, "_parsed", lambda content: parsed.append(len(content)) or real(content))
     kept = Kept(0)
-    monkeypatch.setattr(requests, "_PARSED", kept)
+    monkeypatch.setattr(requests, "PARSED_QUESTIONS", kept)
     files = [write_questions(tmp_path / f"{name}.jsonl", n) for name, n in (("one", 8), ("two", 9), ("three", 10))]
     for file in (files[0], files[0], files[1], files[0]):
         get_requests(TaskSpec(str(file)), store=store)
@@ -117,9 +116,9 @@ def test_freed_memory_is_given_back_whenever_the_process_has_grown_by_so_much():
     assert look(500 + GROWN_BYTES) == 2, "what is in use is not given back again and again"
 
 
-def test_it_is_looked_after_between_the_pieces_of_one_job(tiny_opt, tmp_path, lab, monkeypatch):
+def test_it_is_looked_after_between_the_pieces_of_one_job(tiny_opt, tmp_path, lab):
     seen = []
-    monkeypatch.setattr(pieces, "_TRIMMING", Trimming(lambda: seen.append(1) or GROWN_BYTES * len(seen)))
+    lab.trimming = Trimming(lambda: seen.append(1) or GROWN_BYTES * len(seen))
     questions, subject = questions_in(write_questions(tmp_path / "own.jsonl", 48), lab), subject_in(lab, tiny_opt)
     for _ in evaluate(lab, subject, questions, Mask.full(subject.shape)):
         pass

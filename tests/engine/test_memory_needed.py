@@ -1,6 +1,7 @@
 """What a load needs is said before it begins, and against what this process may really use."""
 
 import json
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -63,6 +64,16 @@ def test_a_containers_limit_counts_where_it_is_tighter_than_the_machine(monkeypa
         at_most = psutil.virtual_memory().available if left is None else left
         assert free_bytes() <= at_most + LIBRARY_BYTES + GB // 2
     assert free_bytes() < psutil.virtual_memory().total + LIBRARY_BYTES
+
+
+def test_mapped_files_of_libraries_are_not_free_twice(monkeypatch):
+    """In a container of 0.5 GB, 0.35 of it held, the libraries' file pages were added to what is free."""
+    held = SimpleNamespace(rss=600_000_000, shared=400_000_000)
+    monkeypatch.setattr(psutil.Process, "memory_info", lambda process: held)
+    monkeypatch.setattr(memory_needed, "left_in_container", lambda: 150_000_000)
+    assert memory_needed.main_memory_bytes() == 350_000_000
+    held.rss += GB
+    assert memory_needed.main_memory_bytes() == 150_000_000 + LIBRARY_BYTES
 
 
 OPT_SIZES = {  # layers, heads, width, FFN, width of the embedding, as published

@@ -112,16 +112,14 @@ def test_gradients_without_padding_are_those_with_it(family, way, folder_of, que
 
 
 def test_attention_of_a_gradient_pass_may_be_in_fp32(folder_of, questions, monkeypatch):
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
     model, seen = loaded(folder_of("llama"), "bf16"), []
-    plain = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    plain = passes.sdpa_attention()
 
     def spy(module, query, *rest, **options):
         seen.append(query.dtype)
         return plain(module, query, *rest, **options)
 
-    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, "sdpa", spy)
+    monkeypatch.setattr(passes, "sdpa_attention", lambda: spy)
     encoded = encode_questions(questions[:2], model.tokenizer, True, 256)
     for way, expected in ((Products(), torch.bfloat16), (Products(attention=FP32), torch.float32)):
         model = replace(model, products=way)

@@ -38,8 +38,8 @@ def plan_of(n, n_scores=0, models=("demo",), cost_s=1.0):
         task = TaskSpec(f"task{number % 7}")
         points = (Point(task, number % 1000, 0),)
         what = {"scores": "heads"} if number < n_scores else {"points": points}
-        needs = (f"{number % n_scores:04x}",) if number >= n_scores and number % 2 and n_scores else ()
-        cells.append(Cell(f"{number:04x}", number * len(models) // n, task, needs=needs, cost_s=cost_s, **what))
+        needs = (f"{number % n_scores:016x}",) if number >= n_scores and number % 2 and n_scores else ()
+        cells.append(Cell(f"{number:016x}", number * len(models) // n, task, needs=needs, cost_s=cost_s, **what))
     return Plan(groups, tuple(cells))
 
 
@@ -121,7 +121,7 @@ def test_kill_9_at_any_time_loses_at_most_the_cell_in_hand(start, tmp_path):
         killed.append(victim.pid)
         found = Claims(folder)
         found.refresh()
-        [number] = [number for number, told in found.workers.items() if told["pid"] == victim.pid]
+        [number] = [number for number, told in found.workers.items() if told.pid == victim.pid]
         expire(folder, number)
         workers.append(start())
     assert [worker.wait(HANG_S) for worker in workers] == [0] * len(workers)
@@ -149,15 +149,15 @@ def test_a_stale_claim_is_taken_over_by_one_and_a_live_one_by_none(tmp_path):
     workers = [Claims(tmp_path) for _ in range(9)]
     for claims in workers:
         claims.join()
-    assert workers[0].take("0001") and not any(claims.take("0001") for claims in workers)
-    assert not any(claims.take_over("0001") for claims in workers[1:])
+    assert workers[0].take("0000000000000001") and not any(claims.take("0000000000000001") for claims in workers)
+    assert not any(claims.take_over("0000000000000001") for claims in workers[1:])
     for _ in range(2):  # whoever took it over may be lost too
         expire(tmp_path)
         barrier, took = threading.Barrier(8), []
 
         def attempt(claims, barrier=barrier, took=took):
             barrier.wait()
-            took.append(claims.take_over("0001"))
+            took.append(claims.take_over("0000000000000001"))
 
         threads = [threading.Thread(target=attempt, args=(claims,)) for claims in workers[1:]]
         for thread in threads:
@@ -186,19 +186,19 @@ def test_a_claim_is_renewed_while_its_cell_is_measured(tmp_path, monkeypatch):
 def test_a_clock_that_is_wrong_takes_no_cell_from_others(tmp_path, monkeypatch):
     one, other = Claims(tmp_path), Claims(tmp_path)
     one.join()
-    assert one.take("0001")
+    assert one.take("0000000000000001")
     real = time.time
     monkeypatch.setattr(claiming.time, "time", lambda: real() + 100_000)
     other.join()
-    assert not other.take_over("0001")
+    assert not other.take_over("0000000000000001")
     expire(tmp_path)
-    assert other.take_over("0001")
+    assert other.take_over("0000000000000001")
 
 
 def test_whoever_only_looks_on_goes_by_the_same_clock(tmp_path, monkeypatch):
     one, plan, real = Claims(tmp_path), plan_of(2), time.time
     one.join()
-    assert one.take("0001")
+    assert one.take("0000000000000001")
     for wrong_s in (100_000, -100_000):
         monkeypatch.setattr(claiming.time, "time", lambda wrong_s=wrong_s: real() + wrong_s)
         stands = standing(plan, Claims(tmp_path))
@@ -218,7 +218,7 @@ def test_what_failed_by_a_clock_that_is_ahead_is_tried_again_too(tmp_path, monke
     drive(plan, tmp_path, begun)
     assert begun == []
     drive(plan, tmp_path, begun, retry=True)
-    assert sorted(begun) == ["0000", "0001"]
+    assert sorted(begun) == ["0000000000000000", "0000000000000001"]
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
@@ -226,7 +226,7 @@ def test_a_network_that_stumbles_ends_no_worker(tmp_path, monkeypatch, number):
     plan, begun, waits = plan_of(30, n_scores=2), [], []
     other = Claims(tmp_path)
     other.join()
-    assert other.take("0003")
+    assert other.take("0000000000000003")
     real = {"scandir": os.scandir, "stat": Path.stat, "open": open}
 
     def now_and_then(does):
@@ -249,20 +249,20 @@ def test_a_network_that_stumbles_ends_no_worker(tmp_path, monkeypatch, number):
     def wait(seconds):
         waits.append(seconds)
         if len(waits) == 5:
-            other.settle("0003", 1.0)
+            other.settle("0000000000000003", 1.0)
 
     taking = Taking(in_turn(plan, 0.0), claims, wait)
     while (cell := taking.next()) is not None:
         begun.append(cell.id)
         claims.settle(cell.id, 1.0)
-    assert sorted([*begun, "0003"]) == [cell.id for cell in plan.cells] and len(waits) >= 5
+    assert sorted([*begun, "0000000000000003"]) == [cell.id for cell in plan.cells] and len(waits) >= 5
 
 
 def test_a_half_written_line_is_read_once_it_is_whole(tmp_path):
     one, other = Claims(tmp_path), Claims(tmp_path)
     one.join()
-    assert one.take("0001")
-    one.settle("0001", 1.0)
+    assert one.take("0000000000000001")
+    one.settle("0000000000000001", 1.0)
     log = tmp_path / "workers" / "0.jsonl"
     line = log.read_bytes()
     log.write_bytes(line[:-10])
@@ -271,7 +271,7 @@ def test_a_half_written_line_is_read_once_it_is_whole(tmp_path):
     log.write_bytes(line + b"no JSON\n\xff\n[]\n{}\n")
     for _ in range(2):
         other.refresh()
-        assert set(other.settled) == {"0001"} and len(other.notes) == 1
+        assert set(other.settled) == {"0000000000000001"} and len(other.notes) == 1
 
 
 def test_whoever_is_told_to_end_leaves_its_cell_to_others_at_once(tmp_path):
@@ -290,7 +290,7 @@ def test_a_cell_that_ends_two_workers_is_set_aside_and_one_that_a_machine_cannot
     plan = plan_of(3)
 
     def measure(cell, n_settled):
-        if cell.id == "0001":
+        if cell.id == "0000000000000001":
             raise error
         return Outcome()
 
@@ -302,7 +302,7 @@ def test_a_cell_that_ends_two_workers_is_set_aside_and_one_that_a_machine_cannot
     assert stands.done == 2 and list(stands.failed.values()) == ["MemoryError: too much"] and stands.is_over
     begun = []
     drive(plan, tmp_path, begun, retry=True)
-    assert begun == ["0001"] and not standing(plan, Claims(tmp_path)).failed
+    assert begun == ["0000000000000001"] and not standing(plan, Claims(tmp_path)).failed
 
 
 def test_what_cannot_be_measured_is_told_with_the_reason_and_tried_again_when_asked(tmp_path):
@@ -314,7 +314,7 @@ def test_what_cannot_be_measured_is_told_with_the_reason_and_tried_again_when_as
     drive(plan, tmp_path, begun)
     assert begun == []
     drive(plan, tmp_path, begun, retry=True)
-    assert begun == ["0000"] and not standing(plan, Claims(tmp_path)).failed
+    assert begun == ["0000000000000000"] and not standing(plan, Claims(tmp_path)).failed
 
 
 def test_a_worker_waits_for_scores_that_another_has_in_hand(tmp_path):
@@ -322,12 +322,12 @@ def test_a_worker_waits_for_scores_that_another_has_in_hand(tmp_path):
     one, other = Claims(tmp_path), Claims(tmp_path)
     one.join()
     other.join()
-    assert one.take("0000")
+    assert one.take("0000000000000000")
 
     def wait(seconds):
         waits.append(seconds)
         if len(waits) == 4:
-            one.settle("0000", 1.0)
+            one.settle("0000000000000000", 1.0)
 
     taking = Taking(in_turn(plan, 0.5), other, wait)
     assert taking.next() == plan.cells[1] and len(waits) == 4
@@ -384,7 +384,7 @@ def test_how_all_stand(tmp_path):
         each.join()
     for each, cell in zip(claims, plan.cells, strict=False):
         assert each.take(cell.id)
-        each.settle(cell.id, 6.0, cached=cell.id == "0001")
+        each.settle(cell.id, 6.0, cached=cell.id == "0000000000000001")
     for each, cell in zip(claims, plan.cells[3:6], strict=True):
         assert each.take(cell.id)
     log = tmp_path / "workers" / "2.jsonl"

@@ -1,15 +1,20 @@
 """Questions: embedded ones and a user's own go through the harness, are rendered once, hashed, and fairly ordered."""
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cache import Store, exchange
+from cache.addresses import shared_folder
 from engine.questions import requests as module
-from engine.questions.requests import CHUNK, Question, Requests, TaskSpec, get_requests, select
+from engine.questions.requests import CHUNK, Question, Requests, TaskSpec, get_requests, questions_in, select
 from engine.questions.tasks import HARNESS_TASKS, embedded_tasks, list_tasks, task_info
+from engine.readable import is_readable
+from engine.records import Record
 from tests.engine.fixtures import write_questions
 
 
@@ -25,6 +30,46 @@ def test_rendered_questions_come_from_the_store(tmp_path, store, monkeypatch):
     monkeypatch.undo()
     write_questions(tmp_path / "own.jsonl", 12, seed=5)
     assert get_requests(spec, None, store) != first, "a changed file is rendered again"
+
+
+@pytest.mark.parametrize("change", [
+    (b'"questions"', b'"questionz"'), (b'"greedy": false', b'"greedy": falsf'), (b'"golds": [0]', b'"golds": [7]'),
+    (b'"golds"', b'"goldz"'), (b'"doc_id": 3', b'"doc_id": {'), (b'"n_chars": [', b'"n_chars": ]'),
+])  # fmt: skip
+def test_a_planted_shared_result_is_a_miss_is_not_copied_and_is_found(change, tmp_path):
+    spec = TaskSpec(str(write_questions(tmp_path / "own.jsonl", 12)))
+    (tmp_path / "shared").mkdir()
+    first = Store(tmp_path / "a", str(tmp_path / "shared"), is_readable)
+    expected = get_requests(spec, None, first)
+    shared = shared_folder(str(tmp_path / "shared"))
+    [name] = shared.names()
+    key, blob = shared.read(name)
+    planted = blob.replace(*change)
+    assert planted != blob and len(planted) == len(blob)
+    shared.put(key, planted)
+    second = Store(tmp_path / "b", str(tmp_path / "shared"), is_readable)
+    assert second.get(key) is None and list(second.keys()) == []
+    assert list(exchange.pull(second, shared, exchange.missing_here(second, shared)))[-1].n_left_out == 1
+    assert get_requests(spec, None, second) == expected and shared.get(key) == blob, "it is rendered and shared again"
+    second.put_here(key, planted)  # by a version that copied it
+    assert get_requests(spec, None, second) == expected and second.get_here(key) == blob
+    second.put_here(key, planted)
+    assert second.verify().bad_keys == (key,) and list(second.keys()) == []
+    shared.put(key, planted)
+    assert list(exchange.verify_shared(shared, is_readable))[-1].bad_keys == (name,) and not shared.names()
+    first.close(), second.close()
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_questions_with_any_byte_changed_are_questions_or_a_miss(data):
+    entry = asdict(Question(0, ("a", "a"), ("b", "c"), (1,), (1, 1), "d"))
+    content = bytearray(json.dumps({"greedy": False, "questions": [entry]}).encode())
+    content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    found = made_of(Record({"json": np.frombuffer(bytes(content), np.uint8)}, {}), questions_in)
+    if found is not None:
+        [question], greedy = found
+        assert type(greedy) is bool and 0 <= question.golds[0] < 2 and len(question.n_chars) == 2
 
 
 def test_own_questions_look_as_the_harness_shows_them(tmp_path):

@@ -122,7 +122,7 @@ def test_gradients_that_give_way_again_and_again_get_on_and_are_the_same_numbers
     n_groups = passes.count("ended")
     assert n_left > 0 and passes.count("begun") == n_groups + n_left and n_groups > 2, "nothing finished was done twice"
     assert np.array_equal(scores.gate_heads, undisturbed["heads"][: questions.n], equal_nan=True)
-    assert not of_importance.IN_HAND[loaded], "what is stored is held no longer"
+    assert not loaded.unfinished, "what is stored is held no longer"
     assert not any(layer._forward_pre_hooks for layer in loaded.family.layer_list(loaded.model))
 
 

@@ -76,7 +76,7 @@ def test_what_is_no_regular_file_is_said_and_not_waited_for(tmp_path):
     for name in ("pipe.jsonl", "zero.jsonl", "folder.jsonl"):
         file = tmp_path / name
         {"p": os.mkfifo, "z": lambda path: path.symlink_to("/dev/zero"), "f": Path.mkdir}[name[0]](file)
-        with pytest.raises(HeadroomError, match="is no regular file"):
+        with pytest.raises(HeadroomError, match="is not a regular file"):
             get_requests(TaskSpec(str(file)))
 
 
@@ -120,6 +120,11 @@ def test_rows_for_training_beside_it_leave_all_others_to_be_asked(tmp_path, stor
 def test_one_row_alone_cannot_be_parted(tmp_path):
     with pytest.raises(HeadroomError, match="too few rows that differ"):
         get_requests(written(tmp_path / "own.jsonl", [row()], train=False))
+
+
+def test_choices_as_a_text_are_named_before_rows_that_are_too_few(tmp_path):
+    with pytest.raises(HeadroomError, match="row 1: column 'choices' must be a list of at least 2 texts, got 'yes'"):
+        get_requests(written(tmp_path / "own.jsonl", [row(choices="yes")] * 2, train=False))
 
 
 def test_of_very_many_rows_only_what_is_wanted_is_written_out(tmp_path, store, monkeypatch):

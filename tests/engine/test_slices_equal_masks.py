@@ -29,14 +29,15 @@ def logits(model):
         return model.model(input_ids=IDS).logits.float()
 
 
+@pytest.mark.parametrize("as_exported", [False, True])
 @pytest.mark.parametrize("text", MASKS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_slices_equal_the_mask(family, text, model_of):
+def test_slices_equal_the_mask(family, text, as_exported, model_of):
     model = model_of(family)
     mask, before = parse_mask(text, model.identity.shape), logits(model)
     with pruned(model, mask):
         masked = logits(model)
-    with applied(model, sliced(model, mask)):
+    with applied(model, sliced(model, mask, as_exported)):
         torch.testing.assert_close(logits(model), masked, atol=1e-4, rtol=1e-4)
     assert torch.equal(logits(model), before)
 

@@ -2,16 +2,20 @@
 
 import pytest
 import torch
+import transformers
 
 from engine.accuracy.speed import N_ROUNDS, WAYS, recall_speed, speed
+from engine.export import modeling_pruned
+from engine.export.exporting import Export, export
 from engine.models.masks import Mask, parse_mask, pruned
 from engine.models.slicing import applied, sliced
+from engine.models.transformers_internals import keys_and_values
 from engine.progress import final
 from tests.engine.fixtures import subject_in
 
 IDS = torch.tensor([[2, *range(40, 70)]])
 # layer 0 without heads, or not run at all, is where transformers counts what a cache has read
-MASKS = ["L0H1-3", "L0H*", "L1H* F0", "B0", "B0 L1H0 L2H2", "L*H* F1", "B1-2"]
+MASKS = ["L2H1", "L0H1-3", "L0H*", "L1H* F0", "B0", "B0 L1H0 L2H2", "L*H* F1", "B1-2"]
 
 
 @pytest.mark.parametrize("text", MASKS)
@@ -26,8 +30,28 @@ def test_slices_with_a_cache_say_what_the_masked_model_says(family, text, model_
 
     with pruned(model, mask):
         expected = said()
-    with applied(model, sliced(model, mask)):
+    with applied(model, sliced(model, mask, as_exported=True)):
         assert said() == said(cached=False) == expected
+
+
+@pytest.mark.parametrize(("family", "text"), [("opt", "L0H1 L2H* F1"), ("opt", "B0 L1H0-2"),
+                                              ("llama", "L0H0 L1H2-3 L2H0 L2H2")])  # fmt: skip
+def test_a_small_folder_caches_as_many_bytes_as_speed_says(family, text, folder_of, lab, tmp_path, monkeypatch):
+    monkeypatch.setattr("engine.accuracy.speed.N_ROUNDS", 1)
+    subject = subject_in(lab, folder_of(family))
+    mask = parse_mask(text, subject.shape)
+    found = final(speed(lab, subject, mask))
+    final(export(lab, subject, Export(mask, str(tmp_path / "out"), "small")))
+    classes = {"opt": modeling_pruned.PrunedOPTForCausalLM, "llama": modeling_pruned.PrunedLlamaForCausalLM}
+    cache = transformers.DynamicCache()
+    with torch.inference_mode():
+        classes[family].from_pretrained(tmp_path / "out")(input_ids=IDS, past_key_values=cache)
+    held = [each for pair in keys_and_values(cache).values() for each in pair]
+    n_bytes = sum(each.numel() * each.element_size() for each in held) / IDS.shape[1]
+    shared = 2 if family == "llama" else 1
+    keys = sum(len({head // shared for head in range(4) if layer[head]}) for layer in mask.heads)
+    assert n_bytes == found.cache_bytes["pruned"] == 2 * 4 * (8 * keys + (not any(mask.heads[0])))
+    assert found.weight_bytes["pruned"] < found.weight_bytes["full"]
 
 
 @pytest.mark.parametrize("family", ["opt", "llama"])

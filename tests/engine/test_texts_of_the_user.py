@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from cache import Store
 from engine.errors import HeadroomError
 from engine.texts.passages import MAX_BYTES, checked, decoded, forget, names, recall, remember, remembered
+from tests.conftest import IS_THOROUGH
 
 HOSTILE = ["<script>alert(1)</script>", "שלום\u202eabc", "😀\u200d👩", "x" * 200_000, "</s><s>\x1b[31m", "'\"&amp;"]
 
@@ -38,7 +39,8 @@ def test_hostile_text_comes_back_as_it_was(text, store):
     assert remembered(store) == {"mine": text}
 
 
-@settings(max_examples=30, deadline=None)
+@pytest.mark.thorough
+@settings(max_examples=500 if IS_THOROUGH else 30, deadline=None)
 @given(
     texts=st.dictionaries(
         st.text("abcß <>/.", min_size=1).filter(lambda name: name == name.strip()),

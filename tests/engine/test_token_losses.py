@@ -159,3 +159,18 @@ def test_models_that_cut_a_text_otherwise_are_not_compared(folder_of, tiny_opt, 
     with pytest.raises(HeadroomError, match="different tokens"):
         same_tokens(a, b)
     same_tokens(a, measured(folder_of("opt"), TEXT, lab, "L0H*"))
+
+
+@pytest.mark.parametrize(
+    "before, after", [(b'": "', b'": \\"'), (b'{"', b"{7"), (b"stop", b"stap"), (b"token_ids", b"token_idz")]
+)
+def test_a_stored_piece_that_cannot_be_decoded_is_measured_again(before, after, folder_of, lab):
+    subject, store = subject_in(lab, folder_of("opt"), "fp32"), lab.store
+    mask = Mask.full(subject.shape)
+    expected = final(token_losses(lab, subject, TEXT[:300], mask)).loss_nats
+    [key] = [key for key in store.keys() if "/tokenloss/" in key]
+    sound = store.get(key)
+    store.put(key, sound.replace(before, after[: len(before)], 1))
+    assert store.get(key) != sound and recall_token_losses(lab, subject, TEXT[:300], mask) is None
+    np.testing.assert_array_equal(final(token_losses(lab, subject, TEXT[:300], mask)).loss_nats, expected)
+    assert recall_token_losses(lab, subject, TEXT[:300], mask) is not None

@@ -64,16 +64,18 @@ def plain_losses(folder, ids, without=None, forced=None):
 def test_every_number_equals_a_plain_loop(run, lab):
     steps = (0, 8, 32)
     found = final(measure(lab, series_of(f"{run.folder}@step{{0,8,32}}"), FEW))
+    wide = final(measure(lab, series_of(f"{run.folder}@step{{0,8,32}}"), replace(FEW, around=5)))
     ids = run.held_out()[:3, :64].astype(int)
     chosen = _chosen(3, 64, 0)
     assert tuple(found.steps) == steps and found.tokens[-1] == run.recipe.tokens
-    assert (found.about["early"], found.about["late"], found.about["around"]) == (6, 62, 5)
+    assert (found.about["early"], found.about["late"], found.about["around"]) == (6, 62, 0)
     for at, step in enumerate(steps):
         losses, _ = plain_losses(run.snapshot(step), ids)
         assert found.loss[at] == pytest.approx(losses.mean(), abs=1e-5)
         assert found.by_index[at] == pytest.approx(losses.mean(0), abs=1e-5)
+        assert found.icl[at] == pytest.approx(losses[:, 61].mean() - losses[:, 5].mean(), abs=1e-5)
         late, early = losses[:, 56:].mean(), losses[:, :11].mean()  # 57th to 64th, the last there is; 1st to 11th
-        assert found.icl[at] == pytest.approx(late - early, abs=1e-5)
+        assert wide.icl[at] == pytest.approx(late - early, abs=1e-5)
         for text in range(3):
             assert found.token_losses[at, text] == pytest.approx(losses[text, chosen[text]], abs=1e-5)
     twice = np.tile(np.random.default_rng(0).choice(np.arange(1, 300), (50, 25)), 2)
@@ -87,7 +89,7 @@ def test_every_number_equals_a_plain_loop(run, lab):
         for layer, head in np.ndindex(2, 2):
             ablated, _ = plain_losses(folder, ids[:2], (layer, head), patterns)
             change = ablated - losses
-            icl = change[:, 56:].mean() - change[:, :11].mean()
+            icl = change[:, 61].mean() - change[:, 5].mean()
             assert found.ablated_icl[a, layer, head] == pytest.approx(icl, abs=1e-5)
             assert found.ablated_losses[a, layer, head] == pytest.approx(change[[0, 1], chosen[:2]], abs=1e-5)
 

@@ -4,10 +4,12 @@ move them.
 
 import json
 import shlex
+from functools import cache
 from itertools import count
 
 import pytest
 import streamlit as st
+from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
 from pages.ui.shared import offers, runtime
@@ -17,6 +19,14 @@ from tests.conftest import HANG_S, REPOSITORY
 WAIT_S = HANG_S
 N = 20
 NUMBERS = count(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def packages_are_scanned_once():
+    """Each AppTest reads the metadata of all installed packages for components; they do not change while tests run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests))
+        yield
 
 
 @pytest.fixture

@@ -2,13 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
-from tests.conftest import HANG_S, REPOSITORY
 from tests.test_imports_go_one_way import HEAVY
+from tests.warm import WarmInterpreter
 
 OPEN = """
 import json, sys, threading, time
@@ -55,20 +53,31 @@ def store_folder(tmp_path_factory):
     return tmp_path_factory.mktemp("first") / "results"
 
 
-def open_app(store_folder, heads=50, worker="held"):
-    """What the app says in a process of its own: after its first run, with the worker held until then or free, at rest,
-    and to a mask that is none."""
-    command = [sys.executable, "-c", OPEN, str(heads), worker]
-    own = {**os.environ, "HEADROOM_CACHE": str(store_folder)}
-    done = subprocess.run(command, cwd=REPOSITORY, env=own, capture_output=True, text=True, timeout=HANG_S)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) | {"said": done.stderr} for line in done.stdout.splitlines()]
+@pytest.fixture(scope="module")
+def with_streamlit():
+    """Starts processes that have in memory what the first screen is allowed to import, and nothing of the worker's."""
+    interpreter = WarmInterpreter(("streamlit.testing.v1", "altair", "pandas"))
+    yield interpreter
+    interpreter.close()
 
 
 @pytest.fixture(scope="module")
-def first_and_second(store_folder):
+def open_app(store_folder, with_streamlit):
+    """What the app says in a process of its own: after its first run, with the worker held until then or free, at rest,
+    and to a mask that is none."""
+
+    def run(heads=50, worker="held"):
+        done = with_streamlit.run(["-c", OPEN, heads, worker], env={**os.environ, "HEADROOM_CACHE": str(store_folder)})
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) | {"said": done.stderr} for line in done.stdout.splitlines()]
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def first_and_second(open_app):
     """The app opened on an empty store, and once more on what that has left."""
-    return open_app(store_folder), open_app(store_folder)
+    return open_app(), open_app()
 
 
 def heavy(said):
@@ -89,8 +98,8 @@ def test_what_is_stored_is_shown_without_any_of_them(first_and_second):
     assert heavy(stored) == set()
 
 
-def test_nothing_is_imported_for_what_is_missing_before_the_page_is_drawn(first_and_second, store_folder):
-    first, rest, _ = open_app(store_folder, heads=60, worker="free")
+def test_nothing_is_imported_for_what_is_missing_before_the_page_is_drawn(first_and_second, open_app):
+    first, rest, _ = open_app(heads=60, worker="free")
     assert first["sliders"] == 3 and first["errors"] == [] and heavy(first) == set()
     assert "%" in rest["figures"][0] and heavy(rest) >= {"torch", "transformers"}
 

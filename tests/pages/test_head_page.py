@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,13 +10,14 @@ from streamlit.util import calc_hash
 
 from engine.demo import passages
 from engine.heads.composition import Feeding
+from engine.heads.idealised import Recovered
 from engine.heads.in_text import HeadOnProbe
 from engine.heads.induction import InductionScores
 from engine.importance.criteria import CRITERIA
 from engine.shapes import ModelShape
 from engine.studies.one_head import LOOKING, READ, TITLES
 from engine.studies.portrait import Portrait
-from pages.ui.head import charts, tables
+from pages.ui.head import charts, idealised, tables
 from pages.ui.head.asking import neighbour
 from tests.pages.conftest import charts_of, frames_of, same_on_the_command_line, settled
 
@@ -129,3 +131,12 @@ def test_tables_tell_the_largest_first(open_app):
     assert cells[["destination", "source"]].to_numpy().tolist() == [[0, 0], [1, 1]]
     for picture in (charts.score_strip(rows), charts.feeders(frame, 0.1), charts.pattern_map(cells, 2, (1,))):
         assert json.dumps(picture.spec)
+
+
+@pytest.mark.parametrize("effect, words", [(-0.3, "makes the loss smaller"), (0.0, "changes little")])
+def test_a_head_whose_ablation_does_not_hurt_has_nothing_to_recover(effect, words):
+    nan = float("nan")
+    each = Recovered(effect, effect - 0.1, effect + 0.1, nan, nan, nan, 12, 1234)
+    text = f"Built-in texts (1,234 tokens): ablating it {words}"
+    frame = idealised.rows(SimpleNamespace(recovered={None: {"previous": each}}))
+    assert idealised.in_short(frame).startswith(text) and "nothing to recover" in idealised.in_short(frame)

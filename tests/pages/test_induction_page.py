@@ -67,6 +67,47 @@ def test_a_selected_head_is_selected_everywhere_and_can_be_pruned(open_screen):
     assert at.text_input(key="prune_mask").value == "L0H1 L1H3"
 
 
+class State(dict):
+    __getattr__, __setattr__ = dict.__getitem__, dict.__setitem__
+
+
+def test_a_late_report_of_a_replaced_table_takes_nothing_from_the_selection(monkeypatch):
+    state, sent = State(), []
+    monkeypatch.setattr(selection.st, "session_state", state)
+    monkeypatch.setattr(selection.st, "dataframe", lambda *_, **look: sent.append((look["key"], look["on_select"])))
+
+    def click(view, *names):
+        key = selection._key(view)
+        state[key] = {"selection": {"head": [{"layer": int(name[1]), "head": int(name[3])} for name in names]}}
+        selection._from_chart(view, key)
+        draw()
+
+    def draw():
+        selection.head_table(tables.head_scores(SHAPE, scores(), selection.selected_heads(SHAPE)))
+
+    def report(number, *toggled):
+        key, on_select = sent[number]
+        state[key]["selection"]["rows"] = sorted({*state[key]["selection"]["rows"]} ^ {*toggled})
+        on_select()
+        draw()
+
+    draw()
+    click("map", "L0H0")
+    click("map", "L0H0", "L0H1")
+    chart = selection._key("map")
+    for number in (0, 1):  # as they were drawn
+        report(number)
+    assert set(selection.selected_heads(SHAPE)) == {"L0H0", "L0H1"} and selection._key("map") == chart
+    names = tables.head_scores(SHAPE, scores(), ()).sort_values("prefix_matching", ascending=False)["name"].tolist()
+    report(1, names.index("L1H3"))  # a click that came while the table was replaced
+    assert set(selection.selected_heads(SHAPE)) == {"L0H0", "L0H1", "L1H3"}
+    report(-1, names.index("L0H0"))
+    report(-1, names.index("L1H2"))
+    assert set(selection.selected_heads(SHAPE)) == {"L0H1", "L1H2", "L1H3"} and sent[-1][0] == sent[-2][0]
+    report(-1, names.index("L1H2"))
+    assert set(selection.selected_heads(SHAPE)) == {"L0H1", "L1H3"}
+
+
 def test_importance_of_all_tasks_brings_their_lines(open_screen, monkeypatch):
     from pages.ui.shared import many_tasks
 

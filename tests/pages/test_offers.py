@@ -50,10 +50,11 @@ def test_the_other_model_of_a_passage_is_offered_too(open_app, served):
     assert "someone/tiny@step1000 is not on this computer" in said(settled(at)) and served.requests == []
 
 
-def test_rows_are_fetched_once_somebody_agrees(open_app, served, monkeypatch):
-    from engine.questions import requests, tasks
+@pytest.fixture
+def rendered(monkeypatch):
+    """Names of the tasks whose rows were downloaded, each of which fails."""
+    from engine.questions import requests
 
-    monkeypatch.setitem(tasks._AGREED, "rows", False)
     asked = []
 
     def refuse(task, info, files):
@@ -61,12 +62,27 @@ def test_rows_are_fetched_once_somebody_agrees(open_app, served, monkeypatch):
         raise HeadroomError("the stand-in has no rows")
 
     monkeypatch.setattr(requests, "_render", refuse)
+    return asked
+
+
+def test_rows_are_fetched_once_somebody_agrees(open_app, served, rendered):
     at = open_app(prune_task="piqa")
-    assert "the rows of task piqa are not on this computer" in said(at) and asked == []
+    assert "the rows of task piqa are not on this computer" in said(at) and rendered == []
     at.toggle(key="fetch_tasks").set_value(True)
     settled(at)
     click(at, "Go on")
-    assert "the stand-in has no rows" in said(settled(at)) and asked == ["piqa"]
+    assert "the stand-in has no rows" in said(settled(at)) and rendered == ["piqa"]
+
+
+def test_consent_to_fetch_rows_is_that_of_one_tab(open_app, served, rendered):
+    there, here = open_app(prune_task="boolq"), open_app(prune_task="piqa")
+    here.toggle(key="fetch_tasks").set_value(True)
+    click(settled(here), "Go on")
+    assert "the stand-in has no rows" in said(settled(here)) and set(rendered) == {"piqa"}
+    assert not settled(there).toggle(key="fetch_tasks").value
+    click(there, "Go on")
+    assert "the rows of task boolq are not on this computer" in said(settled(there)) and set(rendered) == {"piqa"}
+    assert here.run().toggle(key="fetch_tasks").value, "the other tab keeps its own"
 
 
 def test_two_clicks_bring_the_model(open_app, served):

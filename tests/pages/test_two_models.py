@@ -2,8 +2,6 @@
 
 import ast
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +22,7 @@ from pages.ui.prune import beside
 from pages.ui.shared import many_tasks, runtime
 from pages.ui.shared.defaults import RANKING_QUESTIONS
 from pages.ui.shared.tables import number
-from tests.conftest import REPOSITORY, make_tiny_opt
+from tests.conftest import make_tiny_opt
 from tests.engine.fixtures import family_folder
 from tests.pages.conftest import (
     WAIT_S,
@@ -183,12 +181,12 @@ def test_the_second_model_drops_its_own_layers(open_app, unequal, capsys):
     assert "1 of 3 FFNs pruned (1 layer dropped)" in said(at)
 
 
-def test_the_python_program_of_the_page_prints_the_same_numbers(open_app, twin, tmp_path):
+def test_the_python_program_of_the_page_prints_the_same_numbers(open_app, twin, tmp_path, warm):
     at = open_app(against=str(twin), prune_layers="50", **RANDOM)
     [program] = [each.value for each in at.code if "compared" in each.value]
     runtime.jobs().close(WAIT_S)
     runtime.store().close()
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=REPOSITORY, check=True)
+    told = warm.run(["-c", program])
     row = ast.literal_eval(told.stdout.replace("np.float64", ""))
     assert row["n"] == N and f"answers **{row['only_first']}**" in said(at)
     assert f"**twin in fp32: {100 * row['acc_second']:.1f} %**" in said(at)

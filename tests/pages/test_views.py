@@ -54,6 +54,8 @@ HOSTILE = [
     "/a/b",
     "prune",
     "",
+    "//[x",
+    "/[",
     "/x?" + "a" * 30_000,
 ]
 
@@ -65,7 +67,8 @@ def test_a_view_leads_to_no_other_place(link):
 
 
 @pytest.mark.parametrize("raw", [
-    b"", b"\xff", b"[]", b"{}", b"null", b'{"form": "headroom views", "views": [1]}',
+    b"", b"\xff", b"[]", b"[" * 150_000, b'{"form": "headroom views", "views": [{"name": "a", "link": "//[x"}]}',
+    b" " * 10_000_001, b"{}", b"null", b'{"form": "headroom views", "views": [1]}',
     b'{"form": "headroom views", "views": [{"name": 3, "link": "/"}]}',
     json.dumps({"form": "headroom views", "views": [{"name": "a", "link": "/"}] * 201}).encode(),
     json.dumps({"form": "headroom views", "views": [{"name": "\x00", "link": "/"}]}).encode(),

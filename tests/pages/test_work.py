@@ -136,6 +136,13 @@ def test_what_is_stored_is_read_and_nothing_is_measured(counting):
     assert work.now() is None and counting.n_runs == 0
 
 
+def test_whose_a_read_is_does_not_follow_from_how_keys_begin(counting):
+    short, long = counting.work("a"), counting.work("a, b")
+    assert long.stored() == ["old"] and long.is_read and not short.is_read
+    counting.kept = "new"
+    assert short.stored() == ["new"] and short.is_read and not long.is_read
+
+
 def test_what_is_stored_is_not_read_again_while_it_is_measured(counting):
     work = counting.work()
     assert work.stored() == ["old"]

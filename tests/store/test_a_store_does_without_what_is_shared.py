@@ -8,7 +8,8 @@ import time
 import pytest
 
 from cache import Store, behind, shared
-from cache.shared import SharedFolder, name_of, shared_folder
+from cache.addresses import shared_folder
+from cache.shared import SharedFolder, name_of
 from tests.conftest import HANG_S
 from tests.store.sharing import blob, key
 

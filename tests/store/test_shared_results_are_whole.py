@@ -12,8 +12,9 @@ import time
 import pytest
 
 from cache import CorruptEntry, Store
-from cache.exchange import verify_shared
-from cache.shared import framed, name_of, shared_folder, travels, unframed
+from cache.addresses import shared_folder
+from cache.exchange import missing_there, verify_shared
+from cache.shared import framed, name_of, travels, unframed
 from tests.conftest import HANG_S, REPOSITORY
 from tests.store.sharing import blob, is_whole, key
 
@@ -117,6 +118,32 @@ def test_what_is_no_file_is_a_miss_and_blocks_nobody(tmp_path):
     file.unlink()
     file.mkdir()
     assert shared.get(key(1)) is None
+
+
+def test_a_large_file_without_a_sound_beginning_is_refused_unread(tmp_path, monkeypatch):
+    """Two sparse files of 1.9 GB: one of zeros, one with the key of a result, as whoever may write there can leave."""
+    shared, large = shared_folder(str(tmp_path)), 1_900_000_000
+    for number, begin in ((1, b""), (2, framed(key(2), b""))):
+        shared.put(key(number), blob(number))
+        file = tmp_path / "results" / name_of(key(number))[:2] / name_of(key(number))
+        file.write_bytes(begin)
+        os.truncate(file, large)
+    read = []
+    monkeypatch.setattr("cache.shared._digest", lambda rest: read.append(len(rest)) or b"")
+    assert shared.get(key(1)) is None and shared.get(key(2)) is None
+    assert len(list(verify_shared(shared))[-1].bad_keys) == 2 and read == []
+
+
+def test_a_result_that_is_too_large_to_be_read_there_is_not_shared(tmp_path, monkeypatch):
+    monkeypatch.setattr("cache.shared.MAX_BYTES_OF_OTHERS", 1000)
+    shared, store = shared_folder(str(tmp_path)), Store(tmp_path / "store")
+    shared.put(key(1), bytes(1001))
+    shared.put(key(2), bytes(1000))
+    assert shared.names() == {name_of(key(2))} and shared.get(key(2)) == bytes(1000)
+    store.put(key(1), bytes(1001))
+    store.put(key(3), bytes(10))
+    assert list(missing_there(store, shared).sizes) == [key(3)]
+    store.close()
 
 
 def test_a_damaged_file_is_measured_anew_and_heals(tmp_path):

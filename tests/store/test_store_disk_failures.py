@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from diskcache import Disk
+from diskcache import Cache, Disk
 
 from cache import open_store, opening
 
@@ -134,7 +134,7 @@ def no_double_quotes(folder: Path):
             self._local = threading.local()
             raise sqlite3.OperationalError("no such column: count")
 
-        patch.setattr(opening.Cache, "__init__", init)
+        patch.setattr(Cache, "__init__", init)
         yield
 
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from cache import open_store
-from tests.conftest import REPOSITORY
+from tests.conftest import IS_THOROUGH, REPOSITORY
 
 WRITER = """
 import random, sys
@@ -28,10 +28,11 @@ def is_whole(blob: bytes) -> bool:
     return blob[8:] == random.Random(i).randbytes(rng.choice([300, 300, 40_000]))
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process that way")
 def test_kill_loses_nothing_that_was_put(tmp_path):
     rng, acknowledged, last = random.Random(2), {}, -1
-    for _ in range(8):
+    for _ in range(100 if IS_THOROUGH else 8):
         command = [sys.executable, "-c", WRITER, str(tmp_path), str(last + 1)]
         writer = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert writer.stdout is not None and writer.stderr is not None

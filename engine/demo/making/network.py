@@ -20,7 +20,7 @@ LAST_TOKENS = 128  # of a held-out text, whose losses count
 def new_model(recipe: Recipe) -> Any:
     """An OPTForCausalLM with random weights: normal, 0.02 wide, what writes into the stream 1 / sqrt(2 n_layers) of
     that. The table of positions starts as sines and cosines, twice as large; nothing else is laid in."""
-    from transformers import OPTConfig, OPTForCausalLM
+    from transformers import AutoModelForCausalLM, OPTConfig
 
     torch.manual_seed(recipe.seed)
     config = OPTConfig(
@@ -29,7 +29,7 @@ def new_model(recipe: Recipe) -> Any:
         max_position_embeddings=N_CTX, dropout=0.0, attention_dropout=0.0, init_std=SPREAD, bos_token_id=2,
         eos_token_id=2, pad_token_id=1,
     )  # fmt: skip
-    model = OPTForCausalLM._from_config(config, attn_implementation="sdpa")
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
     decoder: Any = model.model.decoder
     with torch.no_grad():
         for layer in decoder.layers:

@@ -33,8 +33,8 @@ from engine.training.trajectory import Trajectory, encode
 NAMES = ("plain", "smeared", "smeared-seed-1", "plain-2-layers", "smeared-2-layers", "curriculum", "curriculum-1-layer",
          "curriculum-3-layers", "curriculum-mlp", "curriculum-seed-1", "curriculum-batch-4")  # fmt: skip
 WITH_WEIGHTS = {"curriculum": (0.3, 0.4, 1.0), "smeared": (0.25, 0.5, 1.0)}  # shares of the tokens
-PLAN = Plan(n_texts=500, n_ablated_texts=60)
-EMBEDDED = Plan(n_texts=96, n_ablated_texts=12)
+PLAN = Plan(n_texts=500, n_ablated_texts=60, around=5)
+EMBEDDED = Plan(n_texts=96, n_ablated_texts=12, around=5)
 LONG, DENSE = 6000, (0.2, 0.46)  # snapshots; share of the tokens in which every one is measured, elsewhere every other
 
 

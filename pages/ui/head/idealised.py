@@ -33,7 +33,7 @@ def section(known: Known) -> tuple[dict[str, charts.Picture], dict[str, pd.DataF
     """Draws the section; gives its chart and table for the downloads."""
     st.subheader(NAME, help=HELP)
     frame, pictures = rows(known.found), {}
-    clear = frame[frame["share"].notna() & (frame["effect_nats"] > 0)] if len(frame) else frame
+    clear = frame[frame["share"].notna()] if len(frame) else frame
     chart_at, table_at = st.container(key="wraps idealised").columns([3, 5], gap="large")
     with table_at:
         draw_missing(known, "ideal-texts", *(["ideal-tasks"] if known.asked.tasks else []))
@@ -42,10 +42,7 @@ def section(known: Known) -> tuple[dict[str, charts.Picture], dict[str, pd.DataF
             titles = {"where": "Where", "pattern": "Pattern", "effect_nats": "Nats", "share": "Recovered"}
             if frame["acc_ideal"].notna().any():
                 titles |= {"acc_full": "Right", "acc_ablated": "ablated", "acc_ideal": "ideal"}
-            worth = frame.assign(
-                share=frame["share"].where(frame["effect_nats"] > 0)
-            )  # of a loss avoided, not of a harm
-            shown = written(worth[list(titles)], effect_nats=lambda value: number(value, 3, sign=True),
+            shown = written(frame[list(titles)], effect_nats=lambda value: number(value, 3, sign=True),
                             share=percent, acc_full=percent, acc_ablated=percent, acc_ideal=percent)  # fmt: skip
             config = {name: st.column_config.Column(title) for name, title in titles.items()}
             narrow = [name for name in titles if name.startswith(("acc", "share", "effect"))]
@@ -72,7 +69,7 @@ def rows(found: Portrait) -> pd.DataFrame:
             listed.append({
                 "where": TEXTS if task is None else in_words(task), "pattern": TITLES[kind],
                 "effect_nats": each.effect_nats, "effect_low": each.effect_low, "effect_high": each.effect_high,
-                "share": each.share, "low": each.low, "high": each.high, "n": each.n,
+                "share": each.share, "low": each.low, "high": each.high, "n": each.n, "n_scored": each.n_scored,
                 "acc_full": right["full"], "acc_ablated": right["ablated"], "acc_ideal": right[kind],
             })  # fmt: skip
     return pd.DataFrame(listed)
@@ -82,14 +79,14 @@ def in_short(frame: pd.DataFrame) -> str:
     """What the patterns recover, place by place, the best one first."""
     said = []
     for where, group in frame.groupby("where", sort=False):
+        if where == TEXTS:
+            where = f"{TEXTS} ({group['n_scored'].iloc[0]:,} tokens)"
         known = group[group["share"].notna()].sort_values("share", ascending=False)
         nats = float(group["effect_nats"].iloc[0])
         effect = number(nats, 3, sign=True)
         if known.empty:
-            said.append(f"{where}: ablating it changes little ({effect} nats), so there is nothing to recover.")
-            continue
-        if nats < 0:
-            said.append(f"{where}: ablating it makes the loss smaller ({effect} nats), so there is nothing to recover.")
+            does = "makes the loss smaller" if group["effect_high"].iloc[0] < 0 else "changes little"
+            said.append(f"{where}: ablating it {does} ({effect} nats), so there is nothing to recover.")
             continue
         best = known.iloc[0]
         ends = f"{whole_percent(best['low'])} to {whole_percent(best['high'])}"

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from engine.heads.ablation import FILLS, KINDS
 from engine.importance.rankings_of import OF_ONE_TASK
@@ -24,6 +23,7 @@ from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.heads import open_heads
 from pages.ui.shared.many_tasks import local_tasks
 from pages.ui.shared.pruning import by_importance
+from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.tables import number, written
 from pages.ui.shared.texts import choose_text
 
@@ -47,7 +47,7 @@ SLOPE_HELP = (
     "d loss / d ln(index): differences between neighbouring bins that are even in ln(index), with 95 % intervals over "
     "texts. 0 = later tokens are no easier."
 )
-FILL_HELP = "`zero`: nothing, as a pruned one. `mean`: its mean over a story, an output that later layers know."
+FILL_HELP = "`zero`: nothing, as a pruned one. `mean`: its mean over these texts, an output that later layers know."
 SOURCE_HELP = (
     f"Solved questions: those of a task (train split), one after the other until there are {MIN_TOKENS} tokens, in a "
     f"new order for each text. A long text: cut into pieces of {MIN_TOKENS} tokens."

@@ -93,12 +93,12 @@ def ablations(x: Setting, fill: str, lab: Lab, compute: bool = True) -> Iterator
     for number, text in enumerate(x.texts):
         for at, kind in enumerate(KINDS):
             how = Ablating(full, kind, fill)
-            one = recall_ablations(lab, x.subject, [text], how)
+            one = recall_ablations(lab, x.subject, [text], how, x.texts)
             if one is None and not compute:
                 return
             if one is None:
                 done = (2 * number + at) * each
-                for step in ablate_heads(lab, x.subject, [text], how):
+                for step in ablate_heads(lab, x.subject, [text], how, x.texts):
                     one = step.value or one
                     words = f"Text {number + 1} of {len(x.texts)}, {kind}, {step.message or 'passes'}"
                     yield replace(step.within(done, total), message=words)

@@ -19,7 +19,7 @@ from pages.ui.shared.charts import Picture
 from pages.ui.shared.controls import one_listed, one_of
 from pages.ui.shared.defaults import SHOT_COUNTS, SHOTS
 from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.many_tasks import importance_work, local_tasks, setting_of, show_failed, so_far
+from pages.ui.shared.many_tasks import importance_work, local_tasks, mark_known, setting_of, show_failed, so_far
 from pages.ui.shared.origin import survey_reads
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.tables import number, written
@@ -67,6 +67,7 @@ def draw(
             work.offer(words, "insights", help)
     live(work.watched(), work.line, since_s)
     st.caption(f"Importance is there for {len(scores)} of {len(tasks)} tasks.")
+    mark_known(work, len(scores), len(tasks))
     show_failed(measured.failed)
     orders = {task: order(one) for task, one in scores.items()}
     mean = aggregate(scores, setting.aggregate) if len(scores) > 1 else None

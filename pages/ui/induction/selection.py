@@ -19,9 +19,11 @@ from pages.ui.induction.charts import shown as shown_as
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.heads import open_heads
+from pages.ui.shared.marks import mark
 from pages.ui.shared.tables import number, percent, written
 
 SELECTED, OWNER, TURN = "heads_selected", "heads_selected_in", "heads_selected_turn"
+REPORTED = "heads_reported"  # by key of a table: the heads that the browser last had selected in it
 TABLE = "table"
 
 
@@ -43,6 +45,7 @@ def head_table(frame: pd.DataFrame) -> None:
     if key not in st.session_state:
         rows = shown.index[shown["selected"]].tolist()
         st.session_state[key] = {"selection": {"rows": rows, "columns": [], "cells": []}}
+        st.session_state.setdefault(REPORTED, {})[key] = set(shown["name"][rows])
     config: dict[str, Any] = {"name": st.column_config.TextColumn("Head", pinned=True)}
     config |= {shown_as(name): st.column_config.NumberColumn(title) for name, title in TITLES.items()}
     words = {shown_as(name): partial(number, digits=3) for name in TITLES} | {"copying_share": percent}
@@ -57,6 +60,7 @@ def send_to_prune(shape: ModelShape, names: Sequence[str]) -> None:
         st.caption("Click a cell, a point or a row; with Shift, more than one.")
         return
     st.caption(f"Selected: {', '.join(names)}")
+    mark("selection", "chosen", heads=" ".join(names))
     with st.container(horizontal=True):
         prune = st.button("Prune these", icon=":material/content_cut:", help="Opens the Prune screen without them.")
         keep = st.button("Keep only these", icon=":material/filter_alt:", help="Opens the Prune screen with only them.")
@@ -90,7 +94,17 @@ def _from_chart(view: str, key: str) -> None:
 
 
 def _from_table(key: str, names: tuple[str, ...]) -> None:
-    _select(TABLE, tuple(names[row] for row in st.session_state[key]["selection"]["rows"]))
+    """Selects or deselects the heads whose rows have changed since this table's previous report.
+
+    A table reports the rows it was drawn with, too, and may do so after another click has replaced it. Such a report
+    changes nothing.
+    """
+    state = st.session_state
+    reported = {names[row] for row in state[key]["selection"]["rows"]}
+    changed, state[REPORTED][key] = reported ^ state[REPORTED][key], reported
+    if changed:
+        selected = changed ^ set(state.get(SELECTED, ()))
+        _select(TABLE if key == _key(TABLE) else "none", tuple(name for name in names if name in selected))
 
 
 def _select(view: str, names: tuple[str, ...]) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from engine.models.loading import LoadSpec
 from pages.ui.passage.tables import VIEWS, largest
@@ -13,6 +12,7 @@ from pages.ui.shared.against import compared
 from pages.ui.shared.controls import one_of
 from pages.ui.shared.pruning import HEADS, RANKING
 from pages.ui.shared.sidebar import Setup
+from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.tables import number, plain, written
 from pages.ui.shared.written import write
 

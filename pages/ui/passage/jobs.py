@@ -4,12 +4,11 @@ import time
 from functools import partial
 from typing import Any
 
-import streamlit as st
-
 from engine.importance.rankings_of import Orders
 from engine.texts.tokenloss import TokenLosses
 from pages.ui.passage import reading
 from pages.ui.shared.runtime import jobs, lab
+from pages.ui.shared.streamlit_internals import stop_if_outdated
 from pages.ui.shared.work import Work
 
 PATIENCE_S = 1.0  # after so long the progress is shown; until then the screen stays as it was
@@ -50,7 +49,7 @@ class Run:
             if not work.under_way or time.monotonic() > self.since_s + PATIENCE_S:
                 self.waiting[work.slot] = work
                 return None
-            st.session_state.get("framed")  # here Streamlit ends this run when a slider has moved on meanwhile
+            stop_if_outdated()  # as when a slider has moved on meanwhile
 
 
 def losses_work(x: reading.Reading, which: str, side: reading.Side) -> Work[TokenLosses]:

@@ -4,7 +4,6 @@ from dataclasses import replace
 from functools import partial
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from engine.studies.surveys import Setting
 from pages.ui.prune.screen import Screen
@@ -12,6 +11,7 @@ from pages.ui.shared.criteria import Comparison, Drawn, choose_comparing, draw_c
 from pages.ui.shared.defaults import RANKING_QUESTIONS
 from pages.ui.shared.origin import Origin
 from pages.ui.shared.sidebar import Setup
+from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.work import live
 
 SLOT = "prune compare"

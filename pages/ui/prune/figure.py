@@ -4,12 +4,12 @@ import math
 
 import pandas as pd
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from engine.accuracy.evaluation import Accuracy, Answers, accuracy
 from engine.statistics import MIN_QUESTIONS, Paired, change_interval, paired
 from pages.ui.prune.estimates import Line, trust
 from pages.ui.prune.experiment import AnswersSoFar
+from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.tables import number, p_in_words, percent, plain
 
 HELP = (
@@ -52,19 +52,23 @@ def accuracy_figure(
     st.markdown("  \n".join(lines), help=HELP)
 
 
-def estimate_figure(title: str, line: Line, permille: int, pruned_in_words: str) -> None:
-    """Draws what is known of a level that the hand passes: what was measured there before, or the estimate."""
+def estimate_figure(title: str, line: Line, permille: int, pruned_in_words: str) -> str:
+    """Draws the accuracy of a level while the slider moves; returns its source: "stored", "estimate", or "unknown"."""
+    state = "unknown"
     if permille in line.measured:
         value, what, about = percent(line.measured[permille]), "measured before", "Let go to see it in full."
+        state = "stored"
     elif permille in line.estimated and line.estimated[permille].shown:
         estimated = line.estimated[permille].estimated
         value, what, about = f"≈ {100 * estimated:.0f} %", "estimate, not measured", trust(line, permille)
+        state = "estimate"
     elif permille in line.estimated:
         value, what, about = "…", "not measured yet", f"{trust(line, permille)} Let go to measure it."
     else:
         value, what, about = "…", "not measured yet", "Let go to measure it."
     st.metric(f"{plain(title)}: questions answered right", value, what, delta_color="off", delta_arrow="off")
     st.markdown(f"{pruned_in_words}  \n{about}", help=ESTIMATE_HELP)
+    return state
 
 
 def in_words(result: Accuracy, total: int) -> str:

@@ -25,6 +25,7 @@ from pages.ui.shared.defaults import AXES, IN_SHORT, LEVEL_HELP, LEVELS, NOUNS
 from pages.ui.shared.drag_slider import Field, draw_field, draw_slider
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.heads import open_heads
+from pages.ui.shared.marks import counts, mark
 from pages.ui.shared.runtime import lab
 from pages.ui.shared.tables import mask_in_words
 from pages.ui.shared.texts import chosen_text
@@ -108,7 +109,9 @@ def draw_result(shown: Shown) -> None:
     if axes := dragging.moving():
         x = shown.at_hand()
         line = shown.estimates.line(x, axes[0])
-        estimate_figure(shown.title, line, x.pruning.level(axes[0]), mask_in_words(x.shape, x.mask(shown.known)))
+        now = x.mask(shown.known)
+        state = estimate_figure(shown.title, line, x.pruning.level(axes[0]), mask_in_words(x.shape, now))
+        mark("figure", state, **counts(now))
         return
     if shown.postponed and shown.drawn:  # a timer's run: the browser has drawn the page
         st.rerun()
@@ -118,6 +121,8 @@ def draw_result(shown: Shown) -> None:
     is_full = shown.mask is not None and shown.mask.is_full
     pruned, beside = mask_in_words(x.shape, shown.mask), published.in_words(x.subject, x.task)
     accuracy_figure(shown.title, measured, x.questions.n, pruned, is_full, beside)
+    answers, state = measured.full if is_full else measured.pruned, "measured" if x.settled(measured) else "measuring"
+    mark("figure", state, questions=len(answers or ()), of=x.questions.n, **counts(shown.mask))
     if job is not None:
         accuracy_work(x, shown.mask).line()
     elif not x.settled(shown.stored) and not shown.postponed:
@@ -166,11 +171,14 @@ def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
     pictures["Curve"] = charts.accuracy_curve(points, now, full, x.judged.chance, LEVELS[axis], dashed)
     draw_chart(pictures["Curve"], "prune_curve", words)
     st.caption(estimates.in_words(shown.x, line, x.pruning.level(axis), x.order(axis, shown.known) is not None))
+    dashed = sum(each.shown for each in line.estimated.values())
+    mark("curve", "estimated" if line.estimated else "measured", levels=len(points), dashed=dashed)
     estimating = gradients_work(shown.x)
     if any(ranking_work(shown.x, each, shown.known).line() for each in AXES) or estimating.line():
         return
     if shown.idle is not None and (words := shown.idle.in_words()):
         st.caption(words)
+        mark("neighbours", "running")
     if shown.can_estimate and estimating.now() is None and not moving:
         about = "A backward pass for each choice: then the figure follows while a slider moves, as an estimate."
         estimating.offer("Measure estimates", "show_chart", about)
@@ -197,7 +205,8 @@ def draw_components(shown: Shown, pictures: dict[str, Picture]) -> dict[str, pd.
     for (of, frame), at in zip(frames.items(), st.columns([7, 4], gap="large"), strict=True):
         with at:
             st.subheader(f"{titles[of]} :small[{IN_SHORT[of]}]", help=about[of])
-            words, draw = tables.components_in_words(frame, NOUNS[of]), getattr(head_map, f"draw_{of}")
+            words = tables.components_in_words(frame, NOUNS[of])
+            draw = head_map.draw_heads if of == "heads" else head_map.draw_ffns
             draw(frame, words, named[of])
             st.caption(f"{words} {CLICKS}" if of == "heads" else words)
             if of == "heads" and x.pruning.typed.text():  # those that were clicked or typed

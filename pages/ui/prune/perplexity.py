@@ -15,6 +15,7 @@ from pages.ui.prune import dragging
 from pages.ui.prune.experiment import pruned_words
 from pages.ui.prune.screen import Shown
 from pages.ui.shared.commands import command_line
+from pages.ui.shared.marks import mark
 from pages.ui.shared.origin import Origin
 from pages.ui.shared.runtime import budget_s, in_memory, jobs, lab
 from pages.ui.shared.tables import number, plain
@@ -70,6 +71,7 @@ def draw_line(shown: Shown, text: Chosen) -> None:
     name, found = f"Perplexity of {plain(text.name)}", shown.second
     if found.complete and not dragging.moving():
         st.markdown("  \n".join(f":small[{line}]" for line in in_words(found, name)), help=HELP)
+        mark("perplexity", "measured")
         return
     work = perplexity_work(shown, text)
     if dragging.moving() or shown.mask is None or not shown.x.settled(shown.stored) or _comes(shown, work):

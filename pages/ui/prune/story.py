@@ -3,7 +3,6 @@
 from functools import partial
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from engine.models.masks import Mask
 from engine.questions.tasks import task_info
@@ -13,6 +12,7 @@ from engine.studies.surveys import in_words as task_in_words
 from pages.ui.prune.screen import Shown
 from pages.ui.prune.stories import FAR, LEVEL, SLOTS, Cast, Far, cast_of, far_work, removal_work
 from pages.ui.shared.sidebar import Setup
+from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.tables import number
 from pages.ui.shared.work import live
 

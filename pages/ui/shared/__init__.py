@@ -6,11 +6,11 @@
 `against`: what the sidebar's model is compared with: one control and one word of the address for all screens
 `second`: that second model, on the screens that set two side by side
 `pairs`: scores of two models' heads: maps on one scale, a point a head, the largest differences
+`streamlit_internals`: the private parts of Streamlit that the app uses, and the styles of its elements
 `gate`: who may ask the server, and what its pages may ask of others
 `offers`: a model of the hub that is not here: looked up and downloaded once somebody agrees
 `views`: saved views: links with a name, in an order
 `stage`: presentation mode, light or dark, and stepping through saved views
-`present.css`: how a slide looks
 `work`: jobs on screen: progress, a cancel button, a part of the page that redraws itself
 `address`: what the address says of controls, put right
 `controls`: task, ranking, levels and mask, bound to the address
@@ -29,6 +29,7 @@
 `defaults`: the two axes, and what measuring begins with
 `charts`: what all charts are made of, and how they become files
 `drawing`: pictures on screen
+`marks`: invisible elements that tests and scripts wait for
 `colours`: the colours that are not the theme's
 `tables`: numbers in words, tables as files
 `published`: published accuracies of the full model, beside those measured here

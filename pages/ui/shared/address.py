@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
-from streamlit.runtime.scriptrunner import get_script_run_ctx
-from streamlit.runtime.state.query_params import QueryParams
 
 from engine.errors import one_line
+from pages.ui.shared.streamlit_internals import DeltaGenerator, page_hash, rewrite_param
 from pages.ui.shared.tables import plain
 
 NOTES = "put right in the address"  # in the session: the page, and by control what is said of it and its value then
@@ -53,19 +51,9 @@ def nearest(text: str, ends: tuple[int, int]) -> str | None:
 
 def put_right(key: str, label: str, right: Right) -> None:
     """Before a control is drawn that is bound to the address: what the address says of it becomes what it can be."""
-    run = get_script_run_ctx()
-    if run is None:
-        return
-    with run.session_state.query_params() as known:
-        said = known.get_initial_value(key)
-        if said is None:
-            return
-        text = said if isinstance(said, str) else said[-1]
-        corrected = right(text) if text else None
-        if corrected == said:
-            return
-        _write(known, key, corrected, "string_value")
-    if text and corrected != text:
+    said = rewrite_param(key, lambda values: right(values[-1]) if values[-1] else None)
+    text = said[-1] if said else ""
+    if text and (corrected := right(text)) != text:
         short = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
         what = "is left out" if corrected is None else f"is out of range, {corrected} is taken"
         _notes()[key] = f"{label} “{short}” {what}", corrected
@@ -77,28 +65,15 @@ def put_right_several(key: str, shown: Mapping[str, str]) -> None:
     An option's own name is understood too, and names with commas between them, as older addresses have it; what is no
     option is left out.
     """
-    run = get_script_run_ctx()
-    if run is None:
-        return
-    with run.session_state.query_params() as known:
-        said = known.get_initial_value(key)
-        if not said:  # an empty text: none is chosen
-            return
-        texts, labels = [said] if isinstance(said, str) else said, set(shown.values())
-        if labels.issuperset(texts):
-            return
-        meant = {part for text in texts for part in ([text] if text in labels else text.split(","))}
-        chosen = [label for name, label in shown.items() if name in meant or label in meant]
-        _write(known, key, chosen or None, "string_array_value")
+    labels = set(shown.values())
 
+    def as_shown(said: list[str]) -> list[str] | None:
+        if said == [""] or labels.issuperset(said):  # an empty text: none is chosen
+            return said
+        meant = {part for text in said for part in ([text] if text in labels else text.split(","))}
+        return [label for name, label in shown.items() if name in meant or label in meant] or None
 
-def _write(known: QueryParams, key: str, value: Any, kind: str) -> None:
-    """Has the address, and the control that is drawn next, say this value; None: nothing."""
-    if value is None:
-        known.remove_param(key)
-    else:
-        known.set_corrected_value(key, value, kind)
-    known.set_initial_query_params_from_current()
+    rewrite_param(key, as_shown)
 
 
 def draw_notes(where: DeltaGenerator) -> None:
@@ -114,9 +89,9 @@ def draw_notes(where: DeltaGenerator) -> None:
 
 def _notes() -> dict[str, tuple[str, str | None]]:
     """What was put right on this page."""
-    run = get_script_run_ctx()
+    drawn = page_hash()
     page, notes = st.session_state.get(NOTES, ("", {}))
-    if run is not None and page != run.page_script_hash:
-        page, notes = run.page_script_hash, {}
+    if drawn is not None and page != drawn:
+        page, notes = drawn, {}
         st.session_state[NOTES] = page, notes
     return notes

@@ -4,12 +4,12 @@ So it is in the address of each, and each can set its own, which is then what th
 """
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from engine.models.masks import Mask
 from engine.shapes import ModelShape
 from pages.ui.shared.defaults import AXES, LEVELS
 from pages.ui.shared.stage import presenting
+from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.written import write
 
 SCREENS = {

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from engine.importance.criteria import CRITERIA
 from engine.importance.layers import LAYERS_BY
@@ -20,6 +19,7 @@ from pages.ui.shared.address import MOST, flag, number_field, one_among, put_rig
 from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS, SHOTS
 from pages.ui.shared.drag_slider import Hand, drag_slider, hand
 from pages.ui.shared.runtime import budget_s
+from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.written import hold
 
 T = TypeVar("T")

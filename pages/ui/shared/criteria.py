@@ -6,7 +6,6 @@ from functools import partial
 
 import pandas as pd
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from engine.importance.criteria import CRITERIA
 from engine.importance.rankings_of import OF_ONE_TASK
@@ -26,6 +25,7 @@ from pages.ui.shared.defaults import NOUNS, Axis
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import several, show_failed
 from pages.ui.shared.runtime import lab
+from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.work import Work
 
 OPTIONS = [*dict.fromkeys((*CRITERIA, *(name for name in OF_ONE_TASK if name != RANDOM)))]

@@ -2,6 +2,7 @@
 const VIEWS = new WeakMap() // what one mount remembers: the browser keeps it while Python sends new numbers
 const REPORT_MS = 80, REST_MS = 150, LATE_MS = 30, ANSWER_MS = 5000
 const KEY_REST_MS = 60 // a held key repeats about every 30 ms
+const LOST_MS = 1500 // after which a release that Python still waits for, though nothing moves here, is sent again
 
 export default function ({ data, parentElement, setStateValue }) {
   let view = VIEWS.get(parentElement)
@@ -15,13 +16,15 @@ export default function ({ data, parentElement, setStateValue }) {
   const behind = data.seen !== view.number && performance.now() < view.toldAt + ANSWER_MS // it answers an older report
   if (!view.down && !view.moving && !behind) set(view, data.value)
   show(view)
-  return () => { clearTimeout(view.report); clearTimeout(view.rest) }
+  clearTimeout(view.lost)
+  if (data.hand !== null) view.lost = setTimeout(() => letGoAt(view, data.hand), LOST_MS)
+  return () => { clearTimeout(view.report); clearTimeout(view.rest); clearTimeout(view.lost) }
 }
 
 function begin(root, data) {
   const part = name => root.querySelector(name)
   const view = { part, input: part("input"), number: data.seen, toldAt: -ANSWER_MS, lastReport: 0, movedAt: 0,
-                 down: false, moving: false, told: false, report: null, rest: null }
+                 down: false, moving: false, told: false, report: null, rest: null, lost: null }
   view.input.onpointerdown = () => { view.down = true }
   view.input.onpointerup = view.input.onpointercancel = () => { view.down = false; if (view.moving) letGo(view) }
   view.input.onpointermove = () => { view.movedAt = performance.now() } // a slow hand is between two steps for long
@@ -53,6 +56,18 @@ function rest(view, due = view.movedAt + still(view)) {
 
 function still(view) {
   return view.down ? REST_MS : KEY_REST_MS
+}
+
+function letGoAt(view, percent) {
+  const left = view.movedAt + LOST_MS - performance.now()
+  if (left > 0) {
+    view.lost = setTimeout(() => letGoAt(view, percent), left)
+    return
+  }
+  if (!view.down) view.input.value = percent // a held one is where the hand is
+  view.told = true
+  show(view)
+  letGo(view)
 }
 
 function letGo(view) {

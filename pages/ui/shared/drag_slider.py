@@ -11,9 +11,9 @@ from typing import Any
 
 import streamlit as st
 from streamlit.components.v2 import component
-from streamlit.delta_generator import DeltaGenerator
 
 from pages.ui.shared.address import number_field
+from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.written import hold, write
 
 HERE = Path(__file__).parent
@@ -83,6 +83,8 @@ def draw_slider(field: Field, help: str, live: bool = False, texts: Mapping[int,
     """
     seen = st.session_state.get(f"{field.key} seen", 0)
     data = {"label": field.label, "help": help, "value": field.percent, "step": STEP, "live": live, "seen": seen}
+    now = hand(field.key)
+    data["hand"] = now.permille // 10 if now.moving else None  # the last position reported, until the release
     data["texts"] = None if texts is None else {str(percent): text for percent, text in texts.items()}
     with field.place:
         _COMPONENT(key=f"{field.key} drag", data=data, on_hand_change=lambda: None)

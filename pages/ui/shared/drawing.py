@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.colours import GREY_INK
+from pages.ui.shared.marks import mark
 from pages.ui.shared.stage import presenting
+from pages.ui.shared.streamlit_internals import DeltaGenerator
 
 LARGER, TALLEST_PX = 1.4, 430  # on a slide: type as the page's, and no picture stretched beyond that
 SMALLEST_PX = 18
@@ -22,6 +23,7 @@ def draw_chart(picture: Picture, key: str, words: str, at: DeltaGenerator | None
     where = st if at is None else at
     spec = {**larger(picture.template), "datasets": picture.datasets} if presenting() else picture.spec
     where.vega_lite_chart(spec, key=key, alt=words.replace("**", ""), **selection)
+    mark("chart", "drawn", at, key=key)  # Streamlit makes a class of the key only where clicks select
 
 
 def grey_ink() -> str:

@@ -1,6 +1,7 @@
 """Who may ask the server for anything, and what its pages may ask of others: of every answer, pages and files alike.
 
-Streamlit itself looks at the Host of its socket alone. `headroom` and `make run` serve the app through this.
+Streamlit itself checks the Host of its socket only, and accepts pages of any port of this computer. `headroom` and
+`make run` serve the app through this.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,8 @@ HEADERS = [
 
 
 class Gate:
-    """The app, for those who call it by one of its `hosts`; all others get 403. No page of it stands in a frame."""
+    """The app, for requests to one of its `hosts` that come from its own pages or from no page; all others get 403. No
+    page of it stands in a frame."""
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
         self.app, self.hosts = app, frozenset(host.encode() for host in hosts)
@@ -31,7 +33,7 @@ class Gate:
         if scope["type"] not in ("http", "websocket"):
             return await self.app(scope, receive, send)
         called = [value for name, value in scope["headers"] if name == b"host"]
-        if len(called) != 1 or not self._is_known(called[0]):
+        if len(called) != 1 or not self._is_known(called[0]) or not _is_own_page(scope, called[0]):
             return await _refuse(scope, send)
 
         async def send_with_headers(message: Message) -> None:
@@ -47,9 +49,16 @@ class Gate:
         return host in self.hosts and (port.isdigit() or b":" not in called)
 
 
+def _is_own_page(scope: Scope, called: bytes) -> bool:
+    """Whether a request comes from a page under the same name and port, or from no page. As pages send no referrer,
+    browsers send the origin "null" with some plain requests of theirs, never with a WebSocket."""
+    own = {b"http://" + called.lower(), b"https://" + called.lower(), *([b"null"] if scope["type"] == "http" else [])}
+    return own.issuperset(value.lower() for name, value in scope["headers"] if name == b"origin")
+
+
 async def _refuse(scope: Scope, send: Send) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008})  # before it was accepted: 403
         return
     await send({"type": "http.response.start", "status": 403, "headers": [(b"content-type", b"text/plain"), *HEADERS]})
-    await send({"type": "http.response.body", "body": b"Headroom answers to the names of its own computer only.\n"})
+    await send({"type": "http.response.body", "body": b"Headroom answers to this computer and its own pages only.\n"})

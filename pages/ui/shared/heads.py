@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from pages.ui.shared.stage import presenting
+from pages.ui.shared.streamlit_internals import DeltaGenerator
 
 PAGE, KEY = "pages/head.py", "head"  # the page, and the parameter of the address that says which head
 MOST = 4  # links beside each other

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from engine.errors import one_line
 from engine.importance.importance import Scores
@@ -16,8 +15,10 @@ from engine.questions.tasks import list_tasks
 from engine.studies.surveys import Setting, Survey, grid, survey, takes_s
 from pages.ui.shared.address import put_right_several
 from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS
+from pages.ui.shared.marks import mark
 from pages.ui.shared.runtime import end_run, errors_shown, lab, store
 from pages.ui.shared.sidebar import Setup
+from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.tables import plain
 from pages.ui.shared.work import Work
 
@@ -53,6 +54,7 @@ def choose_tasks(prefix: str, where: DeltaGenerator, data_dir: str | None) -> li
     tasks = grid([name for name in every if name in names], [int(count) for count in counts if count in shots])
     if not tasks:
         st.info("Choose at least one task and one number of solved examples.", icon=":material/checklist:")
+        mark("tasks", "none")
         end_run()
     return tasks
 
@@ -84,6 +86,7 @@ def survey_line(work: Work[Survey], n_tasks: int, found: Survey, since_s: float)
     """
     missing = n_tasks - len(found.scores)
     st.caption(f"{work.title}: importance is there for {len(found.scores)} of {n_tasks}.")
+    mark_known(work, len(found.scores), n_tasks)
     if work.line():
         known = len(work.found.scores) if work.found is not None else 0
         if known > len(found.scores) and time.monotonic() - since_s > REDRAW_S:
@@ -92,6 +95,11 @@ def survey_line(work: Work[Survey], n_tasks: int, found: Survey, since_s: float)
     about = f"On {RANKING_QUESTIONS} train questions of each task, in the background. What is stored is kept."
     if missing:
         work.offer(f"Measure the {missing} that are missing", "insights", about, key=f"measure {work.slot}")
+
+
+def mark_known(work: Work[Survey], known: int, of: int) -> None:
+    """Marks for how many tasks the importance is known."""
+    mark("importance", "measured" if known == of else "missing", slot=work.slot, known=known, of=of)
 
 
 def show_failed(failed: Mapping[TaskSpec, str]) -> None:

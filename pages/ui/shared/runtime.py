@@ -6,8 +6,6 @@ from functools import partial
 from typing import NoReturn
 
 import streamlit as st
-from streamlit.runtime import Runtime
-from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 
 from cache import Store, open_store
 from engine.errors import HeadroomError, one_line, unforeseen
@@ -15,13 +13,17 @@ from engine.jobs import Jobs
 from engine.memory import bound_growth, return_freed_memory
 from engine.models.loading import LoadSpec
 from engine.models.subject import Lab
+from engine.readable import is_readable
 from pages.ui.shared.address import as_written
 from pages.ui.shared.defaults import idle_budget_s
+from pages.ui.shared.streamlit_internals import (
+    RunEnded,
+    forget_previous_fragments,
+    is_connected,
+    keep_unsent_messages,
+    session_id,
+)
 from pages.ui.shared.tables import plain
-
-
-class Ended(StopException):
-    """A run that the page itself has ended."""
 
 
 def require_frame(page: str) -> None:
@@ -45,16 +47,15 @@ def ended_early() -> Iterator[None]:
     """
     try:
         yield
-    except Ended:
-        if (run := get_script_run_ctx()) is not None:
-            run.fragment_storage.clear(new_fragment_ids=run.shared.new_fragment_ids.snapshot())
+    except RunEnded:
+        forget_previous_fragments()
         raise
 
 
 @st.cache_resource(show_spinner=False)
 def store() -> Store:
     """The result store, one for all tabs."""
-    return open_store()
+    return open_store(is_readable=is_readable)
 
 
 @st.cache_resource(show_spinner=False)
@@ -65,6 +66,7 @@ def runs() -> dict[str, int]:
 
 def begin_run() -> None:
     """First of all in a run of a whole page: what the run before has shown is not shown any more."""
+    keep_unsent_messages()
     known = runs()
     for session in list(known):
         if not is_open(known, (session, known[session])):
@@ -75,14 +77,14 @@ def begin_run() -> None:
 
 def page_of(known: Mapping[str, int]) -> tuple[str, int] | None:
     """The page that is being drawn: its session, and which run of a whole page it is."""
-    run = get_script_run_ctx(suppress_warning=True)
-    return None if run is None else (run.session_id, known.get(run.session_id, 0))
+    session = session_id()
+    return None if session is None else (session, known.get(session, 0))
 
 
 def is_open(known: Mapping[str, int], page: tuple[str, int]) -> bool:
     """Whether a browser shows what this run of a page has drawn."""
     session, number = page
-    return Runtime.exists() and Runtime.instance().is_active_session(session) and known.get(session) == number
+    return is_connected(session) and known.get(session) == number
 
 
 @st.cache_resource(show_spinner=False)
@@ -133,7 +135,7 @@ def budget_s() -> float:
 def end_run() -> NoReturn:
     """Ends the run here. Not by st.stop: that takes the place of what was clicked while the page was drawn, which is
     lost then, and nothing that a `finally` draws afterwards is drawn."""
-    raise Ended
+    raise RunEnded
 
 
 def show_error(line: str) -> None:

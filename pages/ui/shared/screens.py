@@ -9,10 +9,11 @@ from html import escape
 from pathlib import Path
 
 import streamlit as st
-from streamlit.navigation.page import Page
+
+from pages.ui.shared.streamlit_internals import PAGE_STYLE
 
 APP = "Headroom"
-CSS = Path(__file__).with_suffix(".css")  # of the frame around every screen: heading, sidebar, distances
+CSS = Path(__file__).with_suffix(".css")  # of the heading
 
 
 @dataclass(frozen=True)
@@ -123,27 +124,28 @@ STORY: Mapping[str, tuple[Screen, ...]] = {
 }
 
 
-def navigation() -> Page:
+def navigation() -> st.Page:
     """Draws the navigation, the screens by group; the one that is open."""
     first = next(iter(STORY.values()))[0]
     return st.navigation({group: [_page(each, each == first) for each in screens] for group, screens in STORY.items()})
 
 
-def screen_of(page: Page) -> Screen:
+def screen_of(page: st.Page) -> Screen:
     """The screen that is open."""
     [screen] = [each for screens in STORY.values() for each in screens if each.title == page.title]
     return screen
 
 
-def draw_heading(page: Page) -> None:
+def draw_heading(page: st.Page) -> None:
     """First on every screen: its title, what it is for and what to try; the browser's tab is named after it."""
     screen = screen_of(page)
     st.set_page_config(page_title=f"{screen.title} · {APP}")
     title, purpose, action = (escape(words) for words in (screen.title, screen.purpose, screen.action))
     st.html(CSS)
+    st.html(PAGE_STYLE)
     st.html(f'<header class="heading"><h1>{title}</h1> <p>{purpose}</p> <p><b>Try:</b> {action}</p></header>')
 
 
-def _page(screen: Screen, first: bool) -> Page:
+def _page(screen: Screen, first: bool) -> st.Page:
     file, icon = f"pages/{screen.file}.py", f":material/{screen.icon}:"
     return st.Page(file, title=screen.title, icon=icon, default=first, help=screen.purpose)

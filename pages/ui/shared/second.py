@@ -11,6 +11,7 @@ from engine.models.subject import Subject
 from pages.ui.shared.against import compared
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.commands import command_like
+from pages.ui.shared.marks import mark
 from pages.ui.shared.origin import Origin
 from pages.ui.shared.runtime import lab
 from pages.ui.shared.sidebar import Setup, look_for_model
@@ -52,6 +53,7 @@ def second_model(setup: Setup) -> Subject | None:
 def heading(first: Subject, second: Subject, help: str) -> None:
     """Draws the heading of a section that compares them."""
     st.subheader(f"{plain(first.spec.in_words)} and {plain(second.spec.in_words)}", help=help, divider="gray")
+    mark("comparison", "shown", first=first.spec.in_words, second=second.spec.in_words)
 
 
 def shapes_in_words(first: Subject, second: Subject) -> str:

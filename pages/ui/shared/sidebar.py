@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -18,14 +19,14 @@ from engine.models.names import model_name
 from engine.models.subject import Subject, subject_of
 from engine.models.tuning import Products
 from engine.progress import Progress
-from engine.questions.tasks import agree_to_fetch, may_fetch
 from engine.training.folders import Run, opened
 from pages.ui.shared.against import draw_against
 from pages.ui.shared.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
+from pages.ui.shared.marks import mark
 from pages.ui.shared.offers import is_here, under_way
 from pages.ui.shared.runtime import end_run, in_memory, lab, show_error, store
 from pages.ui.shared.tables import plain
-from pages.ui.shared.work import Work
+from pages.ui.shared.work import FETCH_TASKS, Work
 
 MODELS = ["demo", *(f"facebook/opt-{size}" for size in ("125m", "350m", "1.3b", "2.7b", "6.7b", "13b", "30b", "66b"))]
 MODEL_HELP = (
@@ -47,10 +48,11 @@ PLACES_HELP = (
     "numbers are the same; those that lie elsewhere are brought there in every pass."
 )
 FETCH_HELP = (
-    "Whether the rows of a task that are neither here nor in the folder above are fetched from the Hugging Face hub, "
-    "when they are needed. Then press “Go on” where they were lacking."
+    "Lets this tab download the rows of a task from the Hugging Face Hub when they are needed and are neither on this "
+    "computer nor in the folder above. After you switch it on, press “Go on” where rows were missing."
 )
 BOS = {"model's own": None, "on": True, "off": False}
+LONG_PATH = 28  # characters that fit into the sidebar next to the size
 IDENTIFY_WAIT_S = 1.0  # the demo takes a few milliseconds; a big folder is hashed once, in the worker
 
 
@@ -123,17 +125,28 @@ def draw_sidebar(compares: bool) -> None:
         about = "A folder with `<task>/validation.jsonl` and `<task>/train.jsonl`. The embedded tasks need none."
         folder, hint = os.environ.get("HEADROOM_TASK_DATA", ""), "the Hugging Face hub"
         st.text_input("Task data folder", folder, key="data_dir", placeholder=hint, help=about, **bound)
-        # of the app, not of the address: a link must not fetch anything
-        fetches = {"value": may_fetch(), "key": "fetch_tasks", "on_change": _agree_to_fetch, "help": FETCH_HELP}
-        st.toggle("Fetch tasks", **fetches)
-        if store().notice:
-            st.warning(plain(store().notice), icon=":material/save:")
-        st.caption(f"Results kept in cache/: {store().size_bytes() / 1e6:,.1f} MB")
+        st.toggle("Fetch tasks", key=FETCH_TASKS, help=FETCH_HELP)  # not in the address: a link must not download
+        draw_store()
         st.caption(memory_in_words(), help=MEMORY_HELP)
+        mark("sidebar", "drawn")
 
 
-def _agree_to_fetch() -> None:
-    agree_to_fetch(bool(st.session_state.fetch_tasks))
+def draw_store() -> None:
+    """Draws the folder and the size of the store, and its warning if it has one."""
+    results = store()
+    if results.notice:
+        st.warning(plain(results.notice), icon=":material/save:")
+    folder = str(results.directory)
+    line = f"Results kept in {plain(short_path(folder))}: {results.counted_bytes() / 1e6:,.1f} MB"
+    st.caption(line, help=f"{plain(folder)}. HEADROOM\\_CACHE sets another folder.")
+
+
+def short_path(path: str) -> str:
+    """The path from the working directory or the home folder (`~`); its last two parts if that is long."""
+    for top, short in ((os.getcwd(), ""), (os.path.expanduser("~"), f"~{os.sep}")):
+        if path.startswith(f"{top}{os.sep}"):
+            path = short + path.removeprefix(f"{top}{os.sep}")
+    return path if len(path) <= LONG_PATH else os.path.join("…", *Path(path).parts[-2:])
 
 
 def memory_in_words() -> str:

@@ -1,10 +1,12 @@
-// Light or dark, and the presenter's bar: it steps through saved views and hears arrow keys and a clicker.
+// Light or dark, a reload of a page that went blank, and the presenter's bar: it steps through saved views and hears arrow keys and a clicker.
 const AT = "headroom view", LOOK = "headroom look", DARK = "prefers-color-scheme: dark"
+const RELOADED = "headroom reloaded", SOUND_MS = 60_000
 const SPOKEN_FOR = "input, textarea, select, [contenteditable=true], [role=slider], [role=listbox], [role=combobox], " +
   "[role=radio], [role=tab], [role=grid], [role=group], [role=dialog]"
 
 export default function ({ data, parentElement }) {
   const root = parentElement.querySelector(".stage"), page = window
+  reloadIfBlank()
   root.classList.toggle("bar", data.presenting)
   page.headroomHere = data.here // what the server is drawing
   const at = () => Math.min(data.views.length - 1, Number(page.sessionStorage.getItem(AT) ?? -1))
@@ -45,6 +47,24 @@ export default function ({ data, parentElement }) {
   if (wanted && (wanted === "dark") !== isDark()) setLook(wanted)
   show()
   return () => { if (!data.presenting || !parentElement.isConnected) page.removeEventListener("keydown", key, true) }
+}
+
+// An error in Streamlit's front end removes the whole page. The address holds its controls: reload, but never in a loop.
+function reloadIfBlank() {
+  const root = document.getElementById("root")
+  if (!root || window.headroomRoot === root) return
+  window.headroomRoot = root
+  new MutationObserver(() => {
+    if (root.childElementCount) return
+    if (Date.now() > Number(sessionStorage.getItem(RELOADED)) + SOUND_MS) {
+      sessionStorage.setItem(RELOADED, Date.now())
+      location.reload()
+    } else {
+      const line = document.createElement("p")
+      line.textContent = "The page failed twice within a minute. Reload it to continue."
+      root.append(line)
+    }
+  }).observe(root, { childList: true })
 }
 
 // As the browser's own back and forward: Streamlit then takes every control from the address, without a reload.

@@ -11,6 +11,7 @@ from engine.errors import HeadroomError
 from pages.ui.shared import views
 from pages.ui.shared.address import as_written
 from pages.ui.shared.runtime import show_error, store
+from pages.ui.shared.streamlit_internals import SLIDE_STYLE
 from pages.ui.shared.tables import plain
 from pages.ui.shared.views import PRESENT, View
 
@@ -26,7 +27,6 @@ HTML = """
 """
 CSS, JS = ((HERE / f"stage.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
 _COMPONENT = component("headroom_stage", html=HTML, css=CSS, js=JS)
-ROOM = (HERE / "present.css").read_text(encoding="utf-8")
 FAULT = "views fault"
 PRESENT_HELP = "Large type, no sidebar. Arrow keys or a clicker step through the saved views; Escape ends it."
 VIEWS_HELP = "Screens with all their controls, to come back to and to present."
@@ -43,7 +43,7 @@ def draw_stage() -> None:
     data: dict[str, Any] = {"presenting": presenting(), "views": [{"name": v.name, "link": v.link} for v in known]}
     data["here"] = _here()
     if presenting():
-        st.html(f"<style>{ROOM}</style>")
+        st.html(SLIDE_STYLE)
         _COMPONENT(key="stage", data=data)
         return
     present_at, views_at, look_at = st.sidebar.columns([19, 17, 11], gap="xsmall", vertical_alignment="center")

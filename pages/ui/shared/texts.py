@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from engine.demo import Landmark, Passage, passages
 from engine.errors import HeadroomError
 from engine.texts import passages as kept
 from pages.ui.shared.runtime import show_error, store
+from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.tables import plain
 
 OWN, FAULT = "own_text", "own_text_fault"

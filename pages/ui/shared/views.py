@@ -6,13 +6,15 @@ A view is what stands behind the host in an address: a screen's path and the val
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Literal
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from cache import Store
+from cache.typed_json import InvalidFile, decode_json
 from engine.errors import HeadroomError
 
 KEY, FORM = "views/saved", "headroom views"
-MAX_VIEWS, MAX_NAME, MAX_LINK = 200, 80, 20_000
+MAX_VIEWS, MAX_NAME, MAX_LINK, MAX_BYTES = 200, 80, 20_000, 10_000_000
 PRESENT = "present"  # the parameter of the address that shows a screen as a slide
 
 
@@ -46,24 +48,32 @@ def written(views: Sequence[View]) -> bytes:
 def read(raw: bytes) -> tuple[View, ...]:
     """The views of such a file; HeadroomError where it is none."""
     try:
-        found = json.loads(raw)
-        listed = found["views"] if found["form"] == FORM else None
-        views = tuple(View(each["name"], each["link"]) for each in listed or ())
-    except (ValueError, KeyError, TypeError) as error:
-        raise HeadroomError("this file holds no saved views; give one that was saved here as views.json") from error
-    if listed is None or len(views) > MAX_VIEWS:
-        raise HeadroomError(f"this file holds no saved views, or more than {MAX_VIEWS}; give one that was saved here")
+        if len(raw) > MAX_BYTES:
+            raise InvalidFile(f"it has {len(raw):,} bytes, more than {MAX_BYTES:,}")
+        views = decode_json(raw, _ViewsFile, "views.json").views
+    except InvalidFile as error:
+        line = "this file holds no saved views; give one that was saved here as views.json"
+        raise HeadroomError(f"{line} ({error})") from error
+    if len(views) > MAX_VIEWS:
+        raise HeadroomError(f"this file holds {len(views):,} saved views, more than {MAX_VIEWS}; give one saved here")
     return tuple(checked(view) for view in views)
+
+
+@dataclass(frozen=True)
+class _ViewsFile:
+    form: Literal["headroom views"]
+    views: tuple[View, ...]
 
 
 def checked(view: View) -> View:
     """The view, if its name can be shown and its link leads to a screen of this app; else HeadroomError."""
-    if not isinstance(view.name, str) or not isinstance(view.link, str):
-        raise HeadroomError(f"a saved view is a name and a link, got {view.name!r} and {view.link!r}")
     name = view.name.strip()
     if not name or len(name) > MAX_NAME or not name.isprintable():
         raise HeadroomError(f"a name of {len(name)} characters cannot be kept; use 1 to {MAX_NAME} printable ones")
-    parts = urlsplit(view.link)
+    try:
+        parts = urlsplit(view.link)
+    except ValueError:  # such as [ without ] in a host's name
+        parts = urlsplit("//")
     plain = parts.path.startswith("/") and parts.path[1:].replace("_", "").isalnum() or parts.path == "/"
     if parts.scheme or parts.netloc or not plain or len(view.link) > MAX_LINK:
         line = "is no link to a screen of this app; it begins with / and a screen's name"

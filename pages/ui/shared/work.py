@@ -3,12 +3,15 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import streamlit as st
 
 from engine.jobs import UNSEEN_S, Job, Jobs, Snapshot
 from engine.progress import Progress, in_time
+from engine.questions.tasks import agree_to_fetch
+from pages.ui.shared.marks import mark
 from pages.ui.shared.runtime import budget_s, end_run, faults_shown, jobs, show_error, store
 from pages.ui.shared.tables import plain
 
@@ -19,6 +22,7 @@ AT_ONCE_S = 0.3  # what is stored shows within the same run
 LONG_S = 10.0  # from which a button says how long it takes
 ASKED = 2  # the priority, at least, of what a button has started
 FIRST_HELP = "What runs now gives way, and goes on afterwards. What it has finished is kept."
+FETCH_TASKS = "fetch_tasks"  # in the session: whether its jobs may download task rows
 SHOWN = "work shown"  # in the session: keys of the work that its page shows, and when it was drawn last
 
 
@@ -28,7 +32,8 @@ class Work(Generic[T]):
 
     A slot holds the work of one key at a time; tabs that show the same thing share it, another key takes its place.
     `while_seen`: what nobody has asked for by a button; it rests while no page shows it (asks how it stands). `takes`
-    gives the seconds it is forecast to take, None where that is not known.
+    gives the seconds it is forecast to take, None where that is not known. `owner`: the key of the work that this one
+    reads the stored results of, if any.
     """
 
     slot: str
@@ -38,10 +43,11 @@ class Work(Generic[T]):
     priority: int = 0
     while_seen: bool = False
     takes: Callable[[], float | None] = lambda: None
+    owner: str = ""
 
     def start(self, again: bool = False) -> Snapshot[T]:
         """Has it done, unless that is under way or finished; `again`: once more after it ended."""
-        return jobs().put(self.slot, Job(self.key, self.run, self.priority, self.title, self.while_seen), again)
+        return jobs().put(self.slot, self._job(self.priority, self.while_seen), again)
 
     def start_ahead(self) -> bool:
         """Has it done though nobody asked, if it is forecast to take no longer than the budget for that; whether it
@@ -55,7 +61,12 @@ class Work(Generic[T]):
     def restart(self) -> None:
         """Has it done because the user asked: once more after it was stopped or failed, and to its end whether or not
         a page shows it."""
-        jobs().put(self.slot, Job(self.key, self.run, min(self.priority, ASKED), self.title), again=True)
+        jobs().put(self.slot, self._job(min(self.priority, ASKED)), again=True)
+
+    def _job(self, priority: int, while_seen: bool = False) -> Job:
+        """The job, which may download task rows if the session that starts it has agreed to that."""
+        run = partial(_with_consent, bool(st.session_state.get(FETCH_TASKS)), self.run)
+        return Job(self.key, run, priority, self.title, while_seen, self.owner)
 
     def offer(self, label: str, icon: str, help: str, **more: Any) -> None:
         """Draws the button that has it done; then the whole page runs, as only that draws a part again and again.
@@ -119,6 +130,7 @@ class Work(Generic[T]):
                     st.button("Let this go first", key=f"first {slot}", **first)
                 stops = "Stops at once; what is finished stays stored."
                 st.button("Cancel", key=f"cancel {slot}", on_click=jobs().cancel, args=(slot,), help=stops)
+                mark_job(self.slot, job)
             return True
         if job.error:
             show_error(job.error)
@@ -126,6 +138,7 @@ class Work(Generic[T]):
             st.caption(f"{plain(self.title)}: stopped at {job.done:,} of {job.total:,}. What was finished is kept.")
         icon, help = ":material/play_arrow:", "Starts it once more."
         st.button("Go on", key=f"retry {self.slot}", on_click=self.restart, icon=icon, help=help)
+        mark_job(self.slot, job)
         return True
 
     def stored(self, others: str = "") -> list[T]:
@@ -137,12 +150,11 @@ class Work(Generic[T]):
         then, until the read has ended.
         """
         key = f"{self.key}, {store().n_puts} stored {others}"
-        reading, whole = Work(f"{self.slot}, stored", key, "", self._read, 1), _read_whole()
-        last = jobs().snapshot(reading.slot)
-        if not (self.under_way and last is not None and last.key.startswith(f"{self.key}, ")):
+        reading, whole = Work(f"{self.slot}, stored", key, "", self._read, 1, owner=self.key), _read_whole()
+        if not (self.under_way and self._last_read() is not None):
             reading.start()
-        last, before = jobs().join(reading.slot, AT_ONCE_S), None
-        last = last if last is not None and last.key.startswith(f"{self.key}, ") else None
+        jobs().join(reading.slot, AT_ONCE_S)
+        last, before = self._last_read(), None
         read = None if last is None else last.value
         if last is not None and last.state == "done":
             whole[self.slot] = self.key, read
@@ -153,8 +165,8 @@ class Work(Generic[T]):
     @property
     def is_read(self) -> bool:
         """Whether what is stored has been read, and what that takes is there: questions are rendered by then."""
-        read = jobs().snapshot(f"{self.slot}, stored")
-        return read is not None and read.state == "done" and read.key.startswith(f"{self.key}, ")
+        read = self._last_read()
+        return read is not None and read.state == "done"
 
     def follow(self, others: str) -> None:
         """Draws nothing; runs the whole page once more when other processes have stored something since `others` was
@@ -185,8 +197,19 @@ class Work(Generic[T]):
         read = jobs().snapshot(f"{self.slot}, stored")
         return [self.slot] if read is None or read.finished else [self.slot, f"{self.slot}, stored"]
 
+    def _last_read(self) -> Snapshot[T] | None:
+        """The last read of this work's stored results; None before the first, or if other work now has the slot."""
+        last = jobs().snapshot(f"{self.slot}, stored")
+        return last if last is not None and last.owner == self.key else None
+
     def _read(self) -> Iterator[Progress[T]]:
         return self.run(compute=False)
+
+
+def _with_consent(may_fetch: bool, run: Callable[[], Iterator[Progress[T]]]) -> Iterator[Progress[T]]:
+    """Starts `run` in the worker, where task rows may be downloaded if `may_fetch` says so."""
+    agree_to_fetch(may_fetch)
+    return run()
 
 
 @st.cache_resource(show_spinner=False)
@@ -233,6 +256,11 @@ def live(
             st.rerun()
 
     part()
+
+
+def mark_job(slot: str, job: Snapshot[Any]) -> None:
+    """Marks how a job stands whose line is drawn."""
+    mark("job", job.state, slot=slot, done=job.done, total=job.total)
 
 
 def in_words(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = None) -> str:

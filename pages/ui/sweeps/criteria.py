@@ -4,7 +4,6 @@ import time
 from functools import partial
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from engine.questions.requests import TaskSpec
 from engine.studies.compare import ALONG
@@ -14,6 +13,7 @@ from pages.ui.shared.many_tasks import setting_of
 from pages.ui.shared.origin import Origin, about, tasks_in_words
 from pages.ui.shared.python_code import of_comparison
 from pages.ui.shared.sidebar import Setup, wait_for_model
+from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.work import live
 
 SECTION, TITLE = "compare", "Compare criteria"

@@ -5,7 +5,6 @@ from functools import partial
 
 import pandas as pd
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from engine.questions.requests import TaskSpec
 from engine.studies.break_points import break_points
@@ -15,6 +14,7 @@ from engine.studies.sweeps import Row
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.defaults import NOUNS, Axis
 from pages.ui.shared.drawing import draw_chart, grey_ink
+from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.tables import greyed, number, percent
 from pages.ui.sweeps import charts, tables
 

@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from engine.errors import UsageError
 from pages.ui.shared.controls import one_listed, one_of
 from pages.ui.shared.many_tasks import several
 from pages.ui.shared.runtime import errors_shown, store
+from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.tables import plain
 from pages.ui.shared.written import write
 from pages.ui.training.measuring import so_far

@@ -20,9 +20,10 @@ from engine.training.recipe import Recipe, law_tokens
 from engine.training.recipes import RECIPES
 from engine.training.running import best
 from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.marks import mark
 from pages.ui.shared.runtime import show_error
 from pages.ui.shared.tables import plain
-from pages.ui.shared.work import in_words, live
+from pages.ui.shared.work import in_words, live, mark_job
 from pages.ui.shared.written import write
 from pages.ui.training import live_charts, own_recipe
 
@@ -148,6 +149,7 @@ def _draw_line(folder: Path, each: Shown) -> None:
             st.progress(share, plain(f"{name}: {in_words(job, 'Training', ahead)}"))
             stops = {"on_click": trainings().cancel, "args": (each.slot,), "help": STOP_HELP}
             st.button("Cancel", key=f"cancel {each.slot}", **stops)
+            mark_job(each.slot, job)
         return
     if job.error:
         show_error(job.error)
@@ -155,6 +157,7 @@ def _draw_line(folder: Path, each: Shown) -> None:
         st.caption(plain(f"{name} was stopped. What is done is kept."))
     goes = {"on_click": _train, "args": (folder, each), "help": GO_ON_HELP, "icon": ":material/play_arrow:"}
     st.button("Go on", key=f"go on {each.slot}", **goes)
+    mark_job(each.slot, job)
 
 
 def _draw_charts(shown: Shown, log: live_charts.Log, control: live_charts.Log) -> None:
@@ -167,6 +170,7 @@ def _draw_charts(shown: Shown, log: live_charts.Log, control: live_charts.Log) -
         draw_chart(picture, f"training live {number}", words, places[number])
     with places[len(drawn)]:
         st.markdown(plain(_told(shown, log)))
+        mark("training run", "measured" if log else "begun", lines=len(log))
         law = law_tokens(shown.recipe.step_tokens)
         where = "the second dashed line" if law <= shown.recipe.tokens else "beyond the axis"
         st.caption(f"Dashed line: warm-up ends. By the law of Aoyama et al., 10^5.7 √(batch × context), the phase "

@@ -12,7 +12,7 @@ from pages.ui.training.tables import in_words
 
 FIELDS = ("n_layers", "mlp", "smeared", "positions", "repeats", "n_heads", "d_model", "n_ctx", "n_vocab", "batch",
           "rate", "tokens", "seed", "step_tokens", "words")  # fmt: skip
-SAID = ("text", "text_digest", "n_texts", "early", "late", "n_ablated_texts", "seconds")
+SAID = ("text", "text_digest", "n_texts", "early", "late", "around", "n_ablated_texts", "seconds")
 
 
 def origin(runs: Sequence[Shown], sources: Mapping[str, Source]) -> Origin:
@@ -20,7 +20,9 @@ def origin(runs: Sequence[Shown], sources: Mapping[str, Source]) -> Origin:
     lines, reads = [], []
     for run in runs:
         source = sources[run.name]
-        command = shlex.join([program(), "trajectory", str(source.folder or run.name), "--out", f"{run.name}.csv"])
+        words = [program(), "trajectory", str(source.folder or run.name), "--out", f"{run.name}.csv"]
+        around = run.trajectory.about.get("around")
+        command = shlex.join([*words, *(["--around", str(around)] if around else [])])
         lines.append(command if source.folder else f"# from its snapshots, which are not here: {command}")
         reads.append(f"    {run.name!r}: {str(source.record)!r},")
     code = "\n".join(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from engine import demo
 from engine.errors import HeadroomError, UsageError
+from engine.files import read_regular
 from engine.models import runs
 from engine.training.folders import Foreign, Run, opened
 from engine.training.phase_change import Window, window
@@ -89,7 +90,7 @@ def trajectory_of(source: Source) -> Trajectory | None:
 @lru_cache(32)
 def _read(file: Path, stamp: int) -> Trajectory | None:
     try:
-        return decode(file.read_bytes())
+        return decode(read_regular(file))
     except (OSError, HeadroomError):
         return None
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import streamlit as st
 from streamlit.components.v2 import component
-from streamlit.delta_generator import DeltaGenerator
 
 from pages.ui.shared.address import number_field
+from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.written import hold, write
 from pages.ui.training.charts import MOMENT, Look
 from pages.ui.training.runs import Shown, Source, snapshot_at, typed

@@ -100,6 +100,18 @@ def test_a_curve_that_never_bends_down_has_no_inflection(right, tasks):
     assert np.isnan(found.inflection)
 
 
+@pytest.mark.parametrize("right", [[917, 958, 958], [40, 70, 80], [50, 60, 60, 60]])
+def test_a_curve_that_never_falls_has_no_inflection(right, tasks):
+    assert np.diff(right, 2).min() < 0
+    (found,) = break_points(curve(tasks[0], right, n=1000), "heads")
+    assert np.isnan(found.inflection)
+
+
+def test_the_inflection_is_in_front_of_a_fall(tasks):
+    (found,) = break_points(curve(tasks[0], [40, 70, 80, 75]), "heads")  # bends most at 70, but rises on
+    assert found.inflection == pytest.approx(0.2)
+
+
 @pytest.mark.parametrize(
     "right, level",
     [

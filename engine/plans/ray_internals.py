@@ -1,0 +1,30 @@
+"""Private and fragile parts of Ray. Read in version 2.60; each has a test in tests/engine/test_library_internals.py."""
+
+from typing import Any
+
+from engine.errors import one_line
+
+OWN = {  # what a cluster of this computer's own is told; read when Ray is imported
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # 127.0.0.1 alone: else it listens at the address that others reach
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_prestart_worker_first_driver": "0",  # a process a core that nobody needs
+    "RAY_AUTH_MODE": "token",  # no other user of this computer gets in; the token is the run's own, not one at home
+}
+
+
+def start(ray: Any, folder: str, **options: Any) -> None:
+    """Starts a cluster of this computer's own with its sockets and logs in `folder`; no public option says where."""
+    ray.init("local", include_dashboard=False, _temp_dir=folder, **options)
+
+
+def loss(error: Exception) -> tuple[bool, str]:
+    """Whether the whole machine of an actor was lost, which no cell is the reason of, and in a few words what was. Only
+    the text of Ray's error tells."""
+    text = str(error)
+    if "OUT_OF_MEMORY" in text:
+        return False, "Ray has ended its process before the machine's memory was full"
+    if "its node has died" in text:
+        return True, "its machine is gone"
+    if "worker process has died" in text:
+        return False, "its process was killed, has crashed, or ran out of memory"
+    return False, one_line(text)

@@ -1,0 +1,104 @@
+"""Everything this app uses of Streamlit that is private or may change: read it again when Streamlit is upgraded.
+
+All of it was read in the release `READ_IN`; `tests/pages/test_streamlit_internals.py` has a test for each name. Other
+modules import only `streamlit` and `streamlit.components.v2`, which are public. The stylesheet next to this module is
+the same for the page in the browser: no other one selects elements by test id.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator as DeltaGenerator  # for type hints: what elements are drawn into
+from streamlit.errors import StreamlitAPIException as StreamlitAPIException  # a setting that does not exist
+from streamlit.runtime import Runtime
+from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
+from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
+
+READ_IN = "1.67.0"
+SLIDE = "/* Presentation mode */"  # the line of the stylesheet below which rules apply to slides only
+_CSS = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
+PAGE_STYLE, SLIDE_STYLE = (f"<style>{rules}</style>" for rules in _CSS.split(SLIDE))
+Values = str | list[str]
+
+
+class RunEnded(StopException):
+    """Ends the run of a page when it is raised. Streamlit catches StopException around every script and shows nothing;
+    as a BaseException it passes `except Exception`."""
+
+
+def keep_unsent_messages() -> None:
+    """Makes the start of a fragment's run keep every message that waits to be sent. Idempotent.
+
+    Streamlit removes the fragment's unsent messages, as the run draws its elements again. But it keeps those of nested
+    fragments, and the end of a run of the whole page, at which the browser deletes all elements that it has not
+    received: on a busy machine a nested fragment's messages then reach a container that is gone, and the page goes
+    blank ("Bad delta path index"). With all of them sent in order, the browser only gets states that were drawn.
+    """
+    ForwardMsgQueue.clear = _clear  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _clear(
+    queue: ForwardMsgQueue,
+    retain_lifecycle_msgs: bool = False,
+    fragment_ids_this_run: list[str] | None = None,
+    clear: Callable[..., None] = ForwardMsgQueue.clear,
+) -> None:
+    if fragment_ids_this_run:
+        queue._delta_index_map = {}  # a later message must not take the place of an earlier one
+    else:
+        clear(queue, retain_lifecycle_msgs, fragment_ids_this_run)
+
+
+def forget_previous_fragments() -> None:
+    """Removes the fragments that this run has not drawn from the session, as Streamlit does after a run that ends by
+    itself (`ScriptRunner._run_script`); after a StopException it keeps them, and their timers go on."""
+    if (run := get_script_run_ctx()) is not None:
+        run.fragment_storage.clear(new_fragment_ids=run.shared.new_fragment_ids.snapshot())
+
+
+def session_id() -> str | None:
+    """The session of the running script; None in a thread that runs no script."""
+    run = get_script_run_ctx(suppress_warning=True)
+    return None if run is None else run.session_id
+
+
+def is_connected(session: str) -> bool:
+    """Whether a browser shows this session; after a disconnect Streamlit keeps the session for a while, not active."""
+    return Runtime.exists() and Runtime.instance().is_active_session(session)
+
+
+def page_hash() -> str | None:
+    """What Streamlit calls the page that is drawn, a hash of its address; None in a thread that runs no script."""
+    run = get_script_run_ctx()
+    return None if run is None else run.page_script_hash
+
+
+def stop_if_outdated() -> None:
+    """Ends this run if a newer one of the session waits: Streamlit checks at each access of the session state."""
+    st.session_state.get("framed")
+
+
+def rewrite_param(key: str, rewrite: Callable[[list[str]], Values | None]) -> list[str]:
+    """The values that the address has for `key`, [] if none; they become what `rewrite` makes of them (None: removed).
+
+    Called before the widget bound to `key` is drawn. Streamlit gives a new widget the value that the address had when
+    the run began, `get_initial_value`: so both are replaced. The lock of the session state is held meanwhile.
+    """
+    run = get_script_run_ctx()
+    if run is None:
+        return []
+    with run.session_state.query_params() as params:
+        initial = params.get_initial_value(key)
+        if initial is None:
+            return []
+        values = [initial] if isinstance(initial, str) else [*initial]
+        wanted = rewrite(values)
+        if wanted in (initial, values):
+            return values
+        if wanted is None:
+            params.remove_param(key)
+        else:
+            params.set_corrected_value(key, wanted, "string_value" if isinstance(wanted, str) else "string_array_value")
+        params.set_initial_query_params_from_current()
+    return values

@@ -1,0 +1,270 @@
+"""Each name that the app uses of Streamlit's internals is there, and does what was read. After an upgrade of Streamlit
+these tests say what to read again."""
+
+import re
+from functools import lru_cache
+from operator import attrgetter
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import streamlit as st
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.runtime import Runtime
+from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
+from streamlit.runtime.fragment import FragmentStorage
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+from streamlit.runtime.state.query_params import QueryParams
+from streamlit.runtime.state.safe_session_state import SafeSessionState
+from streamlit.testing.v1 import AppTest
+
+from pages.ui.shared import runtime
+from pages.ui.shared import streamlit_internals as internals
+from tests.conftest import HANG_S, REPOSITORY
+
+AGAIN = f"it was read in Streamlit {internals.READ_IN}, and this is {st.__version__}: read streamlit_internals again"
+CSS = Path(internals.__file__).with_suffix(".css").read_text(encoding="utf-8")
+SELECTED = sorted({"data-heading-text", "data-tag", *re.findall(r'data-testid="(\w+)"', CSS),
+                   *re.findall(r"\.(st[A-Z]\w+)", CSS)})  # fmt: skip
+OF_A_RUN = (
+    "session_id",
+    "page_script_hash",
+    "session_state.query_params",
+    "fragment_storage.clear",
+    "shared.new_fragment_ids.snapshot",
+)
+OF_CLASSES = [
+    (Runtime, "exists"),
+    (Runtime, "instance"),
+    (Runtime, "is_active_session"),
+    (FragmentStorage, "clear"),
+    (ForwardMsgQueue, "clear"),
+    (SafeSessionState, "query_params"),
+    (QueryParams, "get_initial_value"),
+    (QueryParams, "remove_param"),
+    (QueryParams, "set_corrected_value"),
+    (QueryParams, "set_initial_query_params_from_current"),
+]
+
+
+def run(script, *args, **parameters):
+    """The page that a script draws, at an address with these parameters."""
+    at = AppTest.from_function(script, default_timeout=HANG_S, args=args)
+    for name, value in parameters.items():
+        at.query_params[name] = value
+    return at.run()
+
+
+def test_the_release_in_the_requirements_is_the_one_that_was_read():
+    pinned = re.findall(r"^streamlit==(.+)$", (REPOSITORY / "requirements.txt").read_text(encoding="utf-8"), re.M)
+    assert pinned == [internals.READ_IN], "read streamlit_internals.py and .css again, then set READ_IN"
+
+
+@pytest.mark.parametrize(("owner", "name"), OF_CLASSES, ids=lambda each: getattr(each, "__name__", each))
+def test_a_method_is_there(owner, name):
+    assert callable(getattr(owner, name, None)), f"{owner.__name__} has no {name}; {AGAIN}"
+
+
+@pytest.fixture(scope="module")
+def context():
+    """What Streamlit knows of a run, kept after it."""
+
+    def script(found):
+        from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+        found.append(get_script_run_ctx())
+
+    found = []
+    run(script, found)
+    return found[0]
+
+
+@pytest.mark.parametrize("name", OF_A_RUN)
+def test_a_run_has_the_attribute(context, name):
+    try:
+        attrgetter(name)(context)
+    except AttributeError:
+        pytest.fail(f"the context of a run has no {name}; {AGAIN}")
+
+
+def test_no_run_is_no_session_no_page_and_an_address_without_values():
+    assert get_script_run_ctx() is None
+    assert internals.session_id() is None and internals.page_hash() is None
+    assert internals.rewrite_param("a", lambda values: "b") == []
+    internals.forget_previous_fragments()
+
+
+def test_a_run_has_a_session_and_a_page():
+    def script(found):
+        from pages.ui.shared.streamlit_internals import page_hash, session_id
+
+        found += [session_id(), page_hash()]
+
+    found = []
+    run(script, found)
+    assert all(found) and {*map(type, found)} == {str}, f"a run names no session or no page; {AGAIN}"
+
+
+def test_elements_are_drawn_into_a_delta_generator():
+    assert isinstance(st.sidebar, internals.DeltaGenerator), f"the sidebar is a {type(st.sidebar)}; {AGAIN}"
+
+
+def test_a_setting_that_does_not_exist_is_an_exception_of_the_api():
+    with pytest.raises(internals.StreamlitAPIException):
+        st.set_option("server.no_such_setting", 1)
+
+
+def test_an_ended_run_keeps_what_was_drawn_and_shows_no_error():
+    def script():
+        import streamlit as st
+
+        from pages.ui.shared.streamlit_internals import RunEnded
+
+        st.text("before")
+        try:
+            raise RunEnded
+        except Exception:
+            st.text("caught")
+        st.text("after")
+
+    at = run(script)
+    assert [each.value for each in at.text] == ["before"] and not at.exception, f"a run does not end silently; {AGAIN}"
+
+
+def test_previous_fragments_are_forgotten_and_those_of_this_run_stay():
+    def script(found):
+        import streamlit as st
+        from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+        from pages.ui.shared.streamlit_internals import forget_previous_fragments
+
+        storage = get_script_run_ctx().fragment_storage
+        storage.register("previous", lambda: None)
+        st.fragment(lambda: st.text("drawn"))()
+        found.append(storage.ids_registered_after(0))
+        forget_previous_fragments()
+        found.append(storage.ids_registered_after(0))
+
+    found = []
+    run(script, found)
+    before, after = found
+    assert len(before) == 2 and after == before - {"previous"}, f"fragments are not forgotten; {AGAIN}"
+
+
+def unsent(messages):
+    """A queue of unsent messages: the end of a run ("end"), or elements as (path, fragment, text)."""
+    queue = ForwardMsgQueue()
+    for message in messages:
+        if message == "end":
+            queue.enqueue(ForwardMsg(script_finished=ForwardMsg.FINISHED_SUCCESSFULLY))
+            continue
+        path, fragment, text = message
+        sent = ForwardMsg()
+        sent.metadata.delta_path.extend(path)
+        sent.delta.fragment_id = fragment
+        sent.delta.new_element.text.body = text
+        queue.enqueue(sent)
+    return queue
+
+
+OF_A_PAGE = [((0, 0), "", "page"), ((0, 1, 0), "part", "1"), ((0, 1, 1, 0), "nested", "2"), "end"]
+
+
+def test_a_run_of_a_fragment_keeps_all_unsent_messages_in_order():
+    runtime.begin_run()
+    queue, same = unsent(OF_A_PAGE), unsent(OF_A_PAGE).flush()
+    for again in ("again", "and again"):
+        queue.clear(retain_lifecycle_msgs=True, fragment_ids_this_run=["part"])
+        [sent] = unsent([((0, 1, 0), "part", again)]).flush()
+        queue.enqueue(sent)
+        same.append(sent)
+    assert queue.flush() == same, f"a fragment's run removes or moves unsent messages; {AGAIN}"
+
+
+def test_a_run_of_the_whole_page_keeps_no_unsent_element():
+    internals.keep_unsent_messages()
+    queue = unsent(OF_A_PAGE)
+    queue.clear(retain_lifecycle_msgs=True, fragment_ids_this_run=None)
+    early = ForwardMsg(script_finished=ForwardMsg.FINISHED_EARLY_FOR_RERUN)
+    assert queue.flush() == [early], f"the elements of a run that was replaced are sent; {AGAIN}"
+
+
+def test_a_session_is_connected_while_the_runtime_calls_it_active(monkeypatch):
+    monkeypatch.setattr(Runtime, "_instance", None)
+    assert not internals.is_connected("open"), "without a server no session is connected"
+    monkeypatch.setattr(Runtime, "_instance", SimpleNamespace(is_active_session={"open"}.__contains__))
+    assert internals.is_connected("open") and not internals.is_connected("closed"), f"not told apart; {AGAIN}"
+
+
+def test_an_outdated_run_is_asked_for():
+    def script(found):
+        from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+        from pages.ui.shared.streamlit_internals import stop_if_outdated
+
+        state = get_script_run_ctx().session_state
+        object.__setattr__(state, "_yield_callback", lambda: found.append("asked"))
+        stop_if_outdated()
+        found.append("went on")
+
+    found = []
+    run(script, found)
+    assert found[:2] == ["asked", "went on"], f"Streamlit does not check for a newer run; {AGAIN}"
+
+
+def number(rewrite):
+    import streamlit as st
+
+    from pages.ui.shared.streamlit_internals import rewrite_param
+
+    st.text(repr(rewrite_param("n", rewrite)))
+    st.number_input("Number", 0, 9, 3, key="n", bind="query-params")
+
+
+@pytest.mark.parametrize(("wanted", "value", "left"), [("7", 7, "7"), (None, 3, None)], ids=["replaced", "removed"])
+def test_a_parameter_is_rewritten_before_its_widget_is_drawn(wanted, value, left):
+    at = run(number, lambda values: wanted, n="500")
+    assert at.text[0].value == "['500']" and not at.exception
+    found = at.number_input(key="n").value, at.query_params.get("n")
+    assert found == (value, left), f"widget and address have {found}; {AGAIN}"
+    assert run(number, lambda values: wanted).text[0].value == "[]", "the address says nothing"
+
+
+def test_several_values_of_a_parameter_are_rewritten():
+    def script(rewrite):
+        import streamlit as st
+
+        from pages.ui.shared.streamlit_internals import rewrite_param
+
+        rewrite_param("t", rewrite)
+        st.multiselect("Tasks", ["A", "B", "C"], key="t", bind="query-params")
+
+    at = run(script, lambda values: [value.upper() for value in values], t=["a", "C"])
+    found = at.multiselect(key="t").value, at.query_params["t"]
+    assert found == (["A", "C"], ["A", "C"]), f"widget and address have {found}; {AGAIN}"
+
+
+@lru_cache
+def front_end() -> list[bytes]:
+    """The scripts that Streamlit sends to a browser."""
+    return [file.read_bytes() for file in (Path(st.__file__).parent / "static").rglob("*.js")]
+
+
+def quoted(name: str) -> list[bytes]:
+    return [f"{mark}{name}{mark}".encode() for mark in "`\"'"]
+
+
+@pytest.mark.parametrize("name", SELECTED)
+def test_what_the_stylesheet_selects_is_in_the_front_end(name):
+    assert any(form in script for script in front_end() for form in quoted(name)), f"no element has {name}; {AGAIN}"
+
+
+@pytest.mark.parametrize("event", ["popstate", "afterprint"])
+def test_the_front_end_hears_the_events_that_stage_js_sends(event):
+    heard = [b"window.addEventListener(" + form for form in quoted(event)]
+    assert any(form in script for script in front_end() for form in heard), f"nothing hears {event}; {AGAIN}"
+
+
+def test_rules_for_slides_are_apart_from_those_for_all_pages():
+    assert "stMetricValue" in internals.SLIDE_STYLE and "stMetricValue" not in internals.PAGE_STYLE
+    assert all(style.startswith("<style>") for style in (internals.PAGE_STYLE, internals.SLIDE_STYLE))

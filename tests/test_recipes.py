@@ -1,0 +1,344 @@
+"""The recipes of CONTRIBUTING.md are complete: whatever exists is in every place that its recipe lists, and something
+new that is added there works.
+"""
+
+import ast
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from engine.export import even, forms
+from engine.importance import rankings_of
+from engine.importance.criteria import CRITERIA
+from engine.importance.importance import WHAT
+from engine.importance.rankings_of import NEEDS, OF_ONE_TASK, OF_OTHERS
+from engine.models.architectures import FAMILIES, SMALL
+from engine.models.layer_tensors import is_attention, is_ffn, place_of
+from engine.models.masks import Edits, Mask
+from engine.models.outlines import Outline
+from engine.models.whole import LAYER
+from engine.plans.planning import SEEDED
+from engine.questions import lengths
+from engine.questions.lengths import SHOTS, known_tasks, lengths_of
+from engine.questions.requests import TaskSpec
+from engine.questions.rows import read as read_rows
+from engine.questions.tasks import HARNESS_TASKS, TaskInfo, list_tasks, local_files
+from engine.shapes import ModelShape
+from engine.studies import sweeps
+from pages.ui.shared.controls import RANKING_HELP
+from pages.ui.shared.screens import STORY
+from pages.ui.shared.sidebar import MODEL_HELP
+from tests import write_lengths
+from tests.test_imports_go_one_way import FLOORS, REPOSITORY
+
+NEW = "made_up"  # an item that nobody has added anywhere
+NUMBERS = {16: "sixteen", 17: "seventeen", 18: "eighteen", 19: "nineteen", 20: "twenty"}
+WITHOUT_MODEL = {"training"}  # the screens that do not measure the sidebar's model
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place that a recipe lists: its name there, whether it `holds` an item, and which items it is `only_for`."""
+
+    name: str
+    holds: Callable[[str], object]
+    only_for: Callable[[str], bool] = lambda item: True
+
+
+@cache
+def text(path: str) -> str:
+    return (REPOSITORY / path).read_text(encoding="utf-8")
+
+
+def recipe(title: str) -> str:
+    """What CONTRIBUTING.md says below a title."""
+    [found] = re.findall(rf"^\*\*{title}(.*?)(?=^\*\*|^## )", text("CONTRIBUTING.md"), re.M | re.S)
+    return found
+
+
+@cache
+def constant(path: str, name: str) -> frozenset[str]:
+    """The texts in the value of a module's constant, or in a function's body."""
+    nodes = [node for node in ast.parse(text(path)).body if name in named(node)]
+    assert nodes, f"{path} has no {name}"
+    return texts_in(nodes[0])
+
+
+def texts_in(node: ast.AST) -> frozenset[str]:
+    return frozenset(each.value for each in ast.walk(node)
+                     if isinstance(each, ast.Constant) and isinstance(each.value, str))  # fmt: skip
+
+
+def named(node: ast.stmt) -> set[str]:
+    if isinstance(node, ast.Assign):
+        return {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else set()
+
+
+# a task
+
+
+@cache
+def harness_folder() -> Path:
+    spec = importlib.util.find_spec("lm_eval")
+    assert spec is not None and spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0]) / "tasks"
+
+
+def has_yaml(name: str) -> bool:
+    """Whether the folder that HARNESS_TASKS names has a YAML of that task."""
+    folder = harness_folder() / HARNESS_TASKS[name].yaml_folder if name in HARNESS_TASKS else Path("none")
+    own = re.compile(rf"""^\s*(task:|-)\s*["']?{name}["']?\s*$""", re.M)
+    return any(own.search(file.read_text(encoding="utf-8")) for file in folder.glob("*.yaml"))
+
+
+def is_counted(name: str, path: str) -> bool:
+    return name in HARNESS_TASKS and NUMBERS[len(HARNESS_TASKS)] in text(path)
+
+
+TASK = [
+    Place("engine.questions.tasks.HARNESS_TASKS", has_yaml),
+    Place("engine/questions/lengths.csv", lambda name: name in known_tasks()),
+    Place("README.md", lambda name: is_counted(name, "README.md")),
+    Place("engine/cli/forecast.py", lambda name: is_counted(name, "engine/cli/forecast.py")),
+]
+
+# a model family
+
+
+@cache
+def family_lists() -> dict[str, frozenset[str]]:
+    """The lists FAMILIES of the tests of the engine that name families of models."""
+    found = {}
+    for file in sorted((REPOSITORY / "tests" / "engine").glob("test_*.py")):
+        path = file.relative_to(REPOSITORY).as_posix()
+        if any("FAMILIES" in named(node) for node in ast.parse(text(path)).body):
+            found[path] = constant(path, "FAMILIES")
+    return found
+
+
+def has_classes(kind: str) -> bool:
+    """Whether the classes for export exist and find the modules where FAMILIES says they are."""
+    if kind not in forms.CLASSES:
+        return False
+    family, of_class = FAMILIES[kind], {}
+    for node in ast.parse(text("engine/export/modeling_pruned.py")).body:
+        if isinstance(node, ast.ClassDef):
+            of_class[node.name] = texts_in(node)
+    config, model = forms.CLASSES[kind]
+    attention, _, out = family.attention_out.rpartition(".")
+    modules = {family.layers, attention, out, *family.qkv, family.attention_norm, family.ffn_norm}
+    return {config, model} <= of_class.keys() and of_class[config] >= {f"pruned_{kind}"} and of_class[model] >= modules
+
+
+def has_tensor_names(kind: str) -> bool:
+    """Whether tensors are recognized as those of a layer's attention and FFN."""
+    if kind not in FAMILIES:
+        return False
+    family = FAMILIES[kind]
+    out, ffn = (place_of(f"{family.layers}.3.{module}.weight") for module in (family.attention_out, family.ffn_write))
+    if out is None or ffn is None or not LAYER.search(f"{family.layers}.3."):
+        return False
+    return is_attention(family, out.rest) and is_ffn(family, ffn.rest) and out.layer == ffn.layer == 3
+
+
+def is_named(kind: str, words: str) -> bool:
+    return kind in FAMILIES and re.search(rf"\b{FAMILIES[kind].name}\b", words) is not None
+
+
+FAMILY = [
+    Place("engine.models.architectures.FAMILIES", lambda kind: kind in FAMILIES),
+    Place("engine/models/layer_tensors.py", has_tensor_names),
+    Place("engine.export.forms.CLASSES", has_classes),
+    Place("engine.export.even.BEGINS", lambda kind: kind in even.BEGINS),
+    Place("pages.ui.shared.sidebar.MODEL_HELP", lambda kind: is_named(kind, MODEL_HELP)),
+    Place("README.md", lambda kind: is_named(kind, text("README.md"))),
+    Place("tests.engine.fixtures.family_folder",
+          lambda kind: kind in constant("tests/engine/fixtures.py", "family_folder")),
+    Place("FAMILIES", lambda kind: family_lists() and all(kind in names for names in family_lists().values())),
+    Place("tests/engine/test_log_likelihoods_equal_the_harness.py",
+          lambda kind: kind in constant("tests/engine/test_log_likelihoods_equal_the_harness.py", "test_every_family")),
+]  # fmt: skip
+
+# a screen
+
+
+def titles() -> dict[str, str]:
+    return {screen.file: screen.title for screens in STORY.values() for screen in screens}
+
+
+def has_page(name: str) -> bool:
+    path = f"pages/{name}.py"
+    return (REPOSITORY / path).exists() and f'require_frame("{path}")' in text(path)
+
+
+def in_architecture(name: str) -> bool:
+    rows = re.findall(r"^\| \d+ \| (.+?) \|", text("docs/architecture.md"), re.M)
+    return any({f"`pages.ui.{name}`", "`pages.ui.prune`"} <= set(row.split(", ")) for row in rows)
+
+
+def is_measuring(name: str) -> bool:
+    return name not in WITHOUT_MODEL
+
+
+SCREEN = [
+    Place("pages/<name>.py", has_page),
+    Place("pages/ui/<name>/", lambda name: (REPOSITORY / "pages" / "ui" / name / "__init__.py").exists()),
+    Place("tests/test_imports_go_one_way.py",
+          lambda name: any({f"pages.ui.{name}", "pages.ui.prune"} <= set(floor.split()) for floor in FLOORS)),
+    Place("docs/architecture.md", in_architecture),
+    Place("pages.ui.shared.screens.STORY", lambda name: name in titles()),
+    Place("pages/ui/__init__.py", lambda name: f"\n`{name}`: " in text("pages/ui/__init__.py")),
+    Place("README.md", lambda name: re.search(rf"^pages/ .*[:,] {titles().get(name)}(,|$)", text("README.md"), re.M)),
+    Place("docs/screens.md", lambda name: f"\n## {titles().get(name)}\n" in text("docs/screens.md")),
+    Place("tests/pages/test_<name>_page.py",
+          lambda name: (REPOSITORY / "tests" / "pages" / f"test_{name}_page.py").exists()),
+    Place("tests/pages/test_offers.py",
+          lambda name: name in constant("tests/pages/test_offers.py", "SCREENS"), is_measuring),
+    Place("tests/pages/test_exports.py",
+          lambda name: (name if name != "prune" else "") in constant("tests/pages/test_exports.py", "SCREENS"),
+          is_measuring),
+    Place("tests/pages/test_addresses_take_anything.py",
+          lambda name: name in constant("tests/pages/test_addresses_take_anything.py", "ONE_EACH"), is_measuring),
+]  # fmt: skip
+
+# a criterion, and a ranking that is not one
+
+
+def is_choice(name: str) -> bool:
+    return f"`{name}`" in text("docs/command-line.md")
+
+
+def is_of_one_task(name: str) -> bool:
+    return name == NEW or name in OF_ONE_TASK
+
+
+def is_of_others(name: str) -> bool:
+    return not is_of_one_task(name)
+
+
+CRITERION = [
+    Place("engine.importance.importance.WHAT",
+          lambda name: name in CRITERIA and {CRITERIA[name].heads, CRITERIA[name].ffns} <= {*WHAT}),
+    Place("engine.importance.criteria.CRITERIA", lambda name: name in CRITERIA and name in NEEDS),
+    Place("tests.engine.studies.conftest.SCORES",
+          lambda name: name in constant("tests/engine/studies/conftest.py", "SCORES"),
+          lambda name: name != "importance"),
+    Place("docs/numbers.md", lambda name: f"\n| `{name}` |" in text("docs/numbers.md")),
+    Place("tests.write_command_line", is_choice),
+]  # fmt: skip
+RANKING = [
+    Place("engine.importance.rankings_of.NEEDS", lambda name: name in NEEDS),
+    Place("engine.importance.rankings_of.orders_from",
+          lambda name: f'"{name}"' in inspect.getsource(rankings_of.orders_from), is_of_one_task),
+    Place("engine.importance.rankings_of.OF_OTHERS",
+          lambda name: name in OF_OTHERS or name == "rescored", is_of_others),
+    Place("engine.plans.planning.SEEDED", lambda name: name in SEEDED,
+          lambda name: name == NEW or "ranking.seed" in branch_of(name)),
+    Place("engine.importance.rankings_of.Ranking",
+          lambda name: f"`{name}`" in (rankings_of.Ranking.__doc__ or ""), is_of_one_task),
+    Place("pages.ui.shared.controls.RANKING_HELP", lambda name: f"`{name}`" in RANKING_HELP, is_of_one_task),
+    Place("engine.studies.sweeps.Point", lambda name: f"`{name}`" in (sweeps.Point.__doc__ or ""), is_of_others),
+    Place("tests.write_command_line", is_choice),
+    Place("tests.engine.studies.conftest.ByHand",
+          lambda name: name in constant("tests/engine/studies/conftest.py", "ByHand"),
+          lambda name: name not in ("rescored", "induction-protected")),
+]  # fmt: skip
+
+
+def branch_of(name: str) -> str:
+    """The statements below `if ranking.name == name` in `orders_from`."""
+    for node in ast.walk(ast.parse(inspect.getsource(rankings_of.orders_from))):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == f"ranking.name == '{name}'":
+            return "\n".join(map(ast.unparse, node.body))
+    return ""
+
+
+RECIPES = {
+    "A task of lm-evaluation-harness": (list(HARNESS_TASKS), TASK),
+    "A model family": ([kind for kind in FAMILIES if kind != SMALL], FAMILY),
+    "A screen": (sorted(file.stem for file in (REPOSITORY / "pages").glob("*.py")), SCREEN),
+    "A criterion": (list(CRITERIA), CRITERION),
+    "A ranking": ([name for name in NEEDS if name not in (*CRITERIA, "own")], RANKING),
+}
+PLACES = [(title, place) for title, (_, places) in RECIPES.items() for place in places]
+
+
+@pytest.mark.parametrize(("title", "place"), PLACES, ids=lambda each: getattr(each, "name", each))
+def test_all_that_exists_is_in_each_place_of_its_recipe(title, place):
+    items = [item for item in RECIPES[title][0] if place.only_for(item)]
+    assert re.search(rf"[` ]{re.escape(place.name)}`", recipe(title)), "the recipe names the place"
+    assert items and [item for item in items if not place.holds(item)] == []
+
+
+@pytest.mark.parametrize(("title", "place"), PLACES, ids=lambda each: getattr(each, "name", each))
+def test_something_new_is_missed_in_each_place_of_its_recipe(title, place):
+    assert not place.holds(NEW)
+
+
+def test_a_task_is_found_once_its_line_and_its_rows_are_there(tmp_path, monkeypatch):
+    info = TaskInfo("sciq", "SciQ", "science, 4 answers", 0.25, "sciq", ("question", "correct_answer"))
+    monkeypatch.setitem(HARNESS_TASKS, "sciq", info)
+    (tmp_path / "sciq").mkdir()
+    for split in ("train", "validation"):
+        (tmp_path / "sciq" / f"{split}.jsonl").write_text('{"question": "Why?", "correct_answer": "because"}\n')
+    [state] = [state for state in list_tasks(tmp_path) if state.info.name == "sciq"]
+    files = local_files(info, tmp_path)
+    assert state.available and state.where == "folder" and has_yaml("sciq") and files is not None
+    assert read_rows(info, files).rows("validation", info) == [{"question": "Why?", "correct_answer": "because"}]
+
+
+def test_the_lengths_of_one_task_are_added_to_the_table(tmp_path, monkeypatch):
+    table, before = tmp_path / "lengths.csv", text("engine/questions/lengths.csv")
+    monkeypatch.setattr(lengths, "TABLE", table)
+    monkeypatch.setitem(HARNESS_TASKS, NEW, replace(HARNESS_TASKS["piqa"], name=NEW))
+    monkeypatch.setattr(write_lengths, "opt_tokenizer", lambda: None)
+    monkeypatch.setattr(write_lengths, "lengths_here", lambda task, tokenizer: lengths_of(TaskSpec("piqa", task.shots)))
+    write_lengths.main([NEW])
+    written = table.read_text(encoding="utf-8").splitlines()
+    added = [line for line in written if line.startswith(f"{NEW},")]
+    assert [line.split(",")[1] for line in added] == [str(shots) for shots in SHOTS]
+    assert [line for line in written if line not in added] == before.splitlines()
+
+
+def test_a_family_is_counted_and_recognized_from_its_row(monkeypatch):
+    monkeypatch.setitem(FAMILIES, "mistral", replace(FAMILIES["llama"], name="Mistral"))
+    config = {"model_type": "mistral", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+              "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000,
+              "max_position_embeddings": 32768, "tie_word_embeddings": False}  # fmt: skip
+    outline = Outline("Mistral-7B", config)
+    assert outline.parts.n_params == 7_241_732_096, "as published"
+    assert outline.is_gated and outline.shape.d_head == 128 and has_tensor_names("mistral")
+    missing = {place.name for place in FAMILY if not place.holds("mistral")}
+    monkeypatch.setitem(forms.CLASSES, "mistral", ("PrunedMistralConfig", "PrunedMistralForCausalLM"))
+    monkeypatch.setitem(even.BEGINS, "mistral", even.BEGINS["llama"])
+    assert missing - {place.name for place in FAMILY if not place.holds("mistral")} == {"engine.export.even.BEGINS"}
+
+
+def test_a_ranking_prunes_once_it_is_in_the_two_places(tmp_path, monkeypatch):
+    """A copy of the module with one more ranking, `deepest`, which needs no evidence."""
+    source = text("engine/importance/rankings_of.py")
+    row, branch = '    "random": (),\n', '    if ranking.name == "random":\n'
+    assert source.count(row) == source.count(branch) == 1
+    last_first = "np.arange(n)[::-1], np.arange(shape.n_layers)[::-1]"
+    deepest = f'    if ranking.name == "deepest":\n        return Orders(shape, {last_first})\n'
+    file = tmp_path / "rankings_with_one_more.py"
+    file.write_text(source.replace(row, f'{row}    "deepest": (),\n').replace(branch, deepest + branch))
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, file.stem, module)
+    spec.loader.exec_module(module)
+    assert "deepest" in module.OF_ONE_TASK and "deepest" in module.OF_MANY_TASKS
+    shape = ModelShape(n_layers=2, n_heads=4, n_key_value_heads=4, d_model=8, d_head=2, d_mlp=8, n_vocab=9, n_ctx=9)
+    none = Mask.full(shape)
+    pruning = module.Pruning(TaskSpec("demo_copy"), module.Ranking("deepest"), 500, 500, Edits(none, none))
+    mask = pruning.known_mask(shape, module.Evidence())
+    assert mask is not None and mask.text() == "B1"
