@@ -31,8 +31,10 @@ thorough: .venv/dev.stamp
 # Some tests of dragging have the processors to themselves: a hand that a busy machine stops for 150 ms rests.
 browser: .venv/dev.stamp
 ifeq ($(ARGS),)
-	$(BIN)/python -m pytest -m "browser and not alone" $(WORKERS) --dist load --maxschedchunk 1
-	$(BIN)/python -m pytest -m "browser and alone" tests/browser/test_drag.py
+	@failed=0; \
+	$(BIN)/python -m pytest -m "browser and not alone" $(WORKERS) --dist load --maxschedchunk 1 || failed=1; \
+	$(BIN)/python -m pytest -m "browser and alone" tests/browser/test_drag.py || failed=1; \
+	exit $$failed
 else
 	$(BIN)/python -m pytest -m browser $(ARGS)
 endif

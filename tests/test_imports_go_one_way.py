@@ -17,7 +17,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 # Lowest first. A package imports from itself and from lower floors, so two on one floor know nothing of each other.
 FLOORS = [
     "cache engine.errors",
-    "engine.demo engine.files engine.memory engine.process_marks engine.progress engine.records engine.shapes engine.statistics",
+    "engine.demo engine.files engine.memory engine.process_marks engine.progress engine.records engine.shapes "
+    "engine.statistics",
     "engine.jobs engine.models",
     "engine.pieces engine.questions engine.receipts",
     "engine.accuracy engine.readable",

@@ -248,6 +248,7 @@ def test_what_other_code_sets_reaches_the_slider(page, address):
     page.goto(f"{address}/{ALONE}")
     settled_figure(page, questions=32)
     page.get_by_role("link", name="Passage").click()
+    await_mark(page, "losses")  # until then the page has the sliders of Prune
     heads = slider(page, "heads pruned")
     heads.focus()
     heads.press("End")

@@ -54,6 +54,7 @@ def test_every_screen_says_in_its_address_what_is_pruned(page, address):
         page.get_by_role("link", name=name, exact=True).click()
         page.wait_for_url(f"**/{path}?*_mask=L1H3+F0*")
         expect(field(page)).to_have_value("L1H3 F0")
+    page.locator('[class*="st-key-heads-map"]').first.wait_for()  # the button of the screen before is gone
     page.get_by_role("button", name="Restore all").click()
     expect(field(page)).to_have_value("")
     page.get_by_role("link", name="Prune", exact=True).click()

@@ -19,9 +19,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cache.typed_json import InvalidFile, ProcessMark, decode_json, read_json
+from cache.typed_json import InvalidFile, decode_json, read_json
 from engine.errors import HeadroomError
-from engine.export import folders as export_folders
 from engine.models import hub
 from engine.models.checkpoints import identify_folder
 from engine.models.headers import contents
@@ -32,6 +31,7 @@ from engine.plans.claims import Claims
 from engine.plans.measuring import in_line
 from engine.plans.status import standing
 from engine.plans.worker import Outcome, work
+from engine.process_marks import running_process
 from engine.questions.requests import TaskSpec
 from engine.records import Record, decode, encode
 from engine.studies.surveys import Setting

@@ -121,7 +121,8 @@ def test_what_is_no_file_is_a_miss_and_blocks_nobody(tmp_path):
 
 
 def test_a_large_file_without_a_sound_beginning_is_refused_unread(tmp_path, monkeypatch):
-    """Two sparse files of 1.9 GB: one of zeros, one with the key of a result, as whoever may write there can leave."""
+    """Two sparse files of 1.9 GB, one of zeros and one that begins with a result's key: anyone with write access there
+    can leave them."""
     shared, large = shared_folder(str(tmp_path)), 1_900_000_000
     for number, begin in ((1, b""), (2, framed(key(2), b""))):
         shared.put(key(number), blob(number))
