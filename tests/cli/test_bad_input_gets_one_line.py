@@ -331,6 +331,7 @@ def test_a_signal_while_the_program_starts_is_one_line(by, words, tmp_path):
     """The signal arrives at the first heavy import; Python itself answers one that comes before headroom.py runs."""
     code = f"""
 import builtins, signal, runpy, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores Ctrl-C
 real = builtins.__import__
 def interrupted(name, *more, **named):
     if name in ("engine.cli", "streamlit") or name == "engine" and more[2:3] == (("cli",),):
