@@ -115,6 +115,11 @@ def marked(page, name, state=None, **facts):
     return page.locator("".join(f'[data-{key}="{value}"]' for key, value in wanted.items() if value is not None))
 
 
+def await_command(page, *parts):
+    """Waits until the command at the foot of the page has all these parts."""
+    page.locator("[data-mark=command]" + "".join(f'[data-text*="{part}"]' for part in parts)).wait_for(state="attached")
+
+
 def await_mark(page, name, state=None, **facts):
     """Waits until the page has such a mark."""
     marked(page, name, state, **facts).first.wait_for(state="attached")

@@ -44,7 +44,8 @@ LOOK = """() => {
     running: document.querySelector("[data-testid=stApp]")?.dataset.testScriptState !== "notRunning",
     text: document.querySelector("[data-testid=stMain]")?.innerText ?? "",
     figures: texts("stMetricValue"), changes: texts("stMetricDelta"),
-    commands: texts("stCode").join("\\n").split("\\n"),
+    commands: [...all("", "[data-mark=command]").map(each => each.dataset.text), ...texts("stCode")]
+              .join("\\n").split("\\n"),
     alerts: texts("stAlertContentError"), marks: all("", "[data-mark]").map(each => ({ ...each.dataset })),
     curve: all("", "[aria-label*=' right']").map(each => each.ariaLabel)
            .find(words => /^(Attention heads pruned|FFNs pruned|Layers dropped): at /.test(words)) ?? "",

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import WAIT_MS, at_rest, await_mark, keyed, marked
+from tests.browser.conftest import WAIT_MS, at_rest, await_command, await_mark, keyed, marked
 from tests.embedded import HEADS
 from tests.engine.fixtures import write_questions
 
@@ -45,7 +45,7 @@ def test_a_slider_moves_the_score_and_the_address_keeps_it(page, address):
     lines = page.locator('[aria-label^="Loss by token index"]').first
     expect(lines).to_have_attribute("aria-label", re.compile("pruned model: "))
     assert "incontext_heads=100" in page.url and "incontext_texts=4" in page.url
-    page.get_by_text(re.compile("--texts 4 .*--mask")).wait_for()
+    await_command(page, "--texts 4 ", "--mask")
 
     context = page.context.browser.new_context()  # apart: Streamlit looks for its own files beside the page and fails
     tab = context.new_page()

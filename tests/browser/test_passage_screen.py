@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from pages.ui.shared.pruning import HEADS as OPENS_AT
-from tests.browser.conftest import WAIT_MS, at_rest, await_mark, keyed
+from tests.browser.conftest import WAIT_MS, at_rest, await_command, await_mark, keyed
 from tests.embedded import n_at
 
 TITLE = "Privet Drive, twice"
@@ -158,7 +158,7 @@ def test_the_address_brings_everything_back(page, address, another_tab):
     slider.focus()
     slider.press("End")
     await_mark(page, "losses", "measured", heads=n_at(100), ffns=1)
-    page.get_by_text("--mask-a L0H3").wait_for()
+    await_command(page, "--mask-a L0H3")
     ready(page)
     before, text = tints(page), page.locator(".text").inner_text()
     for part in ("text=Privet", "heads=100", "mask=F1", "a_mask=L0H3", "ranking=random"):

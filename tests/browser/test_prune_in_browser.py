@@ -3,8 +3,9 @@
 import re
 
 import pytest
+from playwright.sync_api import expect
 
-from tests.browser.conftest import await_mark, keyed, marked, settled_figure
+from tests.browser.conftest import await_command, await_mark, keyed, marked, settled_figure
 from tests.embedded import n_at
 
 
@@ -20,7 +21,7 @@ def test_open_move_reload(page, address):
     pruned = settled_figure(page, heads=n_at(100), questions=32)
     assert "points" in page.get_by_test_id("stMetricDelta").inner_text()
     assert "prune_heads=100" in page.url
-    page.get_by_text("--prune-heads 100").wait_for()
+    await_command(page, "--prune-heads 100")
 
     page.reload()
     assert settled_figure(page, heads=n_at(100), questions=32) == pruned
@@ -91,3 +92,15 @@ def test_a_picture_and_a_table_are_saved(page, address):
             page.get_by_role("button", name=name).click()
         with open(saved.value.path(), "rb") as file:
             assert file.read(4) == start
+
+
+def test_the_command_is_in_a_popover_and_the_highlighter_loads_with_it(page, address):
+    loaded = []
+    page.on("request", lambda sent: loaded.append(sent.url) if "SyntaxHighlighter" in sent.url else None)
+    page.goto(f"{address}/?precision=fp32&prune_limit=16&prune_ranking=random&prune_idle=false")
+    settled_figure(page, questions=16)
+    command = marked(page, "command").first.get_attribute("data-text")
+    assert " evaluate " in command and not loaded, "1.5 MB of script for each page load"
+    page.get_by_role("button", name="Command").click()
+    expect(page.get_by_test_id("stCode")).to_have_text(command)
+    assert loaded

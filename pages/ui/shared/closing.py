@@ -1,4 +1,4 @@
-"""What every screen ends with: the command that measures the same, how it was measured, and all it shows as files."""
+"""The foot of every screen: the command that measures the same, how it was measured, and all it shows as files."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -6,12 +6,14 @@ from functools import partial
 import streamlit as st
 
 from pages.ui.shared.exports import Drawn, Sheet, Table, file_name, to_html, to_zip
+from pages.ui.shared.marks import mark
 from pages.ui.shared.measured import draw_measured, permalink
 from pages.ui.shared.origin import Origin
 from pages.ui.shared.runtime import lab
 from pages.ui.shared.stage import presenting
 from pages.ui.shared.tables import plain
 
+COMMAND_HELP = "The shell command that measures the same, or finds what is stored here."
 MEASURED_HELP = "When, on which machine, with which versions and how long; and the link to this view."
 PYTHON_HELP = "A program that finds the same numbers through the engine."
 HTML_HELP = "One file that any browser opens from disk, without this app and without a network; its charts are alive."
@@ -20,12 +22,12 @@ SVG, PNG = ("svg", "image/svg+xml"), ("png", "image/png")
 
 
 def closing(origin: Origin, tables: Mapping[str, Table], pictures: Mapping[str, Drawn]) -> None:
-    """Draws the command, and buttons: the receipts, the Python program, and a button for each file, which is made only
-    when clicked: the screen as a page and as an archive, tables as CSV, pictures as PNG and as SVG."""
+    """Draws a row of buttons: the command, the receipts, the Python program, and the downloads. A file is made when its
+    button is clicked: the screen as a page and as an archive, tables as CSV, pictures as PNG and as SVG."""
     if presenting():
         st.container(key="about").caption(plain(origin.about))
     with st.container(key="closing"):  # a slide leaves it out
-        draw_command(origin.command)
+        mark("command", "drawn", text=origin.command)  # the browser draws a popover's content once it is open
         _draw_buttons(Sheet(origin, tables, pictures, lab(), permalink()))
 
 
@@ -42,6 +44,8 @@ def _draw_buttons(sheet: Sheet) -> None:
     then."""
     origin = sheet.origin
     with st.container(horizontal=True):
+        with st.popover("Command", icon=":material/terminal:", help=COMMAND_HELP):
+            draw_command(origin.command)
         title, icon = "How was this measured?", ":material/receipt_long:"
         measured = st.popover(title, key="measured", on_change="rerun", icon=icon, help=MEASURED_HELP)
         with st.popover("As Python", icon=":material/code:", help=PYTHON_HELP):
