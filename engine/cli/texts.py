@@ -259,7 +259,7 @@ def built_in(title: str) -> str:
     """The text of a built-in passage; UsageError where none is called so."""
     from engine.demo import passages
 
-    by_title = {passage.title: passage.text for passage in passages()}
+    by_title = {passage.title: passage.text for passage in passages(long=True)}
     if title not in by_title:
         raise UsageError(f"no built-in passage is called {title!r}; choose one of {', '.join(by_title)}")
     return by_title[title]

@@ -56,8 +56,9 @@ def runs_folder() -> Path:
     return FOLDER / "runs"
 
 
-def passages() -> list[Passage]:
-    """The built-in passages, in the order in which they are offered."""
+def passages(long: bool = False) -> list[Passage]:
+    """The built-in passages, in the order in which they are offered; with `long` also those made to be cut into
+    windows, which are too long to be read as one."""
     folder = FOLDER / "passages"
     entries = json.loads((folder / "catalogue.json").read_text(encoding="utf-8"))
     return [
@@ -65,7 +66,7 @@ def passages() -> list[Passage]:
             entry["title"], entry["about"], entry["source"], (folder / entry["file"]).read_text("utf-8").strip(),
             tuple(Landmark(**landmark) for landmark in entry.get("landmarks", ())),
         )
-        for entry in entries
+        for entry in entries if long or not entry.get("long")
     ]  # fmt: skip
 
 

@@ -134,7 +134,7 @@ def _material(source: Source, data_dir: str | None, store: Store) -> tuple[list[
     if source.kind == "task":
         material = solved(get_requests(TaskSpec(source.name, 0, "train"), data_dir, store))
     elif source.kind == "passage":
-        found = {passage.title: passage.text for passage in passages()}
+        found = {passage.title: passage.text for passage in passages(long=True)}
         if source.name not in found:
             raise UsageError(f"no built-in passage is called {source.name!r}; choose one of {', '.join(found)}")
         material = [found[source.name]]

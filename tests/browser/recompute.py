@@ -186,7 +186,8 @@ def curve(seen: dict[str, Any], full: list[str], oracle: Oracle, store: str, fou
 def same_mask(seen: dict[str, Any], axes: tuple[str, str], task: str, oracle: Oracle, found: Comparison) -> None:
     """The mask in a command is the one that levels, ranking and field of the screen make."""
     controls = seen["controls"]
-    words = [*shared(seen, "evaluate")[1:], "--task", controls[task], "--shots", "5", "--limit", "1"]
+    asked = controls.get(task, "demo_copy")  # hidden where no ranking reads it
+    words = [*shared(seen, "evaluate")[1:], "--task", asked, "--shots", "5", "--limit", "1"]
     words += ["--prune-heads", controls[axes[0]], "--prune-ffns", controls[axes[1]], "--ranking-questions", "64"]
     words += ["--ranking", controls["Who goes first"], "--mask", controls["Prune also"]]
     command = shlex.split(seen["commands"][0])

@@ -97,6 +97,8 @@ def test_every_passage_is_there_with_its_source():
     texts = passages()
     assert len(texts) == 5
     assert all(passage.title and passage.about and passage.source for passage in texts)
+    [long] = [passage for passage in passages(long=True) if passage not in texts]
+    assert long.title and long.about and long.source and len(long.text.split()) > 2500
     longest = max((passage.text for passage in texts), key=len)
     assert len(longest.split()) > 700
     quoted = next(passage for passage in texts if "Rowling" in passage.source).text

@@ -103,7 +103,7 @@ def test_a_moved_slider_measures_the_pruned_model_on_the_same_texts(open_screen,
 def test_a_score_around_the_two_tokens(open_screen):
     exact, wide = open_screen(incontext_mask="L0H*"), open_screen(incontext_mask="L0H*", incontext_around="± 10")
     assert len(values(wide)) == 3 and values(wide) != values(exact)
-    assert any("Tokens 490 to 510 cost" in line.value for line in wide.markdown)
+    assert any("tokens 490 to 510 against 40 to 60" in line.value for line in wide.markdown)
 
 
 def test_the_screen_opens_around_ten_tokens_and_so_does_its_command(open_app, wide_opt, tmp_path, capsys):
@@ -117,10 +117,42 @@ def test_the_screen_opens_around_ten_tokens_and_so_does_its_command(open_app, wi
     assert all("--around 10" in line for line in at.code[0].value.splitlines())
 
 
-def test_a_task_is_off_where_nothing_goes_by_it(open_screen):
-    at = open_screen(incontext_from="A long text", incontext_text="The ferry")
-    assert at.selectbox(key="incontext_task").disabled, "a random order needs none"
-    assert not open_screen().selectbox(key="incontext_task").disabled, "its questions are the texts"
+def tasks_asked_for(at):
+    return [box.key for box in at.selectbox if box.label == "Task"]
+
+
+def test_a_task_is_hidden_where_nothing_goes_by_it(open_screen):
+    prose = {"incontext_from": "A long text", "incontext_text": "The ferry", "incontext_ranking": "importance"}
+    at = open_screen(**prose)
+    assert tasks_asked_for(at) == [], "nothing is pruned"
+    slide(at, "incontext_heads", 50)
+    assert tasks_asked_for(settled(at)) == ["incontext_ranked_on"], "what is pruned goes by its importance"
+    assert tasks_asked_for(open_screen(**prose | {"incontext_ranking": "random", "incontext_heads": "50"})) == []
+    assert tasks_asked_for(open_screen()) == ["incontext_task"], "its questions are the texts"
+
+
+def test_an_older_address_means_what_it_did(open_screen, questions):
+    at = open_screen()
+    assert at.segmented_control(key="incontext_from").value == "task", "it names a task, and no kind of text"
+    prose = {"incontext_from": "A long text", "incontext_text": "The ferry", "incontext_ranking": "importance"}
+    at = open_screen(**prose, incontext_task=str(questions), incontext_heads="50")
+    assert at.segmented_control(key="incontext_from").value == "text"
+    assert at.selectbox(key="incontext_ranked_on").value == str(questions)
+
+
+def test_the_screen_opens_on_prose_whose_loss_falls(open_app):
+    """The embedded model, and what the engine itself finds of the same windows."""
+    at = open_app(run=False, model="demo")
+    at.wanted_page_hash = calc_hash("in_context")
+    settled(at)
+    texts = runtime.jobs().snapshot("incontext texts").value
+    assert at.selectbox(key="incontext_text").value == "A letter without a name" and 5 <= len(texts) <= 8
+    lab = runtime.lab()
+    subject = lab.subject(LoadSpec("demo", "fp32"))
+    found = [recall_token_losses(lab, subject, text, Mask.full(subject.shape)).loss_nats for text in texts]
+    early, late = (np.mean([each[span].mean() for each in found]) for span in (slice(39, 60), slice(399, 460)))
+    assert late < early - 0.3 and values(at)[0] == tables.number(engine_incontext.icl_score(found, 10).value)
+    assert any("Later tokens are predicted **better** by" in line.value for line in at.markdown)
 
 
 def test_a_ranking_by_importance_is_measured_first(open_screen):
@@ -150,8 +182,7 @@ def test_heads_are_ablated_on_demand_and_the_command_line_agrees(open_screen, tm
 
 
 def test_a_long_text_is_cut_into_pieces(open_screen):
-    at = open_screen(incontext_from="A long text")
-    assert at.selectbox(key="incontext_text").value == "The ferry"
+    at = open_screen(incontext_from="A long text", incontext_text="The ferry")
     assert any("texts" in line.value and "95 % interval" in line.value for line in at.markdown)
     assert "--passage 'The ferry' --texts 3" in at.code[0].value
 
@@ -223,9 +254,19 @@ def test_head_frames_hold_the_attributions():
 def test_words_say_which_way():
     found = engine_incontext.MeanOverTexts(-2.0, -3.0, -1.0, 24)
     assert tables.interval_in_words(found) == "95 % interval **−3.00 to −1.00**, 24 texts"
-    assert tables.score_in_words(found, 0) == "The 500th token costs 2.00 nats less than the 50th token."
+    words = tables.score_in_words(found, 0)
+    assert words == "Later tokens are predicted **better** by 2.00 nats (the 500th token against the 50th)."
     words = tables.score_in_words(engine_incontext.MeanOverTexts(0.5, 0, 1, 24), 10)
-    assert words == "Tokens 490 to 510 cost 0.50 nats more than tokens 40 to 60."
+    assert words == "Later tokens are predicted **worse** by 0.50 nats (tokens 490 to 510 against 40 to 60)."
+
+
+@pytest.mark.parametrize("n_texts, has_band", [(1, False), (2, False), (3, True)])
+def test_two_texts_have_no_band(n_texts, has_band):
+    from pages.ui.shared.charts import to_svg
+
+    both = {"full model": losses(0, n_texts)}
+    for drawn in (charts.loss_curve(tables.curves(both)), charts.slope_chart(tables.slopes(both))):
+        assert (b"mark-area" in to_svg(drawn, "title")) == has_band
 
 
 def test_a_table_of_scores_by_text(tmp_path):

@@ -17,6 +17,7 @@ TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
 STEP_NATS = 4  # the loss axis grows in such steps, so that it stays while a slider moves
 HEIGHT_PX = 340
 N_NAMED = 6
+BAND_TEXTS = 3  # the interval of two is 13 standard errors either way: wider than any curve
 ZERO = pd.DataFrame({"at": [0.0]})
 
 
@@ -112,14 +113,16 @@ def _lines(title: str, scale: alt.Scale, last: float) -> list[alt.Chart]:
     base = charts.named_chart("points").encode(x=x, color=colour)
     y = alt.Y("mean:Q", title=title, scale=scale)
     return [
-        base.mark_area(opacity=0.2, clip=True).encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q"),
+        base.transform_filter(alt.datum.n >= BAND_TEXTS)
+        .mark_area(opacity=0.2, clip=True)
+        .encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q"),
         base.mark_line(strokeWidth=2.5).encode(y=y, strokeDash=dash),
         base.mark_point(filled=True, size=45, opacity=1).encode(y=y, tooltip=tooltip),
     ]
 
 
 def _step_up(nats: float) -> int:
-    """The end of an axis. Bands do not count: over two texts they would leave no room for the curve, and are cut."""
+    """The end of an axis. Bands do not count: over few texts they would leave no room for the curve, and are cut."""
     return STEP_NATS * math.ceil(nats / STEP_NATS)
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from engine.heads.ablation import FILLS, KINDS
-from engine.importance.rankings_of import OF_ONE_TASK
+from engine.importance.rankings_of import Evidence
 from engine.questions.requests import TaskSpec
 from engine.texts.incontext import EARLY, LATE, MIN_TOKENS, icl_change, icl_score
 from engine.texts.sources import MAX_TEXTS, N_TEXTS, Source
@@ -22,13 +22,14 @@ from pages.ui.shared.defaults import AXES, AXIS_HELP, SHOTS
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.heads import open_heads
 from pages.ui.shared.many_tasks import local_tasks
-from pages.ui.shared.pruning import by_importance
-from pages.ui.shared.streamlit_internals import DeltaGenerator
+from pages.ui.shared.streamlit_internals import DeltaGenerator, rewrite_param
 from pages.ui.shared.tables import number, written
 from pages.ui.shared.texts import choose_text
 
-SOURCES = {"task": "Solved questions", "text": "A long text"}
+SOURCES = {"text": "A long text", "task": "Solved questions"}
+TEXT = "A letter without a name"  # at first: several windows of prose
 AROUND = {0: "exact", 5: "± 5", 10: "± 10"}
+FROM, SOLVED, RANKED = "incontext_from", "incontext_task", "incontext_ranked_on"  # in the address
 NOISY_NATS = 2.0  # an interval so wide leaves open what pruning does
 SHORT_WINDOW = (
     "This model reads {} tokens at once, so late tokens are predicted from the last of these alone, in windows that "
@@ -40,22 +41,24 @@ SCORE_HELP = (
     "is Student's over texts, 95 %; the change is paired, on the same texts."
 )
 CURVE_HELP = (
-    "Mean over texts, in bins that are even in ln(index), with its 95 % interval; of a band that reaches beyond the "
-    "axis the end is cut off. The score is the difference of the curve at the two dotted lines."
+    f"Mean over texts, in bins that are even in ln(index); from {charts.BAND_TEXTS} texts on the band is its 95 % "
+    "interval, cut off at the end of the axis. The score is the difference of the curve at the two dotted lines."
 )
 SLOPE_HELP = (
     "d loss / d ln(index): differences between neighbouring bins that are even in ln(index), with 95 % intervals over "
-    "texts. 0 = later tokens are no easier."
+    f"texts, from {charts.BAND_TEXTS} texts on. 0 = later tokens are no easier."
 )
 FILL_HELP = "`zero`: nothing, as a pruned one. `mean`: its mean over these texts, an output that later layers know."
 SOURCE_HELP = (
-    f"Solved questions: those of a task (train split), one after the other until there are {MIN_TOKENS} tokens, in a "
-    f"new order for each text. A long text: cut into pieces of {MIN_TOKENS} tokens."
+    f"A long text: cut into windows of {MIN_TOKENS} tokens. Solved questions: those of a task (train split), one after "
+    f"the other until there are {MIN_TOKENS} tokens, in a new order for each text. The embedded model learned only "
+    "their answers, so its loss rises along them."
 )
-TASK_HELP = (
+SOLVED_HELP = (
     "Whose solved questions are read, and what rankings by importance are measured on (its train questions, "
     f"{SHOTS} solved examples in front)."
 )
+RANKED_HELP = f"The ranking comes from this task's train questions, with {SHOTS} solved examples in front."
 AROUND_HELP = (
     f"`exact`: loss at the {LATE}th and the {EARLY}th token alone, as defined. That is noisy: with ± 10 the ten tokens "
     "before and behind each are averaged in, and the interval is much narrower."
@@ -65,6 +68,7 @@ KIND_HELP = (
     "`pattern-preserving`: the same, but every attention pattern stays as it was, so later heads look where they "
     "looked and only find something else there. For the table and the two charts beside it."
 )
+CHANCE = "That may be chance."
 MAPS = {
     "full": "Orange: the score rises without the head, so the model learns less in context. Blue: it learns more.",
     "pattern-preserving": "The same colours; what later heads look at is held still.",
@@ -85,34 +89,48 @@ class Controls:
 def choose(data_dir: str | None) -> Controls:
     """Draws where texts come from, how the score is read, and the Prune screen's sliders."""
     at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
-    bound: dict[str, Any] = {"bind": "query-params"}
-    kind = one_of(at, "Texts", SOURCES, "incontext_from", SOURCE_HELP)
-    names = with_own(local_tasks(data_dir), "incontext_task")
-    more = {"accept_new_options": True, "help": TASK_HELP, "width": 220, "disabled": not _needs_task(kind), **bound}
-    name = at.selectbox("Task", names, key="incontext_task", **more)
-    more = {"help": "More texts, narrower intervals. A long text may have fewer pieces.", "width": 130}
-    n_texts = number_field(at, "Most texts", (1, MAX_TEXTS), "incontext_texts", value=N_TEXTS, step=12, **more)
-    around = one_of(at, "Score from", AROUND, "incontext_around", AROUND_HELP, default=10)
-    source = Source("task", str(name).strip(), n_texts=int(n_texts))
+    text_at, wraps = st.container(), st.container(key="wraps pruning")
+    _read_older_address()
+    kind = one_of(at, "Texts", SOURCES, FROM, SOURCE_HELP)
     if kind == "text":
-        text = choose_text("incontext", st.container(), default="The ferry")
-        of = "passage" if text is not None and text.passage else "text"
-        source = Source(of, text.name, "" if text.passage else text.text, int(n_texts)) if text is not None else None
-    wraps = st.container(key="wraps pruning")
+        rewrite_param(SOLVED, lambda values: None)  # it would mean solved questions when the address is opened again
     *level_at, mask_at, ranking_at = wraps.columns([4, 4, 3, 4], gap="small")
     levels = zip(AXES, level_at, strict=True)
     heads, ffns = (choose_level("incontext", at, axis, AXES[axis], AXIS_HELP[axis]) for axis, at in levels)
     typed, ranking = type_mask("incontext", mask_at), choose_ranking("incontext", ranking_at)
-    chosen = Levels(TaskSpec(str(name).strip(), SHOTS), ranking, heads, ffns, typed)
-    return Controls(source, around, chosen, st.container())
+    name = _choose_task(at, kind, data_dir, {*Evidence().missing(ranking, heads > 0, ffns > 0)})
+    more = {"help": "More texts, narrower intervals. A long text may have fewer pieces.", "width": 130}
+    n_texts = number_field(at, "Most texts", (1, MAX_TEXTS), "incontext_texts", value=N_TEXTS, step=12, **more)
+    around = one_of(at, "Score from", AROUND, "incontext_around", AROUND_HELP, default=10)
+    source = Source("task", name, n_texts=int(n_texts))
+    if kind == "text":
+        text = choose_text("incontext", text_at, default=TEXT, long=True)
+        of = "passage" if text is not None and text.passage else "text"
+        source = Source(of, text.name, "" if text.passage else text.text, int(n_texts)) if text is not None else None
+    return Controls(source, around, Levels(TaskSpec(name, SHOTS), ranking, heads, ffns, typed), st.container())
 
 
-def _needs_task(kind: str) -> bool:
-    """Whether the task decides anything: the texts are its questions, or what is pruned goes by its importance."""
-    state = st.session_state
-    ranking = state.get("incontext_ranking") or st.query_params.get("incontext_ranking") or OF_ONE_TASK[0]
-    ffns = state.get("incontext_ffns") or 0
-    return kind == "task" or ranking not in OF_ONE_TASK or by_importance(ranking, int(ffns))
+def _choose_task(where: DeltaGenerator, kind: str, data_dir: str | None, missing: set[str]) -> str:
+    """Draws the choice of a task where it has an effect: the texts are its questions, or its importance is `missing`
+    for the ranking. The two have an address each, so that a task in an address says which of them is meant."""
+    key, help = (SOLVED, SOLVED_HELP) if kind == "task" else (RANKED, RANKED_HELP)
+    names = with_own(local_tasks(data_dir), key)
+    if kind != "task" and not missing & {"heads", "ffns"}:
+        return names[0]
+    more: dict[str, Any] = {"accept_new_options": True, "help": help, "width": 220, "bind": "query-params"}
+    return str(where.selectbox("Task", names, key=key, **more)).strip()
+
+
+def _read_older_address() -> None:
+    """Solved questions were the first choice once: an address that names their task alone means them. Where it says
+    that a long text is read, the task is that of the ranking."""
+    state, said = st.session_state, st.query_params
+    if SOLVED not in said:
+        return
+    if FROM not in {*state, *said}:
+        state[FROM] = "task"
+    elif said.get(FROM) == SOURCES["text"] and RANKED not in {*state, *said}:
+        state[RANKED] = said[SOLVED]
 
 
 def figures(found: LossesSoFar, around: int, pruned_in_words: str) -> None:
@@ -158,7 +176,9 @@ def _score_figure(where: DeltaGenerator, who: str, losses: Losses, around: int) 
         return
     score = icl_score(losses, around)
     where.metric(f"{who.capitalize()}, nats", number(score.value))
-    lines = [tables.interval_in_words(score), tables.score_in_words(score, around)]
+    lines = [tables.score_in_words(score, around), tables.interval_in_words(score)]
+    if score.low <= 0 <= score.high:
+        lines.append(CHANCE)
     if not around and score.high - score.low > NOISY_NATS:
         lines.append(":small[Single tokens are noisy: choose ± 10 tokens, or more texts.]")
     where.markdown("  \n".join(lines))
@@ -170,7 +190,7 @@ def verdict(low: float, high: float) -> str:
         return "**It learns less in context.**"
     if high < 0:
         return "**It learns more in context.**"
-    return "That may be chance."
+    return CHANCE
 
 
 def curves(found: LossesSoFar) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:

@@ -74,10 +74,10 @@ def interval_in_words(found: MeanOverTexts) -> str:
 
 def score_in_words(found: MeanOverTexts, around: int) -> str:
     """What the score says."""
-    late, early = (f"tokens {at - around} to {at + around}" if around else f"the {at}th token" for at in (LATE, EARLY))
-    costs = "cost" if around else "costs"
-    less = "less" if found.value < 0 else "more"
-    return f"{late.capitalize()} {costs} {number(abs(found.value))} nats {less} than {early}."
+    late, early = (f"{at - around} to {at + around}" if around else f"the {at}th" for at in (LATE, EARLY))
+    tokens = f"tokens {late} against {early}" if around else f"{late} token against {early}"
+    better = "better" if found.value < 0 else "worse"
+    return f"Later tokens are predicted **{better}** by {number(abs(found.value))} nats ({tokens})."
 
 
 def curve_in_words(frame: pd.DataFrame) -> str:

@@ -42,12 +42,15 @@ class Chosen:
         return self.passage.landmarks if self.passage else ()
 
 
-def choose_text(prefix: str, where: DeltaGenerator, default: str = "Names that return") -> Chosen | None:
-    """Draws the choice of a text, bound to the address as `<prefix>_text`; the text with its name.
+def choose_text(
+    prefix: str, where: DeltaGenerator, default: str = "Names that return", long: bool = False
+) -> Chosen | None:
+    """Draws the choice of a text, bound to the address as `<prefix>_text`; the text with its name. `long` ones are
+    offered only where a text is cut into windows.
 
     None where there is none: only while a remembered text has just been deleted in another tab.
     """
-    built_in, names, own = {passage.title: passage for passage in passages()}, kept.names(store()), _own()
+    built_in, names, own = [passage.title for passage in passages(long)], kept.names(store()), _own()
     options = [*built_in, *names, *([own.name] if own else [])]
     key, choice_at, own_at = f"{prefix}_text", *where.columns([5, 4], vertical_alignment="bottom")
     asked = st.query_params.get(key) if key not in st.session_state else None
@@ -56,7 +59,7 @@ def choose_text(prefix: str, where: DeltaGenerator, default: str = "Names that r
     first, about = options.index(default), "Built-in passages first, then those you have remembered under a name."
     name = choice_at.selectbox("Text", options, index=first, key=key, bind="query-params", help=about)
     with own_at.popover("Your own text", icon=":material/edit_note:", width="stretch", help="Paste or load a text."):
-        _draw_own(key, str(name), own, names, list(built_in))
+        _draw_own(key, str(name), own, names)
     if fault := st.session_state.pop(FAULT, None):
         with where:
             show_error(fault)
@@ -74,7 +77,7 @@ def chosen_text(prefix: str, default: str) -> Chosen:
 
 def _named(name: str) -> Chosen | None:
     """The text of that name, None where there is none."""
-    own, built_in = _own(), {passage.title: passage for passage in passages()}
+    own, built_in = _own(), {passage.title: passage for passage in passages(long=True)}
     if own and name == own.name:
         return own
     if name in built_in:
@@ -87,7 +90,7 @@ def _own() -> Chosen | None:
     return st.session_state.get(OWN)
 
 
-def _draw_own(key: str, name: str, own: Chosen | None, names: list[str], titles: list[str]) -> None:
+def _draw_own(key: str, name: str, own: Chosen | None, names: list[str]) -> None:
     """The controls with which a text comes in, and is remembered or forgotten."""
     pasted, loaded, kept_name = f"{key}_pasted", f"{key}_loaded", f"{key}_name"
     st.text_area("Paste a text", key=pasted, height=140, help=f"A few sentences, at most 1 MB. {PRIVATE}")
@@ -99,7 +102,7 @@ def _draw_own(key: str, name: str, own: Chosen | None, names: list[str], titles:
     if own and own.name == name:
         st.text_input("Remember it under a name", key=kept_name, help=f"Kept in the result store. {PRIVATE}")
         help = "Without a name the address of this screen cannot say which text it was."
-        about = {"on_click": _guarded, "args": (_remember, key, tuple(titles)), "icon": ":material/bookmark_add:"}
+        about = {"on_click": _guarded, "args": (_remember, key), "icon": ":material/bookmark_add:"}
         st.button("Remember", help=help, **about)
         st.caption(f"This text is in no address and gone after a reload until it has a name. {PRIVATE}")
     elif name in names:
@@ -116,7 +119,7 @@ def _guarded(change: Callable[..., None], *arguments: object) -> None:
 
 
 def _use(key: str, name: str, text: str) -> None:
-    taken = {*(passage.title for passage in passages()), *kept.names(store())}
+    taken = {*_titles(), *kept.names(store())}
     name = "".join(letter for letter in name if letter.isprintable())[: kept.MAX_NAME].strip() or "A text"
     while name in taken:
         name += " (own)"
@@ -132,9 +135,14 @@ def _use_loaded(key: str) -> None:
         _use(key, file.name.removesuffix(".txt"), kept.decoded(file.getvalue(), file.name))
 
 
-def _remember(key: str, titles: tuple[str, ...]) -> None:
+def _titles() -> list[str]:
+    """The titles of all built-in passages, wherever they are offered."""
+    return [passage.title for passage in passages(long=True)]
+
+
+def _remember(key: str) -> None:
     own, name = _own(), st.session_state[f"{key}_name"].strip()
-    if name in titles:
+    if name in _titles():
         raise HeadroomError(f"{name!r} is the title of a built-in passage; choose another name")
     if own is not None:
         if not kept.remember(name, own.text, store()):
