@@ -39,7 +39,8 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Snapshot(Generic[T]):
     """How a job stands. Times are seconds on `time.monotonic`; `started_s` is the submission until the job runs.
-    `forecast` is (seconds left, when that was reckoned), None while it is not known. `owner` is its job's."""
+    `forecast` is (seconds left, when that was reckoned), None while it is not known. `owner` is its job's. `message`
+    names the step that `done` and `total` count, also after the end. `stopping`: cancelled, but still running."""
 
     key: str
     state: State
@@ -53,6 +54,7 @@ class Snapshot(Generic[T]):
     title: str = ""
     forecast: tuple[float, float] | None = None
     owner: str = ""
+    stopping: bool = False
 
     @property
     def left_s(self) -> float | None:
@@ -207,7 +209,7 @@ class Jobs:
             if job is not None and not job.snapshot.finished:
                 self._abandon(job)
                 if job.snapshot.state == "running":
-                    job.snapshot = replace(job.snapshot, message="stopping")
+                    job.snapshot = replace(job.snapshot, stopping=True)
                 self._changed.notify_all()
 
     def drop(self, slot: str) -> None:
@@ -291,7 +293,7 @@ class Jobs:
                 now_s = time.monotonic()
                 began_s = job.snapshot.started_s if job.has_run else now_s
                 job.has_run, self._running = True, job
-                self._publish(job, state="running", started_s=began_s, message="")
+                self._publish(job, state="running", started_s=began_s)
             copy_context().run(self._run, job)  # context variables that a job sets end with it
             worked_s += time.monotonic() - now_s
             if worked_s >= LONG_S and not self._queue:
@@ -311,7 +313,7 @@ class Jobs:
     def _run(self, job: _Job) -> None:
         """Runs one job until it is done, fails, is cancelled, gives way to a more urgent one or is not looked at."""
         end: dict[str, Any] = {"state": "done"}
-        gave_way: dict[str, Any] = {"state": "queued", "message": "", "forecast": None}
+        gave_way: dict[str, Any] = {"state": "queued", "forecast": None}
         generator: Iterator[Progress[Any]] | None = None
         time_left = TimeLeft(time.monotonic())
         is_to_stop.set(lambda: self._must_stop(job))
@@ -337,13 +339,13 @@ class Jobs:
         with self._changed:
             self._running = None
             if job.cancelled.is_set() and end["state"] == "queued":
-                end = {"state": "cancelled", "message": ""}
+                end = {"state": "cancelled"}
             if end["state"] == "queued":
                 heapq.heappush(self._queue, job)
                 self._publish(job, **end)
             else:
                 job.start = _spent  # the closure may hold on to a model
-                self._publish(job, finished_s=time.monotonic(), forecast=None, **end)
+                self._publish(job, finished_s=time.monotonic(), forecast=None, stopping=False, **end)
 
     def _publish(self, job: _Job, **changes: Any) -> None:
         job.snapshot = replace(job.snapshot, **changes)
@@ -368,7 +370,7 @@ def _closed(generator: Iterator[Progress[Any]] | None) -> dict[str, Any] | None:
 def _ending(error: BaseException) -> dict[str, Any]:
     """The closing fields of a job that raised: a plain line for our own errors, type and message for all others."""
     if isinstance(error, Cancelled):
-        return {"state": "cancelled", "message": ""}
+        return {"state": "cancelled"}
     if isinstance(error, HeadroomError):
         return {"state": "failed", "error": str(error)}
     _log.error("a job failed", exc_info=error)

@@ -63,7 +63,7 @@ class Progress(Generic[T]):
         `total` (None: as many as it says itself). Without a total it is the run itself."""
         if total is None:
             total = self.total
-        here = self.done if size is None else round(size * self.done / self.total) if self.total else 0
+        here = self.done if size is None else round(size * self.part)
         message = self.message if self.is_loading or not label else label
         share = None
         if self.share is not None and total:

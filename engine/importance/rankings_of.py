@@ -4,6 +4,7 @@ how that is read from the store or measured.
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from engine.importance.layers import LAYERS_BY, layer_order, n_passes, recall_la
 from engine.importance.rankings import mask_at, n_pruned, order, random_order, random_order_within_layers
 from engine.models.masks import Edits, Mask, without_layers
 from engine.models.subject import Lab, Subject
-from engine.progress import Progress, last_value
+from engine.progress import Progress, driven, last_value
 from engine.questions.requests import Requests, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 
@@ -41,6 +42,7 @@ OF_MANY_TASKS = tuple(name for name in NEEDS if name != "importance")  # there i
 INDUCTION_FROM = 0.3  # prefix-matching score from which a head is protected as an induction head
 INDUCTION_SEED = PREFIX_SEED
 PARTS: tuple[Part, ...] = ("heads", "ffns")
+RANKED = {"heads": "heads", "prefix_matching": "heads", "ffns": "FFNs", "layers": "layers"}  # by evidence, in words
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,7 @@ def compute_orders(
     lab: Lab, subject: Subject, pruning: Pruning, data_dir: str | Path | None = None
 ) -> Iterator[Progress[Orders]]:
     """Yields Progress; the last one's value are the Orders that the levels of `pruning` need. What is stored is not
-    computed again."""
+    computed again. Each part is named and counted by itself; `share` is of all of them."""
     ranking, wanted = pruning.ranking, pruning.missing(Evidence())
     questions = None
     measured = {*PARTS, *(["layers"] if LAYERS_BY[ranking.layers_by] else [])}
@@ -218,22 +220,29 @@ def compute_orders(
     total, done = sum(sizes[name] for name in wanted) or 1, 0
     known: dict[str, Any] = {}
     for name in wanted:
+        label = f"ranking {RANKED[name]}"
+        placed = partial(_placed, done=done, size=sizes[name], total=total)
+        yield placed(Progress(0, sizes[name], message=label, cached=True))  # the first step may take long
         if name == "layers" and name not in measured:
             known[name] = unmeasured_order(subject.shape, ranking.layers_by, ranking.seed)
         elif questions is None or name == "prefix_matching":
             steps = induction(lab, subject, "olsson", INDUCTION_SEED)
-            scores = yield from last_value(steps, done, total, sizes[name], "induction scores")
+            scores = yield from driven(last_value(steps, label=label), placed)
             known[name] = scores.mean["prefix_matching"]
         elif name == "layers":
             steps = layer_order(lab, subject, questions, ranking.layers_by, n_gone, ranking.seed)
-            known[name] = yield from last_value(steps, done, total, sizes[name], "order of layers")
+            known[name] = yield from driven(last_value(steps, label=label), placed)
         else:
             part: Part = "heads" if name == "heads" else "ffns"
             steps = importance(lab, subject, questions, ranking.what(part))
-            label = f"{'head' if part == 'heads' else 'FFN'} importance"
-            known[name] = yield from last_value(steps, done, total, sizes[name], label)
+            known[name] = yield from driven(last_value(steps, label=label), placed)
         done += sizes[name]
     yield Progress(total, total, orders_from(subject.shape, ranking, Evidence(**known)))
+
+
+def _placed(step: Progress[Any], done: int, size: int, total: int) -> Progress[Any]:
+    """A step of one part, which is `size` of the `total` work and begins when `done` is finished."""
+    return replace(step, share=(done + size * step.part) / total)
 
 
 def _by(scores: Scores | None, n: int) -> np.ndarray:

@@ -138,6 +138,18 @@ def test_layers_go_besides_heads_and_ffns(by, folder_of, file, lab, monkeypatch)
     assert (pruning.at("layers", 1000).known_mask(subject.shape, further) is None) == (by == "greedy")
 
 
+def test_each_part_of_a_ranking_is_named_and_counted_by_itself(folder_of, file, lab):
+    _, subject, _ = asked(lab, folder_of("opt"), file)
+    pruning = Pruning(questions_in(file, lab).task, Ranking(n_questions=6), 500, 500, parse_edits("", subject.shape))
+    *steps, _ = [step for step in compute_orders(lab, subject, pruning) if not step.is_loading]
+    last = {step.message: (step.done, step.total) for step in steps}
+    assert last == {"ranking heads": (6, 6), "ranking FFNs": (6 * 4, 6 * 4)}, "the oracle answers in full, then per FFN"
+    assert [step.message for step in steps] == sorted((step.message for step in steps), reverse=True)
+    parts = [step.part for step in steps]
+    assert parts == sorted(parts) and parts[0] == 0.0 and parts[-1] == 1.0
+    assert any(step.message == "ranking FFNs" and not step.done for step in steps), "named before its first answers"
+
+
 def test_an_unknown_order_of_layers_is_named():
     with pytest.raises(UsageError, match="magic"):
         Ranking(layers_by="magic")

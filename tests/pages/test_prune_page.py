@@ -14,6 +14,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from engine.__main__ import main
+from engine.importance import rankings_of
 from engine.progress import Progress, in_time
 from engine.questions.requests import get_requests
 from pages.ui.prune import experiment, forecasts
@@ -201,10 +202,61 @@ def test_a_cancelled_run_waits_for_the_user(held):
     go_on()
     settled(at)
     assert frame.jobs().snapshot("accuracy").state == "cancelled"
-    assert "stopped at 0" in " ".join(caption.value for caption in at.caption)
+    assert "stopped before it began" in " ".join(caption.value for caption in at.caption)
     button(at, "Go on").click()
     settled(at)
     assert f"**{N}** of {N} questions" in under_figure(at)
+
+
+@pytest.mark.parametrize(("named", "about"), [("", ""), ("L0H1", "about ")])
+def test_a_ranking_that_is_measured_or_stopped_is_named_with_its_own_count(open_app, monkeypatch, named, about):
+    at_48, go_on = threading.Event(), threading.Event()
+
+    def held(*given):
+        yield Progress(48, 64)
+        at_48.set()
+        assert go_on.wait(WAIT_S)
+        yield Progress(49, 64)
+
+    monkeypatch.setattr(rankings_of, "importance", held)
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+    at = open_app(prune_mask=named)
+    try:
+        slide(at, "prune_heads", 50).run()
+        assert at_48.wait(WAIT_S)
+        at.run()
+        assert [each.text for each in at.progress] == ["Ranking heads: 48 of 64"]
+        said = under_figure(at)
+        assert f"{about}4 of 8 heads, 0 of 2 FFNs pruned  \nRanking heads (needed once per task)" in said
+        assert sent(at, "prune_heads")["texts"]["50"] == f"{about}4 of 8 heads"
+        button(at, "Cancel").click().run()
+        assert [each.text for each in at.progress] == ["Ranking heads: stopping"]
+    finally:
+        go_on.set()
+    settled(at)
+    assert "Ranking heads: stopped at 48 of 64. Finished work is kept." in [caption.value for caption in at.caption]
+
+
+def test_once_the_ranking_is_measured_the_figure_says_what_is_pruned(open_app, monkeypatch):
+    monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+    pruned, go_on, real = threading.Event(), threading.Event(), experiment._evaluated
+
+    def held(x, mask, title, lab):
+        if title == experiment.PRUNED:
+            pruned.set()
+            assert go_on.wait(WAIT_S)
+        yield from real(x, mask, title, lab)
+
+    monkeypatch.setattr(experiment, "_evaluated", held)
+    at = open_app()
+    try:
+        slide(at, "prune_heads", 50).run()
+        assert pruned.wait(WAIT_S)
+        at.run()
+        assert [each.text for each in at.progress] == ["Pruned model …"]
+        assert under_figure(at).startswith("4 of 8 heads, 0 of 2 FFNs pruned") and "Ranking" not in under_figure(at)
+    finally:
+        go_on.set()
 
 
 def test_a_moved_slider_abandons_the_run_before(held):

@@ -14,7 +14,7 @@ from engine.accuracy.evaluation import Answers, accuracy, evaluate
 from engine.importance.rankings_of import Axis, Evidence, compute_orders
 from engine.models.masks import Mask
 from engine.models.subject import Lab, Subject
-from engine.progress import Progress, last_value
+from engine.progress import Progress
 from engine.statistics import MIN_QUESTIONS
 from engine.studies.two_models import Compared, compared, pruning_of_second, same_parts
 from pages.ui.prune import dragging, experiment, forecasts
@@ -90,21 +90,26 @@ def look(x: Experiment, second: Subject) -> Beside:
 def measure(x: Experiment, mask: Mask | None, n: int, lab: Lab) -> Iterator[Progress[AnswersSoFar]]:
     """Job: the pruned model's answers to the first n questions, then the full model's."""
     full, pruned, ranking = None, None, 0 if mask is not None else 3 * RANKING_QUESTIONS
-    total = 2 * n + ranking
+    total, name = 2 * n + ranking, x.subject.spec.in_words
     if mask is None:
-        steps = compute_orders(lab, x.subject, x.pruning, x.data_dir)
-        orders = yield from last_value(steps, 0, total, ranking)
-        mask = x.pruning.mask(orders)
+        for step in compute_orders(lab, x.subject, x.pruning, x.data_dir):
+            mask = x.pruning.mask(step.value) if step.value is not None else mask
+            yield replace(step.within(label=f"{name}, {step.message}"), share=ranking * step.part / total)
+    assert mask is not None
+
+    def placed(step: Progress[Answers], before: int, title: str) -> Progress[AnswersSoFar]:
+        message, share = step.message or f"{name}, {title.lower()}", (before + n * min(1.0, step.part)) / total
+        return Progress(min(step.done, n), n, AnswersSoFar(full, pruned, mask), message, step.cached, share=share)
+
     for step in _first_n(x, mask, n, lab):
         pruned = step.value if step.value is not None else pruned
         full = pruned if mask.is_full else None
-        yield Progress(ranking + min(step.done, n), total, AnswersSoFar(full, pruned), step.message, step.cached)
+        yield placed(step, ranking, experiment.PRUNED)
     if not mask.is_full:
         for step in _first_n(x, Mask.full(x.shape), n, lab):
             full = step.value if step.value is not None else full
-            done = ranking + n + min(step.done, n)
-            yield Progress(done, total, AnswersSoFar(full, pruned), step.message, step.cached)
-    yield Progress(total, total, AnswersSoFar(full, pruned))
+            yield placed(step, ranking + n, experiment.FULL)
+    yield Progress(n, n, AnswersSoFar(full, pruned, mask))
 
 
 def _first_n(x: Experiment, mask: Mask, n: int, lab: Lab) -> Iterator[Progress[Answers]]:

@@ -6,11 +6,12 @@ import streamlit as st
 
 from engine.importance.rankings_of import Axis
 from pages.ui.prune import beside, dragging
+from pages.ui.prune.estimates import pruned_in_words
 from pages.ui.prune.screen import Screen, Shown
 from pages.ui.shared.marks import mark
 from pages.ui.shared.runtime import jobs
 from pages.ui.shared.second import second_model
-from pages.ui.shared.tables import mask_in_words, plain
+from pages.ui.shared.tables import plain
 from pages.ui.shared.work import live
 
 HELP = (
@@ -47,7 +48,7 @@ def _draw(shown: Shown) -> None:
         return
     second = of.answers(n)
     if told := beside.lines(found, second, of.names):
-        told.append(mask_in_words(of.x.shape, of.mask_now()))
+        told.append(pruned_in_words(of.x, of.known, second.mask or of.mask_now()))
         st.markdown("  \n".join(told), help=HELP)
         state = "measured" if beside.is_complete(second, n) else "measuring"
         mark("second figure", state, model=of.names[1], questions=len(second.pruned or ()), of=n)

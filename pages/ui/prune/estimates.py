@@ -4,7 +4,7 @@ No streamlit here. An estimate is a `Level`, drawn in series of its own: nothing
 but for `Line.measured`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +14,13 @@ import pandas as pd
 from engine.importance.calibration import MIN_LEVELS, TRUSTED_ERROR, Calibration, Check, recall_check
 from engine.importance.estimates import Gradients, estimate, recall_gradients
 from engine.importance.rankings import n_pruned
-from engine.importance.rankings_of import Axis, Evidence, Orders
+from engine.importance.rankings_of import RANKED, Axis, Evidence, Orders
+from engine.models.masks import Mask
 from engine.models.subject import Lab
 from engine.progress import Progress
 from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment
-from pages.ui.shared.defaults import LEVEL_NOUNS, LEVELS
+from pages.ui.shared.defaults import AXES, LEVEL_NOUNS, LEVELS
+from pages.ui.shared.tables import mask_in_words
 
 STEPS_PERMILLE = range(0, 1001, 50)
 COLUMNS = ["level", "estimated", "low", "high", "trusted"]
@@ -101,32 +103,51 @@ def _line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, lab: Lab)
     )
 
 
-def counts(x: Experiment, axis: Axis, known: Evidence) -> dict[int, int]:
-    """How many heads or FFNs are pruned in all, or layers dropped by level, at each step of the axis."""
+def counts(x: Experiment, axis: Axis, known: Evidence, levels: Iterable[int] = STEPS_PERMILLE) -> dict[int, int]:
+    """How many heads or FFNs are pruned in all, or layers dropped by level, at each level of the axis."""
     if axis == "layers":
-        return {permille: n_pruned(permille, x.shape.n_layers) for permille in STEPS_PERMILLE}
+        return {permille: n_pruned(permille, x.shape.n_layers) for permille in levels}
     n = x.shape.n_heads_total if axis == "heads" else x.shape.n_layers
     order, edits = x.order(axis, known), x.pruning.typed
     typed, kept = (~np.array(getattr(named, axis)).ravel() for named in (edits.alone, edits.keep))
     if order is None:
         n_typed, n_left = int(typed.sum()), n - int(kept.sum())
-        return {permille: min(max(n_pruned(permille, n), n_typed), n_left) for permille in STEPS_PERMILLE}
+        return {permille: min(max(n_pruned(permille, n), n_typed), n_left) for permille in levels}
     gone = np.append(0, (~kept[order]).cumsum())  # of the first so many of the order, those that are not kept
     typed_behind = np.append(typed[order][::-1].cumsum()[::-1], 0)  # of the typed ones, those behind them
-    return {permille: int((gone + typed_behind)[n_pruned(permille, n)]) for permille in STEPS_PERMILLE}
+    return {permille: int((gone + typed_behind)[n_pruned(permille, n)]) for permille in levels}
+
+
+def counted(x: Experiment, axis: Axis, known: Evidence, levels: Iterable[int] = STEPS_PERMILLE) -> dict[int, str]:
+    """The same in words, such as "12 of 32 heads"; "about" where the missing ranking may have named parts first."""
+    n = x.shape.n_heads_total if axis == "heads" else x.shape.n_layers
+    edits = x.pruning.typed
+    is_named = axis != "layers" and not all(np.all(getattr(of, axis)) for of in (edits.prune, edits.keep))
+    about = "about " if is_named and x.order(axis, known) is None else ""
+    found = counts(x, axis, known, levels).items()
+    return {permille: f"{about if permille else ''}{count} of {n:,} {LEVEL_NOUNS[axis]}" for permille, count in found}
+
+
+def pruned_in_words(x: Experiment, known: Evidence, mask: Mask | None) -> str:
+    """Such as "19 of 48 heads, 2 of 6 FFNs pruned"; while a ranking is missing (no `mask`), how many each level prunes,
+    and which ranking that is."""
+    if mask is not None:
+        return mask_in_words(x.shape, mask)
+    levels: dict[Axis, int] = {axis: x.pruning.level(axis) for axis in LEVELS}
+    numbers = [counted(x, axis, known, [level])[level] for axis, level in levels.items() if level or axis in AXES]
+    missing = " and ".join(dict.fromkeys(RANKED[name] for name in x.pruning.missing(known)))
+    return f"{', '.join(numbers)} pruned  \nRanking {missing} (needed once per task)"
 
 
 def texts(x: Experiment, axis: Axis, known: Evidence, line: Line) -> dict[int, str]:
     """{percent: what is known of that level without measuring it}, such as "12 of 32 heads · estimate 41 % ± 3"."""
-    n = x.shape.n_heads_total if axis == "heads" else x.shape.n_layers
     said = {}
-    for permille, count in counts(x, axis, known).items():
-        words = [f"{count} of {n:,} {LEVEL_NOUNS[axis]}"]
+    for permille, words in counted(x, axis, known).items():
         if permille in line.measured:
-            words.append(f"measured {100 * line.measured[permille]:.1f} %")
+            words += f" · measured {100 * line.measured[permille]:.1f} %"
         elif permille in line.estimated:
-            words.append(f"estimate {short(line.estimated[permille])}")
-        said[permille // 10] = " · ".join(words)
+            words += f" · estimate {short(line.estimated[permille])}"
+        said[permille // 10] = words
     return said
 
 

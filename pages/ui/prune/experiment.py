@@ -32,14 +32,17 @@ from pages.ui.shared.commands import command_line
 from pages.ui.shared.defaults import RANKING_QUESTIONS, SAMPLE
 
 LEVELS_PERMILLE = range(0, 1001, 100)
+FULL, PRUNED = "Full model", "Pruned model"  # the steps of a measurement
 
 
 @dataclass(frozen=True)
 class AnswersSoFar:
-    """Answers so far of the full and of the pruned model; None = not begun."""
+    """Answers so far of the full and of the pruned model, None = not begun; `mask` is the pruned model's, None = not
+    known yet."""
 
     full: Answers | None
     pruned: Answers | None
+    mask: Mask | None = None
 
 
 @dataclass(frozen=True)
@@ -154,10 +157,10 @@ def measure(x: Experiment, mask: Mask | None, lab: Lab) -> Iterator[Progress[Ans
     passes = 2 * (at.heads_permille > 0) + x.shape.n_layers / 2 * (at.ffns_permille > 0) + gone  # of a question, about
     ranking = RANKING_QUESTIONS * passes if mask is None else 0.0
     total = n if mask is not None and mask.is_full else 2 * n + ranking
-    full_steps = _evaluated(x, Mask.full(x.shape), "Full model", lab)
+    full_steps = _evaluated(x, Mask.full(x.shape), FULL, lab)
     for step in full_steps:
         full = step.value if step.value is not None else full
-        yield replace(_with(step, full, None), share=n * step.part / total)
+        yield replace(_with(step, full, None, mask), share=n * step.part / total)
         if x.enough(full):
             break
     if mask is None:
@@ -165,17 +168,18 @@ def measure(x: Experiment, mask: Mask | None, lab: Lab) -> Iterator[Progress[Ans
         orders = yield from driven(steps, lambda step: replace(step, share=(n + ranking * step.part) / total))
         mask = x.pruning.mask(orders)
     if mask.is_full:
-        yield Progress(n, n, AnswersSoFar(full, full))
+        yield Progress(n, n, AnswersSoFar(full, full, mask), FULL)
         return
-    for step in _evaluated(x, mask, "Pruned model", lab):
+    yield Progress(0, n, AnswersSoFar(full, None, mask), PRUNED, share=1 - n / total)  # the first answers may take long
+    for step in _evaluated(x, mask, PRUNED, lab):
         pruned = step.value if step.value is not None else pruned
-        yield replace(_with(step, full, pruned), share=1 - n * (1 - step.part) / total)
+        yield replace(_with(step, full, pruned, mask), share=1 - n * (1 - step.part) / total)
         if x.enough(pruned):
             break
     while full is not None and pruned is not None and len(full) < len(pruned):
         step = next(full_steps)
         full = step.value if step.value is not None else full
-        yield _with(step, full, pruned)
+        yield _with(step, full, pruned, mask)
 
 
 def measure_importance(x: Experiment, lab: Lab) -> Iterator[Progress[Orders]]:
@@ -224,7 +228,7 @@ def recall_measured(x: Experiment, mask: Mask | None, lab: Lab) -> AnswersSoFar:
     full = recall_answers(x, Mask.full(x.shape), lab)
     if mask is None:
         return AnswersSoFar(full, None)
-    return AnswersSoFar(full, full if mask.is_full else recall_answers(x, mask, lab))
+    return AnswersSoFar(full, full if mask.is_full else recall_answers(x, mask, lab), mask)
 
 
 def recall_answers(x: Experiment, mask: Mask, lab: Lab) -> Answers:
@@ -260,5 +264,7 @@ def _evaluated(x: Experiment, mask: Mask, title: str, lab: Lab) -> Iterator[Prog
         yield replace(step, message=step.message or title)
 
 
-def _with(step: Progress[Answers], full: Answers | None, pruned: Answers | None) -> Progress[AnswersSoFar]:
-    return Progress(step.done, step.total, AnswersSoFar(full, pruned), step.message, step.cached)
+def _with(
+    step: Progress[Answers], full: Answers | None, pruned: Answers | None, mask: Mask | None
+) -> Progress[AnswersSoFar]:
+    return Progress(step.done, step.total, AnswersSoFar(full, pruned, mask), step.message, step.cached)

@@ -38,7 +38,7 @@ def gradients_work(x: Experiment) -> Work[Any]:
 
 def ranking_work(x: Experiment, axis: Axis, known: Evidence) -> Work[Any]:
     """What measures the order of one axis, so that it is known before its slider moves."""
-    run, title = partial(experiment.measure_ranking, x, axis, lab()), f"Which {NOUNS[axis]} go first"
+    run, title = partial(experiment.measure_ranking, x, axis, lab()), f"Ranking {NOUNS[axis]}"
     takes = partial(forecasts.importance_s, x, known, lab(), [axis])
     return Work(ORDERS[axis], f"{x.base_key} {x.pruning.ranking.name}", title, run, 2, True, takes)
 

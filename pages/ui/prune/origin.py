@@ -8,12 +8,13 @@ from engine.models.masks import Mask
 from engine.models.subject import Lab
 from engine.statistics import paired
 from pages.ui.prune import figure
+from pages.ui.prune.estimates import pruned_in_words
 from pages.ui.prune.experiment import AnswersSoFar, Experiment, command, recall_answers, recall_known
 from pages.ui.prune.tables import curve_points
 from pages.ui.shared import published
 from pages.ui.shared.origin import Origin, about, tasks_in_words
 from pages.ui.shared.python_code import of_accuracy
-from pages.ui.shared.tables import mask_in_words, percent
+from pages.ui.shared.tables import percent
 
 
 def origin(x: Experiment, found: AnswersSoFar, known: Evidence, axis: Axis) -> Origin:
@@ -25,7 +26,7 @@ def origin(x: Experiment, found: AnswersSoFar, known: Evidence, axis: Axis) -> O
     reads["Importance"] = lambda lab: recall_known(x, lab)
     reads["Curve"] = lambda lab: curve_points(x, axis, known, lab)
     program = of_accuracy(x.subject, x.data_dir, x.task, x.n_taken(found), x.pruning)
-    pruned = mask_in_words(x.shape, mask)
+    pruned = pruned_in_words(x, known, mask)
     of = about(x.subject, tasks_in_words([x.task]), f"{x.n_taken(found):,} questions", pruned)
     return Origin("Prune", command(x, found), program, reads, of, figure_in_words(x, found, pruned))
 

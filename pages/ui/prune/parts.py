@@ -27,7 +27,6 @@ from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.heads import open_heads
 from pages.ui.shared.marks import counts, mark
 from pages.ui.shared.runtime import lab
-from pages.ui.shared.tables import mask_in_words
 from pages.ui.shared.texts import chosen_text
 from pages.ui.shared.work import cost_in_words, live
 
@@ -110,7 +109,8 @@ def draw_result(shown: Shown) -> None:
         x = shown.at_hand()
         line = shown.estimates.line(x, axes[0])
         now = x.mask(shown.known)
-        state = estimate_figure(shown.title, line, x.pruning.level(axes[0]), mask_in_words(x.shape, now))
+        pruned = estimates.pruned_in_words(x, shown.known, now)
+        state = estimate_figure(shown.title, line, x.pruning.level(axes[0]), pruned)
         mark("figure", state, **counts(now))
         return
     if shown.postponed and shown.drawn:  # a timer's run: the browser has drawn the page
@@ -118,11 +118,12 @@ def draw_result(shown: Shown) -> None:
     shown.drawn = True
     dragging.await_last_answers(shown.x)
     (job, measured), x = shown.job(), shown.x
-    is_full = shown.mask is not None and shown.mask.is_full
-    pruned, beside = mask_in_words(x.shape, shown.mask), published.in_words(x.subject, x.task)
+    mask = shown.mask or measured.mask  # the job may know it before the page does
+    is_full = mask is not None and mask.is_full
+    pruned, beside = estimates.pruned_in_words(x, shown.known, mask), published.in_words(x.subject, x.task)
     accuracy_figure(shown.title, measured, x.questions.n, pruned, is_full, beside)
     answers, state = measured.full if is_full else measured.pruned, "measured" if x.settled(measured) else "measuring"
-    mark("figure", state, questions=len(answers or ()), of=x.questions.n, **counts(shown.mask))
+    mark("figure", state, questions=len(answers or ()), of=x.questions.n, **counts(mask))
     if job is not None:
         accuracy_work(x, shown.mask).line()
     elif not x.settled(shown.stored) and not shown.postponed:

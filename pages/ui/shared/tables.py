@@ -64,7 +64,7 @@ def p_in_words(p: float) -> str:
 def mask_in_words(shape: ModelShape, mask: Mask | None) -> str:
     """Such as "19 of 48 heads, 2 of 6 FFNs pruned (1 layer dropped)"."""
     if mask is None:
-        return "What is pruned is not known yet"
+        return "Ranking heads and FFNs (needed once per task)"
     heads = f"{mask.n_heads_pruned} of {shape.n_heads_total:,} heads"
     n = len(mask.layers_dropped)
     dropped = f" ({n} layer{'s' * (n > 1)} dropped)" if n else ""

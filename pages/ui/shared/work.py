@@ -135,7 +135,7 @@ class Work(Generic[T]):
         if job.error:
             show_error(job.error)
         elif job.state == "cancelled":
-            st.caption(f"{plain(self.title)}: stopped at {job.done:,} of {job.total:,}. What was finished is kept.")
+            st.caption(f"{plain(named(job, self.title))}: {stopped(job)}. Finished work is kept.")
         icon, help = ":material/play_arrow:", "Starts it once more."
         st.button("Go on", key=f"retry {self.slot}", on_click=self.restart, icon=icon, help=help)
         mark_job(self.slot, job)
@@ -266,18 +266,30 @@ def mark_job(slot: str, job: Snapshot[Any]) -> None:
 def in_words(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = None) -> str:
     """Such as "Full model: 312 of 500, about 12 s left"; while it is queued, what it waits for (`ahead`)."""
     if snapshot.state == "running":
-        what = snapshot.message or what
+        what = named(snapshot, what)
+        if snapshot.stopping:
+            return f"{what}: stopping"
         words = f"{what}: {snapshot.done:,} of {snapshot.total:,}" if snapshot.done else f"{what} …"
         return words + ("" if snapshot.left_s is None else f", about {in_time(snapshot.left_s)} left")
     if ahead is None:
         return f"{what}: about to begin"
     other = ahead.title or "other work"
-    words = [other[:1].lower() + other[1:]]
+    words = [each[:1].lower() + each[1:] for each in (other, ahead.message) if each]
     if ahead.total:
         words.append(f"{ahead.done:,} of {ahead.total:,}")
     if ahead.left_s is not None:
         words.append(f"about {in_time(ahead.left_s)}")
     return f"{what}: waiting for: {', '.join(words)}"
+
+
+def named(job: Snapshot[Any], title: str) -> str:
+    """The step that a job's numbers count, such as "Ranking heads"; the job's `title` where it names none."""
+    return job.message[:1].upper() + job.message[1:] or title
+
+
+def stopped(job: Snapshot[Any]) -> str:
+    """Such as "stopped at 48 of 64"."""
+    return f"stopped at {job.done:,} of {job.total:,}" if job.total else "stopped before it began"
 
 
 def cost_in_words(takes_s: float | None) -> str:
