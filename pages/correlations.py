@@ -52,7 +52,7 @@ def compared(digest: str, how: str, _found: Survey) -> pd.DataFrame:
 
 
 setup = chosen()
-tasks = choose_tasks("correlations", st.container(), setup.data_dir)
+tasks = choose_tasks("correlations", st.container(), setup)
 counts, task_names = sorted({task.shots for task in tasks}), list(dict.fromkeys(task.name for task in tasks))
 controls_at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps where narrow
 what = one_of(controls_at, "Importance", TITLES, "correlations_what", WHAT_HELP)

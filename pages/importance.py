@@ -23,7 +23,15 @@ from pages.ui.shared.defaults import IN_SHORT, SAMPLE
 from pages.ui.shared.defaults import RANKING_QUESTIONS as N
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.heads import MOST, open_heads
-from pages.ui.shared.many_tasks import choose_tasks, importance_work, setting_of, show_failed, so_far, survey_line
+from pages.ui.shared.many_tasks import (
+    FEW_COUNTS,
+    choose_tasks,
+    importance_work,
+    setting_of,
+    show_failed,
+    so_far,
+    survey_line,
+)
 from pages.ui.shared.origin import Origin, about, survey_reads, tasks_in_words
 from pages.ui.shared.python_code import of_importance
 from pages.ui.shared.runtime import require_frame
@@ -51,7 +59,7 @@ def agreement_lines(missing: list[Work[Survey]]) -> None:
     help = f"Measures what is missing: at most {n_heads + 1} evaluations of {N} train questions, and two gradients."
     if any([work.line() for work in missing]) or not missing:
         return
-    label = f"Compare with the oracle{cost_in_words(together_s([work.takes() for work in missing]))}"
+    label = f"Compare with the oracle{cost_in_words(together_s([work.takes() for work in missing]), 0.0)}"
 
     def start() -> None:
         for work in missing:
@@ -62,7 +70,7 @@ def agreement_lines(missing: list[Work[Survey]]) -> None:
 
 
 setup = chosen()
-tasks = choose_tasks("importance", st.container(), setup.data_dir)
+tasks = choose_tasks("importance", st.container(), setup, FEW_COUNTS, few=True)
 what_at, scale_at, mean_at, front_at = st.columns([30, 19, 17, 17])
 what = one_of(what_at, "Head score", SHORT, "importance_what", WHAT_HELP)
 scale = one_of(scale_at, "Colours", SCALES, "importance_scale", SCALE_HELP)

@@ -14,7 +14,7 @@ from pages.ui.shared.closing import closing
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import choose_level, one_listed, one_of
 from pages.ui.shared.defaults import AXES
-from pages.ui.shared.many_tasks import JUDGES, choose_tasks, setting_of, show_failed
+from pages.ui.shared.many_tasks import FEW_COUNTS, JUDGES, choose_tasks, setting_of, show_failed
 from pages.ui.shared.marks import mark
 from pages.ui.shared.origin import Origin, about, tasks_in_words
 from pages.ui.shared.published import of_tasks
@@ -35,7 +35,7 @@ HELP = (
 MEASURE_HELP = "In the background; what is finished is stored, whatever becomes of this page."
 
 setup = chosen()
-tasks = choose_tasks("sweeps", st.container(), setup.data_dir)
+tasks = choose_tasks("sweeps", st.container(), setup, FEW_COUNTS, few=True)
 at = st.container(horizontal=True, vertical_alignment="bottom", gap="small")  # wraps in a narrow window
 section = one_of(at, "What", {**SECTIONS, criteria.SECTION: criteria.TITLE}, "sweeps_what", HELP)
 names = list(dict.fromkeys(task.name for task in tasks))
@@ -69,7 +69,7 @@ def draw() -> None:
     wanted = {point for point in plan.points if point.task not in found.failed}
     missing = len(wanted - {row.point for row in found.rows})
     if not work.line() and missing:
-        work.offer(f"Measure {missing:,} accuracies", "timeline", MEASURE_HELP, type="primary")
+        work.offer(f"Measure {missing:,} accuracies", "timeline", MEASURE_HELP, 0.0, type="primary")
     if found.rows and missing:
         st.caption(f"{len(found.rows):,} of {len(plan.points):,} accuracies are there.")
     show_failed(found.failed)

@@ -3,6 +3,7 @@ file.
 """
 
 import json
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache as once
@@ -106,16 +107,23 @@ _MAY_FETCH: ContextVar[bool] = ContextVar("may_fetch", default=False)
 
 
 def task_info(name: str) -> TaskInfo:
-    """The task called `name`, or one made for a user's `.jsonl` file; UsageError lists the nearest names."""
+    """The task called `name`, or one made for a user's `.jsonl` file; UsageError proposes names."""
     if name.endswith(OWN):
         return TaskInfo(name, Path(name).stem, "your own questions", 0.0, "", OWN_COLUMNS)
     known = {**embedded_tasks(), **HARNESS_TASKS}
     if name not in known:
-        import difflib
-
-        near = difflib.get_close_matches(name, known, n=3) or list(known)[:3]
-        raise UsageError(f"task {name!r} is unknown; did you mean {', '.join(near)}? `headroom tasks` lists all")
+        near = ", ".join(similar_names(name, list(known)))
+        raise UsageError(f"task {name!r} is unknown; did you mean {near}? `headroom tasks` lists all")
     return known[name]
+
+
+def similar_names(typed: str, names: Sequence[str], most: int = 3) -> list[str]:
+    """The names that contain what was typed, else those spelled most like it, else the first ones."""
+    import difflib
+
+    part = typed.strip().lower()
+    contain = [name for name in names if part and part in name.lower()]
+    return (contain or difflib.get_close_matches(typed, names, n=most) or list(names))[:most]
 
 
 def list_tasks(data_dir: str | Path | None) -> list[TaskStatus]:

@@ -28,10 +28,10 @@ def test_a_late_poll_after_a_run_that_ended_early(page, address):
     polls.clear()  # from here on those of the figure and the curve
     while len(polls) < 3:
         page.wait_for_timeout(100)
-    task = page.get_by_role("combobox", name="Task", exact=True)
-    task.click()
-    task.fill("nonsense")
-    task.press("Enter")
+    page.get_by_role("button", name="Your own questions").click()
+    path = page.get_by_label("Path of a file on this computer")
+    path.fill("nonsense.jsonl")
+    path.press("Enter")
     page.get_by_test_id("stAlert").get_by_text("nonsense").wait_for()
     page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]').wait_for()
     page.get_by_test_id("stMetricValue").wait_for(state="detached")  # the browser tidies up what is no longer drawn
@@ -39,6 +39,8 @@ def test_a_late_poll_after_a_run_that_ended_early(page, address):
     for poll in polls:
         servers[-1].send(poll)
         page.wait_for_timeout(300)
+    page.keyboard.press("Escape")
+    task = page.get_by_role("combobox", name="Task", exact=True)
     task.click()
     task.fill("demo_outfit")
     page.get_by_role("option", name="demo_outfit", exact=True).click()

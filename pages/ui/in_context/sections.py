@@ -24,6 +24,7 @@ from pages.ui.shared.heads import open_heads
 from pages.ui.shared.many_tasks import local_tasks
 from pages.ui.shared.streamlit_internals import DeltaGenerator, rewrite_param
 from pages.ui.shared.tables import number, written
+from pages.ui.shared.task_box import task_box
 from pages.ui.shared.texts import choose_text
 
 SOURCES = {"text": "A long text", "task": "Solved questions"}
@@ -114,11 +115,10 @@ def _choose_task(where: DeltaGenerator, kind: str, data_dir: str | None, missing
     """Draws the choice of a task where it has an effect: the texts are its questions, or its importance is `missing`
     for the ranking. The two have an address each, so that a task in an address says which of them is meant."""
     key, help = (SOLVED, SOLVED_HELP) if kind == "task" else (RANKED, RANKED_HELP)
-    names = with_own(local_tasks(data_dir), key)
+    names = local_tasks(data_dir)
     if kind != "task" and not missing & {"heads", "ffns"}:
-        return names[0]
-    more: dict[str, Any] = {"accept_new_options": True, "help": help, "width": 220, "bind": "query-params"}
-    return str(where.selectbox("Task", names, key=key, **more)).strip()
+        return with_own(names, key)[0]
+    return task_box(where, "Task", names, key, help=help, width=220)
 
 
 def _read_older_address() -> None:

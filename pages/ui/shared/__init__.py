@@ -14,6 +14,8 @@
 `work`: jobs on screen: progress, a cancel button, a part of the page that redraws itself
 `address`: what the address says of controls, put right
 `controls`: task, ranking, levels and mask, bound to the address
+`task_box`: the box that a task is chosen in
+`own_questions`: a user's own questions: the path of a file, or an upload
 `pruning`: what is pruned in a text: two levels, a mask, a ranking
 `many_tasks`: what the screens about many tasks share
 `criteria`: criteria compared: what is chosen, measured and drawn

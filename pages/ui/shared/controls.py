@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -18,16 +19,14 @@ from engine.statistics import MIN_QUESTIONS
 from pages.ui.shared.address import MOST, flag, number_field, one_among, put_right
 from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS, SHOTS
 from pages.ui.shared.drag_slider import Hand, drag_slider, hand
+from pages.ui.shared.own_questions import draw_own_questions, open_own_questions
 from pages.ui.shared.runtime import budget_s
 from pages.ui.shared.streamlit_internals import DeltaGenerator
+from pages.ui.shared.task_box import task_box
 from pages.ui.shared.written import hold
 
 T = TypeVar("T")
-TASK_HELP = (
-    "A task of EleutherAI's lm-evaluation-harness, or the path of your own `.jsonl` file with `context`, `choices` and "
-    "`gold` in each row: a third of them is for rankings and solved examples, unless `mine.train.jsonl` lies beside "
-    "`mine.jsonl`."
-)
+TASK_HELP = "A task of EleutherAI's lm-evaluation-harness, or your own questions. Type part of a name to filter."
 SHOTS_HELP = "How many solved questions stand in front of each question: 0-shot, 1-shot, 5-shot."
 SAME_HELP = (
     "The same solved examples for all questions. The harness draws others for each: the same ones are several times as "
@@ -101,7 +100,7 @@ def one_of(where: DeltaGenerator, label: str, named: Mapping[T, str], key: str, 
 def one_listed(where: DeltaGenerator, label: str, options: Collection[str], key: str, **more: Any) -> str:
     """Draws a list to choose one of the options from, bound to the address: the first, if no `index` says another."""
     put_right(key, label, one_among(options))
-    return where.selectbox(label, options, key=key, bind="query-params", **more)
+    return where.selectbox(label, options, key=key, bind="query-params", filter_mode="contains", **more)
 
 
 def with_own(options: Sequence[str], key: str) -> list[str]:
@@ -114,9 +113,11 @@ def choose_task(prefix: str, where: DeltaGenerator, data_dir: str | None) -> tup
     """Task, number of questions and where to stop (points, 0: never); HeadroomError: there is no such data folder."""
     names = [status.info.name for status in list_tasks(data_dir) if status.available]
     task_at, shots_at, limit_at, stop_at = where.columns([20, 15, 11, 11])
-    names, key = with_own(names, f"{prefix}_task"), f"{prefix}_task"
     bound: dict[str, Any] = {"bind": "query-params"}
-    name = task_at.selectbox("Task", names, key=key, accept_new_options=True, help=TASK_HELP, **bound)
+    task_at = task_at.container(gap="xxsmall")
+    key = f"{prefix}_task"
+    name = task_box(task_at, "Task", names, key, partial(open_own_questions, prefix), help=TASK_HELP)
+    draw_own_questions(prefix, task_at, key)
     counts, key = {count: str(count) for count in SHOT_COUNTS}, f"{prefix}_shots"
     shots_at = shots_at.container(gap="xxsmall")
     shots = one_of(shots_at, "Solved examples", counts, key, SHOTS_HELP, default=SHOTS, width="stretch")

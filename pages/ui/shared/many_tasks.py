@@ -14,7 +14,7 @@ from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.studies.surveys import Setting, Survey, grid, survey, takes_s
 from pages.ui.shared.address import put_right_several
-from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS
+from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS, SHOTS
 from pages.ui.shared.marks import mark
 from pages.ui.shared.runtime import end_run, errors_shown, lab, store
 from pages.ui.shared.sidebar import Setup
@@ -24,8 +24,15 @@ from pages.ui.shared.work import Work
 
 JUDGES = 48  # questions a task; three stored chunks
 REDRAW_S = 10.0
+# What screens open with: short tasks of different kinds. One of each list is kept out of aggregates
+# (engine.studies.study.OUT_OF_DISTRIBUTION), so that "Unseen tasks" has something to show.
+FIRST_OF_DEMO = ("demo_outfit", "demo_cloze", "demo_yesno", "demo_question")
+FIRST_OF_HARNESS = ("arc_easy", "piqa", "copa", "lambada_openai")
+N_FIRST = 4
+FEW_COUNTS = (0, SHOTS)
 TASKS_HELP = (
-    "All whose rows lie on this computer. One from the hub appears here once its folder is in the task data folder."
+    "All whose rows lie on this computer; type part of a name to filter. One from the hub appears here once its folder "
+    "is in the task data folder."
 )
 
 
@@ -40,18 +47,31 @@ def local_tasks(data_dir: str | None) -> list[str]:
         return [state.info.name for state in list_tasks(data_dir) if state.available and state.where != "hub"]
 
 
-def choose_tasks(prefix: str, where: DeltaGenerator, data_dir: str | None) -> list[TaskSpec]:
+def first_tasks(every: Sequence[str], is_demo: bool) -> list[str]:
+    """Some of the tasks, to begin with: short ones of different kinds, those made for the model first."""
+    preferred = (*FIRST_OF_DEMO, *FIRST_OF_HARNESS) if is_demo else (*FIRST_OF_HARNESS, *FIRST_OF_DEMO)
+    ordered = dict.fromkeys([*(name for name in preferred if name in every), *every])
+    chosen = list(ordered)[:N_FIRST]
+    return [name for name in every if name in chosen]
+
+
+def choose_tasks(
+    prefix: str, where: DeltaGenerator, setup: Setup, counts: Sequence[int] = SHOT_COUNTS, few: bool = False
+) -> list[TaskSpec]:
     """Draws the choice of tasks and shot counts, kept in the address; gives every chosen task at every chosen count.
+    Where the address does not say them, they are all tasks (`few`: the first ones) at `counts`.
 
     Without any the page ends here.
     """
     tasks_at, shots_at = where.columns([8, 3])
-    every = local_tasks(data_dir)
-    names = several(f"{prefix}_tasks", every, partial(tasks_at.multiselect, "Tasks", every, help=TASKS_HELP))
-    counts, help = [str(count) for count in SHOT_COUNTS], "In front of each question. At least one count."
-    pills = partial(shots_at.pills, "Solved examples", counts, selection_mode="multi", width="stretch", help=help)
-    shots = several(f"{prefix}_shots", counts, pills)
-    tasks = grid([name for name in every if name in names], [int(count) for count in counts if count in shots])
+    every = local_tasks(setup.data_dir)
+    first = first_tasks(every, setup.spec.model == "demo") if few else None
+    box = partial(tasks_at.multiselect, "Tasks", every, help=TASKS_HELP, filter_mode="contains")
+    names = several(f"{prefix}_tasks", every, box, first)
+    shown, help = [str(count) for count in SHOT_COUNTS], "In front of each question. At least one count."
+    pills = partial(shots_at.pills, "Solved examples", shown, selection_mode="multi", width="stretch", help=help)
+    shots = several(f"{prefix}_shots", shown, pills, [str(count) for count in counts])
+    tasks = grid([name for name in every if name in names], [int(count) for count in shown if count in shots])
     if not tasks:
         st.info("Choose at least one task and one number of solved examples.", icon=":material/checklist:")
         mark("tasks", "none")
@@ -94,7 +114,8 @@ def survey_line(work: Work[Survey], n_tasks: int, found: Survey, since_s: float)
         return
     about = f"On {RANKING_QUESTIONS} train questions of each task, in the background. What is stored is kept."
     if missing:
-        work.offer(f"Measure the {missing} that are missing", "insights", about, key=f"measure {work.slot}")
+        label, key = f"Measure the {missing} that are missing", f"measure {work.slot}"
+        work.offer(label, "insights", about, least_s=0.0, key=key)
 
 
 def mark_known(work: Work[Survey], known: int, of: int) -> None:

@@ -6,9 +6,10 @@ import streamlit as st
 
 from engine.importance.rankings_of import NEEDS
 from engine.questions.requests import TaskSpec
-from pages.ui.shared.controls import Levels, choose_level, choose_ranking, type_mask, with_own
+from pages.ui.shared.controls import Levels, choose_level, choose_ranking, type_mask
 from pages.ui.shared.defaults import SHOTS
 from pages.ui.shared.many_tasks import local_tasks
+from pages.ui.shared.task_box import task_box
 
 RANKING, HEADS = "induction-first", 10  # what such a screen opens with, so that there is something to see: percent
 TASK_HELP = (
@@ -26,11 +27,9 @@ def choose_pruning(prefix: str, data_dir: str | None, of: str = "") -> Levels:
     heads = choose_level(prefix, heads_at, "heads", heads_title[:1].upper() + heads_title[1:], help, HEADS)
     ffns = choose_level(prefix, ffns_at, "ffns", ffns_title, "These FFNs add nothing.")
     typed, ranking = type_mask(prefix, mask_at), choose_ranking(prefix, ranking_at, RANKING)
-    names, key = with_own(local_tasks(data_dir), f"{prefix}_task"), f"{prefix}_task"
-    more: dict[str, Any] = {"accept_new_options": True, "help": TASK_HELP, "bind": "query-params"}
-    off = not by_importance(ranking, ffns)
-    name = task_at.selectbox("Important for", names, key=key, disabled=off, **more)
-    return Levels(TaskSpec(str(name).strip(), SHOTS), ranking, heads, ffns, typed)
+    more: dict[str, Any] = {"disabled": not by_importance(ranking, ffns), "help": TASK_HELP}
+    name = task_box(task_at, "Important for", local_tasks(data_dir), f"{prefix}_task", **more)
+    return Levels(TaskSpec(name, SHOTS), ranking, heads, ffns, typed)
 
 
 def by_importance(ranking: str, ffns_permille: int) -> bool:

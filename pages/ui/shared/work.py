@@ -68,14 +68,15 @@ class Work(Generic[T]):
         run = partial(_with_consent, bool(st.session_state.get(FETCH_TASKS)), self.run)
         return Job(self.key, run, priority, self.title, while_seen, self.owner)
 
-    def offer(self, label: str, icon: str, help: str, **more: Any) -> None:
-        """Draws the button that has it done; then the whole page runs, as only that draws a part again and again.
+    def offer(self, label: str, icon: str, help: str, least_s: float = LONG_S, **more: Any) -> None:
+        """Draws the button that has it done, with its cost if that is `least_s` or more; then the whole page runs, as
+        only that draws a part again and again.
 
         It is begun by a callback, which comes before anything is drawn: a run that is left for another before it has
         come to the button would lose the click.
         """
         takes_s, more = self.takes(), {"key": f"offer {self.slot}", "on_click": self.restart, **more}
-        if st.button(label + cost_in_words(takes_s), icon=f":material/{icon}:", help=help, **more):
+        if st.button(label + cost_in_words(takes_s, least_s), icon=f":material/{icon}:", help=help, **more):
             st.rerun()
 
     def now(self) -> Snapshot[T] | None:
@@ -292,9 +293,9 @@ def stopped(job: Snapshot[Any]) -> str:
     return f"stopped at {job.done:,} of {job.total:,}" if job.total else "stopped before it began"
 
 
-def cost_in_words(takes_s: float | None) -> str:
+def cost_in_words(takes_s: float | None, least_s: float = LONG_S) -> str:
     """What a button says behind its label: ", about 2 min here"; "" where it is short or not known."""
-    return "" if takes_s is None or takes_s < LONG_S else f", about {in_time(takes_s)} here"
+    return "" if takes_s is None or takes_s < least_s else f", about {in_time(takes_s)} here"
 
 
 def _is_of_others(key: str, ahead: Snapshot[Any] | None) -> bool:

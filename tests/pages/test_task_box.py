@@ -1,0 +1,95 @@
+"""The Task box filters by substring and ends with adding one's own questions, by path or by upload."""
+
+import json
+from pathlib import Path
+
+import pytest
+from streamlit.proto.SelectWidgetFilterMode_pb2 import SelectWidgetFilterMode
+from streamlit.util import calc_hash
+
+from engine.errors import HeadroomError, UsageError
+from engine.questions.tasks import embedded_tasks, similar_names, task_info
+from pages.ui.shared import many_tasks, runtime
+from pages.ui.shared.own_questions import FOLDER, keep_file
+from pages.ui.shared.task_box import ADD
+from tests.pages.conftest import figure, settled
+
+
+def rows(n=12):
+    lines = [{"context": f"Box {i}:", "choices": [" red", " green"], "gold": i % 2} for i in range(n)]
+    return "".join(json.dumps(line) + "\n" for line in lines).encode()
+
+
+def test_names_are_proposed_by_substring_first():
+    names = list(embedded_tasks())
+    assert similar_names("transl", names) == ["demo_translation"] == similar_names(" Transl", names)
+    assert similar_names("picka", ["demo_copy", "piqa"]) == ["piqa"], "else by spelling"
+    assert similar_names("", names) == names[:3] == similar_names("xyzzy", names)
+    with pytest.raises(UsageError, match="did you mean demo_translation"):
+        task_info("transl")
+
+
+def test_the_box_filters_by_substring_and_ends_with_adding_one(open_app):
+    at = open_app(prune_ranking="random", prune_task="demo_copy", prune_limit="16")
+    box = at.selectbox(key="prune_task")
+    assert box.proto.filter_mode == SelectWidgetFilterMode.FILTER_MODE_CONTAINS
+    assert not box.proto.accept_new_options, "Streamlit puts a new name first, and takes it on Enter"
+    assert box.options[-1] == ADD and "demo_translation" in box.options
+    box.set_value(ADD)
+    settled(at)
+    assert at.selectbox(key="prune_task").value == "demo_copy", "nothing else changes"
+    assert at.session_state["prune_own"] is True and not at.warning
+
+
+def test_a_file_is_named_by_its_path_or_uploaded_beside_it(open_app, tmp_path):
+    at = open_app(prune_ranking="random", prune_task="demo_copy", prune_limit="16")
+    at.text_input(key="prune_own_path").set_value("boxes.csv")
+    at.run()
+    assert ["does not end with" in each.value for each in at.error] == [True]
+    file = tmp_path / "boxes.jsonl"
+    file.write_bytes(rows())
+    at.text_input(key="prune_own_path").set_value(str(file))
+    settled(at)
+    assert at.selectbox(key="prune_task").value == str(file) and not at.error
+    by_path = figure(at)
+    at.file_uploader(key="prune_own_file").set_value(("../of boxes.jsonl", rows(), "application/jsonl"))
+    settled(at)
+    kept = Path(at.selectbox(key="prune_task").value)
+    assert kept.name == "of-boxes.jsonl" and kept.read_bytes() == rows()
+    assert kept.parent.parent == runtime.store().directory / FOLDER and figure(at) == by_path
+    assert str(kept) in at.selectbox(key="prune_task").options and str(file) in at.selectbox(key="prune_task").options
+    at.wanted_page_hash = calc_hash("passage")
+    at.run()
+    assert {str(kept), str(file)} <= set(at.selectbox(key="passage_task").options), "known on the other screens too"
+
+
+def test_an_upload_lies_under_its_content(tmp_path):
+    first, same = (keep_file("q.jsonl", b"one", tmp_path) for _ in range(2))
+    other = keep_file("q.jsonl", b"two", tmp_path)
+    assert first == same != other and first.read_bytes() == b"one"
+    assert keep_file("/.jsonl", b"x", tmp_path).name == "questions.jsonl"
+    assert len(keep_file("é" * 300 + ".jsonl", b"x", tmp_path).name) < 80
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HeadroomError, match="cannot keep q.jsonl"):
+        keep_file("q.jsonl", b"one", tmp_path / "file")
+
+
+@pytest.mark.parametrize("screen", ["importance", "sweeps"])
+def test_screens_of_many_tasks_open_with_four(screen, open_app):
+    at = open_app(run=False, model="demo")
+    at.wanted_page_hash = calc_hash(screen)
+    at.run()
+    box = at.multiselect(key=f"{screen}_tasks")
+    assert box.value == ["demo_outfit", "demo_cloze", "demo_question", "demo_yesno"] and len(box.options) == 18
+    assert {task_info(name).needs for name in box.value} == {"examples", "copying", "reading", "nothing"}
+    assert box.proto.filter_mode == SelectWidgetFilterMode.FILTER_MODE_CONTAINS
+    pills = next(each for each in at.main.button_group if each.key == f"{screen}_shots")
+    assert pills.value == ["0", "5"]
+
+
+def test_tasks_made_for_the_model_come_first():
+    every = [*embedded_tasks(), "arc_easy", "copa", "lambada_openai", "piqa", "wic"]
+    assert many_tasks.first_tasks(every, is_demo=False) == ["arc_easy", "copa", "lambada_openai", "piqa"]
+    assert all(name.startswith("demo_") for name in many_tasks.first_tasks(every, is_demo=True))
+    assert many_tasks.first_tasks(["wic", "rte"], is_demo=False) == ["wic", "rte"]
+    assert many_tasks.first_tasks(["wic", "rte", "cb", "boolq", "copa"], False) == ["wic", "rte", "cb", "copa"]
