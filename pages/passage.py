@@ -10,7 +10,6 @@ from pages.ui.passage import reading, tables
 from pages.ui.passage.charts import difference_bars, tinted_text
 from pages.ui.passage.controls import choose_a, choose_colours, largest_tables
 from pages.ui.passage.jobs import Run, so_far
-from pages.ui.passage.token_text import token_text
 from pages.ui.shared import carried
 from pages.ui.shared.closing import closing
 from pages.ui.shared.drawing import draw_chart
@@ -21,6 +20,7 @@ from pages.ui.shared.python_code import of_losses
 from pages.ui.shared.runtime import end_run, errors_shown, lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.texts import OWN_FILE, choose_text
+from pages.ui.shared.token_text import component_data, token_text
 from pages.ui.shared.work import live
 
 require_frame("pages/passage.py")
@@ -55,7 +55,7 @@ def draw_text() -> None:
     words, help = tables.summary(a, b if b is not None else a, mask)
     st.markdown(words, help=help)
     marks = tables.landmarks_of(a, shown, x.landmarks)
-    data = tables.component_data(a, shown, tables.part_range(part, a.n_total), marks)
+    data = component_data(a, shown, tables.part_range(part, a.n_total), marks)
     token_text(data, view if mask is not None else "A", full_nats, x.name, a.n_total, note)
     measured = b is not None and side == b_side and min(len(a), len(b)) == a.n_total
     mark("losses", "measured" if measured else "measuring", tokens=len(a), **counts(side.mask if side else None))

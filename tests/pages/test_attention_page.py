@@ -9,7 +9,7 @@ import pytest
 from streamlit.util import calc_hash
 
 from engine.errors import UsageError
-from engine.heads.attention import HeadView, Overview
+from engine.heads.attention import BEGINNING, HeadView, Overview
 from engine.models.masks import Mask, parse_heads, parse_mask
 from engine.shapes import ModelShape
 from pages.ui.attention import charts, tables
@@ -212,6 +212,16 @@ def test_a_preset_sets_text_rows_and_heads(open_screen):
     meta, arrays = unpacked(packets(at)[0])
     best = int(np.argmax(arrays["scores"]))
     assert meta["rows"] == "" and unpacked(packets(at)[1])[0]["heads"] == [f"L{best // 4}H{best % 4}"]
+
+
+def test_the_view_opens_at_a_name_that_returns():
+    def first(*pieces):
+        return tables.places_to_start(an_overview([BEGINNING, *pieces]))
+
+    said = ("The", " cat", " of", " Mrs", ".", " D", "urs", "ley", ".", " The", " cat", " s", "aw", " D", "urs", "ley")
+    assert first(*said) == [15], "of its tokens the longest, the first of equals; no word that begins a sentence"
+    assert first("One", " two", " a", " seven", "k") == [1, 2, 4], "without a name, whatever can be read"
+    assert first("a", "b", ":") == []
 
 
 def test_translation_is_not_offered_of_a_model_that_knows_one_language(open_screen):

@@ -14,12 +14,16 @@ from engine.heads.idealised import Recovered
 from engine.heads.in_text import HeadOnProbe
 from engine.heads.induction import InductionScores
 from engine.importance.criteria import CRITERIA
+from engine.models.loading import LoadSpec
+from engine.models.masks import parse_mask
 from engine.shapes import ModelShape
 from engine.studies.one_head import LOOKING, READ, TITLES
 from engine.studies.portrait import Portrait
+from engine.texts.tokenloss import recall_token_losses
 from pages.ui.head import charts, idealised, tables
 from pages.ui.head.asking import neighbour
-from tests.pages.conftest import charts_of, frames_of, same_on_the_command_line, settled
+from pages.ui.shared import runtime
+from tests.pages.conftest import charts_of, components, frames_of, same_on_the_command_line, settled
 
 SHAPE = ModelShape(3, 4, 4, 32, 8, 64, 512, 256)
 
@@ -38,7 +42,9 @@ def labels(at):
     return [button.label for button in at.button]
 
 
-def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says(open_screen, capsys, monkeypatch):
+def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says(
+    open_screen, tiny_opt, capsys, monkeypatch
+):
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "1000")
     at = open_screen()
     [headline] = [each.value for each in at.header]
@@ -46,7 +52,7 @@ def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says
     found = same_on_the_command_line(at, capsys)
     assert found["cached"] and headline == f"L1H2 · {found['verdict'].rstrip('.')}"
     frames = {name: frame for each in frames_of(at) for name, frame in each.items()}
-    assert {"scores", "cells", "tasks", "places", "spans", "heads", "random"} <= set(frames)
+    assert {"scores", "cells", "tasks", "places", "heads", "random"} <= set(frames)
     mine = frames["scores"][frames["scores"]["mine"]].set_index("score")["words"]
     rank = found["scores"]["olsson"]["prefix_matching"]["rank"]
     assert mine["Prefix matching"].endswith(f"· {rank} of 8") and len(mine) == 6
@@ -58,7 +64,12 @@ def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says
     assert frames["heads"]["head"].tolist() == [each["head"] for each in found["fed_by"]]
     assert any(TITLES["context"] in each.value for each in at.caption)  # the window is too short for it, and it says so
     text = next(each.text for each in passages() if each.title == READ)
-    assert "".join(frames["spans"].drop_duplicates("number")["letters"])[:20] == text[:20]
+    [sent] = [each for each in components(at) if "pieces" in each]  # set as on the Passage screen
+    subject = runtime.lab().subject(LoadSpec(str(tiny_opt), "fp32"))
+    for side, mask in (("a", ""), ("b", "L1H2")):
+        measured = recall_token_losses(runtime.lab(), subject, text, parse_mask(mask, subject.shape))
+        assert sent["loss"][side] == pytest.approx(measured.loss_nats.tolist(), abs=1e-4)
+    assert "".join(sent["pieces"]) == text and sent["words"]["b"] == "without" and sent["full"] > 0
     before = len(at.dataframe)
     at.text_input(key="head_token").set_value(" river")
     at = settled(at)

@@ -16,6 +16,7 @@ from engine.texts import passages as kept
 from engine.texts.tokenloss import TokenLosses, token_losses
 from pages.ui.passage import charts, tables
 from pages.ui.shared import runtime
+from pages.ui.shared.token_text import component_data
 from tests.conftest import make_tiny_opt
 from tests.embedded import heads_at
 from tests.pages.conftest import WAIT_S, components, same_on_the_command_line, settled, slide
@@ -296,7 +297,7 @@ def test_the_screen_opens_pruned_and_says_what_a_file_stands_for(open_app):
 def test_what_stands_in_earlier_parts_is_counted():
     ids = np.random.default_rng(0).integers(0, 4, 60)
     a = losses("x" * 60, range(1, 61), np.ones(60), ids.tolist())
-    data = tables.component_data(a, a, range(20, 50), [])
+    data = component_data(a, a, range(20, 50), [])
     for at, (same, pair) in enumerate(zip(data["same_before"], data["pair_before"], strict=True), 20):
         assert same == sum(ids[j] == ids[at] for j in range(20))
         assert pair == sum((ids[j - 2 : j] == ids[at - 2 : at]).all() for j in range(2, 20))
@@ -308,7 +309,7 @@ def test_b_that_has_not_come_so_far_has_no_losses_there():
     b = replace(a, **{name: getattr(a, name)[:2] for name in names})
     whole = tables.extended(b, a)
     assert len(whole) == 4 and np.isnan(whole.loss_nats[2:]).all() and whole.loss_nats[1] == 1
-    assert tables.component_data(a, whole, range(4), [])["loss"]["b"] == [None, 1.0, None, None]
+    assert component_data(a, whole, range(4), [])["loss"]["b"] == [None, 1.0, None, None]
     assert tables.means(a, b) == (1.0, 1.0, 1)
 
 

@@ -1,5 +1,6 @@
 """Heads by name, several heads as one, and their pattern as tables: one row a destination and source."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -8,6 +9,12 @@ import pandas as pd
 from engine.heads.attention import Head, HeadView, Overview
 from pages.ui.shared.tables import number
 
+WORD = re.compile(r"[^\W\d_]{4,}")  # no title, such as Mrs
+TITLE_BEFORE = re.compile(r"\b(?:Mrs?|Ms|Dr|St)\.$")
+SENTENCE_ENDS, AFTER_THEM = ".!?:…\n", " \t\"'“”‘’()"
+NO_LETTER = re.compile(r"[\W\d_]")
+CONTEXT = 16  # characters in front of a word that say whether a sentence begins there
+READABLE = 3  # letters of a token that says something by itself
 MAP_CELLS = 64  # along a side of the map; of a longer text several tokens share a cell
 
 
@@ -26,6 +33,26 @@ def default_heads(seen: Overview, scores: np.ndarray | None, rows: str) -> list[
         values = seen.raised_nats.astype(np.float32)[..., follows].sum(-1)
     layer, head = np.unravel_index(np.nanargmax(values), values.shape)
     return [(int(layer), int(head))]
+
+
+def places_to_start(seen: Overview) -> list[int]:
+    """The tokens that the view may open at: of each name that returns, its longest token. Without such names all tokens
+    that can be read; none where no token can."""
+    begins, ends = np.concatenate([[0], seen.ends[:-1]]), seen.ends
+    n_letters = np.array([len(NO_LETTER.sub("", piece)) for piece in seen.pieces[seen.first_text :]])
+    found, before = [], set()
+    for word in WORD.finditer(seen.text):
+        if word[0] in before and word[0][0].isupper() and not _begins_sentence(seen.text, word.start()):
+            [inside] = np.nonzero((begins < word.end()) & (ends > word.start()))
+            found += inside[np.argsort(-n_letters[inside], kind="stable")][:1].tolist()
+        before.add(word[0])
+    readable = {*np.flatnonzero(n_letters >= READABLE).tolist()}
+    return [at + seen.first_text for at in sorted(readable & {*found} or readable)]
+
+
+def _begins_sentence(text: str, at: int) -> bool:
+    before = text[max(0, at - CONTEXT) : at].rstrip(AFTER_THEM)
+    return before[-1:] in SENTENCE_ENDS and not TITLE_BEFORE.search(before)  # "", in front of all, is in it too
 
 
 def combined(views: Sequence[HeadView]) -> HeadView:

@@ -103,11 +103,13 @@ function startAt(view, i) {
   view.text.scrollTop = view.spans[i].offsetTop - view.text.clientHeight / 2
 }
 
-// Where the view begins: at the token whose logit these heads raised most.
+// Where the view begins: of the names that return, at the token whose logit these heads raised most.
 function mostRaised(view) {
   const n = view.spans.length, { nats } = view.pattern
+  const starts = view.seen.starts.filter(t => t > 0 && open(view, t))
   let best = Math.min(1, n - 1), most = -Infinity
-  for (let t = 1; t < n; t++) {
+  for (const t of starts.length ? starts : Array(n).keys()) {
+    if (!t) continue
     let sum = 0
     const d = view.about === "next" ? t : t - 1
     for (let s = 0; s <= d; s++) sum += nats[d * n + s]

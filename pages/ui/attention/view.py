@@ -15,7 +15,7 @@ from streamlit.components.v2 import component
 
 from engine.heads.attention import HeadView, Overview
 from engine.models.masks import Mask
-from pages.ui.attention.tables import names_of
+from pages.ui.attention.tables import names_of, places_to_start
 
 HERE = Path(__file__).parent
 WHOLE_ROWS, N_LARGEST = 256, 32  # of a longer text only the largest sources of each destination are sent
@@ -84,7 +84,7 @@ def overview_packet(of: str, name: str, seen: Overview, mask: Mask, scores: np.n
     n_layers, n_heads, side, _ = seen.thumbnails.shape
     unit, raised = _fixed(seen.raised_nats)
     meta = {"of": of, "name": name, "pieces": seen.pieces, "first": seen.first_text, "unit": unit, "rows": rows}
-    meta |= {"layers": n_layers, "heads": n_heads, "side": side}
+    meta |= {"starts": places_to_start(seen), "layers": n_layers, "heads": n_heads, "side": side}
     meta |= {"pruned": names_of(np.argwhere(~np.array(mask.heads)))}
     arrays = {"thumbnails": seen.thumbnails, "raised": raised}
     arrays |= {name: getattr(seen, name).astype("<f4") for name in ("ffns", "direct", "rest", "logit")}

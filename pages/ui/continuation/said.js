@@ -2,6 +2,7 @@
 export default function ({ data, parentElement }) {
   const at = name => parentElement.querySelector("." + name)
   at("who").textContent = data.who
+  at("text").ariaLabel = `What the ${data.who.toLowerCase()} says`
   at("note").textContent = data.note
   const span = (text, name) => Object.assign(document.createElement("span"), { textContent: tame(text), className: name })
   const pieces = data.pieces.map((piece, i) => {

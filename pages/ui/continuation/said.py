@@ -7,7 +7,13 @@ from typing import Any
 from streamlit.components.v2 import component
 
 HERE = Path(__file__).parent
-HTML = '<div class="said"><div class="who"></div><div class="text"></div><div class="note"></div></div>'
+HTML = """
+<div class="said">
+  <div class="who"></div>
+  <div class="text" role="region" tabindex="0"></div>
+  <div class="note"></div>
+</div>
+"""
 CSS, JS = ((HERE / f"said.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
 _COMPONENT = component("headroom_said", html=HTML, css=CSS, js=JS)
 

@@ -89,18 +89,19 @@ def draw(found: Said, prompt: str) -> dict[str, Picture]:
     pictures: dict[str, Picture] = {}
     sides = {charts.FULL: found.full, charts.PRUNED: found.pruned}
     parts = _parting(found.full, found.pruned)
-    for (who, each), at in zip(sides.items(), st.columns(2, gap="medium"), strict=True):
+    said_at, bars_at = st.columns(2, gap="medium"), st.columns(2, gap="medium")  # the bars stand side by side
+    for (who, each), at, below in zip(sides.items(), said_at, bars_at, strict=True):
+        if who == charts.PRUNED and nothing:
+            at.info("Nothing is pruned: move a slider, or name heads in the field.", icon=":material/info:")
+            continue
         with at:
-            if who == charts.PRUNED and nothing:
-                st.info("Nothing is pruned: move a slider, or name heads in the field.", icon=":material/info:")
-                continue
             _draw_said(who, each, prompt, parts)
-            if frame is not None:
-                title = f"Next token, {who}"
-                pictures[title] = charts.next_bars(frame, who)
-                mine = frame[frame["model"].eq(who)].nsmallest(3, "rank")
-                words = ", ".join(f"{row.token} {row.said}" for row in mine.itertuples())
-                draw_chart(pictures[title], f"continue_next {who}", f"{title}: {words}")
+        if frame is not None:
+            title = f"Next token, {who}"
+            pictures[title] = charts.next_bars(frame, who)
+            mine = frame[frame["model"].eq(who)].nsmallest(3, "rank")
+            words = ", ".join(f"{row.token} {row.said}" for row in mine.itertuples())
+            draw_chart(pictures[title], f"continue_next {who}", f"{title}: {words}", below)
     return pictures
 
 

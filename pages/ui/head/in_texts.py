@@ -11,9 +11,9 @@ from pages.ui.head import tables
 from pages.ui.head.measuring import Known, draw_missing
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.controls import one_listed
-from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.tables import number, percent, written
 from pages.ui.shared.text_picture import text_picture
+from pages.ui.shared.token_text import PART_TOKENS, component_data, token_text
 
 COUNT = 12
 LOOKS, RAISES, LOSES = "Looked at most", "Raised most", "Text without the head"
@@ -27,6 +27,7 @@ LOSES_HELP = (
     "from the fifth largest change on."
 )
 SIGNS = ("predicted better without it", "predicted worse without it")
+WORDS = {"a": "with it", "b": "without", "change": "Change", "better": SIGNS[0], "worse": SIGNS[1]}
 
 
 def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
@@ -45,9 +46,12 @@ def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
         full = float(size[min(4, len(size) - 1)]) or 1.0
         tips = ("token:N|Token", "loss:Q|Loss, nats|.2f", "without:Q|without the head|.2f", "change:Q|Change|+.2f")
         files[LOSES], pictures[LOSES] = rows, text_picture(rows, "change", full, SIGNS, *tips)
-        words = tables.losses_in_words(rows)
-        st.markdown(words, help=LOSES_HELP)
-        draw_chart(pictures[LOSES], "head loses", words)
+        st.markdown(tables.losses_in_words(rows), help=LOSES_HELP)
+        plain, without = found.losses[title]
+        n_shown = min(len(plain), PART_TOKENS)
+        note = f"The first {n_shown:,} of {len(plain):,} tokens." if n_shown < len(plain) else ""
+        data = component_data(plain, without, range(n_shown), [])
+        token_text(data, "B − A", round(full, 2) or full, title, len(plain), note, WORDS)
     if title in found.texts:
         seen = found.texts[title]
         looks_at, raises_at = st.container(key="wraps in texts").columns(2, gap="large")

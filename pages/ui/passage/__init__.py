@@ -3,7 +3,6 @@
 `reading`: what the screen measures: one text by A and by B
 `jobs`: what is there at once, and what is being measured
 `controls`: what A is, how the text is coloured
-`token_text`: a component that sets a text, each token tinted, with a readout beside it
-`tables`: two readings as tables, sentences and the component's data
+`tables`: two readings as tables and sentences
 `charts`: loss along a text as bars
 """

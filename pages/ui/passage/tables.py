@@ -1,6 +1,6 @@
-"""Two readings of a text as tables, sentences and the data of the component that sets it: nats, one row a token."""
+"""Two readings of a text as tables and sentences: nats, one row a token."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +11,8 @@ from engine.demo import Landmark
 from engine.models.masks import Mask
 from engine.texts.tokenloss import TokenLosses, same_tokens
 from pages.ui.shared.tables import number, percent
+from pages.ui.shared.token_text import PART_TOKENS
 
-PART_TOKENS = 1500  # more spans at once make a browser slow
 CONTEXT_CHARACTERS = 48
 N_LARGEST = 10
 VISIBLE = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})
@@ -111,35 +111,6 @@ def _p(loss_nats: float) -> str:
     return "< 0.1 %" if p < 0.001 else percent(p)
 
 
-def component_data(
-    a: TokenLosses, b: TokenLosses, tokens: range, landmarks: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """What the component needs of these tokens: text, losses, ranks, likeliest tokens, and what lies before the part.
-
-    `same_before` and `pair_before`: how often the token, and the two tokens in front of it, stand in earlier parts.
-    """
-    start, stop = tokens.start, min(tokens.stop, len(a), len(b))
-    shown = slice(start, stop)
-    losses = {"a": a, "b": b}
-    pieces = a.pieces[shown]
-    strings = {**a.strings, **b.strings}
-    likely = {name: side.top_ids[shown] for name, side in losses.items()}
-    seen = {int(token) for ids in likely.values() for token in np.unique(ids)}
-    return {
-        "start": start,
-        "pieces": pieces,
-        "ids": a.token_ids[shown].tolist(),
-        "strings": {str(token): strings[token] for token in seen if token in strings},
-        "same_before": _counts(a.token_ids, start, stop, 1),
-        "pair_before": _counts(a.token_ids, start, stop, 2),
-        "loss": {name: _numbers(side.loss_nats[shown], 4) for name, side in losses.items()},
-        "rank": {name: side.rank[shown].tolist() for name, side in losses.items()},
-        "likely": {name: ids.tolist() for name, ids in likely.items()},
-        "p": {name: _numbers(np.exp(side.top_log_p[shown]), 4) for name, side in losses.items()},
-        "landmarks": [dict(mark) for mark in landmarks],
-    }
-
-
 def summary(a: TokenLosses, b: TokenLosses, mask: Mask | None) -> tuple[str, str]:
     """Such as "Mean loss of A 5.090, of B 6.312 nats, change +1.222, over 304 tokens. B lacks 4 of 32 heads …", and the
     perplexities; `mask` is B's, None where B is A."""
@@ -170,22 +141,3 @@ def in_words(frame: pd.DataFrame) -> str:
         most.append(f"token {at + 1}, {frame['token'].iat[at]}, by {number(difference[at], 3, sign=True)} nats")
     n_worse, n = int((difference > 0).sum()), int(np.isfinite(difference).sum())
     return f"B is worse on {n_worse} of {n} tokens; most on {most[0]}; least on {most[1]}."
-
-
-def _counts(ids: np.ndarray, start: int, stop: int, width: int) -> list[int]:
-    """For each token in [start, stop): how often the `width` tokens ending at it (1) or just before it (2) stand in
-    front of `start`."""
-    if start < width:
-        return [0] * (stop - start)
-    key = ids.astype(np.int64)
-    if width == 2:  # the pair that ends just before each token
-        key = np.concatenate([[-1, -1], key[:-2] << 32 | key[1:-1]])
-    earlier = dict(zip(*(column.tolist() for column in np.unique(key[:start], return_counts=True)), strict=True))
-    return [earlier.get(each, 0) for each in key[start:stop].tolist()]
-
-
-def _numbers(values: np.ndarray, decimals: int) -> list[Any]:
-    """Rounded, with None where there is no number: JSON has no nan."""
-    rounded = np.round(values.astype(np.float64), decimals).astype(object)
-    rounded[~np.isfinite(values)] = None
-    return rounded.tolist()

@@ -39,7 +39,8 @@
 `python_code`: the Python program that does
 `origin`: all that says where a screen's numbers come from
 `measured`: how what is shown was measured: the stored receipts, and the link
-`text_picture`: a text with its tints as a picture
+`token_text`: a component that sets a text, each token tinted, with a readout beside it
+`text_picture`: a text with its tints as a picture, for files
 `exports`: a screen as one archive and as one page
 `closing`: what every screen ends with: command, program, receipts, and all it shows as files
 """

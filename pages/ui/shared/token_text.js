@@ -99,7 +99,7 @@ function drawLegend({ legend, data }) {
   const full = data.full
   legend.replaceChildren(
     ...(difference
-      ? [make("b", "B better"), make("span", `−${full}`), bar, make("span", `+${full} nats`), make("b", "B worse")]
+      ? [make("b", data.words.better), make("span", `−${full}`), bar, make("span", `+${full} nats`), make("b", data.words.worse)]
       : [make("span", `Loss of ${data.view}: 0`), bar, make("span", `${full} nats and more`)]),
     ...(data.note ? [make("span", data.note, "note")] : []),
   )
@@ -182,15 +182,15 @@ function show(view) {
     return
   }
   const number = data.start + i + 1
-  const a = data.loss.a[i], b = data.loss.b[i]
+  const a = data.loss.a[i], b = data.loss.b[i], { words } = data
   const token = data.pieces[i] === "" ? "(more of the character before)" : visible(data.pieces[i])
   readout.replaceChildren(make("h4", token), make("p", `Token ${number.toLocaleString("en")} of ${data.n_total.toLocaleString("en")}`, "quiet"))
   if (a === null || b === null) {
-    readout.append(make("p", a === null ? "No loss: nothing stands before it that it could be predicted from." : `A ${nats(a)} nats. B has not come so far.`))
+    readout.append(make("p", a === null ? "No loss: nothing stands before it that it could be predicted from." : `${words.a} ${nats(a)} nats. ${words.b} has not come so far.`))
     view.said.textContent = `${token}, no loss`
   } else {
     readout.append(numbers(data, i), likely(data, i))
-    view.said.textContent = `${token}, A ${nats(a)}, B ${nats(b)}, B − A ${nats(b - a, true)} nats, ranks ${data.rank.a[i]} and ${data.rank.b[i]}`
+    view.said.textContent = `${token}, ${words.a} ${nats(a)}, ${words.b} ${nats(b)}, ${words.change} ${nats(b - a, true)} nats, ranks ${data.rank.a[i]} and ${data.rank.b[i]}`
   }
   if (i === view.locked) readout.append(...past(data, i, view.back))
   else readout.append(make("p", view.locked === null ? "Click or Enter: look back from here." : "Another token is locked; Escape lets go.", "quiet"))
@@ -199,7 +199,7 @@ function show(view) {
 function numbers(data, i) {
   const a = data.loss.a[i], b = data.loss.b[i]
   const table = document.createElement("table")
-  const rows = [["", "A", "B", "B − A"], ["Loss, nats", nats(a), nats(b), nats(b - a, true)],
+  const rows = [["", data.words.a, data.words.b, data.words.change], ["Loss, nats", nats(a), nats(b), nats(b - a, true)],
                 ["Rank", data.rank.a[i].toLocaleString("en"), data.rank.b[i].toLocaleString("en"), ""]]
   rows.forEach((cells, r) => {
     const row = (r ? table.tBodies[0] ?? table.createTBody() : table.createTHead()).insertRow()
@@ -212,7 +212,7 @@ function likely(data, i) {
   const grid = make("div", "", "likely")
   for (const side of ["a", "b"]) {
     const column = make("div", "")
-    column.append(make("div", `Likeliest under ${side.toUpperCase()}`, "quiet"))
+    column.append(make("div", `Likeliest, ${data.words[side]}`, "quiet"))
     data.likely[side][i].forEach((token, k) => {
       const p = data.p[side][i][k]
       const row = make("div", "", token === data.ids[i] ? "row right" : "row")
