@@ -136,8 +136,14 @@ def _how_much(each: "BreakPoint", axis: str) -> str:
     words = f"{in_words(each.task)}: full {each.full_acc:.3f}"
     if each.reading:
         return f"{words}, {each.reading}"
-    loss = "" if math.isnan(each.first_loss) else f", first clear loss at {each.first_loss:.0%}"
-    return f"{words}, {axis} can go up to {each.level:.0%}{loss}"
+    first, points = each.first_detectable_loss, each.cliff_points
+    loss = "" if math.isnan(first) else f", first detectable loss at {first:.0%}"
+    cliff = (
+        ""
+        if math.isnan(points)
+        else f", cliff from {each.cliff_from:.0%} to {each.cliff_to:.0%} ({points:+.0f} points)"
+    )
+    return f"{words}, {axis} can go up to {each.no_loss_up_to:.0%}{loss}{cliff}"
 
 
 def _paper(draw: Draw, options: Namespace, lab: Lab, report: Report) -> int:

@@ -33,7 +33,7 @@ from engine.progress import Progress, last_value
 from engine.questions.amounts import all_characters, kept_share
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
-from engine.statistics import ALPHA, paired
+from engine.statistics import paired
 from engine.studies.surveys import Setting, Survey, in_words, survey, together
 
 
@@ -79,11 +79,6 @@ class Row:
     gained: int
     lost: int
     p_mcnemar: float
-
-    @property
-    def is_loss(self) -> bool:
-        """Significantly below the full model."""
-        return self.lost > self.gained and self.p_mcnemar < ALPHA
 
     def cells(self) -> dict[str, Any]:
         """The row of a table."""

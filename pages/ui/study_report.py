@@ -136,9 +136,11 @@ rankings from {ranked} training questions. Tasks: {html.escape(tasks)}.</p>
 <h2>Figures</h2>
 {"".join(drawn)}
 <h2>Break points</h2>
-<p>first_loss: the smallest level that is significantly below the full model (exact McNemar, 5 %, the same questions);
-level: the measured one before it; inflection: where the curve bends down most; shows_points: the smallest loss that so
-many questions show four times in five. At chance: the full model's 95 % interval holds the accuracy of guessing.</p>
+<p>first_detectable_loss: the smallest level that is significantly below the full model (exact McNemar on the same
+questions, 5 % for all levels together by Holm); no_loss_up_to: the measured level before it; cliff_from, cliff_to and
+cliff_points: the neighboring levels between which accuracy falls most, and by how much; detects_points: the loss at one
+level that so many questions detect 80 % of the time. At chance: the full model's 95 % interval contains the accuracy of
+guessing.</p>
 {"".join(breaks)}
 <h2>Receipt</h2>
 <pre>{html.escape(json.dumps(receipt, indent=2, default=str))}</pre>

@@ -84,7 +84,7 @@ def test_tables_hold_every_accuracy():
     assert len(found["combined"]) == len(TASKS) * 121
     assert found["head-importance"].columns.tolist() == ["task", "shots", "layer", "head", "score"]
     assert set(found["correlations"]["kind"]) == {"tasks", "shots"}
-    assert found["break-points-heads"]["level"].tolist() == [1.0] * len(TASKS)
+    assert found["break-points-heads"]["no_loss_up_to"].tolist() == [1.0] * len(TASKS)
 
 
 @pytest.fixture(scope="module")

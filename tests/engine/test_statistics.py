@@ -5,8 +5,9 @@ from statistics import pvariance
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from engine.statistics import MIN_QUESTIONS, Paired, change_interval, detectable, parted, smallest_clear
+from engine.statistics import MIN_QUESTIONS, Paired, change_interval, detectable, holm, parted, smallest_clear
 from pages.ui.prune.figure import change_in_words
 
 
@@ -57,21 +58,30 @@ def test_the_words_follow_the_test():
     assert math.isnan(change_interval(change(0, 0, 0))[0])
 
 
-@pytest.mark.parametrize("n", [6, 16, 48, 100, 200])
-def test_what_n_questions_can_show(n):
+@pytest.mark.parametrize("looks", [1, 10])
+@pytest.mark.parametrize("n", [9, 16, 48, 100, 200])
+def test_what_n_questions_can_show(n, looks):
     """Against the test's own p at every count, and the binomial distribution written out."""
-    fewest = smallest_clear(n)
-    assert change(n, 0, fewest).p_mcnemar < 0.05 <= change(n, 0, fewest - 1).p_mcnemar
+    fewest = smallest_clear(n, looks)
+    assert change(n, 0, fewest).p_mcnemar < 0.05 / looks <= change(n, 0, fewest - 1).p_mcnemar
 
     def found_with(loss):
         return sum(math.comb(n, k) * loss**k * (1 - loss) ** (n - k) for k in range(fewest, n + 1))
 
-    loss = detectable(n)
+    loss = detectable(n, looks)
+    assert loss == pytest.approx(stats.beta.ppf(0.8, fewest, n - fewest + 1), abs=1e-5)
     assert found_with(loss) >= 0.8 > found_with(loss - 1e-4) and loss > fewest / n * 0.9
 
 
 def test_five_questions_can_show_no_loss():
     assert smallest_clear(5) == 0 and math.isnan(detectable(5))
+    assert smallest_clear(8) == 6 and smallest_clear(8, looks=10) == 0 and math.isnan(detectable(8, looks=10))
+
+
+def test_p_adjusted_for_several_looks():
+    """Holm's example: 0.01, 0.04, 0.03, 0.005 become 0.03, 0.06, 0.06, 0.02."""
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.2]) == [0.2] and holm([0.9, 0.8]) == [1.0, 1.0] and holm([]) == []
 
 
 def test_two_groups_are_parted_where_they_vary_least_within():

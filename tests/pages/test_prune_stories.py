@@ -4,16 +4,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from streamlit.util import calc_hash
 
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import task_info
 from engine.statistics import paired
+from engine.studies.break_points import break_point, break_points
 from engine.studies.removal import Line, Removal, recall_heads, without
 from pages.ui.prune import story
 from pages.ui.prune.stories import Cast, Far, cast_from
 from pages.ui.shared.runtime import lab
+from pages.ui.shared.tables import whole_percent
+from pages.ui.sweeps.plans import plan_of
 from tests.embedded import SHAPE
 from tests.pages.conftest import level, settled
 
@@ -129,10 +133,55 @@ def test_what_is_expected_goes_by_the_task_that_the_figure_shows(monkeypatch):
     assert story.expected("others", "demo_question") == story.EXPECT["others"]
 
 
-def test_how_far_names_the_last_level_and_the_first_loss():
-    lines = {level: line(100, 0 if level <= 600 else 40) for level in range(0, 1001, 100)}
-    told = story.far_cells(Far(lines, 600, 1, 4))
-    assert [cell.split("without ")[1].split(" of")[0] for cell in told] == ["60 %", "70 %", "100 %"]
-    assert "60 %" in story.far_in_words(Far(lines, 600, 1, 4)) and "1 are left" in story.far_in_words(
-        Far(lines, 600, 1, 4)
+def how_far(lost):
+    """The story of a task of 100 questions, all of which the full model answers: so many are lost by level."""
+    lines = {100 * tenth: line(100, n) for tenth, n in enumerate(lost)}
+    changes = {level: each.change for level, each in lines.items()}
+    return Far(lines, break_point(TaskSpec("demo_outfit", 5), changes, 100, 0.25), 1, 4)
+
+
+def test_how_far_names_the_first_detectable_loss_and_the_cliff():
+    found = how_far([0, 0, 1, 1, 6, 7, 9, 12, 62, 66, 70])
+    told = story.far_cells(found)
+    assert [cell.split(" % of")[0].split(" ", 2)[2] for cell in told] == ["without 50", "without 60", "from 70 to 80"]
+    assert told[1].startswith("**−9 points**") and told[2].startswith("**−50 points**") and "88 → 38 % right" in told[2]
+    words = story.far_in_words(found)
+    assert "**50 %** of the heads" in words and "**70 to 80 %, −50 points**" in words and "1 are left" in words
+    assert "100 questions detect a loss of 12 points" in words and found.level == 500
+    never = how_far([0] * 11)
+    assert never.level == 1000 and len(story.far_cells(never)) == 1 and "cliff: **none**" in story.far_in_words(never)
+    lines = {level: line(100, 80) for level in (0, 100)}
+    chance = Far(
+        lines, break_point(TaskSpec("demo_outfit", 5), {0: paired(np.ones(9, bool), np.ones(9, bool))}, 2, 0.25), 0, 0
     )
+    assert chance.level == 0 and "at chance" in story.far_in_words(chance) and not story.far_cells(chance)
+
+
+@pytest.mark.slow("measures eleven levels of the embedded model, which has something to lose")
+def test_prune_and_sweeps_give_one_answer(open_app):
+    """The same task, shots and number of questions: what the story marks stands in the table of Sweeps."""
+    embedded = {"model": "demo", "precision": "int8", "prune_task": "demo_copy", "prune_shots": "0"}
+    at = open_app(**embedded, prune_limit="48", prune_story="How far can it go?", prune_idle="false")
+    [said] = [each.proto.body for each in at.get("html") if 'data-mark="far"' in each.proto.body]
+    assert 'data-state="read"' in said and f"{level(at, 'prune_heads')} %" in told(at)
+    again = open_app(False, **embedded, sweeps_tasks="demo_copy", sweeps_shots="0", sweeps_limit="48")
+    again.wanted_page_hash = calc_hash("sweeps")
+    settled(again)
+    next(each for each in again.button if each.label.startswith("Measure")).click()
+    settled(again)
+    [point] = break_points([row for row in rows_of(again) if row.point.by == "own"], "heads")
+    assert not point.reading and point.cliff_points < -20 and point.first_detectable_loss < 1
+    for name, value in point.cells().items():
+        assert f'data-{name}="{value}"' in said
+    [table] = [each.value for each in again.dataframe if "cliff" in each.value]
+    assert table["first_detectable_loss"].tolist() == [whole_percent(point.first_detectable_loss)]
+
+
+def rows_of(at):
+    """What the Sweeps screen draws, as the engine reads it from the store."""
+    from engine.studies.surveys import Setting
+    from engine.studies.sweeps import sweep
+
+    tasks, setting = [TaskSpec("demo_copy", 0)], Setting(LoadSpec("demo", "int8"), None, None, 48, 64)
+    plan = plan_of("heads", tasks, tasks[0], 500)
+    return list(sweep(lab(), setting, plan.points, plan.pool, compute=False))[-1].value.rows

@@ -202,8 +202,8 @@ def test_what_says_nothing_is_grey_and_credited_with_nothing():
     guessing = [row(TASKS[2], each, 0, 0.3) for each in (0, 500, 1000)]
     table = tables.break_table(break_points([*falling(TASKS[0]), *guessing, row(TASKS[3], 0, 0, 0.9)], "heads"))
     words = tables.break_words(table)
-    shown = words[["level", "first_loss", "inflection"]].to_numpy().tolist()
-    assert shown == [["50 %", "60 %", "50 %"], ["at chance", "–", "–"], ["not measured", "–", "–"]]
+    shown = words[["no_loss_up_to", "first_detectable_loss", "cliff"]].to_numpy().tolist()
+    assert shown == [["50 %", "60 %", "50 to 60 %, −60 points"], ["at chance", "–", "–"], ["not measured", "–", "–"]]
     style = greyed(words, table["reading"].ne(""), "#123456", full_acc=percent)._compute()
     coloured = {row for (row, _), styles in style.ctx.items() if ("color", "#123456") in styles}
     assert (
@@ -211,17 +211,18 @@ def test_what_says_nothing_is_grey_and_credited_with_nothing():
         and [cell["display_value"] for cell in style._translate(False, False)["body"][0]][3] == "90.0 %"
     )
     never = tables.break_table(break_points([row(TASKS[0], each, 0, 0.9) for each in (0, 500)], "heads"))
-    assert tables.break_words(never)[["level", "first_loss"]].to_numpy().tolist() == [["50 %", "none"]]
+    shown = tables.break_words(never)[["no_loss_up_to", "first_detectable_loss", "cliff"]]
+    assert shown.to_numpy().tolist() == [["50 %", "none", "none"]]
 
 
 def test_the_power_of_the_questions_stands_beside_the_levels(open_screen):
-    table = tables.break_table(break_points(falling(TASKS[0]), "heads")).assign(n=48)
-    words = tables.power_in_words(table)
-    assert words == "48 questions show a true loss of 16 points four times in five, one under 12.5 points never."
-    assert "no loss at all" in tables.power_in_words(table.assign(n=5))
+    table = tables.break_table(break_points(falling(TASKS[0]), "heads"))
+    words = "100 questions detect a loss of 12 points 80 % of the time, corrected for 10 levels; under 6 points, never."
+    assert tables.power_of(table) == words and round(table["detects_points"][0], 2) == 11.19
+    assert "too few" in tables.power_of(table.assign(n=8)) and "8 points" in tables.power_of(table.assign(looks=1))
     at = measure(open_screen())
-    assert any(caption.value.startswith("16 questions show a true loss of") for caption in at.caption)
-    assert "at chance" in at.dataframe[0].value["level"].tolist(), "of a random model"
+    assert any(caption.value.startswith("16 questions detect a loss of") for caption in at.caption)
+    assert "at chance" in at.dataframe[0].value["no_loss_up_to"].tolist(), "of a random model"
 
 
 def test_a_band_is_drawn_where_random_rankings_are_measured():

@@ -13,6 +13,7 @@ from engine.models.subject import Lab, Subject
 from engine.progress import Progress
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import task_info
+from engine.studies.break_points import BreakPoint, break_point
 from engine.studies.removal import Line, Removal, draw, find_heads, line_of, recall_heads, remove, without
 from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment, measure_curve, recall_answers, recall_known
 from pages.ui.shared.address import one_among, put_right
@@ -50,13 +51,18 @@ class Cast:
 
 @dataclass(frozen=True)
 class Far:
-    """How far heads can go by importance: the change against the full model by level (permille), and the last `level`
-    before the first clear loss; of `n_heads` induction heads `n_left` are left there."""
+    """How far heads can go by importance: `lines`, full and pruned by level (permille), and what is `read` from them,
+    as on Sweeps. Of `n_heads` induction heads `n_left` are left at the `level` before the first detectable loss."""
 
     lines: dict[int, Line]
-    level: int
+    read: BreakPoint
     n_left: int
     n_heads: int
+
+    @property
+    def level(self) -> int:
+        """In permille; 0 where nothing is read."""
+        return 0 if self.read.reading else round(1000 * self.read.no_loss_up_to)
 
 
 def choose_story() -> str | None:
@@ -152,11 +158,11 @@ def how_far(x: Experiment, lab: Lab) -> Iterator[Progress[Far]]:
     full = recall_answers(x, Mask.full(x.shape), lab)
     masks = {level: x.at("heads", level).mask(known) for level in LEVELS_PERMILLE}
     lines = {level: line_of(full, recall_answers(x, mask, lab)) for level, mask in masks.items() if mask is not None}
-    losses = [level for level, line in lines.items() if line.is_loss]
-    level = max((level for level in lines if level < min(losses, default=1001)), default=0)
-    heads, mask = recall_heads(lab, x.subject) or (), masks[level]
+    changes, n_full = {level: line.change for level, line in lines.items()}, int(full.correct.sum())
+    found = Far(lines, break_point(x.task, changes, n_full, x.judged.chance), 0, 0)
+    heads, mask = recall_heads(lab, x.subject) or (), masks[found.level]
     kept = [] if mask is None else [flat for row in mask.heads for flat in row]
-    yield Progress(1, 1, Far(lines, level, sum(kept[head] for head in heads), len(heads)))
+    yield Progress(1, 1, replace(found, n_left=sum(kept[head] for head in heads), n_heads=len(heads)))
 
 
 def _in_link() -> str | None:

@@ -1,5 +1,6 @@
 """A story as it is told on the Prune screen: what to expect, a small table of what came out, and whether it holds."""
 
+import math
 from functools import partial
 
 import streamlit as st
@@ -11,6 +12,8 @@ from engine.studies.removal import N_DRAWS, Removal, draw, without
 from engine.studies.surveys import in_words as task_in_words
 from pages.ui.prune.screen import Shown
 from pages.ui.prune.stories import FAR, LEVEL, SLOTS, Cast, Far, cast_of, far_work, removal_work
+from pages.ui.shared.break_points import cliff_in_words, power_in_words
+from pages.ui.shared.marks import mark
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.tables import number
@@ -20,7 +23,7 @@ EXPECT = {
     "heads": "what only the examples tell is lost.",
     "others": "little is lost. The figure shows the first of the draws.",
     "control": "nothing is lost, as no example tells what is asked.",
-    "far": "many heads can go, the least important first, before anything is clearly lost.",
+    "far": "many heads can go, the least important first, before a loss is detectable.",
 }
 # of the task that the figure shows, by what it takes from its context, where that is known (TaskInfo.needs)
 WITHOUT_THE_HEADS = {
@@ -85,21 +88,31 @@ def in_words(found: Removal, shape: ModelShape) -> str:
 
 
 def far_cells(found: Far) -> list[str]:
-    """The level before the first clear loss, that loss, and all heads, a cell each."""
-    lost = [level for level in found.lines if level > found.level]
-    shown = {found.level: "the last without a clear loss", **dict.fromkeys(lost[-1:], "")}
-    shown |= dict.fromkeys(lost[:1], "the first clear loss")
-    lines = ((level, found.lines[level], words) for level, words in sorted(shown.items()))
-    return [
-        _cell((100 * each.full, 100 * each.pruned), f"{level / 10:g} % of the heads", words)
-        for level, each, words in lines
-    ]
+    """The level before the first detectable loss, that loss, and the cliff, a cell each."""
+    read = found.read
+    if read.reading:
+        return []
+    told = [(found.level, "no detectable loss up to here")]
+    if not math.isnan(read.first_detectable_loss):
+        told.append((round(1000 * read.first_detectable_loss), "the first detectable loss"))
+    lines = [(found.lines[level], f"{level / 10:g} % of the heads", words) for level, words in told]
+    said = [_cell((100 * each.full, 100 * each.pruned), share, words) for each, share, words in lines]
+    if not math.isnan(read.cliff_points):
+        before, after = (100 * found.lines[round(1000 * end)].pruned for end in (read.cliff_from, read.cliff_to))
+        span = f"from {100 * read.cliff_from:g} to {100 * read.cliff_to:g} % of the heads"
+        right = f"{before:.0f} → {after:.0f} % right"
+        said.append(f"**{_points(read.cliff_points)} points** {span}  \n:small[{right}; the cliff, the largest drop]")
+    return said
 
 
 def far_in_words(found: Far) -> str:
-    """How far it can go, and who is left then."""
-    n = next(iter(found.lines.values())).change.n
-    words = f"**{found.level / 10:g} %** of the heads can go before {n} questions show a clear loss."
+    """How far it can go, what so many questions can show, and which heads are left then."""
+    read = found.read
+    if read.reading:
+        return f"The full model is {read.reading}, {100 * read.full_acc:.0f} % right: there is nothing to lose."
+    cliff = cliff_in_words(read.cliff_from, read.cliff_to, read.cliff_points)
+    words = f"**{found.level / 10:g} %** of the heads can go before a loss is detectable; the cliff: **{cliff}**. "
+    words += power_in_words(read.n, read.looks)
     if found.n_heads:
         words += f" Of the {found.n_heads} induction heads {found.n_left} are left then."
     return words
@@ -120,6 +133,7 @@ def _draw(shown: Shown, cast: Cast | None, story: str) -> None:
         found = work.found
         if isinstance(found, Far):
             _tell(far_cells(found), far_in_words(found))
+            mark("far", found.read.reading or "read", **found.read.cells())
             if st.session_state.pop(FAR, False):
                 st.session_state[LEVEL] = found.level
                 st.rerun()

@@ -18,6 +18,7 @@
 `own_questions`: a user's own questions: the path of a file, or an upload
 `pruning`: what is pruned in a text: two levels, a mask, a ranking
 `many_tasks`: what the screens about many tasks share
+`break_points`: how far pruning can go, in words
 `criteria`: criteria compared: what is chosen, measured and drawn
 `criteria_charts`: their chart, and how much they agree
 `criteria_tables`: the same as tables and sentences

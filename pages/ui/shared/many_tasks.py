@@ -22,7 +22,7 @@ from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.tables import plain
 from pages.ui.shared.work import Work
 
-JUDGES = 48  # questions a task; three stored chunks
+JUDGES = 100  # questions a task: as many as Prune begins with, so that both say the same
 REDRAW_S = 10.0
 # What screens open with: short tasks of different kinds. One of each list is kept out of aggregates
 # (engine.studies.study.OUT_OF_DISTRIBUTION), so that "Unseen tasks" has something to show.

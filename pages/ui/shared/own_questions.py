@@ -18,10 +18,10 @@ from pages.ui.shared.written import write
 FOLDER = "questions"  # of uploaded files, in the folder of the results
 MOST_MB = 20  # of an uploaded file; one named by its path may be larger
 FORMAT = '{"context": "The capital of France is", "choices": ["Paris", "Rome"], "gold": 0}'
-HELP = "A `.jsonl` file, one question a line. It never leaves this computer."
-SPLIT_HELP = (
-    "One third of the rows, chosen by content, is used for rankings and solved examples and is never asked. To choose "
-    "them yourself, put `mine.train.jsonl` next to `mine.jsonl` and give the path."
+HELP = (
+    "The file never leaves this computer. One third of the rows, chosen by content, is used for rankings and solved "
+    "examples and is never asked. To choose them yourself, put `mine.train.jsonl` next to `mine.jsonl` and give its "
+    "path."
 )
 
 
@@ -32,17 +32,22 @@ def open_own_questions(prefix: str) -> None:
 
 def draw_own_questions(prefix: str, where: DeltaGenerator, task_key: str) -> None:
     """Draws the popover; what is named or uploaded there becomes the task of the box `task_key`."""
-    key, fault = _key(prefix), f"{_key(prefix)} fault"
-    icon: dict[str, Any] = {"icon": ":material/upload_file:", "type": "tertiary", "help": HELP}
-    with where.popover("Your own questions", key=key, on_change="rerun", **icon):
-        st.caption(f"One JSON object a line: `{FORMAT}`", help=SPLIT_HELP)
+    key = _key(prefix)
+    with where.popover(
+        "Your own questions", key=key, on_change="rerun", icon=":material/upload_file:", type="tertiary"
+    ):
+        st.caption(f"One JSON object a line: `{FORMAT}`", help=HELP)
         path_at, file_at = st.columns(2)
         path, file = f"{key}_path", f"{key}_file"
-        about: dict[str, Any] = {"on_change": _use_path, "args": (path, task_key, fault), "placeholder": f"~/mine{OWN}"}
+        about: dict[str, Any] = {
+            "on_change": _use_path,
+            "args": (prefix, path, task_key),
+            "placeholder": f"~/mine{OWN}",
+        }
         path_at.text_input("Path of a file on this computer", key=path, **about)
-        about = {"on_change": _use_file, "args": (file, task_key, fault), "max_upload_size": MOST_MB}
+        about = {"on_change": _use_file, "args": (prefix, file, task_key), "max_upload_size": MOST_MB}
         file_at.file_uploader("Or upload a file", OWN.removeprefix("."), key=file, **about)
-        if line := st.session_state.pop(fault, None):
+        if line := st.session_state.pop(_fault(prefix), None):
             show_error(line)
 
 
@@ -66,18 +71,27 @@ def _key(prefix: str) -> str:
     return f"{prefix}_own"
 
 
-def _use_path(path: str, task_key: str, fault: str) -> None:
+def _fault(prefix: str) -> str:
+    return f"{_key(prefix)} fault"
+
+
+def _use(prefix: str, task_key: str, file: str) -> None:
+    write(task_key, file)
+    st.session_state[_key(prefix)] = False  # closes the popover
+
+
+def _use_path(prefix: str, path: str, task_key: str) -> None:
     typed = st.session_state[path].strip()
     if typed.endswith(OWN):
-        write(task_key, typed)
+        _use(prefix, task_key, typed)
     elif typed:
-        st.session_state[fault] = f"{typed!r} does not end with {OWN}; give a file with one JSON object a line"
+        st.session_state[_fault(prefix)] = f"{typed!r} does not end with {OWN}; give a file with one JSON object a line"
 
 
-def _use_file(file: str, task_key: str, fault: str) -> None:
+def _use_file(prefix: str, file: str, task_key: str) -> None:
     if (given := st.session_state[file]) is None:
         return
     try:
-        write(task_key, str(keep_file(given.name, given.getvalue(), store().directory / FOLDER)))
+        _use(prefix, task_key, str(keep_file(given.name, given.getvalue(), store().directory / FOLDER)))
     except HeadroomError as error:
-        st.session_state[fault] = str(error)
+        st.session_state[_fault(prefix)] = str(error)

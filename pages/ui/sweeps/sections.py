@@ -11,6 +11,7 @@ from engine.studies.break_points import break_points
 from engine.studies.statements import SMALL_LOSS
 from engine.studies.surveys import in_words
 from engine.studies.sweeps import Row
+from pages.ui.shared.break_points import POWER_HELP
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.defaults import NOUNS, Axis
 from pages.ui.shared.drawing import draw_chart, grey_ink
@@ -50,7 +51,7 @@ def _curves(section: str, rows: Sequence[Row], front: TaskSpec, permille: int, p
             draw_chart(pictures[title], f"sweep {title}", words)
     table = tables.break_table(break_points(own, axis), published[0])
     st.subheader("How much can go", help=BREAK_HELP)
-    st.caption(" ".join(filter(None, [tables.power_in_words(table), published[1]])), help=POWER_HELP)
+    st.caption(" ".join(filter(None, [tables.power_of(table), published[1]])), help=POWER_HELP)
     shown = greyed(tables.break_words(table), table["reading"].ne(""), grey_ink(), **BREAK_FORMATS)
     height, words = min(420, 40 + 35 * len(table)), "Break points by task and shot count"
     st.dataframe(shown, hide_index=True, column_config=BREAK_TITLES, height=height, alt=words)
@@ -100,13 +101,10 @@ def _lines(section: str, rows: Sequence[Row], front: TaskSpec, permille: int) ->
 CURVES_HELP = "Thin: one task each. The band: three random rankings, each a mean of tasks."
 GRID_HELP = f"Mean over tasks. The line bounds what loses less than {SMALL_LOSS:g} points."
 BREAK_HELP = (
-    "The measured level before the first that is significantly below the full model (exact McNemar, 5 %, same "
-    "questions), that first one, and where the curve bends down most. At chance: the 95 % interval of the full model "
-    "holds the accuracy of guessing, so there is nothing to lose. Not measured: it takes two levels."
-)
-POWER_HELP = (
-    "A smaller loss may be there and not be found: no clear loss is not no loss. Of the exact McNemar test at 5 %, "
-    "where pruning gains no question; where it gains some, it takes a larger loss. More questions show smaller ones."
+    "The first level that is significantly below the full model (exact McNemar on the same questions, 5 % for all "
+    "levels together by Holm's correction), the measured level before it, and the cliff: the two neighboring levels "
+    "between which accuracy falls most. At chance: the 95 % interval of the full model contains the accuracy of "
+    "guessing, so there is nothing to lose. Not measured: it takes two levels."
 )
 _RIGHT = partial(st.column_config.TextColumn, alignment="right")
 BREAK_TITLES = {
@@ -115,17 +113,17 @@ BREAK_TITLES = {
     "full_acc": "Full model",
     "published": "Published",
     "chance": "Chance",
-    "level": _RIGHT("No clear loss up to"),
-    "first_loss": _RIGHT("First clear loss at"),
-    "inflection": _RIGHT("Bends down most at"),
+    "no_loss_up_to": _RIGHT("No detectable loss up to"),
+    "first_detectable_loss": _RIGHT("First detectable loss at"),
+    "cliff": _RIGHT("Cliff (largest drop)"),
     "n": "Questions",
-    "shows_points": "Show a loss from",
+    "detects_points": "Detect a loss from",
 }
 BREAK_FORMATS = {
     "full_acc": percent,
     "published": percent,
     "chance": percent,
-    "shows_points": lambda points: f"{number(points, 0)} points",
+    "detects_points": lambda points: f"{number(points, 0)} points",
 }
 LINES_HELP = {
     "outside": "These tasks are no part of the aggregate. Theirs is the ranking of the others.",

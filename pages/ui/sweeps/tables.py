@@ -7,13 +7,17 @@ import numpy as np
 import pandas as pd
 
 from engine.questions.requests import TaskSpec
-from engine.statistics import detectable, smallest_clear
+from engine.statistics import detectable
 from engine.studies.break_points import BreakPoint
 from engine.studies.surveys import shots_in_words
 from engine.studies.sweeps import Row
+from pages.ui.shared.break_points import cliff_in_words, power_in_words
 from pages.ui.shared.tables import whole_percent
 
 CURVE_COLUMNS = ["line", "kind", "shots", "level", "acc", "low", "high", "n"]
+CLIFF = ["cliff_from", "cliff_to", "cliff_points"]
+BREAK_COLUMNS = ["task", "shots", "full_acc", "chance", "no_loss_up_to", "first_detectable_loss", *CLIFF, "n", "looks",
+                 "reading"]  # fmt: skip
 NAMED_LEVELS = (0.0, 0.5, 0.7, 1.0)
 NAMES = {
     "own": "own ranking",
@@ -118,12 +122,11 @@ def transfer(rows: Sequence[Row], own: Sequence[Row]) -> pd.DataFrame:
 
 
 def break_table(found: Sequence[BreakPoint], published: Mapping[TaskSpec, float] | None = None) -> pd.DataFrame:
-    """One row a task and shot count; `shows_points` is the smallest loss that its n questions show four times in five,
-    `reading` says why nothing is read from a curve. With `published` accuracies of full models they stand beside."""
-    columns = ["task", "shots", "full_acc", "chance", "level", "first_loss", "inflection", "n", "reading"]
-    frame = pd.DataFrame([each.cells() for each in found], columns=columns)
-    shows = [100 * detectable(int(n)) for n in frame["n"]]
-    frame.insert(len(columns) - 1, "shows_points", shows)
+    """One row a task and shot count; `detects_points` is the smallest loss at one level that its n questions detect in
+    80 % of cases, `reading` says why nothing is read from a curve. `published`: accuracies of full models."""
+    frame = pd.DataFrame([each.cells() for each in found], columns=BREAK_COLUMNS)
+    detects = [100 * detectable(each.n, max(1, each.looks)) for each in found]
+    frame.insert(len(BREAK_COLUMNS) - 1, "detects_points", detects)
     if published:
         frame.insert(3, "published", [published.get(each.task, math.nan) for each in found])
     return frame
@@ -131,20 +134,20 @@ def break_table(found: Sequence[BreakPoint], published: Mapping[TaskSpec, float]
 
 def break_words(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows of `break_table` as they are read: of what says nothing no number."""
-    words = {"level": frame["reading"].where(frame["reading"].ne(""), frame["level"].map(whole_percent))}
-    words |= {name: frame[name].map(whole_percent) for name in ("first_loss", "inflection")}
-    words["first_loss"] = words["first_loss"].mask(frame["reading"].eq("") & frame["first_loss"].isna(), "none")
-    alike = ["n", "shows_points"] if frame["n"].nunique() == 1 else []  # the caption says it
-    return frame.assign(**words).drop(columns=["reading", *alike])
+    is_read, first = frame["reading"].eq(""), "first_detectable_loss"
+    cliffs = [cliff_in_words(*row) for row in zip(*(frame[name] for name in CLIFF), strict=True)]
+    words = {"no_loss_up_to": frame["reading"].where(~is_read, frame["no_loss_up_to"].map(whole_percent))}
+    words[first] = frame[first].map(whole_percent).mask(is_read & frame[first].isna(), "none")
+    words["cliff_from"] = pd.Series(cliffs, frame.index, dtype=object).where(is_read, whole_percent(math.nan))
+    alike = ["n", "detects_points"] if frame["n"].nunique() == 1 else []  # the caption says it
+    shown = frame.assign(**words).drop(columns=["reading", "looks", *CLIFF[1:], *alike])
+    return shown.rename(columns={"cliff_from": "cliff"})
 
 
-def power_in_words(frame: pd.DataFrame) -> str:
-    """What so many questions can show, for the smallest number of them in a `break_table`."""
-    n = int(frame["n"].min())
-    if not smallest_clear(n):
-        return f"{n} questions can show no loss at all: it takes at least 6."
-    least = f"one under {100 * smallest_clear(n) / n:.3g} points never"
-    return f"{n} questions show a true loss of {100 * detectable(n):.0f} points four times in five, {least}."
+def power_of(frame: pd.DataFrame) -> str:
+    """What the questions can show, for the smallest number of them in a `break_table`."""
+    least = frame.sort_values("n").iloc[0]
+    return power_in_words(int(least["n"]), max(1, int(least["looks"])))
 
 
 def curves_in_words(frame: pd.DataFrame, what: str) -> str:

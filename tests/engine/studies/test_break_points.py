@@ -23,22 +23,48 @@ def curve(task, right, n=100, axis="heads", by_level=100):
     return rows
 
 
+def holm_by_scipy(rows):
+    """The levels that are a loss, by scipy's exact test and Holm's step-down procedure as it is written: the smallest p
+    is held against 5 % / m, the next against 5 % / (m - 1), up to the first that fails."""
+    tested = [row for row in rows if row.point.heads_permille]
+    ps = [stats.binomtest(row.gained, row.gained + row.lost).pvalue if row.gained + row.lost else 1.0 for row in tested]
+    found = []
+    for step, at in enumerate(np.argsort(ps, kind="stable")):
+        if ps[at] > 0.05 / (len(ps) - step):
+            break
+        found += [tested[at].point.heads_permille / 1000] * (tested[at].lost > tested[at].gained)
+    return sorted(found)
+
+
+def test_the_first_detectable_loss_is_that_of_scipy_and_holms_procedure(tasks):
+    generator, several = np.random.default_rng(0), 0
+    for _ in range(40):
+        right = np.append(80, 80 - np.cumsum(generator.integers(-2, 8, 10))).clip(0, 100)
+        rows = curve(tasks[0], [int(each) for each in right])
+        (found,) = break_points(rows, "heads")
+        losses = holm_by_scipy(rows)
+        np.testing.assert_equal(found.first_detectable_loss, min(losses, default=np.nan))
+        alone = [row.point.heads_permille / 1000 for row in rows if row.lost > row.gained and row.p_mcnemar < 0.05]
+        several += min(alone, default=1) < min(losses, default=1)
+    assert several > 4, "often one look alone would have said a lower level"
+
+
 @pytest.mark.parametrize("axis", ["heads", "ffns"])
 def test_break_points_of_a_curve(axis, tasks):
-    # 5 lost of 5 have p = 1/16, 6 lost of 6 have p = 1/32
-    rows = curve(tasks[0], [80, 82, 75, 74, 40, 38], axis=axis)
+    rows = curve(tasks[0], [80, 82, 74, 71, 40, 38], axis=axis)
     (found,) = break_points(rows, axis)
-    assert (found.task, found.level, found.first_loss, found.full_acc, found.chance) == (tasks[0], 0.2, 0.3, 0.8, 0.25)
-    assert found.inflection == 0.3  # 75 -> 74 -> 40: second difference -33
     assert found.cells() == {
         "task": tasks[0].name,
         "shots": 0,
-        "level": 0.2,
-        "first_loss": 0.3,
-        "inflection": 0.3,
+        "no_loss_up_to": 0.2,
+        "first_detectable_loss": 0.3,  # 9 of 9 lost: 3 * 2 / 512, where 6 of 6 lost at 20 % have 2 * 2 / 64
+        "cliff_from": 0.3,
+        "cliff_to": 0.4,
+        "cliff_points": -31.0,
         "full_acc": 0.8,
         "chance": 0.25,
         "n": 100,
+        "looks": 5,
         "reading": "",
     }
 
@@ -47,20 +73,19 @@ def test_break_points_are_by_task_and_shot_count_in_any_order_of_rows(tasks):
     few = replace(tasks[0], shots=5)
     rows = [*curve(tasks[0], [80, 79, 60]), *curve(few, [90, 60, 50]), *curve(tasks[1], [50, 50, 50])]
     found = {each.task: each for each in break_points(rows[::-1], "heads")}
-    assert {
-        task: (each.level, each.first_loss) for task, each in found.items() if each.first_loss == each.first_loss
-    } == {tasks[0]: (0.1, 0.2), few: (0.0, 0.1)}
-    assert found[tasks[1]].level == 0.2 and np.isnan(found[tasks[1]].first_loss)
+    read = {task: (each.no_loss_up_to, each.first_detectable_loss) for task, each in found.items() if task != tasks[1]}
+    assert read == {tasks[0]: (0.1, 0.2), few: (0.0, 0.1)}
+    assert found[tasks[1]].no_loss_up_to == 0.2 and np.isnan(found[tasks[1]].first_detectable_loss)
     assert break_points([], "heads") == []
 
 
-def test_what_lies_behind_the_first_clear_loss_counts_for_nothing(tasks):
+def test_what_lies_behind_the_first_detectable_loss_counts_for_nothing(tasks):
     """Accuracy may come back by chance, and at full pruning is a guess: never "100 % can go" beside a loss at 60 %."""
     (found,) = break_points(curve(tasks[0], [80, 60, 78, 40]), "heads")
-    assert (found.level, found.first_loss) == (0.0, 0.1)
+    assert (found.no_loss_up_to, found.first_detectable_loss) == (0.0, 0.1)
     rows = curve(tasks[0], [38, 38, 38, 38, 38, 38, 22, 33, 33, 33, 38])
     (found,) = break_points(rows, "heads")
-    assert (found.level, found.first_loss) == (0.5, 0.6) and not rows[-1].is_loss
+    assert (found.no_loss_up_to, found.first_detectable_loss) == (0.5, 0.6)
 
 
 @pytest.mark.parametrize("right, above, chance", [(33, 34, 0.25), (20, 34, 0.25), (59, 60, 0.5), (0, 1, 0)])
@@ -69,7 +94,7 @@ def test_a_task_at_chance_is_credited_with_nothing(right, above, chance, tasks):
     rows = [replace(row, chance=chance) for row in curve(tasks[0], [right, right, max(0, right - 20)])]
     (found,) = break_points(rows, "heads")
     assert found.reading == "at chance" and found.full_acc == right / 100
-    assert np.isnan([found.level, found.first_loss, found.inflection]).all()
+    assert np.isnan([found.no_loss_up_to, found.first_detectable_loss, found.cliff_to, found.cliff_points]).all()
     low = stats.binomtest(above, 100).proportion_ci(method="wilson").low
     rows = [replace(row, chance=chance) for row in curve(tasks[0], [above, above])]
     assert low > chance and not break_points(rows, "heads")[0].reading
@@ -78,59 +103,38 @@ def test_a_task_at_chance_is_credited_with_nothing(right, above, chance, tasks):
 @pytest.mark.parametrize("only", [0, 2])
 def test_one_level_is_not_a_curve(only, tasks):
     (found,) = break_points(curve(tasks[0], [80, 70, 50])[only : only + 1], "heads")
-    assert found.reading == "not measured" and np.isnan(found.level) and np.isnan(found.first_loss)
+    assert found.reading == "not measured" and np.isnan(found.no_loss_up_to) and np.isnan(found.cliff_points)
 
 
 def test_a_gain_is_no_loss_however_significant(tasks):
     (found,) = break_points(curve(tasks[0], [40, 70, 80]), "heads")
-    assert found.level == 0.2 and np.isnan(found.first_loss)
-
-
-@pytest.mark.parametrize("right", [[], [80], [80, 40]])
-def test_fewer_than_three_levels_have_no_inflection(right, tasks):
-    for found in break_points(curve(tasks[0], right), "heads"):
-        assert np.isnan(found.inflection) and found.full_acc == 0.8
-
-
-@pytest.mark.parametrize("right", [[60, 60, 60], [80, 60, 50, 45], [90, 80, 70, 60, 50], [50, 57, 64, 71]])
-def test_a_curve_that_never_bends_down_has_no_inflection(right, tasks):
-    """Straight lines are such curves, whatever floating point makes of k / n."""
-    assert np.diff(right, 2).min() >= 0
-    (found,) = break_points(curve(tasks[0], right), "heads")
-    assert np.isnan(found.inflection)
-
-
-@pytest.mark.parametrize("right", [[917, 958, 958], [40, 70, 80], [50, 60, 60, 60]])
-def test_a_curve_that_never_falls_has_no_inflection(right, tasks):
-    assert np.diff(right, 2).min() < 0
-    (found,) = break_points(curve(tasks[0], right, n=1000), "heads")
-    assert np.isnan(found.inflection)
-
-
-def test_the_inflection_is_in_front_of_a_fall(tasks):
-    (found,) = break_points(curve(tasks[0], [40, 70, 80, 75]), "heads")  # bends most at 70, but rises on
-    assert found.inflection == pytest.approx(0.2)
+    assert found.no_loss_up_to == 0.2 and np.isnan(found.first_detectable_loss) and np.isnan(found.cliff_points)
 
 
 @pytest.mark.parametrize(
-    "right, level",
+    "right, cliff",
     [
-        ([90, 90, 80, 80, 70], 0.1),
-        ([70, 70, 63, 63, 56], 0.1),
-        ([80, 75, 60, 55, 40], 0.1),
-        ([80, 79, 60, 55, 30], 0.3),
+        ([95, 94, 94, 93, 91, 90, 88, 85, 34, 30, 26], (0.7, 0.8, -51)),  # beside a loss that is detectable before it
+        ([90, 90, 80, 80, 70], (0.1, 0.2, -10)),  # of equal drops the first
+        ([70, 63, 63, 56], (0.0, 0.1, -7)),
+        ([40, 70, 80, 75], (0.2, 0.3, -5)),
+        ([60, 59], (0.0, 0.1, -1)),
     ],
 )
-def test_of_equal_bends_the_first_is_the_inflection(right, level, tasks):
-    assert level == (1 + int(np.diff(right, 2).argmin())) / 10  # of whole numbers, so ties are ties
-    (found,) = break_points(curve(tasks[0], right), "heads")
-    assert found.inflection == pytest.approx(level)
+def test_the_cliff_is_the_largest_drop_between_neighbors(right, cliff, tasks):
+    for rows in (curve(tasks[0], right), curve(tasks[0], right)[::-1]):
+        (found,) = break_points(rows, "heads")
+        assert (found.cliff_from, found.cliff_to, found.cliff_points) == pytest.approx(cliff)
+        steps = np.diff(np.array(right))
+        assert cliff[1] == (1 + int(steps.argmin())) / 10 and cliff[2] == steps.min()
 
 
-def test_the_full_accuracy_is_the_full_models_also_where_no_row_is_of_level_0(tasks):
-    """Every row says it: its own accuracy and what it gained and lost."""
-    (found,) = break_points(curve(tasks[0], [80, 79, 60])[1:], "heads")
-    assert found.full_acc == pytest.approx(0.8)
+def test_levels_far_apart_are_neighbors_where_none_between_is_measured(tasks):
+    rows = [row for row in curve(tasks[0], [95, 94, 90, 50, 30]) if row.point.heads_permille != 200]
+    (found,) = break_points(rows, "heads")
+    assert (found.cliff_from, found.cliff_to, found.cliff_points) == pytest.approx((0.1, 0.3, -44))
+    (found,) = break_points(rows[1:], "heads")
+    assert found.full_acc == 0.95 and found.cliff_from == 0.1, "every row says what the full model does"
 
 
 def test_break_points_of_a_real_sweep(setting, tasks, lab):
@@ -138,9 +142,11 @@ def test_break_points_of_a_real_sweep(setting, tasks, lab):
     for each, task in zip(break_points(found.rows, "heads"), tasks[1:], strict=True):
         mine = [row for row in found.rows if row.point.task == task]
         assert each.task == task and each.full_acc == mine[0].acc and each.chance == mine[0].chance
-        losses = [row.point.heads_permille for row in mine if row.is_loss]
         at_chance = wilson(round(mine[0].acc * mine[0].n), mine[0].n)[0] <= each.chance
         assert (each.reading == "at chance") == at_chance
         if not at_chance:
-            before = [row.point.heads_permille for row in mine if row.point.heads_permille < min(losses, default=9999)]
-            assert each.level == max(before) / 1000
+            losses = holm_by_scipy(mine)
+            levels = [row.point.heads_permille / 1000 for row in mine]
+            before = [level for level in levels if level < min(losses, default=9)]
+            assert each.no_loss_up_to == max(before)
+            assert each.cliff_points == pytest.approx(100 * min(np.diff([row.acc for row in mine])))
