@@ -9,7 +9,10 @@ MOST = 1000  # characters of a line
 
 
 class HeadroomError(Exception):
-    """Something outside the program is not as it must be; the command line exits with 1."""
+    """Something outside the program is not as it must be; the command line exits with 1. `details`: data about it, for
+    a screen that can show or offer more than the line."""
+
+    details: object = None
 
 
 class UsageError(HeadroomError):

@@ -40,7 +40,8 @@ _log = logging.getLogger(__name__)
 class Snapshot(Generic[T]):
     """How a job stands. Times are seconds on `time.monotonic`; `started_s` is the submission until the job runs.
     `forecast` is (seconds left, when that was reckoned), None while it is not known. `owner` is its job's. `message`
-    names the step that `done` and `total` count, also after the end. `stopping`: cancelled, but still running."""
+    names the step that `done` and `total` count, also after the end. `stopping`: cancelled, but still running.
+    `details` are those of the HeadroomError in which it ended."""
 
     key: str
     state: State
@@ -55,6 +56,7 @@ class Snapshot(Generic[T]):
     forecast: tuple[float, float] | None = None
     owner: str = ""
     stopping: bool = False
+    details: object = None
 
     @property
     def left_s(self) -> float | None:
@@ -372,6 +374,6 @@ def _ending(error: BaseException) -> dict[str, Any]:
     if isinstance(error, Cancelled):
         return {"state": "cancelled"}
     if isinstance(error, HeadroomError):
-        return {"state": "failed", "error": str(error)}
+        return {"state": "failed", "error": str(error), "details": error.details}
     _log.error("a job failed", exc_info=error)
     return {"state": "failed", "error": unforeseen(error)}

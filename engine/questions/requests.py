@@ -55,6 +55,25 @@ class TaskSpec:
             raise UsageError(f"split {self.split!r} is unknown; choose {' or '.join(SPLITS)}")
 
 
+class TooFewRows(HeadroomError):
+    """There are fewer rows than solved examples; `details` says how many of each, as TooFewExamples."""
+
+    def __init__(self, task: TaskSpec, n_rows: int) -> None:
+        super().__init__(
+            f"task {task.name}: too few rows for {task.shots} solved examples in front of each question: there are "
+            f"{n_rows}, and none is its own example; add rows, or take fewer examples"
+        )
+        self.details = TooFewExamples(n_rows, task.shots)
+
+
+@dataclass(frozen=True)
+class TooFewExamples:
+    """How many rows there are, and how many solved examples were to stand in front of each question."""
+
+    n_rows: int
+    shots: int
+
+
 @dataclass(frozen=True)
 class Question:
     """One question: a context and a continuation for each choice; `golds` are the choices that count as right.
@@ -249,10 +268,7 @@ def _questions(task: TaskSpec, harness_task: Any, numbers: Sequence[int]) -> lis
         except (KeyError, ValueError, IndexError, TypeError, AssertionError) as error:
             if task.shots and lm_eval_internals.has_too_few_rows(error):
                 n_rows = len(list(harness_task.fewshot_docs()))
-                raise HeadroomError(
-                    f"task {task.name}: too few rows for {task.shots} solved examples in front of each question: there "
-                    f"are {n_rows}, and none is its own example; add rows, or take fewer examples"
-                ) from error
+                raise TooFewRows(task, n_rows) from error
             row = numbers[doc_id] if doc_id < len(numbers) else doc_id + 1
             raise HeadroomError(
                 f"task {task.name}, {task.split} row {row}: cannot be rendered "

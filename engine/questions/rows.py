@@ -4,7 +4,7 @@ that an error names the file, the row and the column.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +18,32 @@ from engine.questions.tasks import OWN_COLUMNS, TaskInfo
 
 BOM = b"\xef\xbb\xbf"
 LARGE, SAMPLED = 150_000, 10_000  # of a file of more rows than LARGE, so many are drawn
+MOST_FAULTS = 200  # that are told of a file
+SHOWN = 200  # characters of a value that is wrong
 TRAIN_SHARE = 3  # of one file of questions, every third row is for training
 Lines = Sequence[tuple[int, bytes]]  # number in the file, from 1, and what stands there
+
+
+@dataclass(frozen=True)
+class RowFault:
+    """What is wrong in a row: its number in the file, from 1; the rule that it breaks; what stands there. `got`:
+    whether the line of an error repeats the value."""
+
+    row: int
+    what: str
+    value: str
+    got: bool = False
+
+
+class BadRows(HeadroomError):
+    """Rows of a file are not as they must be. The line names the first fault; `details` are all, as RowFaults."""
+
+    def __init__(self, file: Path, faults: Sequence[RowFault]) -> None:
+        first, n = faults[0], len(faults)
+        value = f", got {first.value}" if first.got else ""
+        many = f" (1 of {'at least ' if n == MOST_FAULTS else ''}{n} faults in the file)" if n > 1 else ""
+        super().__init__(f"{file}, row {first.row}: {first.what}{value}{many}")
+        self.details = tuple(faults)
 
 
 @dataclass(frozen=True)
@@ -62,16 +86,24 @@ class Given:
         return {split: _drawn(lines, self.first.get(split, 0)) for split, lines in of.items()}
 
     def rows(self, split: str, info: TaskInfo) -> list[dict[str, Any]]:
-        """The rows, checked; HeadroomError names the file, the row and the column that is wrong."""
+        """The rows, checked; BadRows names the file and what is wrong in which rows."""
         file, lines = self.files[split], self.lines[split]
         if lines:
-            return [_row(f"{file}, row {number}", line, info) for number, line in lines]
-        for number, line in self.lines["train"] if self.is_parted else ():
-            _row(f"{file}, row {number}", line, info)  # a row that is wrong is said first
+            found, faults = _checked(lines, info)
+            if faults:
+                raise BadRows(file, self._faults(info) if self.is_parted else faults)
+            return found
+        if self.is_parted and (faults := self._faults(info)):
+            raise BadRows(file, faults)  # rows that are wrong are said first
         if any(self.lines.values()) and self.is_parted:
             raise HeadroomError(f"task {info.name}: {file} has too few rows that differ: some of them are for training "
                                 f"and the others are asked; add rows")  # fmt: skip
         raise HeadroomError(f"task {info.name}: {file} is empty; write one question a line as JSON")
+
+    def _faults(self, info: TaskInfo) -> list[RowFault]:
+        """What is wrong in all splits, in the order of the file."""
+        faults = [fault for lines in self.lines.values() for fault in _checked(lines, info)[1]]
+        return sorted(faults, key=lambda fault: fault.row)[:MOST_FAULTS]
 
 
 def read(info: TaskInfo, files: Mapping[str, Path]) -> Given:
@@ -116,43 +148,75 @@ def _lines(raw: bytes) -> Lines:
     return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
-def _row(where: str, line: bytes, info: TaskInfo) -> dict[str, Any]:
+def _checked(lines: Lines, info: TaskInfo) -> tuple[list[dict[str, Any]], list[RowFault]]:
+    """The rows that are right, and what is wrong in the others, the first MOST_FAULTS."""
+    found: list[dict[str, Any]] = []
+    faults: list[RowFault] = []
+    for number, line in lines:
+        row, wrong = _row(number, line, info)
+        if not wrong:
+            found.append(row)
+        elif len(faults) < MOST_FAULTS:
+            faults += wrong
+    return found, faults[:MOST_FAULTS]
+
+
+def _row(number: int, line: bytes, info: TaskInfo) -> tuple[dict[str, Any], list[RowFault]]:
+    row, why = _decoded(line)
+    shown = line[:SHOWN].decode("utf-8", "replace")
+    if why or not isinstance(row, dict):
+        return {}, [RowFault(number, why or f"is {type(row).__name__}, must be a JSON object", shown)]
+    present = ", ".join(sorted(row)) or "none"
+    missing = [column for column in info.columns if row.get(column) is None]
+    lacks = "column {!r} is missing (present: {}); add it to the row"
+    faults = [RowFault(number, lacks.format(column, present), shown) for column in missing]
+    if info.columns == OWN_COLUMNS:
+        own = {column: row[column] for column in OWN_COLUMNS if column not in missing}
+        faults += [RowFault(number, what, _short(value), got=True) for what, value in _own_faults(own)]
+        row = own
+    return row, faults
+
+
+def _decoded(line: bytes) -> tuple[Any, str]:
+    """(what a line says, "" or why it cannot be read)."""
     try:
         row = json.loads(line.decode("utf-8"))
         json.dumps(row, ensure_ascii=False).encode("utf-8")
     except UnicodeDecodeError as error:
-        raise HeadroomError(f"{where}: cannot be read as UTF-8 text ({error}); save the file as UTF-8") from error
-    except UnicodeEncodeError as error:
-        raise HeadroomError(f"{where}: has half a character (\\ud800 to \\udfff alone); write the whole one") from error
-    except RecursionError as error:
-        raise HeadroomError(f"{where}: is nested too deeply; write plain values, or lists of them") from error
+        return None, f"cannot be read as UTF-8 text ({error}); save the file as UTF-8"
+    except UnicodeEncodeError:
+        return None, "has half a character (\\ud800 to \\udfff alone); write the whole one"
+    except RecursionError:
+        return None, "is nested too deeply; write plain values, or lists of them"
     except ValueError as error:
-        raise HeadroomError(f"{where}: is not valid JSON ({error}); write one object a line") from error
-    if not isinstance(row, dict):
-        raise HeadroomError(f"{where}: is {type(row).__name__}, must be a JSON object")
-    for column in info.columns:
-        if row.get(column) is None:
-            present = ", ".join(sorted(row)) or "none"
-            raise HeadroomError(f"{where}: column {column!r} is missing (present: {present}); add it to the row")
-    if info.columns == OWN_COLUMNS:
-        _check_own_row(where, row)
-        return {column: row[column] for column in OWN_COLUMNS}
-    return row
+        return None, f"is not valid JSON ({error}); write one object a line"
+    return row, ""
 
 
-def _check_own_row(where: str, row: dict[str, Any]) -> None:
-    context, choices, gold = row["context"], row["choices"], row["gold"]
-    if not isinstance(context, str) or not context.strip():
-        raise HeadroomError(f"{where}: column 'context' is {context!r}, must be text that is not empty")
-    if not isinstance(choices, list) or len(choices) < 2:
-        raise HeadroomError(f"{where}: column 'choices' must be a list of at least 2 texts, got {choices!r}")
+def _own_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """(what must be otherwise, what stands there) in those columns of a user's own row that are there."""
+    choices = row.get("choices")
+    if "context" in row and not _is_text(row["context"]):
+        yield "column 'context' must be text that is not empty", row["context"]
+    if "choices" in row and (not isinstance(choices, list) or len(choices) < 2):
+        yield "column 'choices' must be a list of at least 2 texts", choices
+    if not isinstance(choices, list):
+        return
     for choice in choices:
-        if not isinstance(choice, str) or not choice.strip():
-            raise HeadroomError(
-                f"{where}: column 'choices' holds {choice!r}, every choice must be text that is not empty"
-            )
-    if not isinstance(gold, int) or isinstance(gold, bool) or not 0 <= gold < len(choices):
-        raise HeadroomError(f"{where}: column 'gold' is {gold!r}, must be a whole number from 0 to {len(choices) - 1}")
+        if not _is_text(choice):
+            yield "column 'choices': every choice must be text that is not empty", choice
+    gold = row.get("gold")
+    if gold is not None and (not isinstance(gold, int) or isinstance(gold, bool) or not 0 <= gold < len(choices)):
+        yield f"column 'gold' must be a whole number from 0 to {len(choices) - 1}", gold
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def _kind(value: Any) -> str:

@@ -115,11 +115,11 @@ def test_missing_column_in_row_17(cli, tiny_opt, tmp_path):
     "row, part",
     [
         ({"context": "x", "choices": ["a", "b"]}, "'gold' is missing"),
-        ({"context": "x", "choices": ["a", "b"], "gold": 2}, "'gold' is 2"),
-        ({"context": "x", "choices": ["a", "b"], "gold": True}, "'gold' is True"),
+        ({"context": "x", "choices": ["a", "b"], "gold": 2}, "'gold' must be a whole number from 0 to 1, got 2"),
+        ({"context": "x", "choices": ["a", "b"], "gold": True}, "0 to 1, got True"),
         ({"context": "x", "choices": ["a"], "gold": 0}, "'choices'"),
-        ({"context": "x", "choices": ["a", ""], "gold": 0}, "'choices' holds ''"),
-        ({"context": " ", "choices": ["a", "b"], "gold": 0}, "'context' is ' '"),
+        ({"context": "x", "choices": ["a", ""], "gold": 0}, "every choice must be text that is not empty, got ''"),
+        ({"context": " ", "choices": ["a", "b"], "gold": 0}, "'context' must be text that is not empty, got ' '"),
         ([1], "must be a JSON object"),
     ],
 )

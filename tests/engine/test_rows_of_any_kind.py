@@ -47,8 +47,8 @@ def test_only_a_line_feed_ends_a_row(sign, tmp_path):
         (b'{"context": "\xff", "choices": ["a", "b"], "gold": 0}', "UTF-8"),
         (b'{"context": ' + b"[" * 200_000 + b"]" * 200_000 + b"}", "nested too deeply"),
         (b'{"context": "x", "choices": ["a", "b"], "gold": ' + b"9" * 5000 + b"}", "not valid JSON"),
-        (b'{"context": "x", "choices": ["a", "b"], "gold": Infinity}', "'gold' is inf"),
-        (row(context=7), "'context' is 7"),
+        (b'{"context": "x", "choices": ["a", "b"], "gold": Infinity}', "from 0 to 1, got inf"),
+        (row(context=7), "not empty, got 7"),
     ],
     ids=["surrogate", "latin-1", "nested", "digits", "infinity", "a number for a text"],
 )
@@ -56,6 +56,27 @@ def test_what_cannot_be_read_is_said_with_its_row(line, said, tmp_path):
     with pytest.raises(HeadroomError, match="row 3") as raised:
         get_requests(written(tmp_path / "own.jsonl", [row(), row(1), line, row(2)]))
     assert said in str(raised.value) and "\n" not in str(raised.value) and len(str(raised.value)) < 500
+
+
+def test_all_faults_of_a_file_are_told_at_once(tmp_path):
+    lines = [row(number) for number in range(12)]
+    lines[1] = {"context": " ", "choices": ["yes", "no"], "gold": 2}
+    lines[4] = b'{"context": '
+    lines[7] = {"context": "x", "choices": "yes"}
+    lines[11] = row(11, choices=["yes", "", 3])
+    with pytest.raises(rows.BadRows) as raised:
+        get_requests(written(tmp_path / "own.jsonl", lines, train=False))
+    faults = raised.value.details
+    assert [fault.row for fault in faults] == [2, 2, 5, 8, 8, 12, 12], "of both parts of the file, in its order"
+    assert {fault.value for fault in faults if fault.row in (2, 12)} == {"' '", "2", "''", "3"}
+    assert faults[2].value == '{"context": ' and "not valid JSON" in faults[2].what
+    assert str(raised.value).endswith(
+        "row 2: column 'context' must be text that is not empty, got ' ' (1 of 7 faults in the file)"
+    )
+    many = [row(number, gold=9) for number in range(rows.MOST_FAULTS + 50)]
+    with pytest.raises(rows.BadRows, match="at least 200 faults") as raised:
+        get_requests(written(tmp_path / "many.jsonl", many))
+    assert len(raised.value.details) == rows.MOST_FAULTS
 
 
 def test_other_columns_of_ones_own_rows_may_hold_anything(tmp_path):

@@ -63,6 +63,33 @@ def test_a_file_is_named_by_its_path_or_uploaded_beside_it(open_app, tmp_path):
     assert {str(kept), str(file)} <= set(at.selectbox(key="passage_task").options), "known on the other screens too"
 
 
+def test_all_faults_of_a_file_stand_in_a_table(open_app, tmp_path):
+    file, lines = tmp_path / "boxes.jsonl", rows().splitlines()
+    lines[2], lines[8] = b'{"context": "Box:", "choices": ["red", "green"], "gold": "b"}', b"no JSON"
+    file.write_bytes(b"\n".join(lines))
+    at = open_app(prune_task=str(file), prune_ranking="random", prune_limit="16")
+    [line] = [each.value for each in at.error]
+    assert "row 3" in line and "1 of 2 faults" in line
+    table = at.dataframe[0].value
+    assert table["row"].tolist() == [3, 9] and table["value"].tolist() == ["'b'", "no JSON"]
+    assert table["what"][0] == "column 'gold' must be a whole number from 0 to 1"
+    file.write_bytes(rows())
+    next(each for each in at.button if each.key == "retry questions").click()
+    settled(at)
+    assert not at.error and "%" in figure(at)[0], "once the file is put right"
+
+
+def test_too_few_rows_offer_to_use_no_examples(open_app, tmp_path):
+    file = tmp_path / "few.jsonl"
+    file.write_bytes(rows(6))
+    at = open_app(prune_task=str(file), prune_shots="5", prune_ranking="random", prune_limit="16")
+    assert ["too few rows for 5" in each.value for each in at.error] == [True]
+    at.button(key="prune_use_0").click()
+    settled(at)
+    assert at.segmented_control(key="prune_shots").value == 0 and not at.error
+    assert "%" in figure(at)[0]
+
+
 def test_an_upload_lies_under_its_content(tmp_path):
     first, same = (keep_file("q.jsonl", b"one", tmp_path) for _ in range(2))
     other = keep_file("q.jsonl", b"two", tmp_path)

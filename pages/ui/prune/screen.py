@@ -24,7 +24,8 @@ from pages.ui.prune.tables import curve_points
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.controls import Levels, hand_level
 from pages.ui.shared.defaults import LEVELS
-from pages.ui.shared.runtime import errors_shown, jobs, lab, store
+from pages.ui.shared.own_questions import draw_fault
+from pages.ui.shared.runtime import end_run, errors_shown, jobs, lab, store
 from pages.ui.shared.sidebar import Setup, wait_for_model
 
 
@@ -106,7 +107,11 @@ class Screen:
             levels = Levels(self.task, self.ranking, heads, ffns, typed, layers, layers_by)
             pruning = levels.pruning(subject.shape)
             info = task_info(self.task.name)
-        judged = questions_work("questions", self.task, data_dir, 0).required()
+        asked = questions_work("questions", self.task, data_dir, 0)
+        if (judged := asked.awaited()) is None:
+            job = asked.now()
+            draw_fault("prune", None if job is None else job.details)
+            end_run()
         train = questions_work("train questions", replace(self.task, split="train"), data_dir, 1).value()
         x = Experiment(subject, data_dir, judged, train, self.limit, pruning, self.width)
         if st.session_state.get("prune all of") == replace(x, width=0).key:

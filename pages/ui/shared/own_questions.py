@@ -6,11 +6,15 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from engine.errors import HeadroomError
 from engine.files import write_whole
+from engine.questions.requests import TooFewExamples
+from engine.questions.rows import RowFault
 from engine.questions.tasks import OWN
+from pages.ui.shared.marks import mark
 from pages.ui.shared.runtime import show_error, store
 from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.written import write
@@ -49,6 +53,21 @@ def draw_own_questions(prefix: str, where: DeltaGenerator, task_key: str) -> Non
         file_at.file_uploader("Or upload a file", OWN.removeprefix("."), key=file, **about)
         if line := st.session_state.pop(_fault(prefix), None):
             show_error(line)
+
+
+def draw_fault(prefix: str, details: object) -> None:
+    """Draws what a screen can do about questions that cannot be used: all faults of the file as a table, or a button
+    that takes no examples."""
+    if isinstance(details, tuple) and all(isinstance(fault, RowFault) for fault in details):
+        rows = [{"row": fault.row, "what": fault.what, "value": fault.value} for fault in details]
+        table, text = pd.DataFrame(rows), st.column_config.TextColumn
+        config = {"row": st.column_config.NumberColumn("Row", width="small")}
+        config |= {"what": text("What is wrong", width="large"), "value": text("Value", width="medium")}
+        st.dataframe(table, hide_index=True, column_config=config, alt=f"{len(table)} faults by row")
+        mark("rows", "wrong", faults=len(table))
+    if isinstance(details, TooFewExamples):
+        icon, key = ":material/exposure_zero:", f"{prefix}_use_0"
+        st.button("Use 0 examples", icon=icon, key=key, type="primary", on_click=write, args=(f"{prefix}_shots", 0))
 
 
 def keep_file(name: str, content: bytes, folder: Path) -> Path:
