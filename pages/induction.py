@@ -7,6 +7,7 @@ import numpy as np
 import streamlit as st
 
 from engine.heads.induction import SCORES, VARIANTS, induction, recall_induction
+from engine.importance.rankings_of import INDUCTION_FROM
 from engine.models.masks import parse_mask
 from pages.ui.induction import charts, overlap
 from pages.ui.induction.beside import First
@@ -20,6 +21,7 @@ from pages.ui.shared.closing import closing
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import one_of, type_mask
 from pages.ui.shared.drawing import draw_chart
+from pages.ui.shared.marks import mark
 from pages.ui.shared.origin import Origin, about
 from pages.ui.shared.python_code import of_induction
 from pages.ui.shared.runtime import errors_shown, lab, require_frame
@@ -89,11 +91,14 @@ scatter_at, table_at = st.columns([5, 6], gap="large")
 with scatter_at:
     help = (
         "One point a head, coloured by layer. Up and right: matches prefixes and copies. The induction corner begins "
-        "where this model's heads fall apart into two groups (Otsu 1979), but not below chance."
+        "where this model's heads fall apart into two groups (Otsu 1979), at a prefix matching of "
+        f"{INDUCTION_FROM} or more."
     )
     st.subheader("Who does both", help=help)
     pictures["Prefix matching and copying"] = charts.induction_scatter(frame, corner(frame))
     chart_with_heads("scatter", pictures["Prefix matching and copying"], corner_in_words(frame))
+    st.caption(corner_in_words(frame))
+    mark("corner", "drawn" if frame["in_corner"].any() else "none", heads=int(frame["in_corner"].sum()))
 with table_at:
     st.subheader("Heads", help="Select rows, points or cells: they are the same heads everywhere on this screen.")
     head_table(frame)

@@ -266,7 +266,9 @@ def test_two_texts_have_no_band(n_texts, has_band):
 
     both = {"full model": losses(0, n_texts)}
     for drawn in (charts.loss_curve(tables.curves(both)), charts.slope_chart(tables.slopes(both))):
-        assert (b"mark-area" in to_svg(drawn, "title")) == has_band
+        picture = to_svg(drawn, "title")
+        assert (b"mark-area" in picture) == has_band
+        assert b">full<" in picture and b">pruned<" not in picture, "the legend names what is drawn"
 
 
 def test_a_table_of_scores_by_text(tmp_path):

@@ -199,9 +199,30 @@ def test_the_corner_follows_the_model_s_own_heads():
     assert frame.loc[frame["in_corner"], "name"].tolist() == ["L1H0", "L1H3"]
     assert "L1H0, L1H3" in tables.corner_in_words(frame)
     found.mean["prefix_matching"] = found.mean["prefix_matching"] / 10
-    assert "no head" in tables.corner_in_words(tables.head_scores(SHAPE, found, []))
+    none = tables.head_scores(SHAPE, found, [])
+    assert tables.corner_in_words(none).endswith(": none.") and "from 0.30" in tables.corner_in_words(none)
+    assert len(charts.induction_scatter(frame, tables.corner(frame)).datasets["corner"]) == 1
+    assert charts.induction_scatter(none, tables.corner(none)).datasets["corner"] == [], "no corner without such heads"
     found.mean["prefix_matching"][:] = 1.0
     assert not tables.head_scores(SHAPE, found, [])["in_corner"].all(), "what is alike is not parted"
+
+
+def test_a_model_without_induction_heads_has_no_corner(open_screen):
+    at = open_screen()
+    [scatter] = [sent for sent in frames_of(at) if "corner" in sent]
+    assert scatter["heads"]["prefix_matching"].max() < 0.3 and scatter["corner"].empty
+    assert [each.value for each in at.caption if each.value.endswith(": none.")]
+
+
+def test_the_legend_of_what_is_left_names_the_lines_that_are_drawn():
+    from pages.ui.shared.charts import to_svg
+
+    found = scores(signed=False).mean["copying"]
+    for orders, missing in (({}, {"chosen", "reversed", "task"}), ({"a": np.arange(8), "b": np.arange(8)}, set())):
+        aggregate = np.arange(8) if orders else None
+        drawn = to_svg(charts.retained_chart(tables.retained_lines(found, orders, "a", aggregate), "copying"), "left")
+        named = {kind for kind in charts.KINDS if f">{kind}<".encode() in drawn}
+        assert named == {*charts.KINDS} - missing - ({"aggregate"} if aggregate is None else set())
 
 
 def test_masks_of_a_selection():

@@ -1,6 +1,7 @@
 """The Training screen, on runs made by hand: what it draws, what it says, and what its address holds."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +14,13 @@ from engine.training.findings import findings
 from engine.training.trajectory import encode
 from pages.ui.shared import charts as shared_charts
 from pages.ui.shared import sidebar
-from pages.ui.training import charts, measuring, runs, sections, tables
+from pages.ui.training import charts, measuring, paths, runs, sections, tables
 from pages.ui.training.analysis import ROWS, analysis_table
 from tests import synthetic_runs
 from tests.engine.fixtures import foreign_run
 from tests.pages.conftest import charts_of, settled
 
+LEGEND_ENTRY = re.compile(r"role-legend-label.*?>([^<>]+)</text>")
 NOWHERE = runs.Source("", Path())
 
 
@@ -152,6 +154,24 @@ def test_a_marker_in_a_file_stands_where_it_stood(shown):
     still = sections.score_panel(view, shown[2], view.still)
     assert "params" not in still.template and "2500000.0" in json.dumps(still.template)
     assert charts.MOMENT in json.dumps(sections.score_panel(view, shown[2], view.look).template)
+
+
+def test_legends_name_what_is_drawn(shown):
+    view = sections.View.of(shown, False, 2.5e6)
+    one, _, two = shown
+
+    def entries(drawn):
+        return LEGEND_ENTRY.findall(svg_words(drawn))
+
+    layers = [entries(sections.heads_panel(view, "qk_trace", run, view.still)) for run in (one, two)]
+    assert layers == [[], ["1"]], "layer 0 has no QK trace"
+    assert entries(sections.heads_panel(view, "prefix_matching", two, view.still)) == ["0", "1"]
+    heads = tables.ablations(shown[1])
+    for rows in (heads, heads[heads["kind"] != "previous token"]):
+        over = charts.ablation_panel(rows, view.windows, shown[1].label, view.still, "score")
+        assert (
+            sorted(entries(over)) == sorted(entries(paths.bars(rows, view.still, "score"))) == sorted({*rows["kind"]})
+        )
 
 
 def svg_words(drawn):

@@ -25,28 +25,32 @@ def loss_curve(frame: pd.DataFrame) -> charts.Picture:
     """Loss against token index, with 95 % bands; `frame` as `tables.curves` gives it."""
     ends = pd.DataFrame({"at": [EARLY, LATE], "name": [f"{EARLY}th", f"{LATE}th"]})
     highest = _step_up(max([3 * STEP_NATS, *frame["mean"]]))
-    return charts.picture(_loss_curve(highest, float(frame["last"].max())), points=_named(frame), ends=ends)
+    return charts.picture(
+        _loss_curve(highest, float(frame["last"].max()), _drawn(frame)), points=_named(frame), ends=ends
+    )
 
 
 @charts.kept
-def _loss_curve(highest: int, last: float) -> charts.Template:
+def _loss_curve(highest: int, last: float, drawn: tuple[str, ...]) -> charts.Template:
     base = charts.named_chart("ends").encode(x=alt.X("at:Q"), tooltip=alt.value(None))
     rules = base.mark_rule(strokeDash=[2, 3], stroke=GREY, strokeWidth=1.5)
     names = charts.written(base, 12, align="right", baseline="top", dx=-4, dy=4).encode(text="name:N", y=alt.value(0))
     y = alt.Scale(domain=[0, highest], nice=False)
-    return charts.template(HEIGHT_PX, rules, names, *_lines("Loss (nats)", y, last))
+    return charts.template(HEIGHT_PX, rules, names, *_lines("Loss (nats)", y, last, drawn))
 
 
 def slope_chart(frame: pd.DataFrame) -> charts.Picture:
     """d loss / d ln(index) against token index, with 95 % bands; `frame` as `tables.slopes` gives it."""
     lowest, highest = _step_up(max([2 * STEP_NATS, *-frame["mean"]])), _step_up(max([STEP_NATS, *frame["mean"]]))
-    return charts.picture(_slope_chart(lowest, highest, float(frame["last"].max())), points=_named(frame), zero=ZERO)
+    return charts.picture(
+        _slope_chart(lowest, highest, float(frame["last"].max()), _drawn(frame)), points=_named(frame), zero=ZERO
+    )
 
 
 @charts.kept
-def _slope_chart(lowest: int, highest: int, last: float) -> charts.Template:
+def _slope_chart(lowest: int, highest: int, last: float, drawn: tuple[str, ...]) -> charts.Template:
     y = alt.Scale(domain=[-lowest, highest], nice=False)
-    return charts.template(HEIGHT_PX, _at_zero(), *_lines("d loss / d ln(index), nats", y, last))
+    return charts.template(HEIGHT_PX, _at_zero(), *_lines("d loss / d ln(index), nats", y, last, drawn))
 
 
 def attribution_map(frame: pd.DataFrame, column: str, reach: float) -> charts.Picture:
@@ -97,15 +101,19 @@ def _at_zero() -> alt.Chart:
     return charts.named_chart("zero").mark_rule(stroke=GREY, strokeWidth=1.5).encode(y="at:Q", tooltip=alt.value(None))
 
 
-def _lines(title: str, scale: alt.Scale, last: float) -> list[alt.Chart]:
-    """Band and line of each series of the data `points`, over ln(index)."""
+def _drawn(frame: pd.DataFrame) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(frame["series"]))
+
+
+def _lines(title: str, scale: alt.Scale, last: float, drawn: tuple[str, ...]) -> list[alt.Chart]:
+    """Band and line of each series of the data `points`, over ln(index); the legend names those `drawn`."""
     axis = alt.Axis(values=TICKS, format="d", grid=False)
     span = alt.Scale(type="log", domain=[1, 1.05 * max(last, MIN_TOKENS)], nice=False)
     x = alt.X("index:Q", title="Token index (from 1, ln scale)", scale=span, axis=axis)
     series = alt.Scale(domain=[FULL, PRUNED])
     symbol: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 3, "symbolSize": 300, "symbolOpacity": 1}
     words = "replace(datum.label, ' model', '')"  # else they are cut off in a narrow window
-    legend = alt.Legend(orient="top", title=None, labelExpr=words, **symbol)
+    legend = alt.Legend(values=list(drawn), orient="top", title=None, labelExpr=words, **symbol)
     colour = alt.Color("series:N", scale=series, legend=legend)
     dash = alt.StrokeDash("series:N", scale=alt.Scale(domain=[FULL, PRUNED], range=[[7, 4], [1, 0]]), legend=legend)
     interval = "low:Q|95 % interval from|.3f; high:Q|to|.3f; n:Q|Texts"

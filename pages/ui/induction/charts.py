@@ -4,6 +4,7 @@ A head that is selected anywhere has a ring; every chart gives what is clicked a
 """
 
 from functools import partial
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -75,11 +76,11 @@ def _most(frame: pd.DataFrame) -> float:
 
 def induction_scatter(frame: pd.DataFrame, corner: tuple[float, float]) -> charts.Picture:
     """Prefix matching against copying, one point a head, coloured by layer; beyond both values of `corner` lie the
-    induction heads, which have their names."""
+    induction heads, which have their names. Without such heads no corner is drawn."""
     matching, copying = corner
     most = max(_most(frame), copying)
     area = pd.DataFrame({"x": [matching], "x2": [1.0], "y": [copying], "y2": [most]})
-    drawn = frame.assign(name_y=_beside(frame, most))
+    drawn, area = frame.assign(name_y=_beside(frame, most)), area[: int(frame["in_corner"].any())]
     return charts.picture(_induction_scatter(most, int(frame["layer"].max()) + 1), heads=drawn, corner=area)
 
 
@@ -167,15 +168,17 @@ def retained_chart(frame: pd.DataFrame, score: str) -> charts.Picture:
     unknown = set(frame["kind"]) - set(KINDS)
     if unknown:
         raise UsageError(f"kinds of lines {sorted(unknown)} are unknown")
-    return charts.picture(_retained_chart(score), lines=frame)
+    drawn = tuple(kind for kind in KINDS if kind in set(frame["kind"]))
+    return charts.picture(_retained_chart(score, drawn), lines=frame)
 
 
 @charts.kept
-def _retained_chart(score: str) -> charts.Template:
+def _retained_chart(score: str, drawn: tuple[str, ...]) -> charts.Template:
     x = alt.X("level:Q", title="Heads pruned", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
     y = alt.Y("left:Q", title=f"{TITLES[score]} left", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
     base = charts.named_chart("lines").encode(x=x, detail="line:N")
-    legend = alt.Legend(orient="bottom", columns=3, symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3)
+    look: dict[str, Any] = {"symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": 3}
+    legend = alt.Legend(values=list(drawn), orient="bottom", columns=3, **look)
     colour = alt.Color("kind:N", title=None, scale=alt.Scale(domain=KINDS), legend=legend)
     band = base.transform_filter("datum.kind == 'random'").mark_area(opacity=0.18)
     band = band.encode(y=alt.Y("low:Q", title=f"{TITLES[score]} left"), y2="high:Q", color=colour)

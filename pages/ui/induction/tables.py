@@ -7,6 +7,7 @@ import pandas as pd
 
 from engine.heads.induction import N_TOKENS, SCORES, InductionScores, retained
 from engine.importance.rankings import agreement, n_top, random_order
+from engine.importance.rankings_of import INDUCTION_FROM
 from engine.shapes import ModelShape
 from engine.statistics import parted
 from pages.ui.induction.charts import shown
@@ -46,9 +47,9 @@ def copying_share(copying: np.ndarray) -> np.ndarray:
 
 def corner(frame: pd.DataFrame) -> tuple[float, float]:
     """(prefix matching, copying share) from where on a head counts as an induction head in this model: where its heads
-    fall apart into two groups; but not below chance, and twice that for matching."""
+    fall apart into two groups; but prefix matching of INDUCTION_FROM at least, and copying above chance."""
     matching, copying = (parted(frame[name].to_numpy()) for name in ("prefix_matching", "copying_share"))
-    least = ((2 * CHANCE, matching), (CHANCE, copying))
+    least = ((INDUCTION_FROM, matching), (CHANCE, copying))
     matching, copying = (max(floor, found) if np.isfinite(found) else 1.0 for floor, found in least)
     return matching, copying
 
@@ -87,10 +88,10 @@ def in_words(frame: pd.DataFrame, score: str) -> str:
 
 
 def corner_in_words(frame: pd.DataFrame) -> str:
-    """Which heads lie in the induction corner, and where it begins."""
+    """Which heads lie in the induction corner, and where it begins; "none" where it is not drawn."""
     names, (matching, copying) = frame.loc[frame["in_corner"], "name"].tolist(), corner(frame)
     begins = f"prefix matching from {number(matching)} and copying from {percent(copying)}"
-    return f"In the induction corner ({begins}): {', '.join(names) or 'no head'}."
+    return f"Induction heads ({begins}): {', '.join(names) or 'none'}."
 
 
 def overlap_rows(frame: pd.DataFrame, importance: Mapping[str, np.ndarray], top: int = 10) -> pd.DataFrame:

@@ -5,7 +5,7 @@ On screen Streamlit's theme supplies the colours; a saved file gets those of the
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from textwrap import wrap
@@ -124,13 +124,14 @@ def around_zero(reach: float, **more: Any) -> alt.Scale:
     return alt.Scale(domain=[-reach, reach], domainMid=0, interpolate="rgb", **more)
 
 
-def by_layer(n_layers: int, **legend: Any) -> alt.Color:
-    """The colour of a head or FFN by its `layer`, the same on every screen; the legend names up to six layers."""
+def by_layer(n_layers: int, layers: Collection[int] | None = None, **legend: Any) -> alt.Color:
+    """The colour of a head or FFN by its `layer`, the same on every screen; the legend names up to six of the `layers`
+    that are drawn (None: all)."""
     last = max(1, n_layers - 1)
-    named = sorted({round(last * at / 5) for at in range(6)} & set(range(n_layers)))
+    named = sorted({round(last * at / 5) for at in range(6)} & set(range(n_layers) if layers is None else layers))
     scale = alt.Scale(domain=[0, last], range=list(LAYERS), interpolate="lab")
     look: dict[str, Any] = {"type": "symbol", "values": named, "format": "d", "symbolOpacity": 1, **legend}
-    return alt.Color("layer:Q", title="Layer", scale=scale, legend=alt.Legend(**look))
+    return alt.Color("layer:Q", title="Layer", scale=scale, legend=alt.Legend(**look) if named else None)
 
 
 def crosses(base: alt.Chart, row_px: int) -> list[alt.Chart]:

@@ -90,16 +90,17 @@ def heads_panel(
 ) -> charts.Picture:
     """One of the six scores of every head of one run: a line a head, coloured by layer."""
     free = score in ("qk_trace", "ov_eigen")
-    of = _heads_panel(look, score, n_layers, free)
+    layers = tuple(sorted({*heads["layer"].tolist()}))
+    of = _heads_panel(look, score, n_layers, layers, free)
     return _picture(of, heads=_on(heads, look), windows=windows[windows["run"] == run])
 
 
 @charts.kept
-def _heads_panel(look: Look, score: str, n_layers: int, free: bool) -> charts.Template:
+def _heads_panel(look: Look, score: str, n_layers: int, layers: tuple[int, ...], free: bool) -> charts.Template:
     y = _y("value", TITLES[score]) if free else _y("value", TITLES[score], domain=[0, 1])
     base = charts.named_chart("heads").encode(x=look.x(), y=y, detail="name:N")
-    colour = charts.by_layer(n_layers, orient="top", direction="horizontal", symbolType="stroke", padding=0, offset=2,
-                             symbolStrokeWidth=3, titleOrient="left")  # fmt: skip
+    colour = charts.by_layer(n_layers, layers, orient="top", direction="horizontal", symbolType="stroke", padding=0,
+                             offset=2, symbolStrokeWidth=3, titleOrient="left")  # fmt: skip
     tooltip = charts.tips(f"name:N|Head; tokens:Q|Tokens|,.0f; value:Q|{TITLES[score]}|.3f")
     lines = base.mark_line(strokeWidth=1.6, opacity=0.9).encode(color=colour, tooltip=tooltip)
     return charts.template(HEIGHT + charts.AXIS_PX, _band(look), lines, _marker(look))
@@ -108,7 +109,7 @@ def _heads_panel(look: Look, score: str, n_layers: int, free: bool) -> charts.Te
 def ablation_panel(heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: Look, what: str) -> charts.Picture:
     """What ablating each head of one run does at the snapshots where that was measured: `score`, or `along` the
     before-and-after vector; coloured by kind."""
-    of = _ablation_panel(look, what)
+    of = _ablation_panel(look, what, kinds_in(heads, what))
     named_above = heads.sort_values("kind", key=lambda kind: kind != KINDS[2], kind="stable")
     return _picture(of, heads=_on(named_above, look), windows=windows[windows["run"] == run])
 
@@ -117,10 +118,10 @@ ABLATED = {"score": "Change of in-context score, nats", "along": "Along before-a
 
 
 @charts.kept
-def _ablation_panel(look: Look, what: str) -> charts.Template:
+def _ablation_panel(look: Look, what: str, kinds: tuple[str, ...]) -> charts.Template:
     base = charts.named_chart("heads").transform_filter(f"isValid(datum.{what})")
     base = base.encode(x=look.x(), y=_y(what, ABLATED[what]), detail="name:N")
-    colour = by_kind(symbolType="stroke", symbolStrokeWidth=3)
+    colour = by_kind(kinds, symbolType="stroke", symbolStrokeWidth=3)
     tooltip = charts.tips(f"name:N|Head; kind:N|Kind; tokens:Q|Tokens|,.0f; {what}:Q|{ABLATED[what]}|+.3f")
     faint = alt.condition(alt.datum.kind == KINDS[2], alt.value(0.4), alt.value(1))
     lines = base.mark_line(strokeWidth=1.6, point=alt.OverlayMarkDef(size=18))
@@ -134,13 +135,16 @@ def curves(
     """One quantity of every run over training, a line a run."""
     names = tuple(dict.fromkeys(runs["run"]))
     known = _on(runs, look).dropna(subset=[column])
-    return _picture(_curves(look, names, column, title, height), runs=known, windows=windows)
+    drawn = tuple(dict.fromkeys(known["run"]))
+    return _picture(_curves(look, names, drawn, column, title, height), runs=known, windows=windows)
 
 
 @charts.kept
-def _curves(look: Look, names: tuple[str, ...], column: str, title: str, height: int) -> charts.Template:
-    legend = alt.Legend(orient="bottom", title=None, labelLimit=0, columns=1, symbolType="stroke", symbolStrokeWidth=4,
-                        symbolOpacity=1)  # fmt: skip
+def _curves(
+    look: Look, names: tuple[str, ...], drawn: tuple[str, ...], column: str, title: str, height: int
+) -> charts.Template:
+    legend = alt.Legend(values=list(drawn), orient="bottom", title=None, labelLimit=0, columns=1, symbolType="stroke",
+                        symbolStrokeWidth=4, symbolOpacity=1)  # fmt: skip
     colour = by_run(names, legend)
     base = charts.named_chart("runs").encode(x=look.x(), y=_y(column, title, zero=False), color=colour)
     tooltip = charts.tips(f"run:N|Run; tokens:Q|Tokens|,.0f; {column}:Q|{title}|.3f")
@@ -149,19 +153,20 @@ def _curves(look: Look, names: tuple[str, ...], column: str, title: str, height:
     dots = now.mark_point(filled=True, size=60, opacity=1).encode(tooltip=tooltip)
     bands = charts.named_chart("windows").mark_rect(opacity=BAND).encode(
         x=look.x("start"), x2="end:Q", color=colour, tooltip=charts.tips("run:N|Phase change of"))  # fmt: skip
-    return charts.template(height + charts.AXIS_PX + 22 * len(names), bands, lines, _marker(look), dots)
+    return charts.template(height + charts.AXIS_PX + 22 * len(drawn), bands, lines, _marker(look), dots)
 
 
 def tokens_panel(frame: pd.DataFrame, windows: pd.DataFrame, run: str, look: Look) -> charts.Picture:
     """The loss of chosen tokens of a passage over the training of one run."""
-    of = _tokens_panel(look, tuple(dict.fromkeys(frame["token"])))
     own = frame[frame["run"] == run]
+    of = _tokens_panel(look, tuple(dict.fromkeys(frame["token"])), tuple(dict.fromkeys(own["token"])))
     return _picture(of, tokens=_on(own, look), windows=windows[windows["run"] == run])
 
 
 @charts.kept
-def _tokens_panel(look: Look, tokens: tuple[str, ...]) -> charts.Template:
-    legend = alt.Legend(orient="top", title=None, labelLimit=0, symbolType="stroke", symbolStrokeWidth=3, padding=0)
+def _tokens_panel(look: Look, tokens: tuple[str, ...], drawn: tuple[str, ...]) -> charts.Template:
+    legend = alt.Legend(values=list(drawn), orient="top", title=None, labelLimit=0, symbolType="stroke",
+                        symbolStrokeWidth=3, padding=0)  # fmt: skip
     colour = alt.Color("token:N", scale=alt.Scale(domain=list(tokens)), legend=legend)
     base = charts.named_chart("tokens").encode(x=look.x(), y=_y("loss", "Loss, nats"), color=colour)
     tooltip = charts.tips("token:N|Token; tokens:Q|Tokens trained on|,.0f; loss:Q|Loss, nats|.3f")
@@ -284,10 +289,17 @@ def by_run(names: Sequence[str], legend: alt.Legend | None) -> alt.Color:
     return alt.Color("run:N", scale=alt.Scale(domain=list(names)), legend=legend)
 
 
-def by_kind(**legend: Any) -> alt.Color:
-    """The colour of a kind of head: previous token, induction, other."""
+def kinds_in(heads: pd.DataFrame, what: str) -> tuple[str, ...]:
+    """The kinds of heads of which `what` is known, in the order of KINDS."""
+    known = {*heads.dropna(subset=[what])["kind"].tolist()}
+    return tuple(kind for kind in KINDS if kind in known)
+
+
+def by_kind(kinds: Sequence[str], **legend: Any) -> alt.Color:
+    """The colour of a kind of head: previous token, induction, other; the legend names these `kinds`."""
     scale = alt.Scale(domain=list(KINDS), range=[LAYERS[2], LAYERS[4], GREY])
     look: dict[str, Any] = {
+        "values": list(kinds),
         "orient": "top",
         "title": None,
         "padding": 0,

@@ -5,7 +5,7 @@ import pandas as pd
 
 from pages.ui.shared import charts
 from pages.ui.shared.colours import GREY, MARK
-from pages.ui.training.charts import ABLATED, ONE, Look, by_kind, by_run, heard
+from pages.ui.training.charts import ABLATED, ONE, Look, by_kind, by_run, heard, kinds_in
 
 PATH_PX = 190
 
@@ -45,11 +45,11 @@ def bars(heads: pd.DataFrame, look: Look, what: str) -> charts.Picture:
     values = heads[what].dropna()
     reach = float(values.abs().max()) if len(values) else 1.0
     names = tuple(dict.fromkeys(heads["name"]))
-    return charts.picture(_bars(look, what, names, reach or 1.0), heads=heads, one=ONE)
+    return charts.picture(_bars(look, what, names, kinds_in(heads, what), reach or 1.0), heads=heads, one=ONE)
 
 
 @charts.kept
-def _bars(look: Look, what: str, names: tuple[str, ...], reach: float) -> charts.Template:
+def _bars(look: Look, what: str, names: tuple[str, ...], kinds: tuple[str, ...], reach: float) -> charts.Template:
     now = look.now
     axis = alt.Axis(labelAngle=-90, labelOverlap=True, grid=False)
     x = alt.X("name:N", title="Head", sort=list(names), scale=alt.Scale(domain=list(names)), axis=axis)
@@ -61,7 +61,7 @@ def _bars(look: Look, what: str, names: tuple[str, ...], reach: float) -> charts
     )
     tooltip = charts.tips(f"name:N|Head; kind:N|Kind; tokens:Q|Tokens trained on|,.0f; {what}:Q|{ABLATED[what]}|+.3f")
     base = charts.named_chart("heads").transform_filter(f"isValid(datum.{what})").transform_filter(now)
-    drawn = base.mark_bar().encode(x=x, y=y, color=by_kind(), tooltip=tooltip)
+    drawn = base.mark_bar().encode(x=x, y=y, color=by_kind(kinds), tooltip=tooltip)
     return charts.template(PATH_PX + charts.AXIS_PX, heard(drawn, look))
 
 
