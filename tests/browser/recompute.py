@@ -13,6 +13,7 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from engine.models.loading import LoadSpec, identify
+from engine.statistics import MIN_QUESTIONS
 from pages.ui.shared.commands import program
 from tests.conftest import HANG_S
 from tests.warm import WarmInterpreter
@@ -155,14 +156,18 @@ def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     found.same("FFNs pruned", counts[3], f"{after['ffns_pruned']:,}")
     if after["acc_norm"] is not None and (norm := re.search(r"([\d.]+) % by length-normalised", text)):
         found.same("length-normalised", norm[1], f"{100 * after['acc_norm']:.1f}")
+    few = after["n"] < MIN_QUESTIONS  # the interval stands in place of the change then
     if not after["mask"]:
-        found.same("change", change, "the full model")
+        found.same("change", change, f"95 % interval {low} to {high} %" if few else "the full model")
         return
     pairs = list(zip(before["right"], after["right"], strict=True))
     gained, lost = pairs.count((False, True)), pairs.count((True, False))
     p = binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
-    points, accuracy = re.search(r"([+−]?[\d.]+) points .* ([\d.]+) %", change).groups()
-    found.same("change", points, 100 * (gained - lost) / len(pairs), 0.051)
+    if few:
+        accuracy = re.search(r"The full model: ([\d.]+) %", text)[1]
+    else:
+        points, accuracy = re.search(r"([+−]?[\d.]+) points .* ([\d.]+) %", change).groups()
+        found.same("change", points, 100 * (gained - lost) / len(pairs), 0.051)
     found.same("accuracy of the full model", accuracy, f"{100 * before['acc']:.1f}")
     said = re.search(r"Gained ([\d,]+), lost ([\d,]+) \((p [<=] [\d.]+)", text)
     found.same("gained, lost, p", said.groups(), (str(gained), str(lost), "p < 0.001" if p < 0.001 else f"p = {p:.3f}"))

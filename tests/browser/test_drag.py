@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from pages.ui.shared.pruning import HEADS as OPENS_AT
-from tests.browser.conftest import await_mark, marked, settled_figure
+from tests.browser.conftest import await_mark, keyed, marked, settled_figure
 from tests.conftest import IS_THOROUGH
 from tests.embedded import heads_at, n_at
 
@@ -134,6 +134,35 @@ def test_what_follows_the_hand_and_how_fast(page, address):
               f"{' and '.join(f'{ms:.0f}' for ms in quantiles(last))}; load {os.getloadavg()[0]:.1f}")  # fmt: skip
 
 
+# Moves the slider without a hand; whether what follows it is said to be behind, and the number in the box.
+MOVED = """(input, percent) => {
+  input.value = percent
+  input.dispatchEvent(new Event("input"))
+  return [document.documentElement.matches(".headroom-behind"), input.getRootNode().querySelector(".box").value]
+}"""
+
+
+@pytest.mark.alone
+def test_slider_box_figure_and_map_show_one_level(page, address):
+    page.goto(f"{address}/{ALONE}&prune_heads=50")
+    settled_figure(page, heads=n_at(50), questions=32)
+    x, y = grab(page)
+    box = page.get_by_role("spinbutton", name=HEADS)
+    for percent in (60, 75):
+        page.mouse.move(x(percent), y, steps=3)
+        assert (slider(page).input_value(), box.input_value()) == (str(percent), str(percent)), "at once"
+    page.mouse.up()
+    assert page.locator(".st-key-prune_heads input").is_hidden(), "the field that the address holds"
+    settled_figure(page, heads=n_at(75), questions=32)
+    expect(keyed(page, "prune_heads_map").locator("button[aria-pressed=true]")).to_have_count(n_at(75))
+    expect(page.locator("html")).not_to_have_class(re.compile("headroom-behind"))
+    assert slider(page).evaluate(MOVED, 40) == [True, "40"], "until Python has drawn it"
+    settled_figure(page, heads=n_at(40), questions=32)
+    expect(keyed(page, "prune_heads_map").locator("button[aria-pressed=true]")).to_have_count(n_at(40))
+    expect(page.locator("html")).not_to_have_class(re.compile("headroom-behind"))
+    assert box.input_value() == "40"
+
+
 @pytest.mark.alone
 @pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
 def test_the_readout_moves_before_the_hand_lets_go_and_one_level_is_measured(page, address):
@@ -172,6 +201,13 @@ def test_keys_and_the_number_field(page, address):
     field.press("Enter")
     settled_figure(page, heads=n_at(43), questions=32)
     expect(slider(page)).to_have_value("43")
+    for wrong, level in (("", "43"), ("4000", "100"), ("-5", "0")):
+        field.fill(wrong)
+        field.press("Enter")
+        expect(slider(page)).to_have_value(level)
+        expect(field).to_have_value(level)
+    field.fill("43")
+    field.press("Enter")
     expect(page).to_have_url(re.compile("prune_heads=43"))
 
 

@@ -16,7 +16,7 @@ def screen():
     def preset():
         st.session_state.trial_heads = 15
 
-    field = draw_field(st.container(), "trial_heads", "Heads pruned", with_texts=True)
+    field = draw_field(st.container(), "trial_heads", "Heads pruned")
     draw_slider(field, "They give 0.", live=True, texts={0: "none", 5: "<b>"})
     hand = hand_level("trial", "heads")
     st.button("Preset", on_click=preset)

@@ -14,7 +14,7 @@ from pages.ui.prune.forecasts import seconds_at
 from pages.ui.prune.neighbours import SLOT, Idle, levels_to_measure
 from pages.ui.prune.tables import curve_points
 from pages.ui.shared import runtime as frame
-from tests.pages.conftest import WAIT_S, experiment_of, figure, settled, slide
+from tests.pages.conftest import WAIT_S, experiment_of, settled, slide, under_figure
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_a_moved_slider_ends_it(open_app):
     assert frame.jobs().snapshot(SLOT) is None
     go_on.set()
     settled(slide(at, "prune_heads", 50))
-    assert "points against" in figure(at)[1]
+    assert "Gained" in under_figure(at)
 
 
 def test_what_failed_or_was_stopped_is_not_tried_again(x):

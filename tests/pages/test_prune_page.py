@@ -17,6 +17,7 @@ from engine.__main__ import main
 from engine.importance import rankings_of
 from engine.progress import Progress, in_time
 from engine.questions.requests import get_requests
+from engine.statistics import MIN_QUESTIONS, wilson
 from pages.ui.prune import experiment, forecasts
 from pages.ui.shared import runtime as frame
 from tests.pages.conftest import (
@@ -41,10 +42,11 @@ from tests.pages.conftest import (
 def test_the_full_model_is_measured_first_and_the_command_line_agrees(open_app, capsys):
     at = open_app()
     value, delta = figure(at)
-    assert delta == "the full model"
     result = same_on_the_command_line(at, capsys)
     assert result["n"] == N and result["cached"], "the page and the command line must share their results"
     assert value == f"{100 * result['acc']:.1f} %"
+    low, high = wilson(round(N * result["acc"]), N)
+    assert delta == f"95 % interval **{100 * low:.1f} to {100 * high:.1f} %**", "from few questions"
     assert f"**{N}** of {N} questions" in under_figure(at)
     assert "0 of 8 heads, 0 of 2 FFNs pruned" in under_figure(at)
     assert len(charts_of(at)) == 1, "the curve; heads and FFNs are components"
@@ -55,8 +57,8 @@ def test_a_moved_slider_measures_the_pruned_model(open_app, capsys):
     slide(at, "prune_heads", 50)
     slide(at, "prune_ffns", 50)
     settled(at)
-    value, delta = figure(at)
-    assert "points against the full model's" in delta
+    value, _ = figure(at)
+    assert "Too few questions to tell" in under_figure(at) and "The full model: " in under_figure(at)
     assert "4 of 8 heads, 1 of 2 FFNs pruned" in under_figure(at)
     result = same_on_the_command_line(at, capsys)
     assert result["cached"] and value == f"{100 * result['acc']:.1f} %"
@@ -80,6 +82,47 @@ def test_the_full_model_is_never_shown_as_the_pruned_one():
     at = AppTest.from_function(draw).run()
     assert (at.metric[0].value, at.metric[0].delta) == ("…", "not measured yet")
     assert "The full model: 100.0 %, 4 of 40 questions" in under_figure(at)
+
+
+def is_grey(at):
+    """Whether the large number is grey; it is drawn once."""
+    ids = [block.proto.id for block in blocks(at._tree.main) if getattr(block.proto, "id", "")]
+    [key] = {found for each in ids for found in ("prune_number_grey", "prune_number_sure") if found in each}
+    return key == "prune_number_grey"
+
+
+def blocks(block):
+    """All containers in a container."""
+    inner = [each for each in block.children.values() if hasattr(each, "children")]
+    return [block, *(found for each in inner for found in blocks(each))]
+
+
+@pytest.mark.parametrize("n", [1, MIN_QUESTIONS - 1, MIN_QUESTIONS])
+@pytest.mark.parametrize("is_full", [True, False])
+def test_the_number_is_grey_with_its_interval_until_enough_questions_are_answered(n, is_full):
+    def draw(n, is_full):
+        import numpy as np
+
+        from engine.accuracy.evaluation import Answers
+        from engine.questions.requests import Question
+        from pages.ui.prune.experiment import AnswersSoFar
+        from pages.ui.prune.figure import accuracy_figure
+
+        asked = tuple(Question(i, ("Q", "Q"), (" a", " b"), (0,), (2, 2), str(i)) for i in range(100))
+        full = Answers(asked, np.array([[0.0, -1.0]] * 100), np.zeros((100, 2), bool), np.zeros(100, np.int32), False)
+        so_far = full.first(n)
+        accuracy_figure("Copying", AnswersSoFar(so_far if is_full else full, so_far), 100, "some pruned", is_full)
+
+    at = AppTest.from_function(draw, args=(n, is_full)).run()
+    low, high = (f"{100 * end:.1f}" for end in wilson(n, n))
+    value, delta = figure(at)
+    assert not at.exception and value == "100.0 %" and is_grey(at) == (n < MIN_QUESTIONS)
+    interval = f"95 % interval **{low} to {high} %**"
+    assert (delta == interval) == (n < MIN_QUESTIONS) and (interval in under_figure(at)) != (n < MIN_QUESTIONS)
+    before = "The full model: 100.0 %" in under_figure(at)
+    assert before == (n < MIN_QUESTIONS and not is_full), "which the change says otherwise"
+    if n == MIN_QUESTIONS:
+        assert delta == ("the full model" if is_full else "0.0 points against the full model's 100.0 %")
 
 
 def test_a_typed_mask_comes_on_top(open_app, capsys):
@@ -353,11 +396,12 @@ def test_what_measurements_contradict_is_said_and_not_drawn():
     def draw(line, permille):
         from pages.ui.prune.figure import estimate_figure
 
-        estimate_figure("Copying", line, permille, "3 of 8 heads pruned")
+        estimate_figure("Copying", line, permille, "3 of 8 heads pruned", 100)
 
     for each, permille, value in ((line, 450, "…"), (line, 0, "32.0 %"), (part, 550, "…"), (part, 450, "≈ 30 %")):
         at = AppTest.from_function(draw, args=(each, permille)).run()
         assert not at.exception and at.metric[0].value == value
+        assert is_grey(at) == (permille > 0), "not what is measured"
         assert ("not to be trusted" in under_figure(at)) == (value == "…")
 
 
@@ -431,8 +475,6 @@ def many_questions(tmp_path, n=256):
 
 
 def test_measuring_stops_at_the_chosen_width_and_can_go_on(open_app, tmp_path, capsys):
-    from engine.statistics import wilson
-
     at = open_app(prune_ranking="random", prune_heads="50", prune_task=many_questions(tmp_path),
                   prune_limit="256", prune_stop="10 points")  # fmt: skip
     measured = frame.jobs().snapshot("accuracy")

@@ -266,5 +266,5 @@ def test_the_front_end_hears_the_events_that_stage_js_sends(event):
 
 
 def test_rules_for_slides_are_apart_from_those_for_all_pages():
-    assert "stMetricValue" in internals.SLIDE_STYLE and "stMetricValue" not in internals.PAGE_STYLE
+    assert "font-size: 21px" in internals.SLIDE_STYLE and "font-size: 21px" not in internals.PAGE_STYLE
     assert all(style.startswith("<style>") for style in (internals.PAGE_STYLE, internals.SLIDE_STYLE))

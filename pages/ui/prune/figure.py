@@ -1,6 +1,10 @@
-"""An accuracy as one large figure with everything needed to judge it, and components as tables."""
+"""An accuracy as one large figure with everything needed to judge it, and components as tables.
+
+The number is grey while it is an estimate, or from fewer than MIN_QUESTIONS answers.
+"""
 
 import math
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -31,29 +35,35 @@ def accuracy_figure(
     was `published` of the full model, in words."""
     full, pruned = measured.full, measured.pruned
     shown = full if is_full else pruned
-    value, delta, share, clear = "…", "not measured yet", 0.0, False
+    value, delta, share, clear, few = "…", "not measured yet", 0.0, False, True
     lines = [pruned_in_words]
     if shown is not None and len(shown):
-        result = accuracy(shown)
+        result, few = accuracy(shown), len(shown) < MIN_QUESTIONS
         value, delta = percent(result.acc), "the full model"
-        lines = [in_words(result, total), *cut_in_words(shown), *lines]
+        lines = [*in_words(result, total), *cut_in_words(shown), *lines]
         if not is_full and full is not None and len(full):
             change = paired(full.correct, shown.correct)
             share, clear = (change.gained - change.lost) / change.n, change.is_clear
-            delta = f"{number(100 * share, 1, sign=True)} points against the full model's {percent(result.acc - share)}"
-            lines.insert(1, change_in_words(change))
+            before = f"the full model's {percent(result.acc - share)}"
+            delta = f"{number(100 * share, 1, sign=True)} points against {before}"
+            lines.insert(3, change_in_words(change))
+            if few:
+                lines.append(f"The full model: {percent(result.acc - share)}")
+        if few:
+            delta = lines.pop(1)
     elif full is not None and len(full):
         lines.append(f"The full model: {percent(accuracy(full).acc)}, {len(full):,} of {total:,} questions")
     if published:
         lines.append(published)
     # what is lost is orange and what is gained blue, as on every screen
     colour, arrow = (("orange", "down") if share < 0 else ("blue", "up")) if clear else ("off", "off")
-    st.metric(f"{plain(title)}: questions answered right", value, delta, delta_color=colour, delta_arrow=arrow)
+    _draw_number(title, value, delta, few, delta_color=colour, delta_arrow=arrow)
     st.markdown("  \n".join(lines), help=HELP)
 
 
-def estimate_figure(title: str, line: Line, permille: int, pruned_in_words: str) -> str:
-    """Draws the accuracy of a level while the slider moves; returns its source: "stored", "estimate", or "unknown"."""
+def estimate_figure(title: str, line: Line, permille: int, pruned_in_words: str, total: int) -> str:
+    """Draws the accuracy of a level while the slider moves, of `total` questions if it was measured before; returns its
+    source: "stored", "estimate", or "unknown"."""
     state = "unknown"
     if permille in line.measured:
         value, what, about = percent(line.measured[permille]), "measured before", "Let go to see it in full."
@@ -66,18 +76,24 @@ def estimate_figure(title: str, line: Line, permille: int, pruned_in_words: str)
         value, what, about = "…", "not measured yet", f"{trust(line, permille)} Let go to measure it."
     else:
         value, what, about = "…", "not measured yet", "Let go to measure it."
-    st.metric(f"{plain(title)}: questions answered right", value, what, delta_color="off", delta_arrow="off")
+    grey = state != "stored" or total < MIN_QUESTIONS
+    _draw_number(title, value, what, grey, delta_color="off", delta_arrow="off")
     st.markdown(f"{pruned_in_words}  \n{about}", help=ESTIMATE_HELP)
     return state
 
 
-def in_words(result: Accuracy, total: int) -> str:
-    """Such as "312 of 500 questions, 95 % interval 36.1 to 46.5 %, 40.1 % by length-normalised score", in lines."""
+def _draw_number(title: str, value: str, delta: str, grey: bool, **look: Any) -> None:
+    with st.container(key=f"prune_number_{'grey' if grey else 'sure'}"):
+        st.metric(f"{plain(title)}: questions answered right", value, delta, **look)
+
+
+def in_words(result: Accuracy, total: int) -> list[str]:
+    """Lines such as "312 of 500 questions", "95 % interval 36.1 to 46.5 %", "40.1 % by length-normalised score"."""
     interval = f"95 % interval **{100 * result.ci_low:.1f} to {100 * result.ci_high:.1f} %**"
     norm = f"{percent(result.acc_norm)} by length-normalised score"
     if not math.isnan(result.perplexity):
         norm = f"Perplexity of the last word {number(result.perplexity, 2)}"
-    return f"**{result.n:,}** of {total:,} questions  \n{interval}  \n{norm}"
+    return [f"**{result.n:,}** of {total:,} questions", interval, norm]
 
 
 def cut_in_words(answers: Answers) -> list[str]:

@@ -36,7 +36,7 @@ def figure_in_words(x: Experiment, found: AnswersSoFar, pruned: str) -> list[str
     if not found.pruned:
         return [pruned]
     says = [f"**{percent(accuracy(found.pruned).acc)}** of the questions answered right", pruned]
-    says.insert(1, figure.in_words(accuracy(found.pruned), x.questions.n))
+    says.insert(1, "  \n".join(figure.in_words(accuracy(found.pruned), x.questions.n)))
     if found.full and found.full is not found.pruned:
         change = paired(found.full.correct, found.pruned.correct)
         says.insert(2, figure.change_in_words(change))

@@ -41,9 +41,7 @@ def draw_levels(screen: Screen) -> None:
     """The sliders and what follows them. While one moves this alone runs, and nothing is read or measured for it."""
     *places, mask_at = st.columns(4, gap="small")
     labels = zip(LEVELS.items(), places, strict=True)
-    fields: dict[Axis, Field] = {
-        axis: draw_field(at, f"prune_{axis}", label, with_texts=True) for (axis, label), at in labels
-    }
+    fields: dict[Axis, Field] = {axis: draw_field(at, f"prune_{axis}", label) for (axis, label), at in labels}
     head_map.apply_edits()
     typed, layers_by = type_mask("prune", mask_at), "influence"
     if fields["layers"].percent:  # at 0 there is nothing to choose
@@ -64,7 +62,8 @@ def draw_levels(screen: Screen) -> None:
         with figure_at:  # before all else: whatever the browser draws, the figure would wait behind it
             slots = ["accuracy", "train questions"]
             every_s = dragging.FIGURE_S if shown.postponed else dragging.redrawn_every_s(shown.x, shown.known)
-            live(slots, partial(draw_result, shown), screen.since_s, every_s, always=shown.postponed)
+            with st.container(key="follows_hand_figure"):
+                live(slots, partial(draw_result, shown), screen.since_s, every_s, always=shown.postponed)
             beside_at, second_at = st.container(), st.container(key="prune_perplexity_line")
             with st.container(key="prune_example"):  # a slide leaves it out
                 st.markdown(example_in_words(shown.x, shown.job()[1]))
@@ -83,14 +82,15 @@ def draw_levels(screen: Screen) -> None:
     with story_at:
         draw_story(shown, screen.setup, story, screen.since_s)
     with curve_at:  # apart from the figure: a chart takes long to build, and the worker would wait for it
-        chart_at, idle = st.container(), choose_idle("prune")
+        chart_at, idle = st.container(key="follows_hand_curve"), choose_idle("prune")
         if screen.whole:
             shown.idle = idle_work(shown, screen.since_s) if idle else neighbours.stop()
         goes_on = shown.idle is not None and shown.idle.wanted
         slots = ["curve", beside.CURVE, "gradients", *ORDERS.values(), neighbours.SLOT]
         with chart_at:
             live([*slots, *shown.waits], partial(draw_curve, shown, screen.pictures), screen.since_s, always=goes_on)
-    screen.tables.update(draw_components(shown, screen.pictures))
+    with st.container(key="follows_hand_map"):
+        screen.tables.update(draw_components(shown, screen.pictures))
 
 
 def draw_second(screen: Screen, shown: Shown) -> None:
@@ -110,7 +110,7 @@ def draw_result(shown: Shown) -> None:
         line = shown.estimates.line(x, axes[0])
         now = x.mask(shown.known)
         pruned = estimates.pruned_in_words(x, shown.known, now)
-        state = estimate_figure(shown.title, line, x.pruning.level(axes[0]), pruned)
+        state = estimate_figure(shown.title, line, x.pruning.level(axes[0]), pruned, x.questions.n)
         mark("figure", state, **counts(now))
         return
     if shown.postponed and shown.drawn:  # a timer's run: the browser has drawn the page

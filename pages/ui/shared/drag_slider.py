@@ -1,7 +1,8 @@
-"""A slider that reports while it moves, beside a number field; the field is what the address holds.
+"""A slider that reports while it moves, with a box to type its level into; both show the level under the hand.
 
-The field says which level is set. The slider tells of the hand: where it is, and whether it still moves. When the hand
-lets go, or rests, its level is written into the field, once.
+What is set is in a number field of Streamlit's, which the address holds and the stylesheet hides: it would still show
+the previous level while the hand moves. When the hand lets go or rests, or a number is typed, the level is written into
+that field, once.
 """
 
 from collections.abc import Mapping
@@ -21,9 +22,12 @@ HTML = """
 <div class="level">
   <div class="words"><label for="range"></label><button class="help" type="button">?</button></div>
   <div class="tip" id="tip" role="tooltip"></div>
-  <div class="track">
-    <output for="range"></output>
-    <input id="range" type="range" min="0" max="100" aria-describedby="tip">
+  <div class="controls">
+    <div class="track">
+      <output for="range"></output>
+      <input id="range" type="range" min="0" max="100" aria-describedby="tip">
+    </div>
+    <input class="box" type="number" min="0" max="100" aria-describedby="tip">
   </div>
   <div class="note"></div>
 </div>
@@ -31,7 +35,6 @@ HTML = """
 CSS, JS = ((HERE / f"drag_slider.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
 _COMPONENT = component("headroom_drag_slider", html=HTML, css=CSS, js=JS)
 STEP = 5
-FIELD_PX = 52
 
 
 @dataclass(frozen=True)
@@ -53,30 +56,26 @@ class Field:
 
 
 def drag_slider(where: DeltaGenerator, key: str, label: str, help: str, default: int = 0) -> int:
-    """Draws slider and field for 0 to 100 %; the level that is set, in percent."""
+    """Draws a slider for 0 to 100 %; the level that is set, in percent."""
     field = draw_field(where, key, label, default=default)
     draw_slider(field, help)
     return field.percent
 
 
-def draw_field(where: DeltaGenerator, key: str, label: str, with_texts: bool = False, default: int = 0) -> Field:
-    """Draws the field alone: what is set is known before the slider can say what that means."""
+def draw_field(where: DeltaGenerator, key: str, label: str, default: int = 0) -> Field:
+    """Draws the hidden field alone: what is set is known before the slider can say what that means."""
     reported = _reported(key)
     if reported and reported["number"] != st.session_state.get(f"{key} seen", 0) and not reported["moving"]:
         write(key, reported["percent"])
         st.session_state[f"{key} seen"] = reported["number"]
     hold(key)
-    beside_track = "center" if with_texts else "bottom"
-    row = where.container(horizontal=True, vertical_alignment=beside_track, gap="xsmall")
-    place = row.container()
-    about: dict[str, Any] = {"help": f"{label}, in percent: type any whole number.", "value": default, "step": STEP}
-    about |= {"width": FIELD_PX, "label_visibility": "collapsed"}
-    value = number_field(row, label, (0, 100), key, **about)
+    place = where.container()
+    value = number_field(place.container(key=f"hidden {key}"), label, (0, 100), key, value=default, step=STEP)
     return Field(key, label, int(value), place)
 
 
 def draw_slider(field: Field, help: str, live: bool = False, texts: Mapping[int, str] | None = None) -> None:
-    """Draws the slider of a field.
+    """Draws the slider of a field, and the box.
 
     `live`: the page runs while the slider moves, and `hand` says where it is. `texts` say something of each level, at
     once and without a run; None leaves no room for them.
