@@ -8,7 +8,7 @@ from engine.models.masks import Mask, parse_mask
 from engine.texts.tokenloss import TokenLosses
 from pages.ui.passage import reading, tables
 from pages.ui.passage.charts import difference_bars, tinted_text
-from pages.ui.passage.controls import choose_a, choose_colours, largest_tables
+from pages.ui.passage.controls import choose_a, choose_colours, largest_tables, offer_example
 from pages.ui.passage.jobs import Run, so_far
 from pages.ui.shared import carried
 from pages.ui.shared.closing import closing
@@ -66,7 +66,7 @@ text_at, a_at = st.container(key="wraps text").columns([6, 5], gap="large", vert
 text = choose_text("passage", text_at)
 a_spec, a_typed = choose_a(a_at, setup)
 levels = choose_pruning("passage", setup.data_dir, "B: ")
-view, full_nats = choose_colours()
+view, full_nats, example_at = choose_colours()
 badge_at = st.container()
 if text is None:
     st.info("This text is no longer kept here; choose another.", icon=":material/notes:")
@@ -79,6 +79,7 @@ of_text = (text.name, text.text, text.landmarks, text.arguments)
 x = reading.Reading(*of_text, setup.data_dir, a_side, whole, pruning)
 whole_a, orders = run.losses(x, "a", x.a), run.order(x)
 b_side = x.b(orders) if orders is not None else None
+offer_example(example_at, subject, levels, None if b_side is None else b_side.mask)
 carried.hand_on("passage", subject.shape, None if b_side is None else b_side.mask, badge_at)
 whole_b = whole_a if b_side == x.a else run.losses(x, "b", b_side) if b_side is not None else None
 before = st.session_state.get("passage_before")

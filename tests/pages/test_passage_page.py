@@ -1,5 +1,6 @@
 """The Passage screen in one process: what it shows of a text is what the engine measures, whoever brought the text."""
 
+import shlex
 import threading
 from dataclasses import replace
 
@@ -148,6 +149,25 @@ def test_the_colours_before_stay_while_b_is_measured(open_screen):
     settled(at)
     assert shown(at)["loss"]["a"] == old["loss"]["a"] and shown(at)["loss"]["b"] != old["loss"]["b"]
     assert "6 of 8 heads" in summary(at)
+
+
+def test_the_button_says_where_the_induction_heads_are_pruned_already(open_screen):
+    def example(at):
+        found = at.button(key="passage example")
+        return found.disabled, found.label == "Prune the induction heads"
+
+    at = open_screen(model="demo", passage_ranking="induction-first", passage_heads="10")
+    assert example(at) == (True, False)
+    words = shlex.split(at.code[0].value)
+    best = words[words.index("--mask") + 1]
+    assert example(open_screen(model="demo", passage_mask=best)) == (True, False), "named, they are pruned too"
+    kept = f"keep {best.split()[0]}"
+    at = open_screen(model="demo", passage_ranking="induction-first", passage_heads="10", passage_mask=kept)
+    assert example(at) == (False, True), "an edit keeps one of them"
+    at = open_screen(model="demo")
+    assert example(at) == (False, True)
+    at.button(key="passage example").click()
+    assert example(settled(at)) == (True, False)
 
 
 def test_a_ranking_by_importance_is_measured_on_the_way(open_screen, questions):

@@ -3,14 +3,20 @@
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
+from engine.heads.induction import recall_induction
+from engine.importance.rankings_of import INDUCTION_SEED, Evidence
 from engine.models.loading import LoadSpec
+from engine.models.masks import Mask
+from engine.models.subject import Subject
 from pages.ui.passage.tables import VIEWS, largest
 from pages.ui.shared.against import compared
-from pages.ui.shared.controls import one_of
+from pages.ui.shared.controls import Levels, one_of
 from pages.ui.shared.pruning import HEADS, RANKING
+from pages.ui.shared.runtime import lab
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.tables import number, plain, written
@@ -26,6 +32,8 @@ A_MASK: dict[str, Any] = {
 VIEW_HELP = "The difference of the two losses, or one of them. Loss: -log p of the token, in nats."
 SCALE_HELP = "The scale stays while the sliders move; beyond it all look alike."
 EXAMPLE_HELP = f"Sets the controls: of all heads the {HEADS} % that match prefixes best."
+PRUNED_HELP = f"B lacks the {HEADS} % of all heads that match prefixes best."
+PRUNE_THEM = "Prune the induction heads"
 EXAMPLE = {"passage_ranking": RANKING, "passage_heads": HEADS}
 
 
@@ -38,15 +46,27 @@ def choose_a(where: DeltaGenerator, setup: Setup) -> tuple[LoadSpec, str]:
     return spec, mask or ""
 
 
-def choose_colours() -> tuple[str, int]:
-    """(which of VIEWS the tint shows, nats of full colour of a difference)."""
+def choose_colours() -> tuple[str, int, DeltaGenerator]:
+    """(which of VIEWS the tint shows, nats of full colour of a difference, where the example is offered)."""
     named = {view: view if view == VIEWS[0] else f"Loss of {view}" for view in VIEWS}
     at = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
     view = one_of(at, "Colour by", named, "passage_view", VIEW_HELP)
     full = one_of(at, "Full colour at", FULL_NATS, "passage_scale", SCALE_HELP, default=4)
-    icon = ":material/content_cut:"
-    at.button("Prune the induction heads", icon=icon, on_click=_show_example, help=EXAMPLE_HELP)
-    return view, full
+    return view, full, at.container(width="content")
+
+
+def offer_example(where: DeltaGenerator, subject: Subject, levels: Levels, mask: Mask | None) -> None:
+    """Draws the button that prunes the induction heads in B; where B's `mask` (None: not known yet) prunes them
+    already, it says so and is disabled."""
+    already = False
+    known = recall_induction(lab(), subject, "olsson", INDUCTION_SEED)
+    if mask is not None and mask.n_heads_pruned and known is not None:
+        pruning = Levels(levels.task, RANKING, 10 * HEADS, 0, "").pruning(subject.shape)
+        example = pruning.known_mask(subject.shape, Evidence(prefix_matching=known.mean["prefix_matching"]))
+        already = example is not None and not (np.array(mask.heads) & ~np.array(example.heads)).any()
+    label, icon = ("The induction heads are pruned", "check") if already else (PRUNE_THEM, "content_cut")
+    look: dict[str, Any] = {"icon": f":material/{icon}:", "disabled": already, "key": "passage example"}
+    where.button(label, on_click=_show_example, help=PRUNED_HELP if already else EXAMPLE_HELP, **look)
 
 
 def _show_example() -> None:
