@@ -36,7 +36,7 @@ from pages.ui.shared.origin import Origin, about, survey_reads, tasks_in_words
 from pages.ui.shared.python_code import of_importance
 from pages.ui.shared.runtime import require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.tables import written
+from pages.ui.shared.tables import for_file, written
 from pages.ui.shared.work import Work, cost_in_words, live
 
 require_frame("pages/importance.py")
@@ -100,7 +100,7 @@ show_failed({**found["heads"].failed, **found["ffns"].failed})
 if scores := found["heads"].scores:
     rows = tables.head_rows(scores)
     mean = tables.aggregate_rows(scores, together(replace(setting, aggregate=how), scores))
-    files |= {"Head importance": rows, "Mean head importance": mean}
+    files |= {"Head importance": for_file(rows), "Mean head importance": for_file(mean)}
     says.append(words := tables.heads_in_words(mean, len(scores), how))
     st.markdown(words)
     says += draw_line(what, subject, replace(setting, aggregate=how), scores)
@@ -117,13 +117,13 @@ if scores := found["heads"].scores:
     map_at.subheader(f"Mean {MEANS[how]}", help=f"Over all {len(scores)} maps, as one ranking for all tasks.")
     pictures["Mean of heads"] = charts.aggregate_map(mean, f"Mean {MEANS[how]}", len(scores))
     draw_chart(pictures["Mean of heads"], "importance_mean_map", words, map_at)
-    top_at.subheader("Most important", help="Rank 1 is the first to go.")
+    top_at.subheader("Most important", help="Rank 1 is the most important: pruning removes it last.")
     best = written(tables.best_first(mean, len(scores)), Mean="{:#.3g}".format)
     top_at.dataframe(best, hide_index=True, height=330, alt=words)
-    open_heads(mean.nlargest(MOST, "rank")["name"].tolist(), top_at)
+    open_heads(mean.nsmallest(MOST, "rank")["name"].tolist(), top_at)
 if scores := found["ffns"].scores:
     rows = tables.ffn_rows(scores)
-    files["FFN importance"], pictures["FFNs by task"] = rows, charts.ffn_map(rows)
+    files["FFN importance"], pictures["FFNs by task"] = for_file(rows), charts.ffn_map(rows)
     help = f"Accuracy lost without each; one of {N} questions is {100 / N:.1f} points."
     st.subheader(f"FFNs by task :small[feed-forward networks, one a layer, {IN_SHORT['ffns']}]", help=help)
     says.append(words := tables.ffns_in_words(rows))

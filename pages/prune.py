@@ -17,6 +17,7 @@ from pages.ui.shared.controls import choose_ranking, choose_task
 from pages.ui.shared.criteria import Drawn
 from pages.ui.shared.runtime import errors_shown, require_frame
 from pages.ui.shared.sidebar import chosen
+from pages.ui.shared.tables import for_file
 from pages.ui.shared.texts import choose_text, chosen_text
 from pages.ui.shared.work import live
 
@@ -66,7 +67,8 @@ if second_at.open:
 table_at = st.expander("The same as tables", key="prune_tables", on_change="rerun")
 if table_at.open:
     component_tables(table_at, screen.tables["Heads"], screen.tables["FFNs"])
-files: dict[str, Table] = {"Questions and choices": partial(answers_csv, shown.stored, second), **screen.tables}
+files: dict[str, Table] = {"Questions and choices": partial(answers_csv, shown.stored, second)}
+files |= {name: for_file(table) for name, table in screen.tables.items()}
 axis = st.session_state.get("prune_axis") or "heads"
 if cost_at.open and (saved := speeds.stored(shown)) is not None:
     files["What pruning saves"] = saved.frame()

@@ -46,14 +46,14 @@ def _layers(options: Namespace, lab: Lab, report: Report) -> int:
         name: {what: getattr(pairs, what)[0, at] for what in ("srcc", "low", "high", "p")}
         for at, name in enumerate(named, start=1)
     }
-    went = {step.layer: (rank, step) for rank, step in enumerate(steps, start=1)}
+    went = {step.layer: (number, step) for number, step in enumerate(steps, start=1)}
     rows, lines = [], [f"{'layer':>5} {'influence':>10} {'points lost':>12} {'nats lost':>10}  greedy"]
     for layer in range(subject.shape.n_layers):
-        rank, step = went.get(layer, (None, None))
+        number, step = went.get(layer, (None, None))
         row = {"layer": layer, "influence": influence[layer], "accuracy_lost": accuracy_lost[layer]}
-        row |= {"gold_nats_lost": nats_lost[layer], "greedy_rank": rank}
+        row |= {"gold_nats_lost": nats_lost[layer], "greedy_step": number}
         rows.append(row | {"greedy_accuracy": None if step is None else step.accuracy})
-        search = "" if step is None else f"{rank}, then {step.accuracy:.3f} right"
+        search = "" if step is None else f"{number}, then {step.accuracy:.3f} right"
         line = f"{layer:>5} {influence[layer]:>10.4f} {100 * accuracy_lost[layer]:>12.1f} {nats_lost[layer]:>10.4f}"
         lines.append(f"{line}  {search}".rstrip())
     lines += [f"{name} goes first: {' '.join(map(str, layers))}" for name, layers in orders.items()]

@@ -28,7 +28,7 @@ def test_measure_then_click_a_cell_then_choose_by_name(page, address):
         for name, side in (("Ranking", first), ("and ranking", second)):
             box = page.get_by_role("combobox", name=name, exact=True)
             box.and_(page.locator(f'[value="{side}"]')).wait_for()
-        ranked.and_(page.locator(f'[aria-label*="Rank in {first}"]')).wait_for()
+        ranked.and_(page.locator(f'[aria-label*="Rank (1 = most important), {first}"]')).wait_for()
         said = in_words()
 
     page.get_by_role("combobox", name="and ranking", exact=True).click()

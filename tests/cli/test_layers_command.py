@@ -33,7 +33,7 @@ def test_what_each_layer_costs_and_how_much_the_ways_agree(told):
         assert found["spearman"][name]["srcc"] == pytest.approx(expected)
     assert found["orders"]["influence"] == np.argsort(columns["influence"]).tolist()
     assert found["orders"]["last-first"] == [2, 1, 0] and len(found["orders"]["greedy"]) == 2
-    assert sorted(rank for rank in columns["greedy_rank"] if rank) == [1, 2]
+    assert sorted(step for step in columns["greedy_step"] if step) == [1, 2]
     first = found["orders"]["greedy"][0]  # nothing is gone yet: the first step is the oracle's
     assert first == found["orders"]["oracle"][0]
     assert columns["greedy_accuracy"][first] == pytest.approx(found["acc"] - columns["accuracy_lost"][first])

@@ -130,8 +130,8 @@ def test_two_chosen_rankings_have_a_scatter_and_a_ring(measured, stored_scores):
     settled(at)
     scores = stored_scores()["demo_lookup", 0].ravel()
     shown = scatter_of(at).set_index("name")
-    assert shown["rank_a"].tolist() == pd.Series(scores).rank().tolist()
-    assert shown["rank_b"].tolist() == (random_order(8) + 1).tolist()
+    assert shown["rank_a"].tolist() == pd.Series(scores).rank(ascending=False).tolist()
+    assert shown["rank_b"].tolist() == (8 - random_order(8)).tolist()
     rho = spearmanr(scores, random_order(8)).statistic
     assert f"SRCC **{number(rho)}**" in texts(at)
     for place in (0, 1):
@@ -313,7 +313,7 @@ def test_sentences_say_the_numbers():
 
 def test_ties_share_their_mean_rank():
     ranks = tables.rank_rows(two_by_four([0, 0, 1, 2, 3, 4, 5, 6]), np.arange(8.0).reshape(2, 4))
-    assert ranks["rank_a"].tolist()[:3] == [1.5, 1.5, 3] and ranks["name"].tolist()[4] == "L1H0"
+    assert ranks["rank_a"].tolist()[:3] == [7.5, 7.5, 6] and ranks["name"].tolist()[4] == "L1H0"
     assert tables.rank_rows(np.arange(3.0), np.arange(3.0))["name"].tolist() == ["F0", "F1", "F2"]
 
 

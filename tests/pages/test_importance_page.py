@@ -171,10 +171,10 @@ def encodings(chart, channel):
     return [layer["encoding"][channel] for layer in chart.spec["layer"] if channel in layer["encoding"]]
 
 
-def test_ranks_are_those_that_pruning_takes():
+def test_rank_1_is_the_most_important_which_pruning_takes_last():
     found = {TaskSpec("a", 0): Scores("heads-oracle", 4, np.zeros((2, 2)), np.array([[3.0, 1.0], [2.0, 0.0]]))}
     rows = tables.head_rows(found)
-    assert rows["rank"].tolist() == [4, 2, 3, 1], "equal scores go by their tie break"
+    assert rows["rank"].tolist() == [1, 3, 2, 4], "equal scores go by their tie break"
     assert rows.columns.tolist() == ["task", "shots", "layer", "head", "name", "score", "rank"]
     assert rows["name"].tolist() == ["L0H0", "L0H1", "L1H0", "L1H1"]
 
@@ -186,7 +186,8 @@ def test_the_mean_is_the_engines_and_counts_who_keeps_a_head(how):
     rows = tables.aggregate_rows(found, mean_of(found, how))
     expected = aggregate({task.name: one.scores for task, one in found.items()}, how)
     np.testing.assert_allclose(rows["score"], expected.ravel())
-    np.testing.assert_array_equal(rows.sort_values("rank").index, order(expected))
+    np.testing.assert_array_equal(rows.sort_values("rank").index, order(expected)[::-1])
+    assert tables.best_first(rows, 3)["Head"].iloc[0] == rows.loc[rows["score"].idxmax(), "name"]
     kept = sum(np.isin(np.arange(10), order(one.scores)[-3:]).astype(int) for one in found.values())
     assert rows["kept"].tolist() == kept.tolist() and rows["kept"].sum() == 9
 
@@ -300,8 +301,9 @@ def test_every_chart_becomes_a_file(shape):
 
 
 def test_the_long_table_becomes_a_csv():
-    from pages.ui.shared.tables import to_csv
+    from pages.ui.shared.tables import for_file, to_csv
 
-    table = pd.read_csv(io.BytesIO(to_csv(tables.head_rows(scores([[0.1, 0.4]], [[2.0, 8.0]])))))
-    assert table.columns.tolist() == ["task", "shots", "layer", "head", "name", "score", "rank"]
+    table = pd.read_csv(io.BytesIO(to_csv(for_file(tables.head_rows(scores([[0.1, 0.4]], [[2.0, 8.0]]))))))
+    assert table.columns.tolist() == ["task", "shots", "layer", "head", "name", "score", "importance_rank"]
+    assert table.query("task == 'task1' and head == 1")["importance_rank"].item() == 1
     assert table.query("task == 'task1' and head == 1")["score"].item() == 8.0

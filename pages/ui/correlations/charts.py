@@ -16,6 +16,7 @@ from engine.importance.rankings import n_top
 from engine.studies.surveys import RANDOM
 from pages.ui.shared import charts
 from pages.ui.shared.colours import GREY, MARK, UNDEFINED
+from pages.ui.shared.tables import RANK_TITLE
 
 ROOM_FOR_ZEROS = 24  # columns: with more, cells hold ".62" in place of "0.62"
 ROWS_PX, NAMES_PX = (22, 40, 300), 70  # a row of the matrix at least, at most, and all where few; slanted names
@@ -133,14 +134,14 @@ def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Pictu
     n = len(ranks)
     scale = alt.Scale(domain=[0, n + 1], nice=False)
     axis = alt.Axis(tickMinStep=1, format="d", grid=False)
-    x = alt.X("rank_a:Q", title=f"Rank in {a} (1 = first to go)", scale=scale, axis=axis)
-    y = alt.Y("rank_b:Q", title=f"Rank in {b}", scale=scale, axis=axis)
+    x = alt.X("rank_a:Q", title=f"{RANK_TITLE}, {a}", scale=scale, axis=axis)
+    y = alt.Y("rank_b:Q", title=f"{RANK_TITLE}, {b}", scale=scale, axis=axis)
     size = 70 if n <= 500 else 12
     points = charts.named_chart("ranks").mark_point(filled=True, size=size, opacity=0.85, stroke=GREY, strokeWidth=0.7)
     colour = charts.by_layer(int(ranks["layer"].max()) + 1)
     tooltip = charts.tips(f"name:N|{noun}", f"rank_a:Q|Rank in {a}", f"rank_b:Q|Rank in {b}")
     points = points.encode(x=x, y=y, color=colour, tooltip=tooltip)
-    edge = n - n_top(n) + 0.5
+    edge = n_top(n) + 0.5
     ends = [(0, 0, n + 1, n + 1, "agreement"), (edge, 0, edge, n + 1, "top 30 %"), (0, edge, n + 1, edge, "top 30 %")]
     lines = pd.DataFrame(ends, columns=["x", "y", "x2", "y2", "line"])
     dashes = alt.Scale(domain=["agreement", "top 30 %"], range=[[1, 0], [3, 3]])

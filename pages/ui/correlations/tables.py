@@ -144,11 +144,11 @@ def _by_similarity(pairs: pd.DataFrame, names: list[str]) -> list[str]:
 
 
 def rank_rows(a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
-    """layer, name, rank_a and rank_b of every component (1 = first to go; equals share their mean, as SRCC has it)."""
+    """layer, name, rank_a and rank_b of every component (1 = most important; equals share their mean, as SRCC has it)."""
     layer, head = np.divmod(np.arange(a.size), a.size // len(a))
     names = [f"L{of}H{at}" if a.ndim == 2 else f"F{of}" for of, at in zip(layer, head, strict=True)]
     frame = pd.DataFrame({"layer": layer, "name": names, "rank_a": a.ravel(), "rank_b": b.ravel()})
-    return frame.assign(rank_a=frame["rank_a"].rank(), rank_b=frame["rank_b"].rank())
+    return frame.assign(rank_a=frame["rank_a"].rank(ascending=False), rank_b=frame["rank_b"].rank(ascending=False))
 
 
 def takeaway(pairs: pd.DataFrame, column: str, n: int) -> str:

@@ -12,7 +12,7 @@ from engine.questions.requests import TaskSpec
 from engine.studies.surveys import in_words, shots_in_words
 from pages.ui.shared import charts
 from pages.ui.shared.colours import GREY
-from pages.ui.shared.tables import number
+from pages.ui.shared.tables import RANK_TITLE, number
 
 TITLES = {"heads": "Gradient", "heads-one-divisor": "Gradient, one divisor", "gate": "Gate gradient",
           "heads-oracle": "Accuracy lost without it"}  # fmt: skip
@@ -22,7 +22,7 @@ LEGEND_PX = 48  # a legend on top, which Streamlit counts as part of the height,
 TASK_PX, SHOTS_PX, GAP_PX = 18, 15, 12  # a map's two lines of title and what is left under it
 ROW_PX = 17  # of a task in the FFN map
 ROOM_FOR_NUMBERS = 28  # layers: with more, cells of the FFN map hold only the sign
-RANK = "rank:Q|Rank (1 = first to go)"
+RANK = f"rank:Q|{RANK_TITLE}"
 WHERE = "task:N|Task; shots:Q|Solved examples"
 
 

@@ -1,6 +1,6 @@
 """Importance of heads and FFNs over many tasks and shot counts: one row a component, and sentences.
 
-A rank of 1 is the first to go, as pruning would take them: equal scores in the order of their tie breaks.
+A rank of 1 is the most important, which pruning removes last: equal scores in the order of their tie breaks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from engine.importance.importance import Scores
 from engine.importance.rankings import Agreement, n_top, order
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import in_words
-from pages.ui.shared.tables import number, p_in_words
+from pages.ui.shared.tables import RANK_TITLE, number, p_in_words
 
 ORACLE, ORACLE_HEADS = "heads-oracle", 200  # up to so many: it takes one evaluation of all questions a head
 MAX_MARKS = 15_000  # cells of one chart: with more the page takes seconds to make it and the browser to draw it
@@ -36,14 +36,14 @@ def aggregate_rows(scores: Mapping[TaskSpec, Scores], mean: Scores) -> pd.DataFr
     rows = _ranked(mean.scores, mean.tie_break)
     kept = np.zeros(len(rows), int)
     for found in scores.values():
-        kept[_top(order(found.scores, found.tie_break))] += 1
+        kept[order(found.scores, found.tie_break)[-n_top(len(rows)) :]] += 1
     return rows.assign(kept=kept)
 
 
 def best_first(rows: pd.DataFrame, n_cells: int) -> pd.DataFrame:
     """`aggregate_rows` under the titles of a table on screen."""
-    titles = {"name": "Head", "score": "Mean", "rank": "Rank", "kept": f"In the top 30 % of (out of {n_cells})"}
-    return rows.sort_values("rank", ascending=False)[list(titles)].rename(columns=titles)
+    titles = {"name": "Head", "score": "Mean", "rank": RANK_TITLE, "kept": f"In the top 30 % of (out of {n_cells})"}
+    return rows.sort_values("rank")[list(titles)].rename(columns=titles)
 
 
 def scatter_rows(found: Mapping[str, np.ndarray]) -> pd.DataFrame:
@@ -68,10 +68,10 @@ def heads_in_words(rows: pd.DataFrame, n_cells: int, how: str) -> str:
     """The takeaway of `aggregate_rows`."""
     if rows["score"].nunique() == 1:
         return "All heads score alike: none stands out."
-    best = rows.nlargest(1, "rank").iloc[0]
+    best = rows.nsmallest(1, "rank").iloc[0]
     words = f"**{best['name']}** matters most: in {int(best['kept'])} of {n_cells} it is among the top 30 %"
     if how == "scores" and (rows["score"] >= 0).all() and rows["score"].sum() > 0:
-        share = rows["score"].iloc[_top(rows["rank"].to_numpy().argsort())].sum() / rows["score"].sum()
+        share = rows.nsmallest(n_top(len(rows)), "rank")["score"].sum() / rows["score"].sum()
         words += f"; the top 30 % of the heads hold {100 * share:.0f} % of all importance"
     return words + "."
 
@@ -104,12 +104,8 @@ def agreement_in_words(found: Agreement, a: str, b: str) -> str:
 def _ranked(scores: np.ndarray, tie_break: np.ndarray | None, task: TaskSpec | None = None) -> pd.DataFrame:
     """One row a component; its layer and head, or head 0 where there is one component a layer."""
     rank = np.empty(scores.size, int)
-    rank[order(scores, tie_break)] = np.arange(1, scores.size + 1)
+    rank[order(scores, tie_break)[::-1]] = np.arange(1, scores.size + 1)
     layer, head = np.divmod(np.arange(scores.size), scores.size // len(scores))
     names = [f"L{of}H{at}" for of, at in zip(layer, head, strict=True)]
     of = {} if task is None else {"task": task.name, "shots": task.shots}
     return pd.DataFrame(of | {"layer": layer, "head": head, "name": names, "score": scores.ravel(), "rank": rank})
-
-
-def _top(least_first: np.ndarray) -> np.ndarray:
-    return least_first[-n_top(len(least_first)) :]

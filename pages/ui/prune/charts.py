@@ -10,6 +10,7 @@ import pandas as pd
 
 from pages.ui.shared import charts
 from pages.ui.shared.colours import UNKNOWN
+from pages.ui.shared.tables import RANK_TITLE
 
 # the order fixes each one's place in the palette
 SERIES = ["measured", "now", "full model", "chance", "estimate"]
@@ -19,7 +20,7 @@ SECOND = "second"  # the second model's line: in the ink of the text, the last o
 DOMAIN = [*SERIES, "6", "7", SECOND]
 COLOUR = alt.Color("series:N", scale=alt.Scale(domain=DOMAIN), legend=None)
 LEVELS = [level / 10 for level in range(11)]  # the axis goes on a little, to make room for the names of the lines
-STATE = "rank:Q|Rank (1 = first to go); state:N|State"
+STATE = f"rank:Q|{RANK_TITLE}; state:N|State"
 ACCURACY_LOST = "Accuracy lost without it"  # the one score of FFNs that is a share
 NONE = pd.DataFrame(columns=["level", "estimated", "low", "high", "trusted"])
 Pair = tuple[pd.DataFrame, pd.DataFrame]

@@ -14,7 +14,7 @@ from engine.statistics import MIN_QUESTIONS, Paired, change_interval, paired
 from pages.ui.prune.estimates import Line, trust
 from pages.ui.prune.experiment import AnswersSoFar
 from pages.ui.shared.streamlit_internals import DeltaGenerator
-from pages.ui.shared.tables import number, p_in_words, percent, plain
+from pages.ui.shared.tables import RANK_TITLE, number, p_in_words, percent, plain
 
 HELP = (
     "The interval is Wilson's. The length-normalised score divides each choice's log-likelihood by its characters. "
@@ -123,9 +123,9 @@ def component_tables(where: DeltaGenerator, heads: pd.DataFrame, ffns: pd.DataFr
     columns = {
         "name": st.column_config.TextColumn("Name"),
         "score": st.column_config.NumberColumn("Importance", format="%.4g"),
-        "rank": st.column_config.NumberColumn("Rank", help="1 = first to go"),
+        "rank": st.column_config.NumberColumn(RANK_TITLE, help="By the importance shown, whatever order prunes."),
         "state": st.column_config.TextColumn("State"),
     }
     for at, frame, noun in zip(where.columns(2), (heads, ffns), ("heads", "FFNs"), strict=True):
-        shown = frame.sort_values(["score", "rank"], ascending=False)[list(columns)]
+        shown = frame.sort_values(["score", "rank"], ascending=[False, True])[list(columns)]
         at.dataframe(shown, column_config=columns, hide_index=True, height=300, alt=f"All {noun} with their importance")

@@ -83,7 +83,7 @@ function paint(view) {
   for (const [layer, label] of view.labels) label.classList.toggle("gone", data.gone.includes(layer))
   cells.forEach((cell, at) => {
     const score = data.score[at] === null ? "" : `, ${data.title.toLowerCase()} ${data.score[at]}`
-    const rank = data.rank[at] === null ? "" : `, rank ${data.rank[at]} (1 = first to go)`
+    const rank = data.rank[at] === null ? "" : `, rank ${data.rank[at]} (1 = most important)`
     cell.classList.toggle("pruned", pruned[at])
     cell.ariaPressed = String(pruned[at])
     cell.ariaLabel = cell.title = `${data.names[at]}: ${!pruned[at] ? "kept" : data.gone.includes(data.layers[at]) ? "layer dropped" : "pruned"}${score}${rank}`

@@ -9,6 +9,7 @@ import pandas as pd
 from engine.accuracy.evaluation import Answers, accuracy
 from engine.importance.criteria import CRITERIA
 from engine.importance.importance import Scores
+from engine.importance.rankings import order
 from engine.importance.rankings_of import Axis, Evidence
 from engine.models.masks import Mask
 from engine.models.subject import Lab
@@ -49,7 +50,7 @@ def head_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFram
     shape = x.shape
     layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
     mask = mask or x.pruning.typed.alone
-    frame = _components(known.heads, x.order("heads", known), np.array(mask.heads), shape.head_names)
+    frame = _components(known.heads, np.array(mask.heads), shape.head_names)
     return _by_layer(frame.assign(layer=layer, head=head), mask)
 
 
@@ -58,7 +59,7 @@ def ffn_frame(x: Experiment, known: Evidence, mask: Mask | None) -> pd.DataFrame
     layer = np.arange(x.shape.n_layers)
     mask = mask or x.pruning.typed.alone
     names = [f"F{at}" for at in layer]
-    frame = _components(known.ffns, x.order("ffns", known), np.array(mask.ffns), names)
+    frame = _components(known.ffns, np.array(mask.ffns), names)
     return _by_layer(frame.assign(layer=layer), mask)
 
 
@@ -98,7 +99,7 @@ def components_in_words(frame: pd.DataFrame, noun: str) -> str:
     sentence = f"{pruned} of {len(frame)} {noun} pruned"
     if (known := frame.dropna(subset=["score"])).empty:
         return sentence + "."
-    best = known[known["score"] > 0].sort_values(["score", "rank"], ascending=False)["name"].head(3)
+    best = known[known["score"] > 0].sort_values(["score", "rank"], ascending=[False, True])["name"].head(3)
     if known["score"].nunique() == 1 or best.empty:
         return f"{sentence}; {NONE_STANDS_OUT[noun]}."
     return f"{sentence}; most important: {', '.join(best)}."
@@ -111,10 +112,11 @@ def _point(answers: Answers, permille: int, mask: Mask) -> dict[str, Any]:
     return dict(zip(POINT_COLUMNS, values, strict=True))
 
 
-def _components(scores: Scores | None, order: np.ndarray | None, kept: np.ndarray, names: list[str]) -> pd.DataFrame:
+def _components(scores: Scores | None, kept: np.ndarray, names: list[str]) -> pd.DataFrame:
+    """One row a part; `rank` 1 is the most important by the scores that are shown, whatever order prunes it."""
     rank = np.full(len(names), np.nan)
-    if order is not None:
-        rank[order] = np.arange(1, len(names) + 1)
+    if scores is not None:
+        rank[order(scores.scores, scores.tie_break)[::-1]] = np.arange(1, len(names) + 1)
     score, pruned = np.full(len(names), np.nan) if scores is None else scores.scores.ravel(), ~kept.ravel()
     state = np.where(pruned, "pruned", "kept")
     return pd.DataFrame({"name": names, "score": score, "rank": rank, "pruned": pruned, "state": state})

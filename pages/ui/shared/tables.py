@@ -9,12 +9,18 @@ import pandas as pd
 from engine.models.masks import Mask
 from engine.shapes import ModelShape
 
+RANK_TITLE = "Rank (1 = most important)"  # on every screen, in tables, tooltips and axes
 MOST_WRITTEN = 2000  # rows: of more the page would wait for the words
 
 
 def to_csv(frame: pd.DataFrame) -> bytes:
     """The frame as a CSV file."""
     return frame.to_csv(index=False).encode()
+
+
+def for_file(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table of scores as it goes to a file: `rank`, which older files count from the first to go, is named anew."""
+    return frame.rename(columns={"rank": "importance_rank"})
 
 
 def number(value: float, digits: int = 2, sign: bool = False) -> str:

@@ -1,0 +1,60 @@
+"""Rank 1 is the most important head on every screen, whatever order prunes, and axes and tables say so."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from engine.importance.importance import Scores
+from engine.importance.rankings_of import Evidence
+from engine.models.masks import Mask
+from engine.questions.requests import TaskSpec
+from engine.shapes import ModelShape
+from engine.studies.portrait import Portrait
+from pages.ui.correlations.charts import rank_scatter
+from pages.ui.correlations.tables import rank_rows
+from pages.ui.importance import charts as importance
+from pages.ui.importance import tables
+from pages.ui.prune import charts as prune
+from pages.ui.prune.tables import head_frame
+from pages.ui.shared.tables import RANK_TITLE
+from tests.pages.conftest import components
+
+SCORES = np.array([[0.1, 0.9], [0.4, 0.2]])
+RANKS = [4, 1, 2, 3]
+TASK, FOUND, SHAPE = TaskSpec("piqa", 0), Scores("heads", 4, SCORES), ModelShape(2, 2, 4, 8, 2, 16, 64, 32)
+
+
+def heads_on_prune():
+    x = SimpleNamespace(shape=SHAPE)
+    return head_frame(x, Evidence(heads=FOUND), Mask.full(SHAPE))  # pyright: ignore[reportArgumentType]
+
+
+def test_every_screen_gives_the_same_ranks():
+    on_head = [Portrait(SHAPE, divmod(at, 2), importance={("heads", TASK): FOUND}).places[0].rank for at in range(4)]
+    on_importance, on_correlations = tables.head_rows({TASK: FOUND}), rank_rows(SCORES, SCORES)
+    assert on_importance["rank"].tolist() == RANKS == on_head == on_correlations["rank_a"].tolist()
+    assert heads_on_prune()["rank"].tolist() == RANKS and SCORES.ravel()[RANKS.index(1)] == SCORES.max()
+
+
+def test_axes_tooltips_and_tables_say_which_end_is_the_first():
+    rows = tables.head_rows({TASK: FOUND})
+    for picture in (
+        importance.score_maps(rows, "Gradient", False),
+        importance.aggregate_map(rows.assign(kept=1), "Mean", 1),
+        rank_scatter(rank_rows(SCORES, SCORES), "a", "b", "Head"),
+        prune.head_map(heads_on_prune(), "Importance"),
+    ):
+        assert RANK_TITLE in json.dumps(picture.spec)
+    assert RANK_TITLE in tables.best_first(rows.assign(kept=1), 1).columns
+    axes = rank_scatter(rank_rows(SCORES, SCORES), "a", "b", "Head").spec["layer"][-1]["encoding"]
+    assert [axes[axis]["title"] for axis in "xy"] == [f"{RANK_TITLE}, a", f"{RANK_TITLE}, b"]
+
+
+@pytest.mark.parametrize("ranking, first", [("importance", {5, 6, 7, 8}), ("reversed", {1, 2, 3, 4})])
+def test_what_prune_removes_by_importance_has_the_last_ranks(ranking, first, open_app):
+    at = open_app(prune_ranking=ranking, prune_limit="16", prune_heads="50")
+    [heads] = [data for data in components(at) if len(data.get("names", [])) == 8]
+    ranks = dict(zip(heads["rank"], heads["pruned"], strict=True))
+    assert {rank for rank, is_pruned in ranks.items() if is_pruned} == first
