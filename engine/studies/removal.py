@@ -21,7 +21,6 @@ from engine.statistics import Paired, paired
 
 SHARE_OF_BEST = 0.5  # of the best head's prefix matching, from which a head counts as one of them
 N_DRAWS = 5
-DRAW_QUESTIONS = 48  # a draw: three stored chunks, 240 answers in all
 
 
 @dataclass(frozen=True)
@@ -109,20 +108,19 @@ def remove(
     lab: Lab, subject: Subject, task: TaskSpec, control: TaskSpec, n: int, data_dir: str | None = None
 ) -> Iterator[Progress[Removal]]:
     """Yields Progress, its value the Removal so far, on n questions of the task and of the one without examples. The
-    draws answer the first `DRAW_QUESTIONS`. What is stored is not computed again."""
+    draws answer the same questions, so that the full model is one baseline. What is stored is not computed again."""
     yield Progress(0, 1, message="preparing the questions")
     questions, asked = (select(get_requests(each, data_dir, lab.store), n, "stratified") for each in (task, control))
-    few = replace(questions, n=min(questions.n, DRAW_QUESTIONS))
-    total = 1 + 2 * questions.n + 2 * asked.n + N_DRAWS * few.n
+    total = 1 + (2 + N_DRAWS) * questions.n + 2 * asked.n
     found = yield from last_value(find_heads(lab, subject), 0, total, 1, "induction scores")
     if not (heads := found.heads):
         yield Progress(total, total, found)
         return
     full, gone = Mask.full(subject.shape), without(subject.shape, heads)
-    masks = [draw(subject.shape, heads, seed) for seed in range(N_DRAWS)]
+    draws = [(questions, draw(subject.shape, heads, seed)) for seed in range(N_DRAWS)]
     done = 1
     answers: list[Answers] = []
-    passes = [(questions, full), (questions, gone), (asked, full), (asked, gone), *((few, mask) for mask in masks)]
+    passes = [(questions, full), (questions, gone), (asked, full), (asked, gone), *draws]
     for each, mask in passes:
         answers.append((yield from last_value(evaluate(lab, subject, each, mask), done, total, each.n, "questions")))
         done += each.n

@@ -191,6 +191,25 @@ def test_a_repeated_question_needs_no_job_and_no_model(open_app):
     assert frame.jobs().snapshot("accuracy") is None
 
 
+LONG = "Attention heads pruned, on top of 4 heads and 1 FFN by name"
+
+
+@pytest.mark.parametrize(
+    ("address", "title"),
+    [
+        ({}, "Attention heads pruned"),
+        ({"prune_heads": "50"}, "Attention heads pruned"),
+        ({"prune_mask": "L0H1", "prune_ffns": "50"}, "Attention heads pruned, on top of “L0H1”, 50 % of FFNs"),
+        ({"prune_mask": "L0H0 L0H2 L1H1 L1H3 F1 keep L0H1 L0H3 L1H0 F0"}, LONG),
+    ],
+)
+def test_the_curve_says_what_it_starts_from(open_app, address, title):
+    at = open_app(prune_ranking="random", prune_idle="false", **address)
+    assert f'"title": "{title}"' in json.dumps(charts_of(at)[0], ensure_ascii=False)
+    starts = title.partition(", ")[2]
+    assert at.get("vega_lite_chart")[0].proto.alt.endswith(f" The curve is {starts}." if starts else " right.")
+
+
 def test_the_curve_is_measured_in_the_background(open_app):
     at = open_app(prune_ranking="random")
     button(at, "Measure the curve").click()

@@ -1,5 +1,6 @@
 """A story sets the controls that a user has, says what came out, and says so where it cannot be told."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +20,7 @@ from pages.ui.shared.runtime import lab
 from pages.ui.shared.tables import whole_percent
 from pages.ui.sweeps.plans import plan_of
 from tests.embedded import SHAPE
-from tests.pages.conftest import level, settled
+from tests.pages.conftest import charts_of, level, settled
 
 NAME = "Remove induction heads"
 
@@ -47,6 +48,10 @@ def test_stories_set_the_controls_and_tell_what_came_out(open_app):
     found = induction_heads()
     assert at.text_input(key="prune_mask").value == found.text() and level(at, "prune_heads") == 0
     assert found.text() in told(at) and "The story holds here." in told(at)
+    before = re.findall(r"([\d.]+) → [\d.]+ % right", told(at))
+    assert len(before) == 3 and before[0] == before[1], "one full model on one set of questions"
+    titles = {layer["encoding"].get("x", {}).get("title") for layer in charts_of(at)[0]["layer"]}
+    assert f"Attention heads pruned, on top of “{found.text()}”" in titles
     choose(at, "others")
     others = parse_mask(at.text_input(key="prune_mask").value, SHAPE)
     assert others.n_heads_pruned == found.n_heads_pruned

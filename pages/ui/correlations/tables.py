@@ -144,7 +144,8 @@ def _by_similarity(pairs: pd.DataFrame, names: list[str]) -> list[str]:
 
 
 def rank_rows(a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
-    """layer, name, rank_a and rank_b of every component (1 = most important; equals share their mean, as SRCC has it)."""
+    """layer, name, rank_a and rank_b of every component; 1 is the most important, and equals share their mean, as SRCC
+    has it."""
     layer, head = np.divmod(np.arange(a.size), a.size // len(a))
     names = [f"L{of}H{at}" if a.ndim == 2 else f"F{of}" for of, at in zip(layer, head, strict=True)]
     frame = pd.DataFrame({"layer": layer, "name": names, "rank_a": a.ravel(), "rank_b": b.ravel()})

@@ -163,13 +163,16 @@ def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
         if now.empty:
             along = shown.estimates.line(x, moving[0])
             hand = estimates.hand_frame(along, x.pruning.level(moving[0]), x.pruning.level(axis))
+    starting_from = tables.starting_from(x, axis)
     words = tables.points_in_words(points, LEVELS[axis])
+    words += f" The curve is{starting_from[1:]}." if starting_from else ""
     if shown.beside is not None:
         n = shown.x.n_taken(measured)
         points, now = beside.with_second(points, now, shown.beside, axis, n)
         words += f" {shown.beside.names[1]}: {tables.points_in_words(shown.beside.curve(axis), LEVELS[axis])}"
     full, dashed = tables.full_accuracy(measured), (estimates.line_frame(line), hand)
-    pictures["Curve"] = charts.accuracy_curve(points, now, full, x.judged.chance, LEVELS[axis], dashed)
+    title = LEVELS[axis] + starting_from
+    pictures["Curve"] = charts.accuracy_curve(points, now, full, x.judged.chance, title, dashed)
     draw_chart(pictures["Curve"], "prune_curve", words)
     st.caption(estimates.in_words(shown.x, line, x.pruning.level(axis), x.order(axis, shown.known) is not None))
     dashed = sum(each.shown for each in line.estimated.values())

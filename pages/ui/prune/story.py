@@ -73,6 +73,8 @@ def in_words(found: Removal, shape: ModelShape) -> str:
     if not found.heads:
         return NONE
     said = [f"Induction heads: {without(shape, found.heads).text()} (prefix matching at least half the best one's)."]
+    if found.removed is not None:
+        said.append(f"On the first {found.removed.change.n:,} questions.")
     if found.removed is not None and len(found.draws) == N_DRAWS:
         holds = "**The story holds here.**" if found.holds else "**The story does not hold here**: "
         said.append(holds + ("" if found.holds else _why_not(found)))

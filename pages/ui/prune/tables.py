@@ -15,10 +15,12 @@ from engine.models.masks import Mask
 from engine.models.subject import Lab
 from pages.ui.prune.charts import ACCURACY_LOST
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment, recall_answers
+from pages.ui.shared.defaults import LEVEL_NOUNS, LEVELS
 from pages.ui.shared.tables import to_csv
 
 NONE_STANDS_OUT = {"heads": "all score alike", "FFNs": "without any one of them no train question is lost"}
 LAYER_GONE = "layer dropped"  # a state, beside pruned and kept
+MOST_NAMED = 36  # characters of a mask under a chart
 POINT_COLUMNS = ["level", "acc", "low", "high", "n", "pruned"]
 
 
@@ -30,6 +32,18 @@ def curve_points(x: Experiment, axis: Axis, known: Evidence, lab: Lab) -> pd.Dat
         if mask is not None and x.enough(answers := recall_answers(x, mask, lab)):
             rows.append(_point(answers, permille, mask))
     return pd.DataFrame(rows, columns=POINT_COLUMNS)
+
+
+def starting_from(x: Experiment, axis: Axis) -> str:
+    """What is pruned where the curve over `axis` begins, such as ", on top of “L1H0”, 20 % of FFNs"; "" if nothing."""
+    text = x.pruning.typed.text()
+    alone = x.pruning.typed.alone
+    counts = [_count(n, noun) for n, noun in ((alone.n_heads_pruned, "head"), (alone.n_ffns_pruned, "FFN")) if n]
+    named = f"“{text}”" if len(text) <= MOST_NAMED else f"{' and '.join(counts) or 'parts kept'} by name"
+    others = [f"{x.pruning.level(each) / 10:g} % of {LEVEL_NOUNS[each]}"
+              for each in LEVELS if each != axis and x.pruning.level(each)]  # fmt: skip
+    parts = [named] * bool(text) + others
+    return f", on top of {', '.join(parts)}" if parts else ""
 
 
 def now_point(x: Experiment, axis: Axis, measured: AnswersSoFar, mask: Mask | None) -> pd.DataFrame:

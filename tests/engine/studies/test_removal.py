@@ -65,7 +65,6 @@ def test_the_story_holds_on_the_embedded_model(lab):
 
 def test_every_line_is_the_difference_of_two_counts(lab, tiny_opt, tmp_path, monkeypatch):
     monkeypatch.setattr(removal, "INDUCTION_FROM", 0.0)  # a random model has no induction heads
-    monkeypatch.setattr(removal, "DRAW_QUESTIONS", 8)
     subject, task = subject_in(lab, tiny_opt), TaskSpec(str(write_questions(tmp_path / "own.jsonl", 24)))
     found = final(remove(lab, subject, task, task, 20))
     scores = final(induction(lab, subject, "olsson", 0)).mean["prefix_matching"]
@@ -82,5 +81,5 @@ def test_every_line_is_the_difference_of_two_counts(lab, tiny_opt, tmp_path, mon
     assert found.removed.pruned == right(gone, 20) / 20 and found.removed.full == right(full, 20) / 20
     assert len(found.draws) == removal.N_DRAWS
     for seed, drawn in enumerate(found.draws):
-        assert drawn.pruned == right(draw(subject.shape, found.heads, seed), 8) / 8
-        assert drawn.full == right(full, 8) / 8
+        assert drawn.pruned == right(draw(subject.shape, found.heads, seed), 20) / 20
+        assert drawn.full == found.removed.full, "one baseline"
