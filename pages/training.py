@@ -21,7 +21,7 @@ from pages.ui.training.statements import statements
 require_frame("pages/training.py")
 draw_field()
 since_s = time.monotonic()
-runs_at, axis_at, tokens_at, more_at = st.columns([18, 5, 5, 5], vertical_alignment="bottom")
+runs_at, axis_at, tokens_at, more_at = st.columns([16, 5, 7, 5], vertical_alignment="bottom")
 choice = choose(runs_at, axis_at, more_at)
 pictures: dict[str, Drawn] = {}
 tables: dict[str, Table] = {}
@@ -41,7 +41,7 @@ if not choice.runs:
     end_run()
 at = moment(tokens_at, choice.runs)
 view = sections.View.of(choice.runs, choice.log, at)
-slider(choice.runs, view.look, at, choice.followed)
+slider(choice.runs, view.look, at)
 add(sections.first_charts(view))
 tables["Runs"] = recipes(view.runs)
 draw_followed(choice, at)

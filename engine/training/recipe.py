@@ -117,15 +117,25 @@ class Recipe:
         words = [layers, kind, *(["smeared keys"] if self.smeared else [])]
         if self.positions != "rotary":
             words.append(f"{self.positions} positions")
-        if self.repeats:
-            until = "" if self.repeats_until == 1 else f" until {self.repeats_until:.0%} of the tokens"
-            words.append(f"{self.repeats:.0%} repeats{until}")
-        return ", ".join(words)
+        return ", ".join([*words, *([self.repeats_in_words] if self.repeats else [])])
+
+    @property
+    def repeats_in_words(self) -> str:
+        """Such as "75% repeats until 50% of the tokens"."""
+        until = "" if self.repeats_until == 1 else f" until {self.repeats_until:.0%} of the tokens"
+        return f"{self.repeats:.0%} repeats{until}" if self.repeats else "no repeats"
 
     @property
     def in_full(self) -> str:
-        """The same, and where there are no repeats that too."""
+        """The same as `in_words`, and where there are no repeats that too."""
         return self.in_words if self.repeats else f"{self.in_words}, no repeats"
+
+    @property
+    def in_short(self) -> str:
+        """Such as "1 layer, smeared": the model alone, for a legend."""
+        words = [f"{self.n_layers} layer{'s' if self.n_layers > 1 else ''}"]
+        words += ["MLPs"] * self.mlp + ["smeared"] * self.smeared
+        return ", ".join(words if self.positions == "rotary" else [*words, f"{self.positions} positions"])
 
     def as_json(self) -> dict[str, Any]:
         """What `recipe_of` reads."""

@@ -83,6 +83,46 @@ def test_labels_say_the_share_of_repeats_and_what_sets_runs_apart():
     assert told["half"] == "2 layers, attention only, 50% repeats (half)", "two runs of one recipe"
 
 
+def test_short_labels_say_no_more_than_sets_runs_apart():
+    found = {each.name: each for each in (
+        synthetic_runs.trajectory("again", seed=1), synthetic_runs.trajectory("curriculum"),
+        synthetic_runs.trajectory("half", repeats=0.5), synthetic_runs.trajectory("copy"),
+        synthetic_runs.trajectory("smeared", n_layers=1, smeared=True))}  # fmt: skip
+    recipes = {name: runs.recipe_in(NOWHERE, each) for name, each in found.items()}
+    told = runs.short_labels(runs.labels(found, recipes), recipes)
+    assert told == {
+        "again": "2 layers, seed 1", "curriculum": "2 layers", "half": "2 layers, 50% repeats",
+        "copy": "2 layers (copy)", "smeared": "1 layer, smeared"}  # fmt: skip
+
+
+def test_an_older_address_names_runs_by_their_whole_recipe(open_training):
+    at = open_training(training_runs="2 layers, attention only, no repeats")
+    assert at.multiselect(key="training_runs").value == ["2-layers"]
+
+
+def test_axes_end_at_a_round_number_that_has_a_label():
+    assert [charts.axis_end(tokens) for tokens in (9_999_360, 4_001_792, 4e6, 12_345)] == [10e6, 4.1e6, 4e6, 13e3]
+
+
+def test_the_slider_offers_a_snapshot_and_leaves_the_model_alone(open_training, tmp_path):
+    own = {"trainer": "making", "label": "the embedded model", "words": "books", "n_layers": 8, "tokens": 4_000_000}
+    made = replace(synthetic_runs.trajectory("embedded", 2e6, n_layers=6), label=own["label"], recipe=own)
+    (tmp_path / "embedded.safetensors").write_bytes(encode(made))
+    at = open_training(training_runs="embedded")
+    model = at.session_state["model"]
+    at.session_state["training drag"] = {"hand": {"tokens": 960_000, "number": 1}}
+    at.number_input(key="training_tokens").set_value(960_000).run()
+    assert at.session_state["model"] == model != "demo", "the slider changed the model of all screens"
+    said = f"model: step {made.steps[-1]:,} (4 M tokens), nearest to 960 k tokens"
+    assert badge(at).startswith(f":gray-badge[:material/neurology: {said}")
+    at.button(key="training take model").click().run()
+    assert at.session_state["model"] == "demo" and badge(at).startswith(":green-badge")
+
+
+def badge(at):
+    return next(each.value for each in at.markdown if "badge[" in each.value and "model: step" in each.value)
+
+
 def test_the_embedded_models_own_run_opens_the_embedded_model(open_training, tmp_path):
     own = {"trainer": "making", "label": "the embedded model (8 layers, OPT)", "words": "books and half repeats",
            "n_layers": 8, "mlp": True, "smeared": False, "tokens": 4_000_000}  # fmt: skip
@@ -96,11 +136,10 @@ def test_the_embedded_models_own_run_opens_the_embedded_model(open_training, tmp
     at = open_training(training_runs="embedded,2-layers")
     said = [each.value for each in at.caption]
     assert not at.error and not at.exception
-    only = "`demo`, 4 M tokens, the only snapshot of this run with weights here."
-    assert f"The snapshot with weights that is nearest: {only}" in said
+    assert "the only one of this run with weights here" in badge(at)
     assert "The embedded model \\(8 layers, OPT\\): books and half repeats." in said
     at.button(key="training take model").click().run()
-    assert at.session_state["model"] == "demo" and f"Other screens show {only}" in [each.value for each in at.caption]
+    assert at.session_state["model"] == "demo" and not [each for each in at.button if each.key == "training take model"]
     told = {each.text: each for each in findings([made, *synthetic_runs.runs()])}
     law = next(each for text, each in told.items() if "10^5.7" in text)
     # its steps' sizes are not told: those of 1,024 tokens until then, which the record has

@@ -59,19 +59,20 @@ def put_right(key: str, label: str, right: Right) -> None:
         _notes()[key] = f"{label} “{short}” {what}", corrected
 
 
-def put_right_several(key: str, shown: Mapping[str, str]) -> None:
+def put_right_several(key: str, shown: Mapping[str, str], before: Mapping[str, str] | None = None) -> None:
     """Before a control for several options is drawn: the address says each as the control shows it.
 
-    An option's own name is understood too, and names with commas between them, as older addresses have it; what is no
-    option is left out.
+    An option's own name is understood too, names with commas between them, and how options were shown `before`, as
+    older addresses have it; what is no option is left out.
     """
-    labels = set(shown.values())
+    labels, older = set(shown.values()), before or {}
 
     def as_shown(said: list[str]) -> list[str] | None:
         if said == [""] or labels.issuperset(said):  # an empty text: none is chosen
             return said
-        meant = {part for text in said for part in ([text] if text in labels else text.split(","))}
-        return [label for name, label in shown.items() if name in meant or label in meant] or None
+        whole = labels.union(older.values())
+        meant = {part for text in said for part in ([text] if text in whole else text.split(","))}
+        return [label for name, label in shown.items() if meant & {name, label, older.get(name)}] or None
 
     rewrite_param(key, as_shown)
 

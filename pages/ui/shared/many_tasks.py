@@ -135,8 +135,9 @@ def several(
     draw: Callable[..., Sequence[str]],
     first: Sequence[str] | None = None,
     shown: Mapping[str, str] | None = None,
+    before: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Several of `options` from a widget that is bound to the address, `first` (None: all) where that says nothing;
-    `shown`: how the widget writes each option, where it does not as it is."""
-    put_right_several(key, shown or {option: option for option in options})
+    `shown`: how the widget writes each option, where it does not as it is; `before`: how it did in older addresses."""
+    put_right_several(key, shown or {option: option for option in options}, before)
     return list(draw(key=key, default=list(options if first is None else first), bind="query-params"))

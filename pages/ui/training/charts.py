@@ -4,6 +4,7 @@ On screen the marker listens to a field of the page (`MOMENT`), which the slider
 browser, with no run of the page. In a file it stands where it stood.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,10 +51,18 @@ class Look:
 
 
 def look_of(runs: Sequence[Any], log: bool, moment: float | None = None) -> Look:
-    """The axis that holds all these runs (`Shown`); a logarithmic one begins at the first snapshot behind 0."""
+    """The axis that holds all these runs (`Shown`), to a round number of tokens; a logarithmic one begins at the first
+    snapshot behind 0."""
     tokens = [each.trajectory.tokens for each in runs]
     low = min(float(each[each > 0].min()) for each in tokens) if log else 0.0
-    return Look(low, max(float(each[-1]) for each in tokens), log, moment)
+    return Look(low, axis_end(max(float(each[-1]) for each in tokens)), log, moment)
+
+
+def axis_end(tokens: float) -> float:
+    """So many tokens rounded up to two digits: a run of 9,999,360 ends just before the last label, which is not drawn
+    then."""
+    unit = 10.0 ** (math.floor(math.log10(max(tokens, 10.0))) - 1)
+    return unit * math.ceil(tokens / unit)
 
 
 OF_RUNS = {"score": "In-context score, nats", "loss": "Loss, nats"}
@@ -89,7 +98,7 @@ def heads_panel(
     heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: Look, score: str, n_layers: int
 ) -> charts.Picture:
     """One of the six scores of every head of one run: a line a head, coloured by layer."""
-    free = score in ("qk_trace", "ov_eigen")
+    free = score in ("qk_trace", "ov_eigen") and bool(heads["value"].notna().any())
     layers = tuple(sorted({*heads["layer"].tolist()}))
     of = _heads_panel(look, score, n_layers, layers, free)
     return _picture(of, heads=_on(heads, look), windows=windows[windows["run"] == run])
@@ -120,7 +129,8 @@ ABLATED = {"score": "Change of in-context score, nats", "along": "Along before-a
 @charts.kept
 def _ablation_panel(look: Look, what: str, kinds: tuple[str, ...]) -> charts.Template:
     base = charts.named_chart("heads").transform_filter(f"isValid(datum.{what})")
-    base = base.encode(x=look.x(), y=_y(what, ABLATED[what]), detail="name:N")
+    y = _y(what, ABLATED[what]) if kinds else _y(what, ABLATED[what], domain=[-1, 1])
+    base = base.encode(x=look.x(), y=y, detail="name:N")
     colour = by_kind(kinds, symbolType="stroke", symbolStrokeWidth=3)
     tooltip = charts.tips(f"name:N|Head; kind:N|Kind; tokens:Q|Tokens|,.0f; {what}:Q|{ABLATED[what]}|+.3f")
     faint = alt.condition(alt.datum.kind == KINDS[2], alt.value(0.4), alt.value(1))
@@ -229,6 +239,7 @@ def joined(panels: Sequence[charts.Picture], columns: int, width: int, titles: S
         "concat": drawn,
         "columns": columns,
         "spacing": {"row": 18, "column": 26},
+        "autosize": {"type": "pad", "contains": "padding"},  # Streamlit's own fits single views alone
     }
     return charts.Picture({**spec, "resolve": {"scale": {"color": "independent"}}, "config": charts.WRITTEN}, datasets)
 

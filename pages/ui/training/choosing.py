@@ -10,6 +10,7 @@ import streamlit as st
 from engine.errors import UsageError
 from pages.ui.shared.controls import one_listed, one_of
 from pages.ui.shared.many_tasks import several
+from pages.ui.shared.marks import mark
 from pages.ui.shared.runtime import errors_shown, store
 from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.tables import plain
@@ -21,6 +22,7 @@ from pages.ui.training.runs import (
     first_names,
     labels,
     recipe_in,
+    short_labels,
     shown,
     snapshot_at,
     sources,
@@ -32,14 +34,14 @@ from pages.ui.training.tables import in_tokens
 FOLDER = "training_folder"
 RUNS_HELP = (
     "Runs whose measurements came with the app, the embedded model's own among them, and those in your folder. All are "
-    "drawn over the same axis, the tokens that each was trained on. The name says the model, and how many rows of its "
-    "text were repeats."
+    "drawn over the same axis, the tokens that each was trained on. Point at a name above a chart for its recipe: "
+    "attention only unless it says MLPs, how many rows of the text were repeats, seed."
 )
 FOLDER_HELP = "A folder that holds runs, each a folder of snapshots, such as `headroom train --out` makes."
 NOBODY = "no run"
 FOLLOWS_HELP = (
-    "When the slider is let go of, the sidebar's model becomes this run's snapshot nearest to it, so that Prune, "
-    "Induction, Passage and the others show the model as it was then. Only runs whose weights are here."
+    "Makes this run's snapshot nearest to the slider the sidebar's model, so that Prune, Induction, Passage and the "
+    "others show the model as it was then. Only runs whose weights are here."
 )
 SCALE_HELP = "Tokens trained on, evenly or by their logarithm: the early steps then take more room."
 
@@ -75,22 +77,24 @@ def choose(runs_at: DeltaGenerator, axis_at: DeltaGenerator, more_at: DeltaGener
         folder = folder_of(said)
         found = sources(folder)
     read = {name: trajectory_of(source) or so_far(source) for name, source in found.items()}
-    told = labels(read, {name: recipe_in(source, read[name]) for name, source in found.items()})
+    recipes = {name: recipe_in(source, read[name]) for name, source in found.items()}
+    full = labels(read, recipes)
+    told = short_labels(full, recipes)
     names = list(found)
     if not names:
         st.info("There are no runs yet: train one below, or give the folder where some lie.", icon=":material/school:")
         return Choice((), (), found, told, folder, False, None)
     draw = partial(runs_at.multiselect, "Runs", names, format_func=told.__getitem__, help=RUNS_HELP)
-    chosen = several("training_runs", names, draw, first_names(names), told)
+    chosen = several("training_runs", names, draw, first_names(names), told, full)
     log = one_of(axis_at, "Axis", {False: "Linear", True: "Log"}, "training_axis", SCALE_HELP)
     if not chosen:
         st.info("Choose at least one run.", icon=":material/checklist:")
     unmeasured = tuple(name for name in chosen if trajectory_of(found[name]) is None)
     with_weights = [name for name in chosen if found[name].has_weights]
     key = "training_model"
-    follows = one_listed(rest, "The model follows", [*with_weights, NOBODY], key, help=FOLLOWS_HELP)
+    follows = one_listed(rest, "Snapshots of", [*with_weights, NOBODY], key, help=FOLLOWS_HELP)
     followed = found.get(follows) if follows != NOBODY else None
-    return Choice(shown(chosen, told, read), unmeasured, found, told, folder, bool(log), followed)
+    return Choice(shown(chosen, told, read, full), unmeasured, found, told, folder, bool(log), followed)
 
 
 def folder_of(said: str | None) -> Path:
@@ -109,7 +113,8 @@ def draw_made(runs: Sequence[Shown]) -> None:
 
 
 def draw_followed(choice: Choice, tokens: float) -> None:
-    """Draws, in one line, which snapshot the other screens open, or that there are no weights to open."""
+    """Draws which snapshot is nearest to so many tokens, with a button that makes it the sidebar's model; or that there
+    are no weights to open."""
     source = choice.followed
     found = snapshot_at(source, tokens) if source is not None else None
     if source is None or found is None:
@@ -118,12 +123,16 @@ def draw_followed(choice: Choice, tokens: float) -> None:
         st.caption(f"Other screens keep their model: the chosen runs came as records, without weights.{more}")
         return
     step, at = found
-    name = typed(source, step)
+    name, state = typed(source, step), st.session_state
+    alone = "" if source.folder else ", the only one of this run with weights here"
+    used = (state.get("model") or "demo") == name
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-        known = (st.session_state.get("model") or "demo") == name
-        words = "Other screens show" if known else "The snapshot with weights that is nearest:"
-        alone = "" if source.folder else ", the only snapshot of this run with weights here"
-        st.caption(f"{words} `{plain(name)}`, {in_tokens(at)}{alone}.", width="content")
-        if not known:
+        words = f"model: step {step:,} ({in_tokens(at)}), nearest to {in_tokens(tokens)}{alone}"
+        icon, colour = (":material/check:", "green") if used else (":material/neurology:", "gray")
+        st.badge(words, icon=icon, color=colour, help=f"`{plain(name)}`. {FOLLOWS_HELP}")
+        if used:
+            st.caption("Open on all screens", width="content")
+        else:
             about = {"on_click": write, "args": ("model", name), "key": "training take model"}
-            st.button("Show it on the other screens", type="tertiary", help=FOLLOWS_HELP, **about)
+            st.button("Use it on all screens", type="tertiary", help=FOLLOWS_HELP, **about)
+    mark("training model", "used" if used else "offered", step=step)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import streamlit as st
+from streamlit.components.v2 import component
 
 from engine.errors import HeadroomError
 from engine.jobs import Job, Jobs
@@ -31,6 +32,15 @@ N_LEFT = 3  # unfinished runs that are offered
 STOP_HELP = "Stops at once. What is done is kept, and the same button goes on from there."
 GO_ON_HELP = "Goes on where it was stopped, to the same weights as if it had not been."
 OPEN_HELP = "Makes the last snapshot the model of all screens: look at its heads on Induction, Attention and Passage."
+SCROLL = """
+export default function ({ data, parentElement }) {
+  if (data.begun <= (window.headroomWentTo ?? 0)) return // the page went there when that run began
+  window.headroomWentTo = data.begun
+  parentElement.querySelector("span").scrollIntoView({ behavior: "smooth", block: "start" })
+}
+"""
+_SCROLL = component("headroom_scroll_to", html="<span></span>\n<!-- the charts follow -->", js=SCROLL)
+BEGUN = "trainings begun"  # in the session: how many runs its buttons have begun
 ONE_CORE = "It runs beside the app and leaves one core to it."
 
 
@@ -73,6 +83,7 @@ def draw_live(folder: Path) -> None:
         _offer(folder, name, mixed, title, RECIPES["half"].words)
         with st.popover("Own recipe", help="Layers, width, keys, positions, text and what else makes a run."):
             _draw_form(folder, repeats)
+    _SCROLL(key="scroll to live charts", data={"begun": st.session_state.get(BEGUN, 0)})
     slots = [each.slot for each in _all(shown_last().get(folder))]
     live(slots, partial(_draw, folder), since_s, by=trainings(), always=bool(_elsewhere(folder)))
 
@@ -87,6 +98,7 @@ def begin(folder: Path, name: str, recipe: Recipe, text: Path | None = None) -> 
 
 
 def _train(folder: Path, shown: Shown) -> None:
+    st.session_state[BEGUN] = st.session_state.get(BEGUN, 0) + 1
     for before in _all(shown_last().get(folder)):
         trainings().cancel(before.slot)  # what it has done is kept
     shown_last()[folder] = shown

@@ -12,6 +12,7 @@ import pandas as pd
 from engine.training.recipe import Recipe, law_tokens
 from pages.ui.shared import charts
 from pages.ui.shared.colours import GREY, MARK
+from pages.ui.training.charts import axis_end
 
 HEIGHT = 130
 RUN, CONTROL = "run", "control"
@@ -46,7 +47,7 @@ def pictures(recipe: Recipe, log: Log, control: Log = ()) -> dict[str, charts.Pi
     marks = [{"tokens": warm_up, "what": "Warm-up ends"},
              {"tokens": law, "what": "Phase change by the law 10^5.7 √(batch × context)"}]  # fmt: skip
     shown = pd.DataFrame([each for each in marks if each["tokens"] <= recipe.tokens], columns=["tokens", "what"])
-    words, end = recipe.in_full, recipe.n_steps * recipe.step_tokens
+    words, end = recipe.in_full, axis_end(recipe.n_steps * recipe.step_tokens)
     found = {title: charts.picture(_heads(score, title, words, end, recipe.n_layers), heads=heads, marks=shown)
              for score, title in HEADS.items()}  # fmt: skip
     title = "Random tokens twice over, nats a token"
@@ -57,7 +58,7 @@ def pictures(recipe: Recipe, log: Log, control: Log = ()) -> dict[str, charts.Pi
 
 
 @charts.kept
-def _heads(score: str, title: str, words: str, end: int, n_layers: int) -> charts.Template:
+def _heads(score: str, title: str, words: str, end: float, n_layers: int) -> charts.Template:
     y = alt.Y(f"{score}:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=3))
     base = charts.named_chart("heads").encode(x=_x(end), y=y, detail="name:N")
     colour = charts.by_layer(n_layers, orient="top-left", direction="horizontal", symbolType="stroke", padding=0,
@@ -71,7 +72,7 @@ def _heads(score: str, title: str, words: str, end: int, n_layers: int) -> chart
 
 
 @charts.kept
-def _copies(title: str, words: str, end: int) -> charts.Template:
+def _copies(title: str, words: str, end: float) -> charts.Template:
     base = charts.named_chart("copies").encode(x=_x(end), y=_y("nats"))
     legend = alt.Legend(orient="top-right", title="Copy", direction="horizontal", symbolType="stroke", padding=0,
                         titleOrient="left", offset=0)  # fmt: skip
@@ -83,7 +84,7 @@ def _copies(title: str, words: str, end: int) -> charts.Template:
 
 
 @charts.kept
-def _line(name: str, title: str, words: str, end: int) -> charts.Template:
+def _line(name: str, title: str, words: str, end: float) -> charts.Template:
     base = charts.named_chart("rows").encode(x=_x(end), y=_y(name))
     tooltip = charts.tips(f"tokens:Q|Tokens|,.0f; {name}:Q|{title}|.3f")
     own = base.transform_filter(alt.datum.who == RUN).mark_line(strokeWidth=2)
@@ -95,12 +96,12 @@ def _grey(base: alt.Chart, tooltip: Any) -> alt.Chart:
     return control.mark_line(strokeWidth=1.2, color=GREY, strokeDash=[4, 3]).encode(tooltip=tooltip)
 
 
-def _marks(end: int) -> alt.Chart:
+def _marks(end: float) -> alt.Chart:
     rule = charts.named_chart("marks").mark_rule(color=GREY, strokeDash=[2, 3], strokeWidth=1)
     return rule.encode(x=_x(end), tooltip=charts.tips("what:N|Mark; tokens:Q|Tokens|,.0f"))
 
 
-def _x(end: int) -> alt.X:
+def _x(end: float) -> alt.X:
     axis = alt.Axis(format="~s", tickCount=5, grid=False, labelFlush=True, labelOverlap=True)
     return alt.X("tokens:Q", title="Tokens trained on", scale=alt.Scale(domain=[0, end], nice=False), axis=axis)
 

@@ -33,7 +33,7 @@ def origin(runs: Sequence[Shown], sources: Mapping[str, Source]) -> Origin:
          '    said = f"{where.start:,.0f} to {where.end:,.0f} tokens" if where else "none"',
          '    print(f"{name}: loss {run.loss[-1]:.3f}, in-context score {run.icl[-1]:+.3f} nats, phase change {said}")']
     )  # fmt: skip
-    about = " · ".join(run.label for run in runs)
+    about = " · ".join(run.in_full for run in runs)
     return Origin("Training", "\n".join(lines), code, {}, about, [in_words(run) for run in runs])
 
 

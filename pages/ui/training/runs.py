@@ -19,7 +19,8 @@ from engine.training.trajectory import Trajectory, decode
 
 SHIPPED, RECORD = demo.runs_folder(), "trajectory.safetensors"
 LAST = {demo.RUN: "demo"}  # what the last snapshot of a run is, where it comes with the app as a model
-N_FIRST = 3  # runs that are chosen at first
+BEST = ("curriculum", "smeared", "curriculum-1-layer")  # runs that are chosen at first, where they are there
+N_FIRST = 3
 # what sets two runs of one label apart, and how that is said
 APART = {"seed": "seed {}", "batch": "{} rows a step", "n_ctx": "context {}", "rate": "rate {:g}",
          "d_model": "width {}", "n_heads": "{} heads", "tokens": "{:,} tokens", "n_vocab": "vocabulary {}"}  # fmt: skip
@@ -48,13 +49,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Shown:
-    """A run as it is drawn: its `label` in words, what was measured along it, and the window of its phase change (None:
-    it has none)."""
+    """A run as it is drawn: its short `label`, what was measured along it, the window of its phase change (None: it has
+    none), and its recipe in words."""
 
     name: str
     label: str
     trajectory: Trajectory
     window: Window | None
+    in_full: str = ""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -111,6 +113,25 @@ def labels(found: Mapping[str, Trajectory | None], recipes: Mapping[str, Recipe 
     return {name: f"{label} ({name})" if label in alike else label for name, label in told.items()}
 
 
+def short_labels(full: Mapping[str, str], recipes: Mapping[str, Recipe | None]) -> dict[str, str]:
+    """By name a label for a legend, such as "1 layer, smeared". Of several runs that would have the same, the others
+    say as much as sets them apart from the first; without a recipe it is the one in `full`."""
+    first: dict[str, Recipe] = {}
+    told: dict[str, str] = {}
+    for name in _best_first(full):
+        label, recipe = full[name], recipes[name]
+        if recipe is not None:
+            like = first.setdefault(recipe.in_short, recipe)
+            differs = [form.format(getattr(recipe, field)) for field, form in APART.items()
+                       if getattr(recipe, field) != getattr(like, field)]  # fmt: skip
+            repeats = [recipe.repeats_in_words] if recipe.repeats_in_words != like.repeats_in_words else []
+            label = recipe.in_short
+            for word in (*repeats, *differs):
+                label = f"{label}, {word}" if label in told.values() else label
+        told[name] = f"{label} ({name})" if label in told.values() else label
+    return {name: told[name] for name in full}
+
+
 def recipe_in(source: Source, trajectory: Trajectory | None) -> Recipe | None:
     """The run's recipe; None of a published one, of another trainer's, and where it is another version's."""
     try:
@@ -122,18 +143,27 @@ def recipe_in(source: Source, trajectory: Trajectory | None) -> Recipe | None:
         return None
 
 
-def shown(names: Sequence[str], told: Mapping[str, str], found: Mapping[str, Trajectory | None]) -> tuple[Shown, ...]:
-    """The runs of these names that are measured."""
+def shown(
+    names: Sequence[str],
+    told: Mapping[str, str],
+    found: Mapping[str, Trajectory | None],
+    full: Mapping[str, str] | None = None,
+) -> tuple[Shown, ...]:
+    """The runs of these names that are measured, by their labels; `full`: their recipes in words."""
     measured = [(name, trajectory) for name in names if (trajectory := found[name]) is not None]
-    return tuple(Shown(name, told[name], each, _window(each)) for name, each in measured)
+    words = full or told
+    return tuple(Shown(name, told[name], each, _window(each), words[name]) for name, each in measured)
 
 
 def first_names(found: Iterable[str]) -> list[str]:
     """Which runs are chosen at first: one that never changes and two that do, where there are such."""
+    return _best_first(found)[:N_FIRST]
+
+
+def _best_first(found: Iterable[str]) -> list[str]:
     names = list(found)
-    told = ["curriculum", "smeared", "curriculum-1-layer"]
-    best = [name for name in told if name in names]
-    return (best + [name for name in names if name not in best])[:N_FIRST]
+    best = [name for name in BEST if name in names]
+    return best + [name for name in names if name not in best]
 
 
 def snapshot_at(source: Source, tokens: float) -> tuple[int, float] | None:

@@ -96,6 +96,7 @@ function build(view) {
   part(".runs").replaceChildren(...data.runs.flatMap((run, k) => {
     const name = coloured("b", k), line = document.createElement("span")
     name.textContent = run.label
+    name.title = run.title
     view.lines.push(line)
     return [name, line]
   }))

@@ -1,7 +1,7 @@
 """The slider of training: a component that moves the marker of every chart in the browser, and a field for its tokens.
 
 The field is what the address holds; empty, it stands at the first run's phase change. What the hand has let go of is
-written into it, and, where a run's weights are there, into the sidebar's model.
+written into it.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from pages.ui.shared.address import number_field
 from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.written import hold, write
 from pages.ui.training.charts import MOMENT, Look
-from pages.ui.training.runs import Shown, Source, snapshot_at, typed
+from pages.ui.training.runs import Shown
 from pages.ui.training.tables import at_each
 
 HERE = Path(__file__).parent
@@ -31,7 +31,7 @@ HTML = """
 """
 CSS, JS = ((HERE / f"slider.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
 _COMPONENT = component("headroom_training_slider", html=HTML, css=CSS, js=JS)
-KEY, DRAG, SEEN, FOLLOWED = "training_tokens", "training drag", "training seen", "training followed"
+KEY, DRAG, SEEN = "training_tokens", "training drag", "training seen"
 FIELD_HELP = (
     "Where the marker stands, in tokens trained on. On the slider: arrow keys go from snapshot to snapshot, Home and "
     "End to the ends. “Play” steps through all of them."
@@ -56,21 +56,20 @@ def moment(where: DeltaGenerator, runs: Sequence[Shown]) -> float:
     return changed[0] if changed else float(runs[0].trajectory.tokens[-1])
 
 
-def slider(runs: Sequence[Shown], look: Look, at: float, followed: Source | None) -> None:
-    """Draws the slider at so many tokens; the snapshots of the run that is `followed` become the sidebar's model."""
-    st.session_state[FOLLOWED] = followed
+def slider(runs: Sequence[Shown], look: Look, at: float) -> None:
+    """Draws the slider at so many tokens."""
     stops = sorted({float(tokens) for each in runs for tokens in each.trajectory.tokens})
     data: dict[str, Any] = {"field": MOMENT, "stops": stops, "value": at, "seen": st.session_state.get(SEEN, 0)}
     data |= {"low": look.low, "high": look.high, "log": look.log}
     data["runs"] = [
-        {"label": each.label, "tokens": each.trajectory.tokens.tolist(), "said": at_each(each),
+        {"label": each.label, "title": each.in_full, "tokens": each.trajectory.tokens.tolist(), "said": at_each(each),
          "window": [each.window.start, each.window.end] if each.window else None} for each in runs
     ]  # fmt: skip
     _COMPONENT(key=DRAG, data=data, on_hand_change=_let_go)
 
 
 def _let_go() -> None:
-    """What the hand has let go of becomes the field's, and the sidebar's model where the run's weights are there."""
+    """What the hand has let go of becomes the field's."""
     said: Any = (st.session_state.get(DRAG) or {}).get("hand")
     try:
         tokens, number = min(MOST_TOKENS, max(0, round(float(said["tokens"])))), int(said["number"])
@@ -78,6 +77,3 @@ def _let_go() -> None:
         return
     st.session_state[SEEN] = number
     write(KEY, tokens)
-    source = st.session_state.get(FOLLOWED)
-    if isinstance(source, Source) and (found := snapshot_at(source, tokens)) is not None:
-        write("model", typed(source, found[0]))
