@@ -82,14 +82,15 @@ class Exported:
 
     @property
     def to_load(self) -> str:
-        """Two lines of Python that load it."""
+        """Lines of Python that load it, with its tokenizer."""
         return self.lines_to_load(str(self.folder))
 
     def lines_to_load(self, folder: str) -> str:
         """The same of the folder under that name."""
         trust = ", trust_remote_code=True" if self.form == "small" else ""
-        return ("from transformers import AutoModelForCausalLM\n"
-                f"model = AutoModelForCausalLM.from_pretrained({folder!r}{trust})")  # fmt: skip
+        return ("from transformers import AutoModelForCausalLM, AutoTokenizer\n"
+                f"model = AutoModelForCausalLM.from_pretrained({folder!r}{trust})\n"
+                f"tokenizer = AutoTokenizer.from_pretrained({folder!r})")  # fmt: skip
 
 
 def headroom_version() -> str:

@@ -311,6 +311,20 @@ def test_the_card_says_what_it_is(lab, tiny_opt, tmp_path):
     assert low <= told["accuracy"]["pruned"]["acc"] <= high
 
 
+@pytest.mark.parametrize("form", ["masked", "small"])
+def test_the_lines_of_the_card_load_model_and_tokenizer(form, lab, tiny_opt, tmp_path, monkeypatch):
+    from transformers import AutoTokenizer
+
+    made = exported(lab, tiny_opt, tmp_path / "out", "L0H1", form=form)
+    code = (made.folder / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)  # the folder is named as from where it lies
+    found = {}
+    exec(code, found)
+    text = "Every morning the oldest counted the boats."
+    assert found["tokenizer"](text).input_ids == AutoTokenizer.from_pretrained(tiny_opt)(text).input_ids
+    assert found["model"](**found["tokenizer"](text, return_tensors="pt")).logits.isfinite().all()
+
+
 @pytest.mark.parametrize("name", ["LICENSE", "NOTICE.txt", "README.md", "tokenizer_config.json"])
 def test_a_file_that_links_out_of_the_base_folder_is_not_exported(name, lab, tiny_opt, tmp_path):
     secret, base = tmp_path / "secret", Path(shutil.copytree(tiny_opt, tmp_path / "base"))
