@@ -36,7 +36,7 @@ from pages.ui.shared.origin import Origin, about, survey_reads, tasks_in_words
 from pages.ui.shared.python_code import of_importance
 from pages.ui.shared.runtime import require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.tables import for_file, written
+from pages.ui.shared.tables import for_file, magnitude, written
 from pages.ui.shared.work import Work, cost_in_words, live
 
 require_frame("pages/importance.py")
@@ -118,7 +118,7 @@ if scores := found["heads"].scores:
     pictures["Mean of heads"] = charts.aggregate_map(mean, f"Mean {MEANS[how]}", len(scores))
     draw_chart(pictures["Mean of heads"], "importance_mean_map", words, map_at)
     top_at.subheader("Most important", help="Rank 1 is the most important: pruning removes it last.")
-    best = written(tables.best_first(mean, len(scores)), Mean="{:#.3g}".format)
+    best = written(tables.best_first(mean, len(scores)), Mean=partial(magnitude, digits=3))
     top_at.dataframe(best, hide_index=True, height=330, alt=words)
     open_heads(mean.nsmallest(MOST, "rank")["name"].tolist(), top_at)
 if scores := found["ffns"].scores:

@@ -5,6 +5,7 @@ import html
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from engine.errors import HeadroomError
@@ -20,6 +21,7 @@ from pages.ui.importance.tables import aggregate_rows, ffn_rows, ffns_in_words, 
 from pages.ui.shared.charts import Picture, rasterised, to_svg
 from pages.ui.shared.colours import NO, QUIET, YES, light_theme
 from pages.ui.shared.defaults import NOUNS
+from pages.ui.shared.tables import number, typeset
 from pages.ui.sweeps import charts, tables
 
 STYLE = """
@@ -157,11 +159,11 @@ def _times(study: Study) -> str:
 
 
 def _statement(each: Statement) -> str:
-    words = f"<td>{html.escape(each.text)}</td><td>{html.escape(each.ours)}</td>"
+    words = "".join(f"<td>{html.escape(typeset(said))}</td>" for said in (each.text, each.ours))
     return f'<tr>{words}<td class="{each.verdict.replace(" ", "-")}">{MARKS[each.verdict]}</td></tr>'
 
 
 def _break_points(study: Study, axis: str, noun: str) -> str:
     frame = tables.break_table(break_points(study.curves.get(axis, Swept()).rows, axis))
-    drawn = frame.to_html(index=False, float_format="{:.3f}".format, na_rep="–", border=0)
+    drawn = frame.to_html(index=False, float_format=partial(number, digits=3), na_rep="–", border=0)
     return f"<h3>{noun}</h3>{drawn}"

@@ -100,6 +100,13 @@ def test_an_older_address_names_runs_by_their_whole_recipe(open_training):
     assert at.multiselect(key="training_runs").value == ["2-layers"]
 
 
+def test_an_older_address_names_runs_by_a_percentage_without_a_space(open_training, tmp_path):
+    half = synthetic_runs.trajectory("half", repeats=0.5)
+    (tmp_path / "half.safetensors").write_bytes(encode(half))
+    runs_at = open_training(training_runs="2 layers, 50% repeats").multiselect(key="training_runs")
+    assert runs_at.value == ["half"] and "2 layers, 50 % repeats" in runs_at.options
+
+
 def test_axes_end_at_a_round_number_that_has_a_label():
     assert [charts.axis_end(tokens) for tokens in (9_999_360, 4_001_792, 4e6, 12_345)] == [10e6, 4.1e6, 4e6, 13e3]
 

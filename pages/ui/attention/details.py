@@ -40,8 +40,8 @@ def draw_details(
             "destination_token": st.column_config.TextColumn("token"),
             "source": number("Looks at"),
             "source_token": st.column_config.TextColumn("token "),
-            "attention": number("Attention", format="%.3f"),
-            "raised_nats": number("Nats", format="%+.2f", help=help),
+            "attention": number("Attention"),
+            "raised_nats": number("Nats", help=help),
         }
         shown, words = largest[list(columns)], f"The {N_LISTED} largest weights"
         table_at.dataframe(shown, column_config=columns, hide_index=True, height=430, alt=words)

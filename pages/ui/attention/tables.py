@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from engine.heads.attention import Head, HeadView, Overview
-from pages.ui.shared.tables import number
+from pages.ui.shared.tables import number, whole_percent
 
 WORD = re.compile(r"[^\W\d_]{4,}")  # no title, such as Mrs
 TITLE_BEFORE = re.compile(r"\b(?:Mrs?|Ms|Dr|St)\.$")
@@ -112,7 +112,6 @@ def in_words(seen: Overview, view: HeadView, names: Sequence[str]) -> str:
     to_first = float(view.pattern[1:, 0].mean())
     before = float(view.pattern[np.arange(1, n), np.arange(n - 1)].mean())
     total = float(view.raised_nats.sum()) / (n - 1)
-    return (
-        f"{', '.join(names)} on {n:,} tokens: {to_first:.0%} of the attention goes to the first of them, {before:.0%} "
-        f"to the token just before; a token's logit is raised by {number(total, sign=True)} nats on average."
-    )
+    goes = f"{whole_percent(to_first)} of the attention goes to the first of them, {whole_percent(before)} to the token"
+    raised = f"a token's logit is raised by {number(total, sign=True)} nats on average."
+    return f"{', '.join(names)} on {n:,} tokens: {goes} just before; {raised}"

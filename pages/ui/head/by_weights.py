@@ -12,7 +12,7 @@ from pages.ui.head import tables
 from pages.ui.head.measuring import Known, draw_missing
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.runtime import lab
-from pages.ui.shared.tables import number, written
+from pages.ui.shared.tables import number, whole_percent, written
 from pages.ui.shared.work import Work, live
 
 TYPED, TOKENS = "Tokens of your own", "Tokens of a text"
@@ -43,7 +43,7 @@ def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
     found = known.found.tokens
     if found is not None:
         files[TOKENS] = tables.ov_rows(found)
-        share = f"{found.copied:.0%} of the {len(found.token_ids)} different tokens of “{READ}”"
+        share = f"{whole_percent(found.copied)} of the {len(found.token_ids)} different tokens of “{READ}”"
         st.markdown(f"**{share}** are among the ten tokens that looking at them raises most.")
         _table(files[TOKENS].sort_values("own_rank", kind="stable", ignore_index=True))
     return {}, files

@@ -21,7 +21,7 @@ def _score_strip() -> charts.Template:
     axis = alt.Axis(title=None, labelLimit=200, ticks=False, domain=False, grid=False)
     y = alt.Y("score:N", sort=list(TITLES.values()), axis=axis)
     x = alt.X("at:Q", axis=None, scale=alt.Scale(domain=[-0.02, ROOM], nice=False))
-    tooltip = charts.tips("name:N|Head; score:N|Score; value:Q|Value|.3~g")
+    tooltip = charts.tips(f"name:N|Head; score:N|Score; value:Q|Value|{charts.MAGNITUDE}")
     base = charts.named_chart("scores").encode(y=y, x=x, tooltip=tooltip)
     ticks = base.transform_filter("!datum.mine").mark_tick(thickness=1.5, size=18, color=GREY, opacity=0.55)
     mine = base.transform_filter("datum.mine && isValid(datum.value)")
@@ -87,7 +87,9 @@ def _places(n_heads: int, n: int) -> charts.Template:
     title = f"Rank among {n_heads:,} heads (1 = most important)"
     x = alt.X("rank:Q", title=title, scale=scale, axis=alt.Axis(tickMinStep=1, tickCount=6, grid=False))
     legend = alt.Legend(title=None, orient="top", labelLimit=260)
-    tooltip = charts.tips("criterion:N|Criterion; task:N|Task; rank:Q|Rank; heads:Q|of; score:Q|Score|.3~g")
+    tooltip = charts.tips(
+        f"criterion:N|Criterion; task:N|Task; rank:Q|Rank; heads:Q|of; score:Q|Score|{charts.MAGNITUDE}"
+    )
     base = charts.named_chart("places").encode(y=y, yOffset=alt.YOffset("task:N"), x=x, tooltip=tooltip)
     points = base.mark_point(filled=True, size=110, opacity=0.9).encode(color=alt.Color("task:N", legend=legend))
     return charts.template(34 * n + charts.AXIS_PX, points)
@@ -110,7 +112,7 @@ def _feeders(n_layers: int) -> charts.Template:
     y = alt.Y("composition:Q", title="K-composition", scale=alt.Scale(zero=True))
     tooltip = charts.tips(
         "head:N|Head; previous_token:Q|Previous token|.2f; composition:Q|K-composition|.3f",
-        "times_random:Q|Times random|.1f; part:Q|Part of the QK trace|.3~s",
+        f"times_random:Q|Times random|.1f; part:Q|Part of the QK trace|{charts.MAGNITUDE}",
     )
     base = charts.named_chart("heads").encode(x=x, y=y, tooltip=tooltip)
     size = alt.Size("share:Q", scale=alt.Scale(domain=[0, 1], range=[35, 420], clamp=True), legend=None)

@@ -10,6 +10,7 @@ from pages.ui.shared.charts import Picture
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.induction_scores import ABOUT, TITLES
 from pages.ui.shared.stage import presenting
+from pages.ui.shared.tables import number
 
 STRIP, PROBE, TEXT = "Scores among all heads", "Pattern on random tokens", "Pattern in a text"
 STRIP_HELP = "Each tick is a head, the dot is this one; every row has a scale of its own. " + " ".join(
@@ -35,7 +36,7 @@ def draw_portrait(known: Known) -> dict[str, Picture]:
             pictures[STRIP] = charts.score_strip(tables.score_rows(found))
             draw_chart(pictures[STRIP], "head strip", tables.scores_in_words(found))
             for variant in [each for each in found.scores if each != VARIANTS[0]]:
-                both = [f"{TITLES[each]} {found.score(each, variant):.2f}, rank {found.rank(each, variant)}"
+                both = [f"{TITLES[each]} {number(found.score(each, variant))}, rank {found.rank(each, variant)}"
                         for each in ("prefix_matching", "copying")]  # fmt: skip
                 st.caption(f"{SHORT_OF[variant]}: {'; '.join(both)}.")
     with probe_at:
@@ -45,7 +46,7 @@ def draw_portrait(known: Known) -> dict[str, Picture]:
             n, period = len(found.probe.pieces), found.probe.period
             offsets = tuple(copies * period - 1 for copies in range(1, (n - 1) // period))
             pictures[PROBE] = charts.pattern_map(tables.probe_cells(found.probe), n, offsets)
-            words = f"Prefix matching {found.score('prefix_matching'):.2f} of its attention."
+            words = f"Prefix matching {number(found.score('prefix_matching'))} of its attention."
             draw_chart(pictures[PROBE], "head probe", words)
     with text_at:
         st.subheader("In a text", help=TEXT_HELP)

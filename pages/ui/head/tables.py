@@ -13,7 +13,7 @@ from engine.studies.portrait import Portrait
 from engine.studies.surveys import in_words
 from engine.texts.tokenloss import TokenLosses
 from pages.ui.shared.induction_scores import TITLES
-from pages.ui.shared.tables import number, p_in_words, percent, whole_percent
+from pages.ui.shared.tables import magnitude, number, p_in_words, percent, whole_percent
 
 LEAST = 0.02  # attention, from which a cell is drawn
 CONTEXT = 28  # letters in front of a token
@@ -45,7 +45,7 @@ def _with_rank(found: Portrait, score: str, variant: str, written: Callable[[flo
     if not rank:
         return "not in layer 0"
     value = (1 + value) / 4 if score == "copying" and variant == OLSSON else value
-    value = f"{value:,.0f}" if score == "qk_trace" and abs(value) >= 100 else written(value)
+    value = magnitude(value) if score == "qk_trace" and abs(value) >= 100 else written(value)
     return f"{value} · {rank} of {found.n_heads:,}"
 
 
@@ -204,8 +204,8 @@ def _shown(piece: str) -> str:
 
 def rests_in_words(seen: HeadInText) -> str:
     """How much of its attention goes to the first token and to the one before."""
-    before = float(seen.to_previous[1:].mean())
-    return f"{seen.rests:.0%} of its attention goes to the first token, {before:.0%} to the token just before."
+    first, before = whole_percent(seen.rests), whole_percent(float(seen.to_previous[1:].mean()))
+    return f"{first} of its attention goes to the first token, {before} to the token just before."
 
 
 def effects_in_words(frame: pd.DataFrame) -> str:

@@ -16,6 +16,7 @@ from engine.studies.surveys import Setting, Survey, in_words, together
 from engine.studies.two_models import agreed
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.shared import pairs
+from pages.ui.shared.charts import ROUGHLY
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import importance_work, show_failed, so_far, survey_line
 from pages.ui.shared.origin import survey_reads
@@ -65,7 +66,7 @@ def draw(setup: Setup, of: First, since_s: float) -> Drawn:
     common = {kind: both_of(of.known[kind], found[kind]) for kind in KINDS}
     if heads := common["heads"]:
         names, means = _names(of, drawn.second), means_of(of.setting, heads)
-        drawn.pictures |= pairs.draw_maps(means, names, f"Mean of {len(heads)}", ".2~g", "importance", by_root=True)
+        drawn.pictures |= pairs.draw_maps(means, names, f"Mean of {len(heads)}", ROUGHLY, "importance", by_root=True)
         if not why:
             _draw_agreement(of, drawn, common, means, names)
     return drawn
@@ -119,7 +120,7 @@ def _draw_agreement(
     drawn.says.append(said)
     frame = pairs.rows(of.subject.shape, *means)
     drawn.tables["Two models, heads"] = frame
-    drawn.pictures["Two models, heads"] = pairs.scatter(frame, names, ".2~g")
+    drawn.pictures["Two models, heads"] = pairs.scatter(frame, names, ROUGHLY)
     scatter_at, table_at = st.columns([5, 6], gap="large")
     draw_chart(drawn.pictures["Two models, heads"], "importance second scatter", said, scatter_at)
     tables = [pairs.agreed_rows(pairs_of(common[kind])).assign(what=KINDS[kind]) for kind in KINDS if common[kind]]

@@ -31,7 +31,7 @@ def score_maps(rows: pd.DataFrame, title: str, common: bool) -> charts.Picture:
     score, or where `common` to the highest of all. Scores that can be negative have a scale around 0."""
     maps, row_px = _places(rows)
     largest = float(rows["score"].abs().max()) or 1.0
-    scale, legend = _scale(rows["score"], largest if common else 1.0), _legend(".2~g" if common else ".0%")
+    scale, legend = _scale(rows["score"], largest if common else 1.0), _legend(charts.ROUGHLY if common else ".0%")
     words = title if common else f"{title}, as share of the map's highest"
     colour = alt.Color("shade:Q", title=words, scale=scale, legend=legend)
     bare = alt.Axis(labels=False, ticks=False, domain=False, grid=False)
@@ -39,7 +39,7 @@ def score_maps(rows: pd.DataFrame, title: str, common: bool) -> charts.Picture:
     across, down = (float(maps[end].max()) for end in ("end", "bottom"))
     x = alt.X("x:Q", title="Heads, 0 on the left", axis=bare, scale=exactly(domain=[0, across]))
     y = alt.Y("y:Q", title="Layers, 0 on top", axis=bare, scale=exactly(domain=[down, 0]))
-    tooltip = charts.tips(WHERE, f"name:N|Head; score:Q|{title}|.3~g", RANK)
+    tooltip = charts.tips(WHERE, f"name:N|Head; score:Q|{title}|{charts.MAGNITUDE}", RANK)
     # what all cells of a map share is in the expressions, not in each row: it would double the time to draw
     lists = {name: json.dumps(maps[name].tolist()) for name in ("x", "y", "task", "shots", "highest")}
     base = charts.named_chart("heads").transform_calculate(
@@ -72,8 +72,8 @@ def aggregate_map(rows: pd.DataFrame, title: str, n_cells: int) -> charts.Pictur
     height = charts.row_height(n_layers)
     kept = f"kept:Q|In the top 30 % of (out of {n_cells})"
     scale = _scale(rows["score"], float(rows["score"].abs().max()) or 1.0)
-    colour = alt.Color("score:Q", title=title, scale=scale, legend=_legend(".2~g"))
-    base = charts.head_grid(f"score:Q|{title}|.3~g", RANK, kept)
+    colour = alt.Color("score:Q", title=title, scale=scale, legend=_legend(charts.ROUGHLY))
+    base = charts.head_grid(f"score:Q|{title}|{charts.MAGNITUDE}", RANK, kept)
     cells = base.mark_rect(**charts.CELL).encode(color=colour)
     return charts.picture(charts.template(height * n_layers + LEGEND_PX + charts.AXIS_PX, cells), heads=rows)
 
@@ -115,7 +115,9 @@ def agreement_scatter(rows: pd.DataFrame, what: str) -> charts.Picture:
     x = alt.X("oracle_points:Q", title="Accuracy points lost without the head", axis=alt.Axis(format="+.1f"))
     y = alt.Y(f"{what}:Q", title=f"Importance by {TITLES[what].lower()}", scale=alt.Scale(zero=True))
     colour = charts.by_layer(int(rows["layer"].max()) + 1, orient="top", direction="horizontal", titleOrient="left")
-    tooltip = charts.tips("name:N|Head", f"{what}:Q|{TITLES[what]}|.3~g", "oracle_points:Q|Points lost|+.1f")
+    tooltip = charts.tips(
+        "name:N|Head", f"{what}:Q|{TITLES[what]}|{charts.MAGNITUDE}", "oracle_points:Q|Points lost|+.1f"
+    )
     points = charts.named_chart("heads").mark_point(filled=True, size=80, opacity=0.85)
     points = points.encode(x=x, y=y, color=colour, tooltip=tooltip)
     return charts.picture(charts.template(300, points), heads=rows)

@@ -12,7 +12,7 @@ from engine.importance.importance import Scores
 from engine.importance.rankings import Agreement, n_top, order
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import in_words
-from pages.ui.shared.tables import RANK_TITLE, number, p_in_words
+from pages.ui.shared.tables import RANK_TITLE, number, p_in_words, whole_percent
 
 ORACLE, ORACLE_HEADS = "heads-oracle", 200  # up to so many: it takes one evaluation of all questions a head
 MAX_MARKS = 15_000  # cells of one chart: with more the page takes seconds to make it and the browser to draw it
@@ -72,7 +72,7 @@ def heads_in_words(rows: pd.DataFrame, n_cells: int, how: str) -> str:
     words = f"**{best['name']}** matters most: in {int(best['kept'])} of {n_cells} it is among the top 30 %"
     if how == "scores" and (rows["score"] >= 0).all() and rows["score"].sum() > 0:
         share = rows.nsmallest(n_top(len(rows)), "rank")["score"].sum() / rows["score"].sum()
-        words += f"; the top 30 % of the heads hold {100 * share:.0f} % of all importance"
+        words += f"; the top 30 % of the heads hold {whole_percent(share)} of all importance"
     return words + "."
 
 

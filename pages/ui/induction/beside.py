@@ -17,6 +17,7 @@ from engine.studies.two_models import agreed
 from pages.ui.induction import charts
 from pages.ui.induction.tables import copying_share, head_scores
 from pages.ui.shared import pairs
+from pages.ui.shared.charts import ROUGHLY
 from pages.ui.shared.controls import one_of
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.python_code import of_induction
@@ -67,7 +68,7 @@ def draw(setup: Setup, of: First) -> Drawn:
     drawn.says.append(said)
     named = {each: charts.TITLES[each] for each in SCORES}
     score = one_of(st.container(), "Score of both", named, "induction_both", "For the maps and the points below.")
-    form = ".0%" if score == "copying" else ".2~f" if score != "qk_trace" else "~s"
+    form = ".0%" if score == "copying" else ROUGHLY
     both = [values_of(each, score) for each in (of.found, found)]
     drawn.pictures |= pairs.draw_maps(both, names, charts.TITLES[score], form, "induction")
     if why := shapes_in_words(of.subject, second):

@@ -50,18 +50,15 @@ def score_map(frame: pd.DataFrame, score: str) -> charts.Picture:
 @charts.kept
 def _score_map(score: str, n_layers: int, signed: bool, reach: float) -> charts.Template:
     height, column, share = charts.row_height(n_layers), shown(score), score == "copying"
-    form = ".1%" if share else ".3~g"
+    form = ".1%" if share else charts.MAGNITUDE
     base = charts.head_grid(
         f"{column}:Q|{TITLES[score]}|{form}",
-        f"{column}_se:Q|Standard error|{'.1%' if share else '.2~g'}",
+        f"{column}_se:Q|Standard error|{'.1%' if share else charts.ROUGHLY}",
         f"{column}_rank:Q|Rank (1 = highest)",
     )
     scale = charts.around_zero(reach) if signed else alt.Scale(domain=[0, reach])
-    form = ".0%" if share else ".2~g"
-    words = "format(datum.value, '~s')" if score == "qk_trace" else alt.Undefined  # such as "2k"
-    legend = alt.Legend(
-        title=None, format=form, labelExpr=words, tickCount=3, gradientLength=max(60, height * n_layers)
-    )
+    form = ".0%" if share else charts.ROUGHLY
+    legend = alt.Legend(title=None, format=form, tickCount=3, gradientLength=max(60, height * n_layers))
     colour = alt.Color(f"{column}:Q", scale=scale, legend=legend)
     # not the other way round: Vega-Lite would then paint what is undefined as 0
     known = alt.condition(f"!isValid(datum['{column}'])", alt.value(UNDEFINED), colour)
@@ -125,7 +122,9 @@ def _depth_strip(score: str) -> charts.Template:
     column, axis = shown(score), _axis(score)
     y = alt.Y(f"{column}:Q", title=TITLES[score], axis=axis)
     base = charts.named_chart("heads").encode(x=x)
-    tooltip = charts.tips("name:N|Head", f"{column}:Q|{TITLES[score]}|{'.1%' if score == 'copying' else '.3~g'}")
+    tooltip = charts.tips(
+        "name:N|Head", f"{column}:Q|{TITLES[score]}|{'.1%' if score == 'copying' else charts.MAGNITUDE}"
+    )
     points = base.mark_point(filled=True, size=60, opacity=0.65, cursor="pointer").encode(y=y, tooltip=tooltip)
     means = base.mark_line(strokeWidth=2, opacity=0.6, point=False).encode(y=alt.Y(f"mean({column}):Q"))
     ring = base.transform_filter("datum.selected").mark_point(filled=False, size=160, stroke=MARK, strokeWidth=2.5)

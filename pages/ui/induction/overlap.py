@@ -86,7 +86,7 @@ def draw(
         tables["Importance and induction"] = rows
         words, height = "Rank correlation of importance with induction, by task", min(400, 40 + 35 * len(rows))
         srcc = dict.fromkeys(("prefix_matching_srcc", "copying_srcc"), partial(number, sign=True))
-        shown = written(rows, **srcc)
+        shown = written(rows, **srcc, **dict.fromkeys(("prefix_matching_p", "copying_p"), partial(number, digits=3)))
         st.dataframe(shown, hide_index=True, height=height, column_config=_columns(), alt=words)
     tables |= effects.draw(setup, subject, TaskSpec(name, shots), heads)
     more = together.draw(setup, subject, TaskSpec(name, shots))
@@ -100,7 +100,7 @@ def _columns() -> dict[str, Any]:
         "kept": st.column_config.NumberColumn("Induction heads kept", help=KEPT_HELP),
         "of": st.column_config.NumberColumn("of the best"),
         "prefix_matching_srcc": column("SRCC with prefix matching", help=about),
-        "prefix_matching_p": st.column_config.NumberColumn("p", format="%.3f"),
+        "prefix_matching_p": column("p"),
         "copying_srcc": column("SRCC with copying", help=about),
-        "copying_p": st.column_config.NumberColumn("p ", format="%.3f"),
+        "copying_p": column("p "),
     }

@@ -19,7 +19,7 @@ from pages.ui.shared.pruning import HEADS, RANKING
 from pages.ui.shared.runtime import lab
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.streamlit_internals import DeltaGenerator
-from pages.ui.shared.tables import number, plain, written
+from pages.ui.shared.tables import level_percent, number, plain, written
 from pages.ui.shared.written import write
 
 FULL_NATS = {nats: f"± {nats} nats" for nats in (2, 4, 8)}
@@ -31,8 +31,9 @@ A_MASK: dict[str, Any] = {
 }
 VIEW_HELP = "The difference of the two losses, or one of them. Loss: -log p of the token, in nats."
 SCALE_HELP = "The scale stays while the sliders move; beyond it all look alike."
-EXAMPLE_HELP = f"Sets the controls: of all heads the {HEADS} % that match prefixes best."
-PRUNED_HELP = f"B lacks the {HEADS} % of all heads that match prefixes best."
+SHARE = level_percent(10 * HEADS)
+EXAMPLE_HELP = f"Sets the controls: of all heads the {SHARE} that match prefixes best."
+PRUNED_HELP = f"B lacks the {SHARE} of all heads that match prefixes best."
 PRUNE_THEM = "Prune the induction heads"
 EXAMPLE = {"passage_ranking": RANKING, "passage_heads": HEADS}
 

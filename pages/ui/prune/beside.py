@@ -24,7 +24,7 @@ from pages.ui.shared.defaults import RANKING_QUESTIONS
 from pages.ui.shared.origin import Origin
 from pages.ui.shared.python_code import of_two_accuracies
 from pages.ui.shared.runtime import lab, store
-from pages.ui.shared.tables import number, p_in_words, percent, plain
+from pages.ui.shared.tables import number, p_in_words, percent, percents, plain
 from pages.ui.shared.work import Work
 
 SLOT, CURVE = "second model", "curve of the second model"
@@ -171,8 +171,8 @@ def lines(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> li
     if both is None:
         return []
     _, of_second = found.to_dict("records")
-    low, high = (100 * of_second[end] for end in ("low", "high"))
-    said = [f"**{plain(names[1])}: {percent(both.second.acc)}**, 95 % interval {low:.1f} to {high:.1f} %"]
+    interval = percents(of_second["low"], of_second["high"])
+    said = [f"**{plain(names[1])}: {percent(both.second.acc)}**, 95 % interval {interval}"]
     if of_second["acc_full"] == of_second["acc_full"]:
         said[0] += f"; its full model {percent(of_second['acc_full'])}"
     of = f"Of {both.change.n:,} questions only {plain(names[0])} answers **{both.only_first}**"

@@ -105,10 +105,10 @@ def head_map(frame: pd.DataFrame, title: str = "Importance") -> charts.Picture:
 @charts.kept
 def _head_map(title: str, n_layers: int, known: bool, top: float) -> charts.Template:
     row_px = charts.row_height(n_layers)
-    base = charts.head_grid(f"score:Q|{title}|.3~g", STATE)
+    base = charts.head_grid(f"score:Q|{title}|{charts.MAGNITUDE}", STATE)
     # most heads score far below the best few; the root keeps them apart, and zero stays zero
     scale = alt.Scale(type="sqrt", domain=[0, top])
-    legend = alt.Legend(format=".2~g", tickCount=3, gradientLength=row_px * n_layers)
+    legend = alt.Legend(format=charts.ROUGHLY, tickCount=3, gradientLength=row_px * n_layers)
     colour = alt.Color("score:Q", title=title, scale=scale, legend=legend) if known else alt.value(UNKNOWN)
     cells = base.mark_rect(**charts.CELL).encode(color=colour)
     return charts.template(row_px * n_layers + charts.AXIS_PX, cells, *charts.crosses(base, row_px))
@@ -125,7 +125,7 @@ def ffn_bars(frame: pd.DataFrame, title: str = ACCURACY_LOST) -> charts.Picture:
 @charts.kept
 def _ffn_bars(title: str, n_layers: int, known: bool, low: float, high: float) -> charts.Template:
     row_px = charts.row_height(n_layers)
-    form = ".2~%" if title == ACCURACY_LOST else ".3~g"
+    form = ".2~%" if title == ACCURACY_LOST else charts.MAGNITUDE
     axis, scale = alt.Axis(tickCount=3, format=form) if known else None, alt.Scale(domain=[low, high], nice=True)
     x = alt.X("score:Q", title=title if known else None, scale=scale, axis=axis)
     tooltip = charts.tips("name:N|FFN", *([f"score:Q|{title}|{form}"] if known else []), STATE)

@@ -12,7 +12,7 @@ from pages.ui.prune.experiment import Experiment
 from pages.ui.prune.forecasts import cost_s
 from pages.ui.prune.screen import Shown
 from pages.ui.shared.runtime import in_memory, lab
-from pages.ui.shared.tables import mask_in_words
+from pages.ui.shared.tables import mask_in_words, whole_percent
 from pages.ui.shared.work import Work
 
 SLOT = "cost"
@@ -77,9 +77,10 @@ def notes(found: Cost, mask: Mask) -> list[str]:
     if mask.is_full:
         said.append("Nothing is pruned: all three are the same model.")
     elif found.n_heads_masked:
+        least = whole_percent(1 - SLICE_BELOW)
         said.append(f"{n_sliced:,} of {mask.n_heads_pruned:,} pruned heads are sliced, the others masked: a layer that "
-                    f"loses less than {1 - SLICE_BELOW:.0%} of its heads saves nothing, nor does one whose queries, "
-                    "keys and values come from one projection.")  # fmt: skip
+                    f"loses less than {least} of its heads saves nothing, nor does one whose queries, keys and values "
+                    "come from one projection.")  # fmt: skip
     return said
 
 

@@ -20,7 +20,7 @@ from engine.models.subject import Lab
 from engine.progress import Progress
 from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment
 from pages.ui.shared.defaults import AXES, LEVEL_NOUNS, LEVELS
-from pages.ui.shared.tables import mask_in_words
+from pages.ui.shared.tables import level_percent, mask_in_words, percent, whole_percent
 
 STEPS_PERMILLE = range(0, 1001, 50)
 COLUMNS = ["level", "estimated", "low", "high", "trusted"]
@@ -144,7 +144,7 @@ def texts(x: Experiment, axis: Axis, known: Evidence, line: Line) -> dict[int, s
     said = {}
     for permille, words in counted(x, axis, known).items():
         if permille in line.measured:
-            words += f" · measured {100 * line.measured[permille]:.1f} %"
+            words += f" · measured {percent(line.measured[permille])}"
         elif permille in line.estimated:
             words += f" · estimate {short(line.estimated[permille])}"
         said[permille // 10] = words
@@ -155,7 +155,7 @@ def short(level: Level) -> str:
     """Such as "41 % ± 3", "41 %, unchecked", "not to be trusted"."""
     if not level.shown:
         return "not to be trusted"
-    value = f"{100 * level.estimated:.0f} %"
+    value = whole_percent(level.estimated)
     return f"{value}, unchecked" if level.error is None else f"{value} ± {100 * level.error:.0f}"
 
 
@@ -214,8 +214,8 @@ def _doubt(line: Line, level: Level) -> str:
         return f"expected to be {100 * level.error:.1f} points off, {limit}, going by the measured levels"
     assert line.contradiction is not None  # what else would keep an unchecked estimate from being shown
     at, check = line.contradiction
-    said, right = (f"{100 * share:.0f} %" for share in (check.estimated, check.measured))
-    return f"with {at / 10:g} % pruned it is {said}, where {right} was measured"
+    said, right = map(whole_percent, (check.estimated, check.measured))
+    return f"with {level_percent(at)} pruned it is {said}, where {right} was measured"
 
 
 def _row(permille: int, level: Level) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from engine.shapes import ModelShape
 from engine.statistics import MIN_QUESTIONS, wilson
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.defaults import RANKING_QUESTIONS, SAMPLE
+from pages.ui.shared.tables import level_percent
 
 LEVELS_PERMILLE = range(0, 1001, 100)
 FULL, PRUNED = "Full model", "Pruned model"  # the steps of a measurement
@@ -208,7 +209,7 @@ def measure_levels(
     n = x.questions.n
     for number, permille in enumerate(levels):
         there = x.at(axis, permille)
-        for step in _evaluated(there, there.pruning.mask(orders), f"Curve, {permille // 10} %", lab):
+        for step in _evaluated(there, there.pruning.mask(orders), f"Curve, {level_percent(permille)}", lab):
             yield Progress(number * n + step.done, len(levels) * n, number, step.message)
             if there.enough(step.value):
                 break

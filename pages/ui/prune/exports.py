@@ -22,7 +22,7 @@ from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import one_of
 from pages.ui.shared.defaults import SAMPLE
 from pages.ui.shared.runtime import lab
-from pages.ui.shared.tables import mask_in_words, plain
+from pages.ui.shared.tables import mask_in_words, percent, plain, whole_percent
 from pages.ui.shared.work import Work
 
 SLOT = "export"
@@ -101,7 +101,7 @@ def _said(x: Experiment, mask: Mask, form: str) -> str:
     if (params, n_bytes) == (params_before, bytes_before):
         return f"{params:,} parameters, {n_bytes / 1e6:,.1f} MB on disk: as large as before."
     return (f"{params:,} of {params_before:,} parameters, {n_bytes / 1e6:,.1f} of {bytes_before / 1e6:,.1f} MB on disk "
-            f"(**{n_bytes / bytes_before:.0%}**).")  # fmt: skip
+            f"(**{whole_percent(n_bytes / bytes_before)}**).")  # fmt: skip
 
 
 def _draw_made(made: Exported) -> None:
@@ -112,7 +112,7 @@ def _draw_made(made: Exported) -> None:
                 f"tokens (the largest is {checked.largest:.3g}).")  # fmt: skip
     if made.judged is not None and made.judged.filled is not None:
         told = made.judged.fields()
-        st.markdown(f"Accuracy: full {100 * told['full']['acc']:.1f} %, zeros {100 * told['pruned']['acc']:.1f} %, "
-                    f"means {100 * told['mean_filled']['acc']:.1f} % (n {told['n']}).")  # fmt: skip
+        full, zeros, means = (percent(told[side]["acc"]) for side in ("full", "pruned", "mean_filled"))
+        st.markdown(f"Accuracy: full {full}, zeros {zeros}, means {means} (n {told['n']}).")
     st.code(made.to_load, language="python")
     draw_command(made.command)

@@ -4,6 +4,7 @@ The number is grey while it is an estimate, or from fewer than MIN_QUESTIONS ans
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -14,7 +15,17 @@ from engine.statistics import MIN_QUESTIONS, Paired, change_interval, paired
 from pages.ui.prune.estimates import Line, trust
 from pages.ui.prune.experiment import AnswersSoFar
 from pages.ui.shared.streamlit_internals import DeltaGenerator
-from pages.ui.shared.tables import RANK_TITLE, number, p_in_words, percent, plain
+from pages.ui.shared.tables import (
+    RANK_TITLE,
+    magnitude,
+    number,
+    p_in_words,
+    percent,
+    percents,
+    plain,
+    whole_percent,
+    written,
+)
 
 HELP = (
     "The interval is Wilson's. The length-normalised score divides each choice's log-likelihood by its characters. "
@@ -70,7 +81,7 @@ def estimate_figure(title: str, line: Line, permille: int, pruned_in_words: str,
         state = "stored"
     elif permille in line.estimated and line.estimated[permille].shown:
         estimated = line.estimated[permille].estimated
-        value, what, about = f"≈ {100 * estimated:.0f} %", "estimate, not measured", trust(line, permille)
+        value, what, about = f"≈ {whole_percent(estimated)}", "estimate, not measured", trust(line, permille)
         state = "estimate"
     elif permille in line.estimated:
         value, what, about = "…", "not measured yet", f"{trust(line, permille)} Let go to measure it."
@@ -89,7 +100,7 @@ def _draw_number(title: str, value: str, delta: str, grey: bool, **look: Any) ->
 
 def in_words(result: Accuracy, total: int) -> list[str]:
     """Lines such as "312 of 500 questions", "95 % interval 36.1 to 46.5 %", "40.1 % by length-normalised score"."""
-    interval = f"95 % interval **{100 * result.ci_low:.1f} to {100 * result.ci_high:.1f} %**"
+    interval = f"95 % interval **{percents(result.ci_low, result.ci_high)}**"
     norm = f"{percent(result.acc_norm)} by length-normalised score"
     if not math.isnan(result.perplexity):
         norm = f"Perplexity of the last word {number(result.perplexity, 2)}"
@@ -122,10 +133,12 @@ def component_tables(where: DeltaGenerator, heads: pd.DataFrame, ffns: pd.DataFr
     """Draws what the map and the bars show as two tables, the most important first."""
     columns = {
         "name": st.column_config.TextColumn("Name"),
-        "score": st.column_config.NumberColumn("Importance", format="%.4g"),
+        "score": st.column_config.NumberColumn("Importance"),
         "rank": st.column_config.NumberColumn(RANK_TITLE, help="By the importance shown, whatever order prunes."),
         "state": st.column_config.TextColumn("State"),
     }
     for at, frame, noun in zip(where.columns(2), (heads, ffns), ("heads", "FFNs"), strict=True):
         shown = frame.sort_values(["score", "rank"], ascending=[False, True])[list(columns)]
-        at.dataframe(shown, column_config=columns, hide_index=True, height=300, alt=f"All {noun} with their importance")
+        words = f"All {noun} with their importance"
+        shown = written(shown, score=partial(magnitude, digits=4))
+        at.dataframe(shown, column_config=columns, hide_index=True, height=300, alt=words)

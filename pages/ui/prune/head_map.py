@@ -20,6 +20,7 @@ from engine.shapes import ModelShape
 from pages.ui.prune.charts import ACCURACY_LOST
 from pages.ui.prune.tables import LAYER_GONE
 from pages.ui.shared.charts import row_height
+from pages.ui.shared.tables import magnitude, percent
 from pages.ui.shared.written import hold, write
 
 HERE = Path(__file__).parent
@@ -53,7 +54,7 @@ def draw_heads(frame: pd.DataFrame, words: str, title: str) -> None:
     # as in the picture: most heads score far below the best few; the root keeps them apart
     shade = [None if score is None else max(score / top, 0.0) ** 0.5 for score in known]
     n_columns = int(frame["head"].max()) + 1
-    scale = None if None in known else [[0.0, "0"], [0.5, _short(top / 4)], [1.0, _short(top)]]
+    scale = None if None in known else [[0.0, "0"], [0.5, magnitude(top / 4)], [1.0, magnitude(top)]]
     _draw("heads", frame, words, {"columns": n_columns, "shade": shade, "scale": scale, "title": title})
 
 
@@ -64,8 +65,8 @@ def draw_ffns(frame: pd.DataFrame, words: str, title: str) -> None:
     low, high = min([0.0, *there]), max([0.0, *there])
     reach = (high - low) or 1.0
     bars = [None if score is None else [(min(score, 0.0) - low) / reach, abs(score) / reach] for score in known]
-    form = _short if title != ACCURACY_LOST else "{:.1%}".format
-    said = ["" if score is None else form(score).replace("-", "−").replace("%", " %") for score in known]
+    form = magnitude if title != ACCURACY_LOST else percent
+    said = ["" if score is None else form(score) for score in known]
     _draw("ffns", frame, words, {"columns": 1, "bars": bars, "said": said, "title": title})
 
 
@@ -94,7 +95,7 @@ def click_on(shape: ModelShape, below: Mask) -> None:
 
 def _draw(what: str, frame: pd.DataFrame, words: str, look: dict[str, Any]) -> None:
     rank = [None if np.isnan(value) else int(value) for value in frame["rank"]]
-    score = [None if np.isnan(value) else _long(value) for value in frame["score"]]
+    score = [None if np.isnan(value) else magnitude(value, 3) for value in frame["score"]]
     data = {"words": words, "names": frame["name"].tolist(), "layers": frame["layer"].tolist(), "score": score}
     data |= {"rank": rank, "pruned": frame["pruned"].tolist(), "row": row_height(int(frame["layer"].max()) + 1)}
     data["gone"] = sorted({int(layer) for layer in frame.loc[frame["state"] == LAYER_GONE, "layer"]})
@@ -105,16 +106,6 @@ def _draw(what: str, frame: pd.DataFrame, words: str, look: dict[str, Any]) -> N
 def _scores(values: pd.Series) -> list[float | None]:
     """The scores, None where there is none."""
     return [None if np.isnan(value) else float(value) for value in values]
-
-
-def _short(value: float) -> str:
-    """Such as "0.012", "5.6" or "3,880"."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2g}"
-
-
-def _long(value: float) -> str:
-    """The same with a digit more."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def _key(what: str) -> str:

@@ -16,7 +16,7 @@ from pages.ui.prune.experiment import AnswersSoFar, Experiment
 from pages.ui.shared.address import MOST, number_field
 from pages.ui.shared.against import typed
 from pages.ui.shared.controls import one_of
-from pages.ui.shared.tables import number, plain
+from pages.ui.shared.tables import number, plain, written
 from pages.ui.shared.written import hold, write
 
 SHOWN = {"all": "All", "lost": "Lost", "gained": "Gained"}
@@ -168,17 +168,18 @@ def _list(shown: pd.DataFrame, second: Second | None) -> None:
         "choices": text("Choices", width=150),
         "gold": text("Right", width=65),
         "full": text("Full model", width=80),
-        "full_margin": nats("Margin, nats", width=80, format="%.2f", help=MARGIN_HELP),
+        "full_margin": nats("Margin, nats", width=80, help=MARGIN_HELP),
         "pruned": text("Pruned model", width=95),
-        "pruned_margin": nats("Margin, nats", width=80, format="%.2f", help=MARGIN_HELP),
+        "pruned_margin": nats("Margin, nats", width=80, help=MARGIN_HELP),
     }
     if second is not None and "second" in shown:
         columns["second"] = text(second[0], width=95, help="The second model, under the same levels.")
-        columns["second_margin"] = nats("Margin, nats", width=80, format="%.2f", help=MARGIN_HELP)
+        columns["second_margin"] = nats("Margin, nats", width=80, help=MARGIN_HELP)
     look: dict[str, Any] = {"hide_index": True, "height": min(390, 38 + 35 * max(1, len(shown)))}
     words = "Questions with their choices, the answers of the full and of the pruned model, and their margins"
-    st.dataframe(shown[list(columns)], column_config=columns, key=key, selection_mode="single-row", on_select=opened,
-                 alt=words, **look)  # fmt: skip
+    shown = written(shown[list(columns)], **{name: number for name in columns if name.endswith("margin")})
+    st.dataframe(shown, column_config=columns, key=key, selection_mode="single-row", on_select=opened, alt=words,
+                 **look)  # fmt: skip
 
 
 def _draw_one(x: Experiment, measured: AnswersSoFar, at: int) -> None:

@@ -16,7 +16,7 @@ from pages.ui.shared.break_points import cliff_in_words, power_in_words
 from pages.ui.shared.marks import mark
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.streamlit_internals import DeltaGenerator
-from pages.ui.shared.tables import number
+from pages.ui.shared.tables import level_percent, number, percents, whole_percent
 from pages.ui.shared.work import live
 
 EXPECT = {
@@ -52,8 +52,8 @@ def cells(found: Removal, cast: Cast) -> list[str]:
     if found.draws:
         full, n_draws = found.draws[0].full, len(found.draws)
         spread = f"{_points(low)} to {_points(high)} over {n_draws} draw{'s' * (n_draws > 1)}"
-        others = _cell((100 * full, 100 * full + mean), f"{n} others, at random", spread)
-    removed, control = (None if line is None else (100 * line.full, 100 * line.pruned)
+        others = _cell((full, full + mean / 100), f"{n} others, at random", spread)
+    removed, control = (None if line is None else (line.full, line.pruned)
                         for line in (found.removed, found.control))  # fmt: skip
     return [
         _cell(removed, f"the {n} induction heads", task_in_words(cast.main)),
@@ -97,12 +97,12 @@ def far_cells(found: Far) -> list[str]:
     told = [(found.level, "no detectable loss up to here")]
     if not math.isnan(read.first_detectable_loss):
         told.append((round(1000 * read.first_detectable_loss), "the first detectable loss"))
-    lines = [(found.lines[level], f"{level / 10:g} % of the heads", words) for level, words in told]
-    said = [_cell((100 * each.full, 100 * each.pruned), share, words) for each, share, words in lines]
+    lines = [(found.lines[level], f"{level_percent(level)} of the heads", words) for level, words in told]
+    said = [_cell((each.full, each.pruned), share, words) for each, share, words in lines]
     if not math.isnan(read.cliff_points):
-        before, after = (100 * found.lines[round(1000 * end)].pruned for end in (read.cliff_from, read.cliff_to))
-        span = f"from {100 * read.cliff_from:g} to {100 * read.cliff_to:g} % of the heads"
-        right = f"{before:.0f} → {after:.0f} % right"
+        before, after = (found.lines[round(1000 * end)].pruned for end in (read.cliff_from, read.cliff_to))
+        span = f"from {percents(read.cliff_from, read.cliff_to, 0)} of the heads"
+        right = f"{percents(before, after, 0, '→')} right"
         said.append(f"**{_points(read.cliff_points)} points** {span}  \n:small[{right}; the cliff, the largest drop]")
     return said
 
@@ -111,9 +111,11 @@ def far_in_words(found: Far) -> str:
     """How far it can go, what so many questions can show, and which heads are left then."""
     read = found.read
     if read.reading:
-        return f"The full model is {read.reading}, {100 * read.full_acc:.0f} % right: there is nothing to lose."
+        return f"The full model is {read.reading}, {whole_percent(read.full_acc)} right: there is nothing to lose."
     cliff = cliff_in_words(read.cliff_from, read.cliff_to, read.cliff_points)
-    words = f"**{found.level / 10:g} %** of the heads can go before a loss is detectable; the cliff: **{cliff}**. "
+    words = (
+        f"**{level_percent(found.level)}** of the heads can go before a loss is detectable; the cliff: **{cliff}**. "
+    )
     words += power_in_words(read.n, read.looks)
     if found.n_heads:
         words += f" Of the {found.n_heads} induction heads {found.n_left} are left then."
@@ -161,9 +163,9 @@ def _link(where: DeltaGenerator, mask: Mask | None) -> None:
 
 
 def _cell(right: tuple[float, float] | None, without: str, more: str = "") -> str:
-    """Of the percentages right of the full and of the pruned model, such as "**−52 points** without ..."."""
-    change = "…" if right is None else f"{_points(right[1] - right[0])} points"
-    words = [] if right is None else [f"{right[0]:.0f} → {right[1]:.0f} % right"]
+    """Of the shares right of the full and of the pruned model, such as "**−52 points** without ..."."""
+    change = "…" if right is None else f"{_points(100 * (right[1] - right[0]))} points"
+    words = [] if right is None else [f"{percents(*right, 0, '→')} right"]
     return f"**{change}** without {without}  \n:small[{'; '.join([*words, *([more] if more else [])])}]"
 
 

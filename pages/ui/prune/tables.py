@@ -16,7 +16,7 @@ from engine.models.subject import Lab
 from pages.ui.prune.charts import ACCURACY_LOST
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment, recall_answers
 from pages.ui.shared.defaults import LEVEL_NOUNS, LEVELS
-from pages.ui.shared.tables import to_csv
+from pages.ui.shared.tables import level_percent, percent, to_csv, whole_percent
 
 NONE_STANDS_OUT = {"heads": "all score alike", "FFNs": "without any one of them no train question is lost"}
 LAYER_GONE = "layer dropped"  # a state, beside pruned and kept
@@ -40,7 +40,7 @@ def starting_from(x: Experiment, axis: Axis) -> str:
     alone = x.pruning.typed.alone
     counts = [_count(n, noun) for n, noun in ((alone.n_heads_pruned, "head"), (alone.n_ffns_pruned, "FFN")) if n]
     named = f"“{text}”" if len(text) <= MOST_NAMED else f"{' and '.join(counts) or 'parts kept'} by name"
-    others = [f"{x.pruning.level(each) / 10:g} % of {LEVEL_NOUNS[each]}"
+    others = [f"{level_percent(x.pruning.level(each))} of {LEVEL_NOUNS[each]}"
               for each in LEVELS if each != axis and x.pruning.level(each)]  # fmt: skip
     parts = [named] * bool(text) + others
     return f", on top of {', '.join(parts)}" if parts else ""
@@ -104,7 +104,10 @@ def points_in_words(points: pd.DataFrame, label: str) -> str:
     """The curve as a sentence, for those who cannot see it."""
     if points.empty:
         return f"{label}: no level is measured yet."
-    return f"{label}: " + ", ".join(f"at {row.level:.0%} {row.acc:.1%} right" for row in points.itertuples()) + "."
+    said = [
+        f"at {whole_percent(at)} {percent(acc)} right" for at, acc in zip(points["level"], points["acc"], strict=True)
+    ]
+    return f"{label}: {', '.join(said)}."
 
 
 def components_in_words(frame: pd.DataFrame, noun: str) -> str:

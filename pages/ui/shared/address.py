@@ -3,7 +3,7 @@ allowed is taken, an option that does not exist is left out. What was put right 
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import streamlit as st
@@ -59,7 +59,7 @@ def put_right(key: str, label: str, right: Right) -> None:
         _notes()[key] = f"{label} “{short}” {what}", corrected
 
 
-def put_right_several(key: str, shown: Mapping[str, str], before: Mapping[str, str] | None = None) -> None:
+def put_right_several(key: str, shown: Mapping[str, str], before: Mapping[str, Collection[str]] | None = None) -> None:
     """Before a control for several options is drawn: the address says each as the control shows it.
 
     An option's own name is understood too, names with commas between them, and how options were shown `before`, as
@@ -70,9 +70,9 @@ def put_right_several(key: str, shown: Mapping[str, str], before: Mapping[str, s
     def as_shown(said: list[str]) -> list[str] | None:
         if said == [""] or labels.issuperset(said):  # an empty text: none is chosen
             return said
-        whole = labels.union(older.values())
+        whole = labels.union(*older.values())
         meant = {part for text in said for part in ([text] if text in whole else text.split(","))}
-        return [label for name, label in shown.items() if meant & {name, label, older.get(name)}] or None
+        return [label for name, label in shown.items() if meant & {name, label, *older.get(name, ())}] or None
 
     rewrite_param(key, as_shown)
 

@@ -27,6 +27,12 @@ PALE = 0.38  # opacity of cells on which text is to be read
 # percentages as everywhere else in the app, "41.2 %"; the rest is Vega's own
 SIGNS = {"decimal": ".", "thousands": ",", "grouping": [3], "currency": ["$", ""], "percent": " %"}
 WRITTEN = {"locale": {"number": SIGNS}}
+# numbers of any size, such as "0.042" and "3,880": d3's "s" would write a half as "500m", its "g" thousands as "3.9e+3"
+MAGNITUDE, ROUGHLY = ",.3~r", ",.2~r"
+TOKENS = (  # on an axis, such as "10 M"
+    "datum.value >= 1e6 ? format(datum.value / 1e6, '~r') + ' M' : "
+    "datum.value >= 1e3 ? format(datum.value / 1e3, '~r') + ' k' : datum.label"
+)
 Template = Mapping[str, Any]
 kept = lru_cache(64)  # around what makes a template: of each kind the last so many
 

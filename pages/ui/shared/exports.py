@@ -19,7 +19,7 @@ from pages.ui.shared import charts
 from pages.ui.shared.colours import QUIET, light_theme
 from pages.ui.shared.measured import rows
 from pages.ui.shared.origin import Origin
-from pages.ui.shared.tables import to_csv
+from pages.ui.shared.tables import magnitude, to_csv
 
 Table = pd.DataFrame | Callable[[], bytes]  # or what makes the bytes of a CSV file
 Drawn = charts.Picture | Callable[[], charts.Picture]  # or what makes it
@@ -147,7 +147,7 @@ def to_html(sheet: Sheet) -> bytes:
 
 def _table(sheet: Sheet, name: str) -> str:
     frame = pd.read_csv(io.BytesIO(sheet.table(name)), keep_default_na=False)
-    shown = frame.head(N_ROWS).to_html(index=False, border=0, float_format=lambda value: f"{value:.6g}")
+    shown = frame.head(N_ROWS).to_html(index=False, border=0, float_format=partial(magnitude, digits=6))
     more = f'<p class="quiet">The first {N_ROWS} of {len(frame):,} rows.</p>' if len(frame) > N_ROWS else ""
     return f'<h2>{html.escape(name)}</h2><div class="box">{shown}</div>{more}'
 

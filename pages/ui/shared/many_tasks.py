@@ -1,7 +1,7 @@
 """What the screens about many tasks share: which tasks and shot counts, and the importance of each of them."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -135,7 +135,7 @@ def several(
     draw: Callable[..., Sequence[str]],
     first: Sequence[str] | None = None,
     shown: Mapping[str, str] | None = None,
-    before: Mapping[str, str] | None = None,
+    before: Mapping[str, Collection[str]] | None = None,
 ) -> list[str]:
     """Several of `options` from a widget that is bound to the address, `first` (None: all) where that says nothing;
     `shown`: how the widget writes each option, where it does not as it is; `before`: how it did in older addresses."""

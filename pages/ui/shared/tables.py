@@ -31,14 +31,38 @@ def number(value: float, digits: int = 2, sign: bool = False) -> str:
     return text.lstrip("+-") if float(text) == 0 else text.replace("-", "−")
 
 
-def percent(share: float) -> str:
-    """A share with one decimal, such as "41.2 %"; a dash where it is undefined."""
-    return f"{number(100 * share, 1)} %" if share == share else "–"
+def percent(share: float, digits: int = 1) -> str:
+    """A share, such as "41.2 %"; a dash where it is undefined."""
+    return f"{number(100 * share, digits)} %" if share == share else "–"
 
 
 def whole_percent(share: float) -> str:
-    """A level, such as "60 %"; a dash where it is undefined."""
-    return f"{number(100 * share, 0)} %" if share == share else "–"
+    """A share, such as "60 %"; a dash where it is undefined."""
+    return percent(share, 0)
+
+
+def percents(low: float, high: float, digits: int = 1, to: str = "to") -> str:
+    """Two shares, such as "36.1 to 46.5 %"."""
+    return f"{number(100 * low, digits)} {to} {percent(high, digits)}"
+
+
+def level_percent(permille: float) -> str:
+    """A pruning level, such as "12.5 %" or "60 %"."""
+    return f"{permille / 10:g} %"
+
+
+def magnitude(value: float, digits: int = 2) -> str:
+    """A number of any size in so many digits, such as "0.012", "−5.6" or "3,880"; a dash where it is undefined."""
+    if math.isnan(value):
+        return "–"
+    is_large = abs(value) >= 10**digits - 0.5
+    return (f"{value:,.0f}" if is_large else f"{value:.{digits}g}").replace("-", "−")
+
+
+def typeset(words: str) -> str:
+    """A sentence that the command line prints too, with its numbers as on the screens: "63%" as "63 %", "-2.4" as
+    "−2.4"."""
+    return re.sub(r"(?<![\w.)])-(?=\d)", "−", re.sub(r"(?<=\d)%", " %", words))
 
 
 def written(frame: pd.DataFrame, **columns: Any) -> Any:

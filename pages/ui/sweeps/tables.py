@@ -12,7 +12,7 @@ from engine.studies.break_points import BreakPoint
 from engine.studies.surveys import shots_in_words
 from engine.studies.sweeps import Row
 from pages.ui.shared.break_points import cliff_in_words, power_in_words
-from pages.ui.shared.tables import whole_percent
+from pages.ui.shared.tables import number, whole_percent
 
 CURVE_COLUMNS = ["line", "kind", "shots", "level", "acc", "low", "high", "n"]
 CLIFF = ["cliff_from", "cliff_to", "cliff_points"]
@@ -183,12 +183,12 @@ def transfer_in_words(frame: pd.DataFrame, level: float) -> str:
         return "Not measured yet."
     together = others[others["source"] == "all tasks"]["lost"]
     others = others[others["source"] != "all tasks"]
-    mean = f"{others['lost'].mean():.1f} points on average"
+    mean = f"{number(others['lost'].mean(), 1)} points on average"
     words = f"At {whole_percent(level)} of heads pruned, another task's ranking costs {mean}"
     if len(others):
         worst = others.nlargest(1, "lost").iloc[0]
-        words += f", at most {worst['lost']:.0f} ({worst['task']} by {worst['source']})"
-    return words + (f"; the aggregate of all tasks {together.mean():.1f}." if len(together) else ".")
+        words += f", at most {number(worst['lost'], 0)} ({worst['task']} by {worst['source']})"
+    return words + (f"; the aggregate of all tasks {number(together.mean(), 1)}." if len(together) else ".")
 
 
 def lines_in_words(frame: pd.DataFrame) -> str:

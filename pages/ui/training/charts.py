@@ -46,7 +46,7 @@ class Look:
         """The axis."""
         kind: Any = "log" if self.log else "linear"
         scale = alt.Scale(type=kind, domain=[self.low, self.high], nice=False, clamp=True)
-        axis = alt.Axis(format="~s", tickCount=5, grid=False, labelFlush=True, labelOverlap=True)
+        axis = alt.Axis(labelExpr=charts.TOKENS, tickCount=5, grid=False, labelFlush=True, labelOverlap=True)
         return alt.X(f"{field}:Q", **{"title": "Tokens trained on", "scale": scale, "axis": axis, **more})
 
 

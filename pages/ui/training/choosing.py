@@ -13,7 +13,7 @@ from pages.ui.shared.many_tasks import several
 from pages.ui.shared.marks import mark
 from pages.ui.shared.runtime import errors_shown, store
 from pages.ui.shared.streamlit_internals import DeltaGenerator
-from pages.ui.shared.tables import plain
+from pages.ui.shared.tables import plain, typeset
 from pages.ui.shared.written import write
 from pages.ui.training.measuring import so_far
 from pages.ui.training.runs import (
@@ -79,13 +79,14 @@ def choose(runs_at: DeltaGenerator, axis_at: DeltaGenerator, more_at: DeltaGener
     read = {name: trajectory_of(source) or so_far(source) for name, source in found.items()}
     recipes = {name: recipe_in(source, read[name]) for name, source in found.items()}
     full = labels(read, recipes)
-    told = short_labels(full, recipes)
-    names = list(found)
+    short = short_labels(full, recipes)
+    told, names = {name: typeset(label) for name, label in short.items()}, list(found)
     if not names:
         st.info("There are no runs yet: train one below, or give the folder where some lie.", icon=":material/school:")
         return Choice((), (), found, told, folder, False, None)
     draw = partial(runs_at.multiselect, "Runs", names, format_func=told.__getitem__, help=RUNS_HELP)
-    chosen = several("training_runs", names, draw, first_names(names), told, full)
+    older = {name: (full[name], short[name]) for name in names}
+    chosen = several("training_runs", names, draw, first_names(names), told, older)
     log = one_of(axis_at, "Axis", {False: "Linear", True: "Log"}, "training_axis", SCALE_HELP)
     if not chosen:
         st.info("Choose at least one run.", icon=":material/checklist:")

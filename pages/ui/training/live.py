@@ -23,7 +23,7 @@ from engine.training.running import best
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.marks import mark
 from pages.ui.shared.runtime import show_error
-from pages.ui.shared.tables import plain
+from pages.ui.shared.tables import number, plain, typeset, whole_percent
 from pages.ui.shared.work import in_words, live, mark_job
 from pages.ui.shared.written import write
 from pages.ui.training import live_charts, own_recipe
@@ -79,7 +79,7 @@ def draw_live(folder: Path) -> None:
         repeats = own_recipe.repeats_dial()
         mixed = replace(RECIPES["half"].recipe, repeats=repeats)
         name = "half" if repeats == 0.5 else f"repeats-{round(100 * repeats)}-percent"
-        title = f"2 plain layers, {1 - repeats:.0%} text, {repeats:.0%} repeats".replace("%", " %")
+        title = f"2 plain layers, {whole_percent(1 - repeats)} text, {whole_percent(repeats)} repeats"
         _offer(folder, name, mixed, title, RECIPES["half"].words)
         with st.popover("Own recipe", help="Layers, width, keys, positions, text and what else makes a run."):
             _draw_form(folder, repeats)
@@ -124,7 +124,7 @@ def _draw_form(folder: Path, repeats: float) -> None:
     except HeadroomError as error:
         show_error(str(error))
         return
-    st.caption(plain(f"{recipe.in_full}; {recipe.n_steps:,} steps."))
+    st.caption(plain(f"{typeset(recipe.in_full)}; {recipe.n_steps:,} steps."))
     clicks = {"on_click": begin, "args": (folder, "own", recipe, text), "help": ONE_CORE}
     if st.button("Train it", key="train own", icon=":material/model_training:", type="primary", **clicks):
         st.rerun()
@@ -177,9 +177,9 @@ def _draw_charts(shown: Shown, log: live_charts.Log, control: live_charts.Log) -
     first = st.columns(3)
     second = st.columns(3)
     places = [*first, *second]
-    for number, (title, picture) in enumerate(drawn.items()):
-        words = f"{title}, {shown.recipe.in_full}, over the tokens trained on"
-        draw_chart(picture, f"training live {number}", words, places[number])
+    for at, (title, picture) in enumerate(drawn.items()):
+        words = f"{title}, {typeset(shown.recipe.in_full)}, over the tokens trained on"
+        draw_chart(picture, f"training live {at}", words, places[at])
     with places[len(drawn)]:
         st.markdown(plain(_told(shown, log)))
         mark("training run", "measured" if log else "begun", lines=len(log))
@@ -194,13 +194,14 @@ def _draw_charts(shown: Shown, log: live_charts.Log, control: live_charts.Log) -
 
 def _told(shown: Shown, log: live_charts.Log) -> str:
     """What the last look saw, in words."""
-    words = shown.recipe.in_full
+    words = typeset(shown.recipe.in_full)
     if not log:
         return f"{words}: nothing is measured yet."
     line = log[-1]
+    score = number(line["icl"], sign=True)
     return (f"{words}, after {line['tokens'] / 1e6:.2f} M tokens: best prefix matching {best(line):.2f}, best previous "
             f"token {best(line, 'previous_token'):.2f}, random tokens {line['first_copy']:.1f} nats at first and "
-            f"{line['second_copy']:.1f} the second time, in-context score {line['icl']:+.2f}.")  # fmt: skip
+            f"{line['second_copy']:.1f} the second time, in-context score {score} nats.")  # fmt: skip
 
 
 def _draw_left(folder: Path) -> None:

@@ -12,6 +12,7 @@ import pandas as pd
 from engine.training.recipe import Recipe, law_tokens
 from pages.ui.shared import charts
 from pages.ui.shared.colours import GREY, MARK
+from pages.ui.shared.tables import typeset
 from pages.ui.training.charts import axis_end
 
 HEIGHT = 130
@@ -47,7 +48,7 @@ def pictures(recipe: Recipe, log: Log, control: Log = ()) -> dict[str, charts.Pi
     marks = [{"tokens": warm_up, "what": "Warm-up ends"},
              {"tokens": law, "what": "Phase change by the law 10^5.7 √(batch × context)"}]  # fmt: skip
     shown = pd.DataFrame([each for each in marks if each["tokens"] <= recipe.tokens], columns=["tokens", "what"])
-    words, end = recipe.in_full, axis_end(recipe.n_steps * recipe.step_tokens)
+    words, end = typeset(recipe.in_full), axis_end(recipe.n_steps * recipe.step_tokens)
     found = {title: charts.picture(_heads(score, title, words, end, recipe.n_layers), heads=heads, marks=shown)
              for score, title in HEADS.items()}  # fmt: skip
     title = "Random tokens twice over, nats a token"
@@ -102,7 +103,7 @@ def _marks(end: float) -> alt.Chart:
 
 
 def _x(end: float) -> alt.X:
-    axis = alt.Axis(format="~s", tickCount=5, grid=False, labelFlush=True, labelOverlap=True)
+    axis = alt.Axis(labelExpr=charts.TOKENS, tickCount=5, grid=False, labelFlush=True, labelOverlap=True)
     return alt.X("tokens:Q", title="Tokens trained on", scale=alt.Scale(domain=[0, end], nice=False), axis=axis)
 
 

@@ -16,6 +16,7 @@ from engine.training.folders import Foreign, Run, opened
 from engine.training.phase_change import Window, window
 from engine.training.recipe import Recipe, recipe_of
 from engine.training.trajectory import Trajectory, decode
+from pages.ui.shared.tables import typeset
 
 SHIPPED, RECORD = demo.runs_folder(), "trajectory.safetensors"
 LAST = {demo.RUN: "demo"}  # what the last snapshot of a run is, where it comes with the app as a model
@@ -152,7 +153,7 @@ def shown(
     """The runs of these names that are measured, by their labels; `full`: their recipes in words."""
     measured = [(name, trajectory) for name in names if (trajectory := found[name]) is not None]
     words = full or told
-    return tuple(Shown(name, told[name], each, _window(each), words[name]) for name, each in measured)
+    return tuple(Shown(name, told[name], each, _window(each), typeset(words[name])) for name, each in measured)
 
 
 def first_names(found: Iterable[str]) -> list[str]:

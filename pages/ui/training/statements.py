@@ -11,6 +11,7 @@ from engine.progress import Progress
 from engine.training.findings import Finding, findings
 from engine.training.trajectory import Trajectory
 from pages.ui.shared.exports import Drawn, Table
+from pages.ui.shared.tables import typeset
 from pages.ui.shared.work import Work
 from pages.ui.training.runs import Source, trajectory_of
 
@@ -29,7 +30,9 @@ def statements(sources: Mapping[str, Source]) -> tuple[dict[str, Drawn], dict[st
     found = Work("training statements", of, "Statements of the paper", partial(_find, tuple(known)), 2).awaited()
     if found is None:
         return {}, {}
-    frame = pd.DataFrame([(each.text, each.verdict, each.ours) for each in found], columns=["text", "verdict", "ours"])
+    frame = pd.DataFrame(
+        [(typeset(each.text), each.verdict, typeset(each.ours)) for each in found], columns=["text", "verdict", "ours"]
+    )
     config = {
         "text": st.column_config.TextColumn("Olsson et al.", width="medium"),
         "verdict": st.column_config.TextColumn("Here", width="small"),

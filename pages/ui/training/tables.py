@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from engine.training.phase_change import before_and_after, gain_rates, index_slopes, projections, slope_indices
-from pages.ui.shared.tables import number
+from pages.ui.shared.tables import number, whole_percent
 from pages.ui.training.runs import Shown
 
 KINDS = ("previous token", "induction", "other")
@@ -173,9 +173,8 @@ def in_words(run: Shown) -> str:
         fall = f"{number(float(x.icl[-1]), sign=True)} nats after {in_tokens(x.tokens[-1])}"
         return f"**{run.label}**: no phase change; in-context score {fall}."
     where = f"{in_tokens(run.window.start)} to {in_tokens(run.window.end)}"
-    return (
-        f"**{run.label}**: phase change at {where}; {100 * run.window.share:.0f} % of the in-context score forms there."
-    )
+    share = whole_percent(run.window.share)
+    return f"**{run.label}**: phase change at {where}; {share} of the in-context score forms there."
 
 
 def in_tokens(tokens: float) -> str:
