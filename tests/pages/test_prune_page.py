@@ -545,6 +545,8 @@ def test_the_panel_of_what_pruning_saves(open_app):
     at = open_app(prune_ranking="random", prune_heads="50", prune_cost="true")
     table = next(each.value for each in at.markdown if "| Sliced |" in each.value)
     assert table.count("—") == 3, "no time is measured yet"
+    assert "| Parameters without embeddings |" in table, "the sidebar counts them"
+    assert any("M parameters with embeddings" in caption.value for caption in at.sidebar.caption)
     assert "not measured yet" in " ".join(caption.value for caption in at.caption)
     button(at, "Measure the time").click()
     settled(at)

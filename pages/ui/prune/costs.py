@@ -19,7 +19,7 @@ SLOT = "cost"
 NAMES = {"full": "Full model", "masked": "Masked", "sliced": "Sliced"}
 HELP = (
     "Masked: everything is computed, and what is pruned is set to 0. Sliced: what is pruned is not computed; this is "
-    "how accuracy is measured here. Parameters and bytes are those of the layers, without embeddings."
+    "how accuracy is measured here. The sidebar counts the embeddings too."
 )
 
 
@@ -54,7 +54,7 @@ def table(found: Cost) -> str:
     """The cost as a Markdown table; times are medians with the range of the rounds."""
     sizes = {"full": (found.n_params_full, found.n_bytes_full), "masked": (found.n_params_full, found.n_bytes_full),
              "sliced": (found.n_params, found.n_bytes)}  # fmt: skip
-    rows = ["| | Parameters | Bytes | ms a question |", "|:--|--:|--:|--:|"]
+    rows = ["| | Parameters without embeddings | Bytes of these | ms a question |", "|:--|--:|--:|--:|"]
     for way, (n_params, n_bytes) in sizes.items():
         rows.append(f"| {NAMES[way]} | {n_params:,} | {_bytes(n_bytes)} | {_milliseconds(found.seconds.get(way))} |")
     return "\n".join(rows)

@@ -96,12 +96,12 @@ def _said(x: Experiment, mask: Mask, form: str) -> str:
     identity = x.subject.identity
     before, after = sizes(identity, Mask.full(x.shape), "masked"), sizes(identity, mask, form)
     if before is None or after is None:
-        return f"{identity.n_params:,} parameters now; how many are left is known when it is written."
+        return f"{identity.n_params:,} parameters with embeddings now; how many are left is known when it is written."
     (params_before, bytes_before), (params, n_bytes) = before, after
     if (params, n_bytes) == (params_before, bytes_before):
-        return f"{params:,} parameters, {n_bytes / 1e6:,.1f} MB on disk: as large as before."
-    return (f"{params:,} of {params_before:,} parameters, {n_bytes / 1e6:,.1f} of {bytes_before / 1e6:,.1f} MB on disk "
-            f"(**{whole_percent(n_bytes / bytes_before)}**).")  # fmt: skip
+        return f"{params:,} parameters with embeddings, {n_bytes / 1e6:,.1f} MB on disk: as large as before."
+    return (f"{params:,} of {params_before:,} parameters with embeddings, {n_bytes / 1e6:,.1f} of "
+            f"{bytes_before / 1e6:,.1f} MB on disk (**{whole_percent(n_bytes / bytes_before)}**).")  # fmt: skip
 
 
 def _draw_made(made: Exported) -> None:

@@ -183,7 +183,7 @@ def _about(spec: LoadSpec) -> None:
         st.session_state[EXAMPLE] = f"such as {example_mask(about.shape)}"
         state = "in memory" if in_memory(spec) else "loads when needed"
         st.caption(
-            f"{plain(about.family)}, {about.n_params / 1e6:,.1f} M parameters, "
+            f"{plain(about.family)}, {about.n_params / 1e6:,.1f} M parameters with embeddings, "
             f"{about.shape.n_layers} layer{'s' if about.shape.n_layers > 1 else ''} × {about.shape.n_heads} heads, "
             f"{about.weight_bytes(spec.precision) / 1e6:,.1f} MB, {state}"
         )
