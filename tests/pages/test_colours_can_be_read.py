@@ -1,12 +1,15 @@
 """What is drawn in the palette's colours can be told from what it stands on, in the light theme and in the dark (WCAG 2
 AA): text has a contrast of 4.5, marks of 3."""
 
+import re
 import tomllib
+from pathlib import Path
 
 import pytest
 
 from pages.ui.shared import charts, colours
 
+ROOT = Path(__file__).resolve().parents[2]
 TEXT, MARKS = 4.5, 3.0
 QUIET = 0.6  # of the text's ink is in Streamlit's captions
 CONFIG = tomllib.loads(colours.CONFIG.read_text(encoding="utf-8"))["theme"]
@@ -80,3 +83,15 @@ def test_a_cross_has_an_edge_and_the_report_its_words():
     assert contrast(colours.DARK, colours.LIGHT) >= 7
     for colour in (colours.QUIET, colours.YES, colours.NO):
         assert contrast(colour, THEMES["light"]["backgroundColor"]) >= TEXT
+
+
+@pytest.mark.parametrize("name", THEMES)
+def test_the_number_of_an_ffn_is_readable_beside_its_bar_and_not_on_it(name):
+    theme, css = THEMES[name], (ROOT / "pages/ui/prune/head_map.css").read_text(encoding="utf-8")
+    [rule] = re.findall(r"^\.bars b \{(.*?)\}", css, re.S | re.M)
+    bar = mixed(float(re.findall(r"opacity: ([\d.]+)", rule)[0]), theme["primaryColor"], theme["backgroundColor"])
+    assert contrast(theme["textColor"], bar) < TEXT, "else the numbers could stand on the bars"
+    assert all(f"calc(var(--{side}) * (100% - var(--number)))" in rule for side in ("from", "share"))
+    assert (
+        contrast(theme["textColor"], theme["backgroundColor"]) >= TEXT and contrast(bar, theme["backgroundColor"]) >= 3
+    )

@@ -88,9 +88,9 @@ function paint(view) {
     cell.ariaPressed = String(pruned[at])
     cell.ariaLabel = cell.title = `${data.names[at]}: ${!pruned[at] ? "kept" : data.gone.includes(data.layers[at]) ? "layer dropped" : "pruned"}${score}${rank}`
     if (data.bars) {
-      const [from, width] = data.bars[at] ?? [0, 1]
+      const [from, share] = data.bars[at] ?? [0, 1]
       cell.classList.toggle("unknown", !data.bars[at])
-      Object.assign(cell.firstChild.style, { left: `${100 * from}%`, width: `${100 * width}%` })
+      cell.firstChild.style.cssText = `--from: ${from}; --share: ${share}`
       cell.lastChild.textContent = data.said[at]
     } else cell.style.background = data.shade[at] === null ? "" : mixed(ramp, data.shade[at])
   })
