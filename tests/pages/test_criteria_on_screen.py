@@ -6,6 +6,7 @@ import pytest
 from engine.importance.criteria import CRITERIA
 from engine.studies.compare import RANDOM, Compared, Comparing, Curve, areas
 from pages.ui.shared import criteria_charts, criteria_tables, runtime
+from pages.ui.shared.colours import PLACES
 from tests.pages.conftest import components, experiment_of, settled
 
 LEVELS = (0, 500, 1000)
@@ -35,11 +36,10 @@ def test_lines_and_band_are_the_accuracies(found):
 
 
 def test_every_line_has_a_colour_and_dashes_of_its_own():
-    looks = [(at % criteria_charts.N_COLOURS, tuple(dash)) for at, dash in enumerate(criteria_charts.DASHES)]
+    looks = [(at % len(PLACES), tuple(dash)) for at, dash in enumerate(criteria_charts.DASHES)]
     assert len(set(looks)) == len(looks) == len(criteria_charts.ORDER)
     assert {criteria_tables.label(name) for name in CRITERIA} < {*criteria_charts.ORDER}
-    for name in (RANDOM, "chance"):
-        assert criteria_charts.ORDER.index(name) % criteria_charts.N_COLOURS == criteria_charts.GREY_AT
+    assert [criteria_charts.ORDER.index(name) for name in (RANDOM, "chance")] == [6, 7]
 
 
 def test_tables_say_what_the_areas_say(found):

@@ -4,6 +4,7 @@ import altair as alt
 import pandas as pd
 
 from pages.ui.shared import charts
+from pages.ui.shared.colours import palette
 
 FULL, PRUNED = "full model", "pruned model"
 ROW_PX = 20
@@ -23,7 +24,7 @@ def _next_bars(who: str, tokens: tuple[str, ...]) -> charts.Template:
         tooltip=charts.tips("token:N|Token; model:N|Model; p:Q|Probability|.2%; rank:Q|Rank"),
     )
     x = alt.X("p:Q", title=f"Probability, {who}", axis=alt.Axis(format="%", values=TICKS))
-    colour = alt.Color("model:N", scale=alt.Scale(domain=[FULL, PRUNED]), legend=None)
+    colour = alt.Color("model:N", scale=alt.Scale(domain=palette(full=FULL, pruned=PRUNED)), legend=None)
     bars = base.mark_bar(height=0.7 * ROW_PX).encode(x=x.scale(domain=[0, REACH]), color=colour)
     words = charts.written(base, 11, align="left", dx=4).encode(x=x.scale(domain=[0, REACH]), text="said:N")
     return charts.template(ROW_PX * len(tokens) + charts.AXIS_PX, bars, words)

@@ -9,7 +9,7 @@ import pandas as pd
 from engine.texts.incontext import EARLY, LATE, MIN_TOKENS
 from pages.ui.in_context.tables import FULL, PRUNED
 from pages.ui.shared import charts
-from pages.ui.shared.colours import GREY
+from pages.ui.shared.colours import GREY, palette
 
 TITLES = {"full": "Full ablation", "pattern-preserving": "Pattern-preserving ablation"}
 TITLES |= {"before_and_after": "Before-and-after vector"}
@@ -110,7 +110,7 @@ def _lines(title: str, scale: alt.Scale, last: float, drawn: tuple[str, ...]) ->
     axis = alt.Axis(values=TICKS, format="d", grid=False)
     span = alt.Scale(type="log", domain=[1, 1.05 * max(last, MIN_TOKENS)], nice=False)
     x = alt.X("index:Q", title="Token index (from 1, ln scale)", scale=span, axis=axis)
-    series = alt.Scale(domain=[FULL, PRUNED])
+    series = alt.Scale(domain=palette(full=FULL, pruned=PRUNED))
     symbol: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 3, "symbolSize": 300, "symbolOpacity": 1}
     words = "replace(datum.label, ' model', '')"  # else they are cut off in a narrow window
     legend = alt.Legend(values=list(drawn), orient="top", title=None, labelExpr=words, **symbol)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from engine.errors import UsageError
 from pages.ui.shared import charts
-from pages.ui.shared.colours import GREY, MARK, UNDEFINED
+from pages.ui.shared.colours import GREY, MARK, UNDEFINED, palette
 from pages.ui.shared.induction_scores import TITLES
 
 HELP = {
@@ -27,6 +27,7 @@ HELP = {
     "from layer 1 on.",
 }
 KINDS = ["chosen", "aggregate", "random", "reversed", "task"]  # of lines
+DOMAIN = palette(["aggregate", "reversed", "task"], pruned="chosen", random="random")
 SIGNED = ("ov_eigen", "qk_trace")
 LINE = 0.045  # of the scatter's height that a name takes
 MOST_COPYING = {True: 0.5, False: 1.0}  # Olsson's score stops at a half
@@ -178,7 +179,7 @@ def _retained_chart(score: str, drawn: tuple[str, ...]) -> charts.Template:
     base = charts.named_chart("lines").encode(x=x, detail="line:N")
     look: dict[str, Any] = {"symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": 3}
     legend = alt.Legend(values=list(drawn), orient="bottom", columns=3, **look)
-    colour = alt.Color("kind:N", title=None, scale=alt.Scale(domain=KINDS), legend=legend)
+    colour = alt.Color("kind:N", title=None, scale=alt.Scale(domain=DOMAIN), legend=legend)
     band = base.transform_filter("datum.kind == 'random'").mark_area(opacity=0.18)
     band = band.encode(y=alt.Y("low:Q", title=f"{TITLES[score]} left"), y2="high:Q", color=colour)
     tooltip = charts.tips("line:N|Ranking", "level:Q|Pruned|.0%", "left:Q|Left|.1%")

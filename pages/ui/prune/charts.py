@@ -9,15 +9,14 @@ import altair as alt
 import pandas as pd
 
 from pages.ui.shared import charts
-from pages.ui.shared.colours import UNKNOWN
+from pages.ui.shared.colours import UNKNOWN, palette
 from pages.ui.shared.tables import RANK_TITLE
 
-# the order fixes each one's place in the palette
 SERIES = ["measured", "now", "full model", "chance", "estimate"]
 PATTERNS = [[1, 0], [1, 0], [7, 4], [2, 4], [5, 4]]
 DASHES = alt.StrokeDash("series:N", scale=alt.Scale(domain=SERIES, range=PATTERNS), legend=None)
-SECOND = "second"  # the second model's line: in the ink of the text, the last of the palette
-DOMAIN = [*SERIES, "6", "7", SECOND]
+SECOND = "second"  # the second model's line
+DOMAIN = palette(pruned="measured", now="now", full="full model", second=SECOND, estimate="estimate", chance="chance")
 COLOUR = alt.Color("series:N", scale=alt.Scale(domain=DOMAIN), legend=None)
 LEVELS = [level / 10 for level in range(11)]  # the axis goes on a little, to make room for the names of the lines
 STATE = f"rank:Q|{RANK_TITLE}; state:N|State"

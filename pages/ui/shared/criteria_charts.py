@@ -9,18 +9,16 @@ from engine.importance.criteria import CRITERIA
 from engine.importance.rankings_of import OF_ONE_TASK
 from engine.studies.compare import RANDOM
 from pages.ui.shared import charts
-from pages.ui.shared.colours import UNDEFINED
+from pages.ui.shared.colours import PLACES, UNDEFINED, palette
 from pages.ui.shared.criteria_tables import CHANCE, label
 
 TITLES = {
     "heads": "Attention heads pruned", "ffns": "FFNs pruned", "both": "Heads and FFNs pruned, the same share of each"
 }  # fmt: skip
-N_COLOURS, GREY_AT = 8, 6  # of the palette; where it is grey, random and chance stand
 HEIGHT_PX, ROW_PX, AROUND_PX = 330, 26, 165
-_NAMES = [label(name) for name in (*CRITERIA, *OF_ONE_TASK) if name != RANDOM]
-_LINES = list(dict.fromkeys([*_NAMES[:GREY_AT], RANDOM, *_NAMES[GREY_AT:]]))
-ORDER = [*_LINES, *(" " * (at + 1) for at in range((GREY_AT - len(_LINES)) % N_COLOURS)), CHANCE]
-DASHES = [[2, 4] if name == CHANCE else [7, 3] if at >= N_COLOURS else [1, 0] for at, name in enumerate(ORDER)]
+_NAMES = dict.fromkeys(label(name) for name in (*CRITERIA, *OF_ONE_TASK) if name != RANDOM)
+ORDER = palette(list(_NAMES), random=RANDOM, chance=CHANCE)
+DASHES = [[2, 4] if name == CHANCE else [7, 3] if at >= len(PLACES) else [1, 0] for at, name in enumerate(ORDER)]
 TOOLTIP = "line:N|Criterion; level:Q|Pruned|.0%; acc:Q|Questions right|.1%; about:N|Uncertainty; n:Q|Questions"
 
 

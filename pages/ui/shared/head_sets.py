@@ -9,8 +9,10 @@ import pandas as pd
 from engine.importance.head_sets import DRAWS, HeadSet
 from engine.shapes import ModelShape
 from pages.ui.shared import charts
+from pages.ui.shared.colours import palette
 
 STRONGEST, RANDOM = "best by prefix matching", "as many others, at random"
+DOMAIN = palette(pruned=STRONGEST, random=RANDOM)
 HELP = (
     "The heads that match prefixes best, taken out together, and as many of the others, drawn at random: "
     f"{DRAWS} draws of each size, the band from the lowest to the highest. One such head alone is often not missed, as "
@@ -49,12 +51,11 @@ def _chart(title: str, form: str, domain: tuple[float, float] | None, counts: tu
     scale = alt.Scale(domain=list(domain)) if domain else alt.Scale(zero=False)
     y = alt.Y("value:Q", title=title, scale=scale, axis=alt.Axis(format=form, tickCount=5))
     axis = alt.Axis(labelAngle=0, grid=False)
-    legend = alt.Legend(
-        orient="top", title=None, symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1, labelLimit=260
-    )
+    look: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 3, "symbolOpacity": 1}
+    legend = alt.Legend(orient="top", title=None, values=[RANDOM, STRONGEST], labelLimit=260, **look)
     base = charts.named_chart("sets").encode(
         x=alt.X("size:O", title="Heads taken out together", sort=list(counts), scale=alt.Scale(padding=0.1), axis=axis),
-        color=alt.Color("kind:N", scale=alt.Scale(domain=[RANDOM, STRONGEST]), legend=legend),
+        color=alt.Color("kind:N", scale=alt.Scale(domain=DOMAIN), legend=legend),
         tooltip=charts.tips(
             f"size:O|Heads out; kind:N|Which; value:Q|{title}|{form}",
             f"low:Q|lowest draw|{form}; high:Q|highest draw|{form}; heads:N|Heads",

@@ -7,14 +7,17 @@ import altair as alt
 import pandas as pd
 
 from pages.ui.shared import charts
-from pages.ui.shared.colours import GREY, MARK
+from pages.ui.shared.colours import GREY, MARK, palette
 from pages.ui.shared.defaults import AXES, Axis
+from pages.ui.sweeps.tables import NAMES
 
 KINDS = {"mean": "mean", "random": "random", "chance": "chance", "task": "a task", "front": "in front"}
+DOMAIN = palette(pruned="mean", now="front", other="task", random="random", chance="chance")
 RIGHT = "Questions right"
 MEAN = "acc:Q|Mean of tasks|.1%; lost:Q|Points lost|.1f; n:Q|Tasks"
 INTERVAL = "acc:Q|Questions right|.1%; low:Q|from|.1%; high:Q|to|.1%"
 HEIGHT_PX = 340
+_OTHERS = [name for by, name in NAMES.items() if by not in ("own", "random")]
 BELOW = alt.Legend(orient="bottom", title=None, columns=2)
 
 
@@ -32,7 +35,7 @@ def _curves(axis: Axis, here: tuple[str, ...]) -> charts.Template:
     base = charts.named_chart("curves").encode(
         x=_share("level:Q", AXES[axis]),
         detail="line:N",
-        color=alt.Color("kind:N", scale=alt.Scale(domain=list(KINDS)), legend=legend),
+        color=alt.Color("kind:N", scale=alt.Scale(domain=DOMAIN), legend=legend),
         tooltip=charts.tips("line:N|Line; level:Q|Pruned|.0%", INTERVAL),
     )
     band = _of(base, "random").mark_area(opacity=0.2).encode(y=_share("low:Q", RIGHT), y2="high:Q")
@@ -48,15 +51,18 @@ def _curves(axis: Axis, here: tuple[str, ...]) -> charts.Template:
 
 def lines(frame: pd.DataFrame) -> charts.Picture:
     """Accuracy against heads pruned, one line a task and kind of ranking."""
-    return charts.picture(_lines(), lines=frame)
+    drawn = tuple(name for name in NAMES.values() if name in set(frame["ranking"]))
+    return charts.picture(_lines(drawn), lines=frame)
 
 
 @charts.kept
-def _lines() -> charts.Template:
+def _lines(drawn: tuple[str, ...]) -> charts.Template:
+    rankings = alt.Legend(orient="bottom", title=None, columns=2, values=list(drawn))
+    scale = alt.Scale(domain=palette(_OTHERS, pruned=NAMES["own"], random=NAMES["random"]))
     base = charts.named_chart("lines").encode(
         x=_share("level:Q", AXES["heads"]),
         y=_share("acc:Q", RIGHT),
-        color=alt.Color("ranking:N", legend=BELOW),
+        color=alt.Color("ranking:N", scale=scale, legend=rankings),
         strokeDash=alt.StrokeDash("task:N", legend=BELOW),
         tooltip=charts.tips("task:N|Task; ranking:N|Ranked by; level:Q|Pruned|.0%", INTERVAL),
     )
