@@ -24,4 +24,6 @@ def test_a_sweep_goes_on_behind_another_screen(page, address):
     keyed(page, "sweeps_level drag").wait_for()  # the page is the new one
     keyed(page, "offer sweep transfer").get_by_role("button").click()
     await_mark(page, "chart", key="sweep transfer")
+    cell = page.locator('path[aria-roledescription="rect mark"][aria-label*="Judged on: demo_"]')
+    assert cell.first.bounding_box()["height"] >= 28
     assert "sweeps_what=Transfer" in page.url and "sweeps_limit=16" in page.url

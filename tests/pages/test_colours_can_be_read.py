@@ -71,12 +71,13 @@ def test_scales_begin_at_the_ground_and_end_far_from_it(name):
 
 
 @pytest.mark.parametrize("name", THEMES)
-def test_words_in_pale_cells_can_be_read(name):
-    theme, ground = THEMES[name], THEMES[name]["backgroundColor"]
-    ink = theme["chartCategoricalColors"][-1]
-    assert len(theme["chartCategoricalColors"]) == 8 and charts.INK.to_dict()["scale"]["domain"][-1] == "ink"
-    for colour in (*theme["chartDivergingColors"], *theme["chartSequentialColors"]):
-        assert contrast(ink, mixed(charts.PALE, colour, ground)) >= TEXT, colour
+def test_numbers_on_cells_can_be_read(name):
+    assert charts.INK.to_dict()["scale"]["domain"][-1] == "ink" and len(THEMES[name]["chartCategoricalColors"]) == 8
+    for ramp in (THEMES[name]["chartDivergingColors"], THEMES[name]["chartSequentialColors"]):
+        for a, b in zip(ramp, ramp[1:], strict=False):
+            for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+                cell = mixed(share, a, b)
+                assert max(contrast(cell, "#000000"), contrast(cell, "#ffffff")) >= TEXT, cell
 
 
 def test_a_cross_has_an_edge_and_the_report_its_words():

@@ -416,3 +416,20 @@ def test_the_download_holds_every_pair(measured):
     assert any(button.label == "Pairs of rankings (CSV)" for button in at.get("download_button"))
     table = pd.read_csv(io.BytesIO(to_csv(tables.csv_rows(tables.pair_rows(many(2), "scores")))))
     assert {"kind", "at", "a", "b", "srcc", "low", "high", "p", "overlap", "as_published"} == set(table)
+
+
+def test_colours_are_full_and_legends_say_every_layer_and_two_decimals():
+    cells = pd.DataFrame([{"at": "x", "a": "p", "b": "q", "first": "p", "second": "q", "value": 0.9, "number": "0.90"}])
+    rect = charts.matrix(cells, ["p", "q"], [], charts.MEASURES["srcc"]).spec["layer"][0]
+    legend = (
+        rect["encoding"]["color"]["condition"]
+        if "legend" not in rect["encoding"]["color"]
+        else rect["encoding"]["color"]
+    )
+    assert legend["legend"]["format"] == ".2f" and not {"opacity", "fillOpacity"} & rect["mark"].keys()
+    for n_layers in (8, 64):
+        scores = np.arange(2.0 * n_layers).reshape(n_layers, 2)
+        points = charts.rank_scatter(tables.rank_rows(scores, scores), "a", "b", "Head").spec["layer"][-1]
+        shown = points["encoding"]["color"]["legend"]
+        assert shown["values"] == [*range(n_layers)] and points["mark"]["opacity"] == 1
+        assert n_layers / shown["columns"] <= charts.LEGEND_ROWS

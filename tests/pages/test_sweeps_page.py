@@ -1,10 +1,13 @@
 """The Sweeps screen and its charts: what is drawn is what was measured, and a sweep outlives the page."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
+import vl_convert
 from streamlit.util import calc_hash
 
 from cache import open_store
@@ -312,3 +315,14 @@ def test_the_command_and_the_program_of_a_comparison_ask_for_the_same(open_scree
     assert at.multiselect(key="sweeps_criteria").value == ["importance", "wanda"]
     named = open_screen(sweeps_what="Compare criteria", sweeps_tasks="demo_copy", sweeps_criteria="magic")
     assert named.multiselect(key="sweeps_criteria").value == [name for name in CRITERIA if name != "oracle"]
+
+
+def test_rows_of_transfer_are_high_enough_and_every_task_is_named():
+    names = [f"demo_translation_{at}" for at in range(16)]
+    pairs = [(task, source) for task in names for source in [*names, "all tasks"]]
+    frame = pd.DataFrame([{"task": a, "source": b, "lost": 3.0, "acc": 0.5, "own": a == b} for a, b in pairs])
+    fitted = {"width": 880, "autosize": {"type": "fit", "contains": "padding"}}  # as Streamlit draws it
+    drawn = vl_convert.vegalite_to_svg({**charts.transfer_map(frame).spec, **fitted})
+    cells = re.findall(r'aria-roledescription="rect mark"[^>]*? d="M[^h"]+h[^v"]+v([0-9.]+)', drawn)
+    assert len(cells) >= len(pairs) and min(map(float, cells)) >= 28
+    assert all(drawn.count(f">{name}<") == 2 for name in names), "across and down, none cut"

@@ -1,6 +1,6 @@
 """Charts of how much rankings agree: DataFrame in (`pages.ui.correlations.tables`), picture out, on fixed scales.
 
-Cells are pale, so that their numbers can be read in both themes. What is clicked is the selection `pair`.
+What is clicked is the selection `pair`.
 """
 
 import math
@@ -22,6 +22,7 @@ ROOM_FOR_ZEROS = 24  # columns: with more, cells hold ".62" in place of "0.62"
 ROWS_PX, NAMES_PX = (22, 40, 300), 70  # a row of the matrix at least, at most, and all where few; slanted names
 ACROSS = 4  # small matrices beside one another
 SMALL_PX, TITLE_PX, UNDER_PX = 22, 20, 30  # of a small matrix: a row, what is above it, what is under it
+LEGEND_ROWS = 16  # layers in a column of the legend: so many fit beside the points
 KINDS = ("task", "row", "column")  # of words in the small matrices
 LEGEND_PX = 105  # Streamlit counts legend and axes as part of the height
 PLAIN = partial(alt.Axis, ticks=False, domain=False, grid=False, labelFlush=False)
@@ -119,12 +120,12 @@ def small_matrices(
     base = of_cells.encode(x=x("x:Q"), y=y("y:Q"), x2="x2:Q", y2="y2:Q")
     middle = of_cells.encode(x=x("xm:Q"), y=y("ym:Q"))
     text = charts.inked(charts.named_chart("words").encode(x=x("x:Q"), y=y("y:Q"), text="text:N"))
-    rect, _, ring = _cells(base, measure, 10, click=True)
+    rect, *_, ring = _cells(base, measure, 10, click=True)
     tasks_at, rows_at, columns_at = (text.transform_filter(f"datum.kind == '{kind}'") for kind in KINDS)
     named = tasks_at.mark_text(align="left", baseline="bottom", fontSize=11, fontWeight=600)
     counted = rows_at.mark_text(align="right", fontSize=10, opacity=0.8), columns_at.mark_text(fontSize=10, opacity=0.8)
-    numbers = charts.written(middle, 10, cursor="pointer").encode(text="number:N")
-    layers = (rect, numbers, ring, named, *counted)
+    numbers = charts.on_cells(middle, 10, "value", "number:N", cursor="pointer")
+    layers = (rect, *numbers, ring, named, *counted)
     drawn = charts.template(rows * block + LEGEND_PX, *layers)
     return charts.picture(drawn, cells=shown, words=pd.DataFrame(words))
 
@@ -137,8 +138,9 @@ def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Pictu
     x = alt.X("rank_a:Q", title=f"{RANK_TITLE}, {a}", scale=scale, axis=axis)
     y = alt.Y("rank_b:Q", title=f"{RANK_TITLE}, {b}", scale=scale, axis=axis)
     size = 70 if n <= 500 else 12
-    points = charts.named_chart("ranks").mark_point(filled=True, size=size, opacity=0.85, stroke=GREY, strokeWidth=0.7)
-    colour = charts.by_layer(int(ranks["layer"].max()) + 1)
+    points = charts.named_chart("ranks").mark_point(filled=True, size=size, opacity=1, stroke=GREY, strokeWidth=0.7)
+    n_layers = int(ranks["layer"].max()) + 1
+    colour = charts.by_layer(n_layers, every=True, columns=-(-n_layers // LEGEND_ROWS))
     tooltip = charts.tips(f"name:N|{noun}", f"rank_a:Q|Rank in {a}", f"rank_b:Q|Rank in {b}")
     points = points.encode(x=x, y=y, color=colour, tooltip=tooltip)
     edge = n_top(n) + 0.5
@@ -154,20 +156,20 @@ def rank_scatter(ranks: pd.DataFrame, a: str, b: str, noun: str) -> charts.Pictu
 
 def _cells(base: alt.Chart, measure: Measure, font_px: int, click: bool) -> list[alt.Chart]:
     """Coloured cells, their numbers, and the ring around what is selected; an undefined value has no colour."""
-    bar: dict[str, Any] = {"titleLimit": 400, "gradientLength": 130, "gradientOpacity": charts.PALE}
-    legend = alt.Legend(orient="top", direction="horizontal", tickCount=3, format=".1f", **bar)
+    bar: dict[str, Any] = {"titleLimit": 400, "gradientLength": 130}
+    legend = alt.Legend(orient="top", direction="horizontal", tickCount=3, format=".2f", **bar)
     ramp = alt.Scale(domain=[measure.low, measure.high], clamp=True)
     scale = charts.around_zero(measure.high, clamp=True) if measure.signed else ramp
     colour = alt.Color("value:Q", title=measure.title, scale=scale, legend=legend if click else None)
     cursor = "pointer" if click else "default"
-    rect = base.mark_rect(**charts.CELL, fillOpacity=charts.PALE, cursor=cursor, invalid="show")
+    rect = base.mark_rect(**charts.CELL, cursor=cursor, invalid="show")
     # the test for the undefined first: Vega-Lite puts its own, which paints them as 0, behind it
     rect = rect.encode(color=alt.condition("!isValid(datum.value)", alt.value(UNDEFINED), colour))
-    numbers = charts.written(base, font_px, cursor=cursor).encode(text="number:N")
+    numbers = charts.on_cells(base, font_px, "value", "number:N", cursor=cursor)
     if not click:
-        return [rect, numbers]
+        return [rect, *numbers]
     ring = base.transform_filter("datum.selected").mark_rect(filled=False, stroke=MARK, strokeWidth=2.5)
-    return [rect.add_params(alt.selection_point(name="pair", fields=["first", "second"])), numbers, ring]
+    return [rect.add_params(alt.selection_point(name="pair", fields=["first", "second"])), *numbers, ring]
 
 
 def _ringed(cells: pd.DataFrame, selected: Collection[str]) -> pd.DataFrame:

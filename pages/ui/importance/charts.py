@@ -101,13 +101,10 @@ def ffn_map(rows: pd.DataFrame) -> charts.Picture:
     )
     title = f"{lost} (negative: its removal helps)"
     colour = alt.Color("points:Q", title=title, scale=charts.around_zero(reach), legend=_legend("+.0f"))
-    # pale, so that the theme's text can be read on every cell
-    rect = base.mark_rect(**charts.CELL, fillOpacity=charts.PALE).encode(color=colour)
-    text = charts.written(base, 10).encode(text="number:N")
+    rect = base.mark_rect(**charts.CELL).encode(color=colour)
+    numbered = charts.on_cells(base, 10, "points", "number:N")
     height = ROW_PX * cells["row"].nunique() + LEGEND_PX + charts.AXIS_PX
-    return charts.with_data(
-        alt.layer(rect, text).resolve_scale(color="independent").properties(height=height), ffns=cells
-    )
+    return charts.with_data(alt.layer(rect, *numbered).properties(height=height), ffns=cells)
 
 
 def agreement_scatter(rows: pd.DataFrame, what: str) -> charts.Picture:

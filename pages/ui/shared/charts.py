@@ -23,7 +23,6 @@ FILE_WIDTH_PX, CAPTION_LETTERS = 900, 130  # of the letters of a caption so many
 FILE_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # the first comes with vl-convert: the same on any machine
 # text marks are black in either theme; the last of the palette's eight colours is the theme's own text colour, nearly
 INK = alt.Fill("ink:N", legend=None, scale=alt.Scale(domain=[*"1234567", "ink"]))
-PALE = 0.38  # opacity of cells on which text is to be read
 # percentages as everywhere else in the app, "41.2 %"; the rest is Vega's own
 SIGNS = {"decimal": ".", "thousands": ",", "grouping": [3], "currency": ["$", ""], "percent": " %"}
 WRITTEN = {"locale": {"number": SIGNS}}
@@ -94,6 +93,16 @@ def written(base: alt.Chart, size_px: int, **mark: Any) -> alt.Chart:
     return inked(base.mark_text(fontSize=size_px, **mark))
 
 
+def on_cells(base: alt.Chart, size_px: int, value: str, text: Any, **mark: Any) -> list[alt.Chart]:
+    """Numbers on cells that are filled by `value`: black or white, whichever is easier to read there (a contrast of at
+    least 4.5), and in the theme's own text color where a cell has no value."""
+    shade = f"scale('color', datum['{value}'])"
+    ink = alt.value(alt.ExprRef(f"contrast({shade}, 'black') < contrast({shade}, 'white') ? 'white' : 'black'"))
+    known = f"isValid(datum['{value}'])"
+    filled = base.transform_filter(known).mark_text(fontSize=size_px, **mark).encode(fill=ink, text=text)
+    return [filled, written(base.transform_filter(f"!{known}"), size_px, **mark).encode(text=text)]
+
+
 def inked(base: alt.Chart) -> alt.Chart:
     """The chart in the theme's own text colour, for marks of text."""
     return base.transform_calculate(ink="'ink'").encode(fill=INK)
@@ -130,11 +139,11 @@ def around_zero(reach: float, **more: Any) -> alt.Scale:
     return alt.Scale(domain=[-reach, reach], domainMid=0, interpolate="rgb", **more)
 
 
-def by_layer(n_layers: int, layers: Collection[int] | None = None, **legend: Any) -> alt.Color:
+def by_layer(n_layers: int, layers: Collection[int] | None = None, every: bool = False, **legend: Any) -> alt.Color:
     """The colour of a head or FFN by its `layer`, the same on every screen; the legend names up to six of the `layers`
-    that are drawn (None: all)."""
-    last = max(1, n_layers - 1)
-    named = sorted({round(last * at / 5) for at in range(6)} & set(range(n_layers) if layers is None else layers))
+    that are drawn (None: all), or `every` one."""
+    last, drawn = max(1, n_layers - 1), set(range(n_layers) if layers is None else layers)
+    named = sorted(drawn if every else drawn & {round(last * at / 5) for at in range(6)})
     scale = alt.Scale(domain=[0, last], range=list(LAYERS), interpolate="lab")
     look: dict[str, Any] = {"type": "symbol", "values": named, "format": "d", "symbolOpacity": 1, **legend}
     return alt.Color("layer:Q", title="Layer", scale=scale, legend=alt.Legend(**look) if named else None)

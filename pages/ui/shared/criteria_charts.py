@@ -63,10 +63,9 @@ def _agreement(names: tuple[str, ...]) -> charts.Template:
         y=alt.Y("a:N", sort=list(names), axis=axis()),
         tooltip=charts.tips("a:N|Criterion; b:N|and; number:N|Spearman's rho; interval:N|95 % interval"),
     )
-    legend = alt.Legend(orient="top", direction="horizontal", tickCount=3, format=".1f", gradientOpacity=charts.PALE,
-                        gradientLength=130)  # fmt: skip
+    legend = alt.Legend(orient="top", direction="horizontal", tickCount=3, format=".2f", gradientLength=130)
     colour = alt.Color("value:Q", title="Spearman's rho", scale=charts.around_zero(1.0, clamp=True), legend=legend)
-    rect = base.mark_rect(**charts.CELL, fillOpacity=charts.PALE, invalid="show")
+    rect = base.mark_rect(**charts.CELL, invalid="show")
     rect = rect.encode(color=alt.condition("!isValid(datum.value)", alt.value(UNDEFINED), colour))
-    numbers = charts.written(base, 11).encode(text="number:N")
-    return charts.template(ROW_PX * len(names) + AROUND_PX, rect, numbers)
+    numbers = charts.on_cells(base, 11, "value", "number:N")
+    return charts.template(ROW_PX * len(names) + AROUND_PX, rect, *numbers)

@@ -17,6 +17,8 @@ RIGHT = "Questions right"
 MEAN = "acc:Q|Mean of tasks|.1%; lost:Q|Points lost|.1f; n:Q|Tasks"
 INTERVAL = "acc:Q|Questions right|.1%; low:Q|from|.1%; high:Q|to|.1%"
 HEIGHT_PX = 340
+ROW_PX, NAME_PX = 30, 240  # of Transfer: a row, and the longest name
+UNDER_PX, SLANTED_PX = 75, 5  # what is under the rows: the title, and a letter of a slanted name
 _OTHERS = [name for by, name in NAMES.items() if by not in ("own", "random")]
 BELOW = alt.Legend(orient="bottom", title=None, columns=2)
 
@@ -81,7 +83,7 @@ def _grid_map(across: tuple[float, ...], up: tuple[float, ...], points: float) -
     more = "datum.value == 50 ? '50 or more' : datum.label"
     legend = alt.Legend(values=[0, 25, 50], orient="bottom", direction="horizontal", gradientLength=140, labelExpr=more)
     base = charts.named_chart("cells")
-    cell = base.mark_rect(stroke=GREY, strokeOpacity=0.3, opacity=charts.PALE).encode(
+    cell = base.mark_rect(stroke=GREY, strokeOpacity=0.3).encode(
         x=alt.X("x:Q", title=AXES["heads"], axis=axis(values=list(across)), scale=scale),
         x2="x2:Q",
         y=alt.Y("y:Q", title=AXES["ffns"], axis=axis(values=list(up)), scale=scale),
@@ -89,11 +91,11 @@ def _grid_map(across: tuple[float, ...], up: tuple[float, ...], points: float) -
         color=alt.Color("lost:Q", title="Points lost", scale=alt.Scale(domain=[0, 50], clamp=True), legend=legend),
         tooltip=charts.tips("heads:Q|Heads pruned|.0%; ffns:Q|FFNs pruned|.0%", MEAN),
     )
-    text = charts.written(base.transform_filter("datum.lost >= 0.5"), 9)  # there is no room for signs
-    text = text.encode(x="heads:Q", y="ffns:Q", text=alt.Text("lost:Q", format=".0f"))
+    at = base.transform_filter("datum.lost >= 0.5").encode(x="heads:Q", y="ffns:Q")  # there is no room for signs
+    numbers = charts.on_cells(at, 9, "lost", alt.Text("lost:Q", format=".0f"))
     edge = charts.named_chart("edges").mark_rule(strokeWidth=3, color=MARK)
     edge = edge.encode(x="x:Q", y="y:Q", x2="x2:Q", y2="y2:Q", tooltip=alt.value(f"border of {points:g} points lost"))
-    return charts.template(HEIGHT_PX, cell, text, edge)
+    return charts.template(HEIGHT_PX, cell, *numbers, edge)
 
 
 def transfer_map(frame: pd.DataFrame) -> charts.Picture:
@@ -105,23 +107,25 @@ def transfer_map(frame: pd.DataFrame) -> charts.Picture:
 
 @charts.kept
 def _transfer_map(names: tuple[str, ...], sources: tuple[str, ...]) -> charts.Template:
-    slanted = alt.Axis(labelAngle=-45, labelOverlap=False)
+    every: dict[str, Any] = {"labelOverlap": False, "labelFlush": False, "labelLimit": NAME_PX}
+    slanted = alt.Axis(labelAngle=-45, **every)
+    under_px = UNDER_PX + SLANTED_PX * max(map(len, sources))
     more = "abs(datum.value) == 30 ? datum.label + ' or more' : datum.label"
     legend = alt.Legend(values=[-30, 0, 30], labelExpr=more)
     base = charts.named_chart("transfer").encode(
         x=alt.X("source:N", title="Pruned by the ranking of", sort=list(sources), axis=slanted),
-        y=alt.Y("task:N", title="Judged on", sort=list(names), axis=alt.Axis(labelLimit=150)),
+        y=alt.Y("task:N", title="Judged on", sort=list(names), axis=alt.Axis(**every)),
     )
-    cell = base.mark_rect(stroke=GREY, strokeOpacity=0.4, opacity=charts.PALE).encode(
+    cell = base.mark_rect(stroke=GREY, strokeOpacity=0.4).encode(
         color=alt.Color("lost:Q", title="Points lost", scale=charts.around_zero(30, clamp=True), legend=legend),
         tooltip=charts.tips(
             "task:N|Judged on; source:N|Ranking of; acc:Q|Questions right|.1%",
             "lost:Q|Points lost against its own ranking|.1f",
         ),
     )
-    text = charts.written(base, 10).encode(text=alt.Text("lost:Q", format=".0f"))
+    numbers = charts.on_cells(base, 11, "lost", alt.Text("lost:Q", format=".0f"))
     own = base.transform_filter("datum.own").mark_rect(filled=False, stroke=GREY, strokeWidth=2.5)
-    return charts.template(max(160, 22 * len(names) + 120), cell, own, text)
+    return charts.template(max(160, ROW_PX * len(names) + under_px), cell, own, *numbers)
 
 
 def _share(field: str, title: str) -> dict[str, Any]:
