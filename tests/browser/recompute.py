@@ -179,7 +179,7 @@ def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
 
 def curve(seen: dict[str, Any], full: list[str], oracle: Oracle, store: str, found: Comparison) -> None:
     """A point of the curve: the one in the middle of those that are there."""
-    points = re.findall(r"at (\d+)% ([\d.]+)% right", seen["curve"])
+    points = re.findall(r"at (\d+) % ([\d.]+) % right", seen["curve"])
     if not points:
         return
     level, shown = points[len(points) // 2]

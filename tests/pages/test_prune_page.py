@@ -216,7 +216,7 @@ def test_the_curve_is_measured_in_the_background(open_app):
     settled(at)
     assert frame.jobs().snapshot("curve").state == "done"
     assert "Measure the curve" not in [button.label for button in at.button]
-    assert "at 100%" in at.get("vega_lite_chart")[0].proto.alt
+    assert "at 100 %" in at.get("vega_lite_chart")[0].proto.alt
 
 
 def test_orders_are_measured_ahead_and_fill_the_map(open_app):
