@@ -1,4 +1,4 @@
-"""Presentation mode (`?present=1`), light or dark, and the saved views that a presenter steps through."""
+"""Presentation mode (`?present=1`), light or dark, saved views to step through, and Tab past the help."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from engine.errors import HeadroomError
 from pages.ui.shared import views
 from pages.ui.shared.address import as_written
 from pages.ui.shared.runtime import show_error, store
-from pages.ui.shared.streamlit_internals import SLIDE_STYLE
+from pages.ui.shared.streamlit_internals import HELP_ICON, SLIDE_STYLE, WIDGET
 from pages.ui.shared.tables import plain
 from pages.ui.shared.views import PRESENT, View
 
@@ -41,7 +41,7 @@ def draw_stage() -> None:
     """Draws what belongs to presenting: in the sidebar its buttons, on a slide the presenter's bar."""
     known = views.saved(store())
     data: dict[str, Any] = {"presenting": presenting(), "views": [{"name": v.name, "link": v.link} for v in known]}
-    data["here"] = _here()
+    data |= {"here": _here(), "help": HELP_ICON, "widget": WIDGET}
     if presenting():
         st.html(SLIDE_STYLE)
         _COMPONENT(key="stage", data=data)

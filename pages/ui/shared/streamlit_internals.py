@@ -16,6 +16,9 @@ from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 
 READ_IN = "1.67.0"
+# A widget's question mark (not a button that has a help of its own), and what holds one widget with its label.
+HELP_ICON = '[data-testid="stTooltipIcon"] button:is([aria-label="Help"], [aria-label^="Help for "])'
+WIDGET = '[data-testid="stElementContainer"]'
 SLIDE = "/* Presentation mode */"  # the line of the stylesheet below which rules apply to slides only
 _CSS = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 PAGE_STYLE, SLIDE_STYLE = (f"<style>{rules}</style>" for rules in _CSS.split(SLIDE))
