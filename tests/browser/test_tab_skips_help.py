@@ -16,7 +16,7 @@ def open_prune(page, address):
     page.goto(f"{address}/?precision=fp32&prune_limit=32&prune_ranking=random&prune_idle=false")
     await_mark(page, "figure", "measured", questions=32)
     at_rest(page)
-    page.get_by_role("slider", name="Attention heads pruned").wait_for()
+    keyed(page, "prune_heads drag").get_by_role("slider").wait_for()
     page.get_by_label("Questions", exact=True).wait_for()
 
 
@@ -49,11 +49,11 @@ def test_help_shows_under_the_mouse_and_on_f1(page, address):
 
     page.get_by_label("Questions", exact=True).focus()
     page.keyboard.press("F1")
-    expect(page.get_by_role("button", name="Help for Questions")).to_be_focused()
+    expect(keyed(page, "prune_limit").get_by_test_id("stTooltipIcon").get_by_role("button")).to_be_focused()
     tip.wait_for()
     page.keyboard.press("Tab")
     expect(page.get_by_label("Questions", exact=True)).to_be_focused()
 
-    page.get_by_role("slider", name="Attention heads pruned").focus()
+    keyed(page, "prune_heads drag").get_by_role("slider").focus()
     page.keyboard.press("F1")
     keyed(page, "prune_heads drag").get_by_role("tooltip").wait_for()

@@ -1,5 +1,4 @@
-// Light or dark, a reload of a page that went blank, Tab past the help, and the presenter's bar: it steps through saved views
-// and hears arrow keys and a clicker.
+// Light or dark, a reload of a page that went blank, and the presenter's bar: it steps through saved views and hears arrow keys and a clicker.
 const AT = "headroom view", LOOK = "headroom look", DARK = "prefers-color-scheme: dark"
 const RELOADED = "headroom reloaded", SOUND_MS = 60_000
 const SPOKEN_FOR = "input, textarea, select, [contenteditable=true], [role=slider], [role=listbox], [role=combobox], " +
@@ -8,7 +7,7 @@ const SPOKEN_FOR = "input, textarea, select, [contenteditable=true], [role=slide
 export default function ({ data, parentElement }) {
   const root = parentElement.querySelector(".stage"), page = window
   reloadIfBlank()
-  skipHelp(data)
+  mendPage() // of streamlit_internals.js
   root.classList.toggle("bar", data.presenting)
   page.headroomHere = data.here // what the server is drawing
   const at = () => Math.min(data.views.length - 1, Number(page.sessionStorage.getItem(AT) ?? -1))
@@ -67,24 +66,6 @@ function reloadIfBlank() {
       root.append(line)
     }
   }).observe(root, { childList: true })
-}
-
-// Streamlit makes each question mark a Tab stop: 15 of the 44 before the first slider on Prune. Here Tab skips them, and F1
-// shows the help of the control with the focus.
-function skipHelp({ help, widget }) {
-  if (window.headroomHelp) return
-  const skip = () => { for (const icon of document.querySelectorAll(help)) icon.tabIndex = -1 }
-  window.headroomHelp = new MutationObserver(skip)
-  window.headroomHelp.observe(document.body, { childList: true, subtree: true })
-  skip()
-  window.addEventListener("keydown", event => {
-    if (event.key !== "F1") return
-    const control = event.composedPath()[0], root = control.getRootNode()
-    const icon = control.closest(widget)?.querySelector(help) ?? (root instanceof ShadowRoot && root.querySelector(".help"))
-    if (!icon) return
-    icon.focus() // which shows it
-    event.preventDefault()
-  }, true)
 }
 
 // As the browser's own back and forward: Streamlit then takes every control from the address, without a reload.

@@ -1,4 +1,4 @@
-"""Presentation mode (`?present=1`), light or dark, saved views to step through, and Tab past the help."""
+"""Presentation mode (`?present=1`), light or dark, and the saved views that a presenter steps through."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from engine.errors import HeadroomError
 from pages.ui.shared import views
 from pages.ui.shared.address import as_written
 from pages.ui.shared.runtime import show_error, store
-from pages.ui.shared.streamlit_internals import HELP_ICON, SLIDE_STYLE, WIDGET
+from pages.ui.shared.streamlit_internals import PAGE_SCRIPT, SLIDE_STYLE
 from pages.ui.shared.tables import plain
 from pages.ui.shared.views import PRESENT, View
 
@@ -26,7 +26,7 @@ HTML = """
 </div>
 """
 CSS, JS = ((HERE / f"stage.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-_COMPONENT = component("headroom_stage", html=HTML, css=CSS, js=JS)
+_COMPONENT = component("headroom_stage", html=HTML, css=CSS, js=PAGE_SCRIPT + JS)
 FAULT = "views fault"
 PRESENT_HELP = "Large type, no sidebar. Arrow keys or a clicker step through the saved views; Escape ends it."
 VIEWS_HELP = "Screens with all their controls, to come back to and to present."
@@ -41,7 +41,7 @@ def draw_stage() -> None:
     """Draws what belongs to presenting: in the sidebar its buttons, on a slide the presenter's bar."""
     known = views.saved(store())
     data: dict[str, Any] = {"presenting": presenting(), "views": [{"name": v.name, "link": v.link} for v in known]}
-    data |= {"here": _here(), "help": HELP_ICON, "widget": WIDGET}
+    data["here"] = _here()
     if presenting():
         st.html(SLIDE_STYLE)
         _COMPONENT(key="stage", data=data)
