@@ -27,7 +27,7 @@ class Library:
 
 LIBRARIES = {
     "streamlit": Library(
-        ("pages/ui/shared/streamlit_internals.py", "pages/ui/shared/streamlit_internals.css"),
+        tuple(f"pages/ui/shared/streamlit_internals.{kind}" for kind in ("py", "css", "js")),
         (r"^import streamlit\.(?!components\.v2\b)", r"data-(testid|tag|heading-text)\b", r"\.st[A-Z]\w+"),
     ),
     "transformers": Library(

@@ -82,7 +82,7 @@ def test_heads_are_ablated_on_demand_and_can_be_cancelled(page, address, wide_op
     await_mark(page, "job", "cancelled", slot="incontext heads")
     for title in ("Full ablation.", "Pattern-preserving ablation."):
         page.locator(f'[aria-label^="{title}"] [aria-label^="Head: 0; Layer: 1;"]').first.wait_for()
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Resume").click()
     page.get_by_role("button", name="Cancel").wait_for()
     page.get_by_role("radio", name="pattern-preserving").click()
     await_mark(page, "ablations", "measured", texts=2)

@@ -38,6 +38,6 @@ def test_charts_grow_and_cancel_works(page, tmp_path):
         assert "best prefix matching" in page.get_by_test_id("stMain").inner_text()
         page.get_by_role("button", name="Cancel").dispatch_event("click")  # what is unfolded may lie over it
         await_mark(page, "job", "cancelled")
-        page.get_by_role("button", name="Go on", exact=True).wait_for()
+        page.get_by_role("button", name="Resume", exact=True).wait_for()
     run = tmp_path / "runs" / "own"
     assert (run / "state.pt").is_file() and not (run / "step6250").exists()

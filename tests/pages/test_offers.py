@@ -70,17 +70,17 @@ def test_rows_are_fetched_once_somebody_agrees(open_app, served, rendered):
     assert "the rows of task piqa are not on this computer" in said(at) and rendered == []
     at.toggle(key="fetch_tasks").set_value(True)
     settled(at)
-    click(at, "Go on")
+    click(at, "Retry")
     assert "the stand-in has no rows" in said(settled(at)) and rendered == ["piqa"]
 
 
 def test_consent_to_fetch_rows_is_that_of_one_tab(open_app, served, rendered):
     there, here = open_app(prune_task="boolq"), open_app(prune_task="piqa")
     here.toggle(key="fetch_tasks").set_value(True)
-    click(settled(here), "Go on")
+    click(settled(here), "Retry")
     assert "the stand-in has no rows" in said(settled(here)) and set(rendered) == {"piqa"}
     assert not settled(there).toggle(key="fetch_tasks").value
-    click(there, "Go on")
+    click(there, "Retry")
     assert "the rows of task boolq are not on this computer" in said(settled(there)) and set(rendered) == {"piqa"}
     assert here.run().toggle(key="fetch_tasks").value, "the other tab keeps its own"
 

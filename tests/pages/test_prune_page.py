@@ -265,7 +265,7 @@ def test_a_cancelled_run_waits_for_the_user(held):
     settled(at)
     assert frame.jobs().snapshot("accuracy").state == "cancelled"
     assert "stopped before it began" in " ".join(caption.value for caption in at.caption)
-    button(at, "Go on").click()
+    button(at, "Resume").click()
     settled(at)
     assert f"**{N}** of {N} questions" in under_figure(at)
 
@@ -450,7 +450,7 @@ def test_gradients_can_be_cancelled_and_taken_up_again(open_app, monkeypatch):
     settled(at)
     assert frame.jobs().snapshot("gradients").state == "cancelled" and not curve(at)["estimates"]
     assert "come once" in " ".join(caption.value for caption in at.caption)
-    button(at, "Go on").click()
+    button(at, "Resume").click()
     settled(at)
     assert len(curve(at)["estimates"]) == 21
 

@@ -24,7 +24,8 @@ from tests.conftest import HANG_S, REPOSITORY
 
 AGAIN = f"it was read in Streamlit {internals.READ_IN}, and this is {st.__version__}: read streamlit_internals again"
 CSS = Path(internals.__file__).with_suffix(".css").read_text(encoding="utf-8")
-SELECTED = sorted({"data-heading-text", "data-tag", *re.findall(r'data-testid="(\w+)"', CSS),
+SELECTORS = CSS + internals.PAGE_SCRIPT
+SELECTED = sorted({"data-heading-text", "data-tag", *re.findall(r'data-testid="(\w+)"', SELECTORS),
                    *re.findall(r"\.(st[A-Z]\w+)", CSS)})  # fmt: skip
 OF_A_RUN = (
     "session_id",
@@ -255,8 +256,14 @@ def quoted(name: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", SELECTED)
-def test_what_the_stylesheet_selects_is_in_the_front_end(name):
+def test_what_stylesheet_and_script_select_is_in_the_front_end(name):
     assert any(form in script for script in front_end() for form in quoted(name)), f"no element has {name}; {AGAIN}"
+
+
+def test_question_marks_are_named_as_the_script_finds_them():
+    for names in ([b"Help for ${"], quoted("Help")):
+        found = any(name in script for script in front_end() for name in names)
+        assert found, f"no question mark is named {names}; {AGAIN}"
 
 
 @pytest.mark.parametrize("event", ["popstate", "afterprint"])

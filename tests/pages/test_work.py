@@ -119,8 +119,9 @@ def test_what_is_required_and_fails_is_one_line_and_can_be_taken_up_again():
     at.run()
     assert [error.value for error in at.error] == ["there are no numbers; bring some"]
     assert [text.value for text in at.text] == ["above"]
-    [go_on] = at.button
-    go_on.click().run()
+    [retry] = at.button
+    assert retry.label == "Retry"
+    retry.click().run()
     runtime.jobs().join("count", HANG_S)
     assert [text.value for text in at.run().text] == ["above", "two"] and not at.error
 

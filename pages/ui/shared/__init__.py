@@ -6,7 +6,7 @@
 `against`: what the sidebar's model is compared with: one control and one word of the address for all screens
 `second`: that second model, on the screens that set two side by side
 `pairs`: scores of two models' heads: maps on one scale, a point a head, the largest differences
-`streamlit_internals`: the private parts of Streamlit that the app uses, and the styles of its elements
+`streamlit_internals`: the private parts of Streamlit that the app uses, and the styles and mends of its elements
 `gate`: who may ask the server, and what its pages may ask of others
 `offers`: a model of the hub that is not here: looked up and downloaded once somebody agrees
 `views`: saved views: links with a name, in an order

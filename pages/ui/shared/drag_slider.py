@@ -20,7 +20,7 @@ from pages.ui.shared.written import hold, write
 HERE = Path(__file__).parent
 HTML = """
 <div class="level">
-  <div class="words"><label for="range"></label><button class="help" type="button">?</button></div>
+  <div class="words"><label for="range"></label><button class="help" type="button" tabindex="-1">?</button></div>
   <div class="tip" id="tip" role="tooltip"></div>
   <div class="controls">
     <div class="track">

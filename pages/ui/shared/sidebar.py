@@ -49,7 +49,7 @@ PLACES_HELP = (
 )
 FETCH_HELP = (
     "Lets this tab download the rows of a task from the Hugging Face Hub when they are needed and are neither on this "
-    "computer nor in the folder above. After you switch it on, press “Go on” where rows were missing."
+    "computer nor in the folder above. After you switch it on, press “Retry” where rows were missing."
 )
 BOS = {"model's own": None, "on": True, "off": False}
 LONG_PATH = 28  # characters that fit into the sidebar next to the size

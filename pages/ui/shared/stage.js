@@ -7,6 +7,7 @@ const SPOKEN_FOR = "input, textarea, select, [contenteditable=true], [role=slide
 export default function ({ data, parentElement }) {
   const root = parentElement.querySelector(".stage"), page = window
   reloadIfBlank()
+  mendPage() // of streamlit_internals.js
   root.classList.toggle("bar", data.presenting)
   page.headroomHere = data.here // what the server is drawing
   const at = () => Math.min(data.views.length - 1, Number(page.sessionStorage.getItem(AT) ?? -1))

@@ -11,7 +11,7 @@ from engine.errors import HeadroomError
 from pages.ui.shared import views
 from pages.ui.shared.address import as_written
 from pages.ui.shared.runtime import show_error, store
-from pages.ui.shared.streamlit_internals import SLIDE_STYLE
+from pages.ui.shared.streamlit_internals import PAGE_SCRIPT, SLIDE_STYLE
 from pages.ui.shared.tables import plain
 from pages.ui.shared.views import PRESENT, View
 
@@ -26,7 +26,7 @@ HTML = """
 </div>
 """
 CSS, JS = ((HERE / f"stage.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-_COMPONENT = component("headroom_stage", html=HTML, css=CSS, js=JS)
+_COMPONENT = component("headroom_stage", html=HTML, css=CSS, js=PAGE_SCRIPT + JS)
 FAULT = "views fault"
 PRESENT_HELP = "Large type, no sidebar. Arrow keys or a clicker step through the saved views; Escape ends it."
 VIEWS_HELP = "Screens with all their controls, to come back to and to present."

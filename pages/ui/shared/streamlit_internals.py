@@ -1,8 +1,8 @@
 """Everything this app uses of Streamlit that is private or may change: read it again when Streamlit is upgraded.
 
 All of it was read in the release `READ_IN`; `tests/pages/test_streamlit_internals.py` has a test for each name. Other
-modules import only `streamlit` and `streamlit.components.v2`, which are public. The stylesheet next to this module is
-the same for the page in the browser: no other one selects elements by test id.
+modules import only `streamlit` and `streamlit.components.v2`, which are public. The stylesheet and the script next to
+this module are the same for the page in the browser: no others select elements by test id.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,7 @@ READ_IN = "1.67.0"
 SLIDE = "/* Presentation mode */"  # the line of the stylesheet below which rules apply to slides only
 _CSS = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 PAGE_STYLE, SLIDE_STYLE = (f"<style>{rules}</style>" for rules in _CSS.split(SLIDE))
+PAGE_SCRIPT = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
 Values = str | list[str]
 
 

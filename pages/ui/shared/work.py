@@ -116,8 +116,8 @@ class Work(Generic[T]):
         return value
 
     def line(self) -> bool:
-        """Draws how it stands while it is not done: progress and cancel while it runs, a retry when it ended early;
-        whether that is so."""
+        """Draws how it stands while it is not done, and returns whether that is so: progress and Cancel while it runs,
+        Resume after Cancel, Retry after an error."""
         job = self.now()
         if job is None or job.state == "done":
             return False
@@ -137,8 +137,7 @@ class Work(Generic[T]):
             show_error(job.error)
         elif job.state == "cancelled":
             st.caption(f"{plain(named(job, self.title))}: {stopped(job)}. Finished work is kept.")
-        icon, help = ":material/play_arrow:", "Starts it once more."
-        st.button("Go on", key=f"retry {self.slot}", on_click=self.restart, icon=icon, help=help)
+        draw_restart(job, f"retry {self.slot}", "Starts it again. Finished work is kept.", on_click=self.restart)
         mark_job(self.slot, job)
         return True
 
@@ -251,7 +250,7 @@ def live(
         with faults_shown():
             draw()
         if not busy and under_way(slots, by):
-            st.rerun()  # started from in here ("Go on"): only a run of the whole page starts the polling
+            st.rerun()  # started from in here ("Resume"): only a run of the whole page starts the polling
         ends = [job.finished_s for job in map((by or jobs()).snapshot, slots) if job is not None]
         if any(end_s is not None and end_s > since_s for end_s in ends):
             st.rerun()
@@ -262,6 +261,12 @@ def live(
 def mark_job(slot: str, job: Snapshot[Any]) -> None:
     """Marks how a job stands whose line is drawn."""
     mark("job", job.state, slot=slot, done=job.done, total=job.total)
+
+
+def draw_restart(job: Snapshot[Any], key: str, help: str, **click: Any) -> None:
+    """Draws the button that starts a job again after it ended early: Retry after an error, Resume after Cancel."""
+    label, icon = ("Retry", "refresh") if job.error else ("Resume", "play_arrow")
+    st.button(label, key=key, icon=f":material/{icon}:", help=help, **click)
 
 
 def in_words(snapshot: Snapshot[Any], what: str, ahead: Snapshot[Any] | None = None) -> str:

@@ -278,7 +278,7 @@ def _band(look: Look) -> alt.Chart:
 
 
 def _zero(look: Look) -> alt.Chart:
-    return charts.named_chart("one").mark_rule(color=GREY, opacity=0.6).encode(y=alt.datum(0))
+    return charts.named_chart("one").mark_rule(color=GREY, opacity=0.6, aria=False).encode(y=alt.datum(0))
 
 
 def _marker(look: Look) -> alt.Chart:

@@ -1,6 +1,6 @@
 """Train one now: a button a recipe, charts that grow with the log, and the result as a model on every screen.
 
-Training goes on while other pages are looked at and ends with the app; a click goes on from there.
+Training continues while other pages are open and stops with the app; Resume continues from there.
 """
 
 import time
@@ -24,13 +24,13 @@ from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.marks import mark
 from pages.ui.shared.runtime import show_error
 from pages.ui.shared.tables import number, plain, typeset, whole_percent
-from pages.ui.shared.work import in_words, live, mark_job
+from pages.ui.shared.work import draw_restart, in_words, live, mark_job
 from pages.ui.shared.written import write
 from pages.ui.training import live_charts, own_recipe
 
 N_LEFT = 3  # unfinished runs that are offered
-STOP_HELP = "Stops at once. What is done is kept, and the same button goes on from there."
-GO_ON_HELP = "Goes on where it was stopped, to the same weights as if it had not been."
+STOP_HELP = "Stops at once. What is done is kept; Resume continues from there."
+RESUME_HELP = "Continues from where it stopped. The weights end up the same as without the stop."
 OPEN_HELP = "Makes the last snapshot the model of all screens: look at its heads on Induction, Attention and Passage."
 SCROLL = """
 export default function ({ data, parentElement }) {
@@ -167,8 +167,7 @@ def _draw_line(folder: Path, each: Shown) -> None:
         show_error(job.error)
     else:
         st.caption(plain(f"{name} was stopped. What is done is kept."))
-    goes = {"on_click": _train, "args": (folder, each), "help": GO_ON_HELP, "icon": ":material/play_arrow:"}
-    st.button("Go on", key=f"go on {each.slot}", **goes)
+    draw_restart(job, f"resume {each.slot}", RESUME_HELP, on_click=_train, args=(folder, each))
     mark_job(each.slot, job)
 
 
@@ -205,15 +204,15 @@ def _told(shown: Shown, log: live_charts.Log) -> str:
 
 
 def _draw_left(folder: Path) -> None:
-    """Runs that were stopped, each with a button that goes on."""
+    """Runs that were stopped, each with a button that resumes it."""
     left = [run for run in runs_in(folder) if not run.is_done]
     for run in left[:N_LEFT]:
         path = run.about.get("path")
         shown = Shown(run.folder, run.recipe, Path(path) if path else None)
         at = max((line["tokens"] for line in run.log()), default=0)
-        label = f"Go on with {run.name}, {at / 1e6:.2f} of {run.recipe.tokens / 1e6:g} M tokens"
-        goes = {"on_click": _train, "args": (folder, shown), "help": GO_ON_HELP}
-        st.button(plain(label), key=f"go on {run.folder}", icon=":material/play_arrow:", **goes)
+        label = f"Resume {run.name}, {at / 1e6:.2f} of {run.recipe.tokens / 1e6:g} M tokens"
+        goes = {"on_click": _train, "args": (folder, shown), "help": RESUME_HELP}
+        st.button(plain(label), key=f"resume {run.folder}", icon=":material/play_arrow:", **goes)
     if not left:
         st.caption("Nothing is being trained. Each button trains a model from nothing, in a minute or a few.")
 
