@@ -46,6 +46,7 @@ def open_app(arguments: Sequence[str], started: Callable[[], Any]) -> int:
     import streamlit as st
     from starlette.middleware import Middleware
 
+    from pages.ui.shared.front_page import routes
     from pages.ui.shared.gate import Gate
     from pages.ui.shared.streamlit_internals import StreamlitAPIException
 
@@ -54,7 +55,7 @@ def open_app(arguments: Sequence[str], started: Callable[[], Any]) -> int:
         config = settings(arguments)
         hosts = config["server.allowedHosts"]
         gate = Middleware(Gate, hosts=[hosts] if isinstance(hosts, str) else hosts)
-        app = st.App(sys.argv[0], lifespan=asynccontextmanager(in_the_browser), middleware=[gate])
+        app = st.App(sys.argv[0], lifespan=asynccontextmanager(in_the_browser), routes=routes(), middleware=[gate])
         started()
         app.run(config=config)
     except (StreamlitAPIException, ValueError) as error:

@@ -14,7 +14,7 @@ from engine.models.rates import seconds_for
 from engine.texts.passages import text_digest
 from pages.ui.attention.details import draw_details
 from pages.ui.attention.tables import combined, default_heads, names_of
-from pages.ui.attention.view import asked_heads, attention_view, hand_over, overview_packet, pattern_packet
+from pages.ui.attention.view import SWITCHES, asked_heads, attention_view, hand_over, overview_packet, pattern_packet
 from pages.ui.shared import carried
 from pages.ui.shared.controls import type_mask
 from pages.ui.shared.heads import open_heads
@@ -40,7 +40,7 @@ token itself."""
 def use_preset(title: str) -> None:
     """Sets the controls as the preset has them, with the heads that suit it."""
     st.session_state.attention_text, st.session_state.attention_rows = PRESETS[title][:2]
-    st.session_state.attention_heads = ""
+    st.session_state.attention_heads = st.session_state[SWITCHES] = ""
 
 
 def draw_score() -> None:
@@ -98,7 +98,7 @@ def draw_view(text: Chosen) -> None:
     example = "such as L1H0,L1H3"
     typed = heads_at.text_input("Heads", key="attention_heads", placeholder=example, help=help, **bound)
     with view_at:
-        attention_view(packet, set_heads)
+        look = attention_view(packet, set_heads, f"{text_digest(text.text)} {rows}")
     with problem_at, errors_shown():
         heads = parse_heads(typed or "", subject.shape)
     heads = heads or default_heads(seen, scores, rows)
@@ -106,7 +106,7 @@ def draw_view(text: Chosen) -> None:
     looking = Work("attention heads", f"{of} {names}", "Heads", partial(head_views, *what, heads), while_seen=True)
     views = recall_head_views(*what, heads) or looking.required()
     view = combined([views[head] for head in heads])
-    hand_over(pattern_packet(of, names, view))
+    hand_over(pattern_packet(of, names, view, look))
     open_heads(names, heads_at)
     draw_details(subject, text, mask, seen, view, names)
 

@@ -56,7 +56,7 @@ def draw_text() -> None:
     st.markdown(words, help=help)
     marks = tables.landmarks_of(a, shown, x.landmarks)
     data = component_data(a, shown, tables.part_range(part, a.n_total), marks)
-    token_text(data, view if mask is not None else "A", full_nats, x.name, a.n_total, note)
+    token_text(data, view if mask is not None else "A", full_nats, x.name, a.n_total, note, lock="passage_token")
     measured = b is not None and side == b_side and min(len(a), len(b)) == a.n_total
     mark("losses", "measured" if measured else "measuring", tokens=len(a), **counts(side.mask if side else None))
 

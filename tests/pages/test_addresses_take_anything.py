@@ -27,13 +27,26 @@ GARBAGE = [
     IMAGE,
 ]
 ONE_EACH = {
-    "prune": {"prune_limit": "1e400", "prune_shots": "", "prune_idle": IMAGE, "prune_stop": "a\0b", "bos": "n" * 300},
+    "prune": {
+        "prune_limit": "1e400",
+        "prune_shots": "",
+        "prune_idle": IMAGE,
+        "prune_stop": "a\0b",
+        "prune_axis": "",
+        "bos": "n" * 300,
+    },
     "importance": {"importance_what": "", "importance_front": IMAGE, "importance_shots": "nan"},
-    "induction": {"induction_variant": "", "induction_seed": "inf", "induction_shots": ""},
+    "induction": {"induction_variant": "", "induction_seed": "inf", "induction_score": IMAGE, "induction_shots": ""},
     "head": {"head_tasks": IMAGE, "head_shots": "nan", "head_text": "n" * 300, "head_token": "a\0b"},
-    "passage": {"passage_scale": "-1", "passage_heads": "9" * 5000, "passage_a": "", "passage_view": IMAGE},
+    "passage": {
+        "passage_scale": "-1",
+        "passage_heads": "9" * 5000,
+        "passage_a": "",
+        "passage_view": IMAGE,
+        "passage_token": "inf",
+    },
     "continuation": {"continue_tokens": "-1", "continue_by": "", "continue_seed": "a\0b"},
-    "attention": {"attention_heads": "L" + "9" * 5000 + "H0"},
+    "attention": {"attention_switches": "a,b", "attention_token": IMAGE},
     "in_context": {"incontext_texts": "1e400", "incontext_from": "", "incontext_around": "nan"},
     "correlations": {"correlations_what": "", "correlations_shown": IMAGE, "correlations_a": "inf"},
     "sweeps": {"sweeps_what": "", "sweeps_limit": "inf", "sweeps_front": "n" * 300},
@@ -56,9 +69,9 @@ def test_what_is_no_option_is_left_out(text):
     assert one_among(["heads", "ffns"])("ffns") == "ffns" and flag("TRUE") == "TRUE"
 
 
-@pytest.mark.parametrize("page", ONE_EACH)
-def test_a_page_with_garbage_says_so_in_one_line_and_works(page, open_app):
-    at = open_app(run=False, model="demo", prune_ranking="random", **ONE_EACH[page])
+@pytest.mark.parametrize(("page", "said"), [*ONE_EACH.items(), ("attention", {"attention_heads": "L" + "9" * 5000})])
+def test_a_page_with_garbage_says_so_in_one_line_and_works(page, said, open_app):
+    at = open_app(run=False, model="demo", prune_ranking="random", **said)
     at.query_params.pop("prune_task", None)
     at.wanted_page_hash = "" if page == "prune" else calc_hash(page)
     at.run()

@@ -82,7 +82,7 @@ def packets(at):
 @pytest.mark.parametrize("n", [2, 60, 256])
 def test_a_short_pattern_arrives_whole_in_two_bytes_a_number(n):
     view = a_view(n)
-    packet = pattern_packet("text", ["L1H0"], view)
+    packet = pattern_packet("text", ["L1H0"], view, {})
     assert np.abs(table_of(packet, "attention", n) - view.pattern).max() <= 0.5 / 65535 + 1e-7
     largest = np.abs(view.raised_nats).max()
     assert np.abs(table_of(packet, "nats", n) - view.raised_nats).max() <= 0.5 * largest / 32767 + 1e-6
@@ -92,7 +92,7 @@ def test_a_short_pattern_arrives_whole_in_two_bytes_a_number(n):
 @pytest.mark.parametrize("n", [257, 1024])
 def test_of_a_long_pattern_the_largest_of_each_row_arrive(n):
     view = a_view(n)
-    packet = pattern_packet("text", ["L1H0"], view)
+    packet = pattern_packet("text", ["L1H0"], view, {})
     for name, sent in (("pattern", table_of(packet, "attention", n)), ("raised_nats", table_of(packet, "nats", n))):
         true = getattr(view, name)
         for row in (5, 40, n - 1):

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import streamlit as st
+from streamlit.file_util import get_static_dir
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime import Runtime
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
@@ -30,6 +31,7 @@ SELECTED = sorted({"data-heading-text", "data-tag", *re.findall(r'data-testid="(
 OF_A_RUN = (
     "session_id",
     "page_script_hash",
+    "is_history_navigation",
     "session_state.query_params",
     "fragment_storage.clear",
     "shared.new_fragment_ids.snapshot",
@@ -104,6 +106,12 @@ def test_a_run_has_a_session_and_a_page():
     found = []
     run(script, found)
     assert all(found) and {*map(type, found)} == {str}, f"a run names no session or no page; {AGAIN}"
+
+
+def test_a_script_runs_before_streamlits_own():
+    page = internals.page_with_script("mine()")
+    assert page.index("<script>mine()</script>") < page.index('<script type="module"')
+    assert page.replace("<script>mine()</script>", "") == (Path(get_static_dir()) / "index.html").read_text("utf-8")
 
 
 def test_elements_are_drawn_into_a_delta_generator():

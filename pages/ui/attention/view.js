@@ -2,13 +2,16 @@
 // map of all heads. Everything from Python goes in as textContent: what a text says is never markup.
 const VIEWS = new WeakMap() // what one mount remembers: the browser keeps it while Python sends new numbers
 const TYPES = { u1: Uint8Array, u2: Uint16Array, i2: Int16Array, f4: Float32Array }
-const N_LISTED = 5
+const N_LISTED = 5, TOLD_MS = 200
+const SWITCHES = ["mode", "about", "tint"]
 const ARRIVED = "headroom-attention" // the event with which the other component hands over a pattern
 
 export default function ({ data, parentElement, setStateValue }) {
   let view = VIEWS.get(parentElement)
   if (!view) VIEWS.set(parentElement, (view = begin(parentElement)))
   view.ask = heads => setStateValue("heads", { names: heads, number: view.number })
+  view.say = () => setStateValue("look", { token: view.locked === null ? null : view.locked + 1 - view.seen.first,
+                                           switches: changed(view), number: view.told })
   if (view.bytes !== data) load(view, data)
   drawHeads(view) // again in any case: the ink of the thumbnails follows the theme
   take(view)
@@ -26,7 +29,7 @@ function unpack(bytes) {
 function begin(root) {
   const part = name => root.querySelector("." + name)
   const view = { root, page: root.ownerDocument, number: 0, heads: [], over: null, locked: null, at: null, spans: [], cells: [],
-                 mode: "destination", about: "itself", tint: "score", inside: false, askedAt: 0 }
+                 mode: "destination", about: "itself", tint: "score", inside: false, askedAt: 0, told: 0 }
   for (const name of ["text", "map", "readout", "legend", "screen"]) view[name] = part(name)
   const index = event => view.spans.indexOf(event.target.closest?.("span[role]"))
   view.text.onmouseover = event => {
@@ -39,7 +42,7 @@ function begin(root) {
   view.text.addEventListener("focusin", event => { const i = index(event); if (i >= 0 && view.locked === null) go(view, i) })
   view.screen.onmouseenter = () => { view.inside = true }
   view.screen.onmouseleave = () => { view.inside = false }
-  view.screen.onchange = event => { view[event.target.name] = event.target.value; tintHeads(view); paint(view) }
+  view.screen.onchange = event => { view[event.target.name] = event.target.value; tintHeads(view); paint(view); report(view) }
   view.map.onclick = event => {
     const cell = event.target.closest("button")
     if (cell) choose(view, cell.dataset.head, event.shiftKey || event.ctrlKey || event.metaKey)
@@ -60,8 +63,7 @@ function load(view, bytes) {
   if (old?.of !== seen.of || old?.rows !== seen.rows) {
     Object.assign(view, { locked: null, at: null, over: null, pattern: null })
     setText(view)
-    if (old?.rows !== seen.rows) view.about = seen.rows ? "next" : "itself" // of a label what follows it is of interest
-    for (const input of view.screen.querySelectorAll("input")) input.checked = view[input.name] === input.value
+    if (old?.rows !== seen.rows) setSwitches(view, usual(view))
   }
   const known = seen.scores !== undefined
   view.screen.querySelector("[value=score]").disabled = !known
@@ -79,12 +81,38 @@ function take(view) {
       pattern.attention = whole(pattern, "attention", n, 1 / 65535)
       pattern.nats = whole(pattern, "nats", n, pattern.unit)
       pattern.largest = pattern.nats.reduce((a, b) => Math.max(a, b), 0)
+      recall(view, pattern.look)
       if (view.at === null) startAt(view, mostRaised(view))
     }
   }
   markHeads(view)
   showHead(view)
   paint(view)
+}
+
+// The locked token and the switches as the address has them, unless the hand has changed them since.
+function recall(view, look) {
+  if (look.number < view.told) return
+  const i = look.token === null ? null : look.token - 1 + view.seen.first
+  const known = i !== null && view.spans[i] && open(view, i)
+  if (known && i !== view.locked) startAt(view, i)
+  view.locked = known ? i : null
+  setSwitches(view, look.switches.length === SWITCHES.length ? look.switches : usual(view))
+  tintHeads(view)
+}
+
+// Of a label what follows it is of interest.
+const usual = view => ["destination", view.seen.rows ? "next" : "itself", "score"]
+
+// The switches; none where all stand as they open.
+function changed(view) {
+  const values = SWITCHES.map(name => view[name])
+  return values.join() === usual(view).join() ? [] : values
+}
+
+function setSwitches(view, values) {
+  SWITCHES.forEach((name, s) => { view[name] = values[s] })
+  for (const input of view.screen.querySelectorAll("input")) input.checked = view[input.name] === input.value
 }
 
 // (n, n) numbers, row = destination, of a triangle or of the largest few of each row.
@@ -157,6 +185,14 @@ function go(view, i) {
 function lock(view, locked, i) {
   view.locked = locked
   go(view, i)
+  report(view)
+}
+
+// Tells Python of token and switches, once for a row of keys.
+function report(view) {
+  view.told++
+  clearTimeout(view.telling)
+  view.telling = setTimeout(view.say, TOLD_MS)
 }
 
 function key(view, event) {
@@ -174,8 +210,8 @@ function key(view, event) {
     const to = neighbour(view, event.key)
     if (to === undefined) return
     view.over = null // the hand is on the keys now
-    if (view.locked !== null) view.locked = to
-    go(view, to)
+    if (view.locked !== null) lock(view, to, to)
+    else go(view, to)
     if (inText) view.spans[to].focus()
     else view.spans[to].scrollIntoView({ block: "nearest" })
   }

@@ -5,7 +5,7 @@ nothing: it hands the pattern of the chosen heads to the first. Both get bytes: 
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,13 @@ from streamlit.components.v2 import component
 from engine.heads.attention import HeadView, Overview
 from engine.models.masks import Mask
 from pages.ui.attention.tables import names_of, places_to_start
+from pages.ui.shared.address import token_field, unseen_field
 
 HERE = Path(__file__).parent
 WHOLE_ROWS, N_LARGEST = 256, 32  # of a longer text only the largest sources of each destination are sent
 VIEW, PATTERN = "attention_view", "attention_pattern"
+TOKEN, SWITCHES = "attention_token", "attention_switches"  # what the address calls them
+CHOICES = (("destination", "source"), ("itself", "next"), ("score", "raised"))  # of each switch
 HTML = """
 <div class="screen">
   <div class="words">
@@ -61,14 +64,17 @@ _VIEW = component("headroom_attention_view", html=HTML, css=CSS, js=JS)
 _PATTERN = component("headroom_attention_pattern", html=NOTHING, js=HAND_OVER)
 
 
-def attention_view(packet: bytes, on_heads: Callable[[], None]) -> None:
-    """Draws text, map and readout of `overview_packet`; calls `on_heads` when heads are chosen, see `asked_heads`."""
-    _VIEW(key=VIEW, data=packet, on_heads_change=on_heads)
+def attention_view(packet: bytes, on_heads: Callable[[], None], of: str) -> dict[str, Any]:
+    """Draws text, map and readout of `overview_packet`; what `pattern_packet` is to say of token and switches. Calls
+    `on_heads` when heads are chosen, see `asked_heads`. `of` is the text."""
+    look = {"token": token_field(TOKEN, of), "switches": unseen_field("Switches", SWITCHES, _as_switches).split(",")}
+    _VIEW(key=VIEW, data=packet, on_heads_change=on_heads, on_look_change=_on_look)
+    return look | {"number": _told("look").get("number", 0)}
 
 
 def asked_heads() -> list[str]:
     """The names of the heads last chosen in the browser."""
-    return list(_asked().get("names", []))
+    return list(_told("heads").get("names", []))
 
 
 def hand_over(packet: bytes) -> None:
@@ -91,9 +97,9 @@ def overview_packet(of: str, name: str, seen: Overview, mask: Mask, scores: np.n
     return pack(meta, arrays | ({} if scores is None else {"scores": scores.astype("<f4")}))
 
 
-def pattern_packet(of: str, heads: Sequence[str], view: HeadView) -> bytes:
+def pattern_packet(of: str, heads: Sequence[str], view: HeadView, look: Mapping[str, Any]) -> bytes:
     """The pattern of the chosen heads, two bytes a number: the lower triangle, or of a long text the largest sources of
-    each destination with their indices."""
+    each destination with their indices. `look` is what `attention_view` gave."""
     n = len(view.pattern)
     unit, raised = _fixed(view.raised_nats)
     tables = {"attention": np.round(view.pattern * 65535).astype("<u2"), "nats": raised}
@@ -104,7 +110,8 @@ def pattern_packet(of: str, heads: Sequence[str], view: HeadView) -> bytes:
         else:
             at = np.argpartition(-np.abs(table.astype(np.int32)), N_LARGEST, axis=1)[:, :N_LARGEST]
             arrays |= {name: np.take_along_axis(table, at, 1), f"{name}_at": at.astype("<u2")}
-    meta = {"of": of, "heads": list(heads), "number": _asked().get("number", 0), "unit": unit}
+    meta = {"of": of, "heads": list(heads), "number": _told("heads").get("number", 0), "unit": unit}
+    meta["look"] = dict(look)
     return pack(meta | ({} if n <= WHOLE_ROWS else {"k": N_LARGEST}), arrays)
 
 
@@ -127,5 +134,20 @@ def _fixed(values: np.ndarray) -> tuple[float, np.ndarray]:
     return unit, np.round(values / unit).astype("<i2")
 
 
-def _asked() -> dict[str, Any]:
-    return (st.session_state.get(VIEW) or {}).get("heads") or {}
+def _as_switches(text: str) -> str | None:
+    words = text.split(",")
+    fits = len(words) == len(CHOICES) and all(word in known for word, known in zip(words, CHOICES, strict=True))
+    return text if fits else None
+
+
+def _on_look() -> None:
+    """Writes the token that was locked and the switches into the address."""
+    look = _told("look")
+    token = look.get("token")
+    st.session_state[TOKEN] = "" if token is None else str(token)
+    st.session_state[SWITCHES] = ",".join(look.get("switches", []))
+
+
+def _told(what: str) -> dict[str, Any]:
+    """What the view told last of "heads" or its "look"."""
+    return (st.session_state.get(VIEW) or {}).get(what) or {}

@@ -16,7 +16,7 @@ def draw_closely(frame: pd.DataFrame) -> dict[str, Picture]:
     """Draws the section; gives its charts for the downloads."""
     named = {each: charts.TITLES[each] for each in SCORES}
     help, first = "For the two charts below and for what is left after pruning.", "prefix_matching"
-    score = one_of(st.container(), "One score, closely", named, "induction_score", help, default=first, bind=None)
+    score = one_of(st.container(), "One score, closely", named, "induction_score", help, default=first)
     depth_at, many_at = st.columns(2, gap="large")
     pictures = {"By depth": charts.depth_strip(frame, score), "Distribution": charts.distribution(frame, score)}
     with depth_at:

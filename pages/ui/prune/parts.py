@@ -152,7 +152,7 @@ def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
     """Accuracy over the levels of one axis, measured and estimated, and the job that measures them all."""
     (_, measured), x, moving = shown.job(), shown.at_hand(), dragging.moving()
     about = "Which of the levels runs along the chart; the others stay where they are."
-    axis = one_of(st.container(), "Curve over", LEVELS, "prune_axis", about, bind=None, label_visibility="collapsed")
+    axis = one_of(st.container(), "Curve over", LEVELS, "prune_axis", about, label_visibility="collapsed")
     if shown.idle is not None and not moving:
         shown.idle.look_in()
     points, line, hand = shown.curve(axis), shown.estimates.line(x, axis), charts.NONE

@@ -7,6 +7,7 @@
 `second`: that second model, on the screens that set two side by side
 `pairs`: scores of two models' heads: maps on one scale, a point a head, the largest differences
 `streamlit_internals`: the private parts of Streamlit that the app uses, and the styles and mends of its elements
+`front_page`: the page for the browser, with the script that makes one history entry of each action
 `gate`: who may ask the server, and what its pages may ask of others
 `offers`: a model of the hub that is not here: looked up and downloaded once somebody agrees
 `views`: saved views: links with a name, in an order

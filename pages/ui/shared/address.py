@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from engine.errors import one_line
-from pages.ui.shared.streamlit_internals import DeltaGenerator, page_hash, rewrite_param
+from pages.ui.shared.streamlit_internals import DeltaGenerator, is_back_or_forward, page_hash, rewrite_param
 from pages.ui.shared.tables import plain
 
 NOTES = "put right in the address"  # in the session: the page, and by control what is said of it and its value then
@@ -22,6 +22,23 @@ def number_field(where: DeltaGenerator, label: str, ends: tuple[int, int], key: 
     """Draws a field for a whole number between two ends, bound to the address; the number."""
     put_right(key, label, lambda text: nearest(text, ends))
     return where.number_input(label, *ends, key=key, bind="query-params", **more)
+
+
+def unseen_field(label: str, key: str, right: Right) -> str:
+    """What the address says of something that a component shows, as a field that nobody sees: "" for nothing."""
+    put_right(key, label, right)
+    with st.container(key=f"hidden {key}"):
+        return st.text_input(label, key=key, bind="query-params") or ""
+
+
+def token_field(key: str, of: str) -> int | None:
+    """The token that is locked in the text `of`, by its number in a component; None in a text that has just come."""
+    state = st.session_state
+    if state.get(f"{key} of", of) != of and not is_back_or_forward():
+        state[key] = ""
+    state[f"{key} of"] = of
+    text = unseen_field("Locked token", key, lambda text: nearest(text, (0, MOST)))
+    return int(text) if text else None
 
 
 def as_written() -> dict[str, list[str]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator as DeltaGenerator  # for type hints: what elements are drawn into
 from streamlit.errors import StreamlitAPIException as StreamlitAPIException  # a setting that does not exist
+from streamlit.file_util import get_static_dir
 from streamlit.runtime import Runtime
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
@@ -67,6 +68,21 @@ def session_id() -> str | None:
 def is_connected(session: str) -> bool:
     """Whether a browser shows this session; after a disconnect Streamlit keeps the session for a while, not active."""
     return Runtime.exists() and Runtime.instance().is_active_session(session)
+
+
+def is_back_or_forward() -> bool:
+    """Whether the running script follows the browser's back or forward button."""
+    run = get_script_run_ctx(suppress_warning=True)
+    return run is not None and run.is_history_navigation
+
+
+def page_with_script(script: str) -> str:
+    """The page that Streamlit serves at every address, with a script that runs before its own."""
+    page = (Path(get_static_dir()) / "index.html").read_text(encoding="utf-8")
+    before, found, after = page.partition("<script>")
+    if not found:
+        raise LookupError("Streamlit's index.html has no <script> any more: read it again")
+    return f"{before}<script>{script}</script>{found}{after}"
 
 
 def page_hash() -> str | None:

@@ -1,11 +1,13 @@
 // A text set as text, token by token. Everything from `data` goes in as textContent: what a text says is never markup.
 const VIEWS = new WeakMap() // what one mount remembers: the browser keeps it while Python sends new numbers
 
-export default function ({ data, parentElement }) {
+export default function ({ data, parentElement, setStateValue }) {
   let view = VIEWS.get(parentElement)
   if (!view) VIEWS.set(parentElement, (view = begin(parentElement)))
   view.data = data
+  view.tell = locked => setStateValue("locked", { token: locked === null ? null : data.start + locked + 1, number: ++view.told })
   if (view.textKey !== data.text_key) setText(view)
+  if (data.locked?.number >= view.told) light(view, shownAt(view, data.locked.token)) // not of a lock before the last one
   drawLegend(view)
   tint(view)
   drawLandmarks(view)
@@ -15,7 +17,7 @@ export default function ({ data, parentElement }) {
 function begin(root) {
   const part = name => root.querySelector("." + name)
   const view = { legend: part("legend"), text: part("text"), readout: part("readout"), landmarks: part("landmarks"),
-                 said: part("said"), spans: [], lit: [], over: null, at: 0, focused: false, locked: null, back: null, column: null }
+                 said: part("said"), spans: [], lit: [], over: null, at: 0, focused: false, locked: null, back: null, column: null, told: 0 }
   const index = event => {
     const span = event.target.closest?.("span")
     return span && view.text.contains(span) ? view.spans.indexOf(span) : -1
@@ -131,6 +133,7 @@ function move(view, i, quietly) {
 
 function lock(view, i, stay) {
   light(view, i === view.locked && !stay ? null : i)
+  if (view.data.locked) view.tell(view.locked)
   show(view)
 }
 
@@ -159,6 +162,12 @@ function lookBack(data, i) {
     if (i > 1 && j > 1 && data.ids[j - 1] === data.ids[i - 1] && data.ids[j - 2] === data.ids[i - 2]) places.push(j)
   }
   return { same, places }
+}
+
+// Where in this part a token is, by its number in the text.
+function shownAt(view, token) {
+  const i = token - 1 - view.data.start
+  return token !== null && view.spans[i] ? i : null
 }
 
 function light(view, i) {

@@ -1,14 +1,17 @@
-"""The component that sets a text as text, each token tinted, with a readout beside it; it asks Python for nothing."""
+"""The component that sets a text as text, each token tinted, with a readout beside it, and the token that is locked."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import streamlit as st
 from streamlit.components.v2 import component
 
 from engine.texts.tokenloss import TokenLosses
+from pages.ui.shared.address import token_field
 
 HERE = Path(__file__).parent
 HTML = """
@@ -24,6 +27,7 @@ HTML = """
 """
 CSS, JS = ((HERE / f"token_text.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
 _COMPONENT = component("headroom_token_text", html=HTML, css=CSS, js=JS)
+TOKENS = "passage_tokens"
 LOSS_NATS = 10.0  # full colour of a loss; guessing among 50,000 tokens costs 10.8
 PART_TOKENS = 1500  # more spans at once make a browser slow
 WORDS = {"a": "A", "b": "B", "change": "B − A", "better": "B better", "worse": "B worse"}
@@ -37,16 +41,31 @@ def token_text(
     n_total: int,
     note: str,
     words: Mapping[str, str] = WORDS,
+    lock: str = "",
 ) -> None:
     """Draws the text of `component_data`, tinted by `view` ("B − A", "A" or "B"); `words` name the two sides.
 
     `full_nats` is the difference that gets full colour. The text is set anew only when other tokens are shown.
+    `lock`: what the address calls the locked token, where it is to be there.
     """
     tokens = repr((name, data["start"], data["pieces"], data["ids"])).encode(errors="surrogatepass")
     key, full = hashlib.blake2b(tokens, digest_size=16).hexdigest(), full_nats if view == "B − A" else LOSS_NATS
     shown = {"view": view, "full": full, "name": name, "n_total": n_total, "note": note, "text_key": key}
     shown["words"] = dict(words)
-    _COMPONENT(key="passage_tokens", data={**data, **shown})
+    if lock:
+        shown["locked"] = {"token": token_field(lock, name), "number": _told().get("number", 0)}
+    _COMPONENT(key=TOKENS, data={**data, **shown}, on_locked_change=partial(_on_locked, lock))
+
+
+def _on_locked(lock: str) -> None:
+    """Writes the token that was locked in the browser into the address."""
+    token = _told().get("token")
+    if lock:
+        st.session_state[lock] = "" if token is None else str(token)
+
+
+def _told() -> dict[str, Any]:
+    return (st.session_state.get(TOKENS) or {}).get("locked") or {}
 
 
 def component_data(

@@ -1,7 +1,8 @@
 """Values that the app itself writes into a widget: what was clicked on a map, what another screen hands over.
 
 A browser that has not drawn such a value yet still tells the one before with whatever it asks for next, a timer's run
-among them, and Streamlit takes that for the user's. For a moment it is told apart by what stood there before.
+among them, and Streamlit takes that for the user's. For a moment it is told apart by what stood there before; not
+after the browser's back and forward, which bring such a value back.
 """
 
 import time
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
+
+from pages.ui.shared.streamlit_internals import is_back_or_forward
 
 HELD_S = 2.0
 
@@ -34,7 +37,9 @@ def write(key: str, value: Any, held_s: float = HELD_S) -> None:
 def hold(key: str) -> None:
     """What is called before a widget is drawn into which something may have been written."""
     last, state = _last(key), st.session_state
-    if last is not None and key in state and state[key] != last.value and state[key] in last.before:
+    if is_back_or_forward():
+        state.pop(f"{key} written", None)
+    elif last is not None and key in state and state[key] != last.value and state[key] in last.before:
         state[key] = last.value
 
 

@@ -1,0 +1,34 @@
+// Runs before Streamlit: where its server is, and one history entry for each action of the user.
+
+// Streamlit would look for its server below the screen's own path first: a 404 for each direct link.
+window.__streamlit = { BACKEND_BASE_URL: new URL(".", location.href).href };
+
+(() => {
+  // Streamlit replaces the entry where a control of the page is changed, and adds one for whatever the server writes
+  // into the address, however many times for one click. Here the first address of an action adds an entry; later ones
+  // replace it, as what the server adds to it is part of the same view.
+  const push = history.pushState.bind(history), replace = history.replaceState.bind(history)
+  let action = "none" // "new": no address has followed yet; "control": a control's; "page": all that an action does
+  let back = false    // after the browser's back and forward, until the next action
+
+  for (const kind of ["pointerdown", "keydown", "input"])
+    window.addEventListener(kind, event => {
+      if (!event.isTrusted || event.repeat || event.ctrlKey || event.altKey || event.metaKey) return
+      if (kind === "input" && action !== "none") return // typed or dragged: begun by a key or a pointer
+      action = "new"
+      back = false
+    }, true)
+  window.addEventListener("popstate", () => { action = "none"; back = true }, true)
+
+  const write = byControl => (state, title, address) => {
+    const to = new URL(address ?? location.href, location.href)
+    if (to.href === location.href) return replace(state, title, address)
+    const path = to.pathname !== location.pathname
+    if (back && path) return // of the page that was left
+    const adds = !back && (action === "new" || (action === "control" && path))
+    if (adds) action = byControl ? "control" : "page"
+    return (adds ? push : replace)(state, title, address)
+  }
+  history.pushState = write(false)
+  history.replaceState = write(true)
+})()

@@ -1,0 +1,85 @@
+"""The browser's back and forward: one entry for each action, and each view returns as it was, its locked token too."""
+
+import re
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import at_rest, await_mark, keyed, settled_figure
+
+LEVEL = "Attention heads pruned"
+
+
+def view_of(page):
+    """The address without the server, and what the screen shows of its state."""
+    where = urlsplit(page.url)
+    return page.title(), where.path, where.query
+
+
+def opened(page, title):
+    page.get_by_test_id("stSidebarNavLink").get_by_text(title, exact=True).click()
+    page.get_by_role("heading", name=title, exact=True, level=1).wait_for()
+    at_rest(page)
+
+
+def follow(page, expected):
+    """Waits until the address and the title are the ones of this view, and nothing is under way."""
+    title, path, query = expected
+    page.wait_for_url(lambda url: (urlsplit(url).path, urlsplit(url).query) == (path, query))
+    page.wait_for_function("title => document.title === title", arg=title)
+    at_rest(page)
+    page.wait_for_timeout(300)  # a late address would come now
+    assert view_of(page) == expected
+
+
+@pytest.mark.slow("ten views, there and back")
+def test_ten_presses_of_back_return_through_ten_views(page, address):
+    page.goto(f"{address}/?precision=fp32&prune_task=demo_translation")
+    settled_figure(page)
+    views = [view_of(page)]
+
+    def done():
+        at_rest(page)
+        page.wait_for_timeout(300)
+        assert view_of(page) != views[-1]
+        views.append(view_of(page))
+
+    slider = page.get_by_role("slider", name=LEVEL)
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    await_mark(page, "figure", "measured", heads=2)
+    done()
+    keyed(page, "prune_axis").get_by_role("radio").nth(1).click()
+    done()
+    page.get_by_text("What pruning saves", exact=True).click()
+    done()
+    opened(page, "Passage")
+    done()
+    page.locator(".text span").nth(40).click()
+    page.wait_for_url(re.compile("passage_token=41"))
+    done()
+    opened(page, "Attention")
+    done()
+    page.locator(".text span[role=option]").nth(90).click()
+    page.wait_for_url(re.compile("attention_token=90"))
+    done()
+    page.get_by_text("who looks at it", exact=True).click()
+    page.wait_for_url(re.compile("attention_switches=source"))
+    done()
+    opened(page, "Induction")
+    done()
+    keyed(page, "induction_score").get_by_role("radio").nth(2).click()
+    page.wait_for_url(re.compile("induction_score="))
+    done()
+    assert len(views) == 11
+    for expected in reversed(views[:-1]):
+        page.go_back()
+        follow(page, expected)
+    expect(page.get_by_role("slider", name=LEVEL)).to_have_value("0")
+    for lock, (_, path, query) in (("passage_token", views[5]), ("attention_token", views[8])):
+        assert lock in query
+        page.goto(f"{address}{path}?{query}")
+        page.locator(".text span.locked").wait_for()
+    assert "90" in page.locator(".readout .top").inner_text()
+    assert page.get_by_label("who looks at it").is_checked()
