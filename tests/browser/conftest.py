@@ -88,7 +88,7 @@ def page(context_of, request):
     """A tab that notes everything it should not do, and is asked about it at the end. Nothing of it stays."""
     context = context_of(getattr(request, "param", "light"))
     page, faults = context.new_page(), []
-    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    page.on("console", lambda message: faults.append(message.text) if is_fault(message) else None)
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("request", lambda sent: faults.append(f"left this computer: {sent.url}") if foreign(sent.url) else None)
     yield page
@@ -98,6 +98,11 @@ def page(context_of, request):
         tab.close()
     context.clear_cookies()
     assert faults == []
+
+
+def is_fault(message):
+    """An error, or what Vega warns of in a chart."""
+    return message.type == "error" or message.text.startswith("WARN ")
 
 
 def foreign(url):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import pytest
@@ -56,6 +57,12 @@ CHARTS = {
     "bars": ffn_bars(ffns([0.1, -0.02, 0.0], {1})),
     "bars before any score": ffn_bars(ffns([np.nan, np.nan], {0})),
 }
+
+
+def test_rows_in_the_chart_itself_are_refused():
+    own = alt.Chart(alt.InlineData([{"zero": 0}])).mark_rule().encode(x="zero:Q")
+    with pytest.raises(ValueError, match="name them"):
+        charts.template(100, charts.named_chart("tasks").mark_point().encode(x="x:Q"), own)
 
 
 @pytest.mark.parametrize("name", CHARTS)

@@ -54,7 +54,7 @@ def _pattern_map(n: int) -> charts.Template:
 
 def effects(frame: pd.DataFrame) -> charts.Picture:
     """`tables.effect_rows`: change of accuracy without the head, with its 95 % interval, a row a task."""
-    return charts.picture(_effects(len(frame)), tasks=frame)
+    return charts.picture(_effects(len(frame)), tasks=frame, zero=pd.DataFrame({"zero": [0]}))
 
 
 @charts.kept
@@ -67,7 +67,7 @@ def _effects(n: int) -> charts.Template:
         "p:Q|McNemar's p|.3f; n:Q|Questions",
     )
     base = charts.named_chart("tasks").encode(y=y, tooltip=tooltip)
-    zero = alt.Chart(alt.InlineData([{"zero": 0}])).mark_rule(color=GREY).encode(x=alt.X("zero:Q"))
+    zero = charts.named_chart("zero").mark_rule(color=GREY).encode(x=alt.X("zero:Q"))
     bar = base.mark_rule(strokeWidth=2, color=GREY).encode(x=x, x2="high:Q")  # black in either theme otherwise
     point = base.mark_point(filled=True, size=110, opacity=1).encode(x="points:Q")
     return charts.template(46 * n + charts.AXIS_PX, zero, bar, point)

@@ -102,7 +102,7 @@ def recovered(frame: pd.DataFrame) -> charts.Picture:
     shown = frame.assign(
         **{name: frame[name].clip(low, high) for name in ("low", "high")}, at=frame["share"].clip(*ENDS)
     )
-    return charts.picture(_recovered(frame["where"].nunique()), rows=shown)
+    return charts.picture(_recovered(frame["where"].nunique()), rows=shown, ends=pd.DataFrame({"at": [0, 1]}))
 
 
 @charts.kept
@@ -117,7 +117,7 @@ def _recovered(n_places: int) -> charts.Template:
         "acc_full:Q|Right|.1%; acc_ablated:Q|without it|.1%; acc_ideal:Q|with the pattern|.1%",
     )
     base = charts.named_chart("rows").encode(y=y, yOffset=offset, tooltip=tooltip)
-    ends = alt.Chart(alt.InlineData([{"at": 0}, {"at": 1}])).mark_rule(color=GREY, strokeDash=[4, 3]).encode(x="at:Q")
+    ends = charts.named_chart("ends").mark_rule(color=GREY, strokeDash=[4, 3]).encode(x="at:Q")
     bar = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q", color=colour)
     point = base.mark_point(filled=True, size=100, opacity=1).encode(x=x, color=colour)
     return charts.template(66 * n_places + charts.AXIS_PX + 30, ends, bar, point)

@@ -128,8 +128,10 @@ def _depth_strip(score: str) -> charts.Template:
     )
     points = base.mark_point(filled=True, size=60, opacity=0.65, cursor="pointer").encode(y=y, tooltip=tooltip)
     means = base.mark_line(strokeWidth=2, opacity=0.6, point=False).encode(y=alt.Y(f"mean({column}):Q"))
-    ring = base.transform_filter("datum.selected").mark_point(filled=False, size=160, stroke=MARK, strokeWidth=2.5)
-    return charts.template(250, means, points.add_params(_click()), ring.encode(y=y))
+    # filtered, the chart would have no end of its axis where none is selected
+    size = alt.condition("datum.selected", alt.value(160), alt.value(0))
+    ring = base.mark_point(filled=False, stroke=MARK, strokeWidth=2.5).encode(y=y, size=size)
+    return charts.template(250, means, points.add_params(_click()), ring)
 
 
 def distribution(frame: pd.DataFrame, score: str) -> charts.Picture:

@@ -12,12 +12,12 @@ from pages.ui.shared import charts
 from pages.ui.shared.colours import UNKNOWN, palette
 from pages.ui.shared.tables import RANK_TITLE
 
-SERIES = ["measured", "now", "full model", "chance", "estimate"]
-PATTERNS = [[1, 0], [1, 0], [7, 4], [2, 4], [5, 4]]
-DASHES = alt.StrokeDash("series:N", scale=alt.Scale(domain=SERIES, range=PATTERNS), legend=None)
 SECOND = "second"  # the second model's line
 DOMAIN = palette(pruned="measured", now="now", full="full model", second=SECOND, estimate="estimate", chance="chance")
 COLOUR = alt.Color("series:N", scale=alt.Scale(domain=DOMAIN), legend=None)
+PATTERNS = {"full model": [7, 4], "chance": [2, 4], "estimate": [5, 4]}
+DASHED = alt.Scale(domain=DOMAIN, range=[PATTERNS.get(series, [1, 0]) for series in DOMAIN])
+DASHES = alt.StrokeDash("series:N", scale=DASHED, legend=None)
 LEVELS = [level / 10 for level in range(11)]  # the axis goes on a little, to make room for the names of the lines
 STATE = f"rank:Q|{RANK_TITLE}; state:N|State"
 ACCURACY_LOST = "Accuracy lost without it"  # the one score of FFNs that is a share

@@ -170,7 +170,10 @@ def row_height(n_layers: int) -> int:
 
 
 def _without_config(chart: alt.TopLevelMixin) -> Template:
-    return {**{key: value for key, value in chart.to_dict().items() if key != "config"}, "config": WRITTEN}
+    found = chart.to_dict()
+    if "datasets" in found:
+        raise ValueError("rows lie in the chart itself, where those of the picture would replace them: name them")
+    return {**found, "config": WRITTEN}
 
 
 @cache

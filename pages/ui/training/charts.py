@@ -146,17 +146,26 @@ def curves(
     names = tuple(dict.fromkeys(runs["run"]))
     known = _on(runs, look).dropna(subset=[column])
     drawn = tuple(dict.fromkeys(known["run"]))
-    return _picture(_curves(look, names, drawn, column, title, height), runs=known, windows=windows)
+    of = _curves(look, names, drawn, column, title, _ends(known[column]), height)
+    return _picture(of, runs=known, windows=windows)
 
 
 @charts.kept
 def _curves(
-    look: Look, names: tuple[str, ...], drawn: tuple[str, ...], column: str, title: str, height: int
+    look: Look,
+    names: tuple[str, ...],
+    drawn: tuple[str, ...],
+    column: str,
+    title: str,
+    ends: tuple[float, float],
+    height: int,
 ) -> charts.Template:
     legend = alt.Legend(values=list(drawn), orient="bottom", title=None, labelLimit=0, columns=1, symbolType="stroke",
                         symbolStrokeWidth=4, symbolOpacity=1)  # fmt: skip
     colour = by_run(names, legend)
-    base = charts.named_chart("runs").encode(x=look.x(), y=_y(column, title, zero=False), color=colour)
+    base = charts.named_chart("runs").encode(
+        x=look.x(), y=_y(column, title, domain=list(ends), nice=True), color=colour
+    )
     tooltip = charts.tips(f"run:N|Run; tokens:Q|Tokens|,.0f; {column}:Q|{title}|.3f")
     lines = base.mark_line(strokeWidth=2).encode(tooltip=tooltip)
     now = base.transform_filter(look.now)
