@@ -22,6 +22,7 @@ from pages.ui.shared.runtime import end_run, errors_shown, lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.texts import Chosen, choose_text
 from pages.ui.shared.work import Work, live
+from pages.ui.shared.written import hold, write
 
 require_frame("pages/attention.py")
 EMBEDDED, TRANSLATION = "demo", "Translation"  # it was taught English alone, and translates nothing
@@ -40,7 +41,8 @@ token itself."""
 def use_preset(title: str) -> None:
     """Sets the controls as the preset has them, with the heads that suit it."""
     st.session_state.attention_text, st.session_state.attention_rows = PRESETS[title][:2]
-    st.session_state.attention_heads = st.session_state[SWITCHES] = ""
+    write("attention_heads", "")
+    write(SWITCHES, "")
 
 
 def draw_score() -> None:
@@ -51,7 +53,7 @@ def draw_score() -> None:
 
 def set_heads() -> None:
     """Writes what was clicked into the field, and so into the address."""
-    st.session_state.attention_heads = ",".join(asked_heads())
+    write("attention_heads", ",".join(asked_heads()))
 
 
 setup = chosen()
@@ -96,6 +98,7 @@ def draw_view(text: Chosen) -> None:
     about_at.caption(CAPTION)
     help = "Or click them on the map. Of several heads you see their mean attention and the sum of their nats."
     example = "such as L1H0,L1H3"
+    hold("attention_heads")
     typed = heads_at.text_input("Heads", key="attention_heads", placeholder=example, help=help, **bound)
     with view_at:
         look = attention_view(packet, set_heads, f"{text_digest(text.text)} {rows}")

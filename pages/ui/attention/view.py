@@ -17,6 +17,7 @@ from engine.heads.attention import HeadView, Overview
 from engine.models.masks import Mask
 from pages.ui.attention.tables import names_of, places_to_start
 from pages.ui.shared.address import token_field, unseen_field
+from pages.ui.shared.written import write
 
 HERE = Path(__file__).parent
 WHOLE_ROWS, N_LARGEST = 256, 32  # of a longer text only the largest sources of each destination are sent
@@ -144,8 +145,8 @@ def _on_look() -> None:
     """Writes the token that was locked and the switches into the address."""
     look = _told("look")
     token = look.get("token")
-    st.session_state[TOKEN] = "" if token is None else str(token)
-    st.session_state[SWITCHES] = ",".join(look.get("switches", []))
+    write(TOKEN, "" if token is None else str(token))
+    write(SWITCHES, ",".join(look.get("switches", [])))
 
 
 def _told(what: str) -> dict[str, Any]:

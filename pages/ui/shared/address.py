@@ -11,6 +11,7 @@ import streamlit as st
 from engine.errors import one_line
 from pages.ui.shared.streamlit_internals import DeltaGenerator, is_back_or_forward, page_hash, rewrite_param
 from pages.ui.shared.tables import plain
+from pages.ui.shared.written import hold, write
 
 NOTES = "put right in the address"  # in the session: the page, and by control what is said of it and its value then
 MOST = 1_000_000  # where a number has no upper end of its own
@@ -25,8 +26,10 @@ def number_field(where: DeltaGenerator, label: str, ends: tuple[int, int], key: 
 
 
 def unseen_field(label: str, key: str, right: Right) -> str:
-    """What the address says of something that a component shows, as a field that nobody sees: "" for nothing."""
+    """What the address says of something that a component shows, as a field that nobody sees: "" for nothing. What the
+    component tells is written into it by `written.write`."""
     put_right(key, label, right)
+    hold(key)
     with st.container(key=f"hidden {key}"):
         return st.text_input(label, key=key, bind="query-params") or ""
 
@@ -35,7 +38,7 @@ def token_field(key: str, of: str) -> int | None:
     """The token that is locked in the text `of`, by its number in a component; None in a text that has just come."""
     state = st.session_state
     if state.get(f"{key} of", of) != of and not is_back_or_forward():
-        state[key] = ""
+        write(key, "")
     state[f"{key} of"] = of
     text = unseen_field("Locked token", key, lambda text: nearest(text, (0, MOST)))
     return int(text) if text else None

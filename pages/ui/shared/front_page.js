@@ -6,7 +6,8 @@ window.__streamlit = { BACKEND_BASE_URL: new URL(".", location.href).href };
 (() => {
   // Streamlit replaces the entry where a control of the page is changed, and adds one for whatever the server writes
   // into the address, however many times for one click. Here the first address of an action adds an entry; later ones
-  // replace it, as what the server adds to it is part of the same view.
+  // replace it, as what the server adds to it is part of the same view. A slider that rests and then moves on in the
+  // same hand ("input") makes another.
   const push = history.pushState.bind(history), replace = history.replaceState.bind(history)
   let action = "none" // "new": no address has followed yet; "control": a control's; "page": all that an action does
   let back = false    // after the browser's back and forward, until the next action
@@ -14,7 +15,6 @@ window.__streamlit = { BACKEND_BASE_URL: new URL(".", location.href).href };
   for (const kind of ["pointerdown", "keydown", "input"])
     window.addEventListener(kind, event => {
       if (!event.isTrusted || event.repeat || event.ctrlKey || event.altKey || event.metaKey) return
-      if (kind === "input" && action !== "none") return // typed or dragged: begun by a key or a pointer
       action = "new"
       back = false
     }, true)

@@ -12,6 +12,7 @@ from streamlit.components.v2 import component
 
 from engine.texts.tokenloss import TokenLosses
 from pages.ui.shared.address import token_field
+from pages.ui.shared.written import write
 
 HERE = Path(__file__).parent
 HTML = """
@@ -61,7 +62,7 @@ def _on_locked(lock: str) -> None:
     """Writes the token that was locked in the browser into the address."""
     token = _told().get("token")
     if lock:
-        st.session_state[lock] = "" if token is None else str(token)
+        write(lock, "" if token is None else str(token))
 
 
 def _told() -> dict[str, Any]:
