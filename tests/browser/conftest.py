@@ -101,8 +101,9 @@ def page(context_of, request):
 
 
 def is_fault(message):
-    """An error, or what Vega warns of in a chart; but not that a server is gone which a test has stopped."""
-    if message.text.endswith("ERR_CONNECTION_REFUSED"):
+    """An error, or what Vega warns of in a chart; but not that a server is gone which a test has stopped, nor that a
+    line has no points yet, such as those of a run that has just begun."""
+    if message.text.endswith("ERR_CONNECTION_REFUSED") or message.text.startswith("WARN Infinite extent"):
         return False
     return message.type == "error" or message.text.startswith("WARN ")
 
