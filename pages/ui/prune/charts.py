@@ -17,7 +17,7 @@ DOMAIN = palette(pruned="measured", now="now", full="full model", second=SECOND,
 COLOUR = alt.Color("series:N", scale=alt.Scale(domain=DOMAIN), legend=None)
 PATTERNS = {"full model": [7, 4], "chance": [2, 4], "estimate": [5, 4]}
 DASHED = alt.Scale(domain=DOMAIN, range=[PATTERNS.get(series, [1, 0]) for series in DOMAIN])
-DASHES = alt.StrokeDash("series:N", scale=DASHED, legend=None)
+DASHES = alt.StrokeDash("line:N", scale=DASHED, legend=None)  # of "series" Vega would join its legend with the colors'
 LEVELS = [level / 10 for level in range(11)]  # the axis goes on a little, to make room for the names of the lines
 STATE = f"rank:Q|{RANK_TITLE}; state:N|State"
 ACCURACY_LOST = "Accuracy lost without it"  # the one score of FFNs that is a share
@@ -38,10 +38,12 @@ def accuracy_curve(
     lines = [("chance", chance, full is not None and chance > full)]
     lines += [] if full is None else [("full model", full, chance <= full)]
     named = pd.DataFrame(lines, columns=["series", "acc", "above"]).assign(end=1.02)
+    named["line"] = named["series"]
     models = _models(pd.concat([points, now])) if "model" in points else ()
     if not models:
         points, now = points.assign(series="measured"), now.assign(series="now")
-    along, hand = (frame.assign(series="estimate") for frame in dashed)
+    points = points.assign(shape=points["series"])
+    along, hand = (frame.assign(series="estimate", line="estimate") for frame in dashed)
     return charts.picture(_curve(x_title, models), points=points, now=now, lines=named, estimates=along, hand=hand)
 
 
@@ -69,7 +71,7 @@ def _curve(x_title: str, models: tuple[tuple[str, str], ...]) -> charts.Template
                             labelExpr=f"{names}[datum.label]")  # fmt: skip
         colour = alt.Color("series:N", scale=alt.Scale(domain=DOMAIN), legend=legend)
         shapes = alt.Scale(domain=["measured", SECOND], range=["circle", "square"])
-        shape = alt.Shape("series:N", scale=shapes, legend=None)
+        shape = alt.Shape("shape:N", scale=shapes, legend=None)
     measured = charts.named_chart("points").encode(x=x, color=colour, tooltip=tooltip)
     here = charts.named_chart("now").encode(x=x, color=colour, tooltip=tooltip)
     estimated = charts.named_chart("estimates").encode(x=x, color=colour, tooltip=about)
