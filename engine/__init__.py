@@ -16,6 +16,7 @@
 `errors`: the exceptions whose one line people see
 `files`: files that a user names, read with a bound and written whole
 `jobs`: the one worker thread, and what it tells whoever looks
+`measurement`: a value that is read from stored records, measured, or forecast
 `memory`: what is kept is bounded, and what is freed goes back to the system
 `pieces`: read or measure, piece by piece
 `process_marks`: which process holds a folder

@@ -51,7 +51,7 @@ class Progress(Generic[T]):
         """How much of the work is done, 0 to 1."""
         return self.share if self.share is not None else self.done / self.total if self.total else 0.0
 
-    def map(self, change: Callable[[T], U]) -> "Progress[U]":
+    def map(self, change: Callable[[T], U | None]) -> "Progress[U]":
         """The same with the value changed, where there is one."""
         value = None if self.value is None else change(self.value)
         return Progress(self.done, self.total, value, self.message, self.cached, self.is_loading, self.share)

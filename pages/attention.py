@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from engine.heads.attention import head_views, overview, recall_head_views, recall_overview
-from engine.heads.induction import characters, induction, recall_induction
+from engine.heads.induction import characters, induction
 from engine.importance.rankings_of import INDUCTION_SEED
 from engine.models.masks import parse_heads, parse_mask
 from engine.models.rates import seconds_for
@@ -79,11 +79,11 @@ carried.hand_on("attention", subject.shape, mask, badge_at)
 of = f"{subject} {mask.key()} {text_digest(text.text)}"
 what = (lab(), subject, text.text, mask)
 seen = recall_overview(*what) or Work("attention", of, "Text", partial(overview, *what), while_seen=True).required()
-measure = partial(induction, lab(), subject, "olsson", INDUCTION_SEED)
+wanted = induction(subject, "olsson", INDUCTION_SEED)
 takes = partial(seconds_for, lab().store, subject, "patterns", characters(subject, "olsson"))
-score = Work("attention induction", str(subject), SCORES, measure, 3, while_seen=True, takes=takes)
+score = Work("attention induction", str(subject), SCORES, partial(wanted.run, lab()), 3, while_seen=True, takes=takes)
 since_s = time.monotonic()
-found = recall_induction(lab(), subject, "olsson", INDUCTION_SEED)
+found = wanted.stored(lab())
 scores = None if found is None else found.mean["prefix_matching"]
 if seen.n_left_out:
     st.caption(f"The first {len(seen.ends):,} tokens; {seen.n_left_out:,} more do not fit the model's window.")

@@ -8,7 +8,7 @@ from functools import partial
 import streamlit as st
 
 from engine.heads.ablation import KINDS
-from engine.heads.induction import recall_induction
+from engine.heads.induction import induction
 from engine.importance.rankings_of import INDUCTION_SEED, Evidence
 from engine.texts.incontext import MIN_TOKENS
 from engine.texts.passages import text_digest
@@ -84,7 +84,7 @@ def draw_heads() -> None:
     if not heads.line() and n_done < len(texts):
         heads.offer(label, "science", ABLATE_HELP.format(n_passes))
     if n_done:
-        known = recall_induction(lab(), subject, "olsson", INDUCTION_SEED)
+        known = induction(subject, "olsson", INDUCTION_SEED).stored(lab())
         frame = head_frame(subject.shape, found, so_far(), kind, controls.around, known)
         pictures.update(sections.head_section(frame, kind, len(texts)))
         files["Heads"] = frame

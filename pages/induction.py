@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from engine.heads.induction import SCORES, VARIANTS, induction, recall_induction
+from engine.heads.induction import SCORES, VARIANTS, induction
 from engine.importance.rankings_of import INDUCTION_FROM
 from engine.models.masks import parse_mask
 from pages.ui.induction import charts, overlap
@@ -67,11 +67,11 @@ with st.container(horizontal=True, vertical_alignment="center"):
     if not mask.is_full:
         st.caption("All scores are the full model's; a cross marks a head that is pruned.")
 since_s = time.monotonic()
-found = recall_induction(lab(), subject, variant, seed)
+scores = induction(subject, variant, seed)
+found = scores.stored(lab())
 if found is None:
-    measure = partial(induction, lab(), subject, variant, seed)
     of = f"{subject} {variant} {seed}"
-    found = Work("induction", of, "Induction scores", measure, while_seen=True).required()
+    found = Work("induction", of, "Induction scores", partial(scores.run, lab()), while_seen=True).required()
 if found.note:
     st.info(found.note[0].upper() + found.note[1:] + ".", icon=":material/info:")
 names = selected_heads(subject.shape)
@@ -112,7 +112,7 @@ if not presenting():  # a slide is one screen, and these are below it
 words = ["--variant", variant, "--seed", seed, "--out", "induction.csv"]
 files = {"Induction scores": frame, **beside.tables, **overlap_tables}
 command = command_line("induction", subject.as_usual, None, words)
-reads = {"Scores": partial(recall_induction, subject=subject, variant=variant, seed=seed), **overlap.reads(setup)}
+reads = {"Scores": scores.stored, **overlap.reads(setup)}
 program, n = of_induction(subject.as_usual, variant, seed), f"{found.n['prefix_matching']} examples"
 of = about(subject, f"random tokens, {variant.capitalize()}, seed {seed}", n, "nothing pruned")
 says = [in_words(frame, each) for each in SCORES] + [corner_in_words(frame)]

@@ -21,6 +21,7 @@ FLOORS = [
     "engine.statistics",
     "engine.jobs engine.models",
     "engine.pieces engine.questions engine.receipts",
+    "engine.measurement",
     "engine.accuracy engine.readable",
     "engine.texts",
     "engine.heads",

@@ -12,14 +12,14 @@ from functools import lru_cache, partial
 import numpy as np
 
 from engine.accuracy.scoring import Scored, score_under
+from engine.measurement import Workload
 from engine.models.loading import Loaded
 from engine.models.masks import Mask
-from engine.models.rates import seconds_for
 from engine.models.slicing import sliced
 from engine.models.subject import Lab, Subject
 from engine.pieces import Measured, Measuring, Piece, pieces, stored
 from engine.progress import Progress, driven
-from engine.questions.amounts import CHARACTERS_A_TOKEN, characters, kept_share
+from engine.questions.amounts import characters, kept_share
 from engine.questions.encoding import Encoded, encode_questions
 from engine.questions.requests import CHUNK, SMALL_CHUNK, Question, Questions, SizedChunk
 from engine.records import Record, canonical_key
@@ -27,7 +27,6 @@ from engine.statistics import exponential, wilson
 
 ENCODED_TOKENS = 1_500_000  # of 36 bytes each: 54 MB
 LONG_S = 2.0  # of a chunk, from which a smaller one gives the first figure sooner
-OPERATIONS_A_SECOND = 2e11  # of a processor whose pace is not known yet
 
 
 @dataclass(frozen=True)
@@ -148,9 +147,7 @@ def _sized_pieces(lab: Lab, subject: Subject, questions: Questions, mask: Mask) 
 
 def expected_s(lab: Lab, subject: Subject, questions: Sequence[Question]) -> float:
     """Seconds that scoring these questions takes: by what passes took before, else by the size of the model."""
-    n = characters(questions)
-    known = seconds_for(lab.store, subject, "forward", n)
-    return 2 * subject.identity.n_params * n / CHARACTERS_A_TOKEN / OPERATIONS_A_SECOND if known is None else known
+    return Workload("forward", characters(questions)).seconds(lab.store, subject)
 
 
 def chunk_pieces(

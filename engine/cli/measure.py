@@ -187,7 +187,7 @@ def _induction(options: Namespace, lab: Lab, report: Report) -> int:
     if options.bos is not None:
         raise UsageError("induction has sequences of its own, with and without a beginning; leave out --bos/--no-bos")
     started = time.monotonic()
-    found, cached = last(induction(lab, lab.subject(spec_of(options)), options.variant, options.seed), report)
+    found, cached = last(induction(lab.subject(spec_of(options)), options.variant, options.seed).run(lab), report)
     seconds = time.monotonic() - started
     errors = {f"{name}_standard_error": found.standard_error[name] for name in SCORES if found.n[name] > 1}
     write(options.out, scores_file(Path(options.out).suffix, found.mean | errors, found.mean | errors))

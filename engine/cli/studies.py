@@ -75,7 +75,7 @@ def _correlate(options: Namespace, lab: Lab, report: Report) -> int:
     found, cached = last(survey(lab, setting, tasks, options.what), report)
     others: dict[str, Any] = {}
     if options.induction:
-        mean = last(induction(lab, lab.subject(setting.spec), "olsson", INDUCTION_SEED), report)[0].mean
+        mean = last(induction(lab.subject(setting.spec), "olsson", INDUCTION_SEED).run(lab), report)[0].mean
         others = {name: mean[name] for name in ("prefix_matching", "copying")}
     rows = agreement_rows(found, options.aggregate, others)
     table = [written_row(row) for row in rows]

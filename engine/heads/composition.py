@@ -9,7 +9,6 @@ al. 2021), beside the same of random matrices of these shapes. Norms are folded 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,12 +16,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.heads.attention import Head
+from engine.measurement import Measurement, Workload, single
 from engine.models.loading import Loaded
-from engine.models.subject import Lab, Subject
+from engine.models.subject import Subject
 from engine.models.weights import attention_norm, attention_weights, embedding, folded, output_weights
-from engine.pieces import Measuring, Piece, found, pieces
+from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.records import Record, canonical_key
+from engine.questions.amounts import CHARACTERS_A_TOKEN
+from engine.records import canonical_key
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,21 +41,15 @@ class Feeding:
     random: np.ndarray
 
 
-def feeding(lab: Lab, subject: Subject, head: Head) -> Iterator[Progress[Feeding]]:
-    """Yields Progress, the last one's value the Feeding of `head`; in layer 0 it is empty."""
+def feeding(subject: Subject, head: Head) -> Measurement[Feeding]:
+    """The Feeding of `head`; in layer 0 it is empty."""
     if not head[0]:
-        yield Progress(1, 1, _nothing(subject), cached=True)
-        return
-    for step in pieces(lab, subject.as_usual, [_piece(subject, head)]):
-        yield step.map(lambda records: _of(records[0]))
-
-
-def recall_feeding(lab: Lab, subject: Subject, head: Head) -> Feeding | None:
-    """The same where it is stored, else None; loads and computes nothing."""
-    if not head[0]:
-        return _nothing(subject)
-    record = found(lab.store, _piece(subject, head))
-    return None if record is None else _of(record)
+        none = np.zeros((0, subject.shape.n_heads))
+        return Measurement(subject.as_usual, lambda _: [], lambda _: Feeding(none, none, np.zeros(0)))
+    # int8 weights are read by a pass of as many rows as the model is wide
+    rows = subject.shape.d_model * (head[0] + 1) / subject.shape.n_layers
+    expected = Workload("forward", CHARACTERS_A_TOKEN * rows)
+    return single(subject.as_usual, _piece(subject, head), lambda record: Feeding(**record.arrays), expected)
 
 
 def _piece(subject: Subject, head: Head) -> Piece:
@@ -100,12 +95,3 @@ def _composition(query: Tensor, key: Tensor, value: Tensor, output: Tensor) -> T
     joint = ((queries @ middle @ values) * middle).sum((1, 2))
     alone = (queries * keys).sum() * (values * outputs).sum((1, 2))
     return (joint / alone.clamp_min(1e-30)).clamp_min(0).sqrt()
-
-
-def _nothing(subject: Subject) -> Feeding:
-    none = np.zeros((0, subject.shape.n_heads))
-    return Feeding(none, none, np.zeros(0))
-
-
-def _of(record: Record) -> Feeding:
-    return Feeding(**record.arrays)

@@ -5,7 +5,7 @@ tokens it raises there by the direct path (engine.heads.direct_paths).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,12 +15,13 @@ import numpy as np
 from engine.heads import probes
 from engine.heads.attention import BEGINNING, MAX_TOKENS, Head
 from engine.heads.direct_paths import Pass, read_by_all, run
+from engine.measurement import Measurement, by_name, single
 from engine.models.loading import Loaded
 from engine.models.masks import Mask
 from engine.models.patterns import visited
-from engine.models.subject import Lab, Subject
+from engine.models.subject import Subject
 from engine.models.weights import output_weights, unembedding
-from engine.pieces import Measuring, Piece, all_stored, found, pieces
+from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.amounts import CHARACTERS_A_TOKEN
 from engine.questions.tokens import pieces_at, read
@@ -92,34 +93,16 @@ class Looked:
     attention: float
 
 
-def heads_in_texts(
-    lab: Lab, subject: Subject, texts: Mapping[str, str], head: Head
-) -> Iterator[Progress[dict[str, HeadInText]]]:
-    """Yields Progress, its value the texts so far, each under its name; what is stored is not computed again."""
+def head_in_texts(subject: Subject, texts: Mapping[str, str], head: Head) -> Measurement[dict[str, HeadInText]]:
+    """The head on each of these texts, by name. HeadroomError: a text is empty."""
     texts = {name: checked(text) for name, text in texts.items()}
-    for step in pieces(lab, subject, [_text_piece(subject, text, head) for text in texts.values()]):
-        yield step.map(lambda records: {name: _as_text(text, record) for (name, text), record in
-                                        zip(texts.items(), records, strict=False)})  # fmt: skip
+    wanted = {name: _text_piece(subject, text, head) for name, text in texts.items()}
+    return by_name(subject, wanted, lambda name, record: _as_text(texts[name], record))
 
 
-def recall_in_texts(lab: Lab, subject: Subject, texts: Mapping[str, str], head: Head) -> dict[str, HeadInText] | None:
-    """The same where all of it is stored, else None; loads and computes nothing."""
-    records = all_stored(lab, [_text_piece(subject, text, head) for text in texts.values()])
-    if records is None:
-        return None
-    return {name: _as_text(text, record) for (name, text), record in zip(texts.items(), records, strict=True)}
-
-
-def head_on_probe(lab: Lab, subject: Subject, head: Head) -> Iterator[Progress[HeadOnProbe]]:
-    """Yields Progress, the last one's value the HeadOnProbe. HeadroomError: the window is too short for it."""
-    for step in pieces(lab, subject.as_usual, [_probe_piece(subject, head)]):
-        yield step.map(lambda records: _as_probe(records[0]))
-
-
-def recall_on_probe(lab: Lab, subject: Subject, head: Head) -> HeadOnProbe | None:
-    """The same where it is stored, else None."""
-    record = found(lab.store, _probe_piece(subject, head))
-    return None if record is None else _as_probe(record)
+def head_on_probe(subject: Subject, head: Head) -> Measurement[HeadOnProbe]:
+    """The HeadOnProbe. HeadroomError: the window is too short for it."""
+    return single(subject.as_usual, _probe_piece(subject, head), _as_probe)
 
 
 def most_looked_at(seen: HeadInText, count: int) -> list[Looked]:

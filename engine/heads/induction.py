@@ -14,9 +14,10 @@ import numpy as np
 from engine.errors import HeadroomError, UsageError
 from engine.heads import probes
 from engine.heads.circuits import ov_copying_eigenvalues, qk_trace
+from engine.measurement import Measurement
 from engine.models.loading import Loaded
-from engine.models.subject import Lab, Subject
-from engine.pieces import Measuring, Piece, all_stored, pieces
+from engine.models.subject import Subject
+from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.amounts import CHARACTERS_A_TOKEN
 from engine.records import Record, canonical_key
@@ -51,25 +52,19 @@ class InductionScores:
     n_tokens: int = N_TOKENS
 
 
-def induction(lab: Lab, subject: Subject, variant: str, seed: int = 0) -> Iterator[Progress[InductionScores]]:
-    """Yields Progress, the last one's value the InductionScores; what is stored is not computed again.
+def induction(subject: Subject, variant: str, seed: int = 0) -> Measurement[InductionScores]:
+    """The InductionScores of all heads, once all records are there.
 
     `olsson`: 10 examples of 25 random tokens, or of as many as fit the window four times over. `bansal`: one
     example of each of the lengths 25, 27, ..., 223 that fit the window. The probes have beginnings of their own: with
     or without BOS is no matter. HeadroomError: the window is too short. UsageError: no such variant.
     """
-    records: list[Record] = []
-    for step in pieces(lab, subject.as_usual, _pieces(subject, variant, seed, records)):
-        records[:] = step.value or records
-        yield step.within(0, step.total)
-    n = step.total
-    yield Progress(n, n, _scores(subject.shape, variant, records), cached=step.cached)
+    n = len(_pieces(subject, variant, seed, []))
 
+    def value(records: list[Record]) -> InductionScores | None:
+        return _scores(subject.shape, variant, records) if len(records) == n else None
 
-def recall_induction(lab: Lab, subject: Subject, variant: str, seed: int = 0) -> InductionScores | None:
-    """The finished scores if all are stored, else None; computes nothing."""
-    records = all_stored(lab, _pieces(subject, variant, seed, []))
-    return None if records is None else _scores(subject.shape, variant, records)
+    return Measurement(subject.as_usual, partial(_pieces, subject, variant, seed), value)
 
 
 def fits(shape: ModelShape) -> bool:

@@ -8,7 +8,7 @@ vocabulary from its own mean: so no scale of a norm is needed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.heads.attention import Head
+from engine.measurement import Measurement, Workload, single
 from engine.models.loading import Loaded
-from engine.models.subject import Lab, Subject
+from engine.models.subject import Subject
 from engine.models.weights import attention_norm, attention_weights, embedding, normed, output_weights, unembedding
-from engine.pieces import Measuring, Piece, found, pieces
+from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.tokens import tokenized
 from engine.records import Record, canonical_key
@@ -54,16 +55,10 @@ class OvTokens:
         return float((self.own_rank <= N_LISTED).mean())
 
 
-def ov_tokens(lab: Lab, subject: Subject, text: str, head: Head) -> Iterator[Progress[OvTokens]]:
-    """Yields Progress, the last one's value the OvTokens of a text's tokens; of a long one the first 256."""
-    for step in pieces(lab, subject.as_usual, [_piece(subject, checked(text), head)]):
-        yield step.map(lambda records: _of(records[0]))
-
-
-def recall_ov_tokens(lab: Lab, subject: Subject, text: str, head: Head) -> OvTokens | None:
-    """The same where it is stored, else None; loads and computes nothing."""
-    record = found(lab.store, _piece(subject, text, head))
-    return None if record is None else _of(record)
+def ov_tokens(subject: Subject, text: str, head: Head) -> Measurement[OvTokens]:
+    """The OvTokens of the first 256 distinct tokens of a text. HeadroomError: the text is empty."""
+    expected = Workload("forward", len(text))
+    return single(subject.as_usual, _piece(subject, checked(text), head), _of, expected)
 
 
 def circuit_rows(loaded: Loaded, head: Head, token_ids: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from engine.accuracy.evaluation import Answers, evaluate, recall
-from engine.heads.induction import induction, recall_induction
+from engine.heads.induction import induction
 from engine.importance.rankings import order
 from engine.importance.rankings_of import INDUCTION_SEED
 from engine.models.masks import Mask
@@ -115,9 +115,9 @@ def _over_sets(
     compute: bool,
 ) -> Generator[Progress[Any], None, None]:
     """The value of each set, `n` steps of progress each: what is `known`, or measured."""
-    scores, total = recall_induction(lab, subject, "olsson", INDUCTION_SEED), n * n_sets(subject.shape)
+    scores, total = induction(subject, "olsson", INDUCTION_SEED).stored(lab), n * n_sets(subject.shape)
     if scores is None and compute:
-        steps = induction(lab, subject, "olsson", INDUCTION_SEED)
+        steps = induction(subject, "olsson", INDUCTION_SEED).run(lab)
         scores = yield from last_value(steps, 0, total, 0, "induction scores")
     values: dict[HeadSet, T] = {}
     for number, each in enumerate(head_sets(scores.mean["prefix_matching"]) if scores is not None else ()):

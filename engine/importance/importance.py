@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.accuracy.evaluation import Answers, encoded_chunk
 from engine.errors import UsageError
-from engine.heads.induction import InductionScores, induction, recall_induction
+from engine.heads.induction import InductionScores, induction
 from engine.importance.activity import activity_pieces, summed
 from engine.importance.gradients import gate_gradients
 from engine.importance.magnitudes import magnitude_piece
@@ -99,7 +99,7 @@ def importance(
         for step in oracle(lab, subject, questions, what):
             yield step.map(partial(_drops, what, subject.shape))
     elif what == PREFIX:
-        for step in induction(lab, subject, "olsson", PREFIX_SEED):
+        for step in induction(subject, "olsson", PREFIX_SEED).run(lab):
             yield step.map(_prefix)
     elif what not in GRADIENTS:
         wanted = _forward_pieces(subject, questions, what)
@@ -122,7 +122,7 @@ def recall_scores(
         answers = recall_oracle(lab, subject, questions, what)
         return None if answers is None else _drops(what, subject.shape, answers)
     if what == PREFIX:
-        found = recall_induction(lab, subject, "olsson", PREFIX_SEED)
+        found = induction(subject, "olsson", PREFIX_SEED).stored(lab)
         return None if found is None else _prefix(found)
     if what not in GRADIENTS:
         records = all_stored(lab, _forward_pieces(subject, questions, what))

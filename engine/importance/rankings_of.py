@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from engine.errors import UsageError
-from engine.heads.induction import induction, recall_induction
+from engine.heads.induction import induction
 from engine.importance.criteria import CRITERIA, Part, passes
 from engine.importance.importance import PREFIX_SEED, Scores, importance, recall_scores
 from engine.importance.layers import LAYERS_BY, layer_order, n_passes, recall_layer_order, unmeasured_order
@@ -194,7 +194,7 @@ def recall_evidence(
         if name in wanted:
             found[name] = recall_scores(lab, subject, questions, ranking.what(name))
     if "prefix_matching" in wanted:
-        scores = recall_induction(lab, subject, "olsson", INDUCTION_SEED)
+        scores = induction(subject, "olsson", INDUCTION_SEED).stored(lab)
         found["prefix_matching"] = None if scores is None else scores.mean["prefix_matching"]
     if n_layers:
         by, seed = ranking.layers_by, ranking.seed
@@ -226,7 +226,7 @@ def compute_orders(
         if name == "layers" and name not in measured:
             known[name] = unmeasured_order(subject.shape, ranking.layers_by, ranking.seed)
         elif questions is None or name == "prefix_matching":
-            steps = induction(lab, subject, "olsson", INDUCTION_SEED)
+            steps = induction(subject, "olsson", INDUCTION_SEED).run(lab)
             scores = yield from driven(last_value(steps, label=label), placed)
             known[name] = scores.mean["prefix_matching"]
         elif name == "layers":

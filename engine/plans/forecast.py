@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from cache import Store
-from engine.accuracy.evaluation import OPERATIONS_A_SECOND
 from engine.errors import UsageError
 from engine.importance.importance import GRADIENT_TOKENS
+from engine.measurement import OPERATIONS_A_SECOND
 from engine.models.allotment import Allotment, Passes, allotted
 from engine.models.hardware import Machine
 from engine.models.operations import Operations, Reading, forward, gradient

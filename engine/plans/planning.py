@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
-from engine.accuracy.evaluation import OPERATIONS_A_SECOND
 from engine.errors import HeadroomError
 from engine.importance.criteria import pass_of, reads, record_of
 from engine.importance.importance import OF_WEIGHTS, PREFIX
 from engine.importance.rankings import n_pruned
+from engine.measurement import OPERATIONS_A_SECOND
 from engine.models.rates import FACTOR, Pass, seconds_for
 from engine.models.subject import Lab, Subject
 from engine.plans.cells import Cell, Group, Plan, cell_id

@@ -3,33 +3,33 @@ without it, and how important it is by every criterion. A part is read from the 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from cache import Store
-from engine.accuracy.evaluation import OPERATIONS_A_SECOND, Answers, evaluate, recall
+from engine.accuracy.evaluation import Answers, evaluate, recall
 from engine.demo import passages
 from engine.errors import Cancelled, HeadroomError, UsageError
 from engine.heads.ablation import Ablating, recall_ablations
 from engine.heads.attention import Head
-from engine.heads.composition import feeding, recall_feeding
-from engine.heads.in_text import head_on_probe, heads_in_texts, recall_in_texts, recall_on_probe
-from engine.heads.induction import VARIANTS, characters, induction, recall_induction
-from engine.heads.ov_tokens import ov_tokens, recall_ov_tokens
+from engine.heads.composition import feeding
+from engine.heads.in_text import head_in_texts, head_on_probe
+from engine.heads.induction import VARIANTS, induction
+from engine.heads.ov_tokens import ov_tokens
 from engine.importance.criteria import CRITERIA as TABLE
 from engine.importance.rankings_of import INDUCTION_SEED
+from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask, parse_heads, parse_mask
-from engine.models.rates import FACTOR, seconds_for
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress, last_value
 from engine.questions.amounts import CHARACTERS_A_TOKEN, all_characters
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.ideal_head import ideal_tasks, ideal_texts
-from engine.studies.portrait import Left, Portrait, with_more
+from engine.studies.portrait import Portrait, with_more
 from engine.studies.surveys import Setting, in_words, pass_of, survey
 from engine.texts.incontext import MIN_TOKENS, MeanOverTexts, icl_change, icl_score
 from engine.texts.sources import N_TEXTS, Source, texts_of
@@ -64,6 +64,7 @@ READ = "Privet Drive, twice"  # the passage whose tokens the OV circuit is asked
 AROUND = 10  # tokens on either side of the two of an in-context-learning score, as the In context screen begins
 STEPS = 1000  # of a part, on the progress bar
 Found = Iterator[Progress[dict[str, Any]]]  # its values are fields of a Portrait
+Parts = Iterator[Measurement[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -119,16 +120,6 @@ def portrait(
         yield Progress((number + 1) * STEPS, total, found, TITLES[name], all_cached)
 
 
-def forecast_s(store: Store, subject: Subject, left: Left) -> float:
-    """About how many seconds that takes here; before anything was timed, from the size of the model alone."""
-    kind, n_characters = left
-    known = seconds_for(store, subject, kind, n_characters)
-    if known is not None:
-        return known
-    operations = 2 * subject.identity.n_params * n_characters / CHARACTERS_A_TOKEN
-    return FACTOR[kind] * operations / OPERATIONS_A_SECOND
-
-
 def built_in() -> dict[str, str]:
     """The built-in texts by title."""
     return {passage.title: passage.text for passage in passages()}
@@ -138,74 +129,47 @@ def _without(subject: Subject, asked: Asked) -> Mask:
     return parse_mask(asked.name, subject.shape)
 
 
-def _scores(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
-    """Olsson's scores, and Bansal's where they are stored."""
+def _scores(lab: Lab, subject: Subject, asked: Asked) -> Parts:
+    """Olsson's scores, and Bansal's if they are stored."""
     olsson, bansal = VARIANTS
-    stored = {}
-    for variant in VARIANTS:
-        try:
-            stored[variant] = recall_induction(lab, subject, variant, INDUCTION_SEED)
-        except HeadroomError:
-            if variant == olsson:
-                raise
-    known = {variant: scores for variant, scores in stored.items() if scores is not None}
-    if olsson not in known and compute:
-        for step in induction(lab, subject, olsson, INDUCTION_SEED):
-            yield step.map(lambda scores: {"scores": known | {olsson: scores}})
-    elif olsson not in known:
-        yield _left("scores", ("patterns", characters(subject, olsson)))
-    else:
-        yield _stored({"scores": known})
+    stored = None
+    with suppress(HeadroomError):  # the window is too short for Bansal's
+        stored = induction(subject, bansal, INDUCTION_SEED).stored(lab)
+    known = {} if stored is None else {bansal: stored}
+    yield induction(subject, olsson, INDUCTION_SEED).map(lambda scores: {"scores": known | {olsson: scores}})
 
 
-def _probe(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
-    found = recall_on_probe(lab, subject, asked.head)
-    if found is None and compute:
-        for step in head_on_probe(lab, subject, asked.head):
-            yield step.map(lambda probe: {"probe": probe})
-    elif found is None:
-        yield _left("probe", ("patterns", 100.0 * CHARACTERS_A_TOKEN))
-    else:
-        yield _stored({"probe": found})
+def _probe(lab: Lab, subject: Subject, asked: Asked) -> Parts:
+    yield head_on_probe(subject, asked.head).map(lambda probe: {"probe": probe})
 
 
-def _texts(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
-    texts = built_in()
-    found = recall_in_texts(lab, subject, texts, asked.head)
-    if found is None and compute:
-        for step in heads_in_texts(lab, subject, texts, asked.head):
-            yield step.map(lambda texts: {"texts": texts})
-    elif found is None:
-        yield _left("texts", ("patterns", float(sum(map(len, texts.values())))))
-    else:
-        yield _stored({"texts": found})
+def _texts(lab: Lab, subject: Subject, asked: Asked) -> Parts:
+    yield head_in_texts(subject, built_in(), asked.head).map(lambda texts: {"texts": texts})
 
 
-def _tokens(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
-    """Of the tokens of a passage, and of those that were typed."""
-    for name, text in (("tokens", built_in()[READ]), ("typed", asked.typed)):
-        if not text.strip():
-            continue
-        found = recall_ov_tokens(lab, subject, text, asked.head)
-        if found is None and compute:
-            for step in ov_tokens(lab, subject, text, asked.head):
-                yield step.map(lambda tokens, name=name: {name: tokens})
-        elif found is None:
-            yield _left("tokens", ("forward", float(len(text))))
-        else:
-            yield _stored({name: found})
+def _tokens(lab: Lab, subject: Subject, asked: Asked) -> Parts:
+    """Of the tokens of a passage, and of the typed ones."""
+    yield ov_tokens(subject, built_in()[READ], asked.head).map(lambda tokens: {"tokens": tokens})
+    if asked.typed.strip():
+        yield ov_tokens(subject, asked.typed, asked.head).map(lambda tokens: {"typed": tokens})
 
 
-def _feeding(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
-    found = recall_feeding(lab, subject, asked.head)
-    if found is None and compute:
-        for step in feeding(lab, subject, asked.head):
-            yield step.map(lambda feeding: {"feeding": feeding})
-    elif found is None:  # int8 weights are read by a pass of as many rows as the model is wide
-        rows = subject.shape.d_model * (asked.head[0] + 1) / subject.shape.n_layers
-        yield _left("feeding", ("forward", CHARACTERS_A_TOKEN * rows))
-    else:
-        yield _stored({"feeding": found})
+def _feeding(lab: Lab, subject: Subject, asked: Asked) -> Parts:
+    yield feeding(subject, asked.head).map(lambda feeding: {"feeding": feeding})
+
+
+def _of_model(name: str, parts: Callable[[Lab, Subject, Asked], Parts]) -> Callable[[Lab, Subject, Asked, bool], Found]:
+    """A part of a portrait that is made of these measurements."""
+
+    def found(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
+        for part in parts(lab, subject, asked):
+            left = part.left(lab.store)
+            if compute or left is None:
+                yield from part.run(lab)
+            else:
+                yield _left(name, left)
+
+    return found
 
 
 def _losses(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
@@ -228,7 +192,7 @@ def _losses(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
             found[name] = both[0], both[1]
         yield Progress(len(masks) * (number + 1), total, {"losses": dict(found)}, cached=cached)
     if left:
-        yield _left("losses", ("forward", left))
+        yield _left("losses", Workload("forward", left))
 
 
 def _ideal_texts(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
@@ -266,7 +230,7 @@ def _tasks(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
         more = {"failed": {"tasks": failed[0]}} if failed else {}
         yield Progress(2 * (number + 1), total, {"answers": dict(found), **more}, cached=cached)
     if left:
-        yield _left("tasks", ("forward", left))
+        yield _left("tasks", Workload("forward", left))
 
 
 def _importance(lab: Lab, subject: Subject, asked: Asked, compute: bool, what: str) -> Found:
@@ -277,7 +241,7 @@ def _importance(lab: Lab, subject: Subject, asked: Asked, compute: bool, what: s
         known = {(what, task): scores for task, scores in step.value.scores.items()}
         more: dict[str, Any] = {"importance": known}
         if step.value.left:
-            more["left"] = {what: (pass_of(what), sum(step.value.left.values()))}
+            more["left"] = {what: Workload(pass_of(what), sum(step.value.left.values()))}
         if step.value.failed:
             more["failed"] = {what: next(iter(step.value.failed.values()))}
         yield step.map(lambda survey, more=more: more)
@@ -293,7 +257,7 @@ def _context(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
         texts = step.value or texts
         yield step.within(0, 1, 0)
     if texts is None:
-        yield _left("context", ("forward", 2.0 * N_TEXTS * MIN_TOKENS * CHARACTERS_A_TOKEN))
+        yield _left("context", Workload("forward", 2.0 * N_TEXTS * MIN_TOKENS * CHARACTERS_A_TOKEN))
         return
     ablations = recall_ablations(lab, subject, texts, Ablating(Mask.full(subject.shape)))
     if ablations is not None:
@@ -315,7 +279,7 @@ def _context(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
                 side.append(losses.loss_nats)
         sides.append(side)
     if left:
-        yield _left("context", ("forward", left))
+        yield _left("context", Workload("forward", left))
     else:
         yield _stored({"context": _score_and_change(*sides)})
 
@@ -328,16 +292,16 @@ def _stored(more: dict[str, Any]) -> Progress[dict[str, Any]]:
     return Progress(1, 1, more, cached=True)
 
 
-def _left(name: str, left: Left) -> Progress[dict[str, Any]]:
+def _left(name: str, left: Workload) -> Progress[dict[str, Any]]:
     return _stored({"left": {name: left}})
 
 
 _MEASURES: Mapping[str, Callable[[Lab, Subject, Asked, bool], Found]] = {
-    "scores": _scores,
-    "probe": _probe,
-    "texts": _texts,
-    "tokens": _tokens,
-    "feeding": _feeding,
+    "scores": _of_model("scores", _scores),
+    "probe": _of_model("probe", _probe),
+    "texts": _of_model("texts", _texts),
+    "tokens": _of_model("tokens", _tokens),
+    "feeding": _of_model("feeding", _feeding),
     "losses": _losses,
     "ideal-texts": _ideal_texts,
     "tasks": _tasks,

@@ -18,7 +18,7 @@ from engine.heads.ov_tokens import OvTokens
 from engine.importance.importance import Scores
 from engine.importance.rankings import order
 from engine.importance.rankings_of import INDUCTION_FROM
-from engine.models.rates import Pass
+from engine.measurement import Workload
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.statistics import Paired, change_interval, paired
@@ -26,7 +26,6 @@ from engine.texts.incontext import MeanOverTexts
 from engine.texts.tokenloss import TokenLosses
 
 CLEARLY = 0.5  # of its attention, from which a head rests on the first token
-Left = tuple[Pass, float]  # what is still to be read, in characters of passes of this kind
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class Portrait:
     ideal_answers: Mapping[TaskSpec, Mapping[str, Answers]] = field(default_factory=dict)
     importance: Mapping[tuple[str, TaskSpec], Scores] = field(default_factory=dict)
     context: tuple[MeanOverTexts, MeanOverTexts] | None = None
-    left: Mapping[str, Left] = field(default_factory=dict)
+    left: Mapping[str, Workload] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
     done: tuple[str, ...] = ()
 

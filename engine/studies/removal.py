@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from engine.accuracy.evaluation import Answers, accuracy, evaluate
-from engine.heads.induction import induction, recall_induction
+from engine.heads.induction import induction
 from engine.importance.head_sets import HeadSet
 from engine.importance.rankings_of import INDUCTION_FROM, INDUCTION_SEED
 from engine.models.masks import Mask
@@ -81,7 +81,7 @@ def induction_heads(prefix_matching: np.ndarray) -> tuple[int, ...]:
 
 def recall_heads(lab: Lab, subject: Subject) -> tuple[int, ...] | None:
     """The induction heads where the scores are stored, else None; computes nothing."""
-    found = recall_induction(lab, subject, "olsson", INDUCTION_SEED)
+    found = induction(subject, "olsson", INDUCTION_SEED).stored(lab)
     return None if found is None else induction_heads(found.mean["prefix_matching"])
 
 
@@ -99,7 +99,7 @@ def draw(shape: ModelShape, heads: tuple[int, ...], seed: int) -> Mask:
 
 def find_heads(lab: Lab, subject: Subject) -> Iterator[Progress[Removal]]:
     """Yields Progress; the last one's value has the heads alone."""
-    found = yield from last_value(induction(lab, subject, "olsson", INDUCTION_SEED))
+    found = yield from last_value(induction(subject, "olsson", INDUCTION_SEED).run(lab))
     before = int(np.nan_to_num(found.mean["previous_token"]).argmax())
     yield Progress(1, 1, Removal(induction_heads(found.mean["prefix_matching"]), before))
 

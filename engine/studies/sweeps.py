@@ -12,7 +12,7 @@ import numpy as np
 from cache import Store
 from engine.accuracy.evaluation import Answers, accuracy, evaluate, recall
 from engine.errors import Cancelled, HeadroomError, UsageError
-from engine.heads.induction import induction, recall_induction
+from engine.heads.induction import induction
 from engine.importance.criteria import pass_of
 from engine.importance.importance import importance, recall_scores
 from engine.importance.rankings import n_pruned, order
@@ -131,10 +131,10 @@ def sweep(
         failed |= known[what].failed
         left[pass_of(what)] += sum(known[what].left.values())
     if any("prefix_matching" in evidence_needed(subject.shape, point) for point in wanted):
-        scores = recall_induction(lab, subject, "olsson", INDUCTION_SEED)
+        scores = induction(subject, "olsson", INDUCTION_SEED).stored(lab)
         if scores is None and compute:
             all_cached = False
-            steps = induction(lab, subject, "olsson", INDUCTION_SEED)
+            steps = induction(subject, "olsson", INDUCTION_SEED).run(lab)
             scores = yield from last_value(steps, done, total, 0, "induction scores")
         known["prefix_matching"] = None if scores is None else scores.mean["prefix_matching"]
     ready = _Ready(lab, subject, setting, pool, known, compute, left)

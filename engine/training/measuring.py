@@ -15,7 +15,7 @@ import numpy as np
 
 from engine.demo import passages as built_in
 from engine.errors import HeadroomError, UsageError
-from engine.heads.induction import SCORES, InductionScores, fits, induction, recall_induction
+from engine.heads.induction import SCORES, InductionScores, fits, induction
 from engine.models.hub_internals import is_blob
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
@@ -110,7 +110,7 @@ def measure(lab: Lab, series: Series, plan: Plan = Plan()) -> Iterator[Progress[
         share += 1
         if "induction" in plan.what:
             if fits(subject.shape):
-                steps = induction(lab, subject, "olsson")
+                steps = induction(subject, "olsson").run(lab)
                 so_far.scores[at] = yield from told(steps, at, share, SHARES["induction"])
             share += SHARES["induction"]
         if "passages" in plan.what:
@@ -144,7 +144,7 @@ def stored(lab: Lab, series: Series, plan: Plan = Plan()) -> Trajectory | None:
         if (record := found(lab.store, losses_piece(subject, texts))) is not None:
             so_far.losses[at] = record
         if "induction" in plan.what:
-            scores = recall_induction(lab, subject, "olsson") if fits(subject.shape) else None
+            scores = induction(subject, "olsson").stored(lab) if fits(subject.shape) else None
             so_far.scores |= {} if scores is None else {at: scores}
         if "passages" in plan.what:
             each = {passage.title: recall_token_losses(lab, subject, passage.text, Mask.full(subject.shape))

@@ -89,7 +89,7 @@ def measured(options: argparse.Namespace) -> Iterator[tuple[str, np.ndarray]]:
                 named = {"answers": np.stack([each.log_likelihood_nats for each in said])}
                 named["losses"] = final(perplexity(lab, subject, story(), half)).loss_nats
                 named["importance"] = final(importance(lab, subject, train, "heads")).scores
-                named["induction"] = final(induction(lab, subject, "olsson", 0)).mean["copying"]
+                named["induction"] = final(induction(subject, "olsson", 0).run(lab)).mean["copying"]
                 yield from ((f"{precision} {name}{again}", value) for name, value in named.items())
                 lab.store.clear()
             few = [chunk_pieces(subject, questions, mask, questions.sized_chunks(COMPANY)) for mask in (full, half)]

@@ -154,7 +154,7 @@ def test_a_part_runs_alone_and_says_what_it_found(lab, folder_of, tmp_path):
     with contextlib.redirect_stdout(said):
         report.main(["--model", str(folder_of("opt")), "--part", "heads", "--part", "text", "--cache", str(tmp_path)])
     words = said.getvalue()
-    scores = final(induction(lab, lab.subject(Measured(lab, str(folder_of("opt"))).subject().spec), "olsson")).mean
+    scores = final(induction(lab.subject(Measured(lab, str(folder_of("opt"))).subject().spec), "olsson").run(lab)).mean
     n = int((scores["prefix_matching"] > 0.5).sum())
     assert (
         f"{n} heads with prefix matching over 0.5" in words and "give --corpus" in words and "## removal" not in words

@@ -50,7 +50,7 @@ def test_answers_and_losses_are_those_of_the_masks_alone(folder_of, lab, tmp_pat
     texts = [TEXT[:200], TEXT[200:400]]
     assert not list(set_answers(lab, subject, questions, compute=False)), "nothing is measured without being asked"
     answers, losses = final(set_answers(lab, subject, questions)), final(set_losses(lab, subject, texts))
-    scores = final(induction(lab, subject, "olsson", 0)).mean["prefix_matching"]
+    scores = final(induction(subject, "olsson", 0).run(lab)).mean["prefix_matching"]
     assert list(answers) == list(losses) == head_sets.head_sets(scores)
     for each in answers:
         mask = parse_mask(each.names(subject.shape), subject.shape)

@@ -10,7 +10,7 @@ import torch
 
 from engine.errors import HeadroomError, UsageError
 from engine.heads import probes
-from engine.heads.induction import SCORES, best_heads, induction, recall_induction, retained
+from engine.heads.induction import SCORES, best_heads, induction, retained
 from engine.models.patterns import visited
 from engine.models.subject import Lab
 from engine.models.weights import output_weights
@@ -231,33 +231,33 @@ def test_random_tokens_come_from_the_merges_without_the_ends(tiny_opt, model_of)
 def test_all_scores_are_stored_and_a_second_call_loads_nothing(tiny_opt, lab):
     subject = subject_in(lab, tiny_opt)
     shape = subject.shape
-    assert recall_induction(lab, subject, "olsson", 0) is None
-    steps = list(induction(lab, subject, "olsson", 0))
+    assert induction(subject, "olsson", 0).stored(lab) is None
+    steps = list(induction(subject, "olsson", 0).run(lab))
     first = steps[-1].value
     assert [step.done for step in steps] == sorted(step.done for step in steps)
     assert set(first.mean) == set(SCORES) and first.n["prefix_matching"] == 10
     assert all(scores.shape == (shape.n_layers, shape.n_heads) for scores in first.mean.values())
     assert np.isnan(first.mean["qk_trace"][0]).all() and np.isfinite(first.mean["qk_trace"][1:]).all()
     idle = Lab(lab.store)
-    again = last(induction(idle, subject, "olsson", 0))
+    again = last(induction(subject, "olsson", 0).run(idle))
     assert again.cached and idle.models.loaded is None
-    recalled = recall_induction(lab, subject, "olsson", 0)
+    recalled = induction(subject, "olsson", 0).stored(lab)
     for name in SCORES:
         np.testing.assert_array_equal(first.mean[name], again.value.mean[name])
         np.testing.assert_array_equal(first.standard_error[name], recalled.standard_error[name])
-    assert recall_induction(lab, subject, "olsson", 1) is None
+    assert induction(subject, "olsson", 1).stored(lab) is None
 
 
 def test_bansals_lengths_that_do_not_fit_are_left_out_and_said(tiny_opt, lab, monkeypatch):
     monkeypatch.setattr(probes, "random_token_pool", lambda tokenizer: np.arange(4, 500))  # the tiny one has too few
     subject = subject_in(lab, tiny_opt)
-    scores = final(induction(lab, subject, "bansal", 0))
+    scores = final(induction(subject, "bansal", 0).run(lab))
     window = subject.shape.n_ctx
     fitting = [length for length in range(25, 224, 2) if 4 * length + 1 <= window]
     assert scores.n["copying"] == len(fitting) < 100
     assert f"only {len(fitting)} of 100" in scores.note
     with pytest.raises(UsageError, match="olsson, bansal"):
-        list(induction(lab, subject, "other", 0))
+        list(induction(subject, "other", 0).run(lab))
 
 
 def test_retained_capacity_and_best_heads_of_a_small_example():

@@ -8,11 +8,11 @@ import torch
 
 from engine.errors import UsageError
 from engine.heads.attention import overview
-from engine.heads.composition import feeding, recall_feeding
+from engine.heads.composition import feeding
 from engine.heads.idealised import PATTERNS, Ideal, recall_idealised_texts, recovered_in_texts
-from engine.heads.in_text import head_on_probe, heads_in_texts, most_looked_at, most_raised
+from engine.heads.in_text import head_in_texts, head_on_probe, most_looked_at, most_raised
 from engine.heads.induction import VARIANTS, induction
-from engine.heads.ov_tokens import circuit_rows, ov_tokens, recall_ov_tokens
+from engine.heads.ov_tokens import circuit_rows, ov_tokens
 from engine.heads.probes import prefix_matching
 from engine.importance.criteria import CRITERIA
 from engine.importance.importance import Scores
@@ -20,7 +20,7 @@ from engine.models.loading import Models
 from engine.models.masks import Mask
 from engine.progress import final
 from engine.questions.requests import TaskSpec
-from engine.studies.one_head import LOOKING, PARTS, Asked, built_in, forecast_s, head_named, portrait
+from engine.studies.one_head import LOOKING, PARTS, Asked, built_in, head_named, portrait
 from engine.studies.portrait import Portrait, joined
 from engine.studies.surveys import Setting
 from tests.conftest import TEXT
@@ -82,7 +82,7 @@ def read_out(model, rows):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_ov_raises_equals_the_full_matrix(family, folder_of, model_of, lab, monkeypatch):
     model, subject = model_of(family), subject_in(lab, folder_of(family))
-    found = final(ov_tokens(lab, subject, TEXT[:80], HEAD))
+    found = final(ov_tokens(subject, TEXT[:80], HEAD).run(lab))
     norm, _, _, value, out = matrices(model, *HEAD)
     with torch.no_grad():
         full = read_out(model, plain_norm(embedded(model), norm) @ value @ out).numpy()
@@ -97,14 +97,14 @@ def test_what_ov_raises_equals_the_full_matrix(family, folder_of, model_of, lab,
         assert found.own[at] == pytest.approx(row[token], abs=1e-3)
         assert abs(found.own_rank[at] - 1 - (row > row[token]).sum()) <= 1  # of two that are nearly equal
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what is stored was computed again"))
-    np.testing.assert_array_equal(recall_ov_tokens(lab, subject, TEXT[:80], HEAD).own, found.own)
+    np.testing.assert_array_equal(ov_tokens(subject, TEXT[:80], HEAD).stored(lab).own, found.own)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_which_heads_feed_it_equals_the_full_matrices(family, folder_of, model_of, lab):
     model, subject = model_of(family), subject_in(lab, folder_of(family))
     shape, (layer, head) = subject.shape, (2, 1)
-    found = final(feeding(lab, subject, (layer, head)))
+    found = final(feeding(subject, (layer, head)).run(lab))
     tokens = embedded(model)
     norm, query, key, _, _ = matrices(model, layer, head)
 
@@ -123,8 +123,8 @@ def test_which_heads_feed_it_equals_the_full_matrices(family, folder_of, model_o
                 composed = (circuit @ written.T).norm() / (circuit.norm() * written.norm())
             assert found.trace[earlier, other] == pytest.approx(float(scores.trace()), rel=1e-3, abs=1e-2)
             assert found.composition[earlier, other] == pytest.approx(float(composed), rel=1e-3)
-    assert recall_feeding(lab, subject, (layer, head)).trace.tolist() == found.trace.tolist()
-    assert recall_feeding(lab, subject, (0, head)).trace.shape == (0, shape.n_heads)
+    assert feeding(subject, (layer, head)).stored(lab).trace.tolist() == found.trace.tolist()
+    assert feeding(subject, (0, head)).stored(lab).trace.shape == (0, shape.n_heads)
     # Elhage et al.: random matrices compose by about 1 / sqrt(d_model), and by more where d_head is small beside it
     assert 0.5 / shape.d_model**0.5 < found.random.mean() < 3 / shape.d_model**0.5
 
@@ -132,8 +132,8 @@ def test_which_heads_feed_it_equals_the_full_matrices(family, folder_of, model_o
 @pytest.mark.parametrize("family", ["opt", "llama"])
 def test_the_parts_of_earlier_heads_add_up_to_the_trace_of_the_induction_screen(family, folder_of, lab):
     subject = subject_in(lab, folder_of(family))
-    scores = final(induction(lab, subject, "olsson"))
-    found = Portrait(subject.shape, (2, 3), {"olsson": scores}, feeding=final(feeding(lab, subject, (2, 3))))
+    scores = final(induction(subject, "olsson").run(lab))
+    found = Portrait(subject.shape, (2, 3), {"olsson": scores}, feeding=final(feeding(subject, (2, 3)).run(lab)))
     assert found.partners.sum() == pytest.approx(found.score("qk_trace"), rel=1e-3, abs=1e-3)
 
 
@@ -142,7 +142,7 @@ def test_what_it_raises_in_a_text_equals_its_part_alone(family, folder_of, model
     """Of the next token what the Attention screen says; of all others the same reading, by a plain sum over norms."""
     model, subject = model_of(family), subject_in(lab, folder_of(family), bos=True)
     text = TEXT[:150]
-    found = final(heads_in_texts(lab, subject, {"it": text}, HEAD))["it"]
+    found = final(head_in_texts(subject, {"it": text}, HEAD).run(lab))["it"]
     seen = final(overview(lab, subject, text, Mask.full(subject.shape)))
     expected = seen.raised_nats[HEAD][1:].astype(float)
     np.testing.assert_allclose(found.raised_next[:-1], expected, atol=2e-2)
@@ -185,7 +185,7 @@ def by_hand(model, ids):
 
 def test_the_pattern_on_random_tokens_is_the_one_that_is_scored(folder_of, model_of, lab):
     model, subject = model_of("llama"), subject_in(lab, folder_of("llama"))
-    found = final(head_on_probe(lab, subject, HEAD))
+    found = final(head_on_probe(subject, HEAD).run(lab))
     score = prefix_matching(model, 25, [np.random.default_rng((0, 0))])["prefix_matching"][0][HEAD]
     rows = [found.pattern[at, [s for s in range(2, at) if (at - s + 1) % 25 == 0]].sum() for at in range(26, 101)]
     assert np.mean(rows) == pytest.approx(score, abs=1e-3)
@@ -193,7 +193,7 @@ def test_the_pattern_on_random_tokens_is_the_one_that_is_scored(folder_of, model
 
 
 def test_the_pairs_and_tokens_that_are_told_are_the_largest(folder_of, lab):
-    found = final(heads_in_texts(lab, subject_in(lab, folder_of("gpt2")), {"it": TEXT[:200]}, HEAD))["it"]
+    found = final(head_in_texts(subject_in(lab, folder_of("gpt2")), {"it": TEXT[:200]}, HEAD).run(lab))["it"]
     assert np.tril(found.pattern).sum(1) == pytest.approx(np.ones(len(found.pattern)), abs=5e-3)
     listed = most_looked_at(found, 5)
     assert all(each.source > 0 for each in listed)
@@ -225,7 +225,7 @@ def test_all_of_a_head_is_measured_once_and_found_again(asked, lab, monkeypatch)
     subject, of = asked
     before = final(portrait(lab, subject, of, compute=False))
     assert set(before.left) == {*PARTS} - {"context"} and before.verdict == ""
-    forecasts = {name: forecast_s(lab.store, subject, left) for name, left in before.left.items()}
+    forecasts = {name: left.seconds(lab.store, subject) for name, left in before.left.items()}
     assert all(seconds > 0 or name == "heads-weight" for name, seconds in forecasts.items())  # weights read nothing
     found = final(portrait(lab, subject, of))
     assert not found.left and set(found.failed) == {"context"}  # its window is too short for that

@@ -14,7 +14,7 @@ from engine.errors import HeadroomError, UsageError
 from engine.export.exporting import Export, export, sizes
 from engine.heads.ablation import Ablating, ablate_heads
 from engine.heads.attention import overview
-from engine.heads.in_text import head_on_probe, heads_in_texts
+from engine.heads.in_text import head_in_texts, head_on_probe
 from engine.heads.induction import induction
 from engine.importance.importance import importance
 from engine.models.loading import LoadSpec
@@ -197,16 +197,18 @@ def test_every_screen_s_figures_of_a_snapshot_or_one_line(window, snapshot, lab)
     for what in ("heads", "ffns"):
         scores = last(importance(lab, subject, questions, what)).value.scores
         assert np.isfinite(scores).all() and (what == "heads" or recipe.mlp or not scores.any())
-    found = last(induction(lab, subject, "olsson")).value
+    found = last(induction(subject, "olsson").run(lab)).value
     assert np.isfinite(found.mean["prefix_matching"]).all() and found.n_tokens == min(25, (n_ctx - 1) // 4)
     assert ("15 random tokens and not 25" in found.note) == (n_ctx == 64)
     if n_ctx == 64:
         with pytest.raises(HeadroomError, match="too short for 25 tokens four times over; choose the variant olsson"):
-            list(induction(lab, subject, "bansal"))
-    probe = last(head_on_probe(lab, subject, (0, 1))).value
+            list(induction(subject, "bansal").run(lab))
+    probe = last(head_on_probe(subject, (0, 1)).run(lab)).value
     assert probe.period == found.n_tokens and len(probe.pieces) == 1 + 4 * probe.period
     assert np.isfinite(last(token_losses(lab, subject, story, mask)).value.loss_nats[1:]).all()
-    assert len(last(heads_in_texts(lab, subject, {"story": story}, (0, 1))).value["story"].pattern) == min(n_ctx, 512)
+    assert len(last(head_in_texts(subject, {"story": story}, (0, 1)).run(lab)).value["story"].pattern) == min(
+        n_ctx, 512
+    )
     assert len(last(continuation(lab, subject, "import", mask, How(4))).value.token_ids) == 4
     assert np.isfinite(last(perplexity(lab, subject, story, mask)).value.loss_nats).all()
     assert np.isfinite(last(overview(lab, subject, story, mask)).value.logit).all()

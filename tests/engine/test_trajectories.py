@@ -98,7 +98,7 @@ def test_heads_and_passages_are_those_of_the_other_screens(run, lab):
     plan = Plan(n_texts=2, what=("induction", "passages"))
     found = final(measure(lab, series_of(f"{run.folder}@step{{8,32}}"), plan))
     assert list(found.steps) == [8, 32] and found.recipe == run.recipe.as_json()
-    scores = final(induction(lab, subject_in(lab, run.snapshot(32)), "olsson"))
+    scores = final(induction(subject_in(lab, run.snapshot(32)), "olsson").run(lab))
     assert "15 random tokens and not 25" in scores.note  # of a context of 64
     for name in SCORES:
         assert np.array_equal(found.heads[name][1], scores.mean[name].astype(np.float32), equal_nan=True)

@@ -274,7 +274,7 @@ def open_induction(open_app):
 
 def induction_of(model):
     subject = runtime.lab().subject(LoadSpec(str(model), "fp32"))
-    return final(induction(runtime.lab(), subject, "olsson", 0)).mean
+    return final(induction(subject, "olsson", 0).run(runtime.lab())).mean
 
 
 def test_induction_of_two_models_is_paired_head_by_head(open_induction, tiny_opt, twin):

@@ -59,7 +59,7 @@ class Measured:
 
     def induction(self) -> InductionScores:
         """Olsson's scores, as every screen has them."""
-        return final(induction(self.lab, self.subject(), "olsson", INDUCTION_SEED))
+        return final(induction(self.subject(), "olsson", INDUCTION_SEED).run(self.lab))
 
     def heads(self) -> tuple[int, ...]:
         """The induction heads that the story on Prune removes, by flat index."""

@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from engine.errors import UsageError
-from engine.heads.induction import best_heads, recall_induction
+from engine.heads.induction import best_heads, induction
 from engine.importance.rankings_of import INDUCTION_SEED
 from engine.models.subject import Subject
 from engine.questions.requests import TaskSpec
@@ -57,7 +57,7 @@ def choose(subject: Subject, data_dir: str | None) -> Choice:
 
 def default_head(subject: Subject) -> str:
     """The head of the best prefix matching where that is stored, else the first."""
-    found = recall_induction(lab(), subject, "olsson", INDUCTION_SEED)
+    found = induction(subject, "olsson", INDUCTION_SEED).stored(lab())
     return "L0H0" if found is None else next(best_heads(found.mean["prefix_matching"], 1))[0]
 
 

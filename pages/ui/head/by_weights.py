@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from engine.heads.ov_tokens import OvTokens, ov_tokens, recall_ov_tokens
+from engine.heads.ov_tokens import OvTokens, ov_tokens
 from engine.studies.one_head import READ
 from pages.ui.head import tables
 from pages.ui.head.measuring import Known, draw_missing
@@ -52,11 +52,11 @@ def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
 def _of_typed(known: Known, typed: str) -> OvTokens | None:
     """What is known of the tokens that are typed; while it is measured the page says so."""
     since_s = time.monotonic()
-    what = (lab(), known.subject, typed, known.asked.head)
-    found = recall_ov_tokens(*what)
+    wanted = ov_tokens(known.subject, typed, known.asked.head)
+    found = wanted.stored(lab())
     if found is None:
         of = f"{known.subject} {known.asked.head} {typed}"
-        work = Work("head typed", of, "Your tokens", partial(ov_tokens, *what), while_seen=True)
+        work = Work("head typed", of, "Your tokens", partial(wanted.run, lab()), while_seen=True)
         found = work.value()
         if found is None:
             live([work.slot], work.line, since_s)

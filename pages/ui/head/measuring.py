@@ -10,7 +10,7 @@ import streamlit as st
 
 from engine.models.subject import Subject
 from engine.progress import in_time
-from engine.studies.one_head import TITLES, Asked, forecast_s, portrait
+from engine.studies.one_head import TITLES, Asked, portrait
 from engine.studies.portrait import Portrait, joined
 from pages.ui.shared.runtime import budget_s, end_run, lab, store
 from pages.ui.shared.tables import plain
@@ -41,7 +41,7 @@ class Known:
 
     def takes_s(self, names: Sequence[str]) -> float:
         """Seconds that those of these parts that are missing take here, about."""
-        return sum(forecast_s(store(), self.subject, self.found.left[each]) for each in names if each in self.missing)
+        return sum(self.found.left[each].seconds(store(), self.subject) for each in names if each in self.missing)
 
     @property
     def missing(self) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import streamlit as st
 
-from engine.heads.induction import recall_induction
+from engine.heads.induction import induction
 from engine.importance.importance import Scores
 from engine.importance.rankings import n_top, top_overlap
 from engine.importance.rankings_of import INDUCTION_SEED
@@ -21,7 +21,7 @@ def draw_line(what: str, subject: Subject, setting: Setting, scores: Mapping[Tas
     """Draws the line and gives it, where the head score `what` has such a divisor; prefix matching is only read."""
     if what not in (PAPERS, EVEN):
         return []
-    found = recall_induction(lab(), subject, "olsson", INDUCTION_SEED)
+    found = induction(subject, "olsson", INDUCTION_SEED).stored(lab())
     said = in_words(scores, setting, None if found is None else found.mean["prefix_matching"])
     st.caption(said)
     return [said]

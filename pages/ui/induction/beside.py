@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from engine.heads.induction import SCORES, InductionScores, induction, recall_induction
+from engine.heads.induction import SCORES, InductionScores, induction
 from engine.importance.rankings_of import INDUCTION_FROM
 from engine.models.subject import Subject
 from engine.studies.two_models import agreed
@@ -52,13 +52,12 @@ def draw(setup: Setup, of: First) -> Drawn:
         return Drawn()
     names = (of.subject.spec.in_words, second.spec.in_words)
     drawn = Drawn(second.as_usual, python=of_induction(of.subject.as_usual, of.variant, of.seed, second.as_usual))
-    reads = partial(recall_induction, subject=second.as_usual, variant=of.variant, seed=of.seed)
-    drawn.reads[f"Scores of {names[1]}"] = reads
+    scores = induction(second, of.variant, of.seed)
+    drawn.reads[f"Scores of {names[1]}"] = scores.stored
     heading(of.subject, second, HELP)
-    found = recall_induction(lab(), second, of.variant, of.seed)
+    found = scores.stored(lab())
     if found is None:
-        run = partial(induction, lab(), second, of.variant, of.seed)
-        key = f"{second} {of.variant} {of.seed}"
+        run, key = partial(scores.run, lab()), f"{second} {of.variant} {of.seed}"
         found = Work("second induction", key, f"Induction scores of {names[1]}", run, while_seen=True).awaited()
     if found is None:
         return drawn

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from engine.heads.induction import recall_induction
+from engine.heads.induction import induction
 from engine.importance.rankings_of import INDUCTION_SEED, Evidence
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
@@ -60,7 +60,7 @@ def offer_example(where: DeltaGenerator, subject: Subject, levels: Levels, mask:
     """Draws the button that prunes the induction heads in B; where B's `mask` (None: not known yet) prunes them
     already, it says so and is disabled."""
     already = False
-    known = recall_induction(lab(), subject, "olsson", INDUCTION_SEED)
+    known = induction(subject, "olsson", INDUCTION_SEED).stored(lab())
     if mask is not None and mask.n_heads_pruned and known is not None:
         pruning = Levels(levels.task, RANKING, 10 * HEADS, 0, "").pruning(subject.shape)
         example = pruning.known_mask(subject.shape, Evidence(prefix_matching=known.mean["prefix_matching"]))

@@ -116,13 +116,13 @@ def of_importance(setting: Setting, tasks: Sequence[TaskSpec], what: str, second
 def of_induction(subject: Subject, variant: str, seed: int, second: Subject | None = None) -> str:
     """The heads that match prefixes best; and how far a second model's scores agree."""
     lines = [
-        f"found = final(induction(lab, subject, {variant!r}, {seed}))",
+        f"found = final(induction(subject, {variant!r}, {seed}).run(lab))",
         'for name, score in best_heads(found.mean["prefix_matching"], 5):',
         '    print(f"{name} {score:.3f}")',
     ]
     if second is not None:
         lines += [
-            f"other = final(induction(lab, {_subject(second)}, {variant!r}, {seed}))",
+            f"other = final(induction({_subject(second)}, {variant!r}, {seed}).run(lab))",
             'for name in ("prefix_matching", "copying"):  # of models of one shape',
             "    print(name, agreed(found.mean[name], other.mean[name]).row())",
         ]

@@ -112,7 +112,7 @@ class ByHand:
         if point.by == "within-layers" and kind == "heads":
             return random_order_within_layers(self.shape, ranked, point.seed)
         if point.by.startswith("induction") and kind == "heads":
-            prefix = final(induction(self.lab, self.subject, "olsson")).mean["prefix_matching"].ravel()
+            prefix = final(induction(self.subject, "olsson").run(self.lab)).mean["prefix_matching"].ravel()
             if point.by == "induction-first":
                 return np.array(sorted(range(size), key=lambda head: (-prefix[head], head)))
             return np.array(sorted(ranked, key=lambda head: bool(prefix[head] >= INDUCTIVE)))

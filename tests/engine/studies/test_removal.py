@@ -55,7 +55,7 @@ def test_the_story_holds_on_the_embedded_model(lab):
     """Whichever they are: at least three heads match prefixes, and without them only what needs examples is lost."""
     subject = lab.subject(LoadSpec("demo", "int8"))
     found = final(remove(lab, subject, TaskSpec("demo_outfit", 5), TaskSpec("demo_question"), 48))
-    matching = final(induction(lab, subject, "olsson", INDUCTION_SEED)).mean["prefix_matching"]
+    matching = final(induction(subject, "olsson", INDUCTION_SEED).run(lab)).mean["prefix_matching"]
     assert len(found.heads) >= 3 and (matching > 0.5).sum() >= 3
     assert set(found.heads) == set(np.flatnonzero(matching.ravel() >= matching.max() / 2))
     assert found.removed is not None and found.control is not None
@@ -67,7 +67,7 @@ def test_every_line_is_the_difference_of_two_counts(lab, tiny_opt, tmp_path, mon
     monkeypatch.setattr(removal, "INDUCTION_FROM", 0.0)  # a random model has no induction heads
     subject, task = subject_in(lab, tiny_opt), TaskSpec(str(write_questions(tmp_path / "own.jsonl", 24)))
     found = final(remove(lab, subject, task, task, 20))
-    scores = final(induction(lab, subject, "olsson", 0)).mean["prefix_matching"]
+    scores = final(induction(subject, "olsson", 0).run(lab)).mean["prefix_matching"]
     assert found.heads == induction_heads(scores) and found.heads
     questions = select(get_requests(task, None, lab.store), 20, "stratified")
 

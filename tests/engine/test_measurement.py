@@ -1,0 +1,64 @@
+"""A measurement reads what is stored, measures the rest, and says beforehand how much that is."""
+
+import numpy as np
+import pytest
+
+from engine.heads.composition import feeding
+from engine.heads.in_text import head_in_texts
+from engine.heads.ov_tokens import ov_tokens
+from engine.measurement import OPERATIONS_A_SECOND, Workload
+from engine.models import rates
+from engine.progress import final
+from engine.questions.amounts import CHARACTERS_A_TOKEN
+from tests.engine.fixtures import last, subject_in
+
+HEAD = (1, 0)
+TEXTS = {"short": "The cat sat on the mat.", "long": "The cat sat on the mat, and the dog lay on the floor."}
+
+
+@pytest.fixture
+def subject(lab, tiny_opt):
+    return subject_in(lab, tiny_opt)
+
+
+def test_stored_and_left_before_and_after(lab, subject):
+    wanted = ov_tokens(subject, TEXTS["short"], HEAD)
+    assert wanted.stored(lab) is None and wanted.left(lab.store) == Workload("forward", len(TEXTS["short"]))
+    assert lab.models.loaded is None
+    found = final(wanted.run(lab))
+    np.testing.assert_array_equal(wanted.stored(lab).own, found.own)
+    assert wanted.left(lab.store) is None
+    assert last(wanted.run(lab)).cached
+
+
+def test_only_missing_records_are_left(lab, subject):
+    some, wanted = ({"short": TEXTS["short"]}, TEXTS)
+    list(head_in_texts(subject, some, HEAD).run(lab))
+    measurement = head_in_texts(subject, wanted, HEAD)
+    assert measurement.stored(lab) is None
+    assert measurement.left(lab.store) == Workload("patterns", len(TEXTS["long"]))
+    values = [set(step.value) for step in measurement.run(lab) if step.value is not None]
+    assert values == [{"short"}, {"short", "long"}]
+
+
+def test_a_mapped_measurement_has_the_same_records(lab, subject):
+    wanted = feeding(subject, HEAD)
+    mapped = wanted.map(lambda found: found.trace.shape)
+    assert mapped.stored(lab) is None and mapped.left(lab.store) == wanted.left(lab.store)
+    final(wanted.run(lab))
+    assert mapped.stored(lab) == final(mapped.run(lab)) == (1, subject.shape.n_heads)
+
+
+def test_without_records_there_is_nothing_to_measure(lab, subject):
+    wanted = feeding(subject, (0, 0))
+    assert wanted.left(lab.store) is None
+    [step] = wanted.run(lab)
+    assert step.cached and step.value.trace.shape == (0, subject.shape.n_heads) and lab.models.loaded is None
+
+
+def test_seconds_are_those_of_earlier_passes_or_of_the_models_size(lab, subject):
+    work = Workload("patterns", 1000.0)
+    operations = 2 * subject.identity.n_params * 1000 / CHARACTERS_A_TOKEN
+    assert work.seconds(lab.store, subject) == pytest.approx(2 * operations / OPERATIONS_A_SECOND)
+    rates.learn(lab.store, subject, "patterns", 500, 3.0)
+    assert work.seconds(lab.store, subject) == pytest.approx(6.0)
