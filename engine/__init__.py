@@ -17,8 +17,9 @@
 `files`: files that a user names, read with a bound and written whole
 `jobs`: the one worker thread, and what it tells whoever looks
 `measurement`: a value that is read from stored records, measured, or forecast
+`composed`: measurements made of other measurements
 `memory`: what is kept is bounded, and what is freed goes back to the system
-`pieces`: read or measure, piece by piece
+`pieces`: one stored record, and how it is measured
 `process_marks`: which process holds a folder
 `progress`: what long work tells of itself
 `readable`: whether a stored result can be decoded

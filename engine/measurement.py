@@ -1,20 +1,23 @@
-"""A measurement as one value: read its stored records, measure the missing ones, or forecast how long those take.
+"""A measurement as one value: read what is stored, measure what is missing, or say how much work that is.
 
 Building a `Measurement` reads and computes nothing. So each kind of measurement is one function that returns one, not
-three: one that measures, one that reads and one that forecasts.
+three: one that measures, one that reads and one that forecasts. Those here are made of stored records;
+`engine.composed` makes measurements of other measurements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import accumulate
+from typing import Any, Generic, TypeVar
 
 from cache import Store
-from engine.models.rates import FACTOR, Pass, seconds_for
+from engine.models.rates import FACTOR, Pass, seconds_for, together_s
 from engine.models.subject import Lab, Subject
-from engine.pieces import Piece, all_stored, found, pieces
-from engine.progress import Progress
+from engine.pieces import Piece, found, measured
+from engine.progress import Progress, driven, returned
 from engine.questions.amounts import CHARACTERS_A_TOKEN
 from engine.records import Record
 
@@ -25,74 +28,191 @@ OPERATIONS_A_SECOND = 2e11  # of a processor whose pace is not known yet
 
 @dataclass(frozen=True)
 class Workload:
-    """Text that passes of one kind still have to read, in characters."""
+    """Text that passes have to read, in `characters` by kind of pass."""
 
-    kind: Pass
-    characters: float
+    characters: Mapping[Pass, float] = field(default_factory=dict)
 
-    def seconds(self, store: Store, target: Subject) -> float:
-        """About how long that takes here: by earlier passes of this model, or else by its size."""
-        known = seconds_for(store, target, self.kind, self.characters)
+    def __add__(self, other: Workload) -> Workload:
+        """Both together."""
+        total = dict(self.characters)
+        for kind, characters in other.characters.items():
+            total[kind] = total.get(kind, 0.0) + characters
+        return Workload(total)
+
+    def times(self, factor: float) -> Workload:
+        """So many times as much."""
+        return Workload({kind: factor * characters for kind, characters in self.characters.items()})
+
+    def seconds(self, store: Store, target: Subject) -> float | None:
+        """About how long that takes here, by earlier passes of this model; None if none was timed yet."""
+        return together_s(seconds_for(store, target, kind, each) for kind, each in self.characters.items())
+
+    def seconds_by_size(self, store: Store, target: Subject) -> float:
+        """The same; by the size of the model if none of its passes was timed yet."""
+        known = self.seconds(store, target)
         if known is not None:
             return known
-        operations = 2 * target.identity.n_params * self.characters / CHARACTERS_A_TOKEN
-        return FACTOR[self.kind] * operations / OPERATIONS_A_SECOND
+        passes = sum(FACTOR[kind] * each for kind, each in self.characters.items()) / CHARACTERS_A_TOKEN
+        return 2 * target.identity.n_params * passes / OPERATIONS_A_SECOND
+
+
+Missing = Mapping[str, Callable[[], Workload]]  # by the key of a record or measurement: what counts its work
+Steps = Generator[Progress[T], None, Missing]
+
+
+@dataclass(frozen=True)
+class Stored(Generic[T]):
+    """What is stored of a measurement: the `value` of the records that are there (None if they give none), and what is
+    `missing`."""
+
+    value: T | None
+    missing: Missing = field(default_factory=dict)
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.missing
+
+    @cached_property
+    def left(self) -> Workload:
+        """The work of measuring what is missing."""
+        return sum((count() for count in self.missing.values()), Workload())
 
 
 @dataclass(frozen=True)
 class Measurement(Generic[T]):
     """A value of type T that is made from stored records.
 
-    `target`: the model. `pieces`: the records it takes, in order; it is given the list of the records so far, which
-    fills up as they are measured. `value`: what the first of these records give, or None if they are too few.
-    `expected`: the work of measuring all of it, if the pieces do not say how much they read.
+    `target`: the model. `about`: what tells this measurement apart from others of the same model. `steps(lab,
+    measures)`: yields Progress with the value so far, and returns what is missing; without `measures` it loads and
+    computes nothing.
     """
 
     target: Subject
-    pieces: Callable[[list[Record]], Sequence[Piece]]
-    value: Callable[[list[Record]], T | None]
-    expected: Workload | None = None
+    about: tuple[object, ...]
+    steps: Callable[[Lab, bool], Steps[T]]
 
-    def stored(self, lab: Lab) -> T | None:
-        """The value if all records are stored, or else None. Loads and measures nothing."""
-        records = all_stored(lab, self.pieces([]))
-        return None if records is None else self.value(records)
+    @property
+    def key(self) -> str:
+        """Changes with anything that changes the value, within one process: jobs are told apart by it."""
+        return " ".join(map(str, (self.target, *self.about)))
 
     def run(self, lab: Lab) -> Iterator[Progress[T]]:
         """Yields Progress with the value so far. Stored records are read, missing ones are measured and stored."""
-        records: list[Record] = []
-        wanted = self.pieces(records)
-        if not wanted:
-            yield Progress(1, 1, self.value(records), cached=True)
-        for step in pieces(lab, self.target, wanted):
-            records[:] = step.value or records
-            yield step.map(self.value)
+        return self.steps(lab, True)
 
-    def left(self, store: Store) -> Workload | None:
-        """The work of measuring the missing records, or None if all are stored."""
-        missing = [piece for piece in self.pieces([]) if found(store, piece) is None]
-        if not missing:
-            return None
-        if self.expected is not None:
-            return self.expected
-        characters = [piece.characters() for piece in missing if piece.characters is not None]
-        return Workload(missing[0].kind, sum(characters))
+    def read(self, lab: Lab) -> Iterator[Progress[Stored[T]]]:
+        """Yields Progress; the last one's value is what is stored. Loads and measures nothing."""
+        value, missing = yield from driven(with_value(self.steps(lab, False)), Progress.within)
+        yield Progress(1, 1, Stored(value, missing), cached=True)
 
-    def map(self, change: Callable[[T], U]) -> Measurement[U]:
+    def look(self, lab: Lab) -> Stored[T]:
+        """What is stored, read at once."""
+        return Stored(*returned(with_value(self.steps(lab, False))))
+
+    def stored(self, lab: Lab) -> T | None:
+        """The value if all records are stored, or else None."""
+        known = self.look(lab)
+        return known.value if known.is_complete else None
+
+    def so_far(self, lab: Lab) -> T | None:
+        """The value of the records that are stored, which may be some of all; None if they give none."""
+        return self.look(lab).value
+
+    def left(self, lab: Lab) -> Workload:
+        """The work of measuring the missing records."""
+        return self.look(lab).left
+
+    def seconds(self, lab: Lab) -> float | None:
+        """About how long the missing records take here; None if no pass of this model was timed yet."""
+        return self.left(lab).seconds(lab.store, self.target)
+
+    def map(self, change: Callable[[T], U | None]) -> Measurement[U]:
         """The same with `change` applied to its value."""
 
-        def changed(records: list[Record]) -> U | None:
-            value = self.value(records)
-            return None if value is None else change(value)
+        def steps(lab: Lab, measures: bool) -> Steps[U]:
+            return (yield from driven(self.steps(lab, measures), lambda step: step.map(change)))
 
-        return Measurement(self.target, self.pieces, changed, self.expected)
+        return Measurement(self.target, self.about, steps)
+
+
+def with_value(steps: Steps[T]) -> Generator[Progress[T], None, tuple[T | None, Missing]]:
+    """The same steps; gives their last value too."""
+    value: T | None = None
+
+    def noted(step: Progress[T]) -> Progress[T]:
+        nonlocal value
+        value = step.value if step.value is not None else value
+        return step
+
+    missing = yield from driven(steps, noted)
+    return value, missing
+
+
+def of_records(
+    target: Subject,
+    about: tuple[object, ...],
+    pieces: Callable[[Lab, list[Record]], Iterable[Piece]],
+    value: Callable[[list[Record]], T | None],
+    expected: Callable[[], Workload] | None = None,
+    counted: Callable[[list[Record]], tuple[int, int]] | None = None,
+) -> Measurement[T]:
+    """A measurement that is stored as records.
+
+    `pieces`: the records it takes, in order, as a list; or, where later ones depend on earlier ones, as a generator. It
+    is given the list of the records so far, which fills up as they are read or measured. `value`: what the first of
+    these records give, or None if they are too few. `expected`: the work of measuring all of it, if the pieces do not
+    say how much they read. `counted`: (done, total) on the progress bar by the records so far, if the pieces' sizes do
+    not say.
+    """
+
+    def steps(lab: Lab, measures: bool) -> Steps[T]:
+        records: list[Record] = []
+        wanted = pieces(lab, records)
+        listed = wanted if isinstance(wanted, Sequence) else ()
+        sizes = [piece.size for piece in listed]
+        total, cached = sum(sizes), True
+        ends: list[float] | None = None
+
+        def placed(step: Progress[Any], is_end: bool = False) -> Progress[Any]:
+            """A step of the piece in hand, or the one that ends it, in its place among all of them."""
+            share, n = None, len(records)
+            if ends:
+                began = ends[n - 1] if n else 0.0
+                share = began if is_end else began + (ends[n] - began) * step.part
+            done, all_of_them = step.done, step.total
+            if counted is not None:
+                done, all_of_them = counted(records) if n else (0, 0)
+            return replace(step, done=done, total=all_of_them, share=share)
+
+        for piece in wanted:
+            record = found(lab.store, piece)
+            if record is None and not measures:
+                yield Progress(sum(sizes[: len(records)]), total, value(records), cached=True)
+                part = None if counted is None or not records else counted(records)
+                return {piece.key: partial(_left, lab.store, listed, expected, part)}
+            if record is None:
+                cached, ends = False, _ends(listed) if ends is None else ends
+                record = yield from driven(measured(lab, target, piece, sum(sizes[: len(records)]), total), placed)
+            records.append(record)
+            if measures:
+                done = sum(sizes[: len(records)])
+                yield placed(Progress(done, total, value(records), cached=cached), is_end=True)
+        if not measures or not records:
+            yield Progress(total or 1, total or 1, value(records), cached=True)
+        return {}
+
+    return Measurement(target, about, steps)
 
 
 def single(
-    target: Subject, piece: Piece, value: Callable[[Record], T], expected: Workload | None = None
+    target: Subject, piece: Piece, value: Callable[[Record], T], expected: Callable[[], Workload] | None = None
 ) -> Measurement[T]:
     """A measurement that is stored as one record."""
-    return Measurement(target, lambda _: [piece], lambda records: value(records[0]) if records else None, expected)
+
+    def of_one(records: list[Record]) -> T | None:
+        return value(records[0]) if records else None
+
+    return of_records(target, (piece.key,), lambda lab, records: [piece], of_one, expected)
 
 
 def by_name(
@@ -103,4 +223,24 @@ def by_name(
     def so_far(records: list[Record]) -> dict[str, T]:
         return {name: value(name, record) for name, record in zip(wanted, records, strict=False)}
 
-    return Measurement(target, lambda _: list(wanted.values()), so_far)
+    keys = tuple(piece.key for piece in wanted.values())
+    return of_records(target, keys, lambda lab, records: list(wanted.values()), so_far)
+
+
+def _left(
+    store: Store, listed: Sequence[Piece], expected: Callable[[], Workload] | None, part: tuple[int, int] | None
+) -> Workload:
+    """The work of those of the pieces that are missing; `part` is (done, total) if they are not listed."""
+    missing = [piece for piece in listed if found(store, piece) is None]
+    if expected is None:
+        each = (Workload({piece.kind: piece.characters()}) for piece in missing if piece.characters is not None)
+        return sum(each, Workload())
+    done, total = part or (sum(piece.size for piece in listed if piece not in missing), sum(p.size for p in listed))
+    return expected().times(1 - done / total if total else 1.0)
+
+
+def _ends(wanted: Sequence[Piece]) -> list[float]:
+    """What share of all there is to read is read at the end of each piece; [] if that is not known."""
+    sizes = [piece.characters() for piece in wanted if piece.characters is not None]
+    total = sum(sizes)
+    return [end / total for end in accumulate(sizes)] if total and len(sizes) == len(wanted) else []

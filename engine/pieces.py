@@ -123,7 +123,7 @@ def measured(
             seconds += time.perf_counter() - began_s
             if step.cached:  # measured before, in a run that was left
                 characters *= 1 - step.part
-            yield replace(step.within(done, total), cached=False, share=step.part)
+            yield replace(step.within(done, total), value=step.value, cached=False, share=step.part)
         record = Record(arrays, subject.receipt(seconds, **about))
         rates.learn(lab.store, subject, piece.kind, characters, seconds, is_new)
         lab.store.put(piece.key, encode(record))

@@ -102,6 +102,15 @@ def driven(steps: Generator[U, None, T], change: Callable[[U], V]) -> Generator[
         yield change(step)
 
 
+def returned(steps: Generator[Any, None, T]) -> T:
+    """What `steps` returns, run to its end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            return ended.value
+
+
 class TimeLeft:
     """How many seconds a run has left, from its smoothed pace over the work that is left. The clock is handed in.
 

@@ -20,8 +20,9 @@ FLOORS = [
     "engine.demo engine.files engine.memory engine.process_marks engine.progress engine.records engine.shapes "
     "engine.statistics",
     "engine.jobs engine.models",
-    "engine.pieces engine.questions engine.receipts",
+    "engine.pieces engine.questions",
     "engine.measurement",
+    "engine.composed engine.receipts",
     "engine.accuracy engine.readable",
     "engine.texts",
     "engine.heads",

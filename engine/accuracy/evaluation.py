@@ -147,7 +147,7 @@ def _sized_pieces(lab: Lab, subject: Subject, questions: Questions, mask: Mask) 
 
 def expected_s(lab: Lab, subject: Subject, questions: Sequence[Question]) -> float:
     """Seconds that scoring these questions takes: by what passes took before, else by the size of the model."""
-    return Workload("forward", characters(questions)).seconds(lab.store, subject)
+    return Workload({"forward": characters(questions)}).seconds_by_size(lab.store, subject)
 
 
 def chunk_pieces(

@@ -14,7 +14,7 @@ import numpy as np
 from engine.errors import HeadroomError, UsageError
 from engine.heads import probes
 from engine.heads.circuits import ov_copying_eigenvalues, qk_trace
-from engine.measurement import Measurement
+from engine.measurement import Measurement, of_records
 from engine.models.loading import Loaded
 from engine.models.subject import Subject
 from engine.pieces import Measuring, Piece
@@ -64,7 +64,8 @@ def induction(subject: Subject, variant: str, seed: int = 0) -> Measurement[Indu
     def value(records: list[Record]) -> InductionScores | None:
         return _scores(subject.shape, variant, records) if len(records) == n else None
 
-    return Measurement(subject.as_usual, partial(_pieces, subject, variant, seed), value)
+    about = ("induction", variant, seed)
+    return of_records(subject.as_usual, about, lambda lab, records: _pieces(subject, variant, seed, records), value)
 
 
 def fits(shape: ModelShape) -> bool:

@@ -57,7 +57,7 @@ class OvTokens:
 
 def ov_tokens(subject: Subject, text: str, head: Head) -> Measurement[OvTokens]:
     """The OvTokens of the first 256 distinct tokens of a text. HeadroomError: the text is empty."""
-    expected = Workload("forward", len(text))
+    expected = partial(Workload, {"forward": float(len(text))})
     return single(subject.as_usual, _piece(subject, checked(text), head), _of, expected)
 
 

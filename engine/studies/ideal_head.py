@@ -37,7 +37,7 @@ def ideal_texts(lab: Lab, subject: Subject, head: Head, texts: Mapping[str, str]
         for step in idealise_texts(lab, subject, listed, ideal):  # shown when all of them are there
             yield step.map(lambda losses: {"ideal_texts": losses} if len(losses["full"]) == len(listed) else {})
     else:
-        left = Workload("patterns", len(SIDES) * sum(map(len, listed)))
+        left = Workload({"patterns": float(len(SIDES) * sum(map(len, listed)))})
         yield Progress(1, 1, {"left": {"ideal-texts": left}}, cached=True)
 
 
@@ -64,4 +64,4 @@ def ideal_tasks(lab: Lab, subject: Subject, head: Head, of: tuple[Setting, Seque
             failed = {"failed": {"ideal-tasks": str(error)}}
         yield Progress(number + 1, len(tasks), {"ideal_answers": dict(found), **failed}, cached=cached)
     if left:
-        yield Progress(1, 1, {"left": {"ideal-tasks": Workload("patterns", left)}}, cached=True)
+        yield Progress(1, 1, {"left": {"ideal-tasks": Workload({"patterns": left})}}, cached=True)

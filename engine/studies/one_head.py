@@ -163,11 +163,11 @@ def _of_model(name: str, parts: Callable[[Lab, Subject, Asked], Parts]) -> Calla
 
     def found(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
         for part in parts(lab, subject, asked):
-            left = part.left(lab.store)
-            if compute or left is None:
+            known = part.look(lab)
+            if compute or known.is_complete:
                 yield from part.run(lab)
             else:
-                yield _left(name, left)
+                yield _left(name, known.left)
 
     return found
 
@@ -192,7 +192,7 @@ def _losses(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
             found[name] = both[0], both[1]
         yield Progress(len(masks) * (number + 1), total, {"losses": dict(found)}, cached=cached)
     if left:
-        yield _left("losses", Workload("forward", left))
+        yield _left("losses", Workload({"forward": left}))
 
 
 def _ideal_texts(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
@@ -230,7 +230,7 @@ def _tasks(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
         more = {"failed": {"tasks": failed[0]}} if failed else {}
         yield Progress(2 * (number + 1), total, {"answers": dict(found), **more}, cached=cached)
     if left:
-        yield _left("tasks", Workload("forward", left))
+        yield _left("tasks", Workload({"forward": left}))
 
 
 def _importance(lab: Lab, subject: Subject, asked: Asked, compute: bool, what: str) -> Found:
@@ -241,7 +241,7 @@ def _importance(lab: Lab, subject: Subject, asked: Asked, compute: bool, what: s
         known = {(what, task): scores for task, scores in step.value.scores.items()}
         more: dict[str, Any] = {"importance": known}
         if step.value.left:
-            more["left"] = {what: Workload(pass_of(what), sum(step.value.left.values()))}
+            more["left"] = {what: Workload({pass_of(what): sum(step.value.left.values())})}
         if step.value.failed:
             more["failed"] = {what: next(iter(step.value.failed.values()))}
         yield step.map(lambda survey, more=more: more)
@@ -257,7 +257,7 @@ def _context(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
         texts = step.value or texts
         yield step.within(0, 1, 0)
     if texts is None:
-        yield _left("context", Workload("forward", 2.0 * N_TEXTS * MIN_TOKENS * CHARACTERS_A_TOKEN))
+        yield _left("context", Workload({"forward": 2.0 * N_TEXTS * MIN_TOKENS * CHARACTERS_A_TOKEN}))
         return
     ablations = recall_ablations(lab, subject, texts, Ablating(Mask.full(subject.shape)))
     if ablations is not None:
@@ -279,7 +279,7 @@ def _context(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
                 side.append(losses.loss_nats)
         sides.append(side)
     if left:
-        yield _left("context", Workload("forward", left))
+        yield _left("context", Workload({"forward": left}))
     else:
         yield _stored({"context": _score_and_change(*sides)})
 

@@ -23,11 +23,11 @@ def subject(lab, tiny_opt):
 
 def test_stored_and_left_before_and_after(lab, subject):
     wanted = ov_tokens(subject, TEXTS["short"], HEAD)
-    assert wanted.stored(lab) is None and wanted.left(lab.store) == Workload("forward", len(TEXTS["short"]))
+    assert wanted.stored(lab) is None and wanted.left(lab) == Workload({"forward": len(TEXTS["short"])})
     assert lab.models.loaded is None
     found = final(wanted.run(lab))
     np.testing.assert_array_equal(wanted.stored(lab).own, found.own)
-    assert wanted.left(lab.store) is None
+    assert wanted.look(lab).is_complete
     assert last(wanted.run(lab)).cached
 
 
@@ -36,7 +36,7 @@ def test_only_missing_records_are_left(lab, subject):
     list(head_in_texts(subject, some, HEAD).run(lab))
     measurement = head_in_texts(subject, wanted, HEAD)
     assert measurement.stored(lab) is None
-    assert measurement.left(lab.store) == Workload("patterns", len(TEXTS["long"]))
+    assert measurement.left(lab) == Workload({"patterns": len(TEXTS["long"])})
     values = [set(step.value) for step in measurement.run(lab) if step.value is not None]
     assert values == [{"short"}, {"short", "long"}]
 
@@ -44,21 +44,22 @@ def test_only_missing_records_are_left(lab, subject):
 def test_a_mapped_measurement_has_the_same_records(lab, subject):
     wanted = feeding(subject, HEAD)
     mapped = wanted.map(lambda found: found.trace.shape)
-    assert mapped.stored(lab) is None and mapped.left(lab.store) == wanted.left(lab.store)
+    assert mapped.stored(lab) is None and mapped.left(lab) == wanted.left(lab)
     final(wanted.run(lab))
     assert mapped.stored(lab) == final(mapped.run(lab)) == (1, subject.shape.n_heads)
 
 
 def test_without_records_there_is_nothing_to_measure(lab, subject):
     wanted = feeding(subject, (0, 0))
-    assert wanted.left(lab.store) is None
+    assert wanted.look(lab).is_complete
     [step] = wanted.run(lab)
     assert step.cached and step.value.trace.shape == (0, subject.shape.n_heads) and lab.models.loaded is None
 
 
 def test_seconds_are_those_of_earlier_passes_or_of_the_models_size(lab, subject):
-    work = Workload("patterns", 1000.0)
+    work = Workload({"patterns": 1000.0})
     operations = 2 * subject.identity.n_params * 1000 / CHARACTERS_A_TOKEN
-    assert work.seconds(lab.store, subject) == pytest.approx(2 * operations / OPERATIONS_A_SECOND)
+    assert work.seconds(lab.store, subject) is None
+    assert work.seconds_by_size(lab.store, subject) == pytest.approx(2 * operations / OPERATIONS_A_SECOND)
     rates.learn(lab.store, subject, "patterns", 500, 3.0)
     assert work.seconds(lab.store, subject) == pytest.approx(6.0)

@@ -225,7 +225,7 @@ def test_all_of_a_head_is_measured_once_and_found_again(asked, lab, monkeypatch)
     subject, of = asked
     before = final(portrait(lab, subject, of, compute=False))
     assert set(before.left) == {*PARTS} - {"context"} and before.verdict == ""
-    forecasts = {name: left.seconds(lab.store, subject) for name, left in before.left.items()}
+    forecasts = {name: left.seconds_by_size(lab.store, subject) for name, left in before.left.items()}
     assert all(seconds > 0 or name == "heads-weight" for name, seconds in forecasts.items())  # weights read nothing
     found = final(portrait(lab, subject, of))
     assert not found.left and set(found.failed) == {"context"}  # its window is too short for that

@@ -41,7 +41,9 @@ class Known:
 
     def takes_s(self, names: Sequence[str]) -> float:
         """Seconds that those of these parts that are missing take here, about."""
-        return sum(self.found.left[each].seconds(store(), self.subject) for each in names if each in self.missing)
+        return sum(
+            self.found.left[each].seconds_by_size(store(), self.subject) for each in names if each in self.missing
+        )
 
     @property
     def missing(self) -> list[str]:

@@ -1,0 +1,156 @@
+"""Measurements made of other measurements: of every task or part, or one that follows from another.
+
+All of them are written once, as a generator that asks a `Run` for one part after the other: measured, it measures what
+is missing; read, it adds up what that would take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+from engine.errors import Cancelled, HeadroomError
+from engine.measurement import Measurement, Missing, Steps, Workload, with_value
+from engine.models.subject import Lab, Subject
+from engine.progress import Progress, driven
+
+K = TypeVar("K")
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Run:
+    """One run of a composed measurement: it measures its parts or only reads them, one after the other.
+
+    `total` is that of the progress bar, `done` how far it is. `cached`: everything so far was stored. `missing`: what
+    the parts lack.
+    """
+
+    def __init__(self, lab: Lab, measures: bool, total: int) -> None:
+        self.lab, self.measures, self.total = lab, measures, total
+        self.done, self.cached, self.missing = 0, True, dict[str, Callable[[], Workload]]()
+        self._known: dict[str, Any] = {}
+
+    def steps(self, part: Measurement[T], size: int = 1, label: str = "") -> Generator[Progress[T], None, T | None]:
+        """Gives the value of a part, or None if something of it is missing. Yields its steps in their place in the
+        whole, of which it takes `size`, with the part's value so far. A part that was complete is not read again."""
+        if part.key not in self._known:
+            cached = True
+
+            def placed(step: Progress[T]) -> Progress[T]:
+                nonlocal cached
+                cached = step.cached
+                here = step.within(self.done, self.total, size, label)
+                return replace(here, value=step.value, cached=self.cached and cached)
+
+            value, missing = yield from driven(with_value(part.steps(self.lab, self.measures)), placed)
+            self.cached &= cached
+            self.missing |= missing
+            if missing:
+                self.done += size
+                return None
+            self._known[part.key] = value
+        self.done += size
+        return self._known[part.key]
+
+    def part(self, part: Measurement[T], size: int = 1, label: str = "") -> Generator[Progress[Any], None, T | None]:
+        """Gives the value of a part as `steps` does; what it yields has no value."""
+        return (yield from driven(self.steps(part, size, label), lambda step: replace(step, value=None)))
+
+    def expect(self, name: str, expected: Callable[[], Workload], size: int = 0) -> None:
+        """Counts the work of a part that cannot be built yet, as it depends on one that is missing."""
+        self.missing[name] = expected
+        self.done += size
+
+    def so_far(self, value: T, label: str = "") -> Progress[T]:
+        """The step that tells of the value so far."""
+        return Progress(self.done, self.total, value, label, self.cached)
+
+
+def composed(
+    target: Subject,
+    about: tuple[object, ...],
+    body: Callable[[Run], Generator[Progress[Any], None, T | None]],
+    total: int = 1,
+) -> Measurement[T]:
+    """A measurement made of others: `body` asks a `Run` for one part after the other, and returns the value of all of
+    them, or of those that are known. `total` is that of the progress bar; `body` may change the run's at its start."""
+
+    def steps(lab: Lab, measures: bool) -> Steps[T]:
+        run = Run(lab, measures, total)
+        value = yield from body(run)
+        yield Progress(run.total, run.total, value, cached=run.cached)
+        return run.missing
+
+    return Measurement(target, about, steps)
+
+
+@dataclass(frozen=True)
+class Gathered(Generic[K, T]):
+    """What is known of several parts: `values` of the complete ones, `partial` values of others as far as they go, for
+    those that `failed` the reason in one line, and what is `missing` of each of the others."""
+
+    values: Mapping[K, T] = field(default_factory=dict)
+    partial: Mapping[K, T] = field(default_factory=dict)
+    failed: Mapping[K, str] = field(default_factory=dict)
+    missing: Mapping[K, Missing] = field(default_factory=dict)
+
+
+def every(
+    target: Subject,
+    about: tuple[object, ...],
+    parts: Mapping[K, Callable[[Lab], Measurement[T]]],
+    size: int = 1,
+    label: Callable[[K], str] = str,
+) -> Measurement[Gathered[K, T]]:
+    """Measurements of the same kind, such as one a task: each is built when its turn comes, and takes `size` of the
+    progress bar. One that raises a HeadroomError is set aside with the reason; the others go on."""
+
+    def body(run: Run) -> Generator[Progress[Gathered[K, T]], None, Gathered[K, T]]:
+        known = Gathered[K, T]()
+        for number, (name, build) in enumerate(parts.items()):
+
+            def noted(step: Progress[T], name: K = name) -> Progress[Gathered[K, T]]:
+                nonlocal known
+                if step.value is not None:
+                    known = replace(known, partial={**known.partial, name: step.value})
+                return step.map(lambda value: known)
+
+            run.done, before = number * size, set(run.missing)
+            try:
+                value = yield from driven(run.steps(build(run.lab), size, label(name)), noted)
+                if value is not None:
+                    others = {other: each for other, each in known.partial.items() if other != name}
+                    known = replace(known, values={**known.values, name: value}, partial=others)
+                lacks = {key: count for key, count in run.missing.items() if key not in before}
+                if lacks:
+                    known = replace(known, missing={**known.missing, name: lacks})
+            except Cancelled:
+                raise
+            except HeadroomError as error:
+                known = replace(known, failed={**known.failed, name: str(error)})
+            run.done = (number + 1) * size
+            yield run.so_far(known, label(name))
+        return known
+
+    return composed(target, about, body, max(1, size * len(parts)))
+
+
+def then(
+    first: Measurement[T],
+    next_of: Callable[[T], Measurement[U]],
+    expected: Callable[[], Workload],
+    sizes: tuple[int, int] = (1, 1),
+) -> Measurement[U]:
+    """The measurement that follows from the value of `first`, such as an accuracy under the mask that scores give;
+    `expected` is its work while `first` is not known. `sizes` are those of the two on the progress bar."""
+
+    def body(run: Run) -> Generator[Progress[U], None, U | None]:
+        known = yield from run.part(first, sizes[0])
+        if known is None:
+            run.expect(f"after {first.key}", expected)
+            return None
+        return (yield from run.steps(next_of(known), sizes[1]))
+
+    return composed(first.target, (*first.about, "then"), body, sum(sizes))
