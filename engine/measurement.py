@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
@@ -168,7 +168,7 @@ def of_records(
     def steps(lab: Lab, measures: bool) -> Steps[T]:
         records: list[Record] = []
         wanted = pieces(lab, records)
-        listed = wanted if isinstance(wanted, Sequence) else ()
+        listed = list(wanted) if measures and counted is None else []
         sizes = [piece.size for piece in listed]
         total, cached = sum(sizes), True
         ends: list[float] | None = None
@@ -184,12 +184,17 @@ def of_records(
                 done, all_of_them = counted(records) if n else (0, 0)
             return replace(step, done=done, total=all_of_them, share=share)
 
-        for piece in wanted:
+        def left() -> Workload:
+            if counted is None:
+                return _left(lab.store, list(pieces(lab, [])), expected)
+            part, whole = counted(records) if records else (0, 1)
+            return Workload() if expected is None else expected().times(1 - part / whole)
+
+        for piece in listed or wanted:
             record = found(lab.store, piece)
             if record is None and not measures:
-                yield Progress(sum(sizes[: len(records)]), total, value(records), cached=True)
-                part = None if counted is None or not records else counted(records)
-                return {piece.key: partial(_left, lab.store, listed, expected, part)}
+                yield Progress(0, 1, value(records), cached=True)
+                return {piece.key: left}
             if record is None:
                 cached, ends = False, _ends(listed) if ends is None else ends
                 record = yield from driven(measured(lab, target, piece, sum(sizes[: len(records)]), total), placed)
@@ -198,7 +203,7 @@ def of_records(
                 done = sum(sizes[: len(records)])
                 yield placed(Progress(done, total, value(records), cached=cached), is_end=True)
         if not measures or not records:
-            yield Progress(total or 1, total or 1, value(records), cached=True)
+            yield Progress(1, 1, value(records), cached=True)
         return {}
 
     return Measurement(target, about, steps)
@@ -227,16 +232,13 @@ def by_name(
     return of_records(target, keys, lambda lab, records: list(wanted.values()), so_far)
 
 
-def _left(
-    store: Store, listed: Sequence[Piece], expected: Callable[[], Workload] | None, part: tuple[int, int] | None
-) -> Workload:
-    """The work of those of the pieces that are missing; `part` is (done, total) if they are not listed."""
-    missing = [piece for piece in listed if found(store, piece) is None]
+def _left(store: Store, pieces: Sequence[Piece], expected: Callable[[], Workload] | None) -> Workload:
+    """The work of those of the pieces that are missing."""
+    missing = [piece for piece in pieces if found(store, piece) is None]
     if expected is None:
         each = (Workload({piece.kind: piece.characters()}) for piece in missing if piece.characters is not None)
         return sum(each, Workload())
-    done, total = part or (sum(piece.size for piece in listed if piece not in missing), sum(p.size for p in listed))
-    return expected().times(1 - done / total if total else 1.0)
+    return expected().times(sum(piece.size for piece in missing) / sum(piece.size for piece in pieces))
 
 
 def _ends(wanted: Sequence[Piece]) -> list[float]:

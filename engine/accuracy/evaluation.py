@@ -12,14 +12,14 @@ from functools import lru_cache, partial
 import numpy as np
 
 from engine.accuracy.scoring import Scored, score_under
-from engine.measurement import Workload
+from engine.measurement import Measurement, Workload, of_records
 from engine.models.loading import Loaded
 from engine.models.masks import Mask
 from engine.models.slicing import sliced
 from engine.models.subject import Lab, Subject
-from engine.pieces import Measured, Measuring, Piece, pieces, stored
+from engine.pieces import Measured, Measuring, Piece
 from engine.progress import Progress, driven
-from engine.questions.amounts import characters, kept_share
+from engine.questions.amounts import all_characters, characters, kept_share
 from engine.questions.encoding import Encoded, encode_questions
 from engine.questions.requests import CHUNK, SMALL_CHUNK, Question, Questions, SizedChunk
 from engine.records import Record, canonical_key
@@ -109,26 +109,21 @@ def accuracy(answers: Answers) -> Accuracy:
     return Accuracy(n, float(answers.correct.mean()), float(answers.correct_norm.mean()), low, high, words)
 
 
-def evaluate(
-    lab: Lab, subject: Subject, questions: Questions, mask: Mask, by_pace: bool = True
-) -> Iterator[Progress[Answers]]:
-    """Yields Progress whose value is the Answers so far, after each chunk and (unchanged) each forward pass.
+def evaluation(subject: Subject, questions: Questions, mask: Mask, by_pace: bool = True) -> Measurement[Answers]:
+    """The Answers under a mask; its value so far are those to the first questions, chunk by chunk.
 
-    Chunks in the store cost no forward pass, and a run that finds all of them never loads the model. `by_pace`: smaller
-    chunks where this machine is slow. Questions that share other passes differ in the last bits, so a study, whose
-    numbers must not depend on how fast who was, goes without.
+    `by_pace`: smaller chunks where this machine is slow. Questions that share other passes differ in the last bits, so
+    a study, whose numbers must not depend on the speed of a machine, goes without.
     """
-    for step in pieces(lab, subject, list(_wanted(lab, subject, questions, mask, by_pace))):
-        yield step.map(partial(answers_of, questions))
 
+    def pieces(lab: Lab, records: list[Record]) -> Iterable[Piece]:
+        return _sized_pieces(lab, subject, questions, mask) if by_pace else chunk_pieces(subject, questions, mask)
 
-def recall(lab: Lab, subject: Subject, questions: Questions, mask: Mask, by_pace: bool = True) -> Answers:
-    """The Answers that are stored already, up to the first missing chunk; loads and computes nothing."""
-    return answers_of(questions, stored(lab, _wanted(lab, subject, questions, mask, by_pace)))
+    def expected() -> Workload:
+        return Workload({"forward": all_characters(questions) * kept_share(mask)})
 
-
-def _wanted(lab: Lab, subject: Subject, questions: Questions, mask: Mask, by_pace: bool) -> Iterable[Piece]:
-    return _sized_pieces(lab, subject, questions, mask) if by_pace else chunk_pieces(subject, questions, mask)
+    about = ("answers", questions, mask.key(), by_pace)
+    return of_records(subject, about, pieces, partial(answers_of, questions), expected)
 
 
 def _sized_pieces(lab: Lab, subject: Subject, questions: Questions, mask: Mask) -> Iterator[Piece]:
@@ -139,15 +134,11 @@ def _sized_pieces(lab: Lab, subject: Subject, questions: Questions, mask: Mask) 
         if lab.store.get(piece.key) is None and len(chunk) > SMALL_CHUNK:
             small = small or chunk_pieces(subject, questions, mask, questions.sized_chunks(SMALL_CHUNK))
             quarters = small[number * CHUNK // SMALL_CHUNK :][: CHUNK // SMALL_CHUNK]
-            if lab.store.get(quarters[0].key) is not None or expected_s(lab, subject, questions.at(chunk)) > LONG_S:
+            chunk_s = Workload({"forward": characters(questions.at(chunk))}).seconds_by_size(lab.store, subject)
+            if lab.store.get(quarters[0].key) is not None or chunk_s > LONG_S:
                 yield from quarters
                 continue
         yield piece
-
-
-def expected_s(lab: Lab, subject: Subject, questions: Sequence[Question]) -> float:
-    """Seconds that scoring these questions takes: by what passes took before, else by the size of the model."""
-    return Workload({"forward": characters(questions)}).seconds_by_size(lab.store, subject)
 
 
 def chunk_pieces(

@@ -24,7 +24,7 @@ def add_parsers(commands: Any) -> None:
 
 
 def _check(options: Namespace, lab: Lab, report: Report) -> int:
-    from engine.accuracy.evaluation import evaluate
+    from engine.accuracy.evaluation import evaluation
     from engine.accuracy.published import compare, n_published
     from engine.models.masks import Mask
     from engine.questions.requests import TaskSpec, get_requests, select
@@ -35,7 +35,7 @@ def _check(options: Namespace, lab: Lab, report: Report) -> int:
         subject = lab.subject(spec, bos)
         requests = get_requests(TaskSpec(task, shots), data_dir(options), lab.store)
         questions = select(requests, options.limit, "stratified")
-        answers, _ = last(evaluate(lab, subject, questions, Mask.full(subject.shape)), report)
+        answers, _ = last(evaluation(subject, questions, Mask.full(subject.shape)).run(lab), report)
         n_all = n_published(rows, len(requests.questions))
         found += [compare(row, answers, spec.precision, n_all) for row in rows]
     judged = [each for each in found if each.verdict != "range only"]

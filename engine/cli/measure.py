@@ -56,7 +56,7 @@ def of_task() -> list[Parser]:
 
 
 def _evaluate(options: Namespace, lab: Lab, report: Report) -> int:
-    from engine.accuracy.evaluation import accuracy, evaluate
+    from engine.accuracy.evaluation import accuracy, evaluation
     from engine.importance.rankings import permille
     from engine.importance.rankings_of import Pruning, Ranking, compute_orders
     from engine.models.masks import parse_edits
@@ -76,7 +76,7 @@ def _evaluate(options: Namespace, lab: Lab, report: Report) -> int:
     pruning = Pruning(task, ranking, heads, ffns, edits, layers)
     if pruning.by_level:
         mask = pruning.mask(last(compute_orders(lab, subject, pruning, data_dir(options)), report)[0])
-    answers, cached = last(evaluate(lab, subject, questions, mask), report)
+    answers, cached = last(evaluation(subject, questions, mask).run(lab), report)
     seconds = time.monotonic() - started
     result = accuracy(answers)
     norm = f"perplexity {result.perplexity:.2f}" if requests.greedy else f"acc_norm {result.acc_norm:.4f}"
@@ -107,7 +107,7 @@ def _second(
 ) -> tuple[dict[str, Any], str]:
     """(what JSON says of the second model under `against`, a line of it): `first` is the first model and its pruning,
     `asked` the questions and its answers."""
-    from engine.accuracy.evaluation import evaluate
+    from engine.accuracy.evaluation import evaluation
     from engine.importance.rankings_of import compute_orders
     from engine.studies.two_models import compared, pruning_of_second
 
@@ -116,7 +116,7 @@ def _second(
     mask = pruning.typed.alone
     if pruning.by_level:
         mask = pruning.mask(last(compute_orders(lab, second, pruning, data_dir(options)), report)[0])
-    said, cached = last(evaluate(lab, second, questions, mask), report)
+    said, cached = last(evaluation(second, questions, mask).run(lab), report)
     both, name = compared(answers, said), second.spec.in_words
     low, high = both.interval
     found = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from engine.accuracy.evaluation import evaluate
+from engine.accuracy.evaluation import evaluation
 from engine.errors import UsageError
 from engine.export.card import Exported, Judged, base_cards, copied, licence_of, write_card
 from engine.export.even import even
@@ -128,7 +128,7 @@ def _judged(lab: Lab, subject: Subject, asked: Export, total: int) -> Generator[
         return None
     found = []
     for mask, label in ((Mask.full(subject.shape), "accuracy of the full model"), (asked.mask, "accuracy, pruned")):
-        found.append((yield from last_value(evaluate(lab, subject, asked.questions, mask), 0, total, 0, label)))
+        found.append((yield from last_value(evaluation(subject, asked.questions, mask).run(lab), 0, total, 0, label)))
     task = asked.questions.task
     return Judged(Path(task.name).name, task.shots, subject.spec.precision, *found)
 
@@ -166,6 +166,6 @@ def _judged_filled(
     """The same with the accuracy of what was written."""
     assert asked.questions is not None
     there = lab.subject(replace(subject.spec, model=str(aside)), subject.bos)
-    steps = evaluate(lab, there, asked.questions, Mask.full(subject.shape))
+    steps = evaluation(there, asked.questions, Mask.full(subject.shape)).run(lab)
     answers = yield from last_value(steps, label="accuracy, means filled in")
     return replace(judged, filled=answers)

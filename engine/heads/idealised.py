@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.accuracy.evaluation import Answers, answers_measured, answers_of, encoded_chunk, evaluate, recall
+from engine.accuracy.evaluation import Answers, answers_measured, answers_of, encoded_chunk, evaluation
 from engine.accuracy.passes import padded_inputs, read_places
 from engine.accuracy.scoring import Scored, gathered, read_rows
 from engine.errors import UsageError
@@ -148,7 +148,7 @@ def idealise_questions(
         if side in PATTERNS:
             steps = _answers(lab, subject, questions, (ideal, side))
         else:
-            steps = evaluate(lab, subject, questions, ideal.mask if side == "full" else ideal.ablated)
+            steps = evaluation(subject, questions, ideal.mask if side == "full" else ideal.ablated).run(lab)
         for step in steps:
             all_cached &= step.cached
             found = {**found, side: step.value} if step.value is not None else found
@@ -160,14 +160,18 @@ def recall_idealised_questions(
     lab: Lab, subject: Subject, questions: Questions, ideal: Ideal
 ) -> dict[str, Answers] | None:
     """What `idealise_questions` ends with where all of it is stored, else None; loads and computes nothing."""
-    found = {"full": recall(lab, subject, questions, ideal.mask)}
-    found["ablated"] = recall(lab, subject, questions, ideal.ablated)
+    found: dict[str, Answers] = {}
+    for side, mask in (("full", ideal.mask), ("ablated", ideal.ablated)):
+        answers = evaluation(subject, questions, mask).stored(lab)
+        if answers is None:
+            return None
+        found[side] = answers
     for kind in PATTERNS:
         records = all_stored(lab, _question_pieces(subject, questions, ideal, kind))
         if records is None:
             return None
         found[kind] = answers_of(questions, records)
-    return found if all(len(answers) == questions.n for answers in found.values()) else None
+    return found
 
 
 def recovered_in_texts(losses: Losses, kind: str) -> Recovered:

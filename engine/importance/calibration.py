@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from engine.accuracy.evaluation import recall
+from engine.accuracy.evaluation import evaluation
 from engine.importance.estimates import Gradients, estimate
 from engine.models.masks import Mask
 from engine.models.subject import Lab, Subject
@@ -122,9 +122,9 @@ def recall_check(
 ) -> Check | None:
     """The Check of a mask from whatever is stored of it, None where that is nothing; computes no forward pass. Of a
     mask measured in part, the estimate is of the same questions."""
-    answers = recall(lab, subject, questions, mask)
-    n = min(len(answers), len(gradients))
-    if not n:
+    answers = evaluation(subject, questions, mask).so_far(lab)
+    n = min(len(answers or ()), len(gradients))
+    if answers is None or not n:
         return None
     correct = answers.correct if metric == "acc" else answers.correct_norm
     estimated = float(estimate(gradients, mask, metric, n).estimated)

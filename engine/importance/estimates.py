@@ -13,7 +13,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from engine.accuracy.evaluation import Answers, evaluate, recall
+from engine.accuracy.evaluation import Answers, evaluation
 from engine.errors import UsageError
 from engine.importance.importance import Scores, importance, recall_scores
 from engine.models.masks import Mask
@@ -72,7 +72,7 @@ def gradients(lab: Lab, subject: Subject, questions: Questions) -> Iterator[Prog
     log-likelihood of the one continuation, so nothing is estimated there.
     """
     _refuse_greedy(questions)
-    n, full = questions.n, evaluate(lab, subject, questions, Mask.full(subject.shape))
+    n, full = questions.n, evaluation(subject, questions, Mask.full(subject.shape)).run(lab)
     answers = yield from last_value(full, 0, 2 * n)
     for step in importance(lab, subject, questions, "gate"):
         share = None if step.share is None else (1 + step.share) / 2
@@ -85,8 +85,8 @@ def recall_gradients(lab: Lab, subject: Subject, questions: Questions) -> Gradie
     scores = recall_scores(lab, subject, questions, "gate")
     if scores is None:
         return None
-    answers = recall(lab, subject, questions, Mask.full(subject.shape))
-    return _gradients(answers, scores) if len(answers) == questions.n else None
+    answers = evaluation(subject, questions, Mask.full(subject.shape)).stored(lab)
+    return None if answers is None else _gradients(answers, scores)
 
 
 def pruned_by(masks: Mask | Sequence[Mask]) -> np.ndarray:

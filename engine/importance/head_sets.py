@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from engine.accuracy.evaluation import Answers, evaluate, recall
+from engine.accuracy.evaluation import Answers, evaluation
 from engine.heads.induction import induction
 from engine.importance.rankings import order
 from engine.importance.rankings_of import INDUCTION_SEED
@@ -75,10 +75,12 @@ def set_answers(
     `compute` is False."""
 
     def known(mask: Mask) -> Answers | None:
-        found = recall(lab, subject, questions, mask)
-        return found if len(found) == questions.n else None
+        return evaluation(subject, questions, mask).stored(lab)
 
-    return _over_sets(lab, subject, questions.n, known, partial(evaluate, lab, subject, questions), compute)
+    def measure(mask: Mask) -> Iterator[Progress[Answers]]:
+        return evaluation(subject, questions, mask).run(lab)
+
+    return _over_sets(lab, subject, questions.n, known, measure, compute)
 
 
 def set_losses(

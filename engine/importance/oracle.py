@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.accuracy.evaluation import Answers, answers_measured, chunk_pieces, encoded_chunk, evaluate, recall
+from engine.accuracy.evaluation import Answers, answers_measured, chunk_pieces, encoded_chunk, evaluation
 from engine.accuracy.restarts import score_each
 from engine.models.masks import Mask, single_ablations
 from engine.models.subject import Lab, Subject
@@ -42,7 +42,7 @@ def under_each(
         done = min(total, done + len(masks) * len(chunk))
         yield Progress(done, total, message=f"without one of {len(masks) - 1}", cached=all_cached)
     # from the store; what the disk refused is in its memory
-    answers = [final(evaluate(lab, subject, questions, mask, by_pace=False)) for mask in masks]
+    answers = [final(evaluation(subject, questions, mask, by_pace=False).run(lab)) for mask in masks]
     yield Progress(total, total, answers, cached=all_cached)
 
 
@@ -50,7 +50,7 @@ def recall_oracle(lab: Lab, subject: Subject, questions: Questions, what: str) -
     """What `oracle` ends with where all of it is stored, else None; loads and computes nothing."""
     answers = []
     for mask in [Mask.full(subject.shape), *single_ablations(subject.shape, what)]:
-        answers.append(recall(lab, subject, questions, mask, by_pace=False))
+        answers.append(evaluation(subject, questions, mask, by_pace=False).so_far(lab))
         if len(answers[-1]) < questions.n:
             return None
     return answers

@@ -1,14 +1,17 @@
 """How much there is to read for the answers to questions, in characters: known before anything is encoded."""
 
 from collections.abc import Sequence
+from functools import partial
 from os.path import commonprefix
 
+from engine.memory import Kept
 from engine.models.masks import Mask
 from engine.questions.encoding import MIN_SHARED
 from engine.questions.requests import Question, Questions
 
 CHARACTERS_A_TOKEN = 4  # about
 LOOKED_AT = 128  # questions, which stand for all
+COUNTED: "Kept[int]" = Kept(1024)  # characters by the digest of the questions: a sweep asks once for each of its masks
 
 
 def characters(questions: Sequence[Question]) -> int:
@@ -41,9 +44,13 @@ def gold_characters(questions: Sequence[Question]) -> int:
 def all_characters(questions: Questions, gradients: bool = False, every_choice: bool = True) -> float:
     """Either of the two for all of the questions, going by the first of many."""
     n = min(questions.n, LOOKED_AT)
-    first = questions.at(questions.order[:n])
-    found = gradient_characters(first, every_choice) if gradients else characters(first)
-    return found * questions.n / n if n else 0.0
+    if not n:
+        return 0.0
+    first = questions.order[:n]
+    asked = questions.at(first)
+    count = partial(gradient_characters, asked, every_choice) if gradients else partial(characters, asked)
+    found = COUNTED.get((questions.digest(first), gradients, every_choice), count, lambda _: 1)
+    return found * questions.n / n
 
 
 def kept_share(mask: Mask) -> float:

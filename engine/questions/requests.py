@@ -164,6 +164,10 @@ class Questions:
     def task(self) -> TaskSpec:
         return self.requests.task
 
+    def __str__(self) -> str:
+        """Changes with the questions that are wanted."""
+        return f"{self.task} {self.digest(self.order[: self.n])}"
+
     def chunks(self) -> list[tuple[int, ...]]:
         """Runs of CHUNK indices that cover the selection; the last may reach beyond it."""
         return [self.order[start : start + CHUNK] for start in range(0, self.n, CHUNK)]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cache import Store
-from engine.accuracy.evaluation import evaluate, recall
+from engine.accuracy.evaluation import evaluation
 from engine.errors import Cancelled, HeadroomError, UsageError
 from engine.importance.criteria import CRITERIA, Part, pass_of, passes, reads, record_of
 from engine.importance.importance import recall_scores
@@ -271,15 +271,16 @@ class _Run:
         n, rows, missing = self.questions.n, [], 0.0
         for number, level in enumerate(self.comparing.levels):
             mask = orders.mask(*self.comparing.at(level))
-            found = recall(self.lab, self.subject, self.questions, mask)
-            if len(found) < n and compute:
-                steps = evaluate(self.lab, self.subject, self.questions, mask)
+            wanted = evaluation(self.subject, self.questions, mask)
+            found = wanted.stored(self.lab)
+            if found is None and compute:
+                steps = wanted.run(self.lab)
                 whole = len(self.comparing.levels) * n
                 found = yield from last_value(steps, number * n, whole, label=f"{level / 10:g} %")
-            if len(found) == n:
+            if found is not None:
                 rows.append(found.correct)
             else:
-                missing += all_characters(self.questions) * kept_share(mask) * (1 - len(found) / n)
+                missing += wanted.left(self.lab).characters["forward"]
         if missing:
             self.left[f"{ranking.name} {ranking.seed}"] = "forward", missing
         else:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.accuracy.evaluation import Answers, evaluate, recall
+from engine.accuracy.evaluation import Answers, evaluation
 from engine.demo import passages
 from engine.errors import Cancelled, HeadroomError, UsageError
 from engine.heads.ablation import Ablating, recall_ablations
@@ -212,12 +212,12 @@ def _tasks(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
         try:
             questions = asked.setting.judged(task, lab.store)
             for at, mask in enumerate(masks):
-                answers = recall(lab, subject, questions, mask)
-                if len(answers) < questions.n and compute:
+                answers = evaluation(subject, questions, mask).stored(lab)
+                if answers is None and compute:
                     cached = False
-                    steps, place = evaluate(lab, subject, questions, mask), 2 * number + at
+                    steps, place = evaluation(subject, questions, mask).run(lab), 2 * number + at
                     answers = yield from last_value(steps, place, total, 1, in_words(task))
-                if len(answers) < questions.n:
+                if answers is None:
                     left += all_characters(questions)
                 else:
                     both.append(answers)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from engine.accuracy.evaluation import Answers, accuracy, evaluate
+from engine.accuracy.evaluation import Answers, accuracy, evaluation
 from engine.heads.induction import induction
 from engine.importance.head_sets import HeadSet
 from engine.importance.rankings_of import INDUCTION_FROM, INDUCTION_SEED
@@ -122,7 +122,8 @@ def remove(
     answers: list[Answers] = []
     passes = [(questions, full), (questions, gone), (asked, full), (asked, gone), *draws]
     for each, mask in passes:
-        answers.append((yield from last_value(evaluate(lab, subject, each, mask), done, total, each.n, "questions")))
+        steps = evaluation(subject, each, mask).run(lab)
+        answers.append((yield from last_value(steps, done, total, each.n, "questions")))
         done += each.n
         found = _so_far(found, answers)
         yield Progress(done, total, found, "questions")

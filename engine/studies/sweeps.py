@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cache import Store
-from engine.accuracy.evaluation import Answers, accuracy, evaluate, recall
+from engine.accuracy.evaluation import Answers, accuracy, evaluation
 from engine.errors import Cancelled, HeadroomError, UsageError
 from engine.heads.induction import induction
 from engine.importance.criteria import pass_of
@@ -30,7 +30,7 @@ from engine.models.masks import Mask
 from engine.models.rates import Pass, seconds_for, together_s
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress, last_value
-from engine.questions.amounts import all_characters, kept_share
+from engine.questions.amounts import all_characters
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.statistics import paired
@@ -249,14 +249,15 @@ def _task(ready: _Ready, task: TaskSpec, mine: Sequence[Point], rows: dict[Point
         mask = orders.mask(point.heads_permille, point.ffns_permille)
         for each in (full, mask):
             if each not in answers:
-                found = recall(lab, subject, questions, each, by_pace=False)
-                if len(found) < questions.n and ready.compute:
-                    steps = evaluate(lab, subject, questions, each, by_pace=False)
+                wanted = evaluation(subject, questions, each, by_pace=False)
+                found = wanted.stored(lab)
+                if found is None and ready.compute:
+                    steps = wanted.run(lab)
                     found = yield from last_value(steps, number * n, total, label=in_levels(point))
-                if len(found) == questions.n:
+                if found is not None:
                     answers[each] = found
                 else:
-                    read[each] = characters * kept_share(each) * (1 - len(found) / questions.n)
+                    read[each] = wanted.left(lab).characters["forward"]
         if full in answers and mask in answers:
             rows[point] = _row(point, mask, answers[full], answers[mask], questions.requests.chance)
     ready.left["forward"] += sum(read.values())

@@ -63,7 +63,7 @@ def child(options: argparse.Namespace, folder: Path, name: str, more: dict[str, 
 def measured(options: argparse.Namespace) -> Iterator[tuple[str, np.ndarray]]:
     """(name, values) of every number, in each precision."""
     from cache import open_store
-    from engine.accuracy.evaluation import chunk_pieces, evaluate
+    from engine.accuracy.evaluation import chunk_pieces, evaluation
     from engine.demo import story
     from engine.heads.induction import induction
     from engine.importance.importance import importance
@@ -85,7 +85,7 @@ def measured(options: argparse.Namespace) -> Iterator[tuple[str, np.ndarray]]:
             train = select(get_requests(TaskSpec(options.task, 5, "train"), data_dir, lab.store), 16)
             half = parse_mask(f"L0-{subject.shape.n_layers - 1}H0-{subject.shape.n_heads // 2}", subject.shape)
             for again in ("", " again"):
-                said = [final(evaluate(lab, subject, questions, mask)) for mask in (full, half)]
+                said = [final(evaluation(subject, questions, mask).run(lab)) for mask in (full, half)]
                 named = {"answers": np.stack([each.log_likelihood_nats for each in said])}
                 named["losses"] = final(perplexity(lab, subject, story(), half)).loss_nats
                 named["importance"] = final(importance(lab, subject, train, "heads")).scores

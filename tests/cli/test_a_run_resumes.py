@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cache import open_store
-from engine.accuracy import evaluation
-from engine.accuracy.evaluation import evaluate, recall
+from engine.accuracy import evaluation as module
+from engine.accuracy.evaluation import evaluation
 from engine.models.masks import parse_mask
 from engine.models.subject import Lab
 from engine.progress import final
@@ -59,7 +59,7 @@ def test_the_same_question_twice_costs_no_forward_pass(tiny_opt, tmp_path, monke
 def test_a_cancelled_run_keeps_its_finished_chunks_and_leaves_the_model_clean(tiny_opt, tmp_path, lab):
     subject, questions = subject_in(lab, tiny_opt, bos=True), write_questions(tmp_path / "own.jsonl", 48)
     about = (lab, subject, questions_in(questions, lab), parse_mask("L0H*", subject.shape))
-    steps = evaluate(*about)
+    steps = evaluation(*about[1:]).run(about[0])
     for step in steps:
         if step.value is not None and step.done == 16:
             break
@@ -67,25 +67,25 @@ def test_a_cancelled_run_keeps_its_finished_chunks_and_leaves_the_model_clean(ti
     steps.close()
     model = finished(lab.loaded(subject))
     assert sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.model.modules()) == 0
-    assert len(recall(*about)) == 16
+    assert len(evaluation(*about[1:]).so_far(about[0])) == 16
     passes = []
-    real = evaluation.score_under
+    real = module.score_under
     try:
-        evaluation.score_under = lambda *arguments: passes.append(1) or real(*arguments)
-        assert last(evaluate(*about)).done == 48
+        module.score_under = lambda *arguments: passes.append(1) or real(*arguments)
+        assert last(evaluation(*about[1:]).run(about[0])).done == 48
     finally:
-        evaluation.score_under = real
+        module.score_under = real
     assert len(passes) == 2
 
 
 def test_a_chunk_is_encoded_once_for_all_masks_and_anew_for_another_beginning(tiny_opt, tmp_path, lab, monkeypatch):
     questions = questions_in(write_questions(tmp_path / "own.jsonl", 48), lab)
-    real, calls = evaluation.encode_questions, []
-    monkeypatch.setattr(evaluation, "encode_questions", lambda *arguments: calls.append(1) or real(*arguments))
+    real, calls = module.encode_questions, []
+    monkeypatch.setattr(module, "encode_questions", lambda *arguments: calls.append(1) or real(*arguments))
 
     def answers(text, bos):
         subject = subject_in(lab, tiny_opt, bos=bos)
-        return final(evaluate(lab, subject, questions, parse_mask(text, subject.shape)))
+        return final(evaluation(subject, questions, parse_mask(text, subject.shape)).run(lab))
 
     answers("", True)
     assert len(calls) == 3
@@ -93,8 +93,8 @@ def test_a_chunk_is_encoded_once_for_all_masks_and_anew_for_another_beginning(ti
     assert len(calls) == 3
     without = answers("F1", False)
     assert len(calls) == 6
-    one = evaluation._n_tokens(next(iter(lab.models.loaded.encoded.values())))
-    monkeypatch.setattr(evaluation, "ENCODED_TOKENS", int(2.5 * one))
+    one = module._n_tokens(next(iter(lab.models.loaded.encoded.values())))
+    monkeypatch.setattr(module, "ENCODED_TOKENS", int(2.5 * one))
     answers("F0 L1H0", True)
     lab.models.unload()
     again = answers("F1 L0H0", False)

@@ -5,7 +5,7 @@ import random
 from functools import lru_cache
 from pathlib import Path
 
-from engine.accuracy.evaluation import evaluate
+from engine.accuracy.evaluation import evaluation
 from engine.models.loading import LoadSpec, load
 from engine.models.masks import parse_mask
 from engine.models.subject import Lab
@@ -89,7 +89,7 @@ def questions_in(file: Path, lab: Lab | None = None, limit: int | None = None, s
 def run(lab: Lab, folder, precision: str, file: Path, text: str, limit: int | None = None):
     """The last Progress of an evaluation of a task file under the mask of that text."""
     subject = subject_in(lab, folder, precision)
-    return last(evaluate(lab, subject, questions_in(file, lab, limit), parse_mask(text, subject.shape)))
+    return last(evaluation(subject, questions_in(file, lab, limit), parse_mask(text, subject.shape)).run(lab))
 
 
 def last(steps):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from engine.accuracy.evaluation import evaluate
+from engine.accuracy.evaluation import evaluation
 from engine.demo.making import bars, report
 from engine.demo.making.bars import Removed
 from engine.demo.making.measured import LEVELS, Measured, bits_a_byte
@@ -126,7 +126,7 @@ def test_figures_are_those_of_the_masks_measured_alone(lab, folder_of):
     subject = measured.subject()
     mask = parse_mask("L0H1 L2H3", subject.shape)
     questions = select(get_requests(TaskSpec(FAMILY, 1), None, lab.store), 4, "stratified")
-    alone = [final(evaluate(lab, subject, questions, each)) for each in (measured.full, mask)]
+    alone = [final(evaluation(subject, questions, each).run(lab)) for each in (measured.full, mask)]
     assert measured.change(FAMILY, 1, mask) == line_of(*alone)
     pruned = measured.pruned(FAMILY)
     assert list(pruned) == list(LEVELS) and pruned[0].points == 0 and pruned[0].change.n == 4

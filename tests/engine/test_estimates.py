@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.accuracy.evaluation import Accuracy, Answers, evaluate
+from engine.accuracy.evaluation import Accuracy, Answers, evaluation
 from engine.errors import UsageError
 from engine.importance.calibration import TRUSTED_ERROR, Calibration, Check, recall_check
 from engine.importance.estimates import (
@@ -119,7 +119,7 @@ def test_where_pruning_changes_little_the_estimate_is_what_is_measured(tiny_opt,
     about = asked(lab, folder, tmp_path)
     found = final(gradients(*about))
     for mask in masks_of(about[1].shape):
-        measured = final(evaluate(*about, mask)).log_likelihood_nats
+        measured = final(evaluation(*about[1:], mask).run(about[0])).log_likelihood_nats
         effect = measured - found.log_likelihood_nats
         off = predicted(found, mask) - measured
         assert np.nanmax(np.abs(off)) < 0.02 * np.nanmax(np.abs(effect))
@@ -129,7 +129,7 @@ def test_where_pruning_changes_little_the_estimate_is_what_is_measured(tiny_opt,
 def test_without_a_mask_the_estimate_is_the_measurement(tiny_opt, tmp_path, lab):
     about = asked(lab, tiny_opt, tmp_path, 20)
     found, full = final(gradients(*about)), Mask.full(about[1].shape)
-    answers = final(evaluate(*about, full))
+    answers = final(evaluation(*about[1:], full).run(about[0]))
     np.testing.assert_array_equal(predicted(found, full), answers.log_likelihood_nats)
     assert estimate(found, full).estimated == answers.correct.mean()
     assert estimate(found, full, "acc_norm").estimated == answers.correct_norm.mean()
@@ -458,8 +458,8 @@ def test_checks_are_made_of_what_is_stored(tiny_opt, tmp_path, lab):
     full = recall_check(*about, found, masks[0])
     assert full.estimated == full.measured and (full.n_pruned, full.n) == (0, 40)
     assert [recall_check(*about, found, masks[level]) for level in (250, 500, 750)] == [None] * 3
-    whole = final(evaluate(*about, masks[250]))
-    part = next(step.value for step in evaluate(*about, masks[500]) if step.value is not None)
+    whole = final(evaluation(*about[1:], masks[250]).run(about[0]))
+    part = next(step.value for step in evaluation(*about[1:], masks[500]).run(about[0]) if step.value is not None)
     for metric in ("acc", "acc_norm"):
         checks = [recall_check(*about, found, masks[level], metric) for level in (250, 500)]
         assert [(check.n_pruned, check.n) for check in checks] == [(2, 40), (4, 16)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.accuracy.evaluation import evaluate
+from engine.accuracy.evaluation import evaluation
 from engine.demo import story
 from engine.errors import HeadroomError, UsageError
 from engine.export import folders
@@ -244,7 +244,7 @@ def test_accuracy_is_told_before_and_after_means_are_filled_in(lab, folder_of, t
     told = made.fields()["accuracy"]
     assert {"full", "pruned", "mean_filled"} <= told.keys() and told["mean_filled"]["ci95"][0] >= 0
     again = final(
-        evaluate(lab, subject_in(lab, made.folder), questions, parse_mask("", subject_in(lab, made.folder).shape))
+        evaluation(subject_in(lab, made.folder), questions, parse_mask("", subject_in(lab, made.folder).shape)).run(lab)
     )
     assert made.judged.filled.correct.tolist() == again.correct.tolist()
     assert "means filled in" in (made.folder / "README.md").read_text()

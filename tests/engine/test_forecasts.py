@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from engine.accuracy.evaluation import evaluate
+from engine.accuracy.evaluation import evaluation
 from engine.accuracy.passes import hidden_states
 from engine.accuracy.scoring import read_rows
 from engine.errors import UsageError
@@ -357,7 +357,7 @@ def test_weights_bound_passes_over_few_tokens(monkeypatch):
 
 def test_what_was_evaluated_here_is_known_with_its_shape(lab, tiny_opt, tmp_path):
     subject = subject_in(lab, tiny_opt, "fp32")
-    last(evaluate(lab, subject, questions_in(write_questions(tmp_path / "some.jsonl")), Mask.full(subject.shape)))
+    last(evaluation(subject, questions_in(write_questions(tmp_path / "some.jsonl")), Mask.full(subject.shape)).run(lab))
     [found] = rates.timed_passes(lab.store)
     assert shape_of(found.config) == subject.shape and found.n_params == subject.identity.n_params
     assert found.precision == "fp32" and found.is_on(CPU_HERE) and found.gradient_s_a_character is None

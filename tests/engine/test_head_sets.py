@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from engine.accuracy.evaluation import evaluate
+from engine.accuracy.evaluation import evaluation
 from engine.heads.induction import induction
 from engine.importance import head_sets
 from engine.importance.head_sets import DRAWS, HeadSet, n_sets, set_answers, set_losses, sizes
@@ -54,7 +54,7 @@ def test_answers_and_losses_are_those_of_the_masks_alone(folder_of, lab, tmp_pat
     assert list(answers) == list(losses) == head_sets.head_sets(scores)
     for each in answers:
         mask = parse_mask(each.names(subject.shape), subject.shape)
-        alone = final(evaluate(lab, subject, questions, mask))
+        alone = final(evaluation(subject, questions, mask).run(lab))
         np.testing.assert_array_equal(answers[each].correct, alone.correct)
         for text, found in zip(texts, losses[each], strict=True):
             np.testing.assert_array_equal(found, final(token_losses(lab, subject, text, mask)).loss_nats)

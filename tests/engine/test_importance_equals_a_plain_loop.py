@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from engine.accuracy.evaluation import accuracy, evaluate
+from engine.accuracy.evaluation import accuracy, evaluation
 from engine.errors import UsageError
 from engine.importance.importance import importance, recall_scores
 from engine.models.masks import Mask, single_ablations
@@ -125,9 +125,9 @@ def test_int8_ranks_like_fp32(tiny_opt, tmp_path, lab):
 def test_oracle_is_the_accuracy_lost(what, tiny_opt, tmp_path, lab):
     about = asked(lab, tiny_opt, tmp_path, 30)
     scores, shape = final(importance(*about, what)), about[1].shape
-    full = final(evaluate(*about, Mask.full(shape)))
+    full = final(evaluation(*about[1:], Mask.full(shape)).run(about[0]))
     for mask, score in zip(single_ablations(shape, what), scores.scores.ravel(), strict=True):
-        without = final(evaluate(*about, mask))
+        without = final(evaluation(*about[1:], mask).run(about[0]))
         assert score == pytest.approx(accuracy(full).acc - accuracy(without).acc)
     again = recall_scores(*about, what)
     np.testing.assert_array_equal(again.scores, scores.scores)

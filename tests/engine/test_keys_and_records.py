@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from engine import records as results
-from engine.accuracy.evaluation import chunk_pieces, evaluate
+from engine.accuracy.evaluation import chunk_pieces, evaluation
 from engine.models import subject as subjects
 from engine.models.loading import LoadSpec, identify
 from engine.models.masks import Mask, parse_mask
@@ -136,7 +136,7 @@ def test_the_receipt_travels_with_the_result(tiny_opt, tmp_path, lab):
     questions = questions_in(write_questions(tmp_path / "own.jsonl", 16), lab)
     subject = subject_in(lab, tiny_opt)
     mask = parse_mask("L0H1", subject.shape)
-    list(evaluate(lab, subject, questions, mask))
+    list(evaluation(subject, questions, mask).run(lab))
     (piece,) = chunk_pieces(subject, questions, mask)
     receipt = decode(lab.store.get(piece.key)).receipt
     assert receipt["mask"] == "L0H1" and receipt["model"] == subject.identity.digest and receipt["bos"] is True
@@ -147,10 +147,10 @@ def test_a_damaged_record_is_computed_again(tiny_opt, tmp_path, lab):
     questions = questions_in(write_questions(tmp_path / "own.jsonl", 16), lab)
     subject = subject_in(lab, tiny_opt)
     mask = Mask.full(subject.shape)
-    good = last(evaluate(lab, subject, questions, mask)).value
+    good = last(evaluation(subject, questions, mask).run(lab)).value
     (piece,) = chunk_pieces(subject, questions, mask)
     for bad in (b"", b"nonsense", encode(Record({"log_likelihood_nats": np.zeros((3, 2))}, {}))):
         lab.store.put(piece.key, bad)
-        again = last(evaluate(lab, subject, questions, mask))
+        again = last(evaluation(subject, questions, mask).run(lab))
         assert not again.cached
         np.testing.assert_array_equal(again.value.log_likelihood_nats, good.log_likelihood_nats)

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from engine.accuracy import evaluation
-from engine.accuracy.evaluation import evaluate
+from engine.accuracy import evaluation as module
+from engine.accuracy.evaluation import evaluation
 from engine.memory import CAPACITIES, GROWN_BYTES, Kept, Trimming, resident_bytes
 from engine.models.masks import Mask
 from engine.questions import requests
@@ -90,10 +90,10 @@ def test_the_choices_of_a_question_share_its_context(tmp_path, store):
 def test_encoded_questions_are_bounded_by_their_tokens(tiny_opt, tmp_path, lab, monkeypatch):
     questions, subject = questions_in(write_questions(tmp_path / "own.jsonl", 80), lab), subject_in(lab, tiny_opt)
     loaded = lab.models.get(subject.spec)
-    monkeypatch.setattr(evaluation, "ENCODED_TOKENS", 700)
+    monkeypatch.setattr(module, "ENCODED_TOKENS", 700)
     for chunk in questions.chunks():
-        evaluation.encoded_chunk(loaded, subject, questions, chunk)
-        assert len(loaded.encoded) == 1 or sum(map(evaluation._n_tokens, loaded.encoded.values())) <= 700
+        module.encoded_chunk(loaded, subject, questions, chunk)
+        assert len(loaded.encoded) == 1 or sum(map(module._n_tokens, loaded.encoded.values())) <= 700
     assert len(loaded.encoded) < len(questions.chunks())
 
 
@@ -120,7 +120,7 @@ def test_it_is_looked_after_between_the_pieces_of_one_job(tiny_opt, tmp_path, la
     seen = []
     lab.trimming = Trimming(lambda: seen.append(1) or GROWN_BYTES * len(seen))
     questions, subject = questions_in(write_questions(tmp_path / "own.jsonl", 48), lab), subject_in(lab, tiny_opt)
-    for _ in evaluate(lab, subject, questions, Mask.full(subject.shape)):
+    for _ in evaluation(subject, questions, Mask.full(subject.shape)).run(lab):
         pass
     assert len(seen) >= 3, "once a chunk at least"
 

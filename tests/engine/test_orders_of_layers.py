@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from engine.accuracy.evaluation import evaluate
+from engine.accuracy.evaluation import evaluation
 from engine.errors import UsageError
 from engine.importance.layers import (
     LAYERS_BY,
@@ -82,7 +82,9 @@ def plain_greedy(about):
     full = Mask.full(shape)
     while len(gone) < shape.n_layers:
         left = [layer for layer in range(shape.n_layers) if layer not in gone]
-        answers = {layer: final(evaluate(*about, without_layers(full, [*gone, layer]))) for layer in left}
+        answers = {
+            layer: final(evaluation(*about[1:], without_layers(full, [*gone, layer])).run(about[0])) for layer in left
+        }
         kept = {layer: (each.correct.mean(), each.gold_log_likelihood_nats.mean()) for layer, each in answers.items()}
         gone.append(max(left, key=lambda layer, kept=kept: kept[layer]))
     return gone
@@ -113,7 +115,7 @@ def test_the_greedy_search_drops_what_costs_least_again_and_again(family, folder
 def test_the_oracle_orders_layers_by_the_accuracy_lost(folder_of, file, lab):
     about = asked(lab, folder_of("opt"), file)
     found = final(layer_order(*about, "oracle", 1))
-    left = [final(evaluate(*about, parse_mask(f"B{layer}", about[1].shape))) for layer in range(3)]
+    left = [final(evaluation(*about[1:], parse_mask(f"B{layer}", about[1].shape)).run(about[0])) for layer in range(3)]
     kept = [(each.correct.mean(), each.gold_log_likelihood_nats.mean()) for each in left]
     assert found.tolist() == sorted(range(3), key=lambda layer: kept[layer], reverse=True)
     np.testing.assert_array_equal(recall_layer_order(*about, "oracle", 1), found)

@@ -80,10 +80,10 @@ def test_amounts_by_hand():
 
 
 def test_measuring_teaches_the_rate(lab, subject):
-    from engine.accuracy.evaluation import evaluate
+    from engine.accuracy.evaluation import evaluation
 
     questions = select(get_requests(TaskSpec("demo_copy", 0), None, lab.store), 32, "stratified")
-    steps = list(evaluate(lab, subject, questions, Mask.full(subject.shape)))
+    steps = list(evaluation(subject, questions, Mask.full(subject.shape)).run(lab))
     assert rates.seconds_for(lab.store, subject, "forward", all_characters(questions)) > 0
     shares = [step.share for step in steps if step.share is not None]
     assert shares == sorted(shares) and shares[-1] == pytest.approx(1.0) and steps[-1].value is not None

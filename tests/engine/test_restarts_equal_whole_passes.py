@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from engine.accuracy.evaluation import evaluate
+from engine.accuracy.evaluation import evaluation
 from engine.accuracy.restarts import common, first_changed, score_each
 from engine.accuracy.scoring import score
 from engine.importance.importance import importance, recall_scores
@@ -76,7 +76,7 @@ def test_oracle_and_evaluation_share_what_they_measure(what, folder_of, question
     subject = subject_in(lab, folder_of("opt"))
     about = (lab, subject, questions_in(questions, lab, 18))
     known = single_ablations(subject.shape, what)[1]
-    list(evaluate(*about, known))
+    list(evaluation(*about[1:], known).run(about[0]))
     steps = importance(*about, what)
     counts = [(step.done, step.total) for step in steps]
     assert all(done <= total for done, total in counts) and counts == sorted(counts)
@@ -84,4 +84,4 @@ def test_oracle_and_evaluation_share_what_they_measure(what, folder_of, question
     scores = recall_scores(*about, what)
     assert scores is not None and scores.scores.shape == ((3,) if what == "ffns" else (3, 4))
     for mask in single_ablations(subject.shape, what):
-        assert last(evaluate(*about, mask)).cached
+        assert last(evaluation(*about[1:], mask).run(about[0])).cached

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import DynamicCache
 
-from engine.accuracy.evaluation import evaluate
+from engine.accuracy.evaluation import evaluation
 from engine.demo import passages
 from engine.errors import HeadroomError, UsageError
 from engine.export.exporting import Export, export, sizes
@@ -192,7 +192,7 @@ def test_every_screen_s_figures_of_a_snapshot_or_one_line(window, snapshot, lab)
     subject = lab.subject(LoadSpec(snapshot(recipe), "fp32"))
     mask, n_ctx, story = parse_mask("L0H1 F0", subject.shape), recipe.n_ctx, passages()[0].text
     questions = select(get_requests(TaskSpec("demo_outfit", 5), None, lab.store), 6)
-    evaluated = last(evaluate(lab, subject, questions, mask)).value
+    evaluated = last(evaluation(subject, questions, mask).run(lab)).value
     assert np.isfinite(evaluated.log_likelihood_nats).any() and subject.identity.name.endswith("run@step1")
     for what in ("heads", "ffns"):
         scores = last(importance(lab, subject, questions, what)).value.scores

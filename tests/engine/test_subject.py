@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from engine.accuracy.costs import cost
-from engine.accuracy.evaluation import evaluate
+from engine.accuracy.evaluation import evaluation
 from engine.errors import HeadroomError
 from engine.heads.ablation import Ablating, ablate_heads
 from engine.heads.attention import head_views, overview
@@ -49,7 +49,7 @@ def test_every_record_says_what_it_is_of_and_how_it_was_measured(lab, tiny_opt, 
     questions = questions_in(write_questions(tmp_path / "own.jsonl", 4), lab)
     mask = parse_mask("L0H1", subject.shape)
     runs = [importance(lab, subject, questions, what) for what in WHAT]
-    runs += [evaluate(lab, subject, questions, mask), cost(lab, subject, questions, mask)]
+    runs += [evaluation(subject, questions, mask).run(lab), cost(lab, subject, questions, mask)]
     runs += [induction(subject, "olsson").run(lab), token_losses(lab, subject, TEXT, mask)]
     runs += [texts_of(lab, subject, Source("text", "mine", TEXT * 6, n_texts=1))]
     runs += [ablate_heads(lab, subject, [TEXT], Ablating(mask))]
@@ -83,9 +83,9 @@ def test_a_model_whose_files_have_changed_is_refused_in_one_plain_line(held, lab
     content[-3] ^= 1
     weights.write_bytes(content)
     with pytest.raises(HeadroomError, match="have changed since they were read; start it once more") as refused:
-        list(evaluate(lab, subject, questions, mask))
+        list(evaluation(subject, questions, mask).run(lab))
     assert str(folder) in str(refused.value) and "\n" not in str(refused.value)
     assert not [key for key in lab.store.keys() if "/answers/" in key], "nothing lies under a wrong key"
     again = subject_in(lab, folder)
     assert again.identity.digest != subject.identity.digest
-    assert len(list(evaluate(lab, again, questions, mask))[-1].value) == 4
+    assert len(list(evaluation(again, questions, mask).run(lab))[-1].value) == 4

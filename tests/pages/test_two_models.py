@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binomtest, spearmanr
 from streamlit.util import calc_hash
 
-from engine.accuracy.evaluation import evaluate
+from engine.accuracy.evaluation import evaluation
 from engine.heads.induction import induction
 from engine.importance.layers import recall_block_influence
 from engine.importance.rankings_of import compute_orders
@@ -63,7 +63,7 @@ def answers_of(at, spec, typed=""):
     subject = lab.subject(spec)
     other = beside.look(x, subject).x
     mask = other.pruning.mask(final(compute_orders(lab, subject, other.pruning)))
-    return final(evaluate(lab, subject, x.questions, mask)).correct
+    return final(evaluation(subject, x.questions, mask).run(lab)).correct
 
 
 def test_nothing_is_measured_drawn_or_imported_while_no_second_model_is_chosen(open_app):
@@ -129,8 +129,8 @@ def test_the_curve_of_the_second_is_a_line_of_its_own(open_app, twin):
     points = frames_of(at)[0]["points"]
     mine = points[points["series"] == "second"]
     assert len(mine) == 11 and set(mine["model"]) == {"twin in fp32"}
-    full = final(evaluate(runtime.lab(), subject := runtime.lab().subject(LoadSpec(str(twin), "fp32")),
-                          experiment_of(at).questions, Mask.full(subject.shape)))  # fmt: skip
+    full = final(evaluation(subject := runtime.lab().subject(LoadSpec(str(twin), "fp32")),
+                          experiment_of(at).questions, Mask.full(subject.shape)).run(runtime.lab()))  # fmt: skip
     assert mine["acc"].iloc[0] == pytest.approx(full.correct.mean())
     assert "Measure the curve of twin in fp32" not in [each.label for each in at.button]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from engine.accuracy.evaluation import Answers, evaluate
+from engine.accuracy.evaluation import Answers, evaluation
 from engine.demo import passages
 from engine.demo.making.bars import Removed
 from engine.heads.induction import InductionScores, induction
@@ -51,7 +51,7 @@ class Measured:
     ) -> Answers:
         """The answers to a family's questions."""
         questions = select(get_requests(TaskSpec(family, shots), None, self.lab.store), n or self.n, "stratified")
-        return final(evaluate(self.lab, self.subject(precision), questions, mask or self.full))
+        return final(evaluation(self.subject(precision), questions, mask or self.full).run(self.lab))
 
     def change(self, family: str, shots: int, mask: Mask, n: int | None = None) -> Line:
         """A family under this mask beside the full model."""

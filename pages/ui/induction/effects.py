@@ -8,7 +8,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from engine.accuracy.evaluation import Answers, accuracy, evaluate, recall
+from engine.accuracy.evaluation import Answers, accuracy, evaluation
 from engine.models.masks import Mask, parse_mask
 from engine.models.rates import seconds_for
 from engine.models.subject import Lab, Subject
@@ -45,11 +45,11 @@ def measured(
     masks = {"": Mask.full(subject.shape)} | {name: parse_mask(name, subject.shape) for name in names}
     answers: dict[str, Answers] = {}
     for place, (name, mask) in enumerate(masks.items()):
-        value = recall(lab, subject, questions, mask)
-        if compute and len(value) < questions.n:
-            steps, total = evaluate(lab, subject, questions, mask), len(masks) * questions.n
+        value = evaluation(subject, questions, mask).stored(lab)
+        if compute and value is None:
+            steps, total = evaluation(subject, questions, mask).run(lab), len(masks) * questions.n
             value = yield from last_value(steps, place * questions.n, total, label=f"without {name}")
-        if len(value) == questions.n:
+        if value is not None:
             answers[name] = value
     full = answers.pop("", None)
     yield Progress(1, 1, None if full is None else rows_of(full, answers))

@@ -10,7 +10,7 @@ from functools import partial
 
 import pandas as pd
 
-from engine.accuracy.evaluation import Answers, accuracy, evaluate
+from engine.accuracy.evaluation import Answers, accuracy, evaluation
 from engine.importance.rankings_of import Axis, Evidence, compute_orders
 from engine.models.masks import Mask
 from engine.models.subject import Lab, Subject
@@ -113,7 +113,7 @@ def measure(x: Experiment, mask: Mask | None, n: int, lab: Lab) -> Iterator[Prog
 
 
 def _first_n(x: Experiment, mask: Mask, n: int, lab: Lab) -> Iterator[Progress[Answers]]:
-    for step in evaluate(lab, x.subject, x.questions, mask):
+    for step in evaluation(x.subject, x.questions, mask).run(lab):
         yield step
         if step.value is not None and len(step.value) >= n:
             return

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cache import Store
-from engine.accuracy.evaluation import Answers, evaluate, recall
+from engine.accuracy.evaluation import Answers, answers_of, evaluation
 from engine.importance.criteria import CRITERIA
 from engine.importance.layers import n_passes
 from engine.importance.rankings_of import (
@@ -234,7 +234,8 @@ def recall_measured(x: Experiment, mask: Mask | None, lab: Lab) -> AnswersSoFar:
 
 def recall_answers(x: Experiment, mask: Mask, lab: Lab) -> Answers:
     """The answers under one mask that are stored, which may be some of all or none."""
-    return recall(lab, x.subject, x.questions, mask)
+    found = evaluation(x.subject, x.questions, mask).so_far(lab)
+    return answers_of(x.questions, []) if found is None else found
 
 
 def command(x: Experiment, found: AnswersSoFar) -> str:
@@ -261,7 +262,7 @@ def pruned_words(x: Experiment) -> list[str | int]:
 
 
 def _evaluated(x: Experiment, mask: Mask, title: str, lab: Lab) -> Iterator[Progress[Answers]]:
-    for step in evaluate(lab, x.subject, x.questions, mask):
+    for step in evaluation(x.subject, x.questions, mask).run(lab):
         yield replace(step, message=step.message or title)
 
 

@@ -22,7 +22,7 @@ from pages.ui.shared.defaults import SAMPLE
 ROOT = Path(__file__).resolve().parents[3]
 MODULES = {
     "cache": "open_store",
-    "engine.accuracy.evaluation": "accuracy evaluate",
+    "engine.accuracy.evaluation": "accuracy evaluation",
     "engine.demo": "passages",
     "engine.heads.attention": "head_views overview",
     "engine.heads.induction": "best_heads induction",
@@ -63,7 +63,7 @@ def of_accuracy(subject: Subject, data_dir: str | None, task: TaskSpec, n: int, 
             f"pruning = Pruning(task, ranking, {levels}, typed{layers})  # levels in permille",
             f"mask = pruning.mask(final(compute_orders(lab, subject, pruning, {data_dir!r})))",
         ]
-    lines += ["answers = final(evaluate(lab, subject, questions, mask))", "print(accuracy(answers))"]
+    lines += ["answers = final(evaluation(subject, questions, mask).run(lab))", "print(accuracy(answers))"]
     return program(lines, subject)
 
 
@@ -81,7 +81,7 @@ def of_two_accuracies(both: Sequence[tuple[Subject, Pruning]], data_dir: str | N
         f"    levels = {at.heads_permille}, {at.ffns_permille}  # in permille",
         f"    pruning = Pruning(task, ranking, *levels, edits{layers})",
         f"    mask = pruning.mask(final(compute_orders(lab, subject, pruning, {data_dir!r})))",
-        "    return final(evaluate(lab, subject, questions, mask))",
+        "    return final(evaluation(subject, questions, mask).run(lab))",
         "",
         *(
             f"{name} = answers({_subject(subject)}, {pruning.typed.text()!r})"

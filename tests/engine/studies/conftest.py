@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 from cache import open_store
-from engine.accuracy.evaluation import evaluate, recall
+from engine.accuracy.evaluation import evaluation
 from engine.heads.induction import induction
 from engine.importance.importance import Scores, importance
 from engine.importance.rankings import mask_at, random_order, random_order_within_layers
@@ -92,7 +92,7 @@ class ByHand:
         return select(self.rendered[task], None, "stratified")
 
     def answers(self, task, mask):
-        return final(evaluate(self.lab, self.subject, self.asked(task), mask))
+        return final(evaluation(self.subject, self.asked(task), mask).run(self.lab))
 
     def scores(self, task, what, mask=None) -> Scores:
         return final(importance(self.lab, self.subject, self.asked(task), what, mask))
@@ -137,7 +137,7 @@ class ByHand:
         questions = self.asked(row.point.task)
         n_choices = [len(question.contexts) for question in questions.requests.questions]
         assert row.chance == pytest.approx(np.mean([1 / n for n in n_choices]))
-        measured = recall(Lab(store), self.subject, questions, mask)
+        measured = evaluation(self.subject, questions, mask).so_far(Lab(store))
         assert len(measured) == len(full), f"the sweep did not measure {mask.text()!r} for {row.point}"
 
 

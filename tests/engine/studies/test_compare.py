@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from engine.accuracy.evaluation import evaluate
+from engine.accuracy.evaluation import evaluation
 from engine.errors import UsageError
 from engine.importance.importance import importance
 from engine.importance.rankings import mask_at
@@ -49,7 +49,7 @@ def test_curves_are_what_the_masks_of_each_ranking_give(axis, setting, tasks, la
         for level, right in zip(LEVELS, curve.correct, strict=True):
             at = (level if axis != "ffns" else 0, level if axis != "heads" else 0)
             mask = mask_at(by_hand.shape, *orders, *at)
-            expected = final(evaluate(by_hand.lab, by_hand.subject, by_hand.asked(tasks[0]), mask)).correct
+            expected = final(evaluation(by_hand.subject, by_hand.asked(tasks[0]), mask).run(by_hand.lab)).correct
             np.testing.assert_array_equal(right, expected)
     assert (found.curves[0].correct[0] == found.curves[-1].correct[0]).all(), "at nothing pruned all are the full model"
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from engine.accuracy.evaluation import evaluate
+from engine.accuracy.evaluation import evaluation
 from engine.heads.induction import induction
 from engine.importance.rankings_of import INDUCTION_SEED
 from engine.models.loading import LoadSpec
@@ -72,7 +72,7 @@ def test_every_line_is_the_difference_of_two_counts(lab, tiny_opt, tmp_path, mon
     questions = select(get_requests(task, None, lab.store), 20, "stratified")
 
     def right(mask, n):
-        answers = final(evaluate(lab, subject, questions, mask))
+        answers = final(evaluation(subject, questions, mask).run(lab))
         return sum(int(np.nanargmax(row) in one.golds) for one, row in
                    list(zip(answers.questions, answers.log_likelihood_nats, strict=True))[:n])  # fmt: skip
 

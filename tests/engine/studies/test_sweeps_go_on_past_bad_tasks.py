@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine.accuracy.evaluation import recall
+from engine.accuracy.evaluation import evaluation
 from engine.importance.rankings_of import OF_MANY_TASKS
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
@@ -111,4 +111,4 @@ def test_all_equal_scores(tasks, pool, store, tmp_path, by_hand):
         assert all((scores.scores == 0).all() for scores in surveyed.scores.values())
     assert all(np.isnan(row["srcc"]) for row in agreement_rows(surveyed, "scores"))
     about = (lab, lab.subject(setting.spec, setting.bos), setting.judged(tasks[1], store))
-    assert len(recall(*about, parse_mask("L0H* L1H0-2 F0", by_hand.shape))) == SIZES[1]
+    assert len(evaluation(*about[1:], parse_mask("L0H* L1H0-2 F0", by_hand.shape)).so_far(about[0])) == SIZES[1]
