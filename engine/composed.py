@@ -32,9 +32,14 @@ class Run:
         self.done, self.cached, self.missing = 0, True, dict[str, Callable[[], Workload]]()
         self._known: dict[str, Any] = {}
 
-    def steps(self, part: Measurement[T], size: int = 1, label: str = "") -> Generator[Progress[T], None, T | None]:
+    def steps(
+        self, part: Measurement[T], size: int = 1, label: str = "", counts: bool = True
+    ) -> Generator[Progress[T], None, T | None]:
         """Gives the value of a part, or None if something of it is missing. Yields its steps in their place in the
-        whole, of which it takes `size`, with the part's value so far. A part that was complete is not read again."""
+        whole, of which it takes `size`, with the part's value so far. A part that was complete is not read again.
+
+        Without `counts` the steps keep their own numbers, which the label names; only their share is of the whole.
+        """
         if part.key not in self._known:
             cached = True
 
@@ -42,6 +47,9 @@ class Run:
                 nonlocal cached
                 cached = step.cached
                 here = step.within(self.done, self.total, size, label)
+                if not counts:
+                    share = (self.done + size * step.part) / self.total
+                    here = replace(here, done=step.done, total=step.total, share=share)
                 return replace(here, value=step.value, cached=self.cached and cached)
 
             value, missing = yield from driven(with_value(part.steps(self.lab, self.measures)), placed)
@@ -54,9 +62,11 @@ class Run:
         self.done += size
         return self._known[part.key]
 
-    def part(self, part: Measurement[T], size: int = 1, label: str = "") -> Generator[Progress[Any], None, T | None]:
+    def part(
+        self, part: Measurement[T], size: int = 1, label: str = "", counts: bool = True
+    ) -> Generator[Progress[Any], None, T | None]:
         """Gives the value of a part as `steps` does; what it yields has no value."""
-        return (yield from driven(self.steps(part, size, label), lambda step: replace(step, value=None)))
+        return (yield from driven(self.steps(part, size, label, counts), lambda step: replace(step, value=None)))
 
     def expect(self, name: str, expected: Callable[[], Workload], size: int = 0) -> None:
         """Counts the work of a part that cannot be built yet, as it depends on one that is missing."""

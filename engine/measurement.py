@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
@@ -185,15 +185,22 @@ def of_records(
             return replace(step, done=done, total=all_of_them, share=share)
 
         def left() -> Workload:
+            if expected is None:
+                return Workload()
             if counted is None:
-                return _left(lab.store, list(pieces(lab, [])), expected)
-            part, whole = counted(records) if records else (0, 1)
-            return Workload() if expected is None else expected().times(1 - part / whole)
+                each = [(piece.size, found(lab.store, piece) is None) for piece in pieces(lab, [])]
+                part, whole = sum(size for size, is_missing in each if not is_missing), sum(size for size, _ in each)
+            else:
+                part, whole = counted(records) if records else (0, 1)
+            return expected().times(1 - part / whole)
 
         for piece in listed or wanted:
             record = found(lab.store, piece)
             if record is None and not measures:
                 yield Progress(0, 1, value(records), cached=True)
+                if counted is None and expected is None:
+                    missing = [each for each in pieces(lab, []) if found(lab.store, each) is None]
+                    return {each.key: partial(_to_read, each) for each in missing}
                 return {piece.key: left}
             if record is None:
                 cached, ends = False, _ends(listed) if ends is None else ends
@@ -207,6 +214,11 @@ def of_records(
         return {}
 
     return Measurement(target, about, steps)
+
+
+def known_value(target: Subject, about: tuple[object, ...], value: T) -> Measurement[T]:
+    """A measurement whose value is known without any record."""
+    return of_records(target, about, lambda lab, records: [], lambda records: value)
 
 
 def single(
@@ -232,13 +244,8 @@ def by_name(
     return of_records(target, keys, lambda lab, records: list(wanted.values()), so_far)
 
 
-def _left(store: Store, pieces: Sequence[Piece], expected: Callable[[], Workload] | None) -> Workload:
-    """The work of those of the pieces that are missing."""
-    missing = [piece for piece in pieces if found(store, piece) is None]
-    if expected is None:
-        each = (Workload({piece.kind: piece.characters()}) for piece in missing if piece.characters is not None)
-        return sum(each, Workload())
-    return expected().times(sum(piece.size for piece in missing) / sum(piece.size for piece in pieces))
+def _to_read(piece: Piece) -> Workload:
+    return Workload() if piece.characters is None else Workload({piece.kind: piece.characters()})
 
 
 def _ends(wanted: Sequence[Piece]) -> list[float]:

@@ -33,10 +33,10 @@ def _layers(options: Namespace, lab: Lab, report: Report) -> int:
     subject, started = lab.subject(spec_of(options), options.bos), time.monotonic()
     requests = get_requests(task_of(options), data_dir(options), lab.store, first_of(options))
     questions, n = select(requests, options.limit, options.sample), min(options.greedy, subject.shape.n_layers)
-    influence, cached = last(block_influence(lab, subject, questions), report)
-    answers, also = last(oracle(lab, subject, questions, "layers"), report)
+    influence, cached = last(block_influence(subject, questions).run(lab), report)
+    answers, also = last(oracle(subject, questions, "layers").run(lab), report)
     accuracy_lost, nats_lost = lost(answers[0], answers[1:])
-    steps, found = last(greedy(lab, subject, questions, n), report)
+    steps, found = last(greedy(subject, questions, n).run(lab), report)
     orders = {"influence": order(influence), "oracle": order(accuracy_lost, nats_lost)}
     orders |= {"last-first": unmeasured_order(subject.shape, "last-first", 0)}
     orders |= {"greedy": [step.layer for step in steps]} if steps else {}

@@ -58,7 +58,7 @@ def of_task() -> list[Parser]:
 def _evaluate(options: Namespace, lab: Lab, report: Report) -> int:
     from engine.accuracy.evaluation import accuracy, evaluation
     from engine.importance.rankings import permille
-    from engine.importance.rankings_of import Pruning, Ranking, compute_orders
+    from engine.importance.rankings_of import Pruning, Ranking, orders_of
     from engine.models.masks import parse_edits
     from engine.questions.requests import get_requests, select
 
@@ -75,7 +75,7 @@ def _evaluate(options: Namespace, lab: Lab, report: Report) -> int:
     questions = select(requests, options.limit, options.sample)
     pruning = Pruning(task, ranking, heads, ffns, edits, layers)
     if pruning.by_level:
-        mask = pruning.mask(last(compute_orders(lab, subject, pruning, data_dir(options)), report)[0])
+        mask = pruning.mask(last(orders_of(subject, pruning, data_dir(options)).run(lab), report)[0])
     answers, cached = last(evaluation(subject, questions, mask).run(lab), report)
     seconds = time.monotonic() - started
     result = accuracy(answers)
@@ -108,14 +108,14 @@ def _second(
     """(what JSON says of the second model under `against`, a line of it): `first` is the first model and its pruning,
     `asked` the questions and its answers."""
     from engine.accuracy.evaluation import evaluation
-    from engine.importance.rankings_of import compute_orders
+    from engine.importance.rankings_of import orders_of
     from engine.studies.two_models import compared, pruning_of_second
 
     (subject, pruning), (questions, answers) = first, asked
     started, pruning = time.monotonic(), pruning_of_second(pruning, subject.shape, second.shape)
     mask = pruning.typed.alone
     if pruning.by_level:
-        mask = pruning.mask(last(compute_orders(lab, second, pruning, data_dir(options)), report)[0])
+        mask = pruning.mask(last(orders_of(second, pruning, data_dir(options)).run(lab), report)[0])
     said, cached = last(evaluation(second, questions, mask).run(lab), report)
     both, name = compared(answers, said), second.spec.in_words
     low, high = both.interval
@@ -165,7 +165,7 @@ def _importance(options: Namespace, lab: Lab, report: Report) -> int:
     requests = get_requests(task_of(options), data_dir(options), lab.store, first_of(options))
     questions = select(requests, options.limit, options.sample)
     subject = lab.subject(spec_of(options), options.bos)
-    scores, cached = last(importance(lab, subject, questions, options.what), report)
+    scores, cached = last(importance(subject, questions, options.what).run(lab), report)
     seconds = time.monotonic() - started
     found = {"scores": scores.scores, "tie_break": scores.tie_break, "gate_heads": scores.gate_heads,
              "gate_ffns": scores.gate_ffns}  # fmt: skip

@@ -66,7 +66,7 @@ def _perplexity(options: Namespace, lab: Lab, report: Report) -> int:
 def mask_of(options: Namespace, lab: Lab, subject: Any, report: Report) -> Any:
     """What is pruned, by the levels and the typed mask."""
     from engine.importance.rankings import permille
-    from engine.importance.rankings_of import Pruning, Ranking, compute_orders
+    from engine.importance.rankings_of import Pruning, Ranking, orders_of
     from engine.models.masks import parse_edits
     from engine.questions.requests import TaskSpec
 
@@ -81,7 +81,7 @@ def mask_of(options: Namespace, lab: Lab, subject: Any, report: Report) -> Any:
         )
     task = TaskSpec(options.task, options.shots, same_examples=options.same_examples)
     pruning = Pruning(task, ranking, heads, ffns, edits, layers)
-    return pruning.mask(last(compute_orders(lab, subject, pruning, data_dir(options)), report)[0])
+    return pruning.mask(last(orders_of(subject, pruning, data_dir(options)).run(lab), report)[0])
 
 
 def _text(options: Namespace) -> str:

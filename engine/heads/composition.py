@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.heads.attention import Head
-from engine.measurement import Measurement, Workload, of_records, single
+from engine.measurement import Measurement, Workload, known_value, single
 from engine.models.loading import Loaded
 from engine.models.subject import Subject
 from engine.models.weights import attention_norm, attention_weights, embedding, folded, output_weights
@@ -45,9 +45,7 @@ def feeding(subject: Subject, head: Head) -> Measurement[Feeding]:
     """The Feeding of `head`; in layer 0 it is empty."""
     if not head[0]:
         none = np.zeros((0, subject.shape.n_heads))
-        return of_records(
-            subject.as_usual, ("feeding", head), lambda *_: [], lambda _: Feeding(none, none, np.zeros(0))
-        )
+        return known_value(subject.as_usual, ("feeding", head), Feeding(none, none, np.zeros(0)))
     # int8 weights are read by a pass of as many rows as the model is wide
     rows = subject.shape.d_model * (head[0] + 1) / subject.shape.n_layers
     expected = partial(Workload, {"forward": CHARACTERS_A_TOKEN * rows})

@@ -9,11 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
-from engine.accuracy.evaluation import evaluation
+from engine.accuracy.evaluation import Answers
 from engine.importance.estimates import Gradients, estimate
 from engine.models.masks import Mask
-from engine.models.subject import Lab, Subject
-from engine.questions.requests import Questions
 
 TRUSTED_ERROR = 0.05  # accuracy; an expected error up to this is trusted
 MIN_LEVELS = 3  # measured levels from which an error is expected, and of how many of them it is the mean
@@ -117,14 +115,10 @@ class Calibration:
         return sorted(self.checks, key=lambda check: check.n_pruned)
 
 
-def recall_check(
-    lab: Lab, subject: Subject, questions: Questions, gradients: Gradients, mask: Mask, metric: str = "acc"
-) -> Check | None:
-    """The Check of a mask from whatever is stored of it, None where that is nothing; computes no forward pass. Of a
-    mask measured in part, the estimate is of the same questions."""
-    answers = evaluation(subject, questions, mask).so_far(lab)
-    n = min(len(answers or ()), len(gradients))
-    if answers is None or not n:
+def check(answers: Answers | None, gradients: Gradients, mask: Mask, metric: str = "acc") -> Check | None:
+    """The Check of a mask by the answers that are known under it, or None if there are none. If they are to some of the
+    questions, the estimate is of the same ones."""
+    if answers is None or not (n := min(len(answers), len(gradients))):
         return None
     correct = answers.correct if metric == "acc" else answers.correct_norm
     estimated = float(estimate(gradients, mask, metric, n).estimated)

@@ -7,18 +7,20 @@ at 0 for what the mask prunes. The gradients come once from one backward pass a 
 An estimate is an `Estimate`, never an `Accuracy`: the two share no field.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
 
 from engine.accuracy.evaluation import Answers, evaluation
+from engine.composed import Run, composed
 from engine.errors import UsageError
-from engine.importance.importance import Scores, importance, recall_scores
+from engine.importance.importance import Scores, importance
+from engine.measurement import Measurement
 from engine.models.masks import Mask
-from engine.models.subject import Lab, Subject
-from engine.progress import Progress, last_value
+from engine.models.subject import Subject
+from engine.progress import Progress, driven
 from engine.questions.requests import Question, Questions
 
 METRICS = ("acc", "acc_norm")
@@ -65,28 +67,27 @@ class Estimate:
     n_questions: int
 
 
-def gradients(lab: Lab, subject: Subject, questions: Questions) -> Iterator[Progress[Gradients]]:
-    """Yields Progress, its value the Gradients so far; chunks in the store are not computed again.
+def gradients(subject: Subject, questions: Questions) -> Measurement[Gradients]:
+    """The Gradients; its value so far are those of the first questions.
 
     UsageError for a task that is judged by greedy decoding: what would be decoded does not follow from the
     log-likelihood of the one continuation, so nothing is estimated there.
     """
-    _refuse_greedy(questions)
-    n, full = questions.n, evaluation(subject, questions, Mask.full(subject.shape)).run(lab)
-    answers = yield from last_value(full, 0, 2 * n)
-    for step in importance(lab, subject, questions, "gate"):
-        share = None if step.share is None else (1 + step.share) / 2
-        yield replace(step.map(partial(_gradients, answers)), done=n + step.done, total=2 * n, share=share)
+    if questions.requests.greedy:
+        raise UsageError(f"{questions.task.name} is judged by greedy decoding, which cannot be estimated from "
+                         "log-likelihoods; measure it")  # fmt: skip
+    full, scores = evaluation(subject, questions, Mask.full(subject.shape)), importance(subject, questions, "gate")
 
+    def body(run: Run) -> Generator[Progress[Gradients], None, Gradients | None]:
+        answers = yield from run.part(full, questions.n)
+        if answers is None:
+            yield from run.part(scores, questions.n)
+            return None
+        each = run.steps(scores, questions.n)
+        found = yield from driven(each, lambda step: step.map(partial(_gradients, answers)))
+        return None if found is None else _gradients(answers, found)
 
-def recall_gradients(lab: Lab, subject: Subject, questions: Questions) -> Gradients | None:
-    """The Gradients if all of them are stored, else None; loads and computes nothing. UsageError as `gradients`."""
-    _refuse_greedy(questions)
-    scores = recall_scores(lab, subject, questions, "gate")
-    if scores is None:
-        return None
-    answers = evaluation(subject, questions, Mask.full(subject.shape)).stored(lab)
-    return None if answers is None else _gradients(answers, scores)
+    return composed(subject, ("gradients", questions), body, 2 * questions.n)
 
 
 def pruned_by(masks: Mask | Sequence[Mask]) -> np.ndarray:
@@ -131,12 +132,6 @@ def estimate(
              for at in range(0, len(rows), block)]  # fmt: skip
     values = np.concatenate(found).reshape(pruned.shape[:-1]) if found else np.zeros(pruned.shape[:-1])
     return Estimate(metric, values, n)
-
-
-def _refuse_greedy(questions: Questions) -> None:
-    if questions.requests.greedy:
-        raise UsageError(f"{questions.task.name} is judged by greedy decoding, which cannot be estimated from "
-                         "log-likelihoods; measure it")  # fmt: skip
 
 
 def _gradients(answers: Answers, scores: Scores) -> Gradients:

@@ -4,7 +4,7 @@
 The choices of a question share one packed forward pass where that is cheaper.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,12 +18,13 @@ from engine.heads.induction import InductionScores, induction
 from engine.importance.activity import activity_pieces, summed
 from engine.importance.gradients import gate_gradients
 from engine.importance.magnitudes import magnitude_piece
-from engine.importance.oracle import lost, oracle, recall_oracle
+from engine.importance.oracle import lost, oracle
+from engine.measurement import Measurement, of_records
 from engine.memory import freed_at_once
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
 from engine.models.subject import Lab, Subject
-from engine.pieces import Measuring, Piece, all_stored, pieces
+from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.amounts import gradient_characters
 from engine.questions.encoding import Encoded, Row, pack
@@ -79,10 +80,8 @@ class Scores:
         return replace(self, what=other, scores=scores)
 
 
-def importance(
-    lab: Lab, subject: Subject, questions: Questions, what: str, mask: Mask | None = None
-) -> Iterator[Progress[Scores]]:
-    """Yields Progress, its value the Scores so far (oracles: only when finished).
+def importance(subject: Subject, questions: Questions, what: str, mask: Mask | None = None) -> Measurement[Scores]:
+    """The Scores; gradient scores have a value so far, the others once all records are there.
 
     `heads`: Bansal et al.'s I_h from the gold choice. `gate`: mean |dLoss/dgate| of the gold choice (Michel et al.
     2019), with every choice's signed gradients kept. `heads-one-divisor`: I_h with the last layer divided by as many
@@ -92,43 +91,28 @@ def importance(
     stream. `heads-wanda`, `ffns-wanda`: sum of |w| times the root mean square of its input, over what it writes with.
     `heads-first-token`: attention to all but the first token. `heads-prefix`: prefix matching (Olsson et al.), of
     random tokens, not of questions. Under a `mask`, of the model that it leaves (gradient scores only): what is pruned
-    scores 0.
+    scores 0. UsageError: no such scores, or not under a mask.
     """
     _check(what, mask)
     if what in ORACLES:
-        for step in oracle(lab, subject, questions, what):
-            yield step.map(partial(_drops, what, subject.shape))
-    elif what == PREFIX:
-        for step in induction(subject, "olsson", PREFIX_SEED).run(lab):
-            yield step.map(_prefix)
-    elif what not in GRADIENTS:
-        wanted = _forward_pieces(subject, questions, what)
-        for step in pieces(lab, subject, wanted):
-            records = step.value or []
-            whole = len(records) == len(wanted)
-            value = _of_forward(what, questions.n, subject.shape, records) if whole else None
-            yield replace(step.within(), value=value)
-    else:
-        for step in pieces(lab, subject, _chunk_pieces(subject, questions, what, mask)):
-            yield step.map(partial(_scores, what, questions.n))
-
-
-def recall_scores(
-    lab: Lab, subject: Subject, questions: Questions, what: str, mask: Mask | None = None
-) -> Scores | None:
-    """The finished Scores if all of it is stored, else None; loads and computes nothing."""
-    _check(what, mask)
-    if what in ORACLES:
-        answers = recall_oracle(lab, subject, questions, what)
-        return None if answers is None else _drops(what, subject.shape, answers)
+        return oracle(subject, questions, what).map(partial(_drops, what, subject.shape))
     if what == PREFIX:
-        found = induction(subject, "olsson", PREFIX_SEED).stored(lab)
-        return None if found is None else _prefix(found)
-    if what not in GRADIENTS:
-        records = all_stored(lab, _forward_pieces(subject, questions, what))
-        return None if records is None else _of_forward(what, questions.n, subject.shape, records)
-    records = all_stored(lab, _chunk_pieces(subject, questions, what, mask))
-    return None if records is None else _scores(what, questions.n, records)
+        return induction(subject, "olsson", PREFIX_SEED).map(_prefix)
+
+    def gradients(lab: Lab, records: list[Record]) -> list[Piece]:
+        return _chunk_pieces(subject, questions, what, mask)
+
+    def forward(lab: Lab, records: list[Record]) -> list[Piece]:
+        return _forward_pieces(subject, questions, what)
+
+    def value(records: list[Record]) -> Scores | None:
+        if what in GRADIENTS:
+            return _scores(what, questions.n, records) if records else None
+        is_whole = len(records) == len(_forward_pieces(subject, questions, what))
+        return _of_forward(what, questions.n, subject.shape, records) if is_whole else None
+
+    about = (what, questions, "" if mask is None else mask.key())
+    return of_records(subject, about, gradients if what in GRADIENTS else forward, value)
 
 
 def _check(what: str, mask: Mask | None) -> None:

@@ -11,16 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from engine.accuracy.evaluation import encoded_chunk
+from engine.accuracy.evaluation import Answers, encoded_chunk
 from engine.accuracy.passes import hidden_states, passes, tokens_computed
-from engine.importance.oracle import lost, oracle, recall_oracle, under_each
+from engine.composed import Run, composed
+from engine.importance.oracle import lost, oracle, under_each
 from engine.importance.rankings import order, random_order
+from engine.measurement import Measurement, Workload, known_value, of_records
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, without_layers
 from engine.models.subject import Lab, Subject
-from engine.pieces import Measuring, Piece, all_stored, is_sound, pieces
-from engine.progress import Progress, last_value
-from engine.questions.amounts import gradient_characters
+from engine.pieces import Measuring, Piece, is_sound
+from engine.progress import Progress
+from engine.questions.amounts import all_characters, gradient_characters
 from engine.questions.encoding import pack
 from engine.questions.requests import Questions
 from engine.records import Record, canonical_key, decode, encode
@@ -47,37 +49,17 @@ def n_passes(shape: ModelShape, by: str, n: int) -> int:
 
 
 def layer_order(
-    lab: Lab, subject: Subject, questions: Questions, by: str, n: int, seed: int = 0
-) -> Iterator[Progress[np.ndarray]]:
-    """Yields Progress; the last one's value are layers, first to go first: all of them, of `greedy` the first n."""
+    subject: Subject, questions: Questions | None, by: str, n: int, seed: int = 0
+) -> Measurement[np.ndarray]:
+    """Layers, first to go first: all of them, or of `greedy` the first n, and more if they are stored. Orders that are
+    not measured need no questions."""
+    if questions is None or not LAYERS_BY[by]:
+        return known_value(subject, (by, seed), unmeasured_order(subject.shape, by, seed))
     if by == "influence":
-        for step in block_influence(lab, subject, questions):
-            yield step.map(order)
-    elif by == "oracle":
-        for step in oracle(lab, subject, questions, "layers"):
-            yield step.map(lambda answers: order(*lost(answers[0], answers[1:])))
-    elif by == "greedy":
-        for step in greedy(lab, subject, questions, n):
-            yield step.map(_layers)
-    else:
-        yield Progress(1, 1, unmeasured_order(subject.shape, by, seed))
-
-
-def recall_layer_order(
-    lab: Lab, subject: Subject, questions: Questions, by: str, n: int, seed: int = 0
-) -> np.ndarray | None:
-    """What `layer_order` ends with where all of it is stored, else None, and of `greedy` what was searched beyond;
-    loads and computes nothing."""
-    if by == "influence":
-        found = recall_block_influence(lab, subject, questions)
-        return None if found is None else order(found)
+        return block_influence(subject, questions).map(order)
     if by == "oracle":
-        answers = recall_oracle(lab, subject, questions, "layers")
-        return None if answers is None else order(*lost(answers[0], answers[1:]))
-    if by == "greedy":
-        steps = recall_greedy(lab, subject, questions, subject.shape.n_layers)
-        return _layers(steps) if len(steps) >= n else None
-    return unmeasured_order(subject.shape, by, seed)
+        return oracle(subject, questions, "layers").map(lambda answers: order(*lost(answers[0], answers[1:])))
+    return greedy(subject, questions, n).map(lambda steps: np.array([step.layer for step in steps], int))
 
 
 def unmeasured_order(shape: ModelShape, by: str, seed: int) -> np.ndarray:
@@ -85,29 +67,20 @@ def unmeasured_order(shape: ModelShape, by: str, seed: int) -> np.ndarray:
     return random_order(shape.n_layers, seed) if by == "random" else np.arange(shape.n_layers)[::-1]
 
 
-def _layers(steps: Sequence[Step]) -> np.ndarray:
-    return np.array([step.layer for step in steps], int)
-
-
-def block_influence(lab: Lab, subject: Subject, questions: Questions) -> Iterator[Progress[np.ndarray]]:
-    """Yields Progress; the value of the last one is (L,): 1 - the mean over all tokens of the cosine between the
-    residual stream that enters a layer and that leaves it (Men et al. 2403.03853), of the full model.
+def block_influence(subject: Subject, questions: Questions) -> Measurement[np.ndarray]:
+    """(L,): 1 - the mean over all tokens of the cosine between the residual stream that enters a layer and that leaves
+    it (Men et al. 2403.03853), of the full model.
 
     The tokens are those of each question with its gold choice, as the model reads them. Cosines are taken in fp64: a
     layer may turn the stream by less than fp32 tells from nothing.
     """
-    wanted = _influence_pieces(subject, questions)
-    for step in pieces(lab, subject, wanted):
-        yield step.map(lambda records: _influence(questions, records))
+    value, about = partial(_influence, questions), ("influence", questions)
+    return of_records(subject, about, lambda lab, records: _influence_pieces(subject, questions), value)
 
 
-def recall_block_influence(lab: Lab, subject: Subject, questions: Questions) -> np.ndarray | None:
-    """The finished influences if all of it is stored, else None; loads and computes nothing."""
-    records = all_stored(lab, _influence_pieces(subject, questions))
-    return None if records is None else _influence(questions, records)
-
-
-def _influence(questions: Questions, records: Sequence[Record]) -> np.ndarray:
+def _influence(questions: Questions, records: Sequence[Record]) -> np.ndarray | None:
+    if not records:
+        return None
     sums, lengths = (np.concatenate([each.arrays[name] for each in records])[: questions.n]
                      for name in ("sums", "lengths"))  # fmt: skip
     return sums.sum(0) / lengths.sum()
@@ -175,54 +148,61 @@ def _turning(loaded: Loaded) -> Iterator[list[np.ndarray]]:
             hook.remove()
 
 
-def greedy(lab: Lab, subject: Subject, questions: Questions, n: int) -> Iterator[Progress[list[Step]]]:
-    """Yields Progress, its value the first of n Steps so far: the layer that costs least is dropped, and what is left
-    measured anew without each of the others. The layer without which most questions are right goes, of equals the one
-    that leaves the most gold log-likelihood. Each step is stored; so are the answers under each mask."""
-    shape, found = subject.shape, list[Step]()
-    total, done, all_cached = n_passes(shape, "greedy", n) * questions.n, 0, True
-    for number in range(n):
-        step, n_left = _recalled(lab, subject, questions, found), shape.n_layers - number
-        if step is None:
-            all_cached = False
-            label = f"layer {number + 1} of {n} to go"
-            step = yield from _searched(lab, subject, questions, found, (done, total, label))
-        found = [*found, step]
-        done += n_left * questions.n
-        yield Progress(done, total, found, cached=all_cached)
-    if not n:
-        yield Progress(1, 1, found, cached=True)
+def greedy(subject: Subject, questions: Questions, n: int) -> Measurement[list[Step]]:
+    """The first n Steps, or as far as they are known: the layer that costs least is dropped, and the rest measured
+    again without each of the others.
+
+    The layer without which most questions are right goes, of equals the one that leaves the most gold log-likelihood.
+    Each step is stored; so are the answers under each mask. Reading gives the steps beyond n too.
+    """
+    n_layers = subject.shape.n_layers
+
+    def expected(n_done: int) -> Workload:
+        passes = n_passes(subject.shape, "greedy", n) - n_passes(subject.shape, "greedy", n_done)
+        return Workload({"forward": all_characters(questions) * passes / 2})  # a pass without a layer begins in it
+
+    def body(run: Run) -> Generator[Progress[Any], None, list[Step]]:
+        found: list[Step] = []
+        run.total = max(1, n_passes(subject.shape, "greedy", n) * questions.n)
+        for number in range(n if run.measures else n_layers):
+            step, dropped = _stored_step(run.lab, subject, questions, found), [each.layer for each in found]
+            left = [layer for layer in range(n_layers) if layer not in dropped]
+            size = len(left) * questions.n
+            if step is None and not run.measures:
+                if number < n:
+                    run.expect(_key(subject, questions, found), partial(expected, number))
+                break
+            if step is None:
+                run.cached = False
+                masks = [without_layers(Mask.full(subject.shape), [*dropped, layer]) for layer in left]
+                label = f"layer {number + 1} of {n} to go"
+                answers = yield from run.part(under_each(subject, questions, masks), size, label)
+                assert answers is not None
+                step = _store_step(run.lab, subject, questions, found, left, answers)
+            else:
+                run.done += size
+            found = [*found, step]
+            yield run.so_far(found)
+        return found
+
+    return composed(subject, ("greedy", questions, n), body)
 
 
-def recall_greedy(lab: Lab, subject: Subject, questions: Questions, n: int) -> list[Step]:
-    """The first steps that are stored, n at most; loads and computes nothing."""
-    found: list[Step] = []
-    while len(found) < n and (step := _recalled(lab, subject, questions, found)) is not None:
-        found.append(step)
-    return found
-
-
-def _searched(
-    lab: Lab, subject: Subject, questions: Questions, gone: Sequence[Step], so_far: tuple[int, int, str]
-) -> Generator[Progress[Any], None, Step]:
-    """Measures and stores one step."""
-    done, total, label = so_far
-    full, dropped = Mask.full(subject.shape), [step.layer for step in gone]
-    left = [layer for layer in range(subject.shape.n_layers) if layer not in dropped]
-    masks = [without_layers(full, [*dropped, layer]) for layer in left]
-    steps = under_each(lab, subject, questions, masks)
-    answers = yield from last_value(steps, done, total, len(left) * questions.n, label)
+def _store_step(
+    lab: Lab, subject: Subject, questions: Questions, gone: Sequence[Step], left: Sequence[int], answers: list[Answers]
+) -> Step:
+    """The step that the answers without each layer that is `left` give, which is stored."""
     arrays = {
         "layers": np.array(left),
         "accuracy": np.array([each.correct.mean() for each in answers]),
         "gold_nats": np.array([each.gold_log_likelihood_nats.mean() for each in answers]),
     }
-    about = questions.receipt() | {"kind": "greedy-layers", "dropped": dropped}
+    about = questions.receipt() | {"kind": "greedy-layers", "dropped": [step.layer for step in gone]}
     lab.store.put(_key(subject, questions, gone), encode(Record(arrays, subject.receipt(0.0, **about))))
     return _best(arrays)
 
 
-def _recalled(lab: Lab, subject: Subject, questions: Questions, gone: Sequence[Step]) -> Step | None:
+def _stored_step(lab: Lab, subject: Subject, questions: Questions, gone: Sequence[Step]) -> Step | None:
     record, n_left = decode(lab.store.get(_key(subject, questions, gone))), subject.shape.n_layers - len(gone)
     shapes = {name: (n_left,) for name in ("layers", "accuracy", "gold_nats")}
     return _best(record.arrays) if record is not None and is_sound(record, shapes) else None

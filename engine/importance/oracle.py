@@ -3,57 +3,60 @@ would answer them, in about half its forward passes (engine.accuracy.restarts).
 """
 
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from engine.accuracy.evaluation import Answers, answers_measured, chunk_pieces, encoded_chunk, evaluation
 from engine.accuracy.restarts import score_each
+from engine.measurement import Measurement, Steps, Workload
 from engine.models.masks import Mask, single_ablations
 from engine.models.subject import Lab, Subject
 from engine.pieces import found
-from engine.progress import Progress, driven, final
+from engine.progress import Progress, driven
+from engine.questions.amounts import all_characters
 from engine.questions.requests import Questions
 from engine.records import Record, encode
 
 
-def oracle(lab: Lab, subject: Subject, questions: Questions, what: str) -> Iterator[Progress[list[Answers]]]:
-    """Yields Progress, the last one's value the list of Answers of the full model and under each single ablation.
+def oracle(subject: Subject, questions: Questions, what: str) -> Measurement[list[Answers]]:
+    """The Answers of the full model, then under each single ablation of `what` (heads-oracle, ffns or layers)."""
+    return under_each(subject, questions, [Mask.full(subject.shape), *single_ablations(subject.shape, what)])
 
-    Each chunk under each mask is stored as `evaluate` stores it, so either finds what the other measured.
+
+def under_each(subject: Subject, questions: Questions, masks: Sequence[Mask]) -> Measurement[list[Answers]]:
+    """The Answers under each of the masks, the first of which prunes least.
+
+    Each chunk under each mask is stored as `evaluation` stores it, so either finds what the other measured.
     """
-    masks = [Mask.full(subject.shape), *single_ablations(subject.shape, what)]
-    yield from under_each(lab, subject, questions, masks)
 
+    def steps(lab: Lab, measures: bool) -> Steps[list[Answers]]:
+        pieces = {mask: chunk_pieces(subject, questions, mask) for mask in masks}
+        total, done, cached = len(masks) * questions.n, 0, True
+        for number, chunk in enumerate(questions.chunks() if measures else ()):
+            missing = {
+                mask: each[number].key for mask, each in pieces.items() if found(lab.store, each[number]) is None
+            }
+            if missing:
+                cached = False
+                yield from _measured(lab, subject, questions, chunk, missing, (done, total))
+            done = min(total, done + len(masks) * len(chunk))
+            yield Progress(done, total, message=f"without one of {len(masks) - 1}", cached=cached)
+        answers: list[Answers] = []
+        for mask in masks:
+            known = evaluation(subject, questions, mask, by_pace=False).stored(lab)
+            if known is None:
+                return {pieces[mask][0].key: expected}
+            answers.append(known)
+        yield Progress(total, total, answers, cached=cached)
+        return {}
 
-def under_each(
-    lab: Lab, subject: Subject, questions: Questions, masks: Sequence[Mask]
-) -> Iterator[Progress[list[Answers]]]:
-    """Yields Progress, the last one's value the list of Answers under each of the masks, which may prune much in
-    common; stored as `oracle` says."""
-    wanted = {mask: chunk_pieces(subject, questions, mask) for mask in masks}
-    total, done, all_cached = len(masks) * questions.n, 0, True
-    for number, chunk in enumerate(questions.chunks()):
-        keys = {mask: wanted[mask][number].key for mask in masks if found(lab.store, wanted[mask][number]) is None}
-        if keys:
-            all_cached = False
-            yield from _measured(lab, subject, questions, chunk, keys, (done, total))
-        done = min(total, done + len(masks) * len(chunk))
-        yield Progress(done, total, message=f"without one of {len(masks) - 1}", cached=all_cached)
-    # from the store; what the disk refused is in its memory
-    answers = [final(evaluation(subject, questions, mask, by_pace=False).run(lab)) for mask in masks]
-    yield Progress(total, total, answers, cached=all_cached)
+    def expected() -> Workload:
+        # a pass without a part begins in its layer
+        return Workload({"forward": all_characters(questions) * (1 + len(masks)) / 2})
 
-
-def recall_oracle(lab: Lab, subject: Subject, questions: Questions, what: str) -> list[Answers] | None:
-    """What `oracle` ends with where all of it is stored, else None; loads and computes nothing."""
-    answers = []
-    for mask in [Mask.full(subject.shape), *single_ablations(subject.shape, what)]:
-        answers.append(evaluation(subject, questions, mask, by_pace=False).so_far(lab))
-        if len(answers[-1]) < questions.n:
-            return None
-    return answers
+    return Measurement(subject, ("under each", questions, *(mask.key() for mask in masks)), steps)
 
 
 def _measured(

@@ -2,23 +2,24 @@
 how that is read from the store or measured.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from engine.composed import Run, composed
 from engine.errors import UsageError
 from engine.heads.induction import induction
 from engine.importance.criteria import CRITERIA, Part, passes
-from engine.importance.importance import PREFIX_SEED, Scores, importance, recall_scores
-from engine.importance.layers import LAYERS_BY, layer_order, n_passes, recall_layer_order, unmeasured_order
+from engine.importance.importance import PREFIX_SEED, Scores, importance
+from engine.importance.layers import LAYERS_BY, layer_order, n_passes
 from engine.importance.rankings import mask_at, n_pruned, order, random_order, random_order_within_layers
+from engine.measurement import Measurement
 from engine.models.masks import Edits, Mask, without_layers
-from engine.models.subject import Lab, Subject
-from engine.progress import Progress, driven, last_value
+from engine.models.subject import Subject
+from engine.progress import Progress
 from engine.questions.requests import Requests, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 
@@ -184,65 +185,57 @@ def orders_from(shape: ModelShape, ranking: Ranking, known: Evidence) -> Orders:
     return Orders(shape, heads, ffns, known.layers)
 
 
-def recall_evidence(
-    lab: Lab, subject: Subject, requests: Requests, ranking: Ranking, wanted: Collection[str], n_layers: int = 0
-) -> Evidence:
-    """What is stored of the `wanted` (names as in NEEDS), and of the first `n_layers` of the order of layers, where
-    any are to go; `requests` are those that importance is measured on."""
-    questions, found = select(requests, ranking.n_questions, "stratified"), {}
-    for name in PARTS:
-        if name in wanted:
-            found[name] = recall_scores(lab, subject, questions, ranking.what(name))
-    if "prefix_matching" in wanted:
-        scores = induction(subject, "olsson", INDUCTION_SEED).stored(lab)
-        found["prefix_matching"] = None if scores is None else scores.mean["prefix_matching"]
-    if n_layers:
-        by, seed = ranking.layers_by, ranking.seed
-        found["layers"] = recall_layer_order(lab, subject, questions, by, n_layers, seed)
-    return Evidence(**found)
+def evidence(
+    subject: Subject,
+    task: TaskSpec,
+    ranking: Ranking,
+    wanted: Collection[str],
+    n_layers: int = 0,
+    data_dir: str | Path | None = None,
+    requests: Requests | None = None,
+) -> Measurement[Evidence]:
+    """The Evidence that is `wanted` (names as in NEEDS) and, if any layers are to go, the first `n_layers` of their
+    order; what is missing of it is None.
 
-
-def compute_orders(
-    lab: Lab, subject: Subject, pruning: Pruning, data_dir: str | Path | None = None
-) -> Iterator[Progress[Orders]]:
-    """Yields Progress; the last one's value are the Orders that the levels of `pruning` need. What is stored is not
-    computed again. Each part is named and counted by itself; `share` is of all of them."""
-    ranking, wanted = pruning.ranking, pruning.missing(Evidence())
-    questions = None
+    `requests` are those of the task that importance is measured on, if they are rendered already. Each part is named
+    and counted by itself; the share of a step is that of all parts.
+    """
+    shape, needed = subject.shape, [name for name in RANKED if name in wanted] + ["layers"] * (n_layers > 0)
     measured = {*PARTS, *(["layers"] if LAYERS_BY[ranking.layers_by] else [])}
-    if measured & {*wanted}:
-        requests = get_requests(replace(pruning.task, split=ranking.split), data_dir, lab.store)
-        questions = select(requests, ranking.n_questions, "stratified")
-    n = questions.n if questions else 1
-    n_gone = pruning.n_layers_dropped
-    sizes = {name: n * passes(ranking.what(name), subject.shape) for name in PARTS} | {"prefix_matching": 1}
-    sizes["layers"] = n * n_passes(subject.shape, ranking.layers_by, n_gone)
-    total, done = sum(sizes[name] for name in wanted) or 1, 0
-    known: dict[str, Any] = {}
-    for name in wanted:
-        label = f"ranking {RANKED[name]}"
-        placed = partial(_placed, done=done, size=sizes[name], total=total)
-        yield placed(Progress(0, sizes[name], message=label, cached=True))  # the first step may take long
-        if name == "layers" and name not in measured:
-            known[name] = unmeasured_order(subject.shape, ranking.layers_by, ranking.seed)
-        elif questions is None or name == "prefix_matching":
-            steps = induction(subject, "olsson", INDUCTION_SEED).run(lab)
-            scores = yield from driven(last_value(steps, label=label), placed)
-            known[name] = scores.mean["prefix_matching"]
-        elif name == "layers":
-            steps = layer_order(lab, subject, questions, ranking.layers_by, n_gone, ranking.seed)
-            known[name] = yield from driven(last_value(steps, label=label), placed)
-        else:
-            part: Part = "heads" if name == "heads" else "ffns"
-            steps = importance(lab, subject, questions, ranking.what(part))
-            known[name] = yield from driven(last_value(steps, label=label), placed)
-        done += sizes[name]
-    yield Progress(total, total, orders_from(subject.shape, ranking, Evidence(**known)))
+
+    def body(run: Run) -> Generator[Progress[Any], None, Evidence]:
+        known, questions = Evidence(), None
+        if measured & {*needed}:
+            asked = requests or get_requests(replace(task, split=ranking.split), data_dir, run.lab.store)
+            questions = select(asked, ranking.n_questions, "stratified")
+        n = questions.n if questions else 1
+        sizes = {name: n * passes(ranking.what(name), shape) for name in PARTS} | {"prefix_matching": 1}
+        sizes["layers"] = n * n_passes(shape, ranking.layers_by, n_layers)
+        run.total = sum(sizes[name] for name in needed) or 1
+        for name in needed:
+            label, size = f"ranking {RANKED[name]}", sizes[name]
+            yield Progress(0, size, None, label, True, share=run.done / run.total)  # the first step may take long
+            part: Measurement[Any]
+            if name == "prefix_matching":
+                part = induction(subject, "olsson", INDUCTION_SEED).map(lambda scores: scores.mean["prefix_matching"])
+            elif name == "layers":
+                part = layer_order(subject, questions, ranking.layers_by, n_layers, ranking.seed)
+            else:
+                assert questions is not None
+                part = importance(subject, questions, ranking.what("heads" if name == "heads" else "ffns"))
+            known = replace(known, **{name: (yield from run.part(part, size, label, counts=False))})
+        return known
+
+    return composed(subject, ("evidence", task, ranking, *needed, n_layers, data_dir), body)
 
 
-def _placed(step: Progress[Any], done: int, size: int, total: int) -> Progress[Any]:
-    """A step of one part, which is `size` of the `total` work and begins when `done` is finished."""
-    return replace(step, share=(done + size * step.part) / total)
+def orders_of(subject: Subject, pruning: Pruning, data_dir: str | Path | None = None) -> Measurement[Orders]:
+    """The Orders that the levels of `pruning` need."""
+    wanted = pruning.missing(Evidence())
+    known = evidence(subject, pruning.task, pruning.ranking, wanted, pruning.n_layers_dropped, data_dir)
+    return known.map(
+        lambda known: None if pruning.missing(known) else orders_from(subject.shape, pruning.ranking, known)
+    )
 
 
 def _by(scores: Scores | None, n: int) -> np.ndarray:

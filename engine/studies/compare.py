@@ -12,7 +12,7 @@ from cache import Store
 from engine.accuracy.evaluation import evaluation
 from engine.errors import Cancelled, HeadroomError, UsageError
 from engine.importance.criteria import CRITERIA, Part, pass_of, passes, reads, record_of
-from engine.importance.importance import recall_scores
+from engine.importance.importance import importance
 from engine.importance.rankings import Agreement, agreement
 from engine.importance.rankings_of import (
     OF_ONE_TASK,
@@ -21,9 +21,9 @@ from engine.importance.rankings_of import (
     Orders,
     Pruning,
     Ranking,
-    compute_orders,
+    evidence,
     orders_from,
-    recall_evidence,
+    orders_of,
 )
 from engine.models.masks import parse_edits
 from engine.models.rates import Pass, seconds_for, together_s
@@ -180,7 +180,7 @@ def compare(lab: Lab, setting: Setting, comparing: Comparing, compute: bool = Tr
             orders = run.known_orders(ranking)
             if orders is None and compute:
                 all_cached = False
-                steps = compute_orders(lab, subject, run.all_of(ranking), setting.data_dir)
+                steps = orders_of(subject, run.all_of(ranking), setting.data_dir).run(lab)
                 orders = yield from last_value(steps, done, total, costs[ranking], f"{label}: ranking")
             if orders is not None:
                 for step in run.curve(ranking, orders, compute):
@@ -261,8 +261,8 @@ class _Run:
         wanted = self.all_of(ranking).missing(Evidence())
         known = Evidence()
         if wanted:
-            train = self.setting.ranked(self.comparing.task, self.lab.store).requests
-            known = recall_evidence(self.lab, self.subject, train, ranking, wanted)
+            task, data_dir = self.comparing.task, self.setting.data_dir
+            known = evidence(self.subject, task, ranking, wanted, data_dir=data_dir).so_far(self.lab) or known
         return None if self.all_of(ranking).missing(known) else orders_from(self.subject.shape, ranking, known)
 
     def curve(self, ranking: Ranking, orders: Orders, compute: bool) -> Generator[Progress[Any], None, None]:
@@ -291,7 +291,7 @@ class _Run:
         train = self.setting.ranked(self.comparing.task, self.lab.store)
         for axis in self.comparing.axes:
             what = ranking.what(axis)
-            if recall_scores(self.lab, self.subject, train, what) is None:
+            if importance(self.subject, train, what).stored(self.lab) is None:
                 self.left[record_of(what)] = pass_of(what), reads(self.subject, train, what)
         orders = orders_from(self.subject.shape, ranking, Evidence())  # any: how much is left does not depend on it
         masks = [orders.mask(*self.comparing.at(level)) for level in self.comparing.levels]
@@ -306,7 +306,7 @@ class _Run:
             scores = None
             if ranking.name in CRITERIA:
                 train = self.setting.ranked(self.comparing.task, self.lab.store)
-                found = recall_scores(self.lab, self.subject, train, ranking.what(axis))
+                found = importance(self.subject, train, ranking.what(axis)).stored(self.lab)
                 scores = None if found is None else found.scores.ravel()
             if scores is None:
                 scores = np.argsort(getattr(orders, axis)).astype(float)

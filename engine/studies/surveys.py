@@ -13,7 +13,7 @@ import numpy as np
 from cache import Store
 from engine.errors import Cancelled, HeadroomError
 from engine.importance.criteria import pass_of, passes, reads
-from engine.importance.importance import Scores, importance, recall_scores
+from engine.importance.importance import Scores, importance
 from engine.importance.rankings import aggregate, agreement, as_published, random_order
 from engine.models.loading import LoadSpec
 from engine.models.rates import seconds_for
@@ -103,10 +103,10 @@ def survey(
         label = f"{'FFN' if what.startswith('ffns') else 'head'} importance, {in_words(task)}"
         try:
             questions = setting.ranked(task, lab.store)
-            scores = recall_scores(lab, subject, questions, what)
+            scores = importance(subject, questions, what).stored(lab)
             if scores is None and compute:
                 all_cached = False
-                steps = importance(lab, subject, questions, what)
+                steps = importance(subject, questions, what).run(lab)
                 scores = yield from last_value(steps, number * cost, total, cost, label)
             if scores is not None:
                 found[task] = scores

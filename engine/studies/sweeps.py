@@ -14,7 +14,7 @@ from engine.accuracy.evaluation import Answers, accuracy, evaluation
 from engine.errors import Cancelled, HeadroomError, UsageError
 from engine.heads.induction import induction
 from engine.importance.criteria import pass_of
-from engine.importance.importance import importance, recall_scores
+from engine.importance.importance import importance
 from engine.importance.rankings import n_pruned, order
 from engine.importance.rankings_of import (
     INDUCTION_SEED,
@@ -274,10 +274,10 @@ def _scored_anew(
         if 0 < more < kept.sum():  # where none or all go, it does not matter which first
             mask = Mask.from_arrays(kept.reshape(shape.n_layers, shape.n_heads), np.ones(shape.n_layers, bool))
             about = (ready.lab, ready.subject, setting.ranked(task, ready.lab.store), setting.heads_by, mask)
-            scores = recall_scores(*about)
+            scores = importance(*about[1:]).stored(about[0])
             if scores is None and ready.compute:
                 label = f"{in_words(task)}, scored anew for {level / 10:g} %"
-                scores = yield from last_value(importance(*about), 0, total, 0, label)
+                scores = yield from last_value(importance(*about[1:]).run(about[0]), 0, total, 0, label)
             if scores is None:
                 read = all_characters(about[2], gradients=True, every_choice=setting.heads_by == "gate")
                 ready.left[pass_of(setting.heads_by)] += read * sum(each >= level for each in levels)

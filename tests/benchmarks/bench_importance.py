@@ -107,7 +107,7 @@ def memory(name: str, arguments: tuple[str, ...]) -> Comparison:
 
 def scores(lab: Lab, spec: LoadSpec, requests: Requests, n: int) -> np.ndarray:
     """Ours: (L, H)."""
-    return final(importance(lab, lab.subject(spec, True), select(requests, n), "heads")).scores
+    return final(importance(lab.subject(spec, True), select(requests, n), "heads").run(lab)).scores
 
 
 def theirs(shape: ModelShape, model, tokenizer, requests: Requests, n: int) -> np.ndarray:

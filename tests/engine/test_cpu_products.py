@@ -388,8 +388,8 @@ def test_no_result_of_one_way_is_given_for_another(lab, tiny_opt, tmp_path, monk
     for way in (OWN, INTEGER, FP32):
         monkeypatch.setenv(tuning.PINNED, way)
         subject = subject_in(lab, tiny_opt, "int8")
-        assert not last(importance(lab, subject, questions, "heads")).cached
-        assert last(importance(lab, subject, questions, "heads")).cached
+        assert not last(importance(subject, questions, "heads").run(lab)).cached
+        assert last(importance(subject, questions, "heads").run(lab)).cached
         assert lab.models.loaded.products == subject.products, "the model that is held follows"
     with pytest.raises(HeadroomError, match="have changed since .* start it anew"):
         finished(lab.loaded(replace(subject, products=Products())))

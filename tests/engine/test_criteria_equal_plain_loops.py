@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from engine.importance.criteria import CRITERIA, pass_of, passes, reads
-from engine.importance.importance import WHAT, importance, recall_scores
+from engine.importance.importance import WHAT, importance
 from engine.importance.rankings_of import OF_ONE_TASK
 from engine.models.masks import Mask
 from engine.progress import final
@@ -135,9 +135,9 @@ def test_scores_without_a_gradient(family, about):
     lab, subject, questions, folder = about
     expected = Plain(family, folder).scores(inputs_of(questions, finished(lab.loaded(subject))))
     for what, values in expected.items():
-        scores = final(importance(lab, subject, questions, what))
+        scores = final(importance(subject, questions, what).run(lab))
         np.testing.assert_allclose(scores.scores, values, rtol=1e-5, err_msg=what)
-        np.testing.assert_array_equal(recall_scores(lab, subject, questions, what).scores, scores.scores)
+        np.testing.assert_array_equal(importance(subject, questions, what).stored(lab).scores, scores.scores)
 
 
 def test_taylor_is_the_mean_size_of_the_gates_gradients(family, about):
@@ -145,9 +145,11 @@ def test_taylor_is_the_mean_size_of_the_gates_gradients(family, about):
     model = finished(lab.loaded(subject))
     asked = questions.at(questions.order[: questions.n])
     _, gates = plain_loop(model, asked)
-    found = final(importance(lab, subject, questions, "heads-taylor")).scores
+    found = final(importance(subject, questions, "heads-taylor").run(lab)).scores
     np.testing.assert_allclose(found, np.abs(gates).mean(0), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found, final(importance(lab, subject, questions, "gate")).scores, rtol=2e-3, atol=1e-5)
+    np.testing.assert_allclose(
+        found, final(importance(subject, questions, "gate").run(lab)).scores, rtol=2e-3, atol=1e-5
+    )
     by_gate = np.zeros((len(asked), subject.shape.n_layers))
     for number, (question, tokens) in enumerate(zip(asked, inputs_of(questions, model), strict=True)):
         encoded = encode_questions([question], model.tokenizer, True, 256)[0][question.golds[0]]
@@ -160,7 +162,7 @@ def test_taylor_is_the_mean_size_of_the_gates_gradients(family, about):
         by_gate[number] = gate.grad.numpy()
         for hook in hooks:
             hook.remove()
-    found = final(importance(lab, subject, questions, "ffns-taylor")).scores
+    found = final(importance(subject, questions, "ffns-taylor").run(lab)).scores
     np.testing.assert_allclose(found, np.abs(by_gate).mean(0), rtol=1e-5, atol=1e-6)
 
 
@@ -170,7 +172,7 @@ def test_scores_of_other_precisions_are_about_the_same(precision, tiny_opt, tmp_
     folder = family_folder("llama", tiny_opt, tmp_path / "model")
     for what in ("heads-weight", "ffns-weight", "heads-activation", "ffns-activation", "heads-wanda", "ffns-wanda",
                  "heads-first-token"):  # fmt: skip
-        found = [final(importance(lab, subject_in(lab, folder, each, bos=True), questions, what)).scores
+        found = [final(importance(subject_in(lab, folder, each, bos=True), questions, what).run(lab)).scores
                  for each in ("fp32", precision)]  # fmt: skip
         np.testing.assert_allclose(found[1], found[0], rtol=0.1, err_msg=what)
         assert (found[1] != found[0]).any(), "a number of fp32 under the key of another precision"
@@ -182,7 +184,7 @@ def test_the_table_has_a_score_of_heads_and_of_ffns_for_every_criterion(tiny_opt
     for name, criterion in CRITERIA.items():
         assert name in OF_ONE_TASK and {criterion.heads, criterion.ffns} <= {*WHAT}
         for what in (criterion.heads, criterion.ffns):
-            assert recall_scores(lab, subject, questions, what) is None
+            assert importance(subject, questions, what).stored(lab) is None
             assert passes(what, subject.shape) >= 1 and reads(subject, questions, what) >= 0 and pass_of(what)
     assert list(lab.store.keys()) == [] or lab.models.loaded is None, "nothing is computed to be recalled"
     assert reads(subject, questions, "heads-weight") == 0
@@ -192,11 +194,11 @@ def test_one_pass_serves_what_is_counted_in_it(tiny_opt, tmp_path, lab):
     """Activation, Wanda and the first token share their records, and so do importance and Taylor of heads."""
     subject = subject_in(lab, tiny_opt, "fp32")
     questions = questions_in(write_questions(tmp_path / "own.jsonl", 20), lab, split="train")
-    final(importance(lab, subject, questions, "heads-wanda"))
-    final(importance(lab, subject, questions, "heads"))
+    final(importance(subject, questions, "heads-wanda").run(lab))
+    final(importance(subject, questions, "heads").run(lab))
     for what in ("ffns-wanda", "heads-activation", "ffns-activation", "heads-first-token", "heads-weight",
                  "ffns-weight", "heads-taylor", "ffns-taylor"):  # fmt: skip
-        assert recall_scores(lab, subject, questions, what) is not None, what
+        assert importance(subject, questions, what).stored(lab) is not None, what
 
 
 def test_prefix_matching_ranks_those_that_match_last(tiny_opt, tmp_path, lab):
@@ -204,7 +206,7 @@ def test_prefix_matching_ranks_those_that_match_last(tiny_opt, tmp_path, lab):
 
     subject = subject_in(lab, tiny_opt, "fp32")
     questions = questions_in(write_questions(tmp_path / "own.jsonl", 4), lab, split="train")
-    found = final(importance(lab, subject, questions, "heads-prefix"))
+    found = final(importance(subject, questions, "heads-prefix").run(lab))
     examples = [np.random.default_rng((0, each)) for each in range(10)]
     expected = prefix_matching(loaded(tiny_opt), 25, examples)["prefix_matching"].mean(0)
     np.testing.assert_allclose(found.scores, expected, rtol=1e-5)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engine.accuracy.evaluation import Accuracy, Answers, evaluation
 from engine.errors import UsageError
-from engine.importance.calibration import TRUSTED_ERROR, Calibration, Check, recall_check
+from engine.importance.calibration import TRUSTED_ERROR, Calibration, Check, check
 from engine.importance.estimates import (
     Estimate,
     Gradients,
@@ -18,9 +18,8 @@ from engine.importance.estimates import (
     gradients,
     predicted,
     pruned_by,
-    recall_gradients,
 )
-from engine.importance.importance import importance, recall_scores
+from engine.importance.importance import importance
 from engine.importance.rankings import mask_at
 from engine.models.masks import Mask, parse_mask
 from engine.models.subject import Lab
@@ -61,7 +60,7 @@ def test_gradients_are_finite_differences_of_the_gates(family, tiny_opt, tmp_pat
     import torch
 
     _, subject, questions = about = asked(lab, family_folder(family, tiny_opt, tmp_path / "model"), tmp_path, 4)
-    found = final(gradients(*about))
+    found = final(gradients(*about[1:]).run(about[0]))
     model = finished(lab.loaded(subject))
     model.model.double()
     monkeypatch.setattr(  # its own casts to float32 even here
@@ -117,7 +116,7 @@ def test_where_pruning_changes_little_the_estimate_is_what_is_measured(tiny_opt,
                 parameter.mul_(0.001)
     model.save_pretrained(folder)
     about = asked(lab, folder, tmp_path)
-    found = final(gradients(*about))
+    found = final(gradients(*about[1:]).run(about[0]))
     for mask in masks_of(about[1].shape):
         measured = final(evaluation(*about[1:], mask).run(about[0])).log_likelihood_nats
         effect = measured - found.log_likelihood_nats
@@ -128,7 +127,7 @@ def test_where_pruning_changes_little_the_estimate_is_what_is_measured(tiny_opt,
 
 def test_without_a_mask_the_estimate_is_the_measurement(tiny_opt, tmp_path, lab):
     about = asked(lab, tiny_opt, tmp_path, 20)
-    found, full = final(gradients(*about)), Mask.full(about[1].shape)
+    found, full = final(gradients(*about[1:]).run(about[0])), Mask.full(about[1].shape)
     answers = final(evaluation(*about[1:], full).run(about[0]))
     np.testing.assert_array_equal(predicted(found, full), answers.log_likelihood_nats)
     assert estimate(found, full).estimated == answers.correct.mean()
@@ -138,8 +137,11 @@ def test_without_a_mask_the_estimate_is_the_measurement(tiny_opt, tmp_path, lab)
 def test_they_are_the_gradients_of_importance(tiny_opt, tmp_path, lab):
     """The mean of |g| over gold choices, in the gradient of a mean loss, is Michel et al.'s score."""
     _, subject, questions = about = asked(lab, tiny_opt, tmp_path, 20)
-    found = final(gradients(*about))
-    scores, by_heads = recall_scores(*about, "gate"), final(importance(*about, "heads"))
+    found = final(gradients(*about[1:]).run(about[0]))
+    scores, by_heads = (
+        importance(*about[1:], "gate").stored(about[0]),
+        final(importance(*about[1:], "heads").run(about[0])),
+    )
     all_questions, tokenizer = questions.requests.questions, finished(lab.loaded(subject)).tokenizer
     encoded = encode_questions(all_questions, tokenizer, True, subject.shape.n_ctx)
     golds = [question.golds[0] for question in all_questions]
@@ -238,14 +240,14 @@ def test_a_greedy_task_is_refused_in_one_line(tiny_opt, tmp_path, lab):
     _, subject, questions = asked(lab, tiny_opt, tmp_path)
     greedy = replace(questions, requests=replace(questions.requests, greedy=True))
     with pytest.raises(UsageError, match="greedy decoding.*measure it") as refused:
-        next(gradients(lab, subject, greedy))
+        next(gradients(subject, greedy).run(lab))
     assert "\n" not in str(refused.value) and lab.models.loaded is None
 
 
 def test_keys_differ_with_everything_that_changes_the_gradients(tiny_opt, tmp_path, lab):
     _, subject, questions = about = asked(lab, tiny_opt, tmp_path)
-    found = final(gradients(*about))
-    again = recall_gradients(*about)
+    found = final(gradients(*about[1:]).run(about[0]))
+    again = gradients(*about[1:]).stored(about[0])
     for name in ("log_likelihood_nats", "heads", "ffns"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
     assert again.questions == found.questions
@@ -256,20 +258,20 @@ def test_keys_differ_with_everything_that_changes_the_gradients(tiny_opt, tmp_pa
         (subject, replace(questions, order=questions.order[::-1])),
         (replace(subject, identity=replace(subject.identity, digest="other")), questions),
     ):
-        assert recall_gradients(lab, other_subject, other_questions) is None
-    assert recall_scores(*about, "gate", parse_mask("L0H0", subject.shape)) is None
+        assert gradients(other_subject, other_questions).stored(lab) is None
+    assert importance(*about[1:], "gate", parse_mask("L0H0", subject.shape)).stored(about[0]) is None
 
 
 def test_a_cancelled_run_loses_at_most_a_chunk(tiny_opt, tmp_path, lab, monkeypatch):
     import engine.importance.importance as module
 
     _, subject, questions = about = asked(lab, tiny_opt, tmp_path, 40)
-    whole = final(gradients(Lab(_Nothing(tmp_path)), subject, questions))
-    steps = gradients(*about)
+    whole = final(gradients(subject, questions).run(Lab(_Nothing(tmp_path))))
+    steps = gradients(*about[1:]).run(about[0])
     first = next(step for step in steps if step.value is not None)
     steps.close()
     assert len(first.value) == 16 and first.done == 40 + 16 and first.total == 80
-    assert recall_gradients(*about) is None
+    assert gradients(*about[1:]).stored(about[0]) is None
     measured, real = [], module._measured
 
     def counted(loaded, chunk, **rest):
@@ -277,13 +279,13 @@ def test_a_cancelled_run_loses_at_most_a_chunk(tiny_opt, tmp_path, lab, monkeypa
         return (yield from real(loaded, chunk=chunk, **rest))
 
     monkeypatch.setattr(module, "_measured", counted)
-    end = last(gradients(*about))
+    end = last(gradients(*about[1:]).run(about[0]))
     assert measured == questions.chunks()[1:] and not end.cached
     assert end.done == end.total
     for name in ("log_likelihood_nats", "heads", "ffns"):
         np.testing.assert_array_equal(getattr(end.value, name), getattr(whole, name))
     fresh = Lab(lab.store)
-    again = last(gradients(fresh, subject, questions))
+    again = last(gradients(subject, questions).run(fresh))
     assert again.cached and len(measured) == 2 and fresh.models.loaded is None
 
 
@@ -304,13 +306,13 @@ def test_chunks_of_a_time_when_lengths_were_not_kept_are_made_again(tiny_opt, tm
     from engine.records import Record, decode, encode
 
     about = asked(lab, tiny_opt, tmp_path)
-    found = final(gradients(*about))
+    found = final(gradients(*about[1:]).run(about[0]))
     (key,) = [key for key in lab.store.keys() if "/importance/" in key]
     record = decode(lab.store.get(key))
     arrays = {name: array for name, array in record.arrays.items() if name != "n_targets"}
     lab.store.put(key, encode(Record(arrays, record.receipt)))
-    assert recall_gradients(*about) is None
-    again = final(gradients(*about))
+    assert gradients(*about[1:]).stored(about[0]) is None
+    again = final(gradients(*about[1:]).run(about[0]))
     np.testing.assert_array_equal(again.heads, found.heads)
 
 
@@ -451,18 +453,24 @@ def left_out(line, start, at):
     return abs(calibrated(others, start).corrected[at] - line[at][1][1])
 
 
+def check_of(about, found, mask, metric="acc"):
+    """The Check of a mask by what is stored of its answers."""
+    lab, *asked = about
+    return check(evaluation(*asked, mask).so_far(lab), found, mask, metric)
+
+
 def test_checks_are_made_of_what_is_stored(tiny_opt, tmp_path, lab):
     about = asked(lab, tiny_opt, tmp_path, 40)
-    found, shape = final(gradients(*about)), about[1].shape
+    found, shape = final(gradients(*about[1:]).run(about[0])), about[1].shape
     masks = {level: mask_at(shape, np.arange(8), np.arange(2), level, 0) for level in (0, 250, 500, 750)}
-    full = recall_check(*about, found, masks[0])
+    full = check_of(about, found, masks[0])
     assert full.estimated == full.measured and (full.n_pruned, full.n) == (0, 40)
-    assert [recall_check(*about, found, masks[level]) for level in (250, 500, 750)] == [None] * 3
+    assert [check_of(about, found, masks[level]) for level in (250, 500, 750)] == [None] * 3
     whole = final(evaluation(*about[1:], masks[250]).run(about[0]))
     part = next(step.value for step in evaluation(*about[1:], masks[500]).run(about[0]) if step.value is not None)
     for metric in ("acc", "acc_norm"):
-        checks = [recall_check(*about, found, masks[level], metric) for level in (250, 500)]
-        assert [(check.n_pruned, check.n) for check in checks] == [(2, 40), (4, 16)]
-        for check, answers, mask in zip(checks, (whole, part), (masks[250], masks[500]), strict=True):
-            assert check.measured == (answers.correct if metric == "acc" else answers.correct_norm).mean()
-            assert check.estimated == estimated_correct(found, predicted(found, mask), metric)[: check.n].mean()
+        checks = [check_of(about, found, masks[level], metric) for level in (250, 500)]
+        assert [(each.n_pruned, each.n) for each in checks] == [(2, 40), (4, 16)]
+        for each, answers, mask in zip(checks, (whole, part), (masks[250], masks[500]), strict=True):
+            assert each.measured == (answers.correct if metric == "acc" else answers.correct_norm).mean()
+            assert each.estimated == estimated_correct(found, predicted(found, mask), metric)[: each.n].mean()

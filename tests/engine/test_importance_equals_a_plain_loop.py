@@ -6,7 +6,7 @@ import torch
 
 from engine.accuracy.evaluation import accuracy, evaluation
 from engine.errors import UsageError
-from engine.importance.importance import importance, recall_scores
+from engine.importance.importance import importance
 from engine.models.masks import Mask, single_ablations
 from engine.progress import final
 from engine.questions.encoding import encode_questions
@@ -66,12 +66,12 @@ def plain_loop(model, questions):
 def test_heads_by_gradient(family, tiny_opt, tmp_path, lab):
     folder = family_folder(family, tiny_opt, tmp_path / "model")
     _, subject, questions = about = asked(lab, folder, tmp_path, 20)
-    scores = final(importance(*about, "heads"))
+    scores = final(importance(*about[1:], "heads").run(about[0]))
     model = finished(lab.loaded(subject))
     expected, by_positions, gates = plain_loops(model, questions.requests.questions)
     np.testing.assert_allclose(scores.scores, expected, rtol=1e-4)
     n_stored = len([*lab.store.keys()])
-    again = final(importance(*about, "heads-one-divisor"))
+    again = final(importance(*about[1:], "heads-one-divisor").run(about[0]))
     np.testing.assert_allclose(again.scores, by_positions, rtol=1e-4)
     np.testing.assert_allclose(scores.with_other_divisor().scores, again.scores)
     np.testing.assert_allclose(again.with_other_divisor().scores, scores.scores)
@@ -82,7 +82,7 @@ def test_heads_by_gradient(family, tiny_opt, tmp_path, lab):
 def test_gates_are_the_derivatives_of_what_pruning_does(tiny_opt, tmp_path, lab):
     """dLoss/dgate by central differences on the model's own weights, heads and FFNs, every choice."""
     _, subject, questions = about = asked(lab, tiny_opt, tmp_path, 4)
-    scores = final(importance(*about, "gate"))
+    scores = final(importance(*about[1:], "gate").run(about[0]))
     model = finished(lab.loaded(subject))
     model.model.double()
     encoded = encode_questions(questions.requests.questions, model.tokenizer, True, 256)
@@ -116,7 +116,8 @@ def test_gates_are_the_derivatives_of_what_pruning_does(tiny_opt, tmp_path, lab)
 
 def test_int8_ranks_like_fp32(tiny_opt, tmp_path, lab):
     precisions = ("fp32", "int8")
-    found = [final(importance(*asked(lab, tiny_opt, tmp_path, 20, precision), "heads")) for precision in precisions]
+    each = (asked(lab, tiny_opt, tmp_path, 20, precision) for precision in precisions)
+    found = [final(importance(subject, questions, "heads").run(lab)) for lab, subject, questions in each]
     assert np.corrcoef(found[0].scores.ravel(), found[1].scores.ravel())[0, 1] > 0.98
     assert found[1].n_zero < 0.05 * found[1].gate_heads.size
 
@@ -124,16 +125,16 @@ def test_int8_ranks_like_fp32(tiny_opt, tmp_path, lab):
 @pytest.mark.parametrize("what", ["ffns", "heads-oracle"])
 def test_oracle_is_the_accuracy_lost(what, tiny_opt, tmp_path, lab):
     about = asked(lab, tiny_opt, tmp_path, 30)
-    scores, shape = final(importance(*about, what)), about[1].shape
+    scores, shape = final(importance(*about[1:], what).run(about[0])), about[1].shape
     full = final(evaluation(*about[1:], Mask.full(shape)).run(about[0]))
     for mask, score in zip(single_ablations(shape, what), scores.scores.ravel(), strict=True):
         without = final(evaluation(*about[1:], mask).run(about[0]))
         assert score == pytest.approx(accuracy(full).acc - accuracy(without).acc)
-    again = recall_scores(*about, what)
+    again = importance(*about[1:], what).stored(about[0])
     np.testing.assert_array_equal(again.scores, scores.scores)
     assert len(set(scores.tie_break.ravel())) == scores.scores.size
 
 
 def test_an_unknown_score_is_named(tiny_opt, tmp_path, lab):
     with pytest.raises(UsageError, match="magic"):
-        list(importance(*asked(lab, tiny_opt, tmp_path, 4), "magic"))
+        list(importance(*asked(lab, tiny_opt, tmp_path, 4)[1:], "magic").run(asked(lab, tiny_opt, tmp_path, 4)[0]))

@@ -7,17 +7,8 @@ import torch
 
 from engine.accuracy.evaluation import evaluation
 from engine.errors import UsageError
-from engine.importance.layers import (
-    LAYERS_BY,
-    block_influence,
-    greedy,
-    layer_order,
-    n_passes,
-    recall_block_influence,
-    recall_greedy,
-    recall_layer_order,
-)
-from engine.importance.rankings_of import Evidence, Pruning, Ranking, compute_orders, recall_evidence
+from engine.importance.layers import LAYERS_BY, block_influence, greedy, layer_order, n_passes
+from engine.importance.rankings_of import Evidence, Pruning, Ranking, evidence, orders_of
 from engine.models.loading import Models
 from engine.models.masks import Mask, parse_edits, parse_mask, without_layers
 from engine.progress import final
@@ -60,20 +51,21 @@ def plain_influence(model, questions):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_block_influence_is_one_minus_the_mean_cosine(family, folder_of, file, lab):
     about = asked(lab, folder_of(family), file)
-    found = final(block_influence(*about))
+    found = final(block_influence(*about[1:]).run(about[0]))
     model = finished(lab.loaded(about[1]))
     hooks = [layer._forward_hooks for layer in model.family.layer_list(model.model)]
     assert not any(hooks)
     expected = plain_influence(model, about[2].at(about[2].order[:18]))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-    np.testing.assert_array_equal(recall_block_influence(*about), found)
-    np.testing.assert_array_equal(recall_layer_order(*about, "influence", 1), np.argsort(expected))
+    np.testing.assert_array_equal(block_influence(*about[1:]).stored(about[0]), found)
+    np.testing.assert_array_equal(layer_order(*about[1:], "influence", 1).stored(about[0]), np.argsort(expected))
 
 
 def test_block_influence_in_int8_leaves_padding_out(folder_of, file, lab, monkeypatch):
     """bitsandbytes' own layers read padded rows: what stands there is no token."""
     about, in_fp32 = (asked(lab, folder_of("opt"), file, 18, precision) for precision in ("int8", "fp32"))
-    np.testing.assert_allclose(final(block_influence(*about)), final(block_influence(*in_fp32)), rtol=0.05)
+    found, exact = (final(block_influence(*each[1:]).run(lab)) for each in (about, in_fp32))
+    np.testing.assert_allclose(found, exact, rtol=0.05)
 
 
 def plain_greedy(about):
@@ -93,32 +85,34 @@ def plain_greedy(about):
 @pytest.mark.parametrize("family", ["opt", "llama"])
 def test_the_greedy_search_drops_what_costs_least_again_and_again(family, folder_of, file, lab, monkeypatch):
     about = asked(lab, folder_of(family), file)
-    steps = greedy(*about, 3)
+    steps = greedy(*about[1:], 3).run(about[0])
     counts = []
     for step in steps:
         counts.append((step.done, step.total))
         if step.value:  # the first step stands, and is not lost
             break
     steps.close()
-    assert len(recall_greedy(*about, 3)) == 1 and recall_layer_order(*about, "greedy", 2) is None
-    found = final(greedy(*about, 3))
+    assert len(greedy(*about[1:], 3).so_far(lab)) == 1
+    assert layer_order(*about[1:], "greedy", 2).stored(lab) is None
+    found = final(greedy(*about[1:], 3).run(about[0]))
     counts += [(6 * 18, 6 * 18)]
     assert counts == sorted(counts) and n_passes(about[1].shape, "greedy", 3) == 6
     assert [step.layer for step in found] == plain_greedy(about)
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
-    assert final(greedy(*about, 3)) == recall_greedy(*about, 3) == found
-    np.testing.assert_array_equal(final(layer_order(*about, "greedy", 2)), [step.layer for step in found[:2]])
+    assert final(greedy(*about[1:], 3).run(about[0])) == greedy(*about[1:], 3).stored(about[0]) == found
+    first_two = final(layer_order(*about[1:], "greedy", 2).run(lab))
+    np.testing.assert_array_equal(first_two, [step.layer for step in found[:2]])
     other = about[0], about[1], questions_in(file, lab, 17, split="train")
-    assert recall_greedy(*other, 3) == [], "of other questions nothing is known"
+    assert greedy(*other[1:], 3).so_far(lab) == [], "of other questions nothing is known"
 
 
 def test_the_oracle_orders_layers_by_the_accuracy_lost(folder_of, file, lab):
     about = asked(lab, folder_of("opt"), file)
-    found = final(layer_order(*about, "oracle", 1))
+    found = final(layer_order(*about[1:], "oracle", 1).run(about[0]))
     left = [final(evaluation(*about[1:], parse_mask(f"B{layer}", about[1].shape)).run(about[0])) for layer in range(3)]
     kept = [(each.correct.mean(), each.gold_log_likelihood_nats.mean()) for each in left]
     assert found.tolist() == sorted(range(3), key=lambda layer: kept[layer], reverse=True)
-    np.testing.assert_array_equal(recall_layer_order(*about, "oracle", 1), found)
+    np.testing.assert_array_equal(layer_order(*about[1:], "oracle", 1).stored(about[0]), found)
 
 
 @pytest.mark.parametrize("by", LAYERS_BY)
@@ -128,22 +122,21 @@ def test_layers_go_besides_heads_and_ffns(by, folder_of, file, lab, monkeypatch)
     pruning = Pruning(task, Ranking("random", n_questions=6, layers_by=by), 500, 0, edits, 700)
     assert pruning.n_layers_dropped == 2 and pruning.missing(Evidence()) == ["layers"]
     assert "700" in str(pruning) and pruning.at("layers", 0).missing(Evidence()) == []
-    orders = final(compute_orders(lab, subject, pruning))
+    orders = final(orders_of(subject, pruning).run(lab))
     mask = pruning.mask(orders)
     assert mask == edits.on(without_layers(orders.mask(500, 0), orders.layers[:2]))
     assert len(mask.layers_dropped) in (1, 2) and pruning.by_level
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
-    requests = questions_in(file, lab, split="train").requests
-    known = recall_evidence(lab, subject, requests, pruning.ranking, [], 2)
+    known = evidence(subject, task, pruning.ranking, [], 2).so_far(lab)
     assert pruning.known_mask(subject.shape, known) == mask
-    further = recall_evidence(lab, subject, requests, pruning.ranking, [], 3)
+    further = evidence(subject, task, pruning.ranking, [], 3).so_far(lab)
     assert (pruning.at("layers", 1000).known_mask(subject.shape, further) is None) == (by == "greedy")
 
 
 def test_each_part_of_a_ranking_is_named_and_counted_by_itself(folder_of, file, lab):
     _, subject, _ = asked(lab, folder_of("opt"), file)
     pruning = Pruning(questions_in(file, lab).task, Ranking(n_questions=6), 500, 500, parse_edits("", subject.shape))
-    *steps, _ = [step for step in compute_orders(lab, subject, pruning) if not step.is_loading]
+    *steps, _ = [step for step in orders_of(subject, pruning).run(lab) if not step.is_loading]
     last = {step.message: (step.done, step.total) for step in steps}
     assert last == {"ranking heads": (6, 6), "ranking FFNs": (6 * 4, 6 * 4)}, "the oracle answers in full, then per FFN"
     assert [step.message for step in steps] == sorted((step.message for step in steps), reverse=True)

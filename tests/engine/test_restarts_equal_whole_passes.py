@@ -6,7 +6,7 @@ import pytest
 from engine.accuracy.evaluation import evaluation
 from engine.accuracy.restarts import common, first_changed, score_each
 from engine.accuracy.scoring import score
-from engine.importance.importance import importance, recall_scores
+from engine.importance.importance import importance
 from engine.models.loading import Models
 from engine.models.masks import Mask, parse_mask, single_ablations
 from engine.models.slicing import applied, sliced
@@ -77,11 +77,11 @@ def test_oracle_and_evaluation_share_what_they_measure(what, folder_of, question
     about = (lab, subject, questions_in(questions, lab, 18))
     known = single_ablations(subject.shape, what)[1]
     list(evaluation(*about[1:], known).run(about[0]))
-    steps = importance(*about, what)
+    steps = importance(*about[1:], what).run(about[0])
     counts = [(step.done, step.total) for step in steps]
     assert all(done <= total for done, total in counts) and counts == sorted(counts)
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
-    scores = recall_scores(*about, what)
+    scores = importance(*about[1:], what).stored(about[0])
     assert scores is not None and scores.scores.shape == ((3,) if what == "ffns" else (3, 4))
     for mask in single_ablations(subject.shape, what):
         assert last(evaluation(*about[1:], mask).run(about[0])).cached

@@ -195,7 +195,7 @@ def test_every_screen_s_figures_of_a_snapshot_or_one_line(window, snapshot, lab)
     evaluated = last(evaluation(subject, questions, mask).run(lab)).value
     assert np.isfinite(evaluated.log_likelihood_nats).any() and subject.identity.name.endswith("run@step1")
     for what in ("heads", "ffns"):
-        scores = last(importance(lab, subject, questions, what)).value.scores
+        scores = last(importance(subject, questions, what).run(lab)).value.scores
         assert np.isfinite(scores).all() and (what == "heads" or recipe.mlp or not scores.any())
     found = last(induction(subject, "olsson").run(lab)).value
     assert np.isfinite(found.mean["prefix_matching"]).all() and found.n_tokens == min(25, (n_ctx - 1) // 4)

@@ -48,7 +48,7 @@ def test_every_record_says_what_it_is_of_and_how_it_was_measured(lab, tiny_opt, 
     subject = subject_in(lab, tiny_opt)
     questions = questions_in(write_questions(tmp_path / "own.jsonl", 4), lab)
     mask = parse_mask("L0H1", subject.shape)
-    runs = [importance(lab, subject, questions, what) for what in WHAT]
+    runs = [importance(subject, questions, what).run(lab) for what in WHAT]
     runs += [evaluation(subject, questions, mask).run(lab), cost(lab, subject, questions, mask)]
     runs += [induction(subject, "olsson").run(lab), token_losses(lab, subject, TEXT, mask)]
     runs += [texts_of(lab, subject, Source("text", "mine", TEXT * 6, n_texts=1))]

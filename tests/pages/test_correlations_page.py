@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 from streamlit.util import calc_hash
 
 from engine.errors import HeadroomError
-from engine.importance.importance import Scores
+from engine.importance.importance import Scores, importance
 from engine.importance.rankings import random_order, top_overlap
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Survey, agreement_rows, grid, written_row
@@ -55,7 +55,6 @@ def press(at, label):
 @pytest.fixture
 def stored_scores(tiny_opt):
     """Importance as engine.importance.importance has it, read from the store without the page's help."""
-    from engine.importance.importance import recall_scores
     from engine.models.loading import LoadSpec
     from engine.questions.requests import get_requests, select
 
@@ -66,7 +65,7 @@ def stored_scores(tiny_opt):
         for task in grid(NAMES, (0, 1, 5)):
             requests = get_requests(replace(task, split="train"), None, lab.store)
             questions = select(requests, RANKING_QUESTIONS, "stratified")
-            scores = recall_scores(lab, subject, questions, "heads")
+            scores = importance(subject, questions, "heads").stored(lab)
             if scores is not None:
                 found[task.name, task.shots] = scores.scores
         return found

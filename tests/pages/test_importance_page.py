@@ -60,7 +60,7 @@ def by_engine(tiny_opt, store, name, what):
     """Measured once more, without the page and in another store."""
     requests = get_requests(TaskSpec(name, 0, "train"), None, store)
     lab, questions = Lab(store), select(requests, RANKING_QUESTIONS, "stratified")
-    steps = importance(lab, lab.subject(LoadSpec(str(tiny_opt), "fp32")), questions, what)
+    steps = importance(lab.subject(LoadSpec(str(tiny_opt), "fp32")), questions, what).run(lab)
     return [step.value for step in steps][-1]
 
 

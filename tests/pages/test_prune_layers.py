@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from engine.importance.layers import LAYERS_BY, recall_block_influence
+from engine.importance.layers import LAYERS_BY, block_influence
 from engine.models.loading import LoadSpec
 from engine.questions.requests import TaskSpec, get_requests, select
 from pages.ui.shared import runtime as frame
@@ -33,7 +33,7 @@ def trained(at):
 
 def test_at_0_nothing_about_layers_is_measured_or_asked(open_app):
     at = open_app(prune_ranking="random")
-    assert level(at, "prune_layers") == 0 and recall_block_influence(*trained(at)) is None
+    assert level(at, "prune_layers") == 0 and block_influence(*trained(at)[1:]).stored(trained(at)[0]) is None
     assert not [each for each in at.selectbox if each.key == "prune_layers_by"]
     assert "--prune-layers" not in at.code[0].value and "layers_by" not in json.dumps([each.value for each in at.code])
     assert sent(at, "prune_layers")["texts"]["50"] == "1 of 2 layers"
@@ -42,7 +42,7 @@ def test_at_0_nothing_about_layers_is_measured_or_asked(open_app):
 def test_a_layer_is_dropped_by_block_influence(open_app, capsys):
     at = open_app(prune_ranking="random")
     settled(slide(at, "prune_layers", 50))
-    influence = recall_block_influence(*trained(at))
+    influence = block_influence(*trained(at)[1:]).stored(trained(at)[0])
     first = int(influence.argmin())
     assert "4 of 8 heads, 1 of 2 FFNs pruned (1 layer dropped)" in under_figure(at)
     heads = next(each for each in components(at) if "shade" in each)

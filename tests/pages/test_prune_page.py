@@ -359,8 +359,9 @@ def test_a_moving_hand_shows_an_estimate_and_measures_nothing(open_app):
 
 
 def test_estimates_are_the_engines(open_app):
-    from engine.importance.calibration import Calibration, recall_check
-    from engine.importance.estimates import estimate, recall_gradients
+    from engine.accuracy.evaluation import evaluation
+    from engine.importance.calibration import Calibration, check
+    from engine.importance.estimates import estimate, gradients
     from engine.importance.rankings import mask_at, random_order
 
     at = open_app(prune_ranking="random", prune_heads="20")  # measured without the typed mask: says nothing with it
@@ -369,12 +370,12 @@ def test_estimates_are_the_engines(open_app):
         settled(slide(at, "prune_heads", percent))
     x = experiment_of(at)
     lab, shape = frame.lab(), x.shape
-    found = recall_gradients(lab, x.subject, x.questions)
+    found = gradients(x.subject, x.questions).stored(lab)
     order = random_order(shape.n_heads_total, 0)
     masks = {permille: x.pruning.typed.on(mask_at(shape, order, np.arange(shape.n_layers), permille, 0))
              for permille in range(0, 1001, 50)}  # fmt: skip
     first = {mask.n_heads_pruned: mask for mask in masks.values()}
-    checks = [recall_check(lab, x.subject, x.questions, found, mask) for mask in first.values()]
+    checks = [check(evaluation(x.subject, x.questions, mask).so_far(lab), found, mask) for mask in first.values()]
     bare = np.array([float(estimate(found, mask).estimated) for mask in first.values()])
     calibration = Calibration(np.array(list(first)), bare, tuple(check for check in checks if check is not None))
     assert len(calibration.checks) == len({masks[permille] for permille in (200, 400, 600, 800)})

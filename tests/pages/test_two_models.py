@@ -11,8 +11,8 @@ from streamlit.util import calc_hash
 
 from engine.accuracy.evaluation import evaluation
 from engine.heads.induction import induction
-from engine.importance.layers import recall_block_influence
-from engine.importance.rankings_of import compute_orders
+from engine.importance.layers import block_influence
+from engine.importance.rankings_of import orders_of
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.progress import final
@@ -62,7 +62,7 @@ def answers_of(at, spec, typed=""):
     x, lab = experiment_of(at), runtime.lab()
     subject = lab.subject(spec)
     other = beside.look(x, subject).x
-    mask = other.pruning.mask(final(compute_orders(lab, subject, other.pruning)))
+    mask = other.pruning.mask(final(orders_of(subject, other.pruning).run(lab)))
     return final(evaluation(subject, x.questions, mask).run(lab)).correct
 
 
@@ -174,7 +174,7 @@ def test_the_second_model_drops_its_own_layers(open_app, unequal, capsys):
     lab, x = runtime.lab(), experiment_of(at)
     other = lab.subject(LoadSpec(str(unequal), "fp32"))
     train = select(get_requests(replace(x.task, split="train"), None, lab.store), RANKING_QUESTIONS, "stratified")
-    influence = recall_block_influence(lab, other, train)
+    influence = block_influence(other, train).stored(lab)
     result = same_on_the_command_line(at, capsys)["against"]
     assert result["cached"] and result["layers_dropped"] == [int(influence.argmin())], "half of three, rounded down"
     assert f"**llama in fp32: {100 * result['acc']:.1f} %**" in said(at)

@@ -10,7 +10,7 @@ from engine.accuracy.evaluation import Answers, evaluation
 from engine.demo import passages
 from engine.demo.making.bars import Removed
 from engine.heads.induction import InductionScores, induction
-from engine.importance.rankings_of import INDUCTION_SEED, Pruning, Ranking, compute_orders
+from engine.importance.rankings_of import INDUCTION_SEED, Pruning, Ranking, orders_of
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_edits
 from engine.models.subject import Lab, Subject
@@ -83,7 +83,7 @@ class Measured:
         subject = self.subject()
         ranking = Ranking("importance", n_questions=RANKING_QUESTIONS, heads_by=heads_by)
         wanted = Pruning(TaskSpec(family, 5), ranking, max(LEVELS), 0, parse_edits("", subject.shape))
-        orders = final(compute_orders(self.lab, subject, wanted))
+        orders = final(orders_of(subject, wanted).run(self.lab))
         return {level: self.change(family, 5, orders.mask(level, 0)) for level in LEVELS}
 
     def bits(self, texts: Sequence[str], bos: bool) -> float:

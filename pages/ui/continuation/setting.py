@@ -6,7 +6,7 @@ No streamlit here: the generator runs in the worker thread, and everything can b
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from engine.importance.rankings_of import Pruning, compute_orders
+from engine.importance.rankings_of import Pruning, orders_of
 from engine.models.masks import Mask
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress, last_value
@@ -57,7 +57,7 @@ def measure(x: Setting, lab: Lab) -> Iterator[Progress[Said]]:
     """Job: the ranking if it is needed, the next tokens of both models, then the full model's continuation and the
     pruned one's, token by token. What is stored is read."""
     prompt = checked(x.prompt, "the prompt")
-    orders = yield from last_value(compute_orders(lab, x.subject, x.pruning, x.data_dir))
+    orders = yield from last_value(orders_of(x.subject, x.pruning, x.data_dir).run(lab))
     mask, full = x.pruning.mask(orders), Mask.full(x.subject.shape)
     sides = {"full": full} if mask.is_full else {"full": full, "pruned": mask}
     total = x.how.n_tokens * len(sides)

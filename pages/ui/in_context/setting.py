@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from engine.heads.ablation import KINDS, Ablating, HeadAblations, ablate_heads, recall_ablations
-from engine.importance.rankings_of import Pruning, compute_orders
+from engine.importance.rankings_of import Pruning, orders_of
 from engine.models.masks import Mask
 from engine.models.rates import seconds_for
 from engine.models.subject import Lab, Subject
@@ -73,7 +73,7 @@ def measure(x: Setting, lab: Lab) -> Iterator[Progress[LossesSoFar]]:
         losses = yield from _losses(x, text, Mask.full(x.subject.shape), number, "Full model", lab)
         found = replace(found, full=(*found.full, losses))
         yield Progress(number + 1, n, found, "Full model, texts")
-    orders = yield from last_value(compute_orders(lab, x.subject, x.pruning, x.data_dir))
+    orders = yield from last_value(orders_of(x.subject, x.pruning, x.data_dir).run(lab))
     mask = x.pruning.mask(orders)
     found = replace(found, mask=mask)
     if mask.is_full:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from engine.demo import Landmark
-from engine.importance.rankings_of import Evidence, Orders, Pruning, compute_orders, orders_from
+from engine.importance.rankings_of import Evidence, Orders, Pruning, orders_from, orders_of
 from engine.models.masks import Mask
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress
@@ -74,7 +74,7 @@ def measure(x: Reading, side: Side, title: str, lab: Lab) -> Iterator[Progress[T
 
 def measure_order(x: Reading, lab: Lab) -> Iterator[Progress[Orders]]:
     """Job: the scores that the ranking needs."""
-    yield from compute_orders(lab, x.whole.subject, x.pruning, x.data_dir)
+    yield from orders_of(x.whole.subject, x.pruning, x.data_dir).run(lab)
 
 
 def recall(x: Reading, side: Side, lab: Lab) -> TokenLosses | None:

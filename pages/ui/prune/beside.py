@@ -11,7 +11,7 @@ from functools import partial
 import pandas as pd
 
 from engine.accuracy.evaluation import Answers, accuracy, evaluation
-from engine.importance.rankings_of import Axis, Evidence, compute_orders
+from engine.importance.rankings_of import Axis, Evidence, orders_of
 from engine.models.masks import Mask
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress
@@ -92,7 +92,7 @@ def measure(x: Experiment, mask: Mask | None, n: int, lab: Lab) -> Iterator[Prog
     full, pruned, ranking = None, None, 0 if mask is not None else 3 * RANKING_QUESTIONS
     total, name = 2 * n + ranking, x.subject.spec.in_words
     if mask is None:
-        for step in compute_orders(lab, x.subject, x.pruning, x.data_dir):
+        for step in orders_of(x.subject, x.pruning, x.data_dir).run(lab):
             mask = x.pruning.mask(step.value) if step.value is not None else mask
             yield replace(step.within(label=f"{name}, {step.message}"), share=ranking * step.part / total)
     assert mask is not None

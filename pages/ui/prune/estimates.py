@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from engine.importance.calibration import MIN_LEVELS, TRUSTED_ERROR, Calibration, Check, recall_check
-from engine.importance.estimates import Gradients, estimate, recall_gradients
+from engine.accuracy.evaluation import evaluation
+from engine.importance.calibration import MIN_LEVELS, TRUSTED_ERROR, Calibration, Check, check
+from engine.importance.estimates import Gradients, estimate, gradients
 from engine.importance.rankings import n_pruned
 from engine.importance.rankings_of import RANKED, Axis, Evidence, Orders
 from engine.models.masks import Mask
@@ -65,7 +66,7 @@ class Estimates:
 
 def read_estimates(x: Experiment, known: Evidence, lab: Lab) -> Iterator[Progress[Estimates]]:
     """Job: the Estimates from what is stored; runs no model."""
-    found = recall_gradients(lab, x.subject, x.questions)
+    found = gradients(x.subject, x.questions).stored(lab)
     if found is None:
         yield Progress(1, 1, Estimates())
         return
@@ -85,9 +86,9 @@ def _line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, lab: Lab)
     places = [levels[index] for index in first]
     checks = {}
     for place, permille in enumerate(places):
-        check = recall_check(lab, x.subject, x.questions, found, masks[permille])
-        if check is not None and x.takes(round(check.n * check.measured), check.n):
-            checks[place] = check
+        each = check(evaluation(x.subject, x.questions, masks[permille]).so_far(lab), found, masks[permille])
+        if each is not None and x.takes(round(each.n * each.measured), each.n):
+            checks[place] = each
     bare = estimate(found, [masks[permille] for permille in places]).estimated
     calibration = Calibration(n_pruned, bare, tuple(checks.values()))
     worst, of_line = calibration.contradiction, []

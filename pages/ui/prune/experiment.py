@@ -12,16 +12,7 @@ from cache import Store
 from engine.accuracy.evaluation import Answers, answers_of, evaluation
 from engine.importance.criteria import CRITERIA
 from engine.importance.layers import n_passes
-from engine.importance.rankings_of import (
-    NEEDS,
-    Axis,
-    Evidence,
-    Orders,
-    Pruning,
-    compute_orders,
-    orders_from,
-    recall_evidence,
-)
+from engine.importance.rankings_of import NEEDS, Axis, Evidence, Orders, Pruning, evidence, orders_from, orders_of
 from engine.models.masks import Mask
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress, driven, last_value
@@ -165,7 +156,7 @@ def measure(x: Experiment, mask: Mask | None, lab: Lab) -> Iterator[Progress[Ans
         if x.enough(full):
             break
     if mask is None:
-        steps = last_value(compute_orders(lab, x.subject, x.pruning, x.data_dir))
+        steps = last_value(orders_of(x.subject, x.pruning, x.data_dir).run(lab))
         orders = yield from driven(steps, lambda step: replace(step, share=(n + ranking * step.part) / total))
         mask = x.pruning.mask(orders)
     if mask.is_full:
@@ -187,18 +178,18 @@ def measure_importance(x: Experiment, lab: Lab) -> Iterator[Progress[Orders]]:
     """Job: scores of all heads and FFNs by the criterion; they are read from the store afterwards."""
     of = replace(x.pruning.ranking, name=x.criterion)
     all_of_it = Pruning(x.task, of, 1000, 1000, x.pruning.typed)
-    yield from compute_orders(lab, x.subject, all_of_it, x.data_dir)
+    yield from orders_of(x.subject, all_of_it, x.data_dir).run(lab)
 
 
 def measure_ranking(x: Experiment, axis: Axis, lab: Lab) -> Iterator[Progress[Orders]]:
     """Job: what the order of one axis is made from; it is read from the store afterwards."""
     there = replace(x.pruning, heads_permille=0, ffns_permille=0, layers_permille=0).at(axis, 1000)
-    yield from compute_orders(lab, x.subject, there, x.data_dir)
+    yield from orders_of(x.subject, there, x.data_dir).run(lab)
 
 
 def measure_curve(x: Experiment, axis: Axis, lab: Lab) -> Iterator[Progress[int]]:
     """Job: the accuracy at every level of one axis, the other as it is; read from the store afterwards."""
-    orders = yield from last_value(compute_orders(lab, x.subject, x.at(axis, 1000).pruning, x.data_dir))
+    orders = yield from last_value(orders_of(x.subject, x.at(axis, 1000).pruning, x.data_dir).run(lab))
     yield from measure_levels(x, axis, orders, LEVELS_PERMILLE, lab)
 
 
@@ -221,7 +212,9 @@ def recall_known(x: Experiment, lab: Lab) -> Evidence:
     if x.train is None:
         return Evidence()
     wanted = {"heads", "ffns", *NEEDS[x.pruning.ranking.name]}
-    return recall_evidence(lab, x.subject, x.train, x.pruning.ranking, wanted, x.pruning.n_layers_dropped)
+    n_layers, requests = x.pruning.n_layers_dropped, x.train
+    known = evidence(x.subject, x.task, x.pruning.ranking, wanted, n_layers, requests=requests).so_far(lab)
+    return known or Evidence()
 
 
 def recall_measured(x: Experiment, mask: Mask | None, lab: Lab) -> AnswersSoFar:

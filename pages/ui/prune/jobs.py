@@ -30,7 +30,7 @@ def gradients_work(x: Experiment) -> Work[Any]:
     here = lab()
 
     def run() -> Iterator[Progress[Any]]:
-        yield from (step.within() for step in gradients(here, x.subject, x.questions))
+        yield from (step.within() for step in gradients(x.subject, x.questions).run(here))
 
     key, title = f"{x.base_key} {x.limit}", f"Estimates of {x.task.name}"
     return Work("gradients", key, title, run, 3, while_seen=True, takes=partial(forecasts.gradients_s, x, here))

@@ -4,13 +4,13 @@ No streamlit here.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from engine.importance.rankings_of import Evidence, Pruning, recall_evidence
+from engine.importance.rankings_of import Evidence, Pruning, evidence
 from engine.models.subject import Lab, Subject
-from engine.questions.requests import TaskSpec, get_requests
+from engine.questions.requests import TaskSpec
 from engine.receipts import Reads
 from engine.studies.surveys import Setting, survey
 
@@ -48,8 +48,7 @@ def ranking_reads(subject: Subject, pruning: Pruning, data_dir: str | None) -> R
         return {}
 
     def read(lab: Lab) -> object:
-        requests = get_requests(replace(pruning.task, split=pruning.ranking.split), data_dir, lab.store)
-        return recall_evidence(lab, subject, requests, pruning.ranking, wanted)
+        return evidence(subject, pruning.task, pruning.ranking, wanted, data_dir=data_dir).look(lab)
 
     return {"Ranking": read}
 

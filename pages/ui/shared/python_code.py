@@ -26,7 +26,7 @@ MODULES = {
     "engine.demo": "passages",
     "engine.heads.attention": "head_views overview",
     "engine.heads.induction": "best_heads induction",
-    "engine.importance.rankings_of": "Pruning Ranking compute_orders",
+    "engine.importance.rankings_of": "Pruning Ranking orders_of",
     "engine.models.loading": "LoadSpec",
     "engine.models.masks": "parse_edits parse_heads parse_mask",
     "engine.models.subject": "Lab",
@@ -61,7 +61,7 @@ def of_accuracy(subject: Subject, data_dir: str | None, task: TaskSpec, n: int, 
         lines += [
             f"ranking = Ranking({ranking.name!r}, {ranking.seed}, {ranking.n_questions}{layers_by})",
             f"pruning = Pruning(task, ranking, {levels}, typed{layers})  # levels in permille",
-            f"mask = pruning.mask(final(compute_orders(lab, subject, pruning, {data_dir!r})))",
+            f"mask = pruning.mask(final(orders_of(subject, pruning, {data_dir!r}).run(lab)))",
         ]
     lines += ["answers = final(evaluation(subject, questions, mask).run(lab))", "print(accuracy(answers))"]
     return program(lines, subject)
@@ -80,7 +80,7 @@ def of_two_accuracies(both: Sequence[tuple[Subject, Pruning]], data_dir: str | N
         "    edits = parse_edits(typed, subject.shape)",
         f"    levels = {at.heads_permille}, {at.ffns_permille}  # in permille",
         f"    pruning = Pruning(task, ranking, *levels, edits{layers})",
-        f"    mask = pruning.mask(final(compute_orders(lab, subject, pruning, {data_dir!r})))",
+        f"    mask = pruning.mask(final(orders_of(subject, pruning, {data_dir!r}).run(lab)))",
         "    return final(evaluation(subject, questions, mask).run(lab))",
         "",
         *(

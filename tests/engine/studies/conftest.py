@@ -95,7 +95,7 @@ class ByHand:
         return final(evaluation(self.subject, self.asked(task), mask).run(self.lab))
 
     def scores(self, task, what, mask=None) -> Scores:
-        return final(importance(self.lab, self.subject, self.asked(task), what, mask))
+        return final(importance(self.subject, self.asked(task), what, mask).run(self.lab))
 
     def order(self, point, pool, kind):
         """Least important first, from the definitions of the rankings."""

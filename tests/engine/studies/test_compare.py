@@ -43,7 +43,7 @@ def test_curves_are_what_the_masks_of_each_ranking_give(axis, setting, tasks, la
         scores = {}
         for each in ("heads", "ffns"):
             what = Ranking(curve.criterion).what(each)
-            scores[each] = final(importance(by_hand.lab, by_hand.subject, train, what))
+            scores[each] = final(importance(by_hand.subject, train, what).run(by_hand.lab))
         ties = [np.zeros(s.scores.size) if s.tie_break is None else s.tie_break.ravel() for s in scores.values()]
         orders = [np.lexsort((tie, s.scores.ravel())) for tie, s in zip(ties, scores.values(), strict=True)]
         for level, right in zip(LEVELS, curve.correct, strict=True):
@@ -149,10 +149,10 @@ def test_a_run_that_is_left_goes_on_where_it_was(setting, comparing, lab):
 def test_a_criterion_that_cannot_be_measured_is_set_aside_with_the_reason(setting, comparing, lab, monkeypatch):
     from engine.errors import HeadroomError
 
-    def broken(lab, subject, questions, what, mask=None):
+    def broken(subject, questions, what, mask=None):
         if "wanda" in what:
             raise HeadroomError("no Wanda today")
-        return importance(lab, subject, questions, what, mask)
+        return importance(subject, questions, what, mask)
 
     monkeypatch.setattr("engine.importance.rankings_of.importance", broken)
     found = last(compare(lab, setting, comparing))

@@ -13,6 +13,7 @@ from cache import open_store
 from engine.importance.importance import Scores, importance
 from engine.importance.rankings import mask_at
 from engine.importance.rankings_of import OF_MANY_TASKS
+from engine.measurement import known_value
 from engine.models.loading import LoadSpec
 from engine.models.masks import Edits, Mask, parse_mask
 from engine.models.subject import Lab
@@ -92,10 +93,11 @@ def test_the_seed_says_which_heads_go_at_random(by, seed, setting, tasks, lab, s
 def hand_made(monkeypatch, scores_of):
     """Puts importance by task name in the place of what the store holds."""
 
-    def stored(lab, subject, questions, what):
-        return Scores(what, questions.n, np.array(scores_of[questions.task.name]).reshape(2, 8))
+    def known(subject, questions, what):
+        scores = Scores(what, questions.n, np.array(scores_of[questions.task.name]).reshape(2, 8))
+        return known_value(subject, (what, questions), scores)
 
-    monkeypatch.setattr("engine.studies.surveys.recall_scores", stored)
+    monkeypatch.setattr("engine.studies.surveys.importance", known)
 
 
 @pytest.mark.parametrize("how", ["scores", "ranks"])
@@ -197,7 +199,7 @@ def test_importance_under_the_full_mask_is_importance(by_hand, tasks):
     plain = by_hand.scores(tasks[0], "heads")
     about = (by_hand.lab, by_hand.subject, by_hand.asked(tasks[0]), "heads", Mask.full(by_hand.shape))
     with counted() as passes:
-        step = list(importance(*about))[-1]
+        step = list(importance(*about[1:]).run(about[0]))[-1]
     assert step.cached and not passes
     again = step.value
     np.testing.assert_array_equal(again.scores, plain.scores)
