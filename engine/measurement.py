@@ -132,7 +132,7 @@ class Measurement(Generic[T]):
         def steps(lab: Lab, measures: bool) -> Steps[U]:
             return (yield from driven(self.steps(lab, measures), lambda step: step.map(change)))
 
-        return Measurement(self.target, self.about, steps)
+        return Measurement(self.target, (*self.about, "mapped"), steps)
 
 
 def with_value(steps: Steps[T]) -> Generator[Progress[T], None, tuple[T | None, Missing]]:

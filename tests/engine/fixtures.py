@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -74,6 +75,16 @@ def family_folder(family: str, tiny_opt: Path, folder: Path) -> Path:
 def loaded(folder: Path, precision: str = "fp32"):
     """The model in `folder`, loaded."""
     return load(LoadSpec(str(folder), precision))
+
+
+def while_measured(wanted, steps):
+    """The measurement with other `steps` while it is measured; they take what its own ones yield."""
+
+    def either(lab, measures):
+        own = wanted.steps(lab, measures)
+        return (yield from steps(own)) if measures else (yield from own)
+
+    return replace(wanted, steps=either)
 
 
 def subject_in(lab: Lab, folder, precision: str = "fp32", bos: bool | None = None):

@@ -20,6 +20,7 @@ from engine.questions.requests import get_requests
 from engine.statistics import MIN_QUESTIONS, wilson
 from pages.ui.prune import experiment, forecasts
 from pages.ui.shared import runtime as frame
+from tests.engine.fixtures import while_measured
 from tests.pages.conftest import (
     WAIT_S,
     N,
@@ -274,13 +275,14 @@ def test_a_cancelled_run_waits_for_the_user(held):
 def test_a_ranking_that_is_measured_or_stopped_is_named_with_its_own_count(open_app, monkeypatch, named, about):
     at_48, go_on = threading.Event(), threading.Event()
 
-    def held(*given):
+    def held(own):
         yield Progress(48, 64)
         at_48.set()
         assert go_on.wait(WAIT_S)
-        yield Progress(49, 64)
+        return (yield from own)
 
-    monkeypatch.setattr(rankings_of, "importance", held)
+    real = rankings_of.importance
+    monkeypatch.setattr(rankings_of, "importance", lambda *given: while_measured(real(*given), held))
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
     at = open_app(prune_mask=named)
     try:
@@ -430,13 +432,13 @@ def test_gradients_can_be_cancelled_and_taken_up_again(open_app, monkeypatch):
 
     begun, go_on, real = threading.Event(), threading.Event(), jobs.gradients
 
-    def held(*given):
+    def held(own):
         yield Progress(0, 2 * N)
         begun.set()
         assert go_on.wait(WAIT_S)
-        yield from real(*given)
+        return (yield from own)
 
-    monkeypatch.setattr(jobs, "gradients", held)
+    monkeypatch.setattr(jobs, "gradients", lambda *given: while_measured(real(*given), held))
     at = open_app(run=False, prune_ranking="random")
     for _ in range(10):
         at.run()
