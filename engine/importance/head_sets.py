@@ -19,7 +19,7 @@ from engine.models.subject import Lab, Subject
 from engine.progress import Progress, last_value
 from engine.questions.requests import Questions
 from engine.shapes import ModelShape
-from engine.texts.tokenloss import recall_token_losses, token_losses
+from engine.texts.tokenloss import losses_of_texts
 
 T = TypeVar("T")
 Losses = tuple[np.ndarray, ...]  # per-token losses (n,) in nats, one array a text
@@ -90,22 +90,12 @@ def set_losses(
     stored alone where `compute` is False."""
 
     def known(mask: Mask) -> Losses | None:
-        found = []
-        for text in texts:
-            if (losses := recall_token_losses(lab, subject, text, mask)) is None:
-                return None
-            found.append(losses.loss_nats)
-        return tuple(found)
+        return losses_of_texts(subject, texts, mask).stored(lab)
 
-    return _over_sets(lab, subject, len(texts), known, partial(_losses, lab, subject, texts), compute)
+    def measure(mask: Mask) -> Iterator[Progress[Losses]]:
+        return losses_of_texts(subject, texts, mask).run(lab)
 
-
-def _losses(lab: Lab, subject: Subject, texts: Sequence[str], mask: Mask) -> Iterator[Progress[Losses]]:
-    found: Losses = ()
-    for number, text in enumerate(texts):
-        losses = yield from last_value(token_losses(lab, subject, text, mask), number, len(texts), 1)
-        found = (*found, losses.loss_nats)
-    yield Progress(len(texts), len(texts), found)
+    return _over_sets(lab, subject, len(texts), known, measure, compute)
 
 
 def _over_sets(
