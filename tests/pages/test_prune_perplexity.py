@@ -3,11 +3,11 @@
 import json
 import re
 import shlex
+from dataclasses import replace
 
 import pytest
 
 from engine.demo import passages
-from engine.measurement import Measurement
 from engine.texts.perplexity import both, change
 from pages.ui.prune import perplexity
 from pages.ui.shared import runtime
@@ -91,7 +91,8 @@ def test_more_than_the_budget_is_a_button_and_not_begun(open_app, monkeypatch):
 
 def test_a_moving_slider_measures_and_reads_nothing(open_app, monkeypatch):
     at = open_app(prune_ranking="random")
-    monkeypatch.setattr(Measurement, "look", lambda *_: pytest.fail("read while a slider moves"))
+    fails = {"steps": lambda *_: pytest.fail("read while a slider moves")}
+    monkeypatch.setattr(perplexity, "both", lambda *given: replace(both(*given), **fails))
     before = runtime.store().n_puts
     slide(at, "prune_heads", 30, moving=True).run()
     assert said(at).endswith(": …") and runtime.store().n_puts == before and not under_way([perplexity.SLOT])
