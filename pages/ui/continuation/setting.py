@@ -45,16 +45,16 @@ class Setting:
         return f"{self.subject} {self.pruning} {self.pruning.task} {self.data_dir} {self.how} {self.prompt!r}"
 
     def sides(self, mask: Mask) -> dict[str, Mask]:
-        """The mask of each model that speaks, by its field of `Said`."""
+        """The masks of the models that are compared, by their fields of `Said`; with nothing pruned there is one."""
         full = Mask.full(self.subject.shape)
         return {"full": full} if mask.is_full else {"full": full, "pruned": mask}
 
     def next_tokens(self, mask: Mask) -> Measurement[NextTokens]:
-        """The likeliest next tokens of each."""
+        """The likeliest next tokens of both models."""
         return next_tokens(self.subject, self.prompt, [*self.sides(mask).values()])
 
     def continuations(self, mask: Mask) -> dict[str, Measurement[Continuation]]:
-        """What each says."""
+        """What each model says after the prompt, by its field of `Said`."""
         sides = self.sides(mask).items()
         return {name: continuation(self.subject, self.prompt, side, self.how) for name, side in sides}
 

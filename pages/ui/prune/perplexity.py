@@ -31,12 +31,12 @@ HELP = (
 
 
 def perplexities(shown: Shown, text: Chosen) -> Measurement[Both]:
-    """Those of the text under the mask that is set, and under none."""
+    """The perplexity of the text with nothing pruned and under the current mask."""
     return both(shown.x.subject, text.text, shown.mask)
 
 
 def perplexity_work(shown: Shown, text: Chosen) -> Work[Both]:
-    """What measures them; they are read from the store afterwards."""
+    """The job that measures both; the page reads them from the store afterwards."""
     wanted = perplexities(shown, text)
     run, takes = partial(wanted.run, lab()), partial(wanted.seconds, lab())
     return Work(SLOT, wanted.key, "Perplexity", run, PRIORITY, while_seen=True, takes=takes)
