@@ -6,7 +6,7 @@ is missing; read, it adds up what that would take.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -145,6 +145,20 @@ def every(
         return known
 
     return composed(target, about, body, max(1, size * len(parts)))
+
+
+def all_of(parts: Sequence[Measurement[T]], label: str = "") -> Measurement[tuple[T | None, ...]]:
+    """The values of several measurements in order, None for each that is not complete; one that raises ends them
+    all."""
+
+    def body(run: Run) -> Generator[Progress[tuple[T | None, ...]], None, tuple[T | None, ...]]:
+        values = list[T | None]()
+        for part in parts:
+            values.append((yield from run.part(part, 1, label)))
+            yield run.so_far((*values, *[None] * (len(parts) - len(values))), label)
+        return tuple(values)
+
+    return composed(parts[0].target, tuple(part.key for part in parts), body, len(parts))
 
 
 def then(

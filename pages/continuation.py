@@ -6,6 +6,7 @@ from functools import partial
 import streamlit as st
 
 from engine.importance.rankings_of import Evidence
+from engine.texts.passages import checked
 from pages.ui.continuation import sections, setting
 from pages.ui.shared import carried
 from pages.ui.shared.charts import Picture
@@ -23,7 +24,7 @@ with errors_shown():
 levels, badge_at = choose_pruning("continue", setup.data_dir), st.container()
 subject = wait_for_model(setup)
 with errors_shown():
-    pruning = levels.pruning(subject.shape)
+    prompt, pruning = checked(prompt, "the prompt"), levels.pruning(subject.shape)
 x = setting.Setting(subject, setup.data_dir, prompt, pruning, how)
 since_s = time.monotonic()
 work = Work("continuation", x.key, "Continuation", partial(setting.measure, x, lab()), while_seen=True)

@@ -11,7 +11,6 @@ from engine.heads.ablation import KINDS
 from engine.heads.induction import induction
 from engine.importance.rankings_of import INDUCTION_SEED, Evidence
 from engine.texts.incontext import MIN_TOKENS
-from engine.texts.passages import text_digest
 from engine.texts.sources import texts_of
 from pages.ui.in_context import sections, setting, together
 from pages.ui.in_context.tables import head_frame, scores_csv
@@ -44,9 +43,8 @@ if source is None:
 subject = wait_for_model(setup)
 with errors_shown():
     pruning = controls.levels.pruning(subject.shape)
-of = f"{subject} {setup.data_dir} {replace(source, text='')} {text_digest(source.text)}"
-making = partial(texts_of, lab(), subject, source, setup.data_dir)
-texts = Work("incontext texts", of, "Texts", making).required()
+making = texts_of(subject, source, setup.data_dir)
+texts = Work("incontext texts", making.key, "Texts", partial(making.run, lab())).required()
 x = setting.Setting(subject, setup.data_dir, source, texts, pruning)
 since_s = time.monotonic()
 losses = Work("incontext", x.key, "Losses", partial(setting.measure, x, lab()), while_seen=True)

@@ -36,7 +36,7 @@ def both() -> tuple[TokenLosses | None, TokenLosses | None, reading.Side | None,
     if b is not None or a is None:
         return a, b, b_side, SAME if b_side == x.a else ""
     is_old = before is not None and before.subject == x.whole.subject
-    old = reading.recall(x, before, lab()) if before is not None and is_old else None
+    old = x.losses(before).stored(lab()) if before is not None and is_old else None
     return a, old, before if old is not None else None, WAITING if old is None else OLD
 
 

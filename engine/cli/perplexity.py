@@ -41,7 +41,7 @@ def _perplexity(options: Namespace, lab: Lab, report: Report) -> int:
     mask, full = mask_of(options, lab, subject, report), Mask.full(subject.shape)
     sides, found, all_cached = {"full": full} if mask.is_full else {"full": full, "pruned": mask}, {}, True
     for name, each in sides.items():
-        found[name], cached = last(perplexity(lab, subject, text, each, options.window), report)
+        found[name], cached = last(perplexity(subject, text, each, options.window).run(lab), report)
         all_cached &= cached
     first = found["full"]
     lines = [f"{name}: perplexity {side.a_token:.2f} a token, {side.a_word:.2f} a word, {side.a_byte:.3f} a byte"

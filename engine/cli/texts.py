@@ -95,7 +95,7 @@ def _losses(options: Namespace, lab: Lab, report: Report) -> int:
     started = time.monotonic()
     texts, measured, all_cached = texts_named(options, lab, report, options.texts), [], True
     for side, mask in zip(sides, masks, strict=True):  # side by side, so that each model is loaded once
-        runs = [last(token_losses(lab, side, text, mask, cutting), report) for text in texts]
+        runs = [last(token_losses(side, text, mask, cutting).run(lab), report) for text in texts]
         measured.append([losses for losses, _ in runs])
         all_cached &= all(cached for _, cached in runs)
     frames = []
@@ -134,7 +134,7 @@ def _attribute(options: Namespace, lab: Lab, report: Report) -> int:
     from engine.heads.ablation import Ablating, ablate_heads
     from engine.heads.induction import best_heads
     from engine.models.masks import parse_mask
-    from engine.texts.tokenloss import token_losses
+    from engine.texts.tokenloss import losses_of_texts
 
     check_out(options.out)
     subject, started = lab.subject(spec_of(options), options.bos), time.monotonic()
@@ -144,10 +144,9 @@ def _attribute(options: Namespace, lab: Lab, report: Report) -> int:
     mean, low, high = ablations.icl(options.around)
     found = {"icl_score_change_nats": mean, "low": low, "high": high}
     if options.before_and_after is not None:
-        other, differences = parse_mask(options.before_and_after, subject.shape), []
-        for text in texts:
-            before, after = (last(token_losses(lab, subject, text, each), report)[0] for each in (mask, other))
-            differences.append(after.loss_nats - before.loss_nats)
+        masks = mask, parse_mask(options.before_and_after, subject.shape)
+        sides = (last(losses_of_texts(subject, texts, each).run(lab), report)[0] for each in masks)
+        differences = [after - before for before, after in zip(*sides, strict=True)]
         found["before_and_after_nats"] = ablations.before_and_after(differences, options.seed)
     write(options.out, scores_file(Path(options.out).suffix, found, found))
     best = list(best_heads(mean, 5))
@@ -171,10 +170,10 @@ def _continue(options: Namespace, lab: Lab, report: Report) -> int:
     subject, started = lab.subject(spec_of(options), options.bos), time.monotonic()
     mask, full = parse_mask(options.mask, subject.shape), Mask.full(subject.shape)
     sides = {"full": full} if mask.is_full else {"full": full, "masked": mask}
-    likeliest, all_cached = last(next_tokens(lab, subject, options.prompt, list(sides.values())), report)
+    likeliest, all_cached = last(next_tokens(subject, options.prompt, list(sides.values())).run(lab), report)
     said, frames = {}, []
     for name, each in sides.items():
-        found, cached = last(continuation(lab, subject, options.prompt, each, how), report)
+        found, cached = last(continuation(subject, options.prompt, each, how).run(lab), report)
         said[name], all_cached = found, all_cached and cached
         about = {"model": name, "index": range(1, 1 + len(found.pieces)), "token_id": found.token_ids}
         frames.append(pd.DataFrame(about | {"token": found.pieces, "p": np.exp(found.log_p.astype(float))}))
@@ -252,7 +251,7 @@ def texts_named(options: Namespace, lab: Lab, report: Report, n_texts: int | Non
         if not n_texts:
             return [text]
         source = Source("text", options.text, text, n_texts=n_texts)
-    return list(last(texts_of(lab, lab.subject(spec_of(options)), source, data_dir(options)), report)[0])
+    return list(last(texts_of(lab.subject(spec_of(options)), source, data_dir(options)).run(lab), report)[0])
 
 
 def built_in(title: str) -> str:

@@ -14,12 +14,13 @@ from engine.accuracy.evaluation import Answers, evaluation
 from engine.heads.induction import induction
 from engine.importance.rankings import order
 from engine.importance.rankings_of import INDUCTION_SEED
+from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress, last_value
 from engine.questions.requests import Questions
 from engine.shapes import ModelShape
-from engine.texts.tokenloss import recall_token_losses, token_losses
+from engine.texts.tokenloss import losses_of_texts
 
 T = TypeVar("T")
 Losses = tuple[np.ndarray, ...]  # per-token losses (n,) in nats, one array a text
@@ -73,14 +74,7 @@ def set_answers(
 ) -> Iterator[Progress[dict[HeadSet, Answers]]]:
     """Yields Progress in questions; its value are the answers without each set so far, of what is stored alone where
     `compute` is False."""
-
-    def known(mask: Mask) -> Answers | None:
-        return evaluation(subject, questions, mask).stored(lab)
-
-    def measure(mask: Mask) -> Iterator[Progress[Answers]]:
-        return evaluation(subject, questions, mask).run(lab)
-
-    return _over_sets(lab, subject, questions.n, known, measure, compute)
+    return _over_sets(lab, subject, questions.n, partial(evaluation, subject, questions), compute)
 
 
 def set_losses(
@@ -88,48 +82,24 @@ def set_losses(
 ) -> Iterator[Progress[dict[HeadSet, Losses]]]:
     """Yields Progress in texts; its value are the per-token losses of all texts without each set so far, of what is
     stored alone where `compute` is False."""
-
-    def known(mask: Mask) -> Losses | None:
-        found = []
-        for text in texts:
-            if (losses := recall_token_losses(lab, subject, text, mask)) is None:
-                return None
-            found.append(losses.loss_nats)
-        return tuple(found)
-
-    return _over_sets(lab, subject, len(texts), known, partial(_losses, lab, subject, texts), compute)
-
-
-def _losses(lab: Lab, subject: Subject, texts: Sequence[str], mask: Mask) -> Iterator[Progress[Losses]]:
-    found: Losses = ()
-    for number, text in enumerate(texts):
-        losses = yield from last_value(token_losses(lab, subject, text, mask), number, len(texts), 1)
-        found = (*found, losses.loss_nats)
-    yield Progress(len(texts), len(texts), found)
+    return _over_sets(lab, subject, len(texts), partial(losses_of_texts, subject, texts), compute)
 
 
 def _over_sets(
-    lab: Lab,
-    subject: Subject,
-    n: int,
-    known: Callable[[Mask], T | None],
-    measure: Callable[[Mask], Iterator[Progress[T]]],
-    compute: bool,
+    lab: Lab, subject: Subject, n: int, of: Callable[[Mask], Measurement[T]], compute: bool
 ) -> Generator[Progress[Any], None, None]:
-    """The value of each set, `n` steps of progress each: what is `known`, or measured."""
+    """The value of each set, `n` steps of progress each."""
     scores, total = induction(subject, "olsson", INDUCTION_SEED).stored(lab), n * n_sets(subject.shape)
     if scores is None and compute:
         steps = induction(subject, "olsson", INDUCTION_SEED).run(lab)
         scores = yield from last_value(steps, 0, total, 0, "induction scores")
     values: dict[HeadSet, T] = {}
     for number, each in enumerate(head_sets(scores.mean["prefix_matching"]) if scores is not None else ()):
-        mask, label = (
-            each.mask(subject.shape),
-            f"without {len(each.heads)} heads" + f", draw {each.draw}" * bool(each.draw),
-        )
-        value = known(mask)
+        without, label = of(each.mask(subject.shape)), f"without {len(each.heads)} heads"
+        label += f", draw {each.draw}" * bool(each.draw)
+        value = without.stored(lab)
         if value is None and compute:
-            value = yield from last_value(measure(mask), number * n, total, n, label)
+            value = yield from last_value(without.run(lab), number * n, total, n, label)
         if value is not None:
             values = {**values, each: value}
         yield Progress((number + 1) * n, total, values, label)

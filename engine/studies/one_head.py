@@ -33,7 +33,7 @@ from engine.studies.portrait import Portrait, with_more
 from engine.studies.surveys import Setting, in_words, pass_of, survey
 from engine.texts.incontext import MIN_TOKENS, MeanOverTexts, icl_change, icl_score
 from engine.texts.sources import N_TEXTS, Source, texts_of
-from engine.texts.tokenloss import TokenLosses, recall_token_losses, token_losses
+from engine.texts.tokenloss import TokenLosses, token_losses
 
 CRITERIA = {criterion.heads: criterion.label for criterion in TABLE.values()}  # of heads
 LOOKING = (
@@ -179,10 +179,10 @@ def _losses(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
     for number, (name, text) in enumerate(texts.items()):
         both, cached = [], True
         for at, mask in enumerate(masks):
-            losses = recall_token_losses(lab, subject, text, mask)
+            losses = token_losses(subject, text, mask).stored(lab)
             if losses is None and compute:
                 cached = False
-                steps = token_losses(lab, subject, text, mask)
+                steps = token_losses(subject, text, mask).run(lab)
                 losses = yield from last_value(steps, len(masks) * number + at, total, 1)
             if losses is None:
                 left += len(text)
@@ -252,10 +252,10 @@ def _context(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
     if subject.shape.n_ctx < MIN_TOKENS:
         raise HeadroomError(f"an in-context-learning score takes a window of {MIN_TOKENS} tokens, this model has "
                             f"{subject.shape.n_ctx}; take a model with a longer one")  # fmt: skip
-    source, texts = Source("task", asked.tasks[0].name), None
-    for step in texts_of(lab, subject, source, asked.setting.data_dir, compute):
-        texts = step.value or texts
-        yield step.within(0, 1, 0)
+    wanted = texts_of(subject, Source("task", asked.tasks[0].name), asked.setting.data_dir)
+    texts = wanted.stored(lab)
+    if texts is None and compute:
+        texts = yield from last_value(wanted.run(lab), 0, 1, 0)
     if texts is None:
         yield _left("context", Workload({"forward": 2.0 * N_TEXTS * MIN_TOKENS * CHARACTERS_A_TOKEN}))
         return
@@ -269,9 +269,9 @@ def _context(lab: Lab, subject: Subject, asked: Asked, compute: bool) -> Found:
     for place, mask in enumerate((Mask.full(subject.shape), _without(subject, asked))):
         side = []
         for number, text in enumerate(texts):
-            losses = recall_token_losses(lab, subject, text, mask)
+            losses = token_losses(subject, text, mask).stored(lab)
             if losses is None and compute:
-                steps = token_losses(lab, subject, text, mask)
+                steps = token_losses(subject, text, mask).run(lab)
                 losses = yield from last_value(steps, place * len(texts) + number, total, 1)
             if losses is None:
                 left += len(text)

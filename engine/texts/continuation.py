@@ -5,19 +5,21 @@ alone: two masks that draw with the same seed part only where the model itself s
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from engine.errors import HeadroomError, UsageError
+from engine.measurement import Measurement, Workload, single
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
-from engine.models.subject import Lab, Subject
-from engine.pieces import Measuring, Piece, found, pieces
+from engine.models.subject import Subject
+from engine.pieces import Measuring, Piece
 from engine.progress import Progress
+from engine.questions.amounts import CHARACTERS_A_TOKEN
 from engine.questions.tokens import read
 from engine.records import Record, canonical_key
 from engine.texts.passages import checked, text_digest
@@ -69,31 +71,19 @@ class NextTokens:
     log_p: np.ndarray
 
 
-def continuation(lab: Lab, subject: Subject, prompt: str, mask: Mask, how: How) -> Iterator[Progress[Continuation]]:
-    """Yields Progress in tokens, its value the Continuation so far; stored once it is whole. HeadroomError: a prompt
+def continuation(subject: Subject, prompt: str, mask: Mask, how: How) -> Measurement[Continuation]:
+    """The Continuation of a prompt, token by token; stored once it is complete. HeadroomError: an empty prompt, or one
     that does not fit the model's window."""
-    said: list[Continuation] = []
-    for step in pieces(lab, subject, [_piece(subject, checked(prompt, "the prompt"), mask, how, said)]):
-        whole = step.map(lambda records: _joined(records[0]))
-        yield replace(whole, value=said[-1]) if whole.value is None and said else whole
+    prompt = checked(prompt, "the prompt")
+    expected = partial(Workload, {"forward": len(prompt) + CHARACTERS_A_TOKEN * how.n_tokens})
+    return single(subject, _piece(subject, prompt, mask, how), _joined, expected)
 
 
-def recall_continuation(lab: Lab, subject: Subject, prompt: str, mask: Mask, how: How) -> Continuation | None:
-    """The continuation where it is stored, else None; loads and computes nothing."""
-    record = found(lab.store, _piece(subject, checked(prompt, "the prompt"), mask, how, []))
-    return None if record is None else _joined(record)
-
-
-def next_tokens(lab: Lab, subject: Subject, prompt: str, masks: Sequence[Mask]) -> Iterator[Progress[NextTokens]]:
-    """Yields Progress; the last one's value are the likeliest next tokens, N_LIKELIEST of each mask."""
-    for step in pieces(lab, subject, [_next_piece(subject, checked(prompt, "the prompt"), masks)]):
-        yield step.map(lambda records: _likeliest(records[0]))
-
-
-def recall_next_tokens(lab: Lab, subject: Subject, prompt: str, masks: Sequence[Mask]) -> NextTokens | None:
-    """The next tokens where they are stored, else None; loads and computes nothing."""
-    record = found(lab.store, _next_piece(subject, checked(prompt, "the prompt"), masks))
-    return None if record is None else _likeliest(record)
+def next_tokens(subject: Subject, prompt: str, masks: Sequence[Mask]) -> Measurement[NextTokens]:
+    """The likeliest next tokens, N_LIKELIEST of each mask. HeadroomError: as above."""
+    prompt = checked(prompt, "the prompt")
+    expected = partial(Workload, {"forward": float(len(prompt) * len(masks))})
+    return single(subject, _next_piece(subject, prompt, masks), _likeliest, expected)
 
 
 def chosen(log_p: np.ndarray, how: How, step: int) -> int:
@@ -104,10 +94,10 @@ def chosen(log_p: np.ndarray, how: How, step: int) -> int:
     return int((log_p * (1000 / how.temperature_permille) + noise).argmax())
 
 
-def _piece(subject: Subject, prompt: str, mask: Mask, how: How, said: list[Continuation]) -> Piece:
+def _piece(subject: Subject, prompt: str, mask: Mask, how: How) -> Piece:
     fields = {"text": text_digest(prompt), "mask": mask.key(), "ablation": "zero", **asdict(how)}
     key = canonical_key("continuation", subject.key() | fields)
-    measure = partial(_continued, bos=subject.bos, prompt=prompt, mask=mask, how=how, said=said)
+    measure = partial(_continued, bos=subject.bos, prompt=prompt, mask=mask, how=how)
     return Piece(key, how.n_tokens, {"token_ids": ("n",), "log_p": ("n",), "json": ("bytes",)}, measure,
                  reads=_joined)  # fmt: skip
 
@@ -120,7 +110,7 @@ def _next_piece(subject: Subject, prompt: str, masks: Sequence[Mask]) -> Piece:
                  reads=_likeliest)  # fmt: skip
 
 
-def _continued(loaded: Loaded, bos: bool, prompt: str, mask: Mask, how: How, said: list[Continuation]) -> Measuring:
+def _continued(loaded: Loaded, bos: bool, prompt: str, mask: Mask, how: How) -> Measuring:
     import torch
     from transformers import DynamicCache
 
@@ -139,12 +129,11 @@ def _continued(loaded: Loaded, bos: bool, prompt: str, mask: Mask, how: How, sai
             if not ended and step + 1 < how.n_tokens:
                 whole = whole.rstrip("\ufffd")  # half a character so far
             strings, shown = [*strings, whole[len(shown) :]], max(shown, whole, key=len)
-            said.append(Continuation(np.array(given, np.int32), np.array(log_ps, np.float32), tuple(strings), ended))
-            yield Progress(step + 1, how.n_tokens)
+            arrays = {"token_ids": np.array(given, np.int32), "log_p": np.array(log_ps, np.float32)}
+            yield Progress(step + 1, how.n_tokens, Continuation(**arrays, pieces=tuple(strings), ended=ended))
             if ended:
                 break
-    blob = np.frombuffer(json.dumps({"pieces": strings, "ended": ended}).encode(), np.uint8)
-    arrays = {"token_ids": said[-1].token_ids, "log_p": said[-1].log_p, "json": blob}
+    arrays["json"] = np.frombuffer(json.dumps({"pieces": strings, "ended": ended}).encode(), np.uint8)
     return arrays, {"kind": "continuation", "mask": mask.text(), **asdict(how)}
 
 

@@ -7,20 +7,21 @@ token is not scored, and what is left behind the last full window is dropped. A 
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from engine.accuracy.scoring import log_probabilities
+from engine.composed import all_of
 from engine.errors import HeadroomError, UsageError
+from engine.measurement import Measurement, Workload, of_records
 from engine.models.loading import Loaded
 from engine.models.masks import Mask
-from engine.models.rates import seconds_for
 from engine.models.slicing import Sliced, applied, sliced
-from engine.models.subject import Lab, Subject
-from engine.pieces import Measuring, Piece, all_stored, pieces
+from engine.models.subject import Subject
+from engine.pieces import Measuring, Piece
 from engine.progress import Progress, may_stop
 from engine.questions.amounts import kept_share
 from engine.questions.encoding import BATCH_TOKENS
@@ -97,7 +98,7 @@ def change(before: Perplexity, after: Perplexity) -> Change:
 
 @dataclass(frozen=True)
 class Both:
-    """Perplexity of one text under no mask and under another; None where it is not measured."""
+    """The perplexity of one text under no mask and under another; None if it is not measured."""
 
     full: Perplexity | None = None
     pruned: Perplexity | None = None
@@ -108,57 +109,44 @@ class Both:
 
     @property
     def change(self) -> Change | None:
-        """None where nothing is pruned or something is not measured."""
+        """None if nothing is pruned or something is not measured."""
         if self.full is None or self.pruned is None or self.full is self.pruned:
             return None
         return change(self.full, self.pruned)
 
 
-def perplexity(lab: Lab, subject: Subject, text: str, mask: Mask, window: int = 0) -> Iterator[Progress[Perplexity]]:
-    """Yields Progress in scored tokens, its value the Perplexity so far; what is stored is not computed again.
+def perplexity(subject: Subject, text: str, mask: Mask, window: int = 0) -> Measurement[Perplexity]:
+    """The Perplexity of a text under a mask; its progress counts scored tokens.
 
     HeadroomError: a text of fewer than two tokens. UsageError: a `window` that the model cannot read.
     """
-    text, records = checked(text, most=MOST_BYTES), list[Record]()
-    for step in pieces(lab, subject, _parts(subject, text, mask, window, records), total=1):
-        records[:] = step.value or records
-        whole = step.map(partial(_joined, subject.bos))
-        done, total = (_n_done(records), int(records[0].receipt["n_total"])) if records else (0, 0)
-        yield replace(whole, done=done, total=total, message=step.message or "perplexity")
-
-
-def recall_perplexity(lab: Lab, subject: Subject, text: str, mask: Mask, window: int = 0) -> Perplexity | None:
-    """The Perplexity where all of it is stored, else None; loads and computes nothing."""
-    records: list[Record] = []
-    known = all_stored(lab, _parts(subject, checked(text, most=MOST_BYTES), mask, window, records), records)
-    return None if known is None else _joined(subject.bos, known)
-
-
-def recall_both(lab: Lab, subject: Subject, text: str, mask: Mask | None) -> Both:
-    """What is stored of a text under no mask and under this one (None: not known yet); computes nothing."""
-    full = Mask.full(subject.shape)
-    found = recall_perplexity(lab, subject, text, full)
-    if mask is None or mask.is_full:
-        return Both(found, None if mask is None else found)
-    return Both(found, recall_perplexity(lab, subject, text, mask))
-
-
-def perplexity_s(lab: Lab, subject: Subject, text: str, masks: Sequence[Mask]) -> float | None:
-    """About how many seconds it takes under these masks; None where nothing was timed yet."""
-    return seconds_for(lab.store, subject, "forward", len(text) * sum(map(kept_share, masks)))
-
-
-def _parts(subject: Subject, text: str, mask: Mask, window: int, records: Sequence[Record]) -> Iterator[Piece]:
-    """The windows that share a forward pass, a piece each; how many there are is known from the first of `records`."""
-    n_ctx = subject.shape.n_ctx
+    text, n_ctx = checked(text, most=MOST_BYTES), subject.shape.n_ctx
     if window and not 2 <= window <= n_ctx:
         raise UsageError(f"a window of {window} tokens cannot be read; choose 2 to {n_ctx:,} for this model")
-    length, digest = window or n_ctx, text_digest(text)
-    fields = {"text": digest, "mask": mask.key(), "ablation": "zero", "window": length}
+    length = window or n_ctx
+    return of_records(
+        subject,
+        ("perplexity", text_digest(text), mask.key(), length),
+        lambda lab, records: _parts(subject, text, mask, length, records),
+        lambda records: _joined(subject.bos, records) if records else None,
+        expected=partial(Workload, {"forward": len(text) * kept_share(mask)}),
+        counted=lambda records: (_n_done(records), int(records[0].receipt["n_total"])),
+    )
+
+
+def both(subject: Subject, text: str, mask: Mask | None) -> Measurement[Both]:
+    """The perplexity under no mask and under this one, or under no mask alone if it is not known yet (None)."""
+    masks = [Mask.full(subject.shape), *([] if mask is None else [mask])]
+    return all_of([perplexity(subject, text, each) for each in masks], "Perplexity").map(lambda found: Both(*found))
+
+
+def _parts(subject: Subject, text: str, mask: Mask, length: int, records: Sequence[Record]) -> Iterator[Piece]:
+    """The windows that share a forward pass, a piece each; how many there are is known from the first of `records`."""
+    fields = {"text": text_digest(text), "mask": mask.key(), "ablation": "zero", "window": length}
     tokenize, smaller = lru_cache(maxsize=1)(partial(tokenized, text)), lru_cache(maxsize=1)(partial(sliced, mask=mask))
 
     def measure(loaded: Loaded, part: int) -> Measuring:
-        yield Progress(0, 0)
+        yield Progress(0, 0, message="perplexity")
         front = [beginning(loaded.tokenizer)] if subject.bos else []
         ids = np.concatenate([np.array(front, np.int32), tokenize(loaded.tokenizer)[0]])
         if len(ids) < 2:

@@ -4,8 +4,8 @@ after the other.
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -14,15 +14,16 @@ import numpy as np
 from cache import Store
 from engine.demo import passages
 from engine.errors import UsageError
+from engine.measurement import Measurement, of_records
 from engine.models.loading import Loaded
 from engine.models.subject import Lab, Subject
-from engine.pieces import Measuring, Piece, pieces
+from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.requests import Requests, TaskSpec, get_requests
 from engine.questions.tokens import tokenized
 from engine.records import Record, canonical_key
 from engine.texts.incontext import MIN_TOKENS, too_short
-from engine.texts.passages import checked
+from engine.texts.passages import checked, text_digest
 
 N_TEXTS, MAX_TEXTS = 24, 200
 BETWEEN_QUESTIONS = "\n\n"  # as between the harness's few-shot examples
@@ -92,22 +93,22 @@ def count_tokens(text: str, tokenizer: Any) -> int:
     return len(tokenized(text, tokenizer)[0])
 
 
-def texts_of(
-    lab: Lab, subject: Subject, source: Source, data_dir: str | None = None, compute: bool = True
-) -> Iterator[Progress[tuple[str, ...]]]:
-    """Yields Progress; the last one's value is the texts, each of at least 512 tokens. Without `compute` nothing where
-    they are not stored.
+def texts_of(subject: Subject, source: Source, data_dir: str | None = None) -> Measurement[tuple[str, ...]]:
+    """The texts of a source, each of at least 512 tokens.
 
-    They are stored, so that the model is loaded for its tokenizer only once. HeadroomError: no such task or passage, or
-    too few tokens.
+    They are stored, so that the model is loaded for its tokenizer only once. HeadroomError, when they are read or
+    measured: no such task or passage, or too few tokens.
     """
-    material, digest = _material(source, data_dir, lab.store)
-    fields = {"tokenizer": subject.identity.tokenizer_digest, "material": digest, "kind": source.kind}
-    fields |= {"n": source.n_texts, "seed": source.seed if source.kind == "task" else None, "tokens": MIN_TOKENS}
-    measure = partial(_cut, source=source, material=material)
-    wanted = Piece(canonical_key("texts", fields), 1, {"json": ("bytes",)}, measure, reads=_texts)
-    for step in pieces(lab, subject, [wanted], compute=compute):
-        yield step.map(lambda records: _texts(records[0]))
+
+    def wanted(lab: Lab, records: list[Record]) -> list[Piece]:
+        material, digest = _material(source, data_dir, lab.store)
+        fields = {"tokenizer": subject.identity.tokenizer_digest, "material": digest, "kind": source.kind}
+        fields |= {"n": source.n_texts, "seed": source.seed if source.kind == "task" else None, "tokens": MIN_TOKENS}
+        measure = partial(_cut, source=source, material=material)
+        return [Piece(canonical_key("texts", fields), 1, {"json": ("bytes",)}, measure, reads=_texts)]
+
+    about = ("texts", replace(source, text=""), text_digest(source.text), data_dir)
+    return of_records(subject, about, wanted, lambda records: _texts(records[0]) if records else None)
 
 
 def _texts(record: Record) -> tuple[str, ...]:

@@ -6,18 +6,20 @@ lies in, so every token behind the first window has at least window - stride tok
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from engine.accuracy.scoring import log_probabilities
+from engine.composed import all_of
 from engine.errors import HeadroomError, UsageError
+from engine.measurement import Measurement, Workload, of_records
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
-from engine.models.subject import Lab, Subject
-from engine.pieces import Measuring, Piece, all_stored, pieces
+from engine.models.subject import Subject
+from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.encoding import BATCH_TOKENS
 from engine.questions.tokens import beginning, pieces_at, tokenized
@@ -72,10 +74,6 @@ class TokenLosses:
         return len(self.token_ids)
 
     @property
-    def complete(self) -> bool:
-        return len(self) == self.n_total
-
-    @property
     def pieces(self) -> list[str]:
         """The text of each token; "" for the later bytes of a character that takes several tokens."""
         return pieces_at(self.text, self.ends)
@@ -92,30 +90,28 @@ def windows(n: int, cutting: Cutting) -> list[tuple[int, int, int]]:
     return found
 
 
-def token_losses(
-    lab: Lab, subject: Subject, text: str, mask: Mask, cutting: Cutting = Cutting()
-) -> Iterator[Progress[TokenLosses]]:
-    """Yields Progress in tokens, its value the TokenLosses so far; what is stored is not computed again.
+def token_losses(subject: Subject, text: str, mask: Mask, cutting: Cutting = Cutting()) -> Measurement[TokenLosses]:
+    """The TokenLosses of a text under a mask; its progress counts tokens.
 
     HeadroomError: a text with nothing to measure. UsageError: a cutting that does not fit the model's window.
     """
-    text = checked(text)
-    cutting = cutting.of(subject.shape.n_ctx)
-    records: list[Record] = []
-    for step in pieces(lab, subject, _parts(subject, text, mask, cutting, records), total=1):
-        records[:] = step.value or records
-        done, total = (_next(records), _total(records)) if records else (0, 0)
-        yield replace(step.map(partial(_joined, text, subject.bos, cutting)), done=done, total=total)
+    text, cutting = checked(text), cutting.of(subject.shape.n_ctx)
+    return of_records(
+        subject,
+        ("token losses", text_digest(text), mask.key(), cutting),
+        lambda lab, records: _parts(subject, text, mask, cutting, records),
+        lambda records: _joined(text, subject.bos, cutting, records) if records else None,
+        expected=partial(Workload, {"forward": float(len(text))}),
+        counted=lambda records: (_next(records), _total(records)),
+    )
 
 
-def recall_token_losses(
-    lab: Lab, subject: Subject, text: str, mask: Mask, cutting: Cutting = Cutting()
-) -> TokenLosses | None:
-    """The losses where all of them are stored, else None; loads and computes nothing."""
-    cutting = cutting.of(subject.shape.n_ctx)
-    records: list[Record] = []
-    known = all_stored(lab, _parts(subject, text, mask, cutting, records), records)
-    return None if known is None else _joined(text, subject.bos, cutting, known)
+def losses_of_texts(
+    subject: Subject, texts: Sequence[str], mask: Mask, label: str = ""
+) -> Measurement[tuple[np.ndarray, ...]]:
+    """The losses (n,) in nats of each of the texts that are measured so far, in order. HeadroomError: as above."""
+    each = [token_losses(subject, text, mask).map(lambda losses: losses.loss_nats) for text in texts]
+    return all_of(each, label).map(lambda found: tuple(losses for losses in found if losses is not None))
 
 
 def same_tokens(a: TokenLosses, b: TokenLosses) -> None:

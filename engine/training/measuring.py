@@ -25,7 +25,7 @@ from engine.pieces import Piece, found, measured
 from engine.progress import Progress
 from engine.records import Record, version
 from engine.texts.incontext import EARLY, LATE, MIN_TOKENS
-from engine.texts.tokenloss import TokenLosses, recall_token_losses, token_losses
+from engine.texts.tokenloss import TokenLosses, token_losses
 from engine.training.phase_change import Window, window
 from engine.training.series import Series
 from engine.training.snapshot_losses import Texts, ablations_piece, held_out, losses_piece, of_text
@@ -116,7 +116,7 @@ def measure(lab: Lab, series: Series, plan: Plan = Plan()) -> Iterator[Progress[
         if "passages" in plan.what:
             so_far.passages[at], shown = {}, built_in()
             for passage in shown:
-                steps = token_losses(lab, subject, passage.text, Mask.full(subject.shape))
+                steps = token_losses(subject, passage.text, Mask.full(subject.shape)).run(lab)
                 losses = yield from told(steps, at, share, SHARES["passages"] / len(shown))
                 so_far.passages[at][passage.title] = losses
                 share += SHARES["passages"] / len(shown)
@@ -147,7 +147,7 @@ def stored(lab: Lab, series: Series, plan: Plan = Plan()) -> Trajectory | None:
             scores = induction(subject, "olsson").stored(lab) if fits(subject.shape) else None
             so_far.scores |= {} if scores is None else {at: scores}
         if "passages" in plan.what:
-            each = {passage.title: recall_token_losses(lab, subject, passage.text, Mask.full(subject.shape))
+            each = {passage.title: token_losses(subject, passage.text, Mask.full(subject.shape)).stored(lab)
                     for passage in built_in()}  # fmt: skip
             so_far.passages[at] = {title: losses for title, losses in each.items() if losses is not None}
         if "ablations" in plan.what:

@@ -87,7 +87,7 @@ def measured(options: argparse.Namespace) -> Iterator[tuple[str, np.ndarray]]:
             for again in ("", " again"):
                 said = [final(evaluation(subject, questions, mask).run(lab)) for mask in (full, half)]
                 named = {"answers": np.stack([each.log_likelihood_nats for each in said])}
-                named["losses"] = final(perplexity(lab, subject, story(), half)).loss_nats
+                named["losses"] = final(perplexity(subject, story(), half).run(lab)).loss_nats
                 named["importance"] = final(importance(subject, train, "heads").run(lab)).scores
                 named["induction"] = final(induction(subject, "olsson", 0).run(lab)).mean["copying"]
                 yield from ((f"{precision} {name}{again}", value) for name, value in named.items())

@@ -34,7 +34,7 @@ def test_full_and_pruned_are_printed_with_the_change(cli, tiny_opt, text, monkey
     subject = subject_in(lab, tiny_opt)
     masks = {"full": Mask.full(subject.shape), "pruned": parse_mask("L1H2 F0", subject.shape)}
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what the command stored was computed again"))
-    found = {name: final(perplexity(lab, subject, LONG, mask)) for name, mask in masks.items()}
+    found = {name: final(perplexity(subject, LONG, mask).run(lab)) for name, mask in masks.items()}
     for name, each in found.items():
         expected = {"perplexity": each.a_token, "word_perplexity": each.a_word, "byte_perplexity": each.a_byte}
         assert told[name] == pytest.approx(expected | {"nats": each.nats})

@@ -41,7 +41,7 @@ def test_losses_are_written_token_by_token(cli, tiny_opt, text, tmp_path, monkey
     subject = subject_in(lab, tiny_opt)
     for column, mask in (("loss_full_nats", ""), ("loss_masked_nats", "L1H2 F0")):
         monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what the command stored was computed again"))
-        again = final(token_losses(lab, subject, TEXT, parse_mask(mask, subject.shape)))
+        again = final(token_losses(subject, TEXT, parse_mask(mask, subject.shape)).run(lab))
         np.testing.assert_allclose(frame[column], again.loss_nats, atol=1e-5)
         assert found[column] == pytest.approx(again.loss_nats.mean(), abs=1e-5)
     assert found["icl_score"] == {} and "512 tokens" in found["note"]
@@ -150,7 +150,7 @@ def test_bad_options(command, options, code, part, cli, tmp_path):
     ],
 )
 def test_texts_are_as_many_as_on_screen_where_no_number_is_given(arguments, n_texts, cli, tmp_path, monkeypatch):
-    def counted(lab, subject, source, *more):
+    def counted(subject, source, *more):
         raise UsageError(f"{source.n_texts} texts are asked for")
 
     monkeypatch.setattr(sources, "texts_of", counted)
@@ -178,7 +178,7 @@ def test_a_prompt_is_continued_by_both_models(cli, tiny_opt, tmp_path):
     lab = Lab(open_store())
     subject, how = subject_in(lab, tiny_opt), How(5, 700, 4)
     for name, mask in (("full", ""), ("masked", "L1H2 F0")):
-        alone = final(continuation(lab, subject, TEXT[:60], parse_mask(mask, subject.shape), how))
+        alone = final(continuation(subject, TEXT[:60], parse_mask(mask, subject.shape), how).run(lab))
         assert found["said"][name] == alone.text
         assert frame.loc[frame["model"].eq(name), "token_id"].tolist() == alone.token_ids.tolist()
     assert len(found["next"]) >= 10 and 0 <= found["next"][0]["masked"] <= found["next"][0]["full"] <= 1

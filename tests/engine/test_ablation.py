@@ -129,7 +129,7 @@ def test_full_ablation_is_the_mask(bos, folder_of, lab):
     found = final(ablate_heads(lab, subject, [TEXT], Ablating(base)))
     for layer, head in ((0, 1), (1, 3), (2, 0)):
         mask = parse_edits(f"L{layer}H{head}", subject.shape).on(base)
-        expected = final(token_losses(lab, subject, TEXT, mask)).loss_nats
+        expected = final(token_losses(subject, TEXT, mask).run(lab)).loss_nats
         n = min(len(expected), found.base[0].size)
         np.testing.assert_allclose(found.ablated[0][layer, head, :n], expected[:n], atol=1e-5)
     np.testing.assert_array_equal(found.ablated[0][0, 0], found.base[0])  # pruned already

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.composed import composed, every, then
+from engine.composed import all_of, composed, every, then
 from engine.errors import Cancelled, HeadroomError
 from engine.heads.in_text import head_in_texts
 from engine.heads.ov_tokens import ov_tokens
@@ -63,6 +63,21 @@ def test_values_of_unfinished_parts_are_partial(lab, subject):
     assert not known.values and [*known.partial["texts"]] == ["short"]
     found = final(wanted.run(lab))
     assert not found.partial and set(found.values["texts"]) == {"short", "long"}
+
+
+def test_values_in_order_are_none_where_they_are_missing(lab, subject):
+    parts = [n_tokens(subject, text) for text in (SHORT, LONG, SHORT)]
+    wanted = all_of(parts, "texts")
+    final(parts[1].run(lab))
+    n_long = parts[1].stored(lab)
+    assert wanted.so_far(lab) == (None, n_long, None) and wanted.stored(lab) is None
+    assert wanted.left(lab) == Workload({"forward": len(SHORT)})
+    steps = list(wanted.run(lab))
+    n_short = parts[0].stored(lab)
+    values = [step.value for step in steps if step.value is not None]
+    assert values[0] == (n_short, None, None) and values[-1] == wanted.stored(lab) == (n_short, n_long, n_short)
+    assert {step.message for step in steps if not step.is_loading} <= {"texts", ""}
+    assert (steps[-1].done, steps[-1].total, steps[-1].cached) == (3, 3, False)
 
 
 def test_what_follows_from_a_missing_value_is_expected_and_measured_once_it_is_known(lab, subject):

@@ -7,7 +7,7 @@ import torch
 from engine.errors import HeadroomError, UsageError
 from engine.models.masks import Mask, parse_mask, pruned
 from engine.progress import final
-from engine.texts.continuation import How, chosen, continuation, next_tokens, recall_continuation, recall_next_tokens
+from engine.texts.continuation import How, chosen, continuation, next_tokens
 from tests.conftest import TEXT
 from tests.engine.fixtures import loaded, subject_in
 
@@ -27,7 +27,7 @@ def test_greedy_is_generates_own(family, bos, folder_of, lab):
     ids = torch.tensor([prompt_ids(model, PROMPT, bos)])
     for text in ("", MASK):
         mask = parse_mask(text, subject.shape)
-        found = final(continuation(lab, subject, PROMPT, mask, How(12)))
+        found = final(continuation(subject, PROMPT, mask, How(12)).run(lab))
         with pruned(model, mask), torch.no_grad():
             expected = model.model.generate(
                 ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False
@@ -39,14 +39,14 @@ def test_greedy_is_generates_own(family, bos, folder_of, lab):
         assert front + found.text == whole
         log_p = [logits[ids.shape[1] - 1 + at, token].item() for at, token in enumerate(said)]
         np.testing.assert_allclose(found.log_p, log_p, atol=1e-4)
-        assert recall_continuation(lab, subject, PROMPT, mask, How(12)).pieces == found.pieces, "stored"
+        assert continuation(subject, PROMPT, mask, How(12)).stored(lab).pieces == found.pieces, "stored"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_next_tokens_are_a_plain_softmax_of_both(family, folder_of, lab):
     subject, model = subject_in(lab, folder_of(family), "fp32", True), loaded(folder_of(family))
     masks = [Mask.full(subject.shape), parse_mask(MASK, subject.shape)]
-    found = final(next_tokens(lab, subject, PROMPT, masks))
+    found = final(next_tokens(subject, PROMPT, masks).run(lab))
     expected = []
     for mask in masks:
         with pruned(model, mask), torch.no_grad():
@@ -59,7 +59,7 @@ def test_next_tokens_are_a_plain_softmax_of_both(family, folder_of, lab):
         np.testing.assert_allclose(np.exp(row), p[found.token_ids].numpy(), atol=1e-5)
     assert (np.diff(found.log_p[0]) <= 0).all(), "the full model's order"
     assert [model.tokenizer.decode([token]) for token in found.token_ids] == list(found.strings)
-    assert recall_next_tokens(lab, subject, PROMPT, masks).strings == found.strings
+    assert next_tokens(subject, PROMPT, masks).stored(lab).strings == found.strings
 
 
 def test_draws_are_seeded_and_follow_the_softmax():
@@ -75,23 +75,23 @@ def test_draws_are_seeded_and_follow_the_softmax():
 def test_a_sampled_continuation_repeats_and_streams(folder_of, lab):
     subject = subject_in(lab, folder_of("opt"), "fp32")
     full, how = Mask.full(subject.shape), How(10, 1000, 3)
-    values = [step.value for step in continuation(lab, subject, PROMPT, full, how) if step.value is not None]
+    values = [step.value for step in continuation(subject, PROMPT, full, how).run(lab) if step.value is not None]
     lengths = [len(value.token_ids) for value in values]
     assert lengths == sorted(lengths) and {*range(1, 11)} <= {*lengths}, "token by token"
     assert all(values[-1].text.startswith(value.text) for value in values)
     lab.store.clear()
-    again = final(continuation(lab, subject, PROMPT, full, how))
+    again = final(continuation(subject, PROMPT, full, how).run(lab))
     assert again.token_ids.tolist() == values[-1].token_ids.tolist() and again.pieces == values[-1].pieces
-    other = final(continuation(lab, subject, PROMPT, full, How(10, 1000, 4)))
+    other = final(continuation(subject, PROMPT, full, How(10, 1000, 4)).run(lab))
     assert other.token_ids.tolist() != again.token_ids.tolist()
 
 
 @pytest.mark.parametrize("precision", ["int8", "bf16"])
 def test_every_precision_continues(precision, folder_of, lab):
     subject = subject_in(lab, folder_of("opt"), precision)
-    found = final(continuation(lab, subject, PROMPT, Mask.full(subject.shape), How(6)))
+    found = final(continuation(subject, PROMPT, Mask.full(subject.shape), How(6)).run(lab))
     assert len(found.token_ids) == 6 and np.isfinite(found.log_p).all()
-    first = final(next_tokens(lab, subject, PROMPT, [Mask.full(subject.shape)]))
+    first = final(next_tokens(subject, PROMPT, [Mask.full(subject.shape)]).run(lab))
     assert first.token_ids[0] == found.token_ids[0]
 
 
@@ -101,12 +101,12 @@ def test_the_window_ends_a_continuation_and_a_long_prompt_is_refused(folder_of, 
     ids = model.tokenizer(TEXT * 9, add_special_tokens=False).input_ids[: n_ctx - 5]
     prompt = model.tokenizer.decode(ids)
     room = n_ctx - len(prompt_ids(model, prompt, subject.bos))
-    found = final(continuation(lab, subject, prompt, full, How(32)))
+    found = final(continuation(subject, prompt, full, How(32)).run(lab))
     assert len(found.token_ids) == room < 32 and found.ended == "its window"
     with pytest.raises(HeadroomError, match="shorten it"):
-        final(continuation(lab, subject, TEXT * 9, full, How(1)))
+        final(continuation(subject, TEXT * 9, full, How(1)).run(lab))
     with pytest.raises(HeadroomError, match="empty"):
-        final(next_tokens(lab, subject, " ", [full]))
+        final(next_tokens(subject, " ", [full]).run(lab))
 
 
 @pytest.mark.parametrize("wrong", [(0, 0), (257, 0), (1, -1), (1, 2001)])

@@ -57,6 +57,6 @@ def test_answers_and_losses_are_those_of_the_masks_alone(folder_of, lab, tmp_pat
         alone = final(evaluation(subject, questions, mask).run(lab))
         np.testing.assert_array_equal(answers[each].correct, alone.correct)
         for text, found in zip(texts, losses[each], strict=True):
-            np.testing.assert_array_equal(found, final(token_losses(lab, subject, text, mask)).loss_nats)
+            np.testing.assert_array_equal(found, final(token_losses(subject, text, mask).run(lab)).loss_nats)
     again = list(set_answers(lab, subject, questions, compute=False))[-1]
     assert list(again.value) == list(answers), "what is stored is found"

@@ -180,11 +180,15 @@ def test_texts_come_from_a_task_a_passage_or_a_text_and_are_stored(tiny_opt, tok
         Source("text", "mine", TEXT * 12, n_texts=2),
     ]
     for source in sources:
-        texts = final(texts_of(lab, subject, source))
+        wanted = texts_of(subject, source)
+        assert wanted.stored(lab) is None
+        texts = final(wanted.run(lab))
         assert len(texts) == source.n_texts and all(n_tokens(text, tokenizer) >= 512 for text in texts)
         fresh = Lab(lab.store)
-        assert final(texts_of(fresh, subject, source)) == texts
+        assert wanted.stored(fresh) == final(wanted.run(fresh)) == texts
         assert fresh.models.loaded is None, "stored: no model is loaded"
+    others = [*sources, Source("text", "mine", TEXT * 13, n_texts=2)]
+    assert len({texts_of(subject, source).key for source in others}) == len(others)
 
 
 def test_what_is_too_short_or_unknown_is_one_plain_line(tiny_opt, lab):
@@ -197,7 +201,7 @@ def test_what_is_too_short_or_unknown_is_one_plain_line(tiny_opt, lab):
         (Source("text", "mine", " \n "), "only blanks"),
     ):
         with pytest.raises(HeadroomError, match=words) as error:
-            final(texts_of(lab, subject, source))
+            final(texts_of(subject, source).run(lab))
         assert "\n" not in str(error.value)
     for wrong in ({"kind": "book"}, {"n_texts": 0}, {"n_texts": 201}):
         with pytest.raises(UsageError, match="choose"):

@@ -12,7 +12,8 @@ from engine.errors import HeadroomError, UsageError
 from engine.models.loading import Models
 from engine.models.masks import Mask, parse_mask, pruned
 from engine.progress import final
-from engine.texts.perplexity import BLOCK, Perplexity, change, perplexity, recall_perplexity, windows
+from engine.questions.amounts import kept_share
+from engine.texts.perplexity import BLOCK, Both, Perplexity, both, change, perplexity, windows
 from tests.conftest import TEXT
 from tests.engine.fixtures import subject_in
 
@@ -22,7 +23,7 @@ LONG = "\n\n".join([TEXT, TEXT.upper(), TEXT, TEXT.title()])
 
 def measured(folder, lab, mask="", bos=None, window=0, text=LONG):
     subject = subject_in(lab, folder, "fp32", bos)
-    return final(perplexity(lab, subject, text, parse_mask(mask, subject.shape), window))
+    return final(perplexity(subject, text, parse_mask(mask, subject.shape), window).run(lab))
 
 
 def gptq(model, ids, length):
@@ -77,20 +78,38 @@ def test_what_was_measured_is_stored_by_windows_and_found_again(folder_of, lab, 
     monkeypatch.setattr(module, "BATCH_TOKENS", 256)  # a window a piece
     subject = subject_in(lab, folder_of("gpt2"))
     mask = parse_mask("L0H0", subject.shape)
-    assert recall_perplexity(lab, subject, LONG, mask) is None
-    steps = perplexity(lab, subject, LONG, mask)
+    assert perplexity(subject, LONG, mask).stored(lab) is None
+    steps = perplexity(subject, LONG, mask).run(lab)
     first = next(step for step in steps if step.value is not None)
     assert 0 < first.done == len(first.value) < first.total == first.value.n_total
     steps.close()  # killed here: the first window is kept
     read = []
     monkeypatch.setattr(module, "_losses", lambda *given, real=module._losses: read.append(0) or real(*given))
-    found = final(perplexity(lab, subject, LONG, mask))
+    found = final(perplexity(subject, LONG, mask).run(lab))
     assert len(found) == found.n_total and len(read) == found.n_total // 255 - 1
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what is stored was computed again"))
-    again = recall_perplexity(lab, subject, LONG, mask)
+    again = perplexity(subject, LONG, mask).stored(lab)
     assert again is not None and again.loss_nats.tolist() == found.loss_nats.tolist()
-    assert recall_perplexity(lab, subject, LONG, Mask.full(subject.shape)) is None
-    assert recall_perplexity(lab, subject, LONG, mask, 100) is None
+    assert perplexity(subject, LONG, Mask.full(subject.shape)).stored(lab) is None
+    assert perplexity(subject, LONG, mask, 100).stored(lab) is None
+
+
+def test_both_sides_are_known_as_far_as_they_are_measured(folder_of, lab):
+    subject = subject_in(lab, folder_of("opt"))
+    full, mask = Mask.full(subject.shape), parse_mask("L0H0 F1", subject.shape)
+    nothing, unknown = both(subject, TEXT, mask), both(subject, TEXT, None)
+    assert nothing.so_far(lab) == unknown.so_far(lab) == Both() and unknown.key != both(subject, TEXT, full).key
+    whole = len(TEXT) * (1 + kept_share(mask))
+    assert nothing.left(lab).characters["forward"] == pytest.approx(whole) and kept_share(mask) < 1
+    pruned = final(perplexity(subject, TEXT, mask).run(lab))
+    half = nothing.so_far(lab)
+    assert half.full is None and half.pruned.a_token == pruned.a_token and not half.complete and half.change is None
+    alone = final(unknown.run(lab))
+    assert alone.full is not None and alone.pruned is None and unknown.look(lab).is_complete
+    found = nothing.stored(lab)
+    assert found.complete and found.change.nats == change(found.full, found.pruned).nats
+    same = both(subject, TEXT, full).stored(lab)
+    assert same.full is same.pruned and same.complete and same.change is None
 
 
 def of_losses(nats):
@@ -126,8 +145,8 @@ def test_what_cannot_be_measured(folder_of, lab):
     subject = subject_in(lab, folder_of("opt"))
     for window in (1, 257, -3):
         with pytest.raises(UsageError, match=re.escape("choose 2 to 256")):
-            next(perplexity(lab, subject, TEXT, Mask.full(subject.shape), window))
+            perplexity(subject, TEXT, Mask.full(subject.shape), window)
     with pytest.raises(HeadroomError, match="empty"):
-        next(perplexity(lab, subject, " \n", Mask.full(subject.shape)))
+        perplexity(subject, " \n", Mask.full(subject.shape))
     with pytest.raises(HeadroomError, match="one token"):
         measured(folder_of("opt"), lab, text="a", bos=False)

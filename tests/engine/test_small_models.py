@@ -205,12 +205,12 @@ def test_every_screen_s_figures_of_a_snapshot_or_one_line(window, snapshot, lab)
             list(induction(subject, "bansal").run(lab))
     probe = last(head_on_probe(subject, (0, 1)).run(lab)).value
     assert probe.period == found.n_tokens and len(probe.pieces) == 1 + 4 * probe.period
-    assert np.isfinite(last(token_losses(lab, subject, story, mask)).value.loss_nats[1:]).all()
+    assert np.isfinite(last(token_losses(subject, story, mask).run(lab)).value.loss_nats[1:]).all()
     assert len(last(head_in_texts(subject, {"story": story}, (0, 1)).run(lab)).value["story"].pattern) == min(
         n_ctx, 512
     )
-    assert len(last(continuation(lab, subject, "import", mask, How(4))).value.token_ids) == 4
-    assert np.isfinite(last(perplexity(lab, subject, story, mask)).value.loss_nats).all()
+    assert len(last(continuation(subject, "import", mask, How(4)).run(lab)).value.token_ids) == 4
+    assert np.isfinite(last(perplexity(subject, story, mask).run(lab)).value.loss_nats).all()
     assert np.isfinite(last(overview(lab, subject, story, mask)).value.logit).all()
     how = Ablating(Mask.full(subject.shape), "pattern-preserving", "zero")
     without = last(ablate_heads(lab, subject, [story], how)).value

@@ -50,8 +50,8 @@ def test_every_record_says_what_it_is_of_and_how_it_was_measured(lab, tiny_opt, 
     mask = parse_mask("L0H1", subject.shape)
     runs = [importance(subject, questions, what).run(lab) for what in WHAT]
     runs += [evaluation(subject, questions, mask).run(lab), cost(lab, subject, questions, mask)]
-    runs += [induction(subject, "olsson").run(lab), token_losses(lab, subject, TEXT, mask)]
-    runs += [texts_of(lab, subject, Source("text", "mine", TEXT * 6, n_texts=1))]
+    runs += [induction(subject, "olsson").run(lab), token_losses(subject, TEXT, mask).run(lab)]
+    runs += [texts_of(subject, Source("text", "mine", TEXT * 6, n_texts=1)).run(lab)]
     runs += [ablate_heads(lab, subject, [TEXT], Ablating(mask))]
     runs += [overview(lab, subject, TEXT, mask), head_views(lab, subject, TEXT, mask, [(1, 0)])]
     for run in runs:

@@ -8,12 +8,13 @@ import torch
 
 from cache import Store
 from engine.errors import HeadroomError, UsageError
+from engine.measurement import Workload
 from engine.models.loading import Models
 from engine.models.masks import Mask, parse_mask, pruned
 from engine.models.subject import Lab
 from engine.progress import final
 from engine.texts import tokenloss
-from engine.texts.tokenloss import Cutting, recall_token_losses, same_tokens, token_losses, windows
+from engine.texts.tokenloss import Cutting, losses_of_texts, same_tokens, token_losses, windows
 from tests.conftest import TEXT
 from tests.engine.fixtures import family_folder, loaded, subject_in
 
@@ -24,7 +25,7 @@ LONG = " ".join([TEXT, TEXT.upper(), TEXT])
 
 def measured(folder, text, lab, mask="", bos=None, cutting=WHOLE, precision="fp32"):
     subject = subject_in(lab, folder, precision, bos)
-    return final(token_losses(lab, subject, text, parse_mask(mask, subject.shape), cutting))
+    return final(token_losses(subject, text, parse_mask(mask, subject.shape), cutting).run(lab))
 
 
 def plain(model, ids, begin, start):
@@ -102,29 +103,47 @@ def test_a_stored_text_costs_no_forward_pass(folder_of, lab, monkeypatch):
     again = measured(folder_of("opt"), LONG, lab, "L1H0-3")
     np.testing.assert_array_equal(first.loss_nats, again.loss_nats)
     mask = parse_mask("L1H*", subject.shape)
-    recalled = recall_token_losses(lab, subject, LONG, mask)
-    assert recalled is not None and recalled.complete and recalled.strings == first.strings
+    recalled = token_losses(subject, LONG, mask).stored(lab)
+    assert recalled is not None and len(recalled) == recalled.n_total and recalled.strings == first.strings
     without = subject_in(lab, folder_of("opt"), bos=False)
     for other in ((subject, LONG + ".", mask), (subject, LONG, Mask.full(subject.shape)), (without, LONG, mask)):
-        assert recall_token_losses(lab, *other) is None
-    assert recall_token_losses(lab, subject, LONG, mask, Cutting(64)) is None
+        assert token_losses(*other).stored(lab) is None
+    assert token_losses(subject, LONG, mask, Cutting(64)).stored(lab) is None
 
 
 def test_a_cancelled_text_goes_on_where_it_was(folder_of, lab, monkeypatch):
     monkeypatch.setattr(tokenloss, "BATCH_TOKENS", 256)
     subject = subject_in(lab, folder_of("opt"))
     full = Mask.full(subject.shape)
-    steps = token_losses(lab, subject, LONG, full)
-    part = next(step.value for step in steps if step.value is not None)
+    wanted = token_losses(subject, LONG, full)
+    assert wanted.left(lab) == Workload({"forward": len(LONG)}) and wanted.so_far(lab) is None
+    steps = wanted.run(lab)
+    step = next(step for step in steps if step.value is not None)
     steps.close()
-    assert 0 < len(part) < part.n_total
+    part = step.value
+    assert 0 < len(part) == step.done < step.total == part.n_total and not step.cached
+    np.testing.assert_array_equal(wanted.so_far(lab).loss_nats, part.loss_nats)
+    share = 1 - len(part) / part.n_total
+    assert wanted.stored(lab) is None and wanted.left(lab) == Workload({"forward": share * len(LONG)})
     passes, real = [], tokenloss._measured
     monkeypatch.setattr(tokenloss, "_measured", lambda *a, **of_part: passes.append(a) or real(*a, **of_part))
-    whole = final(token_losses(lab, subject, LONG, full))
+    whole = final(token_losses(subject, LONG, full).run(lab))
     fresh = measured(folder_of("opt"), LONG, Lab(Store(lab.store.directory / "other")))
     n_all = len(passes)  # those of both
     np.testing.assert_array_equal(whole.loss_nats, fresh.loss_nats)
-    assert n_all % 2 == 1 and whole.complete  # the second run had one pass less than the third
+    assert n_all % 2 == 1 and len(whole) == whole.n_total  # the second run had one pass less than the third
+
+
+def test_losses_of_several_texts_are_those_of_each(folder_of, lab):
+    subject, texts = subject_in(lab, folder_of("opt")), [TEXT[:200], TEXT[200:500], TEXT[:200]]
+    mask = parse_mask("L0H1", subject.shape)
+    wanted = losses_of_texts(subject, texts, mask)
+    first = final(token_losses(subject, texts[0], mask).run(lab)).loss_nats
+    assert wanted.stored(lab) is None and wanted.left(lab) == Workload({"forward": len(texts[1])})
+    found = final(wanted.run(lab))
+    assert len(found) == 3 and found[0].tolist() == found[2].tolist() == first.tolist()
+    assert found[1].tolist() == token_losses(subject, texts[1], mask).stored(lab).loss_nats.tolist()
+    assert [each.tolist() for each in wanted.stored(lab)] == [each.tolist() for each in found]
 
 
 @pytest.mark.parametrize("precision", ["int8", "bf16"])
@@ -167,10 +186,10 @@ def test_models_that_cut_a_text_otherwise_are_not_compared(folder_of, tiny_opt, 
 def test_a_stored_piece_that_cannot_be_decoded_is_measured_again(before, after, folder_of, lab):
     subject, store = subject_in(lab, folder_of("opt"), "fp32"), lab.store
     mask = Mask.full(subject.shape)
-    expected = final(token_losses(lab, subject, TEXT[:300], mask)).loss_nats
+    expected = final(token_losses(subject, TEXT[:300], mask).run(lab)).loss_nats
     [key] = [key for key in store.keys() if "/tokenloss/" in key]
     sound = store.get(key)
     store.put(key, sound.replace(before, after[: len(before)], 1))
-    assert store.get(key) != sound and recall_token_losses(lab, subject, TEXT[:300], mask) is None
-    np.testing.assert_array_equal(final(token_losses(lab, subject, TEXT[:300], mask)).loss_nats, expected)
-    assert recall_token_losses(lab, subject, TEXT[:300], mask) is not None
+    assert store.get(key) != sound and token_losses(subject, TEXT[:300], mask).stored(lab) is None
+    np.testing.assert_array_equal(final(token_losses(subject, TEXT[:300], mask).run(lab)).loss_nats, expected)
+    assert token_losses(subject, TEXT[:300], mask).stored(lab) is not None

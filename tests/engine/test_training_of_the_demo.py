@@ -59,7 +59,7 @@ def test_a_run_becomes_the_record_that_is_shipped(tiny_opt, tmp_path, monkeypatc
 def test_the_last_snapshot_of_the_record_is_the_embedded_model(lab):
     found, passage = decode(RECORD.read_bytes()), min(demo.passages(), key=lambda each: len(each.text))
     subject = subject_in(lab, demo.model_folder())
-    losses = final(token_losses(lab, subject, passage.text, Mask.full(subject.shape)))
+    losses = final(token_losses(subject, passage.text, Mask.full(subject.shape)).run(lab))
     assert found.passages[passage.title].losses[-1] == pytest.approx(losses.loss_nats, abs=1e-3, nan_ok=True)
     assert found.heads["prefix_matching"].shape[1:] == (subject.shape.n_layers, subject.shape.n_heads)
     assert found.name == demo.RUN and RECORD.stat().st_size < 1.5e6

@@ -48,9 +48,9 @@ def test_both_models_continue_and_the_command_line_agrees(open_screen, tiny_opt,
     masks = [Mask.full(subject.shape), parse_mask(result["mask"], subject.shape)]
     assert masks[1].n_heads_pruned == 4
     for mask, data in zip(masks, found.values(), strict=True):
-        alone = final(continuation(runtime.lab(), subject, PROMPT, mask, How(6)))
+        alone = final(continuation(subject, PROMPT, mask, How(6)).run(runtime.lab()))
         assert data["pieces"] == list(alone.pieces) and len(data["p"]) == 6
-    likeliest = final(next_tokens(runtime.lab(), subject, PROMPT, masks))
+    likeliest = final(next_tokens(subject, PROMPT, masks).run(runtime.lab()))
     for row, frames in zip(likeliest.log_p, frames_of(at), strict=True):
         np.testing.assert_allclose(frames["tokens"]["p"], np.exp(row.astype(float)), rtol=1e-6)
 

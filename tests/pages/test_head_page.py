@@ -19,7 +19,7 @@ from engine.models.masks import parse_mask
 from engine.shapes import ModelShape
 from engine.studies.one_head import LOOKING, READ, TITLES
 from engine.studies.portrait import Portrait
-from engine.texts.tokenloss import recall_token_losses
+from engine.texts.tokenloss import token_losses
 from pages.ui.head import charts, idealised, tables
 from pages.ui.head.asking import neighbour
 from pages.ui.shared import runtime
@@ -67,7 +67,7 @@ def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says
     [sent] = [each for each in components(at) if "pieces" in each]  # set as on the Passage screen
     subject = runtime.lab().subject(LoadSpec(str(tiny_opt), "fp32"))
     for side, mask in (("a", ""), ("b", "L1H2")):
-        measured = recall_token_losses(runtime.lab(), subject, text, parse_mask(mask, subject.shape))
+        measured = token_losses(subject, text, parse_mask(mask, subject.shape)).stored(runtime.lab())
         assert sent["loss"][side] == pytest.approx(measured.loss_nats.tolist(), abs=1e-4)
     assert "".join(sent["pieces"]) == text and sent["words"]["b"] == "without" and sent["full"] > 0
     before = len(at.dataframe)

@@ -15,7 +15,7 @@ from engine.models.masks import Mask, parse_mask
 from engine.shapes import ModelShape
 from engine.texts import incontext as engine_incontext
 from engine.texts import passages
-from engine.texts.tokenloss import recall_token_losses
+from engine.texts.tokenloss import token_losses
 from pages.ui.in_context import charts, tables
 from pages.ui.in_context.setting import LossesSoFar
 from pages.ui.shared import runtime
@@ -149,7 +149,7 @@ def test_the_screen_opens_on_prose_whose_loss_falls(open_app):
     assert at.selectbox(key="incontext_text").value == "A letter without a name" and 5 <= len(texts) <= 8
     lab = runtime.lab()
     subject = lab.subject(LoadSpec("demo", "fp32"))
-    found = [recall_token_losses(lab, subject, text, Mask.full(subject.shape)).loss_nats for text in texts]
+    found = [token_losses(subject, text, Mask.full(subject.shape)).stored(lab).loss_nats for text in texts]
     early, late = (np.mean([each[span].mean() for each in found]) for span in (slice(39, 60), slice(399, 460)))
     assert late < early - 0.3 and values(at)[0] == tables.number(engine_incontext.icl_score(found, 10).value)
     assert any("Later tokens are predicted **better** by" in line.value for line in at.markdown)
@@ -210,7 +210,7 @@ def test_what_a_session_shows_is_what_is_stored(open_screen, wide_opt):
     subject = lab.subject(LoadSpec(str(wide_opt), "fp32"))
     full = Mask.full(subject.shape)
     (text,) = runtime.jobs().snapshot("incontext texts").value
-    losses = recall_token_losses(lab, subject, text, full)
+    losses = token_losses(subject, text, full).stored(lab)
     assert values(at)[0] == tables.number(float(losses.loss_nats[499]) - float(losses.loss_nats[49]))
     how = Ablating(full, "full", "zero")
     assert recall_ablations(lab, subject, [text], how) is None, "nothing is ablated before it is asked for"

@@ -52,7 +52,7 @@ def summary(at):
 def measured(model, text, mask="", precision="fp32"):
     """The engine's own losses."""
     subject = runtime.lab().subject(LoadSpec(str(model), precision))
-    *_, last = token_losses(runtime.lab(), subject, text, parse_mask(mask, subject.shape))
+    *_, last = token_losses(subject, text, parse_mask(mask, subject.shape)).run(runtime.lab())
     return last.value
 
 

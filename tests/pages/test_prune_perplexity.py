@@ -3,12 +3,12 @@
 import json
 import re
 import shlex
+from dataclasses import replace
 
 import pytest
 
 from engine.demo import passages
-from engine.models.masks import Mask
-from engine.texts.perplexity import change, recall_perplexity
+from engine.texts.perplexity import both, change
 from pages.ui.prune import perplexity
 from pages.ui.shared import runtime
 from pages.ui.shared.texts import OWN, Chosen
@@ -26,8 +26,8 @@ def of_store(at, title="The ferry"):
     """(full, pruned) perplexity as it is stored."""
     x = experiment_of(at)
     text = next(each.text for each in passages() if each.title == title)
-    mask = x.mask(perplexity_evidence(x))
-    return [recall_perplexity(runtime.lab(), x.subject, text, each) for each in (Mask.full(x.shape), mask)]
+    found = both(x.subject, text, x.mask(perplexity_evidence(x))).stored(runtime.lab())
+    return found.full, found.pruned
 
 
 def perplexity_evidence(x):
@@ -91,7 +91,8 @@ def test_more_than_the_budget_is_a_button_and_not_begun(open_app, monkeypatch):
 
 def test_a_moving_slider_measures_and_reads_nothing(open_app, monkeypatch):
     at = open_app(prune_ranking="random")
-    monkeypatch.setattr(perplexity, "recall_both", lambda *_: pytest.fail("read while a slider moves"))
+    fails = {"steps": lambda *_: pytest.fail("read while a slider moves")}
+    monkeypatch.setattr(perplexity, "both", lambda *given: replace(both(*given), **fails))
     before = runtime.store().n_puts
     slide(at, "prune_heads", 30, moving=True).run()
     assert said(at).endswith(": …") and runtime.store().n_puts == before and not under_way([perplexity.SLOT])

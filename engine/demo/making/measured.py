@@ -88,8 +88,11 @@ class Measured:
 
     def bits(self, texts: Sequence[str], bos: bool) -> float:
         """Bits a byte of texts, each read as the app reads one: BOS once in front or none, windows without overlap."""
-        subject = self.subject(bos=bos)
-        return bits_a_byte([final(perplexity(self.lab, subject, text, self.full)) for text in texts])
+        return bits_a_byte(self.perplexities(self.subject(bos=bos), texts))
+
+    def perplexities(self, subject: Subject, texts: Sequence[str]) -> list[Perplexity]:
+        """Of each of the texts, with nothing pruned."""
+        return [final(perplexity(subject, text, self.full).run(self.lab)) for text in texts]
 
     def with_and_without_bos(self, pieces: Sequence[str]) -> dict[str, tuple[float, float]]:
         """By place of a window in its piece, (with BOS in front, without) in bits a byte over the same tokens."""
@@ -105,7 +108,7 @@ class Measured:
         for place, texts in places.items():
             if texts:
                 # with BOS the first token has a loss too, without it has none
-                bos, none = ([final(perplexity(self.lab, of, text, self.full)) for text in texts] for of in subjects)
+                bos, none = (self.perplexities(of, texts) for of in subjects)
                 found[place] = (
                     bits_a_byte([replace(each, loss_nats=each.loss_nats[1:]) for each in bos]),
                     bits_a_byte(none),
@@ -115,14 +118,14 @@ class Measured:
     def copies(self, mask: Mask) -> tuple[float, float]:
         """Mean loss in nats of the first and the second copy in the passage that is said twice."""
         text = next(passage.text for passage in passages() if passage.title == TWICE)
-        found = final(token_losses(self.lab, self.subject(), text, mask))
+        found = final(token_losses(self.subject(), text, mask).run(self.lab))
         first = found.ends <= len(text) // 2
         return float(np.nanmean(found.loss_nats[first])), float(np.nanmean(found.loss_nats[~first]))
 
     def sample(self, beginning: str, n_tokens: int = 160) -> str:
         """A continuation at temperature 0.7, seed 0, as the Continuation screen gives it."""
         how = How(n_tokens, 700, 0)
-        return beginning + final(continuation(self.lab, self.subject(), beginning, self.full, how)).text
+        return beginning + final(continuation(self.subject(), beginning, self.full, how).run(self.lab)).text
 
 
 def bits_a_byte(found: Sequence[Perplexity]) -> float:

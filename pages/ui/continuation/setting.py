@@ -3,23 +3,15 @@
 No streamlit here: the generator runs in the worker thread, and everything can be tested as plain functions.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from engine.importance.rankings_of import Pruning, orders_of
+from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress, last_value
-from engine.texts.continuation import (
-    Continuation,
-    How,
-    NextTokens,
-    continuation,
-    next_tokens,
-    recall_continuation,
-    recall_next_tokens,
-)
-from engine.texts.passages import checked
+from engine.texts.continuation import Continuation, How, NextTokens, continuation, next_tokens
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.origin import Origin, about, ranking_reads
 from pages.ui.shared.python_code import of_continuation
@@ -52,36 +44,43 @@ class Setting:
         """Changes with anything that changes what is measured."""
         return f"{self.subject} {self.pruning} {self.pruning.task} {self.data_dir} {self.how} {self.prompt!r}"
 
+    def sides(self, mask: Mask) -> dict[str, Mask]:
+        """The masks of the models that are compared, by their fields of `Said`; with nothing pruned there is one."""
+        full = Mask.full(self.subject.shape)
+        return {"full": full} if mask.is_full else {"full": full, "pruned": mask}
+
+    def next_tokens(self, mask: Mask) -> Measurement[NextTokens]:
+        """The likeliest next tokens of both models."""
+        return next_tokens(self.subject, self.prompt, [*self.sides(mask).values()])
+
+    def continuations(self, mask: Mask) -> dict[str, Measurement[Continuation]]:
+        """What each model says after the prompt, by its field of `Said`."""
+        sides = self.sides(mask).items()
+        return {name: continuation(self.subject, self.prompt, side, self.how) for name, side in sides}
+
 
 def measure(x: Setting, lab: Lab) -> Iterator[Progress[Said]]:
     """Job: the ranking if it is needed, the next tokens of both models, then the full model's continuation and the
     pruned one's, token by token. What is stored is read."""
-    prompt = checked(x.prompt, "the prompt")
     orders = yield from last_value(orders_of(x.subject, x.pruning, x.data_dir).run(lab))
-    mask, full = x.pruning.mask(orders), Mask.full(x.subject.shape)
-    sides = {"full": full} if mask.is_full else {"full": full, "pruned": mask}
-    total = x.how.n_tokens * len(sides)
-    steps = next_tokens(lab, x.subject, prompt, list(sides.values()))
-    found = Said(mask, (yield from last_value(steps, 0, total, 0, "next token")))
+    mask, n = x.pruning.mask(orders), x.how.n_tokens
+    said = x.continuations(mask)
+    total = n * len(said)
+    found = Said(mask, (yield from last_value(x.next_tokens(mask).run(lab), 0, total, 0, "next token")))
     yield Progress(0, total, found)
-    for number, (name, of) in enumerate(sides.items()):
-        for step in continuation(lab, x.subject, prompt, of, x.how):
+    for number, (name, one) in enumerate(said.items()):
+        for step in one.run(lab):
             found = found if step.value is None else replace(found, **{name: step.value})
-            placed = step.within(number * x.how.n_tokens, total, x.how.n_tokens, f"{name.capitalize()} model, tokens")
-            yield replace(placed, value=found, share=None)
+            placed = step.within(number * n, total, n, f"{name.capitalize()} model, tokens")
+            yield replace(placed, value=found)
 
 
 def origin(x: Setting, mask: Mask | None, says: Sequence[str]) -> Origin:
     """The command, the program and the records behind what is shown; `says`: that in sentences."""
     of = about(x.subject, in_words(x.how), mask_in_words(x.subject.shape, mask))
     mask = mask or Mask.full(x.subject.shape)
-    sides = [Mask.full(x.subject.shape), *([] if mask.is_full else [mask])]
-    reads: dict[str, Callable[[Lab], object]] = {
-        "Next tokens": lambda lab: recall_next_tokens(lab, x.subject, x.prompt, sides)
-    }
-    for name, side in zip(("Full model", "Pruned model"), sides, strict=False):
-        reads[name] = lambda lab, side=side: recall_continuation(lab, x.subject, x.prompt, side, x.how)
-    reads |= ranking_reads(x.subject, x.pruning, x.data_dir)
+    said = {f"{name.capitalize()} model": one.stored for name, one in x.continuations(mask).items()}
+    reads = {"Next tokens": x.next_tokens(mask).stored, **said, **ranking_reads(x.subject, x.pruning, x.data_dir)}
     program = of_continuation(x.subject, x.prompt, mask, x.how)
     return Origin("Continue", command(x, mask), program, reads, of, says)
 

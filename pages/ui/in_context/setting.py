@@ -5,21 +5,20 @@ No streamlit here: the generators run in the worker thread, and everything can b
 
 import hashlib
 import json
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
 
 import numpy as np
 
 from engine.heads.ablation import KINDS, Ablating, HeadAblations, ablate_heads, recall_ablations
 from engine.importance.rankings_of import Pruning, orders_of
+from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.rates import seconds_for
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress, last_value
 from engine.texts.sources import Source
-from engine.texts.tokenloss import recall_token_losses, token_losses
+from engine.texts.tokenloss import losses_of_texts
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.origin import Origin, about, ranking_reads
 from pages.ui.shared.python_code import of_context
@@ -64,25 +63,22 @@ class Setting:
         """Changes with anything that changes what is measured."""
         return f"{self.base_key} {self.pruning} {self.pruning.task} {self.data_dir}"
 
+    def losses(self, mask: Mask, label: str = "") -> Measurement[Losses]:
+        """The losses of every text under a mask."""
+        return losses_of_texts(self.subject, self.texts, mask, label)
+
 
 def measure(x: Setting, lab: Lab) -> Iterator[Progress[LossesSoFar]]:
     """Job: every text by the full model, then the ranking if it is needed, then every text by the pruned model. What is
     stored is read, text by text."""
-    found, n = LossesSoFar(), len(x.texts)
-    for number, text in enumerate(x.texts):
-        losses = yield from _losses(x, text, Mask.full(x.subject.shape), number, "Full model", lab)
-        found = replace(found, full=(*found.full, losses))
-        yield Progress(number + 1, n, found, "Full model, texts")
+    found = LossesSoFar()
+    for step in x.losses(Mask.full(x.subject.shape), "Full model, texts").map(LossesSoFar).run(lab):
+        found = step.value or found
+        yield step
     orders = yield from last_value(orders_of(x.subject, x.pruning, x.data_dir).run(lab))
     mask = x.pruning.mask(orders)
-    found = replace(found, mask=mask)
-    if mask.is_full:
-        yield Progress(n, n, replace(found, pruned=found.full))
-        return
-    for number, text in enumerate(x.texts):
-        losses = yield from _losses(x, text, mask, number, "Pruned model", lab)
-        found = replace(found, pruned=(*found.pruned, losses))
-        yield Progress(number + 1, n, found, "Pruned model, texts")
+    pruned = x.losses(mask, "Pruned model, texts")
+    yield from pruned.map(lambda losses: replace(found, pruned=losses, mask=mask)).run(lab)
 
 
 def ablations(x: Setting, fill: str, lab: Lab, compute: bool = True) -> Iterator[Progress[dict[str, HeadAblations]]]:
@@ -117,9 +113,9 @@ def ablations_s(x: Setting, lab: Lab) -> float | None:
 def origin(x: Setting, mask: Mask | None, kind: str, fill: str, around: int) -> Origin:
     """The commands, the program and the records behind what is shown."""
     full = Mask.full(x.subject.shape)
-    reads: dict[str, Callable[[Lab], object]] = {"Full model": partial(_recalled, x=x, mask=full)}
+    reads: dict[str, Callable[[Lab], object]] = {"Full model": x.losses(full).read}
     if mask is not None and not mask.is_full:
-        reads["Pruned model"] = partial(_recalled, x=x, mask=mask)
+        reads["Pruned model"] = x.losses(mask).read
     reads |= {"Heads ablated": lambda lab: ablations(x, fill, lab, compute=False)}
     reads |= ranking_reads(x.subject, x.pruning, x.data_dir)
     program = of_context(x.subject, x.data_dir, x.source, mask or full, around)
@@ -143,19 +139,3 @@ def commands(x: Setting, mask: Mask | None, how: tuple[str, str], around: int) -
         ("attribute", [*words, "--kind", kind, "--fill", fill, "--out", "attribution.csv"]),
     ]
     return "\n".join(command_line(name, x.subject, data_dir, arguments) for name, arguments in lines)
-
-
-def _recalled(lab: Lab, x: Setting, mask: Mask) -> None:
-    for text in x.texts:
-        recall_token_losses(lab, x.subject, text, mask)
-
-
-def _losses(
-    x: Setting, text: str, mask: Mask, number: int, title: str, lab: Lab
-) -> Generator[Progress[Any], None, np.ndarray]:
-    found = None
-    for step in token_losses(lab, x.subject, text, mask):
-        found = step.value or found
-        yield Progress(number, len(x.texts), message=step.message or f"{title}, texts")
-    assert found is not None
-    return found.loss_nats

@@ -4,7 +4,7 @@ import time
 from functools import partial
 from typing import Any
 
-from engine.importance.rankings_of import Orders
+from engine.importance.rankings_of import Orders, orders_of
 from engine.texts.tokenloss import TokenLosses
 from pages.ui.passage import reading
 from pages.ui.shared.runtime import jobs, lab
@@ -24,12 +24,12 @@ class Run:
 
     def order(self, x: reading.Reading) -> Orders | None:
         """The orders of the ranking, if they are there soon; else None."""
-        run = partial(reading.measure_order, x, lab())
+        run = partial(orders_of(x.whole.subject, x.pruning, x.data_dir).run, lab())
         return x.known_order or self._started(Work("passage order", x.order_key, "Ranking", run, while_seen=True))
 
     def losses(self, x: reading.Reading, which: str, side: reading.Side) -> TokenLosses | None:
         """The losses of the whole text, stored or measured soon; else None, and they are being measured."""
-        found, work = reading.recall(x, side, lab()), losses_work(x, which, side)
+        found, work = x.losses(side).stored(lab()), losses_work(x, which, side)
         if found is None:
             return self._started(work)
         jobs().drop(work.slot)
@@ -54,8 +54,8 @@ class Run:
 
 def losses_work(x: reading.Reading, which: str, side: reading.Side) -> Work[TokenLosses]:
     """What measures the losses of the text by A (`which` a) or by B."""
-    run = partial(reading.measure, x, side, which.upper(), lab())
-    return Work(f"passage {which.upper()}", side.key(x.text), f"Losses of {which.upper()}", run, while_seen=True)
+    wanted, name = x.losses(side), which.upper()
+    return Work(f"passage {name}", wanted.key, f"Losses of {name}", partial(wanted.run, lab()), while_seen=True)
 
 
 def so_far(x: reading.Reading, which: str, side: reading.Side | None) -> TokenLosses | None:

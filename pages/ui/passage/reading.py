@@ -1,20 +1,17 @@
-"""What the Passage screen measures: a `Reading` of one text by A and by B, its jobs for the worker, what is stored.
+"""What the Passage screen measures: a `Reading` of one text by A and by B, the losses and their origin.
 
-No streamlit here: the generators run in the worker thread, and everything can be tested as plain functions.
+No streamlit here: everything can be tested as plain functions.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 
 from engine.demo import Landmark
-from engine.importance.rankings_of import Evidence, Orders, Pruning, orders_from, orders_of
+from engine.importance.rankings_of import Evidence, Orders, Pruning, orders_from
+from engine.measurement import Measurement
 from engine.models.masks import Mask
-from engine.models.subject import Lab, Subject
-from engine.progress import Progress
+from engine.models.subject import Subject
 from engine.receipts import Reads
-from engine.texts.passages import text_digest
-from engine.texts.tokenloss import TokenLosses, recall_token_losses, token_losses
+from engine.texts.tokenloss import TokenLosses, token_losses
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.origin import ranking_reads
 
@@ -25,10 +22,6 @@ class Side:
 
     subject: Subject
     mask: Mask
-
-    def key(self, text: str) -> str:
-        """Changes with anything that changes a loss."""
-        return f"{self.subject} {self.mask.key()} {text_digest(text)}"
 
 
 @dataclass(frozen=True)
@@ -65,27 +58,15 @@ class Reading:
         """B: the two levels of these orders and the typed mask pruned."""
         return replace(self.whole, mask=self.pruning.mask(orders))
 
-
-def measure(x: Reading, side: Side, title: str, lab: Lab) -> Iterator[Progress[TokenLosses]]:
-    """Job: the losses of the whole text by one side, so far."""
-    for step in token_losses(lab, side.subject, x.text, side.mask):
-        yield replace(step, message=step.message or f"{title}, tokens")
-
-
-def measure_order(x: Reading, lab: Lab) -> Iterator[Progress[Orders]]:
-    """Job: the scores that the ranking needs."""
-    yield from orders_of(x.whole.subject, x.pruning, x.data_dir).run(lab)
-
-
-def recall(x: Reading, side: Side, lab: Lab) -> TokenLosses | None:
-    """The losses of the whole text by one side where they are stored; computes nothing."""
-    return recall_token_losses(lab, side.subject, x.text, side.mask)
+    def losses(self, side: Side) -> Measurement[TokenLosses]:
+        """The losses of the whole text by one side."""
+        return token_losses(side.subject, self.text, side.mask)
 
 
 def reads(x: Reading, b: Side) -> Reads:
     """What reads what is shown: both sides, and what B is ranked by."""
     sides = {"A": x.a, "B": b} if b != x.a else {"A": x.a}
-    found = {name: partial(lambda lab, side: recall(x, side, lab), side=side) for name, side in sides.items()}
+    found = {name: x.losses(side).stored for name, side in sides.items()}
     return {**found, **ranking_reads(b.subject, x.pruning, x.data_dir)}
 
 

@@ -1,16 +1,13 @@
 """The Prune screen's second figure: perplexity of a text under the same mask, measured behind the accuracy."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 import pandas as pd
 import streamlit as st
 
-from engine.models.masks import Mask
-from engine.models.subject import Lab, Subject
-from engine.progress import Progress, last_value
-from engine.texts.perplexity import BLOCK, Both, Change, Perplexity, perplexity, perplexity_s, recall_both
+from engine.measurement import Measurement
+from engine.texts.perplexity import BLOCK, Both, Change, both
 from pages.ui.prune import dragging
 from pages.ui.prune.experiment import pruned_words
 from pages.ui.prune.screen import Shown
@@ -33,26 +30,22 @@ HELP = (
 )
 
 
-def measure(lab: Lab, subject: Subject, text: str, masks: Sequence[Mask]) -> Iterator[Progress[Perplexity]]:
-    """Job: the text under each of the masks; read from the store afterwards."""
-    for at, mask in enumerate(masks):
-        yield from last_value(perplexity(lab, subject, text, mask), at, len(masks), 1, "Perplexity")
+def perplexities(shown: Shown, text: Chosen) -> Measurement[Both]:
+    """The perplexity of the text with nothing pruned and under the current mask."""
+    return both(shown.x.subject, text.text, shown.mask)
 
 
-def perplexity_work(shown: Shown, text: Chosen) -> Work[Perplexity]:
-    """What measures the text under the mask that is set, and under none."""
-    x, full = shown.x, Mask.full(shown.x.shape)
-    masks = [full] if shown.mask is None or shown.mask.is_full else [full, shown.mask]
-    key = f"{x.subject} {hash(text.text)} {masks[-1].key()}"
-    run = partial(measure, lab(), x.subject, text.text, masks)
-    takes = partial(perplexity_s, lab(), x.subject, text.text, masks)
-    return Work(SLOT, key, "Perplexity", run, PRIORITY, while_seen=True, takes=takes)
+def perplexity_work(shown: Shown, text: Chosen) -> Work[Both]:
+    """The job that measures both; the page reads them from the store afterwards."""
+    wanted = perplexities(shown, text)
+    run, takes = partial(wanted.run, lab()), partial(wanted.seconds, lab())
+    return Work(SLOT, wanted.key, "Perplexity", run, PRIORITY, while_seen=True, takes=takes)
 
 
 def look_ahead(shown: Shown, text: Chosen) -> Both:
     """What is known; the rest is measured once nothing else is and the accuracy stands, where it is forecast to take
     no longer than what nobody asked for may."""
-    x, found = shown.x, recall_both(lab(), shown.x.subject, text.text, shown.mask)
+    x, found = shown.x, perplexities(shown, text).so_far(lab()) or Both()
     is_idle = not dragging.moving() and not under_way([*dragging.MEASURING, "estimates"])
     is_due = not found.complete and shown.mask is not None and x.settled(shown.stored)
     if is_due and is_idle and in_memory(x.subject.spec):
@@ -80,12 +73,12 @@ def draw_line(shown: Shown, text: Chosen) -> None:
         work.offer("Measure perplexity", "text_fields", "Of the full and of the pruned model, in the background.")
 
 
-def _comes(shown: Shown, work: Work[Perplexity]) -> bool:
+def _comes(shown: Shown, work: Work[Both]) -> bool:
     """Whether it is measured soon, without a bar that tells of it."""
     takes_s, job = work.takes(), work.now()
     if job is None:
         return takes_s is not None and takes_s <= budget_s() and in_memory(shown.x.subject.spec)
-    return job.under_way and takes_s is not None and takes_s <= SOON_S
+    return job.under_way and takes_s is not None and job.seconds + takes_s <= SOON_S
 
 
 def in_words(found: Both, name: str) -> list[str]:
@@ -145,10 +138,10 @@ def command(shown: Shown, text: Chosen) -> str:
 
 def told(of: Origin, shown: Shown, text: Chosen) -> Origin:
     """The screen's origin with what stands under the large figure: its records, and what it says."""
-    x, found = shown.x, shown.second
+    found = shown.second
     if found.full is None:
         return of
-    reads = {**of.reads, "Perplexity": lambda lab: recall_both(lab, x.subject, text.text, shown.mask)}
+    reads = {**of.reads, "Perplexity": perplexities(shown, text).stored}
     says = in_words(found, f"Perplexity of {plain(text.name)}") if found.complete else []
     return replace(of, reads=reads, says=[*of.says, *says])
 

@@ -39,9 +39,8 @@ MODULES = {
     "engine.studies.two_models": "agreed compared",
     "engine.texts.continuation": "How continuation",
     "engine.texts.incontext": "icl_score",
-    "engine.texts.passages": "recall",
     "engine.texts.sources": "Source texts_of",
-    "engine.texts.tokenloss": "token_losses",
+    "engine.texts.tokenloss": "losses_of_texts token_losses",
     "pathlib": "Path",
 }
 
@@ -136,7 +135,7 @@ def of_losses(a: tuple[Subject, Mask], b: tuple[Subject, Mask], arguments: Seque
         of = f"subject_{name}" if b[0] != a[0] else "subject"
         if of != "subject":
             lines.append(f"{of} = {_subject(subject)}")
-        lines.append(f"{name} = final(token_losses(lab, {of}, text, {_mask(mask, of)}))")
+        lines.append(f"{name} = final(token_losses({of}, text, {_mask(mask, of)}).run(lab))")
     lines += ['print(f"{a.loss_nats.mean():.4f} nats, {b.loss_nats.mean():.4f} by B")']
     return program(lines, a[0] if a[0] == b[0] else None)
 
@@ -159,7 +158,7 @@ def of_continuation(subject: Subject, prompt: str, mask: Mask, how: How) -> str:
     lines = [
         f"prompt, mask = {prompt!r}, {_mask(mask)}",
         f"how = How({how.n_tokens}, {how.temperature_permille}, {how.seed})  # tokens, temperature in permille, seed",
-        "print(final(continuation(lab, subject, prompt, mask, how)).text)",
+        "print(final(continuation(subject, prompt, mask, how).run(lab)).text)",
     ]
     return program(lines, subject)
 
@@ -172,9 +171,9 @@ def of_context(subject: Subject, data_dir: str | None, source: Source, mask: Mas
         text = f"Source({source.kind!r}, {source.name!r}, n_texts={source.n_texts}, seed={source.seed})"
     lines = [
         f"source = {text}",
-        f"texts = final(texts_of(lab, subject, source, {data_dir!r}))",
+        f"texts = final(texts_of(subject, source, {data_dir!r}).run(lab))",
         f"mask = {_mask(mask)}",
-        "losses = [final(token_losses(lab, subject, text, mask)).loss_nats for text in texts]",
+        "losses = final(losses_of_texts(subject, texts, mask).run(lab))",
         f"print(icl_score(losses, around={around}))",
     ]
     return program(lines, subject)
