@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from engine.errors import Cancelled, HeadroomError
-from engine.measurement import Measurement, Missing, Steps, Workload, with_value
+from engine.measurement import Measurement, Missing, Steps, Stored, Workload, with_value
 from engine.models.subject import Lab, Subject
 from engine.progress import Progress, driven
 
@@ -30,17 +30,18 @@ class Run:
     def __init__(self, lab: Lab, measures: bool, total: int) -> None:
         self.lab, self.measures, self.total = lab, measures, total
         self.done, self.cached, self.missing = 0, True, dict[str, Callable[[], Workload]]()
-        self._known: dict[str, Any] = {}
+        self._known: dict[str, Stored[Any]] = {}
 
     def steps(
         self, part: Measurement[T], size: int = 1, label: str = "", counts: bool = True
-    ) -> Generator[Progress[T], None, T | None]:
-        """Gives the value of a part, or None if something of it is missing. Yields its steps in their place in the
-        whole, of which it takes `size`, with the part's value so far. A part that was complete is not read again.
+    ) -> Generator[Progress[T], None, Stored[T]]:
+        """Gives what is known of a part, all of it if it is measured. Yields its steps in their place in the whole, of
+        which it takes `size`, with the part's value so far. A part that was complete is not read again.
 
         Without `counts` the steps keep their own numbers, which the label names; only their share is of the whole.
         """
-        if part.key not in self._known:
+        found = self._known.get(part.key)
+        if found is None:
             cached = True
 
             def placed(step: Progress[T]) -> Progress[T]:
@@ -48,25 +49,28 @@ class Run:
                 cached = step.cached
                 here = step.within(self.done, self.total, size, label)
                 if not counts:
-                    share = (self.done + size * step.part) / self.total
-                    here = replace(here, done=step.done, total=step.total, share=share)
-                return replace(here, value=step.value, cached=self.cached and cached)
+                    here = replace(here, done=step.done, total=step.total)
+                share = (self.done + size * step.part) / self.total
+                return replace(here, value=step.value, cached=self.cached and cached, share=share)
 
-            value, missing = yield from driven(with_value(part.steps(self.lab, self.measures)), placed)
+            found = Stored(*(yield from driven(with_value(part.steps(self.lab, self.measures)), placed)))
             self.cached &= cached
-            self.missing |= missing
-            if missing:
-                self.done += size
-                return None
-            self._known[part.key] = value
+            self.missing |= found.missing
+            if found.is_complete:
+                self._known[part.key] = found
         self.done += size
-        return self._known[part.key]
+        return found
+
+    def known(self, part: Measurement[T], size: int = 1, label: str = "") -> Generator[Progress[Any], None, T | None]:
+        """Gives the value of a part as far as it is known; what it yields has no value."""
+        return (yield from driven(self.steps(part, size, label), lambda step: replace(step, value=None))).value
 
     def part(
         self, part: Measurement[T], size: int = 1, label: str = "", counts: bool = True
     ) -> Generator[Progress[Any], None, T | None]:
-        """Gives the value of a part as `steps` does; what it yields has no value."""
-        return (yield from driven(self.steps(part, size, label, counts), lambda step: replace(step, value=None)))
+        """Gives the value of a part, or None if something of it is missing; what it yields has no value."""
+        found = yield from driven(self.steps(part, size, label, counts), lambda step: replace(step, value=None))
+        return found.value if found.is_complete else None
 
     def expect(self, name: str, expected: Callable[[], Workload], size: int = 0) -> None:
         """Counts the work of a part that cannot be built yet, as it depends on one that is missing."""
@@ -96,6 +100,11 @@ def composed(
     return Measurement(target, about, steps)
 
 
+def deferred(target: Subject, about: tuple[object, ...], build: Callable[[Lab], Measurement[T]]) -> Measurement[T]:
+    """A measurement that is built when it is read or measured, as that takes the store, such as for questions."""
+    return Measurement(target, about, lambda lab, measures: build(lab).steps(lab, measures))
+
+
 @dataclass(frozen=True)
 class Gathered(Generic[K, T]):
     """What is known of several parts: `values` of the complete ones, `partial` values of others as far as they go, for
@@ -111,15 +120,16 @@ def every(
     target: Subject,
     about: tuple[object, ...],
     parts: Mapping[K, Callable[[Lab], Measurement[T]]],
-    size: int = 1,
+    size: Callable[[K], int] = lambda name: 1,
     label: Callable[[K], str] = str,
 ) -> Measurement[Gathered[K, T]]:
     """Measurements of the same kind, such as one a task: each is built when its turn comes, and takes `size` of the
-    progress bar. One that raises a HeadroomError is set aside with the reason; the others go on."""
+    progress bar. One that raises a HeadroomError is set aside with the reason; the others go on. Steps are called by
+    `label`, or by their own messages if it is empty."""
 
     def body(run: Run) -> Generator[Progress[Gathered[K, T]], None, Gathered[K, T]]:
         known = Gathered[K, T]()
-        for number, (name, build) in enumerate(parts.items()):
+        for name, build in parts.items():
 
             def noted(step: Progress[T], name: K = name) -> Progress[Gathered[K, T]]:
                 nonlocal known
@@ -127,24 +137,23 @@ def every(
                     known = replace(known, partial={**known.partial, name: step.value})
                 return step.map(lambda value: known)
 
-            run.done, before = number * size, set(run.missing)
+            end = run.done + size(name)
             try:
-                value = yield from driven(run.steps(build(run.lab), size, label(name)), noted)
-                if value is not None:
+                found = yield from driven(run.steps(build(run.lab), size(name), label(name)), noted)
+                if not found.is_complete:
+                    known = replace(known, missing={**known.missing, name: found.missing})
+                elif found.value is not None:
                     others = {other: each for other, each in known.partial.items() if other != name}
-                    known = replace(known, values={**known.values, name: value}, partial=others)
-                lacks = {key: count for key, count in run.missing.items() if key not in before}
-                if lacks:
-                    known = replace(known, missing={**known.missing, name: lacks})
+                    known = replace(known, values={**known.values, name: found.value}, partial=others)
             except Cancelled:
                 raise
             except HeadroomError as error:
                 known = replace(known, failed={**known.failed, name: str(error)})
-            run.done = (number + 1) * size
+            run.done = end
             yield run.so_far(known, label(name))
         return known
 
-    return composed(target, about, body, max(1, size * len(parts)))
+    return composed(target, about, body, max(1, sum(map(size, parts))))
 
 
 def all_of(parts: Sequence[Measurement[T]], label: str = "") -> Measurement[tuple[T | None, ...]]:
@@ -175,6 +184,7 @@ def then(
         if known is None:
             run.expect(f"after {first.key}", expected)
             return None
-        return (yield from run.steps(next_of(known), sizes[1]))
+        found = yield from run.steps(next_of(known), sizes[1])
+        return found.value
 
     return composed(first.target, (*first.about, "then"), body, sum(sizes))

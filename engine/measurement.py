@@ -11,7 +11,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import accumulate
-from typing import Any, Generic, TypeVar
+from types import SimpleNamespace
+from typing import Any, Generic, TypeVar, cast
 
 from cache import Store
 from engine.models.rates import FACTOR, Pass, seconds_for, together_s
@@ -122,9 +123,29 @@ class Measurement(Generic[T]):
         """The work of measuring the missing records."""
         return self.look(lab).left
 
+    def whole(self) -> Workload:
+        """The work of measuring all of it, whatever is stored."""
+        return self.left(cast(Lab, _EMPTY))
+
     def seconds(self, lab: Lab) -> float | None:
         """About how long the missing records take here; None if no pass of this model was timed yet."""
         return self.left(lab).seconds(lab.store, self.target)
+
+    def until(self, is_enough: Callable[[T], bool], *about: object) -> Measurement[T]:
+        """The same, complete as soon as its value so far `is_enough`; `about` tells it apart from others."""
+
+        def steps(lab: Lab, measures: bool) -> Steps[T]:
+            own = self.steps(lab, measures)
+            while True:
+                try:
+                    step = next(own)
+                except StopIteration as ended:
+                    return ended.value
+                yield step
+                if step.value is not None and is_enough(step.value):
+                    return {}
+
+        return Measurement(self.target, (*self.about, "until", *about), steps)
 
     def map(self, change: Callable[[T], U | None]) -> Measurement[U]:
         """The same with `change` applied to its value."""
@@ -133,6 +154,19 @@ class Measurement(Generic[T]):
             return (yield from driven(self.steps(lab, measures), lambda step: step.map(change)))
 
         return Measurement(self.target, (*self.about, "mapped"), steps)
+
+
+class _Nothing:
+    """In place of a result store: it holds nothing."""
+
+    def get(self, key: str) -> None:
+        return None
+
+    def put(self, key: str, blob: bytes) -> bool:
+        return True
+
+
+_EMPTY = SimpleNamespace(store=_Nothing())
 
 
 def with_value(steps: Steps[T]) -> Generator[Progress[T], None, tuple[T | None, Missing]]:
@@ -155,6 +189,7 @@ def of_records(
     value: Callable[[list[Record]], T | None],
     expected: Callable[[], Workload] | None = None,
     counted: Callable[[list[Record]], tuple[int, int]] | None = None,
+    anew: bool = False,
 ) -> Measurement[T]:
     """A measurement that is stored as records.
 
@@ -162,7 +197,7 @@ def of_records(
     is given the list of the records so far, which fills up as they are read or measured. `value`: what the first of
     these records give, or None if they are too few. `expected`: the work of measuring all of it, if the pieces do not
     say how much they read. `counted`: (done, total) on the progress bar by the records so far, if the pieces' sizes do
-    not say.
+    not say. `anew`: stored records count as missing, and each is replaced once it has been measured again.
     """
 
     def steps(lab: Lab, measures: bool) -> Steps[T]:
@@ -172,6 +207,9 @@ def of_records(
         sizes = [piece.size for piece in listed]
         total, cached = sum(sizes), True
         ends: list[float] | None = None
+
+        def known(piece: Piece) -> Record | None:
+            return None if anew else found(lab.store, piece)
 
         def placed(step: Progress[Any], is_end: bool = False) -> Progress[Any]:
             """A step of the piece in hand, or the one that ends it, in its place among all of them."""
@@ -188,18 +226,18 @@ def of_records(
             if expected is None:
                 return Workload()
             if counted is None:
-                each = [(piece.size, found(lab.store, piece) is None) for piece in pieces(lab, [])]
+                each = [(piece.size, known(piece) is None) for piece in pieces(lab, [])]
                 part, whole = sum(size for size, is_missing in each if not is_missing), sum(size for size, _ in each)
             else:
                 part, whole = counted(records) if records else (0, 1)
             return expected().times(1 - part / whole)
 
         for piece in listed or wanted:
-            record = found(lab.store, piece)
+            record = known(piece)
             if record is None and not measures:
                 yield Progress(0, 1, value(records), cached=True)
                 if counted is None and expected is None:
-                    missing = [each for each in pieces(lab, []) if found(lab.store, each) is None]
+                    missing = [each for each in pieces(lab, []) if known(each) is None]
                     return {each.key: partial(_to_read, each) for each in missing}
                 return {piece.key: left}
             if record is None:
@@ -222,14 +260,18 @@ def known_value(target: Subject, about: tuple[object, ...], value: T) -> Measure
 
 
 def single(
-    target: Subject, piece: Piece, value: Callable[[Record], T], expected: Callable[[], Workload] | None = None
+    target: Subject,
+    piece: Piece,
+    value: Callable[[Record], T],
+    expected: Callable[[], Workload] | None = None,
+    anew: bool = False,
 ) -> Measurement[T]:
     """A measurement that is stored as one record."""
 
     def of_one(records: list[Record]) -> T | None:
         return value(records[0]) if records else None
 
-    return of_records(target, (piece.key,), lambda lab, records: [piece], of_one, expected)
+    return of_records(target, (piece.key,), lambda lab, records: [piece], of_one, expected, anew=anew)
 
 
 def by_name(
@@ -249,7 +291,8 @@ def _to_read(piece: Piece) -> Workload:
 
 
 def _ends(wanted: Sequence[Piece]) -> list[float]:
-    """What share of all there is to read is read at the end of each piece; [] if that is not known."""
+    """The share of all the work that is done at the end of each piece: by how much is read, or else by size."""
     sizes = [piece.characters() for piece in wanted if piece.characters is not None]
-    total = sum(sizes)
-    return [end / total for end in accumulate(sizes)] if total and len(sizes) == len(wanted) else []
+    if len(sizes) < len(wanted) or not sum(sizes):
+        sizes = [piece.size for piece in wanted]
+    return [end / sum(sizes) for end in accumulate(sizes)]

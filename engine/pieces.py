@@ -1,15 +1,13 @@
-"""Read or measure, piece by piece: what every measurement that is stored has in common.
+"""One stored record, and how it is measured: the smallest part of every measurement.
 
-A piece is what is stored under one key: a chunk of questions, a text, a few probes. What is there is read; what is
-missing is measured and stored at once, so that a run that is stopped or killed loses the piece in hand and no more.
+A piece is stored under one key: a chunk of questions, a text, a few probes. It is stored as soon as it is measured, so
+that a run that is stopped or killed loses no more than the piece in hand.
 """
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ from cache import Store
 from engine.models import rates
 from engine.models.loading import Loaded
 from engine.models.subject import Lab, Subject
-from engine.progress import Progress, driven, may_stop
+from engine.progress import Progress, may_stop
 from engine.records import Record, decode, encode, made_of
 
 Measured = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]  # arrays, and what the receipt says beside the subject
@@ -41,57 +39,6 @@ class Piece:
     characters: Callable[[], float] | None = None
     kind: rates.Pass = "forward"
     reads: Callable[[Record], object] | None = None
-
-
-def pieces(
-    lab: Lab, subject: Subject, wanted: Iterable[Piece], total: int | None = None, compute: bool = True
-) -> Iterator[Progress[list[Record]]]:
-    """Yields Progress; its value, after each piece, are the records so far, in order. Without `compute` it ends at the
-    first that is not stored.
-
-    `wanted` may be a generator that goes by the records so far, if it is given the `total` of all sizes.
-    """
-    listed: list[Piece] = []
-    if total is None:
-        wanted = listed = list(wanted)
-        total = sum(piece.size for piece in wanted)
-    ends: list[float] | None = None
-    records, done, all_cached = [], 0, True
-    for number, piece in enumerate(wanted):
-        record = found(lab.store, piece)
-        if record is None:
-            if not compute:
-                return
-            all_cached = False
-            ends = _ends(listed) if ends is None else ends
-            steps = measured(lab, subject, piece, done, total)
-            record = yield from driven(steps, partial(_placed, ends=ends, number=number))
-        records = [*records, record]
-        done += piece.size
-        yield Progress(done, total, records, cached=all_cached, share=ends[number] if ends else None)
-
-
-def stored(lab: Lab, wanted: Iterable[Piece]) -> list[Record]:
-    """The records that are stored, up to the first that is missing; loads and measures nothing."""
-    records = []
-    for piece in wanted:
-        record = found(lab.store, piece)
-        if record is None:
-            break
-        records.append(record)
-    return records
-
-
-def all_stored(lab: Lab, wanted: Iterable[Piece], records: list[Record] | None = None) -> list[Record] | None:
-    """The records if all of them are stored, else None; loads and measures nothing. `records` collects them, for a
-    generator of pieces that goes by the records so far."""
-    records = [] if records is None else records
-    for piece in wanted:
-        record = found(lab.store, piece)
-        if record is None:
-            return None
-        records.append(record)
-    return records
 
 
 def found(store: Store, piece: Piece) -> Record | None:
@@ -123,7 +70,7 @@ def measured(
             seconds += time.perf_counter() - began_s
             if step.cached:  # measured before, in a run that was left
                 characters *= 1 - step.part
-            yield replace(step.within(done, total), value=step.value, cached=False, share=step.part)
+            yield replace(step.within(done, total, piece.size), value=step.value, cached=False, share=step.part)
         record = Record(arrays, subject.receipt(seconds, **about))
         rates.learn(lab.store, subject, piece.kind, characters, seconds, is_new)
         lab.store.put(piece.key, encode(record))
@@ -144,21 +91,6 @@ def _stoppable(loaded: Loaded) -> Iterator[None]:
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def _placed(step: Progress[Any], ends: Sequence[float], number: int) -> Progress[Any]:
-    """A step of one piece, with its share in all of them."""
-    if not ends:
-        return replace(step, share=None)
-    began = ends[number - 1] if number else 0.0
-    return replace(step, share=began + (ends[number] - began) * (step.share or 0.0))
-
-
-def _ends(wanted: Sequence[Piece]) -> list[float]:
-    """What share of all there is to read is read at the end of each piece; [] where that is not known."""
-    sizes = [piece.characters() for piece in wanted if piece.characters is not None]
-    total = sum(sizes)
-    return [end / total for end in accumulate(sizes)] if total and len(sizes) == len(wanted) else []
 
 
 def is_sound(record: Record, shapes: Mapping[str, tuple[int | str, ...]]) -> bool:

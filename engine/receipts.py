@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from engine.measurement import Measurement
 from engine.models.subject import Lab
 from engine.progress import Progress
 from engine.records import noted
 
-Reads = Mapping[str, Callable[[Lab], object]]  # by what it is: what reads it from the store, or iterates while it does
+Measurements = Mapping[str, Measurement[Any]]  # by what they are of
 Receipt = Mapping[str, Any]
 Fact = Callable[[Receipt], str]
 FACTS: Mapping[str, Fact] = {
@@ -50,20 +51,18 @@ class Part:
         return float(sum(told["seconds"] for told in self.receipts))
 
 
-def read_receipts(reads: Reads, lab: Lab) -> Iterator[Progress[tuple[Part, ...]]]:
+def read_receipts(measurements: Measurements, lab: Lab) -> Iterator[Progress[tuple[Part, ...]]]:
     """Yields Progress; the last one's value are the parts, in order. Measures nothing."""
     parts = []
-    for number, (name, read) in enumerate(reads.items()):
+    for number, (name, measurement) in enumerate(measurements.items()):
         notes: dict[bytes, Receipt] = {}
-        with noted(notes):
-            steps = read(lab)
-        while isinstance(steps, Iterator):
+        steps, is_read = measurement.read(lab), False
+        while not is_read:
             with noted(notes):
-                if next(steps, None) is None:
-                    break
-            yield Progress(number, len(reads))
+                is_read = next(steps, None) is None
+            yield Progress(number, len(measurements))
         parts.append(Part(name, tuple(told for told in notes.values() if "measured_at" in told)))
-        yield Progress(number + 1, len(reads), tuple(parts))
+        yield Progress(number + 1, len(measurements), tuple(parts))
 
 
 def facts(receipts: Iterable[Receipt]) -> dict[str, list[str]]:

@@ -1,16 +1,14 @@
 """The Attention screen: point at a token, and see where heads look from it and which tokens raised its logit."""
 
 import time
-from functools import partial
 from typing import Any
 
 import streamlit as st
 
-from engine.heads.attention import head_views, overview, recall_head_views, recall_overview
-from engine.heads.induction import characters, induction
+from engine.heads.attention import head_views, overview
+from engine.heads.induction import induction
 from engine.importance.rankings_of import INDUCTION_SEED
 from engine.models.masks import parse_heads, parse_mask
-from engine.models.rates import seconds_for
 from engine.texts.passages import text_digest
 from pages.ui.attention.details import draw_details
 from pages.ui.attention.tables import combined, default_heads, names_of
@@ -77,11 +75,10 @@ with errors_shown():
     mask = parse_mask(mask_text, subject.shape)
 carried.hand_on("attention", subject.shape, mask, badge_at)
 of = f"{subject} {mask.key()} {text_digest(text.text)}"
-what = (lab(), subject, text.text, mask)
-seen = recall_overview(*what) or Work("attention", of, "Text", partial(overview, *what), while_seen=True).required()
+whole = overview(subject, text.text, mask)
+seen = whole.stored(lab()) or Work("attention", "Text", whole, while_seen=True).required()
 wanted = induction(subject, "olsson", INDUCTION_SEED)
-takes = partial(seconds_for, lab().store, subject, "patterns", characters(subject, "olsson"))
-score = Work("attention induction", str(subject), SCORES, partial(wanted.run, lab()), 3, while_seen=True, takes=takes)
+score = Work("attention induction", SCORES, wanted, 3, while_seen=True)
 since_s = time.monotonic()
 found = wanted.stored(lab())
 scores = None if found is None else found.mean["prefix_matching"]
@@ -106,8 +103,8 @@ def draw_view(text: Chosen) -> None:
         heads = parse_heads(typed or "", subject.shape)
     heads = heads or default_heads(seen, scores, rows)
     names = names_of(heads)
-    looking = Work("attention heads", f"{of} {names}", "Heads", partial(head_views, *what, heads), while_seen=True)
-    views = recall_head_views(*what, heads) or looking.required()
+    asked = head_views(subject, text.text, mask, heads)
+    views = asked.stored(lab()) or Work("attention heads", "Heads", asked, while_seen=True).required()
     view = combined([views[head] for head in heads])
     hand_over(pattern_packet(of, names, view, look))
     open_heads(names, heads_at)

@@ -14,7 +14,7 @@ from pages.ui.shared.closing import closing
 from pages.ui.shared.pruning import choose_pruning
 from pages.ui.shared.runtime import errors_shown, lab, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.work import Work, live
+from pages.ui.shared.work import Action, Work, live
 
 require_frame("pages/continuation.py")
 STREAM_S = 0.4  # how often what is said so far is shown
@@ -27,7 +27,7 @@ with errors_shown():
     prompt, pruning = checked(prompt, "the prompt"), levels.pruning(subject.shape)
 x = setting.Setting(subject, setup.data_dir, prompt, pruning, how)
 since_s = time.monotonic()
-work = Work("continuation", x.key, "Continuation", partial(setting.measure, x, lab()), while_seen=True)
+work = Work("continuation", "Continuation", Action(x.key, partial(setting.measure, x, lab())), while_seen=True)
 work.value()
 mask = pruning.known_mask(subject.shape, Evidence()) or (work.found.mask if work.found is not None else None)
 carried.hand_on("continue", subject.shape, mask, badge_at)

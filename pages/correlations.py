@@ -7,14 +7,14 @@ import pandas as pd
 import streamlit as st
 
 from engine.importance.rankings import AGGREGATES
-from engine.studies.surveys import Survey, shots_in_words
+from engine.studies.surveys import Survey, shots_in_words, survey
 from pages.ui.correlations import sections, tables
 from pages.ui.shared.closing import closing, draw_command
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import one_of
 from pages.ui.shared.defaults import RANKING_QUESTIONS
 from pages.ui.shared.many_tasks import choose_tasks, importance_work, setting_of, show_failed, so_far, survey_line
-from pages.ui.shared.origin import Origin, about, survey_reads, tasks_in_words
+from pages.ui.shared.origin import Origin, about, tasks_in_words
 from pages.ui.shared.python_code import of_correlations
 from pages.ui.shared.runtime import end_run, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
@@ -106,7 +106,6 @@ with counts_at:
         shown = written(rows, **tables.FORMATS)
         table.dataframe(shown, hide_index=True, height=330, column_config=tables.TITLES, alt=words)
 program = of_correlations(setting, tasks, what, how)
-reads = {TITLES[what]: survey_reads(setting, tasks, what)}
 of = about(subject, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions each", "nothing pruned")
-origin = Origin("Correlations", command, program, reads, of, [says])
+origin = Origin("Correlations", command, program, {TITLES[what]: survey(subject, setting, tasks, what)}, of, [says])
 closing(origin, {"Pairs of rankings": rows}, pictures)

@@ -1,7 +1,5 @@
 """The Head screen: what one attention head does, what feeds it, and what is lost without it."""
 
-from functools import partial
-
 import streamlit as st
 
 from engine.studies.one_head import Asked, head_named, portrait
@@ -44,8 +42,9 @@ for section in () if presenting() else SECTIONS:  # a slide is one screen, and t
 words = [asked.name, *(["--tasks", ",".join(task.name for task in choice.tasks)] if choice.tasks else [])]
 words += ["--shots", choice.tasks[0].shots] if choice.tasks else []
 command = command_line("head", subject, setup.data_dir if choice.tasks else None, words)
-reads = {"Head": partial(portrait, subject=subject, asked=asked, compute=False)}
 of = [tasks_in_words(choice.tasks), f"{N_QUESTIONS} questions"] if choice.tasks else ["no task"]
 says = [verdict, tables.in_short(known.found)]
-origin = Origin("Head", command, of_head(subject, asked), reads, about(subject, asked.name, *of), says)
+origin = Origin(
+    "Head", command, of_head(subject, asked), {"Head": portrait(subject, asked)}, about(subject, asked.name, *of), says
+)
 closing(origin, {name: frame for name, frame in files.items() if len(frame)}, pictures)

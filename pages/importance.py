@@ -9,7 +9,7 @@ import streamlit as st
 
 from engine.importance.rankings import agreement
 from engine.models.rates import together_s
-from engine.studies.surveys import Survey, in_words, together
+from engine.studies.surveys import Survey, in_words, survey, together
 from pages.ui.importance import charts, tables
 from pages.ui.importance.beside import First
 from pages.ui.importance.beside import draw as draw_beside
@@ -32,7 +32,7 @@ from pages.ui.shared.many_tasks import (
     so_far,
     survey_line,
 )
-from pages.ui.shared.origin import Origin, about, survey_reads, tasks_in_words
+from pages.ui.shared.origin import Origin, about, tasks_in_words
 from pages.ui.shared.python_code import of_importance
 from pages.ui.shared.runtime import require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
@@ -59,7 +59,7 @@ def agreement_lines(missing: list[Work[Survey]]) -> None:
     help = f"Measures what is missing: at most {n_heads + 1} evaluations of {N} train questions, and two gradients."
     if any([work.line() for work in missing]) or not missing:
         return
-    label = f"Compare with the oracle{cost_in_words(together_s([work.takes() for work in missing]), 0.0)}"
+    label = f"Compare with the oracle{cost_in_words(together_s([work.takes_s() for work in missing]), 0.0)}"
 
     def start() -> None:
         for work in missing:
@@ -154,7 +154,7 @@ else:
 words = ["--task", front.name, "--shots", front.shots, "--what", what, "--limit", N, "--sample", SAMPLE]
 line = command_line("importance", subject, setup.data_dir, [*words, "--out", "heads.csv"])
 program = of_importance(replace(setting, aggregate=how), tasks, what)
-reads = {KINDS[kind]: survey_reads(setting, tasks, what if kind == "heads" else kind) for kind in KINDS}
+measurements = {KINDS[kind]: survey(subject, setting, tasks, what if kind == "heads" else kind) for kind in KINDS}
 of = about(subject, tasks_in_words(tasks), f"{N} train questions each", "nothing pruned")
-origin = beside.told(Origin("Importance", line, program, reads, of, says))
+origin = beside.told(Origin("Importance", line, program, measurements, of, says))
 closing(origin, files | beside.tables, pictures | beside.pictures)

@@ -43,11 +43,10 @@ if source is None:
 subject = wait_for_model(setup)
 with errors_shown():
     pruning = controls.levels.pruning(subject.shape)
-making = texts_of(subject, source, setup.data_dir)
-texts = Work("incontext texts", making.key, "Texts", partial(making.run, lab())).required()
+texts = Work("incontext texts", "Texts", texts_of(subject, source, setup.data_dir)).required()
 x = setting.Setting(subject, setup.data_dir, source, texts, pruning)
 since_s = time.monotonic()
-losses = Work("incontext", x.key, "Losses", partial(setting.measure, x, lab()), while_seen=True)
+losses = Work("incontext", "Losses", setting.losses(x), while_seen=True)
 losses.value()
 mask = pruning.known_mask(subject.shape, Evidence()) or (losses.found.mask if losses.found is not None else None)
 carried.hand_on("incontext", subject.shape, mask, controls.badge_at)
@@ -94,8 +93,7 @@ files: dict[str, Table] = {}
 live(["incontext"], draw_scores, since_s)
 st.subheader("Which heads make it", help=WHICH_HELP)
 kind, fill = sections.choose_ablation()
-run, takes = partial(setting.ablations, x, fill, lab()), partial(setting.ablations_s, x, lab())
-heads = Work("incontext heads", f"{x.base_key} {fill}", "Ablations", run, 2, takes=takes)
+heads = Work("incontext heads", "Ablations", setting.ablations(x, fill), 2)
 if subject.shape.n_ctx < MIN_TOKENS:
     short = f"This model reads {subject.shape.n_ctx} tokens at once, and heads are ablated over {MIN_TOKENS}"
     st.info(f"{short}: choose a model with a longer window.", icon=":material/info:")

@@ -1,7 +1,6 @@
 """The Induction screen: which heads match prefixes and copy, and how much of that pruning leaves."""
 
 import time
-from functools import partial
 
 import numpy as np
 import streamlit as st
@@ -70,8 +69,7 @@ since_s = time.monotonic()
 scores = induction(subject, variant, seed)
 found = scores.stored(lab())
 if found is None:
-    of = f"{subject} {variant} {seed}"
-    found = Work("induction", of, "Induction scores", partial(scores.run, lab()), while_seen=True).required()
+    found = Work("induction", "Induction scores", scores, while_seen=True).required()
 if found.note:
     st.info(found.note[0].upper() + found.note[1:] + ".", icon=":material/info:")
 names = selected_heads(subject.shape)
@@ -112,9 +110,9 @@ if not presenting():  # a slide is one screen, and these are below it
 words = ["--variant", variant, "--seed", seed, "--out", "induction.csv"]
 files = {"Induction scores": frame, **beside.tables, **overlap_tables}
 command = command_line("induction", subject.as_usual, None, words)
-reads = {"Scores": scores.stored, **overlap.reads(setup)}
+measurements = {"Scores": scores, "Importance": overlap.importance_of(setup, subject)}
 program, n = of_induction(subject.as_usual, variant, seed), f"{found.n['prefix_matching']} examples"
 of = about(subject, f"random tokens, {variant.capitalize()}, seed {seed}", n, "nothing pruned")
 says = [in_words(frame, each) for each in SCORES] + [corner_in_words(frame)]
-origin = beside.told(Origin("Induction", command, program, reads, of, says))
+origin = beside.told(Origin("Induction", command, program, measurements, of, says))
 closing(origin, files, pictures | beside.pictures | overlap_pictures)

@@ -107,7 +107,7 @@ program = of_losses((x.a.subject, x.a.mask), (b_shown.subject, b_shown.mask), x.
 differs, tokens = b_shown != x.a, tables.part_range(part, a.n_total)
 text_picture = partial(tinted_text, frame, a.pieces, view if differs else "A", full_nats, tokens)
 says = [tables.summary(a, b, b_shown.mask if differs else None)[0]]
-how = reading.command(x, b_shown), program, reading.reads(x, b_shown)
+how = reading.command(x, b_shown), program, reading.measurements(x, b_shown)
 origin = Origin("Passage", *how, reading.in_words(x, b_shown, a.n_total), says)
 pictures = {"Text": text_picture, **({"Difference along the text": bars} if differs else {})}
 closing(origin, {"Losses by token": frame}, pictures)

@@ -1,5 +1,6 @@
 """The Prune screen: choose a task and how much to prune, and see what is left of the accuracy."""
 
+from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -37,12 +38,12 @@ assert shown is not None
 live(["importance"], partial(parts.draw_importance, shown), screen.since_s)
 second = None
 if shown.beside is not None:
-    second = shown.beside.names[1], shown.beside.answers(shown.x.n_taken(shown.job()[1])).pruned
+    second = shown.beside.names[1], shown.beside.answers(shown.x.n_taken(shown.measured)).pruned
 put_right("prune_questions", "The questions", flag)
 questions_at = st.expander("The questions", key="prune_questions", on_change="rerun", bind="query-params")
 if questions_at.open:
     with questions_at:
-        draw_questions(shown.x, shown.job()[1], second)
+        draw_questions(shown.x, shown.measured, second)
 put_right("prune_cost", "What pruning saves", flag)
 cost_at = st.expander("What pruning saves", key="prune_cost", on_change="rerun", bind="query-params")
 if cost_at.open:
@@ -74,11 +75,13 @@ if cost_at.open and (saved := speeds.stored(shown)) is not None:
     files["What pruning saves"] = saved.frame()
 if shown.second.full is not None:
     files["Perplexity"] = perplexity.table(shown.second)
-whence = origin(shown.x, shown.job()[1], shown.known, axis)
+shows = origin(shown.x, shown.measured, shown.known, axis)
 if shown.beside is not None:
-    found = shown.job()[1]
-    whence = beside.told(whence, shown.x, shown.beside, found)
+    found = shown.measured
+    shows = beside.with_second_model(shows, shown.x, shown.beside, found)
     files["Two models"] = beside.rows(found, shown.beside.answers(shown.x.n_taken(found)), shown.beside.names)
-whence = criteria.told(perplexity.told(whence, shown, text), comparison)
-closing(whence, {**files, **compared.tables}, {**screen.pictures, **compared.pictures})
+shows = perplexity.with_perplexity(shows, shown, text)
+if comparison is not None:
+    shows = replace(shows, measurements={**shows.measurements, "Compare criteria": comparison.measurement})
+closing(shows, {**files, **compared.tables}, {**screen.pictures, **compared.pictures})
 st.session_state["prune drawn"] = True

@@ -1,8 +1,6 @@
 """The Sweeps screen: accuracy over many tasks, shot counts, levels and rankings, measured in the background."""
 
 import time
-from dataclasses import replace
-from functools import partial
 
 import pandas as pd
 import streamlit as st
@@ -19,7 +17,7 @@ from pages.ui.shared.marks import mark
 from pages.ui.shared.origin import Origin, about, tasks_in_words
 from pages.ui.shared.published import of_tasks
 from pages.ui.shared.python_code import of_sweep
-from pages.ui.shared.runtime import end_run, lab, require_frame
+from pages.ui.shared.runtime import end_run, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.work import Work, live
 from pages.ui.sweeps import criteria
@@ -54,20 +52,18 @@ if section == "transfer":
 
 subject = wait_for_model(setup)
 setting, plan = setting_of(setup, int(judges)), plan_of(section, tasks, front, permille)
-since_s, run = time.monotonic(), partial(sweep, lab(), setting, plan.points, plan.pool)
-work = Work(f"sweep {section}", f"{setting} {subject} {hash(plan)}", SECTIONS[section], run, priority=2)
+since_s, wanted = time.monotonic(), sweep(subject, setting, plan.points, plan.pool)
+work = Work(f"sweep {section}", SECTIONS[section], wanted, priority=2)
 others = work.noticed()
 stored = work.stored(others)
-takes_s = next((each.takes_s(lab().store, subject) for each in stored if each.left), None)
-work = replace(work, takes=lambda: takes_s or None)
 
 
 def draw() -> None:
     """What is measured so far, and how the measuring stands."""
     known = (Swept(), *stored, work.found or Swept())
     found = max(known, key=lambda each: (len(each.rows), len(each.failed)))
-    wanted = {point for point in plan.points if point.task not in found.failed}
-    missing = len(wanted - {row.point for row in found.rows})
+    possible = {point for point in plan.points if point.task not in found.failed}
+    missing = len(possible - {row.point for row in found.rows})
     if not work.line() and missing:
         work.offer(f"Measure {missing:,} accuracies", "timeline", MEASURE_HELP, 0.0, type="primary")
     if found.rows and missing:
@@ -89,6 +85,5 @@ limit = ["--limit", str(int(judges))]
 lines = [[*words, *limit] for words in arguments(section, tasks, front, permille)]
 commands = [command_line("sweep", subject, setup.data_dir, words) for words in lines]
 program = of_sweep(setting, tasks, plan.points, plan.pool)
-reads = {SECTIONS[section]: partial(sweep, setting=setting, wanted=plan.points, pool=plan.pool, compute=False)}
 of = about(subject, tasks_in_words(tasks), f"{int(judges):,} questions each", f"pruned: {SECTIONS[section].lower()}")
-closing(Origin("Sweeps", "\n".join(commands), program, reads, of), files, pictures)
+closing(Origin("Sweeps", "\n".join(commands), program, {SECTIONS[section]: wanted}, of), files, pictures)

@@ -6,21 +6,25 @@ Masked: everything is computed and what is pruned is set to 0. Sliced: what is p
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from engine.accuracy.evaluation import encoded_chunk
 from engine.accuracy.scoring import score
+from engine.measurement import Measurement, Workload, single
+from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
 from engine.models.slicing import applied, sliced
-from engine.models.subject import Lab, Subject
-from engine.pieces import is_sound
+from engine.models.subject import Subject
+from engine.pieces import Measuring, Piece
 from engine.progress import Progress
+from engine.questions.amounts import all_characters
 from engine.questions.requests import Questions
-from engine.records import Record, canonical_key, decode, encode
+from engine.records import Record, canonical_key
 
 WAYS = ("full", "masked", "sliced")
 N_QUESTIONS = 8
@@ -45,10 +49,26 @@ class Cost:
     n_cpus: int = 0
 
 
-def cost(lab: Lab, subject: Subject, questions: Questions, mask: Mask, timed: bool = True) -> Iterator[Progress[Cost]]:
-    """Yields Progress; the last one's value is the Cost, which is stored. Not `timed`: sizes alone."""
-    total = 1 + N_ROUNDS if timed else 1
-    loaded = yield from lab.loaded(subject, 0, total)
+def cost(
+    subject: Subject, questions: Questions, mask: Mask, timed: bool = True, anew: bool = False
+) -> Measurement[Cost]:
+    """The Cost of a mask, with seconds if `timed`. `anew`: it is measured again even if it is stored."""
+    fields = subject.key() | {"mask": mask.key()}
+    shapes: dict[str, tuple[int | str, ...]] = {"sizes": (5,)}
+    if timed:
+        fields |= {"questions": questions.digest(_chunk(questions)), "rounds": N_ROUNDS}
+        shapes |= {way: ("rounds",) for way in WAYS}
+    measure = partial(_measured, subject=subject, questions=questions, mask=mask, timed=timed)
+    piece = Piece(canonical_key("cost", fields), 1 + N_ROUNDS if timed else 1, shapes, measure, reads=_cost)
+
+    def expected() -> Workload:
+        n_passes = len(WAYS) * (N_ROUNDS + 1) if timed else 0
+        return Workload({"forward": n_passes * all_characters(replace(questions, n=len(_chunk(questions))))})
+
+    return single(subject, piece, _cost, expected, anew)
+
+
+def _measured(loaded: Loaded, subject: Subject, questions: Questions, mask: Mask, timed: bool) -> Measuring:
     load = os.getloadavg()[0]
     began = time.perf_counter()
     parts = sliced(loaded, mask)
@@ -70,38 +90,17 @@ def cost(lab: Lab, subject: Subject, questions: Questions, mask: Mask, timed: bo
                         pass
                 if number >= 0:
                     seconds[way].append((time.perf_counter() - began) / len(encoded))
-                yield Progress(max(0, number), total, message="Seconds a question")
+                yield Progress(max(0, number), 1 + N_ROUNDS, message="Seconds a question")
     arrays = {way: np.array(values) for way, values in seconds.items()}
     arrays["sizes"] = np.array(
         [parts.n_params, parts.n_params_full, parts.n_bytes, parts.n_bytes_full, parts.masked.n_heads_pruned], np.int64
     )
-    total_s = len(chunk) * sum(sum(values) for values in seconds.values())
     about = {"kind": "cost", "mask": mask.text(), "n_questions": len(chunk), "slicing_s": slicing_s, "load": load}
-    receipt = subject.receipt(total_s, **questions.receipt(), **about, n_cpus=os.cpu_count() or 1)
-    record = Record(arrays, receipt)
-    lab.store.put(_key(subject, questions, mask, timed), encode(record))
-    yield Progress(total, total, _cost(record))
-
-
-def recall_cost(lab: Lab, subject: Subject, questions: Questions, mask: Mask) -> Cost | None:
-    """What is stored, with times where there are any; loads and measures nothing."""
-    for timed in (True, False):
-        record = decode(lab.store.get(_key(subject, questions, mask, timed)))
-        shapes = {"sizes": (5,)} | ({way: ("rounds",) for way in WAYS} if timed else {})
-        if record is not None and is_sound(record, shapes):
-            return _cost(record)
-    return None
+    return arrays, {**questions.receipt(), **about, "n_cpus": os.cpu_count() or 1}
 
 
 def _chunk(questions: Questions) -> tuple[int, ...]:
     return questions.order[: min(N_QUESTIONS, questions.n)]
-
-
-def _key(subject: Subject, questions: Questions, mask: Mask, timed: bool) -> str:
-    fields = subject.key() | {"mask": mask.key()}
-    if timed:
-        fields |= {"questions": questions.digest(_chunk(questions)), "rounds": N_ROUNDS}
-    return canonical_key("cost", fields)
 
 
 def _cost(record: Record) -> Cost:

@@ -9,29 +9,33 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from engine.demo import story
+from engine.measurement import Measurement, Workload, single
 from engine.models.loading import Loaded
 from engine.models.masks import Mask
 from engine.models.slicing import applied, sliced
-from engine.models.subject import Lab, Subject
+from engine.models.subject import Subject
 from engine.models.transformers_internals import keys_and_values
-from engine.pieces import is_sound
+from engine.pieces import Measuring, Piece
 from engine.progress import Progress, may_stop
+from engine.questions.amounts import CHARACTERS_A_TOKEN
 from engine.questions.tokens import read
-from engine.records import Record, canonical_key, decode, encode
+from engine.records import Record, canonical_key
 
 if TYPE_CHECKING:
     import pandas as pd
 
 WAYS: tuple[str, ...] = ("full", "pruned")
 PROMPT_TOKENS, NEW_TOKENS, N_ROUNDS = 256, 32, 7
+STEP_TOKENS = 20  # of a prompt take as long to read as one to generate: measured 10 to 33, by model and precision
 
 
 @dataclass(frozen=True)
@@ -71,15 +75,24 @@ class Speed:
         return pd.DataFrame(self.rows())
 
 
-def speed(lab: Lab, subject: Subject, mask: Mask) -> Iterator[Progress[Speed]]:
-    """Yields Progress in turns; the last one's value is the Speed, which is stored."""
-    total = 1 + 2 * (1 + N_ROUNDS)
-    loaded = yield from lab.loaded(subject, 0, total)
+def speed(subject: Subject, mask: Mask, anew: bool = False) -> Measurement[Speed]:
+    """The Speed under a mask; its progress counts turns. `anew`: it is measured again even if it is stored."""
+    about = {"mask": mask.key(), "prompt": PROMPT_TOKENS, "new": NEW_TOKENS, "rounds": N_ROUNDS, "slices": "all"}
+    shapes: dict[str, tuple[int | str, ...]] = {"sizes": (6,)}
+    shapes |= {f"{what}_{way}": ("rounds",) for what in ("prompt", "generated") for way in WAYS}
+    n_turns, tokens = len(WAYS) * (1 + N_ROUNDS), PROMPT_TOKENS + NEW_TOKENS * STEP_TOKENS
+    measure = partial(_measured, bos=subject.bos, mask=mask)
+    piece = Piece(canonical_key("speed", subject.key() | about), 1 + n_turns, shapes, measure, reads=_speed)
+    expected = partial(Workload, {"forward": float(n_turns * tokens * CHARACTERS_A_TOKEN)})
+    return single(subject, piece, _speed, expected, anew)
+
+
+def _measured(loaded: Loaded, bos: bool, mask: Mask) -> Measuring:
     load, parts = os.getloadavg()[0], sliced(loaded, mask, as_exported=True)
-    ids = _prompt(loaded, subject.bos)
-    n_new = min(NEW_TOKENS, subject.shape.n_ctx - len(ids))
+    ids = _prompt(loaded, bos)
+    n_new = min(NEW_TOKENS, loaded.identity.shape.n_ctx - len(ids))
     seconds: dict[str, list[float]] = {f"{what}_{way}": [] for what in ("prompt", "generated") for way in WAYS}
-    cache_bytes, began, done = dict.fromkeys(WAYS, 0), time.perf_counter(), 0
+    cache_bytes, done = dict.fromkeys(WAYS, 0), 0
     for number in range(-1, N_ROUNDS):  # the first one warms up
         for way in WAYS:
             with nullcontext() if way == "full" else applied(loaded, parts):
@@ -88,22 +101,11 @@ def speed(lab: Lab, subject: Subject, mask: Mask) -> Iterator[Progress[Speed]]:
                 seconds[f"prompt_{way}"].append(len(ids) / read_s)
                 seconds[f"generated_{way}"].append(n_new / written_s)
             done += 1
-            yield Progress(done, total, message="Tokens a second")
+            yield Progress(done, 1 + len(WAYS) * (1 + N_ROUNDS), message="Tokens a second")
     whole = sum(each.numel() * each.element_size() for each in loaded.model.parameters())
     sizes = [whole, whole - parts.n_bytes_full + parts.n_bytes, *(cache_bytes[way] for way in WAYS), len(ids), n_new]
     arrays = {name: np.array(values) for name, values in seconds.items()} | {"sizes": np.array(sizes, np.int64)}
-    about = {"kind": "speed", "mask": mask.text(), "load": load, "n_cpus": os.cpu_count() or 1}
-    record = Record(arrays, subject.receipt(time.perf_counter() - began, **about))
-    lab.store.put(_key(subject, mask), encode(record))
-    yield Progress(total, total, _speed(record))
-
-
-def recall_speed(lab: Lab, subject: Subject, mask: Mask) -> Speed | None:
-    """What is stored; loads and measures nothing."""
-    record = decode(lab.store.get(_key(subject, mask)))
-    shapes: dict[str, tuple[int | str, ...]] = {"sizes": (6,)}
-    shapes |= {f"{what}_{way}": ("rounds",) for what in ("prompt", "generated") for way in WAYS}
-    return _speed(record) if record is not None and is_sound(record, shapes) else None
+    return arrays, {"kind": "speed", "mask": mask.text(), "load": load, "n_cpus": os.cpu_count() or 1}
 
 
 def _turn(loaded: Loaded, ids: list[int], n_new: int) -> tuple[float, float, int]:
@@ -141,11 +143,6 @@ def _prompt(loaded: Loaded, bos: bool) -> list[int]:
     n_ctx = loaded.identity.shape.n_ctx
     n = max(1, min(PROMPT_TOKENS, n_ctx - NEW_TOKENS))
     return read(story(), loaded.tokenizer, bos, n).inputs[:n].tolist()
-
-
-def _key(subject: Subject, mask: Mask) -> str:
-    about = {"mask": mask.key(), "prompt": PROMPT_TOKENS, "new": NEW_TOKENS, "rounds": N_ROUNDS, "slices": "all"}
-    return canonical_key("speed", subject.key() | about)
 
 
 def _speed(record: Record) -> Speed:

@@ -13,7 +13,7 @@ from engine.importance.criteria import CRITERIA
 from engine.importance.rankings import permille
 from engine.models.subject import Lab
 from engine.questions.requests import MAX_SHOTS, TaskSpec
-from engine.studies.compare import ALONG, SEEDS, TENTHS, Comparing, areas, compare
+from engine.studies.compare import ALONG, SEEDS, TENTHS, Comparing, areas, comparison
 from engine.studies.surveys import Setting
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def _compare(options: Namespace, lab: Lab, report: Report) -> int:
     comparing = Comparing(task, tuple(names_of(options.criteria, tuple(CRITERIA))), options.axis, levels, options.seeds)
     setting = Setting(spec_of(options), options.bos, data_dir(options), options.limit, options.ranking_questions)
     started = time.monotonic()
-    found, cached = last(compare(lab, setting, comparing), report)
+    subject = lab.subject(setting.spec, setting.bos)
+    found, cached = last(comparison(subject, setting, comparing).run(lab), report)
     if not found.curves:
         raise HeadroomError(f"nothing could be measured: {'; '.join(found.failed.values())}")
     write(options.out, table_file(Path(options.out).suffix, pd.DataFrame(found.cells())))

@@ -43,8 +43,12 @@ def _head(options: Namespace, lab: Lab, report: Report) -> int:
     for task in tasks:
         task_info(task.name)  # refuses a name that is none before anything is measured
     asked = Asked(head_named(options.head, subject.shape), setting, tasks, options.token)
-    steps = portrait(lab, subject, asked, compute=not options.stored)
-    found, cached = last(steps, report)
+    wanted = portrait(subject, asked)
+    if options.stored:
+        found, cached = wanted.so_far(lab), True
+        assert found is not None
+    else:
+        found, cached = last(wanted.run(lab), report)
     rows = told(found)
     more = {"model": subject.identity.name, "precision": options.precision, "seconds": time.monotonic() - started}
     missing = ", ".join(found.left)

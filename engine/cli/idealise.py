@@ -33,8 +33,8 @@ def _idealise(options: Namespace, lab: Lab, report: Report) -> int:
         PATTERNS,
         SIDES,
         Ideal,
-        idealise_questions,
-        idealise_texts,
+        ideal_answers,
+        ideal_losses,
         recovered_in_questions,
         recovered_in_texts,
     )
@@ -47,7 +47,7 @@ def _idealise(options: Namespace, lab: Lab, report: Report) -> int:
     lines, all_cached = [], True
     if options.text or options.passage or options.solved:
         texts = texts_named(options, lab, report, options.texts)
-        losses, cached = last(idealise_texts(lab, subject, texts, ideal), report)
+        losses, cached = last(ideal_losses(subject, texts, ideal).run(lab), report)
         all_cached &= cached
         found = {kind: recovered_in_texts(losses, kind) for kind in PATTERNS}
         means = {side: _mean(losses[side]) for side in SIDES}
@@ -60,7 +60,7 @@ def _idealise(options: Namespace, lab: Lab, report: Report) -> int:
         raise UsageError("name what is measured: --text FILE, --passage TITLE or --solved TASK, or --task NAME")
     if options.task:
         questions = select(get_requests(task_of(options), data_dir(options), lab.store, options.limit), options.limit)
-        answers, cached = last(idealise_questions(lab, subject, questions, ideal), report)
+        answers, cached = last(ideal_answers(subject, questions, ideal).run(lab), report)
         all_cached &= cached
         found = {kind: recovered_in_questions(answers, kind) for kind in PATTERNS}
         right = {side: accuracy(answers[side]).acc for side in SIDES}

@@ -25,16 +25,13 @@ def add_parsers(commands: Any) -> None:
 
 
 def _speed(options: Namespace, lab: Lab, report: Report) -> int:
-    from engine.accuracy.speed import WAYS, recall_speed, speed
+    from engine.accuracy.speed import WAYS, speed
 
     if options.out:
         check_out(options.out, (".csv", ".parquet"))
     subject, started = lab.subject(spec_of(options), options.bos), time.monotonic()
     mask = mask_of(options, lab, subject, report)
-    found = None if options.again else recall_speed(lab, subject, mask)
-    cached = found is not None
-    if found is None:
-        found, _ = last(speed(lab, subject, mask), report)
+    found, cached = last(speed(subject, mask, options.again).run(lab), report)
     if options.out:
         write(options.out, table_file(Path(options.out).suffix, found.frame()))
     print_result(options, {

@@ -72,7 +72,8 @@ def _correlate(options: Namespace, lab: Lab, report: Report) -> int:
     check_out(options.out, TABLES)
     tasks, setting = _tasks(options), _setting(options)
     started = time.monotonic()
-    found, cached = last(survey(lab, setting, tasks, options.what), report)
+    subject = lab.subject(setting.spec, setting.bos)
+    found, cached = last(survey(subject, setting, tasks, options.what).run(lab), report)
     others: dict[str, Any] = {}
     if options.induction:
         mean = last(induction(lab.subject(setting.spec), "olsson", INDUCTION_SEED).run(lab), report)[0].mean
@@ -117,7 +118,8 @@ def _sweep(draw: Draw, options: Namespace, lab: Lab, report: Report) -> int:
             wanted = [point for points in paper_points(tasks).values() for point in points]
             surveys = {"heads": tasks, "ffns": tasks}
         return write_plan(options, partial(planned, lab, setting, wanted, pool, surveys))
-    swept, cached = last(sweeps.sweep(lab, setting, wanted, pool), report)
+    subject = lab.subject(setting.spec, setting.bos)
+    swept, cached = last(sweeps.sweep(subject, setting, wanted, pool).run(lab), report)
     write(options.out, table_file(Path(options.out).suffix, pd.DataFrame([row.cells() for row in swept.rows])))
     swept_over = [("heads", "ffns", heads), ("ffns", "heads", ffns)]
     found = {axis: break_points([row for row in swept.rows if not row.point.permille(other)], axis)
@@ -160,7 +162,7 @@ def _paper(draw: Draw, options: Namespace, lab: Lab, report: Report) -> int:
     if not os.access(folder, os.W_OK):
         raise HeadroomError(f"cannot write to {folder} (no permission); choose another --out")
     tasks, setting = _tasks(options), _setting(options)
-    study, cached = last(paper_study(lab, setting, tasks), report)
+    study, cached = last(paper_study(lab.subject(setting.spec, setting.bos), setting, tasks).run(lab), report)
     study = with_short_names(study)
     found = statements(study)
     for name, frame in (tables(study) | {"statements": pd.DataFrame(map(asdict, found))}).items():

@@ -131,7 +131,7 @@ def _losses(options: Namespace, lab: Lab, report: Report) -> int:
 
 def _attribute(options: Namespace, lab: Lab, report: Report) -> int:
     """Writes what ablating each head does to the in-context-learning score, and to a change of the losses."""
-    from engine.heads.ablation import Ablating, ablate_heads
+    from engine.heads.ablation import Ablating, head_ablations
     from engine.heads.induction import best_heads
     from engine.models.masks import parse_mask
     from engine.texts.tokenloss import losses_of_texts
@@ -140,7 +140,8 @@ def _attribute(options: Namespace, lab: Lab, report: Report) -> int:
     subject, started = lab.subject(spec_of(options), options.bos), time.monotonic()
     mask = parse_mask(options.mask, subject.shape)
     texts = texts_named(options, lab, report, options.texts or N_TEXTS)
-    ablations, cached = last(ablate_heads(lab, subject, texts, Ablating(mask, options.kind, options.fill)), report)
+    wanted = head_ablations(subject, texts, Ablating(mask, options.kind, options.fill))
+    ablations, cached = last(wanted.run(lab), report)
     mean, low, high = ablations.icl(options.around)
     found = {"icl_score_change_nats": mean, "low": low, "high": high}
     if options.before_and_after is not None:
@@ -206,8 +207,8 @@ def _attention(options: Namespace, lab: Lab, report: Report) -> int:
     if not heads:
         raise UsageError("--heads names no head; write it like L1H0,L1H1")
     names = [f"L{layer}H{head}" for layer, head in heads]
-    seen, _ = last(overview(lab, subject, texts[0], mask), report)
-    found, cached = last(head_views(lab, subject, texts[0], mask, heads), report)
+    seen, _ = last(overview(subject, texts[0], mask).run(lab), report)
+    found, cached = last(head_views(subject, texts[0], mask, heads).run(lab), report)
     views = [found[head] for head in heads]
     if Path(options.out).suffix == ".npz":
         buffer = io.BytesIO()

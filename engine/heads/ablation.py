@@ -8,7 +8,7 @@ texts in place of 0 (*mean* ablation): zero is an output that later layers never
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -18,11 +18,12 @@ import numpy as np
 
 from engine.accuracy.scoring import log_probabilities
 from engine.errors import UsageError
+from engine.measurement import Measurement, Workload, of_records
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, Means, pruned, single_ablations
 from engine.models.patterns import Patterns, visited
-from engine.models.subject import Lab, Subject
-from engine.pieces import Measuring, Piece, all_stored, pieces
+from engine.models.subject import Subject
+from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.tokens import Reading, read
 from engine.records import Record, canonical_key
@@ -64,6 +65,10 @@ class HeadAblations:
     base: tuple[np.ndarray, ...]
     ablated: tuple[np.ndarray, ...]
 
+    def __add__(self, other: HeadAblations) -> HeadAblations:
+        """The texts of both, in order."""
+        return HeadAblations((*self.base, *other.base), (*self.ablated, *other.ablated))
+
     def icl(self, around: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(mean, low, high), each (layer, head): in-context-learning score without the head minus the score with it.
 
@@ -95,23 +100,16 @@ class HeadAblations:
         return np.tensordot(vector / max(float(np.linalg.norm(vector)), 1e-30), np.stack(moved), 1)
 
 
-def ablate_heads(
-    lab: Lab, subject: Subject, texts: Sequence[str], how: Ablating, measured: Sequence[str] = ()
-) -> Iterator[Progress[HeadAblations]]:
-    """Yields Progress in forward passes, its value the HeadAblations of the texts finished so far; each is stored.
-    `measured`: all texts of the measurement, over which means are taken, where `texts` are some of them."""
-    records: list[Record] = []
-    for step in pieces(lab, subject, _pieces(subject, texts, how, measured or texts, records)):
-        records[:] = step.value or records
-        yield step.map(_joined)
-
-
-def recall_ablations(
-    lab: Lab, subject: Subject, texts: Sequence[str], how: Ablating, measured: Sequence[str] = ()
-) -> HeadAblations | None:
-    """The ablations where every text's are stored, else None; loads and computes nothing. `measured` as above."""
-    records = all_stored(lab, _pieces(subject, texts, how, measured or texts, []))
-    return None if records is None else _joined(records)
+def head_ablations(
+    subject: Subject, texts: Sequence[str], how: Ablating, measured: Sequence[str] = ()
+) -> Measurement[HeadAblations]:
+    """The HeadAblations of the texts finished so far; its progress counts forward passes. `measured`: all texts of the
+    measurement, over which means are taken, if `texts` are some of them."""
+    pieces = partial(_pieces, subject, texts, how, measured or texts)
+    n_passes = subject.shape.n_heads_total + 1
+    expected = partial(Workload, {"forward": float(n_passes * sum(map(len, texts)))})
+    about = ("head ablations", *(piece.key for piece in pieces([])))
+    return of_records(subject, about, lambda lab, records: pieces(records), _joined, expected)
 
 
 def patterns_of(loaded: Loaded, inputs: Tensor, mask: Mask) -> Patterns:

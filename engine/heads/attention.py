@@ -16,11 +16,12 @@ import numpy as np
 
 from engine.errors import HeadroomError, UsageError
 from engine.heads.direct_paths import decomposed, run
+from engine.measurement import Measurement, Steps, Workload, single
 from engine.models.loading import Loaded
 from engine.models.masks import Mask
 from engine.models.subject import Lab, Subject
 from engine.models.weights import output_weights
-from engine.pieces import Measuring, Piece, found, pieces
+from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.tokens import Reading, pieces_at, read
 from engine.records import Record, canonical_key, decode, encode, made_of
@@ -75,68 +76,44 @@ class HeadView:
     raised_nats: np.ndarray
 
 
-def overview(lab: Lab, subject: Subject, text: str, mask: Mask) -> Iterator[Progress[Overview]]:
-    """Yields Progress, the last one's value the Overview; what is stored is not computed again."""
-    text = checked(text)
-    for step in pieces(lab, subject, [_overview_piece(subject, text, mask)]):
-        yield step.map(lambda records: _as_overview(text, records[0]))
+def overview(subject: Subject, text: str, mask: Mask) -> Measurement[Overview]:
+    """The Overview of a text under a mask. HeadroomError: the text is empty, or a single token."""
+    text, heads = checked(text), (subject.shape.n_layers, subject.shape.n_heads)
+    shapes: dict[str, tuple[int | str, ...]] = {name: ("T",) for name in ("token_ids", "direct", "rest", "logit")}
+    shapes |= {"ends": ("n",), "n_left_out": (), "thumbnails": (*heads, "S", "S")}
+    shapes |= {"raised_nats": (*heads, "T"), "ffns": (subject.shape.n_layers, "T")}
+    measure, value = partial(_overview, text=text, mask=mask, bos=subject.bos), partial(_as_overview, text)
+    key = _key(subject, text, mask, "overview")
+    return single(subject, Piece(key, 1, shapes, measure, lambda: len(text), "patterns", value), value)
 
 
-def recall_overview(lab: Lab, subject: Subject, text: str, mask: Mask) -> Overview | None:
-    """The overview where it is stored, else None; loads and computes nothing."""
-    record = found(lab.store, _overview_piece(subject, text, mask))
-    return None if record is None else _as_overview(text, record)
-
-
-def head_views(
-    lab: Lab, subject: Subject, text: str, mask: Mask, heads: Sequence[Head]
-) -> Iterator[Progress[dict[Head, HeadView]]]:
-    """Yields Progress, the last one's value a HeadView for each of `heads`. A forward pass gives all heads of the
-    layers that it is needed for: the next head is often a neighbour. UsageError: the model has no such head.
-    """
+def head_views(subject: Subject, text: str, mask: Mask, heads: Sequence[Head]) -> Measurement[dict[Head, HeadView]]:
+    """A HeadView of each of `heads`. A forward pass gives and stores all heads of the layers that it is needed for, as
+    the next head is often a neighbor. UsageError: the model has no such head. HeadroomError: as above."""
     text, shape = checked(text), subject.shape
     for layer, head in heads:
         if not (0 <= layer < shape.n_layers and 0 <= head < shape.n_heads):
             raise UsageError(f"head L{layer}H{head}: this model has layers 0 to {shape.n_layers - 1} and heads 0 to "
                              f"{shape.n_heads - 1}; choose within that")  # fmt: skip
-    known = {head: _recalled(lab, _key(subject, text, mask, head)) for head in heads}
-    missing = sorted({layer for (layer, _), view in known.items() if view is None})
-    if missing:
-        loaded = yield from lab.loaded(subject)
-        started = time.perf_counter()
-        for head, arrays in _head_views(loaded, text, mask, subject.bos, missing):
-            receipt = subject.receipt(time.perf_counter() - started, kind="attention", mask=mask.text())
-            record = Record(arrays, receipt)
-            lab.store.put(_key(subject, text, mask, head), encode(record))
-            known |= {head: _as_view(record)} if head in known else {}
-    yield Progress(1, 1, {head: view for head, view in known.items() if view}, cached=not missing)
+    keys = {head: _key(subject, text, mask, head) for head in heads}
+    expected = partial(Workload, {"patterns": float(len(text))})
 
+    def steps(lab: Lab, measures: bool) -> Steps[dict[Head, HeadView]]:
+        read = {head: made_of(decode(lab.store.get(key)), _as_view) for head, key in keys.items()}
+        known = {head: view for head, view in read.items() if view is not None}
+        missing = [head for head in keys if head not in known]
+        if missing and measures:
+            loaded = yield from lab.loaded(subject)
+            started = time.perf_counter()
+            for head, arrays in _head_views(loaded, text, mask, subject.bos, sorted({layer for layer, _ in missing})):
+                receipt = subject.receipt(time.perf_counter() - started, kind="attention", mask=mask.text())
+                record = Record(arrays, receipt)
+                lab.store.put(_key(subject, text, mask, head), encode(record))
+                known |= {head: _as_view(record)} if head in keys else {}
+        yield Progress(1, 1, known, cached=not missing)
+        return {} if measures else {keys[head]: expected for head in missing[:1]}
 
-def recall_head_views(
-    lab: Lab, subject: Subject, text: str, mask: Mask, heads: Sequence[Head]
-) -> dict[Head, HeadView] | None:
-    """The views where all are stored, else None; loads and computes nothing."""
-    views = {}
-    for head in heads:
-        view = _recalled(lab, _key(subject, text, mask, head))
-        if view is None:
-            return None
-        views[head] = view
-    return views
-
-
-def _recalled(lab: Lab, key: str) -> HeadView | None:
-    return made_of(decode(lab.store.get(key)), _as_view)
-
-
-def _overview_piece(subject: Subject, text: str, mask: Mask) -> Piece:
-    heads = (subject.shape.n_layers, subject.shape.n_heads)
-    shapes: dict[str, tuple[int | str, ...]] = {name: ("T",) for name in ("token_ids", "direct", "rest", "logit")}
-    shapes |= {"ends": ("n",), "n_left_out": (), "thumbnails": (*heads, "S", "S")}
-    shapes |= {"raised_nats": (*heads, "T"), "ffns": (subject.shape.n_layers, "T")}
-    measure = partial(_overview, text=text, mask=mask, bos=subject.bos)
-    reads = partial(_as_overview, text)
-    return Piece(_key(subject, text, mask, "overview"), 1, shapes, measure, lambda: len(text), "patterns", reads)
+    return Measurement(subject, ("head views", *keys.values()), steps)
 
 
 def _overview(loaded: Loaded, text: str, mask: Mask, bos: bool) -> Measuring:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -19,13 +19,15 @@ import numpy as np
 from engine.accuracy.evaluation import Answers, answers_measured, answers_of, encoded_chunk, evaluation
 from engine.accuracy.passes import padded_inputs, read_places
 from engine.accuracy.scoring import Scored, gathered, read_rows
+from engine.composed import Run, composed
 from engine.errors import UsageError
 from engine.heads.ablation import losses_of
+from engine.measurement import Measurement, Workload, of_records
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
 from engine.models.patterns import Replaced, visited
 from engine.models.subject import Lab, Subject
-from engine.pieces import Measuring, Piece, all_stored, pieces
+from engine.pieces import Measuring, Piece
 from engine.progress import Progress, driven
 from engine.questions.amounts import characters
 from engine.questions.encoding import Encoded, Row, pack
@@ -117,61 +119,46 @@ def ideal_pattern(kind: str, row: Row) -> np.ndarray:
 Losses = Mapping[str, tuple[np.ndarray, ...]]  # by SIDES: an array (n,) a text, nats a token, nan where not scored
 
 
-def idealise_texts(lab: Lab, subject: Subject, texts: Sequence[str], ideal: Ideal) -> Iterator[Progress[Losses]]:
-    """Yields Progress in windows, its value the Losses of the texts so far, with the heads as they are, ablated, and
-    with each of PATTERNS.
+def ideal_losses(subject: Subject, texts: Sequence[str], ideal: Ideal) -> Measurement[Losses]:
+    """The Losses of the texts so far, with the heads as they are, ablated, and with each of PATTERNS. Its progress is
+    in windows.
 
     A text is read whole, in windows of 512 tokens (or the model's) without overlap, each by itself. A last window of
     fewer than STRETCH tokens is left out: its tokens have too little before them.
     """
-    records: list[Record] = []
-    for step in pieces(lab, subject, _text_pieces(subject, texts, ideal, records), total=1):
-        records[:] = step.value or records
+    texts = [checked(text) for text in texts]
+
+    def pieces(lab: Lab, records: list[Record]) -> Iterator[Piece]:
+        return _text_pieces(subject, texts, ideal, records)
+
+    def expected() -> Workload:
+        return Workload({"patterns": float(len(SIDES) * sum(map(len, texts)))})
+
+    def counted(records: list[Record]) -> tuple[int, int]:
         sizes = [_n_windows(record) for record in records if not record.receipt["window"]]
-        total = sum(sizes) + len(texts) - len(sizes)
-        yield replace(step.map(_losses), done=len(records), total=total)
+        return len(records), sum(sizes) + len(texts) - len(sizes)
+
+    about = ("ideal losses", ideal, *map(text_digest, texts))
+    return of_records(subject, about, pieces, _losses, expected, counted)
 
 
-def recall_idealised_texts(lab: Lab, subject: Subject, texts: Sequence[str], ideal: Ideal) -> Losses | None:
-    """The Losses where all of them are stored, else None; loads and computes nothing."""
-    records: list[Record] = []
-    known = all_stored(lab, _text_pieces(subject, texts, ideal, records), records)
-    return None if known is None else _losses(known)
-
-
-def idealise_questions(
-    lab: Lab, subject: Subject, questions: Questions, ideal: Ideal
-) -> Generator[Progress[dict[str, Answers]], None, None]:
-    """Yields Progress in questions; the last one's value are the Answers by SIDES."""
-    n, found, all_cached = questions.n, {}, True
-    for number, side in enumerate(SIDES):
-        if side in PATTERNS:
-            steps = _answers(lab, subject, questions, (ideal, side))
-        else:
-            steps = evaluation(subject, questions, ideal.mask if side == "full" else ideal.ablated).run(lab)
-        for step in steps:
-            all_cached &= step.cached
-            found = {**found, side: step.value} if step.value is not None else found
-            yield step.within(number * n, len(SIDES) * n, n, f"heads: {side}")
-    yield Progress(len(SIDES) * n, len(SIDES) * n, found, cached=all_cached)
-
-
-def recall_idealised_questions(
-    lab: Lab, subject: Subject, questions: Questions, ideal: Ideal
-) -> dict[str, Answers] | None:
-    """What `idealise_questions` ends with where all of it is stored, else None; loads and computes nothing."""
-    found: dict[str, Answers] = {}
-    for side, mask in (("full", ideal.mask), ("ablated", ideal.ablated)):
-        answers = evaluation(subject, questions, mask).stored(lab)
-        if answers is None:
-            return None
-        found[side] = answers
+def ideal_answers(subject: Subject, questions: Questions, ideal: Ideal) -> Measurement[dict[str, Answers]]:
+    """The Answers by SIDES, those that are known. Its progress is in questions."""
+    parts = {"full": evaluation(subject, questions, ideal.mask)}
+    parts["ablated"] = evaluation(subject, questions, ideal.ablated)
     for kind in PATTERNS:
-        records = all_stored(lab, _question_pieces(subject, questions, ideal, kind))
-        if records is None:
-            return None
-        found[kind] = answers_of(questions, records)
-    return found
+        pieces = partial(_question_pieces, subject, questions, ideal, kind)
+        value = partial(answers_of, questions)
+        parts[kind] = of_records(subject, (kind, ideal, questions), lambda lab, records, pieces=pieces: pieces(), value)
+
+    def body(run: Run) -> Generator[Progress[Any], None, dict[str, Answers]]:
+        found: dict[str, Answers] = {}
+        for side, part in parts.items():
+            answers = yield from run.part(part, questions.n, f"heads: {side}")
+            found |= {} if answers is None else {side: answers}
+        return found
+
+    return composed(subject, ("ideal answers", ideal, questions), body, len(SIDES) * questions.n)
 
 
 def recovered_in_texts(losses: Losses, kind: str) -> Recovered:
@@ -208,7 +195,7 @@ def _recovered(effect: np.ndarray, kept: np.ndarray, n_losses: np.ndarray) -> Re
 def _text_pieces(subject: Subject, texts: Sequence[str], ideal: Ideal, records: Sequence[Record]) -> Iterator[Piece]:
     """The windows of all texts, a piece each; how many a text has is known from its first among the `records`."""
     fields = subject.key() | ideal.key() | {"tokens": MIN_TOKENS, "what": "texts"}
-    for text in map(checked, texts):
+    for text in texts:
         tokenize, window, n_windows = lru_cache(maxsize=1)(partial(tokenized, text)), 0, 1
         while window < n_windows:
             key = canonical_key("idealised", fields | {"text": text_digest(text), "window": window})
@@ -249,11 +236,6 @@ def _losses(records: Sequence[Record]) -> Losses:
             left_out = np.full(record.receipt["n_tokens"] - sum(map(len, scored)), np.nan, np.float32)
             found[side] += (np.concatenate([*scored, left_out]),)
     return found
-
-
-def _answers(lab: Lab, subject: Subject, questions: Questions, how: tuple[Ideal, str]) -> Iterator[Progress[Answers]]:
-    for step in pieces(lab, subject, _question_pieces(subject, questions, *how)):
-        yield step.map(partial(answers_of, questions))
 
 
 def _question_pieces(subject: Subject, questions: Questions, ideal: Ideal, kind: str) -> list[Piece]:

@@ -82,12 +82,6 @@ def retained(scores: np.ndarray, order: np.ndarray) -> np.ndarray:
     return 1 - np.concatenate([[0], np.cumsum(capacity)]) / max(float(capacity.sum()), 1e-30)
 
 
-def characters(subject: Subject, variant: str) -> float:
-    """How much is read for the scores, about: what stands for so many tokens in forecasts."""
-    wanted = _pieces(subject.as_usual, variant, 0, [])
-    return sum(piece.characters() for piece in wanted if piece.characters is not None)
-
-
 def best_heads(scores: np.ndarray, count: int) -> Iterator[tuple[str, float]]:
     """The `count` heads of highest score by name, such as `L3H5`; heads without a score are left out."""
     n_heads, known = scores.shape[1], np.where(np.isnan(scores), -np.inf, scores)

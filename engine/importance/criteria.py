@@ -7,12 +7,7 @@ engine.importance.importance: larger = kept longer.
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.heads.induction import characters as induction_characters
-from engine.importance.importance import GRADIENTS, OF_ACTIVITY, OF_WEIGHTS, ORACLES, PREFIX
-from engine.models.rates import Pass
-from engine.models.subject import Subject
-from engine.questions.amounts import all_characters, gold_characters
-from engine.questions.requests import Questions
+from engine.importance.importance import GRADIENTS, OF_ACTIVITY, OF_WEIGHTS, PREFIX
 from engine.shapes import ModelShape
 
 Part = Literal["heads", "ffns"]
@@ -89,15 +84,8 @@ CRITERIA = {
 }  # fmt: skip
 
 
-def pass_of(what: str) -> Pass:
-    """The passes that a score takes most of its time for."""
-    if what in ORACLES:
-        return "forward"
-    return "patterns" if what in OF_ACTIVITY or what in (*OF_WEIGHTS, PREFIX) else "gradient"
-
-
 def record_of(what: str) -> str:
-    """The same for scores that are read from the same records: who has measured one has the other."""
+    """The same name for scores that are read from the same records: who has measured one has the other."""
     if what in OF_ACTIVITY:
         return "activity"
     return "weights" if what in OF_WEIGHTS else GRADIENTS.get(what, what)
@@ -108,17 +96,3 @@ def passes(what: str, shape: ModelShape) -> int:
     oracles = {"ffns": shape.n_layers + 1, "heads-oracle": shape.n_heads_total + 1}
     light = dict.fromkeys(OF_ACTIVITY, PATTERN_COST) | dict.fromkeys((*OF_WEIGHTS, PREFIX), 1)
     return (oracles | light).get(what, GRADIENT_COST)
-
-
-def reads(subject: Subject, questions: Questions, what: str) -> float:
-    """Characters that are read for a score, by passes of `pass_of`; a pass without a part begins in its layer."""
-    if what in OF_WEIGHTS:
-        return 0.0
-    if what == PREFIX:
-        return induction_characters(subject, "olsson")
-    if what in OF_ACTIVITY:
-        return float(gold_characters(questions.at(questions.order[: questions.n])))
-    if what in ORACLES:
-        n = subject.shape.n_layers if what == "ffns" else subject.shape.n_heads_total
-        return all_characters(questions) * (1 + n / 2)
-    return all_characters(questions, gradients=True, every_choice=what == "gate")

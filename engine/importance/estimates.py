@@ -84,7 +84,7 @@ def gradients(subject: Subject, questions: Questions) -> Measurement[Gradients]:
             yield from run.part(scores, questions.n)
             return None
         each = run.steps(scores, questions.n)
-        found = yield from driven(each, lambda step: step.map(partial(_gradients, answers)))
+        found = (yield from driven(each, lambda step: step.map(partial(_gradients, answers)))).value
         return None if found is None else _gradients(answers, found)
 
     return composed(subject, ("gradients", questions), body, 2 * questions.n)

@@ -3,7 +3,7 @@
 One such head alone is often not missed, as the others do the same: what they are worth shows when several go at once.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from engine.accuracy.evaluation import Answers, evaluation
+from engine.composed import Run, composed
 from engine.heads.induction import induction
 from engine.importance.rankings import order
 from engine.importance.rankings_of import INDUCTION_SEED
 from engine.measurement import Measurement
 from engine.models.masks import Mask
-from engine.models.subject import Lab, Subject
-from engine.progress import Progress, last_value
+from engine.models.subject import Subject
+from engine.progress import Progress
 from engine.questions.requests import Questions
 from engine.shapes import ModelShape
 from engine.texts.tokenloss import losses_of_texts
@@ -69,37 +70,31 @@ def head_sets(prefix_matching: np.ndarray) -> list[HeadSet]:
     return found
 
 
-def set_answers(
-    lab: Lab, subject: Subject, questions: Questions, compute: bool = True
-) -> Iterator[Progress[dict[HeadSet, Answers]]]:
-    """Yields Progress in questions; its value are the answers without each set so far, of what is stored alone where
-    `compute` is False."""
-    return _over_sets(lab, subject, questions.n, partial(evaluation, subject, questions), compute)
+def set_answers(subject: Subject, questions: Questions) -> Measurement[dict[HeadSet, Answers]]:
+    """The answers without each set so far. Its progress is in questions."""
+    return _over_sets(subject, questions.n, partial(evaluation, subject, questions))
 
 
-def set_losses(
-    lab: Lab, subject: Subject, texts: Sequence[str], compute: bool = True
-) -> Iterator[Progress[dict[HeadSet, Losses]]]:
-    """Yields Progress in texts; its value are the per-token losses of all texts without each set so far, of what is
-    stored alone where `compute` is False."""
-    return _over_sets(lab, subject, len(texts), partial(losses_of_texts, subject, texts), compute)
+def set_losses(subject: Subject, texts: Sequence[str]) -> Measurement[dict[HeadSet, Losses]]:
+    """The per-token losses of all texts without each set so far. Its progress is in texts."""
+    return _over_sets(subject, len(texts), partial(losses_of_texts, subject, texts))
 
 
-def _over_sets(
-    lab: Lab, subject: Subject, n: int, of: Callable[[Mask], Measurement[T]], compute: bool
-) -> Generator[Progress[Any], None, None]:
+def _over_sets(subject: Subject, n: int, of: Callable[[Mask], Measurement[T]]) -> Measurement[dict[HeadSet, T]]:
     """The value of each set, `n` steps of progress each."""
-    scores, total = induction(subject, "olsson", INDUCTION_SEED).stored(lab), n * n_sets(subject.shape)
-    if scores is None and compute:
-        steps = induction(subject, "olsson", INDUCTION_SEED).run(lab)
-        scores = yield from last_value(steps, 0, total, 0, "induction scores")
-    values: dict[HeadSet, T] = {}
-    for number, each in enumerate(head_sets(scores.mean["prefix_matching"]) if scores is not None else ()):
-        without, label = of(each.mask(subject.shape)), f"without {len(each.heads)} heads"
-        label += f", draw {each.draw}" * bool(each.draw)
-        value = without.stored(lab)
-        if value is None and compute:
-            value = yield from last_value(without.run(lab), number * n, total, n, label)
-        if value is not None:
-            values = {**values, each: value}
-        yield Progress((number + 1) * n, total, values, label)
+    scores, full = induction(subject, "olsson", INDUCTION_SEED), of(Mask.full(subject.shape))
+
+    def body(run: Run) -> Generator[Progress[Any], None, dict[HeadSet, T]]:
+        values: dict[HeadSet, T] = {}
+        found = yield from run.part(scores, 0, "induction scores")
+        if found is None:
+            run.expect("sets", partial(full.left(run.lab).times, n_sets(subject.shape)))
+            return values
+        for each in head_sets(found.mean["prefix_matching"]):
+            label = f"without {len(each.heads)} heads" + f", draw {each.draw}" * bool(each.draw)
+            value = yield from run.part(of(each.mask(subject.shape)), n, label)
+            values = values if value is None else {**values, each: value}
+            yield run.so_far(values, label)
+        return values
+
+    return composed(subject, ("head sets", full.key), body, n * n_sets(subject.shape))

@@ -200,7 +200,7 @@ def evidence(
     `requests` are those of the task that importance is measured on, if they are rendered already. Each part is named
     and counted by itself; the share of a step is that of all parts.
     """
-    shape, needed = subject.shape, [name for name in RANKED if name in wanted] + ["layers"] * (n_layers > 0)
+    shape, needed = subject.shape, [name for name in RANKED if name in wanted or name == "layers" and n_layers]
     measured = {*PARTS, *(["layers"] if LAYERS_BY[ranking.layers_by] else [])}
 
     def body(run: Run) -> Generator[Progress[Any], None, Evidence]:
@@ -229,10 +229,12 @@ def evidence(
     return composed(subject, ("evidence", task, ranking, *needed, n_layers, data_dir), body)
 
 
-def orders_of(subject: Subject, pruning: Pruning, data_dir: str | Path | None = None) -> Measurement[Orders]:
-    """The Orders that the levels of `pruning` need."""
-    wanted = pruning.missing(Evidence())
-    known = evidence(subject, pruning.task, pruning.ranking, wanted, pruning.n_layers_dropped, data_dir)
+def orders_of(
+    subject: Subject, pruning: Pruning, data_dir: str | Path | None = None, requests: Requests | None = None
+) -> Measurement[Orders]:
+    """The Orders that the levels of `pruning` need; `requests` as for `evidence`."""
+    wanted, n_layers = pruning.missing(Evidence()), pruning.n_layers_dropped
+    known = evidence(subject, pruning.task, pruning.ranking, wanted, n_layers, data_dir, requests)
     return known.map(
         lambda known: None if pruning.missing(known) else orders_from(subject.shape, pruning.ranking, known)
     )

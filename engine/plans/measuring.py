@@ -37,10 +37,10 @@ def measured(lab: Lab, plan: Plan, cell: Cell, here: Here, tell: Tell) -> Outcom
     subject = lab.subject(setting.spec, setting.bos)
     (setting.ranked if cell.scores else setting.judged)(cell.task, lab.store)  # it raises where rows are missing here
     if cell.scores:
-        cached, found = _last(survey(lab, setting, [cell.task], cell.scores), tell)
+        cached, found = _last(survey(subject, setting, [cell.task], cell.scores).run(lab), tell)
         failed = found.failed.get(cell.task, "")
     else:
-        cached, found = _last(sweep(lab, setting, cell.points, group.pool), tell)
+        cached, found = _last(sweep(subject, setting, cell.points, group.pool).run(lab), tell)
         reasons = dict.fromkeys([*found.failed.values(), f"{in_words(cell.task)}: what ranks it is not known"])
         failed = "" if len(found.rows) == len(set(cell.points)) else next(iter(reasons))
     if failed:

@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 from engine.errors import HeadroomError
-from engine.importance.criteria import pass_of, reads, record_of
-from engine.importance.importance import OF_WEIGHTS, PREFIX
+from engine.importance.criteria import record_of
+from engine.importance.importance import OF_WEIGHTS, PREFIX, importance
 from engine.importance.rankings import n_pruned
-from engine.measurement import OPERATIONS_A_SECOND
-from engine.models.rates import FACTOR, Pass, seconds_for
+from engine.measurement import Workload
+from engine.models.rates import FACTOR, seconds_for
 from engine.models.subject import Lab, Subject
 from engine.plans.cells import Cell, Group, Plan, cell_id
-from engine.questions.amounts import CHARACTERS_A_TOKEN, all_characters
+from engine.questions.amounts import all_characters
 from engine.questions.requests import Questions, TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.surveys import Setting
@@ -116,9 +116,10 @@ class _Making:
 
     def scores(self, what: str, task: TaskSpec) -> Cell:
         """Importance by one score; scores that are read from the same records are one cell."""
-        kind, characters = pass_of(what), reads(self.subject, self.ranked[task], what)
-        cost = {"kind": kind, "characters": characters, "cost_s": self._seconds(kind, characters)}
-        return Cell(self._scores_id(what, task), 0, task, scores=what, **cost)
+        work = importance(self.subject, self.ranked[task], what).whole()
+        kind, characters = next(iter(work.characters.items()), ("forward", 0.0))
+        cost_s = work.seconds_by_size(self.lab.store, self.subject)
+        return Cell(self._scores_id(what, task), 0, task, what, (), (), kind, characters, cost_s)
 
     def accuracies(self, points: Sequence[Point]) -> list[Cell]:
         """The points of one task: the full model first, since each is compared with it."""
@@ -138,7 +139,7 @@ class _Making:
             if each[0].by == "rescored":
                 needs.append(self._scores_id(self.setting.heads_by, task))
             characters = sum(map(self._characters, each))
-            cost_s = self._seconds("forward", characters)
+            cost_s = Workload({"forward": characters}).seconds_by_size(self.lab.store, self.subject)
             cells.append(Cell(self._accuracy_id(each), 0, task, "", each, tuple(dict.fromkeys(needs)), "forward",
                               characters, cost_s))  # fmt: skip
         return cells
@@ -150,11 +151,6 @@ class _Making:
         if point.by == "rescored" and prunes_some(self.subject.shape, point) and point.task in self.ranked:
             kept += FACTOR["gradient"] * all_characters(self.ranked[point.task], gradients=True, every_choice=False)
         return kept
-
-    def _seconds(self, kind: Pass, characters: float) -> float:
-        known = seconds_for(self.lab.store, self.subject, kind, characters)
-        operations = 2 * self.subject.identity.n_params * characters / CHARACTERS_A_TOKEN
-        return operations / OPERATIONS_A_SECOND * FACTOR[kind] if known is None else known
 
     def _scores_id(self, what: str, task: TaskSpec) -> str:
         of_all = what in (*OF_WEIGHTS, PREFIX)

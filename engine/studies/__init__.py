@@ -6,7 +6,6 @@
 `break_points`: how much of one axis a task can lose
 `removal`: the induction heads removed at once, beside as many others at random
 `one_head`: all that is known of one head, part by part, measured where it is not stored
-`ideal_head`: the head with an ideal pattern, on texts and tasks
 `portrait`: the numbers of that: ranks, effects, and what the head is in one sentence
 `two_models`: two models on the same questions, and their heads paired by place
 `study`: the first paper's whole study of one model

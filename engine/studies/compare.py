@@ -2,35 +2,27 @@
 levels, the area under each curve, who is clearly better than random, and how much the criteria agree.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from cache import Store
 from engine.accuracy.evaluation import evaluation
+from engine.composed import Run, composed
 from engine.errors import Cancelled, HeadroomError, UsageError
-from engine.importance.criteria import CRITERIA, Part, pass_of, passes, reads, record_of
+from engine.importance.criteria import CRITERIA, Part
 from engine.importance.importance import importance
 from engine.importance.rankings import Agreement, agreement
-from engine.importance.rankings_of import (
-    OF_ONE_TASK,
-    PARTS,
-    Evidence,
-    Orders,
-    Pruning,
-    Ranking,
-    evidence,
-    orders_from,
-    orders_of,
-)
+from engine.importance.rankings_of import OF_ONE_TASK, PARTS, Evidence, Orders, Pruning, Ranking, orders_from, orders_of
+from engine.measurement import Measurement, Workload
 from engine.models.masks import parse_edits
-from engine.models.rates import Pass, seconds_for, together_s
 from engine.models.subject import Lab, Subject
-from engine.progress import Progress, last_value
+from engine.progress import Progress
 from engine.questions.amounts import all_characters, kept_share
 from engine.questions.requests import Questions, TaskSpec
+from engine.shapes import ModelShape
 from engine.statistics import wilson
 from engine.studies.surveys import Setting
 
@@ -75,6 +67,10 @@ class Comparing:
         of_criteria = [Ranking(name, n_questions=n_questions) for name in self.criteria]
         return [*of_criteria, *(Ranking(RANDOM, seed) for seed in range(self.n_seeds))]
 
+    def pruning(self, ranking: Ranking, shape: ModelShape) -> Pruning:
+        """All of the axes pruned by a ranking."""
+        return Pruning(self.task, ranking, *self.at(1000), parse_edits("", shape))
+
     def at(self, level: int) -> tuple[int, int]:
         """The levels of heads and of FFNs, in permille."""
         heads, ffns = (level if axis in self.axes else 0 for axis in PARTS)
@@ -99,8 +95,7 @@ class Curve:
 class Compared:
     """Curves so far, each whole, in the order of the criteria and then random's; by axis the `scores` that rank, by
     criterion (of rankings without scores of their own each part's place in the order); for criteria that could not be
-    measured the reason. `left`: what is still to be read, in characters by kind of pass; told where nothing is
-    computed."""
+    measured the reason."""
 
     comparing: Comparing
     curves: tuple[Curve, ...] = ()
@@ -108,11 +103,6 @@ class Compared:
     failed: Mapping[str, str] = field(default_factory=dict)
     chance: float = 0.0
     n: int = 0
-    left: Mapping[Pass, float] = field(default_factory=dict)
-
-    def takes_s(self, store: Store, subject: Subject) -> float | None:
-        """Seconds that what is left would take here; None while that is not known."""
-        return together_s(seconds_for(store, subject, kind, characters) for kind, characters in self.left.items())
 
     @property
     def is_whole(self) -> bool:
@@ -163,37 +153,39 @@ class Area:
         return BETTER if self.gain_low > 0 else WORSE if self.gain_high < 0 else UNCLEAR
 
 
-def compare(lab: Lab, setting: Setting, comparing: Comparing, compute: bool = True) -> Iterator[Progress[Compared]]:
-    """Yields Progress, its value the Compared so far; what is stored is not computed again, and only that is read where
-    `compute` is False."""
-    subject = lab.subject(setting.spec, setting.bos)
-    questions = setting.judged(comparing.task, lab.store)
-    run = _Run(lab, setting, comparing, subject, questions)
+def comparison(subject: Subject, setting: Setting, comparing: Comparing) -> Measurement[Compared]:
+    """The Compared so far; rankings that cannot be measured are set aside with the reason."""
     rankings = comparing.rankings(setting.n_ranking)
-    size = len(comparing.levels) * questions.n
-    costs = {ranking: _cost(run, ranking) for ranking in rankings}
-    total, done, all_cached = sum(costs.values()) + len(rankings) * size, 0, True
-    for ranking in rankings:
-        label = CRITERIA[ranking.name].label if ranking.name in CRITERIA else ranking.name
-        label += f" {ranking.seed + 1}" * (ranking.name == RANDOM)
-        try:
-            orders = run.known_orders(ranking)
-            if orders is None and compute:
-                all_cached = False
-                steps = orders_of(subject, run.all_of(ranking), setting.data_dir).run(lab)
-                orders = yield from last_value(steps, done, total, costs[ranking], f"{label}: ranking")
-            if orders is not None:
-                for step in run.curve(ranking, orders, compute):
-                    all_cached &= step.cached
-                    yield step.within(done + costs[ranking], total, label=f"{label}: {step.message}")
-            else:
-                run.miss(ranking)
-        except Cancelled:
-            raise
-        except HeadroomError as error:
-            run.failed[ranking.name] = str(error)
-        done += costs[ranking] + size
-        yield Progress(done, total, run.so_far(compute), label, all_cached)
+
+    def body(run: Run) -> Generator[Progress[Any], None, Compared]:
+        questions = setting.judged(comparing.task, run.lab.store)
+        size = len(comparing.levels) * questions.n
+        found = Compared(comparing, chance=questions.requests.chance, n=questions.n)
+        costs = {ranking: _passes(subject, setting, comparing, ranking) for ranking in rankings}
+        run.total = sum(costs.values()) + len(rankings) * size
+        for ranking in rankings:
+            label, done = _label(ranking), run.done
+            wanted = orders_of(subject, comparing.pruning(ranking, subject.shape), setting.data_dir)
+            try:
+                orders = yield from run.part(wanted, costs[ranking], f"{label}: ranking")
+                if orders is None:
+                    run.expect(f"levels by {ranking}", partial(_levels, subject, questions, comparing, ranking))
+                else:
+                    found = _with_scores(
+                        found, _ranked_by(run.lab, subject, setting, comparing, ranking, orders), ranking
+                    )
+                    curve = yield from _curve(run, subject, questions, comparing, orders, label)
+                    if curve is not None:
+                        found = replace(found, curves=(*found.curves, Curve(ranking.name, ranking.seed, curve)))
+            except Cancelled:
+                raise
+            except HeadroomError as error:
+                found = replace(found, failed={**found.failed, ranking.name: str(error)})
+            run.done = done + costs[ranking] + size
+            yield run.so_far(found, label)
+        return found
+
+    return composed(subject, ("comparison", setting, comparing), body)
 
 
 def areas(found: Compared, draws: int = DRAWS) -> list[Area]:
@@ -231,91 +223,53 @@ def _weights(levels: Sequence[int]) -> np.ndarray:
     return (np.append(steps, 0) + np.append(0, steps)) / 2
 
 
-@dataclass
-class _Run:
-    """A comparison as it is measured."""
-
-    lab: Lab
-    setting: Setting
-    comparing: Comparing
-    subject: Subject
-    questions: Questions
-    curves: list[Curve] = field(default_factory=list)
-    scores: dict[Part, dict[str, np.ndarray]] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    left: dict[str, tuple[Pass, float]] = field(default_factory=dict)  # by what is missing
-
-    def so_far(self, compute: bool) -> Compared:
-        left: dict[Pass, float] = {}
-        for kind, characters in self.left.values():
-            left[kind] = left.get(kind, 0.0) + characters
-        scores: dict[Part, dict[str, np.ndarray]] = {axis: dict(each) for axis, each in self.scores.items()}
-        return Compared(self.comparing, tuple(self.curves), scores, dict(self.failed), self.questions.requests.chance,
-                        self.questions.n, {} if compute else left)  # fmt: skip
-
-    def all_of(self, ranking: Ranking) -> Pruning:
-        return Pruning(self.comparing.task, ranking, *self.comparing.at(1000), parse_edits("", self.subject.shape))
-
-    def known_orders(self, ranking: Ranking) -> Orders | None:
-        """The orders where all that they are made from is stored; what ranks is noted."""
-        wanted = self.all_of(ranking).missing(Evidence())
-        known = Evidence()
-        if wanted:
-            task, data_dir = self.comparing.task, self.setting.data_dir
-            known = evidence(self.subject, task, ranking, wanted, data_dir=data_dir).so_far(self.lab) or known
-        return None if self.all_of(ranking).missing(known) else orders_from(self.subject.shape, ranking, known)
-
-    def curve(self, ranking: Ranking, orders: Orders, compute: bool) -> Generator[Progress[Any], None, None]:
-        """Measures the levels of one ranking."""
-        self._note(ranking, orders)
-        n, rows, missing = self.questions.n, [], 0.0
-        for number, level in enumerate(self.comparing.levels):
-            mask = orders.mask(*self.comparing.at(level))
-            wanted = evaluation(self.subject, self.questions, mask)
-            found = wanted.stored(self.lab)
-            if found is None and compute:
-                steps = wanted.run(self.lab)
-                whole = len(self.comparing.levels) * n
-                found = yield from last_value(steps, number * n, whole, label=f"{level / 10:g} %")
-            if found is not None:
-                rows.append(found.correct)
-            else:
-                missing += wanted.left(self.lab).characters["forward"]
-        if missing:
-            self.left[f"{ranking.name} {ranking.seed}"] = "forward", missing
-        else:
-            self.curves.append(Curve(ranking.name, ranking.seed, np.array(rows)))
-
-    def miss(self, ranking: Ranking) -> None:
-        """Counts what a ranking that is not known takes: its scores, and its levels."""
-        train = self.setting.ranked(self.comparing.task, self.lab.store)
-        for axis in self.comparing.axes:
-            what = ranking.what(axis)
-            if importance(self.subject, train, what).stored(self.lab) is None:
-                self.left[record_of(what)] = pass_of(what), reads(self.subject, train, what)
-        orders = orders_from(self.subject.shape, ranking, Evidence())  # any: how much is left does not depend on it
-        masks = [orders.mask(*self.comparing.at(level)) for level in self.comparing.levels]
-        read = all_characters(self.questions) * sum(map(kept_share, masks))
-        self.left[f"{ranking.name} {ranking.seed}"] = "forward", read
-
-    def _note(self, ranking: Ranking, orders: Orders) -> None:
-        """Keeps what ranks: the scores of a criterion, else the places in the order."""
-        if ranking.name == RANDOM and ranking.seed:
-            return
-        for axis in self.comparing.axes:
-            scores = None
-            if ranking.name in CRITERIA:
-                train = self.setting.ranked(self.comparing.task, self.lab.store)
-                found = importance(self.subject, train, ranking.what(axis)).stored(self.lab)
-                scores = None if found is None else found.scores.ravel()
-            if scores is None:
-                scores = np.argsort(getattr(orders, axis)).astype(float)
-            self.scores.setdefault(axis, {})[ranking.name] = scores
+def _label(ranking: Ranking) -> str:
+    named = CRITERIA[ranking.name].label if ranking.name in CRITERIA else ranking.name
+    return f"{named} {ranking.seed + 1}" if ranking.name == RANDOM else named
 
 
-def _cost(run: _Run, ranking: Ranking) -> int:
+def _passes(subject: Subject, setting: Setting, comparing: Comparing, ranking: Ranking) -> int:
     """Forward passes that a ranking's scores take, about."""
-    missing = run.all_of(ranking).missing(Evidence())
-    wanted: list[Part] = [axis for axis in run.comparing.axes if axis in missing]
-    per_question = sum(passes(ranking.what(axis), run.subject.shape) for axis in wanted)
-    return per_question * (run.setting.n_ranking or run.setting.n_judges)
+    missing = comparing.pruning(ranking, subject.shape).missing(Evidence())
+    return sum(setting.cost(subject.shape, ranking.what(axis)) for axis in comparing.axes if axis in missing)
+
+
+def _levels(subject: Subject, questions: Questions, comparing: Comparing, ranking: Ranking) -> Workload:
+    """The work of all levels of a ranking that is not known: by any order, as it does not depend on that."""
+    orders = orders_from(subject.shape, ranking, Evidence())
+    kept = sum(kept_share(orders.mask(*comparing.at(level))) for level in comparing.levels)
+    return Workload({"forward": all_characters(questions) * kept})
+
+
+def _curve(
+    run: Run, subject: Subject, questions: Questions, comparing: Comparing, orders: Orders, label: str
+) -> Generator[Progress[Any], None, np.ndarray | None]:
+    """(level, n) which questions are right, or None if the answers at some level are missing."""
+    rows: list[np.ndarray] = []
+    for level in comparing.levels:
+        wanted = evaluation(subject, questions, orders.mask(*comparing.at(level)))
+        answers = yield from run.part(wanted, questions.n, f"{label}: {level / 10:g} %")
+        rows += [] if answers is None else [answers.correct]
+    return np.array(rows) if len(rows) == len(comparing.levels) else None
+
+
+def _ranked_by(
+    lab: Lab, subject: Subject, setting: Setting, comparing: Comparing, ranking: Ranking, orders: Orders
+) -> dict[Part, np.ndarray]:
+    """What ranks along each axis: the scores of a criterion, else each part's place in the order."""
+    found: dict[Part, np.ndarray] = {}
+    for axis in comparing.axes:
+        scores = None
+        if ranking.name in CRITERIA:
+            train = setting.ranked(comparing.task, lab.store)
+            scores = importance(subject, train, ranking.what(axis)).stored(lab)
+        found[axis] = np.argsort(getattr(orders, axis)).astype(float) if scores is None else scores.scores.ravel()
+    return found
+
+
+def _with_scores(found: Compared, scores: Mapping[Part, np.ndarray], ranking: Ranking) -> Compared:
+    """With what ranks, of random the first order alone."""
+    if ranking.name == RANDOM and ranking.seed:
+        return found
+    by_axis = {axis: {**found.scores.get(axis, {}), ranking.name: each} for axis, each in scores.items()}
+    return replace(found, scores={**found.scores, **by_axis})

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from engine.accuracy.evaluation import Answers, accuracy
+from engine.composed import Gathered
 from engine.heads.attention import Head
 from engine.heads.composition import Feeding
 from engine.heads.idealised import PATTERNS, Losses, Recovered, recovered_in_questions, recovered_in_texts
@@ -18,7 +19,7 @@ from engine.heads.ov_tokens import OvTokens
 from engine.importance.importance import Scores
 from engine.importance.rankings import order
 from engine.importance.rankings_of import INDUCTION_FROM
-from engine.measurement import Workload
+from engine.measurement import Stored, Workload
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.statistics import Paired, change_interval, paired
@@ -78,6 +79,16 @@ class Portrait:
     left: Mapping[str, Workload] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
     done: tuple[str, ...] = ()
+
+    def with_parts(self, known: Gathered[str, dict[str, Any]]) -> "Portrait":
+        """With what is known of its parts: fields by name, mappings are added to."""
+        changes: dict[str, Any] = {"failed": dict(known.failed)}
+        for fields in (*known.partial.values(), *known.values.values()):
+            for name, value in fields.items():
+                changes[name] = {**changes.get(name, {}), **value} if isinstance(value, dict) else value
+        left = {name: Stored(None, missing).left for name, missing in known.missing.items()}
+        done = tuple(name for name in known.values if name not in changes["failed"])
+        return replace(self, **changes, left=left, done=done)
 
     @property
     def n_heads(self) -> int:
@@ -173,12 +184,3 @@ def joined(portraits: Sequence[Portrait]) -> Portrait:
             changes[name] = getattr(more, name) or getattr(first, name)
         first = replace(first, **changes, done=tuple(dict.fromkeys((*first.done, *more.done))))
     return replace(first, left={name: left for name, left in first.left.items() if name not in first.done})
-
-
-def with_more(found: Portrait, more: Mapping[str, Any]) -> Portrait:
-    """With more of its fields; mappings are added to."""
-    changes = {}
-    for key, value in more.items():
-        before = getattr(found, key)
-        changes[key] = {**before, **value} if before and isinstance(value, dict) else value
-    return replace(found, **changes)

@@ -3,18 +3,21 @@
 Single induction heads are redundant: one alone can go. What they make together shows when all of them go.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from engine.accuracy.evaluation import Answers, accuracy, evaluation
-from engine.heads.induction import induction
+from engine.composed import Run, composed
+from engine.heads.induction import InductionScores, induction
 from engine.importance.head_sets import HeadSet
 from engine.importance.rankings_of import INDUCTION_FROM, INDUCTION_SEED
+from engine.measurement import Measurement
 from engine.models.masks import Mask
-from engine.models.subject import Lab, Subject
-from engine.progress import Progress, last_value
+from engine.models.subject import Subject
+from engine.progress import Progress
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 from engine.statistics import Paired, paired
@@ -79,12 +82,6 @@ def induction_heads(prefix_matching: np.ndarray) -> tuple[int, ...]:
     )
 
 
-def recall_heads(lab: Lab, subject: Subject) -> tuple[int, ...] | None:
-    """The induction heads where the scores are stored, else None; computes nothing."""
-    found = induction(subject, "olsson", INDUCTION_SEED).stored(lab)
-    return None if found is None else induction_heads(found.mean["prefix_matching"])
-
-
 def without(shape: ModelShape, heads: tuple[int, ...]) -> Mask:
     """The mask that prunes these heads."""
     return HeadSet(heads).mask(shape)
@@ -97,37 +94,43 @@ def draw(shape: ModelShape, heads: tuple[int, ...], seed: int) -> Mask:
     return without(shape, tuple(int(head) for head in drawn))
 
 
-def find_heads(lab: Lab, subject: Subject) -> Iterator[Progress[Removal]]:
-    """Yields Progress; the last one's value has the heads alone."""
-    found = yield from last_value(induction(subject, "olsson", INDUCTION_SEED).run(lab))
-    before = int(np.nan_to_num(found.mean["previous_token"]).argmax())
-    yield Progress(1, 1, Removal(induction_heads(found.mean["prefix_matching"]), before))
+def found_heads(subject: Subject) -> Measurement[Removal]:
+    """The Removal with its heads alone."""
+
+    def found(scores: InductionScores) -> Removal:
+        partner = int(np.nan_to_num(scores.mean["previous_token"]).argmax())
+        return Removal(induction_heads(scores.mean["prefix_matching"]), partner)
+
+    return induction(subject, "olsson", INDUCTION_SEED).map(found)
 
 
-def remove(
-    lab: Lab, subject: Subject, task: TaskSpec, control: TaskSpec, n: int, data_dir: str | None = None
-) -> Iterator[Progress[Removal]]:
-    """Yields Progress, its value the Removal so far, on n questions of the task and of the one without examples. The
-    draws answer the same questions, so that the full model is one baseline. What is stored is not computed again."""
-    yield Progress(0, 1, message="preparing the questions")
-    questions, asked = (select(get_requests(each, data_dir, lab.store), n, "stratified") for each in (task, control))
-    total = 1 + (2 + N_DRAWS) * questions.n + 2 * asked.n
-    found = yield from last_value(find_heads(lab, subject), 0, total, 1, "induction scores")
-    if not (heads := found.heads):
-        yield Progress(total, total, found)
-        return
-    full, gone = Mask.full(subject.shape), without(subject.shape, heads)
-    draws = [(questions, draw(subject.shape, heads, seed)) for seed in range(N_DRAWS)]
-    done = 1
-    answers: list[Answers] = []
-    passes = [(questions, full), (questions, gone), (asked, full), (asked, gone), *draws]
-    for each, mask in passes:
-        steps = evaluation(subject, each, mask).run(lab)
-        answers.append((yield from last_value(steps, done, total, each.n, "questions")))
-        done += each.n
-        found = _so_far(found, answers)
-        yield Progress(done, total, found, "questions")
-    yield Progress(total, total, found)
+def removal(
+    subject: Subject, task: TaskSpec, control: TaskSpec, n: int, data_dir: str | None = None
+) -> Measurement[Removal]:
+    """The Removal so far, on n questions of the task and of the one without examples. The draws answer the same
+    questions, so that the full model is one baseline."""
+
+    def body(run: Run) -> Generator[Progress[Any], None, Removal | None]:
+        yield Progress(0, 1, message="preparing the questions")
+        questions, asked = (select(get_requests(each, data_dir, run.lab.store), n, "stratified")
+                            for each in (task, control))  # fmt: skip
+        run.total = 1 + (2 + N_DRAWS) * questions.n + 2 * asked.n
+        found = yield from run.part(found_heads(subject), 1, "induction scores")
+        if found is None or not found.heads:
+            return found
+        full, gone = Mask.full(subject.shape), without(subject.shape, found.heads)
+        draws = [(questions, draw(subject.shape, found.heads, seed)) for seed in range(N_DRAWS)]
+        answers: list[Answers] = []
+        for each, mask in [(questions, full), (questions, gone), (asked, full), (asked, gone), *draws]:
+            said = yield from run.part(evaluation(subject, each, mask), each.n, "questions")
+            if said is None:
+                break
+            answers.append(said)
+            found = _so_far(found, answers)
+            yield run.so_far(found, "questions")
+        return found
+
+    return composed(subject, ("removal", task, control, n, data_dir), body)
 
 
 def _so_far(found: Removal, answers: list[Answers]) -> Removal:

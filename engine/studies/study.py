@@ -5,18 +5,20 @@
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from engine.composed import Run, composed
 from engine.importance.rankings import Agreement, agreement, n_pruned
+from engine.measurement import Measurement
 from engine.models.names import short_name
-from engine.models.subject import Lab, Subject
+from engine.models.subject import Subject
 from engine.models.tuning import processor
-from engine.progress import Progress
+from engine.progress import Progress, driven
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.break_points import break_points
@@ -114,34 +116,28 @@ def paper_points(tasks: Sequence[TaskSpec]) -> dict[str, list[Point]]:
     }
 
 
-def paper_study(
-    lab: Lab, setting: Setting, tasks: Sequence[TaskSpec], compute: bool = True
-) -> Iterator[Progress[Study]]:
-    """Yields Progress, its value the Study so far; what is stored is not computed again."""
-    subject = lab.subject(setting.spec, setting.bos)
-    pool = pool_of(list(dict.fromkeys(task.name for task in tasks)))
-    shape = subject.shape
-    study = Study(tuple(tasks), setting, receipt=_receipt(subject, setting, pool), n_layers=shape.n_layers,
-                  made=_made(setting))  # fmt: skip
-    parts: dict[str, Iterator[Progress[Any]]] = {
-        "head importance": survey(lab, setting, tasks, "heads", compute),
-        "FFN importance": survey(lab, setting, tasks, "ffns", compute),
-    }
-    sizes = [len(tasks) * setting.cost(shape, what) for what in ("heads", "ffns")]
+def paper_study(subject: Subject, setting: Setting, tasks: Sequence[TaskSpec]) -> Measurement[Study]:
+    """The Study so far."""
+    pool, shape = pool_of(list(dict.fromkeys(task.name for task in tasks))), subject.shape
+    parts: dict[str, Measurement[Any]] = {}
+    sizes: dict[str, int] = {}
+    for name, what in (("head importance", "heads"), ("FFN importance", "ffns")):
+        parts[name], sizes[name] = survey(subject, setting, tasks, what), len(tasks) * setting.cost(shape, what)
     for name, plan in paper_points(tasks).items():
         if plan:
-            parts[name] = sweep(lab, setting, plan, pool, compute)
-            sizes.append(_distinct(shape, plan) * setting.n_judges)
-    done, total, all_cached = 0, sum(sizes), True
-    for (name, steps), size in zip(parts.items(), sizes, strict=True):
-        value = None
-        for step in steps:
-            value = step.value if step.value is not None else value
-            all_cached &= step.cached
-            yield replace(step.within(done, total, size), message=f"{name}: {step.message}")
-        done += size
-        study = _with(study, name, value)
-        yield Progress(done, total, study, name, all_cached)
+            parts[name], sizes[name] = sweep(subject, setting, plan, pool), _distinct(shape, plan) * setting.n_judges
+
+    def body(run: Run) -> Generator[Progress[Any], None, Study]:
+        study = Study(tuple(tasks), setting, receipt=_receipt(subject, setting, pool), n_layers=shape.n_layers,
+                      made=_made(setting))  # fmt: skip
+        for name, part in parts.items():
+            steps = run.known(part, sizes[name])
+            value = yield from driven(steps, lambda step, name=name: replace(step, message=f"{name}: {step.message}"))
+            study = _with(study, name, value)
+            yield run.so_far(study, name)
+        return study
+
+    return composed(subject, ("study", setting, *tasks), body, sum(sizes.values()))
 
 
 def with_short_names(study: Study) -> Study:

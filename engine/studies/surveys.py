@@ -3,22 +3,22 @@
 A task that cannot be measured (its rows are missing or wrong) is set aside with the reason; the others go on.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from cache import Store
-from engine.errors import Cancelled, HeadroomError
-from engine.importance.criteria import pass_of, passes, reads
+from engine.composed import every
+from engine.importance.criteria import passes
 from engine.importance.importance import Scores, importance
 from engine.importance.rankings import aggregate, agreement, as_published, random_order
+from engine.measurement import Measurement
 from engine.models.loading import LoadSpec
-from engine.models.rates import seconds_for
 from engine.models.subject import Lab, Subject
-from engine.progress import Progress, last_value
 from engine.questions.requests import Questions, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 
@@ -65,24 +65,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class Survey:
-    """Importance by task, and for those that could not be measured the reason, one plain line each. `left`: how much
-    is still to be read for others, in characters of passes; told where nothing is computed."""
+    """Importance by task, and for those that could not be measured the reason, one plain line each."""
 
     scores: Mapping[TaskSpec, Scores] = field(default_factory=dict)
     failed: Mapping[TaskSpec, str] = field(default_factory=dict)
-    left: Mapping[TaskSpec, float] = field(default_factory=dict)
 
     def at(self, shots: int) -> dict[str, np.ndarray]:
         """Scores by task name, of one shot count."""
         return {task.name: found.scores for task, found in self.scores.items() if task.shots == shots}
-
-
-def takes_s(store: Store, subject: Subject, what: str, found: Survey, tasks: Sequence[TaskSpec]) -> float | None:
-    """Seconds that importance of the tasks that are missing would take here; None while that is not known."""
-    missing = [task for task in tasks if task not in found.scores and task not in found.failed]
-    if any(task not in found.left for task in missing):
-        return None
-    return seconds_for(store, subject, pass_of(what), sum(found.left[task] for task in missing))
 
 
 def grid(names: Sequence[str], shots: Sequence[int]) -> list[TaskSpec]:
@@ -90,33 +80,18 @@ def grid(names: Sequence[str], shots: Sequence[int]) -> list[TaskSpec]:
     return [TaskSpec(name, count) for name in names for count in shots]
 
 
-def survey(
-    lab: Lab, setting: Setting, tasks: Sequence[TaskSpec], what: str, compute: bool = True
-) -> Iterator[Progress[Survey]]:
-    """Yields Progress, its value the Survey so far; what is stored is not computed again, and only that is read where
-    `compute` is False. `done` and `total` are in forward passes, about."""
-    subject = lab.subject(setting.spec, setting.bos)
-    cost = setting.cost(subject.shape, what)
-    total = len(tasks) * cost
-    found, failed, left, all_cached = {}, {}, {}, True
-    for number, task in enumerate(tasks):
-        label = f"{'FFN' if what.startswith('ffns') else 'head'} importance, {in_words(task)}"
-        try:
-            questions = setting.ranked(task, lab.store)
-            scores = importance(subject, questions, what).stored(lab)
-            if scores is None and compute:
-                all_cached = False
-                steps = importance(subject, questions, what).run(lab)
-                scores = yield from last_value(steps, number * cost, total, cost, label)
-            if scores is not None:
-                found[task] = scores
-            else:
-                left[task] = reads(subject, questions, what)
-        except Cancelled:
-            raise
-        except HeadroomError as error:
-            failed[task] = str(error)
-        yield Progress((number + 1) * cost, total, Survey(dict(found), dict(failed), dict(left)), label, all_cached)
+def survey(subject: Subject, setting: Setting, tasks: Sequence[TaskSpec], what: str) -> Measurement[Survey]:
+    """The Survey of one score over tasks. Its progress is in forward passes, about."""
+
+    def scores(task: TaskSpec, lab: Lab) -> Measurement[Scores]:
+        return importance(subject, setting.ranked(task, lab.store), what)
+
+    def label(task: TaskSpec) -> str:
+        return f"{'FFN' if what.startswith('ffns') else 'head'} importance, {in_words(task)}"
+
+    parts, cost = {task: partial(scores, task) for task in tasks}, setting.cost(subject.shape, what)
+    every_task = every(subject, ("survey", setting, what, *tasks), parts, lambda task: cost, label)
+    return every_task.map(lambda known: Survey(known.values, known.failed))
 
 
 def together(setting: Setting, scores: Mapping[TaskSpec, Scores]) -> Scores:

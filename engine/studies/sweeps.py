@@ -3,17 +3,17 @@
 Everything measured is stored by its own content, so two sweeps that share a mask share the work.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from cache import Store
 from engine.accuracy.evaluation import Answers, accuracy, evaluation
-from engine.errors import Cancelled, HeadroomError, UsageError
+from engine.composed import Gathered, Run, composed, every
+from engine.errors import UsageError
 from engine.heads.induction import induction
-from engine.importance.criteria import pass_of
 from engine.importance.importance import importance
 from engine.importance.rankings import n_pruned, order
 from engine.importance.rankings_of import (
@@ -26,10 +26,10 @@ from engine.importance.rankings_of import (
     Ranking,
     orders_from,
 )
+from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask
-from engine.models.rates import Pass, seconds_for, together_s
 from engine.models.subject import Lab, Subject
-from engine.progress import Progress, last_value
+from engine.progress import Progress
 from engine.questions.amounts import all_characters
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
@@ -91,16 +91,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Swept:
-    """Rows so far, in the order of the points, and for tasks that could not be measured the reason. `left`: how much is
-    still to be read for the others, in characters by kind of pass; told where nothing is computed."""
+    """Rows so far, in the order of the points, and for tasks that could not be measured the reason."""
 
     rows: tuple[Row, ...] = ()
     failed: Mapping[TaskSpec, str] = field(default_factory=dict)
-    left: Mapping[Pass, float] = field(default_factory=dict, compare=False)
-
-    def takes_s(self, store: Store, subject: Subject) -> float | None:
-        """Seconds that what is left would take here; None while that is not known."""
-        return together_s(seconds_for(store, subject, kind, characters) for kind, characters in self.left.items())
 
 
 def points(
@@ -110,52 +104,39 @@ def points(
     return [Point(task, h, f, by, of, seed) for task in tasks for h in heads for f in ffns]
 
 
-def sweep(
-    lab: Lab, setting: Setting, wanted: Sequence[Point], pool: Sequence[str], compute: bool = True
-) -> Iterator[Progress[Swept]]:
-    """Yields Progress, its value the Swept so far; what is stored is not computed again, and only that is read where
-    `compute` is False. `pool` names the tasks that aggregates are made of."""
-    subject, all_cached = lab.subject(setting.spec, setting.bos), True
-    wanted, failed = ranked_by_some(wanted, pool)
-    tasks_of = scores_needed(setting, subject.shape, wanted, pool)
-    costs = {what: len(tasks) * setting.cost(subject.shape, what) for what, tasks in tasks_of.items()}
-    done, total, known = 0, sum(costs.values()) + len(wanted) * setting.n_judges, {}
-    left: dict[Pass, float] = {"forward": 0.0, "gradient": 0.0, "patterns": 0.0}
-    for what, tasks in tasks_of.items():
-        known[what] = Survey()
-        for step in survey(lab, setting, tasks, what, compute):
-            known[what] = step.value or known[what]
-            all_cached &= step.cached
-            yield step.within(done, total)
-        done += costs[what]
-        failed |= known[what].failed
-        left[pass_of(what)] += sum(known[what].left.values())
-    if any("prefix_matching" in evidence_needed(subject.shape, point) for point in wanted):
-        scores = induction(subject, "olsson", INDUCTION_SEED).stored(lab)
-        if scores is None and compute:
-            all_cached = False
-            steps = induction(subject, "olsson", INDUCTION_SEED).run(lab)
-            scores = yield from last_value(steps, done, total, 0, "induction scores")
-        known["prefix_matching"] = None if scores is None else scores.mean["prefix_matching"]
-    ready = _Ready(lab, subject, setting, pool, known, compute, left)
-    rows: dict[Point, Row] = {}
-    tasks = list(dict.fromkeys(point.task for point in wanted))
-    for task in tasks:
-        mine = [point for point in wanted if point.task == task]
-        try:
-            for step in _task(ready, task, mine, rows):
-                all_cached = False
-                yield step.within(done, total)
-        except Cancelled:
-            raise
-        except HeadroomError as error:
-            failed[task] = str(error)
-        done += len(mine) * setting.n_judges
-        ordered = tuple(rows[point] for point in wanted if point in rows)
-        found = Swept(ordered, dict(failed), {} if compute else dict(left))
-        yield Progress(done, total, found, in_words(task), all_cached)
-    if not tasks:
-        yield Progress(total, total, Swept((), dict(failed)), cached=all_cached)
+def sweep(subject: Subject, setting: Setting, wanted: Sequence[Point], pool: Sequence[str]) -> Measurement[Swept]:
+    """The Swept of these points; `pool` names the tasks that aggregates are made of."""
+    some, unranked = ranked_by_some(wanted, pool)
+    needed = scores_needed(setting, subject.shape, some, pool)
+    matches = any("prefix_matching" in evidence_needed(subject.shape, point) for point in some)
+    by_task = {point.task: [each for each in some if each.task == point.task] for point in some}
+    costs = {what: len(tasks) * setting.cost(subject.shape, what) for what, tasks in needed.items()}
+
+    def size(task: TaskSpec) -> int:
+        return len(by_task[task]) * setting.n_judges
+
+    def body(run: Run) -> Generator[Progress[Any], None, Swept]:
+        run.total = (sum(costs.values()) + sum(map(size, by_task))) or 1
+        known = {what: Survey() for what in needed}
+        for what, tasks in needed.items():
+            known[what] = (yield from run.known(survey(subject, setting, tasks, what), costs[what])) or Survey()
+        induced = None
+        if matches:
+            induced = yield from run.part(induction(subject, "olsson", INDUCTION_SEED), 0, "induction scores")
+        ready = _Ready(subject, setting, pool, known, None if induced is None else induced.mean["prefix_matching"])
+        failed = dict(unranked)
+        for each in known.values():
+            failed |= each.failed
+        parts = {task: partial(_rows, ready, task, points) for task, points in by_task.items()}
+
+        def swept(rows: Gathered[TaskSpec, dict[Point, Row]]) -> Swept:
+            of = {point: row for each in (*rows.values.values(), *rows.partial.values()) for point, row in each.items()}
+            return Swept(tuple(of[point] for point in some if point in of), failed | {**rows.failed})
+
+        steps = run.steps(every(subject, ("rows",), parts, size, lambda task: "").map(swept), sum(map(size, by_task)))
+        return (yield from steps).value or Swept((), failed)
+
+    return composed(subject, ("sweep", setting, *wanted, *pool), body)
 
 
 def ranked_by_some(wanted: Sequence[Point], pool: Sequence[str]) -> tuple[list[Point], dict[TaskSpec, str]]:
@@ -167,19 +148,17 @@ def ranked_by_some(wanted: Sequence[Point], pool: Sequence[str]) -> tuple[list[P
 
 @dataclass(frozen=True)
 class _Ready:
-    """What the points of a sweep have in common, once what ranks them is known: the Survey of each score, and where it
-    is needed `prefix_matching`. What is missing is added to `left`, as in `Swept`."""
+    """What the points of a sweep have in common: `known`, the Survey of each score that ranks them, as far as it goes,
+    and `prefix_matching` (L, H), if it is needed and known."""
 
-    lab: Lab
     subject: Subject
     setting: Setting
     pool: Sequence[str]
-    known: Mapping[str, Any]
-    compute: bool
-    left: dict[Pass, float]
+    known: Mapping[str, Survey]
+    prefix_matching: np.ndarray | None
 
     def orders(self, point: Point) -> Orders | None:
-        """The orders of a point's ranking; None where something it needs is not known."""
+        """The orders of a point's ranking, or None if something it needs is not known."""
         evidence = {name: self._evidence(point, name) for name in evidence_needed(self.subject.shape, point)}
         if any(each is None for each in evidence.values()):
             return None
@@ -187,7 +166,7 @@ class _Ready:
 
     def _evidence(self, point: Point, name: str) -> Any:
         if name == "prefix_matching":
-            return self.known[name]
+            return self.prefix_matching
         sources, survey = sources_of(point, self.pool), self.known[_score_of(self.setting, point, name)]
         found = {task: survey.scores[task] for task in sources if task in survey.scores}
         if not found or any(task not in found and task not in survey.failed for task in sources):
@@ -229,58 +208,55 @@ def sources_of(point: Point, pool: Sequence[str]) -> list[TaskSpec]:
     return [replace(point.task, name=name) for name in names if point.by != "others" or name != point.task.name]
 
 
-def _task(ready: _Ready, task: TaskSpec, mine: Sequence[Point], rows: dict[Point, Row]) -> Iterator[Progress[Any]]:
-    """Measures the points of one task into `rows`."""
-    lab, subject, n = ready.lab, ready.subject, ready.setting.n_judges
-    questions, total = ready.setting.judged(task, lab.store), len(mine) * n
-    answers: dict[Mask, Answers] = {}
-    characters, read = all_characters(questions), {}
-    full = Mask.full(subject.shape)
+def _rows(ready: _Ready, task: TaskSpec, mine: Sequence[Point], lab: Lab) -> Measurement[dict[Point, Row]]:
+    """The rows of one task's points."""
+    subject, n = ready.subject, ready.setting.n_judges
+    questions, shape = ready.setting.judged(task, lab.store), subject.shape
     levels = sorted({point.heads_permille for point in mine if point.by == "rescored"})
-    anew = yield from _scored_anew(ready, task, levels, total)
-    for number, point in enumerate(mine):
-        orders = ready.orders(point)
-        if orders is not None and point.by == "rescored":
-            heads = anew.get(point.heads_permille)
-            orders = None if heads is None else replace(orders, heads=heads)
-        if orders is None:
-            ready.left["forward"] += characters * (1 - (point.heads_permille + 2 * point.ffns_permille) / 3000)
-            continue
-        mask = orders.mask(point.heads_permille, point.ffns_permille)
-        for each in (full, mask):
-            if each not in answers:
-                wanted = evaluation(subject, questions, each, by_pace=False)
-                found = wanted.stored(lab)
-                if found is None and ready.compute:
-                    steps = wanted.run(lab)
-                    found = yield from last_value(steps, number * n, total, label=in_levels(point))
-                if found is not None:
-                    answers[each] = found
-                else:
-                    read[each] = wanted.left(lab).characters["forward"]
-        if full in answers and mask in answers:
-            rows[point] = _row(point, mask, answers[full], answers[mask], questions.requests.chance)
-    ready.left["forward"] += sum(read.values())
+
+    def expected(point: Point) -> Workload:
+        share = 1 - (point.heads_permille + 2 * point.ffns_permille) / 3000
+        return Workload({"forward": all_characters(questions) * share})
+
+    def body(run: Run) -> Generator[Progress[Any], None, dict[Point, Row]]:
+        rows: dict[Point, Row] = {}
+        rescored = yield from _rescored(run, ready, task, levels)
+        for number, point in enumerate(mine):
+            orders = ready.orders(point)
+            if orders is not None and point.by == "rescored":
+                heads = rescored.get(point.heads_permille)
+                orders = None if heads is None else replace(orders, heads=heads)
+            if orders is None:
+                run.expect(f"{point}", partial(expected, point))
+                continue
+            mask = orders.mask(point.heads_permille, point.ffns_permille)
+            answers: list[Answers] = []
+            for each in (Mask.full(shape), mask):
+                run.done = number * n
+                found = yield from run.part(evaluation(subject, questions, each, by_pace=False), n, in_levels(point))
+                answers += [] if found is None else [found]
+            if len(answers) == 2:
+                rows[point] = _row(point, mask, *answers, chance=questions.requests.chance)
+        return rows
+
+    return composed(subject, ("rows", task, questions, *mine), body, max(1, len(mine) * n))
 
 
-def _scored_anew(
-    ready: _Ready, task: TaskSpec, levels: Sequence[int], total: int
+def _rescored(
+    run: Run, ready: _Ready, task: TaskSpec, levels: Sequence[int]
 ) -> Generator[Progress[Any], None, dict[int, np.ndarray]]:
-    """Order of heads at each of the rising levels, as far as it is known: before each, what is left is scored anew."""
+    """Order of heads at each of the rising levels, as far as it is known: before each, the rest is scored again."""
     shape, setting = ready.subject.shape, ready.setting
     kept, gone, orders = np.ones(shape.n_heads_total, bool), [], {}
-    for level in levels:
+    for number, level in enumerate(levels):
         more = n_pruned(level, kept.size) - len(gone)
         if 0 < more < kept.sum():  # where none or all go, it does not matter which first
             mask = Mask.from_arrays(kept.reshape(shape.n_layers, shape.n_heads), np.ones(shape.n_layers, bool))
-            about = (ready.lab, ready.subject, setting.ranked(task, ready.lab.store), setting.heads_by, mask)
-            scores = importance(*about[1:]).stored(about[0])
-            if scores is None and ready.compute:
-                label = f"{in_words(task)}, scored anew for {level / 10:g} %"
-                scores = yield from last_value(importance(*about[1:]).run(about[0]), 0, total, 0, label)
-            if scores is None:
-                read = all_characters(about[2], gradients=True, every_choice=setting.heads_by == "gate")
-                ready.left[pass_of(setting.heads_by)] += read * sum(each >= level for each in levels)
+            wanted = importance(ready.subject, setting.ranked(task, run.lab.store), setting.heads_by, mask)
+            scores = yield from run.part(wanted, 0, f"{in_words(task)}, scored again for {level / 10:g} %")
+            if scores is None:  # as much for each of the later levels
+                n_later = len(levels) - number - 1
+                run.expect(f"{wanted.key} and later", partial(wanted.left(run.lab).times, n_later))
                 break
             gone += [head for head in order(scores.scores, scores.tie_break) if kept[head]][:more]
             kept[gone] = False

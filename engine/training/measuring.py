@@ -1,40 +1,42 @@
-"""A run or a published series measured at each of its snapshots, through the store: `measure` gives the `Trajectory`,
-`stored` the one that is stored already.
+"""A run or a published series measured at each of its snapshots, through the store, as a `Trajectory`.
 
 One snapshot is in memory at a time. Losses, the in-context score, losses by index, the one token of each text and the
 copies come from one pass over the texts; heads' scores and passages are the same records as on the other screens.
 """
 
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from engine.composed import Run, all_of, composed
 from engine.demo import passages as built_in
 from engine.errors import HeadroomError, UsageError
 from engine.heads.induction import SCORES, InductionScores, fits, induction
+from engine.measurement import Measurement
 from engine.models.hub_internals import is_blob
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.models.subject import Lab, Subject
 from engine.models.weight_files import weight_files
-from engine.pieces import Piece, found, measured
-from engine.progress import Progress
+from engine.progress import Progress, driven
 from engine.records import Record, version
 from engine.texts.incontext import EARLY, LATE, MIN_TOKENS
+from engine.texts.passages import text_digest
 from engine.texts.tokenloss import TokenLosses, token_losses
 from engine.training.phase_change import Window, window
 from engine.training.series import Series
-from engine.training.snapshot_losses import Texts, ablations_piece, held_out, losses_piece, of_text
+from engine.training.snapshot_losses import Texts, held_out, of_text, snapshot_ablations, snapshot_losses
 from engine.training.trajectory import Passage, Trajectory
 
+T = TypeVar("T")
 QUANTITIES = ("loss", "icl", "index", "induction", "copies", "passages", "tokens", "ablations")
 WITHOUT_ABLATIONS = QUANTITIES[:-1]
 N_TEXTS, N_ABLATED_TEXTS, N_ABLATED = 1000, 200, 12
-SHARES = {"induction": 0.2, "passages": 0.3, "ablations": 2.0}  # of the time of the losses, about
+LOSSES, INDUCTION, PASSAGES, ABLATIONS = 10, 2, 3, 20  # how long each takes for one snapshot, relative to the others
 
 
 @dataclass(frozen=True)
@@ -70,91 +72,66 @@ class Plan:
 
 @dataclass
 class _Found:
-    """What there is so far, by the place of a snapshot."""
+    """What is known so far, by the number of a snapshot; of the built-in passages in order, None for a missing one."""
 
-    losses: dict[int, Record]
-    scores: dict[int, InductionScores]
-    passages: dict[int, dict[str, TokenLosses]]
-    ablations: dict[int, Record]
+    losses: dict[int, Record] = field(default_factory=dict)
+    scores: dict[int, InductionScores] = field(default_factory=dict)
+    passages: dict[int, tuple[TokenLosses | None, ...]] = field(default_factory=dict)
+    ablations: dict[int, Record] = field(default_factory=dict)
 
 
-def measure(lab: Lab, series: Series, plan: Plan = Plan()) -> Iterator[Progress[Trajectory]]:
-    """Yields Progress in snapshots, its value the Trajectory so far; what is stored is not computed again.
+def trajectory(first: Subject, series: Series, plan: Plan = Plan()) -> Measurement[Trajectory]:
+    """The Trajectory of a series as far as it is measured, None if no snapshot's losses are; its progress counts
+    snapshots. `first`: the first of them, as `subject_at` gives it.
 
     HeadroomError: a snapshot was deleted meanwhile, or cannot be read; UsageError: a plan that does not fit.
     """
-    started, texts, so_far = time.monotonic(), _texts(series, plan), _Found({}, {}, {}, {})
-    subjects: list[Subject] = []
-    each = 1 + sum(SHARES[name] for name in ("induction", "passages") if name in plan.what)
-    n = len(series.models)
-    more = min(n, plan.n_ablated) if "ablations" in plan.what else 0
-    total, whole, all_cached = n + more, n * each + more * SHARES["ablations"], True
+    n, scored = len(series.models), "induction" in plan.what and fits(first.shape)
+    n_ablated = min(n, plan.n_ablated) if "ablations" in plan.what else 0
+    each = LOSSES + INDUCTION * scored + PASSAGES * ("passages" in plan.what)
 
-    def told(steps: Iterator[Progress[Any]], at: int, before: float, size: float) -> Generator[Any, None, Any]:
-        """Gives the last value; its steps have their place in the whole."""
-        nonlocal all_cached
-        value = None
-        for step in steps:
-            value = step.value if step.value is not None else value
-            all_cached &= step.cached
-            message = step.message if step.is_loading else f"step {series.steps[at]}: {step.message}"
-            yield Progress(done, total, None, message, all_cached, step.is_loading, (before + size * step.part) / whole)
-        return value
+    def body(run: Run) -> Generator[Progress[Any], None, Trajectory | None]:
+        started, texts, found, subjects = time.monotonic(), _texts(series, plan), _Found(), list[Subject]()
+        done, total, run.total = 0, n + n_ablated, n * each + n_ablated * ABLATIONS
 
-    done, share = 0, 0.0
-    for at in range(n):
-        subject = _subject(lab, series, at)
-        subjects.append(subject)
-        so_far.losses[at] = yield from told(_one(lab, subject, losses_piece(subject, texts)), at, share, 1)
-        plan.indices(so_far.losses[at].arrays["by_index"].shape[0])
-        share += 1
-        if "induction" in plan.what:
-            if fits(subject.shape):
-                steps = induction(subject, "olsson").run(lab)
-                so_far.scores[at] = yield from told(steps, at, share, SHARES["induction"])
-            share += SHARES["induction"]
-        if "passages" in plan.what:
-            so_far.passages[at], shown = {}, built_in()
-            for passage in shown:
-                steps = token_losses(subject, passage.text, Mask.full(subject.shape)).run(lab)
-                losses = yield from told(steps, at, share, SHARES["passages"] / len(shown))
-                so_far.passages[at][passage.title] = losses
-                share += SHARES["passages"] / len(shown)
-        done += 1
-        yield Progress(done, total, _trajectory(series, plan, subjects, so_far), cached=all_cached, share=share / whole)
-    if more:
-        held = _trajectory(series, plan, subjects, so_far)
-        for at in ablated_at(held.tokens, window(held.tokens, held.icl), more):
-            piece = ablations_piece(subjects[at], texts, plan.n_ablated_texts)
-            so_far.ablations[at] = yield from told(_one(lab, subjects[at], piece), at, share, SHARES["ablations"])
-            share, done = share + SHARES["ablations"], done + 1
-            value = _trajectory(series, plan, subjects, so_far)
-            yield Progress(done, total, value, cached=all_cached, share=share / whole)
-    value = _trajectory(series, plan, subjects, so_far)
-    value = replace(value, about={**value.about, "seconds": round(time.monotonic() - started, 1)})
-    yield Progress(total, total, value, cached=all_cached)
+        def measured(
+            part: Measurement[T], size: int, at: int, into: dict[int, T]
+        ) -> Generator[Progress[Any], None, None]:
+            """Puts what is known of a part of one snapshot `into` the rest; its steps name the snapshot."""
 
+            def named(step: Progress[Any]) -> Progress[Any]:
+                message = step.message if step.is_loading else f"step {series.steps[at]}: {step.message}"
+                return replace(step, done=done, total=total, message=message)
 
-def stored(lab: Lab, series: Series, plan: Plan = Plan()) -> Trajectory | None:
-    """The Trajectory as far as it is stored, None where no snapshot's losses are; loads no model, computes nothing."""
-    texts, so_far, subjects = _texts(series, plan), _Found({}, {}, {}, {}), []
-    for at in range(len(series.models)):
-        subject = _subject(lab, series, at)
-        subjects.append(subject)
-        if (record := found(lab.store, losses_piece(subject, texts))) is not None:
-            so_far.losses[at] = record
-        if "induction" in plan.what:
-            scores = induction(subject, "olsson").stored(lab) if fits(subject.shape) else None
-            so_far.scores |= {} if scores is None else {at: scores}
-        if "passages" in plan.what:
-            each = {passage.title: token_losses(subject, passage.text, Mask.full(subject.shape)).stored(lab)
-                    for passage in built_in()}  # fmt: skip
-            so_far.passages[at] = {title: losses for title, losses in each.items() if losses is not None}
-        if "ablations" in plan.what:
-            piece = ablations_piece(subject, texts, plan.n_ablated_texts)
-            if (record := found(lab.store, piece)) is not None:
-                so_far.ablations[at] = record
-    return _trajectory(series, plan, subjects, so_far) if so_far.losses else None
+            if (value := (yield from driven(run.known(part, size), named))) is not None:
+                into[at] = value
+
+        def so_far() -> Progress[Trajectory]:
+            value = _trajectory(series, plan, texts, subjects, found)
+            return Progress(done, total, value, cached=run.cached, share=run.done / run.total)
+
+        for at in range(n):
+            subjects.append(subject := subject_at(run.lab, series, at))
+            yield from measured(snapshot_losses(subject, texts), LOSSES, at, found.losses)
+            if scored:
+                yield from measured(induction(subject, "olsson"), INDUCTION, at, found.scores)
+            if "passages" in plan.what:
+                losses = [token_losses(subject, passage.text, Mask.full(subject.shape)) for passage in built_in()]
+                yield from measured(all_of(losses), PASSAGES, at, found.passages)
+            done += 1
+            yield so_far()
+        value = so_far().value
+        if value is not None and len(found.losses) == n:
+            for at in ablated_at(value.tokens, window(value.tokens, value.icl), n_ablated):
+                part = snapshot_ablations(subjects[at], texts, plan.n_ablated_texts)
+                yield from measured(part, ABLATIONS, at, found.ablations)
+                done += 1
+                yield so_far()
+        run.total, value = total, so_far().value
+        return value and replace(value, about={**value.about, "seconds": round(time.monotonic() - started, 1)})
+
+    about = ("trajectory", series.models, replace(plan, text=text_digest(plan.text)))
+    return composed(first, about, body)
 
 
 def ablated_at(tokens: np.ndarray, where: Window | None, most: int = N_ABLATED) -> list[int]:
@@ -174,15 +151,8 @@ def ablated_at(tokens: np.ndarray, where: Window | None, most: int = N_ABLATED) 
     return sorted(wanted)
 
 
-def _one(lab: Lab, subject: Subject, piece: Piece) -> Iterator[Progress[Record]]:
-    """A piece that is read or measured."""
-    record, cached = found(lab.store, piece), True
-    if record is None:
-        record, cached = (yield from measured(lab, subject, piece)), False
-    yield Progress(1, 1, record, cached=cached)
-
-
-def _subject(lab: Lab, series: Series, at: int) -> Subject:
+def subject_at(lab: Lab, series: Series, at: int = 0) -> Subject:
+    """One snapshot of a series, as it is measured. HeadroomError: it was deleted."""
     model = series.models[at]
     if series.run is not None and not (Path(model) / "model.safetensors").is_file():
         raise HeadroomError(f"the snapshot of step {series.steps[at]} of {series.run.folder} is gone; start again, and "
@@ -199,26 +169,31 @@ def _texts(series: Series, plan: Plan) -> Texts:
     return held_out(series.run.held_out(), source, plan.n_texts, series.run.alphabet)
 
 
-def _trajectory(series: Series, plan: Plan, subjects: Sequence[Subject], so_far: _Found) -> Trajectory:
+def _trajectory(
+    series: Series, plan: Plan, texts: Texts, subjects: Sequence[Subject], found: _Found
+) -> Trajectory | None:
+    if not found.losses:
+        return None
     n, shape = len(series.models), subjects[0].shape
-    first = so_far.losses[min(so_far.losses)]
+    first = found.losses[min(found.losses)]
     early, late = plan.indices(first.arrays["by_index"].shape[0])
-    by_index = _rows(n, {at: record.arrays["by_index"] for at, record in so_far.losses.items()})
-    copies = _rows(n, {at: record.arrays["copies"] for at, record in so_far.losses.items()})
+    by_index, copies, token_losses = (_rows(n, {at: record.arrays[name] for at, record in found.losses.items()})
+                                      for name in ("by_index", "copies", "token_losses"))  # fmt: skip
     period = copies.shape[1] // 2
-    heads = {name: _rows(n, {at: scores.mean[name] for at, scores in so_far.scores.items()},
+    heads = {name: _rows(n, {at: scores.mean[name] for at, scores in found.scores.items()},
                          (shape.n_layers, shape.n_heads)) for name in SCORES}  # fmt: skip
     passages = {}
-    for title in {title: None for each in so_far.passages.values() for title in each}:
-        each = {at: of[title] for at, of in so_far.passages.items() if title in of}
-        pieces = tuple(next(iter(each.values())).pieces)
-        passages[title] = Passage(pieces, _rows(n, {at: losses.loss_nats for at, losses in each.items()}))
-    ablated = np.array(sorted(so_far.ablations), np.int64)
-    records = [so_far.ablations[at].arrays for at in ablated]
+    for number, passage in enumerate(built_in()):
+        each = {at: losses for at, of in found.passages.items() if (losses := of[number]) is not None}
+        if each:
+            pieces = tuple(next(iter(each.values())).pieces)
+            passages[passage.title] = Passage(pieces, _rows(n, {at: of.loss_nats for at, of in each.items()}))
+    ablated = np.array(sorted(found.ablations), np.int64)
+    records = [found.ablations[at].arrays for at in ablated]
     none = np.zeros((0, shape.n_layers, shape.n_heads), np.float32)
     icl_of = [_icl(arrays["by_index"], early, late, plan.around) for arrays in records]
     about = {
-        "text": first.receipt.get("source", _texts(series, plan).source), "text_digest": first.receipt["used"],
+        "text": texts.source, "text_digest": first.receipt["used"],
         "n_texts": first.receipt["n_texts"], "n_ablated_texts": records[0]["token_losses"].shape[2] if records else 0,
         "early": early, "late": late, "around": plan.around, "n_ctx": by_index.shape[1], "period": period,
         "precision": "fp32", "same_weights": _same_weights(series, subjects),
@@ -231,8 +206,7 @@ def _trajectory(series: Series, plan: Plan, subjects: Sequence[Subject], so_far:
         steps=np.array(series.steps, np.int64), tokens=np.array(series.tokens, np.int64),
         loss=by_index.mean(1), icl=_icl(by_index, early, late, plan.around),
         first_copy=copies[:, :period].mean(1), second_copy=copies[:, period:].mean(1), by_index=by_index,
-        token_losses=_rows(n, {at: record.arrays["token_losses"] for at, record in so_far.losses.items()}),
-        heads=heads, passages=passages, ablated=ablated,
+        token_losses=token_losses, heads=heads, passages=passages, ablated=ablated,
         ablated_icl=np.stack(icl_of).astype(np.float32) if records else none,
         ablated_losses=np.stack([arrays["token_losses"] for arrays in records]) if records else none[..., None],
     )  # fmt: skip

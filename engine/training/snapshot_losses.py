@@ -16,6 +16,7 @@ from engine.accuracy.scoring import log_probabilities
 from engine.errors import HeadroomError
 from engine.heads.ablation import patterns_of
 from engine.heads.probes import random_token_pool
+from engine.measurement import Measurement, single
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned, single_ablations
 from engine.models.patterns import visited
@@ -23,7 +24,7 @@ from engine.models.subject import Subject
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.tokens import beginning, tokenized
-from engine.records import canonical_key
+from engine.records import Record, canonical_key
 from engine.texts.passages import text_digest
 
 if TYPE_CHECKING:
@@ -69,22 +70,22 @@ def of_text(text: str, source: str, most: int) -> Texts:
     return Texts(rows, text_digest(text), source, most)
 
 
-def losses_piece(subject: Subject, texts: Texts) -> Piece:
-    """What the losses of one snapshot say: `by_index` (T,) mean over texts, `token_losses` (text,) of one token each,
-    `used` (digest of the tokens), `copies` (2 * period,) mean over rows of random tokens twice over."""
+def snapshot_losses(subject: Subject, texts: Texts) -> Measurement[Record]:
+    """The losses of one snapshot: `by_index` (T,) mean over texts, `token_losses` (text,) of one token each, `copies`
+    (2 * period,) mean over rows of random tokens twice over. The receipt has `used`, the digest of the tokens."""
     fields = {"what": "losses", "copies": N_COPIES, "period": MOST_PERIOD, "alphabet": texts.alphabet}
     key = canonical_key("trajectory", subject.as_usual.key() | texts.key() | fields)
     shapes: dict[str, tuple[int | str, ...]] = {"by_index": ("T",), "token_losses": ("n",), "copies": ("c",)}
-    return Piece(key, 1, shapes, partial(_losses, texts=texts))
+    return single(subject, Piece(key, 1, shapes, partial(_losses, texts=texts)), lambda record: record)
 
 
-def ablations_piece(subject: Subject, texts: Texts, most: int) -> Piece:
+def snapshot_ablations(subject: Subject, texts: Texts, most: int) -> Measurement[Record]:
     """What each head's pattern-preserving ablation adds to the losses of the first texts: `by_index` (L, H, T) to the
     mean over them, `token_losses` (L, H, text) to the one token of each."""
     key = canonical_key("trajectory", subject.as_usual.key() | texts.key(most) | {"what": "ablations"})
     heads = (subject.shape.n_layers, subject.shape.n_heads)
-    return Piece(key, 1, {"by_index": (*heads, "T"), "token_losses": (*heads, "n")},
-                 partial(_ablations, texts=texts, most=most))  # fmt: skip
+    shapes: dict[str, tuple[int | str, ...]] = {"by_index": (*heads, "T"), "token_losses": (*heads, "n")}
+    return single(subject, Piece(key, 1, shapes, partial(_ablations, texts=texts, most=most)), lambda record: record)
 
 
 def _losses(loaded: Loaded, texts: Texts) -> Measuring:

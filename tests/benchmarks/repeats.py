@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -63,14 +64,14 @@ def child(options: argparse.Namespace, folder: Path, name: str, more: dict[str, 
 def measured(options: argparse.Namespace) -> Iterator[tuple[str, np.ndarray]]:
     """(name, values) of every number, in each precision."""
     from cache import open_store
-    from engine.accuracy.evaluation import chunk_pieces, evaluation
+    from engine.accuracy.evaluation import answers_of, chunk_pieces, evaluation
     from engine.demo import story
     from engine.heads.induction import induction
     from engine.importance.importance import importance
+    from engine.measurement import of_records
     from engine.models.loading import LoadSpec
     from engine.models.masks import Mask, parse_mask
     from engine.models.subject import Lab
-    from engine.pieces import pieces
     from engine.progress import final
     from engine.questions.requests import TaskSpec, get_requests, select
     from engine.texts.perplexity import perplexity
@@ -92,10 +93,13 @@ def measured(options: argparse.Namespace) -> Iterator[tuple[str, np.ndarray]]:
                 named["induction"] = final(induction(subject, "olsson", 0).run(lab)).mean["copying"]
                 yield from ((f"{precision} {name}{again}", value) for name, value in named.items())
                 lab.store.clear()
-            few = [chunk_pieces(subject, questions, mask, questions.sized_chunks(COMPANY)) for mask in (full, half)]
-            apart = [np.concatenate([part.arrays["log_likelihood_nats"] for part in final(pieces(lab, subject, each))])
-                     for each in few]  # fmt: skip
-            yield f"{precision} answers company", np.stack(apart)[:, : options.questions]
+            apart = []
+            for mask in (full, half):
+                few = chunk_pieces(subject, questions, mask, questions.sized_chunks(COMPANY))
+                value = partial(answers_of, questions)
+                apart.append(final(of_records(subject, ("few",), lambda lab, records, few=few: few, value).run(lab)))
+            answers = np.stack([each.log_likelihood_nats for each in apart])
+            yield f"{precision} answers company", answers[:, : options.questions]
             lab.store.close()
 
 

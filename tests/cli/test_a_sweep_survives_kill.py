@@ -60,7 +60,8 @@ def run(folder, files, where, log, result, lines, delay_s):
     wanted = [*points(tasks, [0, 300, 600, 1000], [0, 500]), *points(tasks[:1], [300, 600, 800], [0], "rescored"),
               *points(tasks, [600], [0], "aggregate"), *points(tasks, [400, 600], [0], "random", seed=5)]
     store = open_store(where)
-    for step in sweep(Lab(store), setting, wanted, files):
+    lab = Lab(store)
+    for step in sweep(lab.subject(setting.spec, setting.bos), setting, wanted, files).run(lab):
         pass
     assert len(step.value.rows) == len(wanted) and not step.value.failed
     store.close()

@@ -62,4 +62,5 @@ def test_the_table_of_what_is_saved(cli, tiny_opt, tmp_path):
     frame = pd.read_csv(tmp_path / "saved.csv")
     assert frame["quantity"].tolist() == list(rows) and frame["unit"].tolist()[0] == "tokens/s"
     assert json.loads(cli(*words, "--json")[1])["cached"]
+    assert not json.loads(cli(*words, "--again", "--json")[1])["cached"]
     assert "Prompt" in cli(*words)[1]

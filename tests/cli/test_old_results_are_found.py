@@ -5,7 +5,6 @@ weights, of which their table of contents and their digest are enough, as no mod
 that store fails at once. Where keys have to change, SCHEMA is raised and this store is filled anew.
 """
 
-import importlib.metadata
 import json
 import os
 import shlex
@@ -16,7 +15,7 @@ import pytest
 
 from cache import open_store
 from cache.store import Store
-from engine import demo, records
+from engine import demo
 from engine.__main__ import main
 from engine.models import checkpoints, loading, tuning
 from engine.questions.tasks import embedded_tasks
@@ -24,7 +23,6 @@ from engine.questions.tasks import embedded_tasks
 FILLED_BY_9C61A22 = Path(__file__).parent / "store_of_9c61a22.zip"
 DEMO_OF_9C61A22 = Path(__file__).parent / "demo_of_9c61a22.zip"
 WEIGHTS, N_BYTES, DIGEST = "demo/model/model.safetensors", 8_686_928, "a4ad19f3f866ee6948f27b86ed3e831a"
-VERSIONS = {"torch": "2.13.0+cpu", "transformers": "5.23.0", "lm_eval": "0.4.13", "bitsandbytes": "0.50.2"}
 TASK = "--task demo_translation --limit 16"
 STUDY = "--tasks demo_translation --shots 0 --limit 16 --ranking-questions 16"
 FULL = "3/answers/f974135f97216b0a713b3b42d1d5c3878059d1d2"
@@ -82,7 +80,7 @@ COMMANDS = {
 
 
 @pytest.fixture
-def old_store(tmp_path, monkeypatch):
+def old_store(tmp_path, monkeypatch, keys_of_then):
     """The folder that 9c61a22 filled, the model and the questions that came with it, and the versions of its keys."""
     for each in (FILLED_BY_9C61A22, DEMO_OF_9C61A22):
         with zipfile.ZipFile(each) as packed:
@@ -93,14 +91,8 @@ def old_store(tmp_path, monkeypatch):
         checkpoints, "file_digest", lambda file, store: {"model.safetensors": bytes.fromhex(DIGEST)}[file.name]
     )
     embedded_tasks.cache_clear()
-    monkeypatch.setattr(importlib.metadata, "version", VERSIONS.__getitem__)
-    monkeypatch.setenv("HEADROOM_PRODUCTS", "own")  # as all was that 9c61a22 stored
-    monkeypatch.setattr(loading, "device_class", lambda: "cpu")
-    monkeypatch.setattr("engine.models.subject.device_class", lambda: "cpu")
-    records.version.cache_clear()
     yield tmp_path / "old"
     embedded_tasks.cache_clear()
-    records.version.cache_clear()
 
 
 @pytest.fixture
@@ -145,7 +137,7 @@ def test_ablations_with_the_means_of_another_text_are_measured_anew(old_store, f
 
 
 def test_costs_tuning_and_remembered_texts_of_9c61a22(old_store, found, monkeypatch):
-    from engine.accuracy.costs import recall_cost
+    from engine.accuracy.costs import cost
     from engine.models.loading import LoadSpec
     from engine.models.masks import parse_mask
     from engine.models.subject import Lab
@@ -157,22 +149,19 @@ def test_costs_tuning_and_remembered_texts_of_9c61a22(old_store, found, monkeypa
     subject = lab.subject(spec)
     requests = get_requests(TaskSpec("demo_translation", 0), None, store)
     mask = parse_mask("L1H*", subject.shape)
-    cost = recall_cost(lab, subject, select(requests, 16, "stratified"), mask)
-    assert cost.n_heads_masked == 0 and cost.n_params < cost.n_params_full
+    known = cost(subject, select(requests, 16, "stratified"), mask).stored(lab)
+    assert known.n_heads_masked == 0 and known.n_params < known.n_params_full
     assert passages.recall("A name", store) == "A text to remember."
     assert "3/cost/7fec370b9e9c8bd57cdd655eaf809bd068597f8e" in found
     store.close()
 
 
-def test_keys_of_the_tuning(monkeypatch):
+def test_keys_of_the_tuning(monkeypatch, keys_of_then):
     """Its key names the machine, which is set here."""
     asked = []
-    monkeypatch.setattr(importlib.metadata, "version", VERSIONS.__getitem__)
-    records.version.cache_clear()
     monkeypatch.setattr(tuning, "processor", lambda: "a processor")
     monkeypatch.setattr(tuning, "_all_threads", lambda: 2)
     monkeypatch.setattr(tuning.platform, "platform", lambda: "a system")
     monkeypatch.setattr(tuning, "measured", lambda: tuning.Tuning(1))
     tuning.tuning(type("Asked", (), {"get": lambda self, key: asked.append(key), "put": lambda *more: True})())
-    records.version.cache_clear()
     assert asked == ["3/tuning/d5cb8d756beab0187f07798d6db626a3e2722462"]

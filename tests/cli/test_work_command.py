@@ -19,7 +19,6 @@ from engine.plans.cells import read_plan, written
 from engine.plans.claims import Claims
 from engine.plans.planning import planned
 from engine.plans.status import standing
-from engine.progress import final
 from engine.questions.requests import TaskSpec
 from engine.records import decode
 from engine.studies.surveys import Setting
@@ -331,5 +330,5 @@ def test_workers_that_measure_cells_alone_leave_nothing_to_the_sweep(by, lab, pl
         assert not outcome.failed
         if cell.points:
             assert len(made) <= 1 and all("/answers/" in key for key in made), "one chunk of answers under one mask"
-    last = final(sweep(lab, setting, wanted, pool, compute=False))
-    assert len(last.rows) == len(set(wanted)) and not last.left.get("forward")
+    known = sweep(lab.subject(setting.spec, setting.bos), setting, wanted, pool).look(lab)
+    assert len(known.value.rows) == len(set(wanted)) and known.is_complete

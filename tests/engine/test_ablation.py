@@ -8,7 +8,8 @@ import torch
 from scipy import stats
 
 from engine.errors import HeadroomError, UsageError
-from engine.heads.ablation import Ablating, HeadAblations, ablate_heads, mean_outputs, patterns_of, recall_ablations
+from engine.heads.ablation import Ablating, HeadAblations, head_ablations, mean_outputs, patterns_of
+from engine.measurement import Workload
 from engine.models.loading import Models
 from engine.models.masks import Mask, Means, parse_edits, parse_mask, pruned
 from engine.models.patterns import visited
@@ -126,7 +127,7 @@ def test_paths_of_an_attention_only_model_add_up(family, model_of):
 def test_full_ablation_is_the_mask(bos, folder_of, lab):
     subject = subject_in(lab, folder_of("llama"), bos=bos)
     base = parse_mask("L0H0 F2", subject.shape)
-    found = final(ablate_heads(lab, subject, [TEXT], Ablating(base)))
+    found = final(head_ablations(subject, [TEXT], Ablating(base)).run(lab))
     for layer, head in ((0, 1), (1, 3), (2, 0)):
         mask = parse_edits(f"L{layer}H{head}", subject.shape).on(base)
         expected = final(token_losses(subject, TEXT, mask).run(lab)).loss_nats
@@ -141,7 +142,7 @@ def test_pattern_preserving_ablation_equals_a_plain_rerun(family, fill, folder_o
     """By hand: the patterns of one run put in place of the softmax, z replaced behind them."""
     model, subject = model_of(family), subject_in(lab, folder_of(family), bos=True)
     shape, how = subject.shape, Ablating(Mask.full(subject.shape), "pattern-preserving", fill)
-    found = final(ablate_heads(lab, subject, [TEXT], how))
+    found = final(head_ablations(subject, [TEXT], how).run(lab))
     ids = [2, *model.tokenizer(TEXT, add_special_tokens=False).input_ids][:256]
     model.model.set_attn_implementation("eager")
     with torch.no_grad():
@@ -263,16 +264,18 @@ def test_finished_texts_are_kept(folder_of, lab, monkeypatch):
     subject, texts = subject_in(lab, folder_of("opt")), [TEXT, TEXT.upper()]
     full = Mask.full(subject.shape)
     how = Ablating(full, "full", "zero")
-    steps = ablate_heads(lab, subject, texts, how)
+    steps = head_ablations(subject, texts, how).run(lab)
     next(step for step in steps if step.value is not None)
     steps.close()
-    assert recall_ablations(lab, subject, texts[:1], how) is not None
-    assert recall_ablations(lab, subject, texts, how) is None
+    assert head_ablations(subject, texts[:1], how).stored(lab) is not None
+    assert head_ablations(subject, texts, how).stored(lab) is None
+    n_passes = subject.shape.n_heads_total + 1
+    assert head_ablations(subject, texts, how).left(lab) == Workload({"forward": n_passes * len(texts[1])})
     for other in (("pattern-preserving", "zero"), ("full", "mean")):
-        assert recall_ablations(lab, subject, texts[:1], Ablating(full, *other)) is None
-    list(ablate_heads(lab, subject, texts, how))
+        assert head_ablations(subject, texts[:1], Ablating(full, *other)).stored(lab) is None
+    list(head_ablations(subject, texts, how).run(lab))
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
-    again = last(ablate_heads(lab, subject, texts, how))
+    again = last(head_ablations(subject, texts, how).run(lab))
     assert again.cached and len(again.value.base) == 2
 
 
@@ -280,11 +283,11 @@ def test_an_ablated_head_gives_its_mean_over_all_measured_texts(folder_of, model
     """Every position of every text alike; one text at a time, as a screen asks for them, gives the same."""
     subject, model, texts = subject_in(lab, folder_of("opt"), bos=True), model_of("opt"), [TEXT[:400], TEXT[300:420]]
     how = Ablating(Mask.full(subject.shape), "full", "mean")
-    found = final(ablate_heads(lab, subject, texts, how))
+    found = final(head_ablations(subject, texts, how).run(lab))
     for number, text in enumerate(texts):
-        one = recall_ablations(lab, subject, [text], how, texts)
+        one = head_ablations(subject, [text], how, texts).stored(lab)
         np.testing.assert_array_equal(one.ablated[0], found.ablated[number])
-        assert recall_ablations(lab, subject, [text], how) is None  # other means
+        assert head_ablations(subject, [text], how).stored(lab) is None  # other means
     rows = [[2, *model.tokenizer(text, add_special_tokens=False).input_ids] for text in texts]
     means = [mean_outputs(model, torch.tensor([row[:-1]]), how.mask).heads for row in rows]
     n = [len(row) - 1 for row in rows]

@@ -72,8 +72,8 @@ def test_a_study_asks_in_whole_chunks_however_slow_and_whatever_was_asked_before
     last(evaluation(*about[1:]).run(about[0]))
     file = questions.requests.task.name
     setting, wanted = Setting(subject.spec, subject.bos, n_questions=38), points([TaskSpec(file)], [0, 1000], [0])
-    assert last(sweep(lab, setting, wanted, [file], compute=False)).value.rows == ()
-    [*_, step] = sweep(lab, setting, wanted, [file])
+    assert sweep(subject, setting, wanted, [file]).so_far(lab).rows == ()
+    [*_, step] = sweep(subject, setting, wanted, [file]).run(lab)
     assert len(step.value.rows) == 2 and not step.cached
     asked = setting.judged(TaskSpec(file), lab.store)
     slow = evaluation(subject, asked, full, by_pace=False).so_far(lab)

@@ -1,13 +1,16 @@
 """What a mask saves: sizes against counting, times that are measured, stored and told apart from what is not."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from engine.accuracy.costs import N_ROUNDS, WAYS, cost, recall_cost
+from engine.accuracy.costs import N_ROUNDS, WAYS, cost
+from engine.measurement import Workload
 from engine.models.masks import Mask, parse_mask
 from engine.progress import final
+from engine.questions.amounts import all_characters
 from pages.ui.prune import costs
 from tests.conftest import make_tiny_opt
 from tests.engine.fixtures import finished, questions_in, subject_in
@@ -35,7 +38,11 @@ def everything(tmp_path, folder, lab):
 
 
 def measured(asked, mask, timed=True):
-    return final(cost(*asked, mask, timed))
+    return final(cost(*asked[1:], mask, timed).run(asked[0]))
+
+
+def stored(asked, mask, timed=True):
+    return cost(*asked[1:], mask, timed).stored(asked[0])
 
 
 def mask_of(asked, text):
@@ -78,13 +85,14 @@ def test_where_nothing_is_sliced_the_times_say_nothing(asked_of_eight):
 
 def test_times_are_measured_and_stored_with_the_load(asked):
     mask = mask_of(asked, "L0H0-1 F1")
-    assert recall_cost(*asked, mask) is None
+    assert stored(asked, mask) is None and stored(asked, mask, timed=False) is None
     measured(asked, mask, timed=False)
-    sizes = recall_cost(*asked, mask)
+    sizes = stored(asked, mask, timed=False)
+    assert stored(asked, mask) is None
     assert sizes is not None and not sizes.seconds and "not measured yet" in " ".join(costs.notes(sizes, mask))
     assert costs.table(sizes).count("—") == 3
     found = measured(asked, mask)
-    again = recall_cost(*asked, mask)
+    again = stored(asked, mask)
     assert again is not None and set(again.seconds) == set(WAYS)
     for way in WAYS:
         assert len(again.seconds[way]) == N_ROUNDS and (again.seconds[way] > 0).all()
@@ -96,14 +104,32 @@ def test_times_are_measured_and_stored_with_the_load(asked):
 
 
 def test_an_early_end_leaves_the_model_whole_and_stores_nothing(asked):
-    lab, subject, _ = asked
+    lab, subject, questions = asked
     mask = mask_of(asked, "L0H* F0")
     before = [(name, id(module)) for name, module in finished(lab.loaded(subject)).model.named_modules()]
-    steps = cost(*asked, mask)
+    steps = cost(subject, questions, mask).run(lab)
     for _ in range(4):
         next(steps)
     steps.close()
     model = finished(lab.loaded(subject)).model
     assert [(name, id(module)) for name, module in model.named_modules()] == before
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
-    assert recall_cost(*asked, mask) is None
+    assert stored(asked, mask) is None
+
+
+def test_the_time_is_measured_again_and_replaced_once_that_is_complete(asked):
+    lab, subject, questions = asked
+    mask = mask_of(asked, "L0H0-1")
+    first = measured(asked, mask)
+    again = cost(subject, questions, mask, anew=True)
+    passes = 3 * (N_ROUNDS + 1)
+    assert again.left(lab) == Workload({"forward": passes * all_characters(replace(questions, n=8))})
+    assert cost(subject, questions, mask).left(lab) == Workload()
+    steps = again.run(lab)
+    for _ in range(4):
+        next(steps)
+    steps.close()
+    assert np.array_equal(stored(asked, mask).seconds["full"], first.seconds["full"])
+    second = final(again.run(lab))
+    assert not np.array_equal(second.seconds["full"], first.seconds["full"])
+    assert np.array_equal(stored(asked, mask).seconds["full"], second.seconds["full"])

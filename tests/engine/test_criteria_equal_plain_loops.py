@@ -6,8 +6,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from engine.importance.criteria import CRITERIA, pass_of, passes, reads
-from engine.importance.importance import WHAT, importance
+from engine.importance.criteria import CRITERIA, passes
+from engine.importance.importance import GRADIENTS, OF_ACTIVITY, PREFIX, WHAT, importance
 from engine.importance.rankings_of import OF_ONE_TASK
 from engine.models.masks import Mask
 from engine.progress import final
@@ -184,10 +184,13 @@ def test_the_table_has_a_score_of_heads_and_of_ffns_for_every_criterion(tiny_opt
     for name, criterion in CRITERIA.items():
         assert name in OF_ONE_TASK and {criterion.heads, criterion.ffns} <= {*WHAT}
         for what in (criterion.heads, criterion.ffns):
-            assert importance(subject, questions, what).stored(lab) is None
-            assert passes(what, subject.shape) >= 1 and reads(subject, questions, what) >= 0 and pass_of(what)
-    assert list(lab.store.keys()) == [] or lab.models.loaded is None, "nothing is computed to be recalled"
-    assert reads(subject, questions, "heads-weight") == 0
+            wanted = importance(subject, questions, what)
+            assert wanted.stored(lab) is None and passes(what, subject.shape) >= 1
+            kinds = {"forward": ("ffns", "heads-oracle"), "gradient": GRADIENTS, "patterns": (*OF_ACTIVITY, PREFIX)}
+            [*found] = wanted.left(lab).characters
+            assert found == [kind for kind, names in kinds.items() if what in names], "weights read nothing"
+            assert wanted.whole() == wanted.left(lab)
+    assert list(lab.store.keys()) == [] or lab.models.loaded is None, "nothing is computed to be read"
 
 
 def test_one_pass_serves_what_is_counted_in_it(tiny_opt, tmp_path, lab):

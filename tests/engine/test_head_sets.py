@@ -48,8 +48,9 @@ def test_answers_and_losses_are_those_of_the_masks_alone(folder_of, lab, tmp_pat
     task = write_questions(tmp_path / "own.jsonl", 8)
     questions = select(get_requests(TaskSpec(str(task)), None, lab.store), 8)
     texts = [TEXT[:200], TEXT[200:400]]
-    assert not list(set_answers(lab, subject, questions, compute=False)), "nothing is measured without being asked"
-    answers, losses = final(set_answers(lab, subject, questions)), final(set_losses(lab, subject, texts))
+    before = set_answers(subject, questions).look(lab)
+    assert before.value == {} and before.left.characters["forward"] > 0 and lab.models.loaded is None
+    answers, losses = final(set_answers(subject, questions).run(lab)), final(set_losses(subject, texts).run(lab))
     scores = final(induction(subject, "olsson", 0).run(lab)).mean["prefix_matching"]
     assert list(answers) == list(losses) == head_sets.head_sets(scores)
     for each in answers:
@@ -58,5 +59,4 @@ def test_answers_and_losses_are_those_of_the_masks_alone(folder_of, lab, tmp_pat
         np.testing.assert_array_equal(answers[each].correct, alone.correct)
         for text, found in zip(texts, losses[each], strict=True):
             np.testing.assert_array_equal(found, final(token_losses(subject, text, mask).run(lab)).loss_nats)
-    again = list(set_answers(lab, subject, questions, compute=False))[-1]
-    assert list(again.value) == list(answers), "what is stored is found"
+    assert list(set_answers(subject, questions).stored(lab)) == list(answers), "what is stored is found"

@@ -13,11 +13,9 @@ from engine.heads.idealised import (
     PATTERNS,
     SIDES,
     Ideal,
+    ideal_answers,
+    ideal_losses,
     ideal_pattern,
-    idealise_questions,
-    idealise_texts,
-    recall_idealised_questions,
-    recall_idealised_texts,
     recovered_in_questions,
     recovered_in_texts,
 )
@@ -93,9 +91,9 @@ def test_losses_equal_a_plain_loop(folder_of, lab):
     folder = folder_of("opt")
     subject, model = subject_in(lab, folder, bos=True), loaded(folder)
     ideal = Ideal(((0, 1), (1, 3)), parse_mask("L0H2 F1", subject.shape))
-    losses = final(idealise_texts(lab, subject, [TEXT], ideal))
+    losses = final(ideal_losses(subject, [TEXT], ideal).run(lab))
     tokens = [2, *model.tokenizer(TEXT, add_special_tokens=False).input_ids][: len(losses["full"][0])]
-    assert recall_idealised_texts(lab, subject, [TEXT], ideal)["prefix"][0].tolist() == losses["prefix"][0].tolist()
+    assert ideal_losses(subject, [TEXT], ideal).stored(lab)["prefix"][0].tolist() == losses["prefix"][0].tolist()
     with torch.no_grad():  # a pruned FFN gives exactly nothing
         for part in (model.model.model.decoder.layers[1].fc2.weight, model.model.model.decoder.layers[1].fc2.bias):
             part.zero_()
@@ -115,13 +113,13 @@ def test_a_text_is_read_whole_window_by_window(bos, folder_of, model_of, lab):
     for n in (2 * 256 + 40, 2 * 256 + 10):
         text = tokenizer.decode(tokens[:n])
         assert tokenizer(text, add_special_tokens=False).input_ids == tokens[:n]
-        assert recall_idealised_texts(lab, subject, [text], ideal) is None
-        losses = final(idealise_texts(lab, subject, [text], ideal))
-        again = recall_idealised_texts(lab, subject, [text, text], ideal)
+        assert ideal_losses(subject, [text], ideal).stored(lab) is None
+        losses = final(ideal_losses(subject, [text], ideal).run(lab))
+        again = ideal_losses(subject, [text, text], ideal).stored(lab)
         for side in SIDES:
             found = losses[side][0]
             parts = [tokenizer.decode(tokens[:n][at : at + 256]) for at in (0, 256, 512)]
-            alone = [final(idealise_texts(lab, subject, [part], ideal))[side][0] for part in parts]
+            alone = [final(ideal_losses(subject, [part], ideal).run(lab))[side][0] for part in parts]
             assert len(found) == n == sum(map(len, alone))
             np.testing.assert_allclose(found[:512], np.concatenate(alone[:2]), atol=1e-5)
             np.testing.assert_allclose(found[512:], alone[2] if n == 552 else np.nan, atol=1e-5)
@@ -136,8 +134,8 @@ def test_answers_equal_a_plain_loop(folder_of, tmp_path, lab):
     subject, model = subject_in(lab, folder), loaded(folder)
     questions = questions_in(write_questions(tmp_path / "task.jsonl", n=6), lab)
     ideal = Ideal(((1, 0), (2, 2)), Mask.full(subject.shape))
-    assert recall_idealised_questions(lab, subject, questions, ideal) is None
-    answers = final(idealise_questions(lab, subject, questions, ideal))
+    assert ideal_answers(subject, questions, ideal).stored(lab) is None
+    answers = final(ideal_answers(subject, questions, ideal).run(lab))
     encoded = encode_questions(questions.at(questions.order), model.tokenizer, subject.bos, subject.shape.n_ctx)
     for side in SIDES:
         gone = set(ideal.heads) if side == "ablated" else set()
@@ -147,7 +145,7 @@ def test_answers_equal_a_plain_loop(folder_of, tmp_path, lab):
                 places = range(len(choice.inputs) - len(choice.targets), len(choice.inputs))
                 expected = float(log_p[places, choice.targets].sum())
                 assert answers[side].log_likelihood_nats[row, choice.choice] == pytest.approx(expected, abs=2e-4)
-    again = recall_idealised_questions(lab, subject, questions, ideal)
+    again = ideal_answers(subject, questions, ideal).stored(lab)
     assert all((again[side].correct == answers[side].correct).all() for side in SIDES)
 
 
@@ -157,7 +155,7 @@ def test_a_uniform_head_of_any_family_is_one_whose_queries_are_nothing(family, f
     folder = folder_of(family)
     subject, model = subject_in(lab, folder), model_of(family)
     ideal = Ideal(tuple((1, head) for head in range(subject.shape.n_heads)), Mask.full(subject.shape))
-    uniform = final(idealise_texts(lab, subject, [TEXT[:80]], ideal))["uniform"][0]
+    uniform = final(ideal_losses(subject, [TEXT[:80]], ideal).run(lab))["uniform"][0]
     tokens = model.tokenizer(TEXT[:80], add_special_tokens=False).input_ids
     tokens = ([2] if subject.bos else []) + tokens
     attention = model.family.attention_modules(model.model)[1]
@@ -239,7 +237,7 @@ def test_a_model_built_to_induce_loses_nothing_by_ideal_patterns(tiny_opt, tmp_p
     generator = np.random.default_rng(0)
     texts = [" ".join([*(first := [str(word) for word in generator.permutation(words)]), *first]) for _ in range(6)]
     for heads, kind in ((((0, 3),), "previous"), (((1, 5),), "prefix")):
-        losses = final(idealise_texts(lab, subject, texts, Ideal(heads, Mask.full(subject.shape))))
+        losses = final(ideal_losses(subject, texts, Ideal(heads, Mask.full(subject.shape))).run(lab))
         found = recovered_in_texts(losses, kind)
         assert found.effect_low > 0.2 and found.share > 0.99, (heads, found)
         others = [recovered_in_texts(losses, other) for other in PATTERNS if other != kind]
@@ -264,7 +262,7 @@ def test_bootstrap_of_questions_equals_a_plain_loop(tiny_opt, tmp_path, lab):
     subject = subject_in(lab, tiny_opt)
     questions = questions_in(write_questions(tmp_path / "task.jsonl", n=12), lab)
     ideal = Ideal(tuple((0, head) for head in range(4)), Mask.full(subject.shape))
-    answers = final(idealise_questions(lab, subject, questions, ideal))
+    answers = final(ideal_answers(subject, questions, ideal).run(lab))
     found = recovered_in_questions(answers, "uniform")
     gold = {side: -answers[side].gold_log_likelihood_nats for side in answers}
     effect, kept = gold["ablated"] - gold["full"], gold["ablated"] - gold["uniform"]

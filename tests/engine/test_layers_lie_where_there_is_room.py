@@ -14,7 +14,7 @@ import torch
 
 from cache import open_store
 from engine.errors import HeadroomError, UsageError
-from engine.heads.ablation import Ablating, ablate_heads
+from engine.heads.ablation import Ablating, head_ablations
 from engine.importance.gradients import gate_gradients
 from engine.models import memory_needed, placing, set_aside
 from engine.models.architectures import shape_of
@@ -256,7 +256,7 @@ def test_heads_are_ablated_one_by_one_the_same(place, folder, placed, tmp_path):
         lab = Lab(open_store(tmp_path / f"results {name}"))
         subject = subject_in(lab, folder)
         how = Ablating(Mask.full(subject.shape), "pattern-preserving", "mean")
-        found.append(last(ablate_heads(lab, subject, [TEXT[:200]], how)).value)
+        found.append(last(head_ablations(subject, [TEXT[:200]], how).run(lab)).value)
         assert lab.models.loaded.placing.is_whole == (not name)
         lab.store.close()
     np.testing.assert_array_equal(found[1].base[0], found[0].base[0])

@@ -7,8 +7,9 @@ import torch
 from cache import Store
 from engine.errors import HeadroomError, UsageError
 from engine.heads import attention as attributions
-from engine.heads.attention import head_views, overview, recall_head_views, recall_overview
+from engine.heads.attention import head_views, overview
 from engine.heads.direct_paths import decomposition
+from engine.measurement import Workload
 from engine.models.loading import Models
 from engine.models.masks import Mask, parse_mask, pruned
 from engine.models.subject import Lab
@@ -73,8 +74,8 @@ def test_a_heads_part_is_what_its_output_alone_adds(family, model_of):
 def test_views_are_the_models_own_patterns(family, bos, folder_of, model_of, lab):
     model, subject = model_of(family), subject_in(lab, folder_of(family), bos=bos)
     mask = parse_mask("L0H3", model.identity.shape)
-    seen = final(overview(lab, subject, TEXT[:200], mask))
-    views = final(head_views(lab, subject, TEXT[:200], mask, [(1, 2), (2, 0), (0, 3)]))
+    seen = final(overview(subject, TEXT[:200], mask).run(lab))
+    views = final(head_views(subject, TEXT[:200], mask, [(1, 2), (2, 0), (0, 3)]).run(lab))
     assert seen.first_text == bos and "".join(seen.pieces[seen.first_text :]) == TEXT[:200]
     model.model.set_attn_implementation("eager")
     with torch.no_grad(), pruned(model, mask):
@@ -95,11 +96,11 @@ def test_views_are_the_models_own_patterns(family, bos, folder_of, model_of, lab
 def test_a_long_text_keeps_the_largest_of_each_row(folder_of, lab, monkeypatch):
     subject = subject_in(lab, folder_of("opt"))
     full = Mask.full(subject.shape)
-    dense = final(head_views(lab, subject, TEXT, full, [(1, 1)]))[1, 1]
+    dense = final(head_views(subject, TEXT, full, [(1, 1)]).run(lab))[1, 1]
     monkeypatch.setattr(attributions, "WHOLE_ROWS", 64)
     monkeypatch.setattr(attributions, "N_LARGEST", 16)
     other = Lab(Store(lab.store.directory / "other"), lab.models)
-    sparse = final(head_views(other, subject, TEXT, full, [(1, 1)]))[1, 1]
+    sparse = final(head_views(subject, TEXT, full, [(1, 1)]).run(other))[1, 1]
     for whole, kept in ((dense.pattern, sparse.pattern), (dense.raised_nats, sparse.raised_nats)):
         assert len(whole) > 64
         for row_whole, row_kept in zip(whole, kept, strict=True):
@@ -110,7 +111,7 @@ def test_a_long_text_keeps_the_largest_of_each_row(folder_of, lab, monkeypatch):
 
 def test_text_beyond_the_window_is_left_out_and_counted(folder_of, model_of, lab):
     subject, text = subject_in(lab, folder_of("opt"), bos=True), " ".join([TEXT, TEXT.upper()])
-    seen = final(overview(lab, subject, text, Mask.full(subject.shape)))
+    seen = final(overview(subject, text, Mask.full(subject.shape)).run(lab))
     n = len(model_of("opt").tokenizer(text, add_special_tokens=False).input_ids)
     assert len(seen.token_ids) == 256 and seen.n_left_out == n - 255 > 0
     assert text.startswith("".join(seen.pieces[1:]))
@@ -120,35 +121,37 @@ def test_text_beyond_the_window_is_left_out_and_counted(folder_of, model_of, lab
 def test_what_is_stored_costs_no_forward_pass(folder_of, lab, monkeypatch):
     subject = subject_in(lab, folder_of("opt"))
     full = Mask.full(subject.shape)
-    assert recall_overview(lab, subject, TEXT, full) is None
-    assert recall_head_views(lab, subject, TEXT, full, [(1, 0)]) is None
-    first = final(overview(lab, subject, TEXT, full))
-    final(head_views(lab, subject, TEXT, full, [(1, 0)]))
+    assert overview(subject, TEXT, full).stored(lab) is None
+    assert head_views(subject, TEXT, full, [(1, 0)]).stored(lab) is None
+    first = final(overview(subject, TEXT, full).run(lab))
+    final(head_views(subject, TEXT, full, [(1, 0)]).run(lab))
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
-    again = recall_overview(lab, subject, TEXT, full)
+    again = overview(subject, TEXT, full).stored(lab)
     assert again is not None and again.pieces == first.pieces
     np.testing.assert_array_equal(again.raised_nats, first.raised_nats)
     # the pass for one head gave all of its layer
-    assert set(final(head_views(lab, subject, TEXT, full, [(1, 0), (1, 3)]))) == {(1, 0), (1, 3)}
-    assert recall_head_views(lab, subject, TEXT, full, [(1, 0), (0, 0)]) is None
-    assert recall_overview(lab, subject, TEXT, parse_mask("F0", subject.shape)) is None
+    assert set(final(head_views(subject, TEXT, full, [(1, 0), (1, 3)]).run(lab))) == {(1, 0), (1, 3)}
+    some = head_views(subject, TEXT, full, [(1, 0), (0, 0)])
+    assert some.stored(lab) is None and set(some.so_far(lab)) == {(1, 0)}
+    assert some.left(lab) == Workload({"patterns": len(TEXT)}), "a pass over the text"
+    assert overview(subject, TEXT, parse_mask("F0", subject.shape)).stored(lab) is None
 
 
 def test_what_cannot_be_shown_says_so(folder_of, lab):
     subject = subject_in(lab, folder_of("opt"), bos=False)
     full = Mask.full(subject.shape)
     with pytest.raises(UsageError, match="L9H0"):
-        final(head_views(lab, subject, TEXT, full, [(9, 0)]))
+        final(head_views(subject, TEXT, full, [(9, 0)]).run(lab))
     with pytest.raises(HeadroomError, match="single token"):
-        final(overview(lab, subject, "a", full))
+        final(overview(subject, "a", full).run(lab))
 
 
 def test_a_stored_view_with_positions_outside_the_text_is_computed_again(lab, folder_of):
     subject = subject_in(lab, folder_of("opt"))
     full = Mask.full(subject.shape)
-    expected = final(head_views(lab, subject, TEXT[:200], full, [(1, 0)]))[1, 0]
+    expected = final(head_views(subject, TEXT[:200], full, [(1, 0)]).run(lab))[1, 0]
     for key in [key for key in lab.store.keys() if "/attention/" in key]:
         record = decode(lab.store.get(key))
         lab.store.put(key, encode(Record({**record.arrays, "pattern_at": record.arrays["pattern_at"] + 9999}, {})))
-    assert recall_head_views(lab, subject, TEXT[:200], full, [(1, 0)]) is None
-    assert (final(head_views(lab, subject, TEXT[:200], full, [(1, 0)]))[1, 0].pattern == expected.pattern).all()
+    assert head_views(subject, TEXT[:200], full, [(1, 0)]).stored(lab) is None
+    assert (final(head_views(subject, TEXT[:200], full, [(1, 0)]).run(lab))[1, 0].pattern == expected.pattern).all()

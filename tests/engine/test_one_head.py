@@ -9,7 +9,7 @@ import torch
 from engine.errors import UsageError
 from engine.heads.attention import overview
 from engine.heads.composition import feeding
-from engine.heads.idealised import PATTERNS, Ideal, recall_idealised_texts, recovered_in_texts
+from engine.heads.idealised import PATTERNS, Ideal, ideal_losses, recovered_in_texts
 from engine.heads.in_text import head_in_texts, head_on_probe, most_looked_at, most_raised
 from engine.heads.induction import VARIANTS, induction
 from engine.heads.ov_tokens import circuit_rows, ov_tokens
@@ -143,7 +143,7 @@ def test_what_it_raises_in_a_text_equals_its_part_alone(family, folder_of, model
     model, subject = model_of(family), subject_in(lab, folder_of(family), bos=True)
     text = TEXT[:150]
     found = final(head_in_texts(subject, {"it": text}, HEAD).run(lab))["it"]
-    seen = final(overview(lab, subject, text, Mask.full(subject.shape)))
+    seen = final(overview(subject, text, Mask.full(subject.shape)).run(lab))
     expected = seen.raised_nats[HEAD][1:].astype(float)
     np.testing.assert_allclose(found.raised_next[:-1], expected, atol=2e-2)
     assert np.isnan(found.raised_next[-1]) and found.pieces == seen.pieces
@@ -223,14 +223,14 @@ def asked(tmp_path, folder_of, lab):
 
 def test_all_of_a_head_is_measured_once_and_found_again(asked, lab, monkeypatch):
     subject, of = asked
-    before = final(portrait(lab, subject, of, compute=False))
+    before = portrait(subject, of).so_far(lab)
     assert set(before.left) == {*PARTS} - {"context"} and before.verdict == ""
     forecasts = {name: left.seconds_by_size(lab.store, subject) for name, left in before.left.items()}
     assert all(seconds > 0 or name == "heads-weight" for name, seconds in forecasts.items())  # weights read nothing
-    found = final(portrait(lab, subject, of))
+    found = final(portrait(subject, of).run(lab))
     assert not found.left and set(found.failed) == {"context"}  # its window is too short for that
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what is stored was computed again"))
-    again = final(portrait(lab, subject, of, compute=False))
+    again = portrait(subject, of).so_far(lab)
     assert not again.left and again.verdict == found.verdict != ""
     [effect] = found.effects
     full, without = found.answers[of.tasks[0]]
@@ -291,14 +291,14 @@ def test_importance_of_equal_scores_goes_by_the_tie_break(folder_of, lab):
 
 def test_what_an_ideal_pattern_recovers_is_that_of_the_head_alone(asked, lab):
     subject, of = asked
-    found = final(portrait(lab, subject, of, ["ideal-texts", "ideal-tasks"]))
+    found = final(portrait(subject, of, ["ideal-texts", "ideal-tasks"]).run(lab))
     ideal = Ideal((of.head,), Mask.full(subject.shape))
-    losses = recall_idealised_texts(lab, subject, list(built_in().values()), ideal)
+    losses = ideal_losses(subject, list(built_in().values()), ideal).stored(lab)
     assert set(found.recovered) == {None, of.tasks[0]}
     alone = {kind: recovered_in_texts(losses, kind) for kind in PATTERNS}
     assert {kind: each.effect_nats for kind, each in found.recovered[None].items()} == {
         kind: each.effect_nats for kind, each in alone.items()
     }
     without = found.ideal_answers[of.tasks[0]]["ablated"]
-    answers = final(portrait(lab, subject, of, ["tasks"])).answers[of.tasks[0]]
+    answers = final(portrait(subject, of, ["tasks"]).run(lab)).answers[of.tasks[0]]
     assert np.array_equal(without.log_likelihood_nats, answers[1].log_likelihood_nats, equal_nan=True)

@@ -133,13 +133,18 @@ def test_layers_go_besides_heads_and_ffns(by, folder_of, file, lab, monkeypatch)
     assert (pruning.at("layers", 1000).known_mask(subject.shape, further) is None) == (by == "greedy")
 
 
-def test_each_part_of_a_ranking_is_named_and_counted_by_itself(folder_of, file, lab):
+@pytest.mark.parametrize("layers_permille", [0, 500])
+def test_each_part_of_a_ranking_is_named_and_counted_by_itself(folder_of, file, lab, layers_permille):
     _, subject, _ = asked(lab, folder_of("opt"), file)
-    pruning = Pruning(questions_in(file, lab).task, Ranking(n_questions=6), 500, 500, parse_edits("", subject.shape))
+    task, nothing = questions_in(file, lab).task, parse_edits("", subject.shape)
+    pruning = Pruning(task, Ranking(n_questions=6), 500, 500, nothing, layers_permille)
     *steps, _ = [step for step in orders_of(subject, pruning).run(lab) if not step.is_loading]
     last = {step.message: (step.done, step.total) for step in steps}
-    assert last == {"ranking heads": (6, 6), "ranking FFNs": (6 * 4, 6 * 4)}, "the oracle answers in full, then per FFN"
-    assert [step.message for step in steps] == sorted((step.message for step in steps), reverse=True)
+    layers = {"ranking layers": (6, 6)} if layers_permille else {}
+    expected = {"ranking heads": (6, 6), "ranking FFNs": (6 * 4, 6 * 4)} | layers
+    assert last == expected, "the oracle answers in full, then per FFN"
+    names = [step.message for step in steps]
+    assert names == sorted(names, key=[*expected].index)
     parts = [step.part for step in steps]
     assert parts == sorted(parts) and parts[0] == 0.0 and parts[-1] == 1.0
     assert any(step.message == "ranking FFNs" and not step.done for step in steps), "named before its first answers"

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from engine.measurement import of_records
 from engine.models.subject import Lab
 from engine.models.tuning import Products
-from engine.pieces import Piece, all_stored, pieces, stored
+from engine.pieces import Piece
 from engine.progress import Progress, driven, final, last_value
 from engine.records import Record, canonical_key, decode, encode
 from tests.engine.fixtures import last, subject_in
@@ -62,14 +63,19 @@ def piece(bench, name, size=2):
     return Piece(key_of(name), size, SHAPES, measure)
 
 
+def records_of(subject, wanted):
+    """The measurement that gives the records of these pieces."""
+    return of_records(subject, ("test",), lambda lab, records: list(wanted), lambda records: list(records))
+
+
 def values(records):
     return "".join(chr(int(record.arrays["scores"][0, 0])) for record in records)
 
 
 def test_what_is_stored_is_read_and_the_rest_is_measured_and_stored_at_once(bench, subject, store):
-    list(pieces(bench.lab, subject, [piece(bench, "b")]))
+    list(records_of(subject, [piece(bench, "b")]).run(bench.lab))
     seen = []
-    for step in pieces(bench.lab, subject, [piece(bench, name) for name in "abc"]):
+    for step in records_of(subject, [piece(bench, name) for name in "abc"]).run(bench.lab):
         if step.value is not None:
             seen.append((values(step.value), step.done, step.total, step.cached))
             assert all(store.get(key_of(name)) is not None for name in values(step.value)), "not stored at once"
@@ -82,11 +88,11 @@ def test_what_is_stored_is_read_and_the_rest_is_measured_and_stored_at_once(benc
 
 def test_a_run_that_finds_everything_is_cached_and_asks_for_no_model(bench, subject):
     wanted = [piece(bench, name) for name in "ab"]
-    measured = last(pieces(bench.lab, subject, wanted))
+    measured = last(records_of(subject, wanted).run(bench.lab))
     n_asked = bench.lab.models.n_asked
-    steps = list(pieces(bench.lab, subject, wanted))
+    steps = list(records_of(subject, wanted).run(bench.lab))
     assert all(step.cached for step in steps) and not measured.cached and bench.lab.models.n_asked == n_asked > 0
-    assert values(steps[-1].value) == values(stored(bench.lab, wanted)) == values(all_stored(bench.lab, wanted)) == "ab"
+    assert values(steps[-1].value) == values(records_of(subject, wanted).stored(bench.lab)) == "ab"
 
 
 @pytest.mark.parametrize(
@@ -103,47 +109,48 @@ def test_a_run_that_finds_everything_is_cached_and_asks_for_no_model(bench, subj
 def test_an_unsound_record_is_measured_anew(arrays, bench, subject, store):
     wanted = [piece(bench, name) for name in "ab"]
     store.put(key_of("b"), encode(Record(SOUND, {})))
-    assert stored(bench.lab, wanted[1:]), "sound, so that this test can tell"
+    assert records_of(subject, wanted[1:]).stored(bench.lab), "sound, so that this test can tell"
     store.put(key_of("b"), b"nonsense" if arrays is None else encode(Record(arrays, {})))
-    assert stored(bench.lab, wanted[1:]) == [] and all_stored(bench.lab, wanted[1:]) is None
-    assert values(final(pieces(bench.lab, subject, wanted))) == "ab" and bench.begun == ["a", "b"]
-    assert values(stored(bench.lab, wanted)) == "ab", "the sound one is kept"
+    assert records_of(subject, wanted[1:]).so_far(bench.lab) == []
+    assert values(final(records_of(subject, wanted).run(bench.lab))) == "ab" and bench.begun == ["a", "b"]
+    assert values(records_of(subject, wanted).so_far(bench.lab)) == "ab", "the sound one is kept"
 
 
 def test_reading_alone_ends_at_the_first_that_is_missing(bench, subject):
-    list(pieces(bench.lab, subject, [piece(bench, name) for name in "ac"]))
+    list(records_of(subject, [piece(bench, name) for name in "ac"]).run(bench.lab))
     n_asked, wanted = bench.lab.models.n_asked, [piece(bench, name) for name in "abc"]
-    steps = list(pieces(bench.lab, subject, wanted, compute=False))
-    assert [values(step.value) for step in steps] == ["a"] and (steps[0].done, steps[0].total) == (2, 6)
-    assert values(stored(bench.lab, wanted)) == "a" and all_stored(bench.lab, wanted) is None
-    assert list(pieces(bench.lab, subject, wanted[1:], compute=False)) == []
+    known = records_of(subject, wanted).look(bench.lab)
+    assert values(known.value) == "a" and [*known.missing] == [key_of("b")]
+    assert records_of(subject, wanted).stored(bench.lab) is None
+    assert records_of(subject, wanted[1:]).so_far(bench.lab) == []
     assert bench.begun == ["a", "c"] and bench.lab.models.n_asked == n_asked
 
 
 def test_a_run_that_is_closed_keeps_what_was_finished(bench, subject, store):
     wanted = [piece(bench, name) for name in "abc"]
-    steps = pieces(bench.lab, subject, wanted)
+    steps = records_of(subject, wanted).run(bench.lab)
     next(step for step in steps if step.message == "in b")
     steps.close()
     assert bench.ended == ["a", "b"], "what the piece in hand has put into the model is taken out"
-    assert values(stored(bench.lab, wanted)) == "a" and store.get(key_of("b")) is None
-    assert values(final(pieces(bench.lab, subject, wanted))) == "abc" and bench.begun == ["a", "b", "b", "c"]
+    assert values(records_of(subject, wanted).so_far(bench.lab)) == "a" and store.get(key_of("b")) is None
+    assert values(final(records_of(subject, wanted).run(bench.lab))) == "abc" and bench.begun == ["a", "b", "b", "c"]
 
 
 def test_later_pieces_may_go_by_the_records_so_far(bench, subject):
-    so_far = []
+    def wanted(lab, records):
+        while len(records) < 3:
+            yield piece(bench, "abc"[len(records)])
 
-    def wanted():
-        while len(so_far) < 3:
-            yield piece(bench, "abc"[len(so_far)])
+    def counted(records):
+        return len(records), 3
 
-    for step in pieces(bench.lab, subject, wanted(), total=6):
-        so_far[:] = step.value or so_far
-    assert values(so_far) == "abc" and (step.done, step.total) == (6, 6)
+    each = of_records(subject, ("test",), wanted, lambda records: list(records), None, counted)
+    *_, step = each.run(bench.lab)
+    assert values(step.value) == values(each.stored(bench.lab)) == "abc" and (step.done, step.total) == (3, 3)
 
 
 def test_a_step_within_a_piece_stands_at_its_place_in_the_run(bench, subject):
-    steps = list(pieces(bench.lab, subject, [piece(bench, "a", 4), piece(bench, "b", 6)]))
+    steps = list(records_of(subject, [piece(bench, "a", 4), piece(bench, "b", 6)]).run(bench.lab))
     inside = [(step.done, step.total, step.message) for step in steps if step.value is None and not step.is_loading]
     assert inside == [(at, 10, "in a" if at < 4 else "in b") for at in range(10)]
     loading = [step for step in steps if step.is_loading]

@@ -12,7 +12,7 @@ from engine.accuracy.evaluation import evaluation
 from engine.demo import passages
 from engine.errors import HeadroomError, UsageError
 from engine.export.exporting import Export, export, sizes
-from engine.heads.ablation import Ablating, ablate_heads
+from engine.heads.ablation import Ablating, head_ablations
 from engine.heads.attention import overview
 from engine.heads.in_text import head_in_texts, head_on_probe
 from engine.heads.induction import induction
@@ -211,9 +211,9 @@ def test_every_screen_s_figures_of_a_snapshot_or_one_line(window, snapshot, lab)
     )
     assert len(last(continuation(subject, "import", mask, How(4)).run(lab)).value.token_ids) == 4
     assert np.isfinite(last(perplexity(subject, story, mask).run(lab)).value.loss_nats).all()
-    assert np.isfinite(last(overview(lab, subject, story, mask)).value.logit).all()
+    assert np.isfinite(last(overview(subject, story, mask).run(lab)).value.logit).all()
     how = Ablating(Mask.full(subject.shape), "pattern-preserving", "zero")
-    without = last(ablate_heads(lab, subject, [story], how)).value
+    without = last(head_ablations(subject, [story], how).run(lab)).value
     assert without.ablated[0].shape[:2] == (recipe.n_layers, recipe.n_heads)
     if n_ctx < 512:
         with pytest.raises(HeadroomError, match="or a model that reads 512 at once"):

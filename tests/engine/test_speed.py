@@ -4,7 +4,7 @@ import pytest
 import torch
 import transformers
 
-from engine.accuracy.speed import N_ROUNDS, WAYS, recall_speed, speed
+from engine.accuracy.speed import N_ROUNDS, WAYS, speed
 from engine.export import modeling_pruned
 from engine.export.exporting import Export, export
 from engine.models.masks import Mask, parse_mask, pruned
@@ -40,7 +40,7 @@ def test_a_small_folder_caches_as_many_bytes_as_speed_says(family, text, folder_
     monkeypatch.setattr("engine.accuracy.speed.N_ROUNDS", 1)
     subject = subject_in(lab, folder_of(family))
     mask = parse_mask(text, subject.shape)
-    found = final(speed(lab, subject, mask))
+    found = final(speed(subject, mask).run(lab))
     final(export(lab, subject, Export(mask, str(tmp_path / "out"), "small")))
     classes = {"opt": modeling_pruned.PrunedOPTForCausalLM, "llama": modeling_pruned.PrunedLlamaForCausalLM}
     cache = transformers.DynamicCache()
@@ -59,8 +59,9 @@ def test_bytes_are_those_of_what_is_left_and_turns_are_stored(family, lab, folde
     """fp32, 3 layers of 4 heads of 8 (Llama: 2 key and value heads): counted by hand."""
     subject = subject_in(lab, folder_of(family))
     mask = parse_mask("L0H0-1 L1H0-1 F2", subject.shape)
-    assert recall_speed(lab, subject, mask) is None
-    found = final(speed(lab, subject, mask))
+    wanted = speed(subject, mask)
+    assert wanted.stored(lab) is None
+    found = final(wanted.run(lab))
     keys = 2 if family == "llama" else 4
     assert found.cache_bytes["full"] == 3 * keys * 8 * 2 * 4
     assert found.cache_bytes["pruned"] == (2 * keys // 2 + keys) * 8 * 2 * 4
@@ -68,9 +69,9 @@ def test_bytes_are_those_of_what_is_left_and_turns_are_stored(family, lab, folde
     assert found.weight_bytes["pruned"] < found.weight_bytes["full"]
     for rates in (found.prompt, found.generated):
         assert set(rates) == set(WAYS) and all(len(rates[way]) == N_ROUNDS and (rates[way] > 0).all() for way in WAYS)
-    again = recall_speed(lab, subject, mask)
+    again = wanted.stored(lab)
     assert again is not None and again.rows() == found.rows()
-    assert recall_speed(lab, subject, Mask.full(subject.shape)) is None
+    assert speed(subject, Mask.full(subject.shape)).stored(lab) is None
     rows = {row["quantity"]: row for row in found.rows()}
     assert rows["Keys and values"]["unit"] == "bytes/token" and rows["Prompt"]["unit"] == "tokens/s"
     assert rows["Weights"]["ratio"] == found.weight_bytes["pruned"] / found.weight_bytes["full"]

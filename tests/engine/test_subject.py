@@ -9,7 +9,7 @@ import pytest
 from engine.accuracy.costs import cost
 from engine.accuracy.evaluation import evaluation
 from engine.errors import HeadroomError
-from engine.heads.ablation import Ablating, ablate_heads
+from engine.heads.ablation import Ablating, head_ablations
 from engine.heads.attention import head_views, overview
 from engine.heads.induction import induction
 from engine.importance.importance import WHAT, importance
@@ -49,11 +49,11 @@ def test_every_record_says_what_it_is_of_and_how_it_was_measured(lab, tiny_opt, 
     questions = questions_in(write_questions(tmp_path / "own.jsonl", 4), lab)
     mask = parse_mask("L0H1", subject.shape)
     runs = [importance(subject, questions, what).run(lab) for what in WHAT]
-    runs += [evaluation(subject, questions, mask).run(lab), cost(lab, subject, questions, mask)]
+    runs += [evaluation(subject, questions, mask).run(lab), cost(subject, questions, mask).run(lab)]
     runs += [induction(subject, "olsson").run(lab), token_losses(subject, TEXT, mask).run(lab)]
     runs += [texts_of(subject, Source("text", "mine", TEXT * 6, n_texts=1)).run(lab)]
-    runs += [ablate_heads(lab, subject, [TEXT], Ablating(mask))]
-    runs += [overview(lab, subject, TEXT, mask), head_views(lab, subject, TEXT, mask, [(1, 0)])]
+    runs += [head_ablations(subject, [TEXT], Ablating(mask)).run(lab)]
+    runs += [overview(subject, TEXT, mask).run(lab), head_views(subject, TEXT, mask, [(1, 0)]).run(lab)]
     for run in runs:
         list(run)
     kinds = set()

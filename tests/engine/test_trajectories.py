@@ -10,7 +10,7 @@ from engine.errors import HeadroomError, UsageError
 from engine.heads.induction import SCORES, induction
 from engine.models.loading import Models
 from engine.progress import final
-from engine.training.measuring import Plan, ablated_at, measure, stored
+from engine.training.measuring import Plan, ablated_at, subject_at, trajectory
 from engine.training.phase_change import window
 from engine.training.series import series_of
 from engine.training.snapshot_losses import _chosen
@@ -23,6 +23,10 @@ FEW = Plan(n_texts=3, n_ablated_texts=2, n_ablated=2, what=("loss", "icl", "inde
 @pytest.fixture
 def run(tmp_path):
     return small_run(tmp_path / "run", n_layers=2)
+
+
+def wanted(lab, series, plan=FEW):
+    return trajectory(subject_at(lab, series), series, plan)
 
 
 def plain_losses(folder, ids, without=None, forced=None):
@@ -63,8 +67,9 @@ def plain_losses(folder, ids, without=None, forced=None):
 
 def test_every_number_equals_a_plain_loop(run, lab):
     steps = (0, 8, 32)
-    found = final(measure(lab, series_of(f"{run.folder}@step{{0,8,32}}"), FEW))
-    wide = final(measure(lab, series_of(f"{run.folder}@step{{0,8,32}}"), replace(FEW, around=5)))
+    series = series_of(f"{run.folder}@step{{0,8,32}}")
+    found = final(wanted(lab, series).run(lab))
+    wide = final(wanted(lab, series, replace(FEW, around=5)).run(lab))
     ids = run.held_out()[:3, :64].astype(int)
     chosen = _chosen(3, 64, 0)
     assert tuple(found.steps) == steps and found.tokens[-1] == run.recipe.tokens
@@ -96,7 +101,7 @@ def test_every_number_equals_a_plain_loop(run, lab):
 
 def test_heads_and_passages_are_those_of_the_other_screens(run, lab):
     plan = Plan(n_texts=2, what=("induction", "passages"))
-    found = final(measure(lab, series_of(f"{run.folder}@step{{8,32}}"), plan))
+    found = final(wanted(lab, series_of(f"{run.folder}@step{{8,32}}"), plan).run(lab))
     assert list(found.steps) == [8, 32] and found.recipe == run.recipe.as_json()
     scores = final(induction(subject_in(lab, run.snapshot(32)), "olsson").run(lab))
     assert "15 random tokens and not 25" in scores.note  # of a context of 64
@@ -110,39 +115,46 @@ def test_heads_and_passages_are_those_of_the_other_screens(run, lab):
 
 def test_what_was_stopped_goes_on(run, lab, monkeypatch):
     series = series_of(f"{run.folder}@step{{0,4,16,32}}")
-    assert stored(lab, series, FEW) is None
-    steps = measure(lab, series, FEW)
+    of = wanted(lab, series)
+    nothing = of.look(lab)
+    assert nothing.value is None and len(nothing.missing) == len(series.models)
+    steps = of.run(lab)
     for step in steps:
         if step.done == 2:
             break
     steps.close()
-    half = stored(lab, series, FEW)
-    assert np.isfinite(half.loss[:2]).all() and np.isnan(half.loss[2:]).all()
+    half = of.so_far(lab)
+    assert np.isfinite(half.loss[:2]).all() and np.isnan(half.loss[2:]).all() and of.stored(lab) is None
     held, loads = Models.get, []
     monkeypatch.setattr(Models, "get", lambda self, spec, *rest: loads.append(spec.model) or held(self, spec, *rest))
-    whole = final(measure(lab, series, FEW))
+    whole = final(of.run(lab))
     assert not {str(run.snapshot(step)) for step in (0, 4)} & set(loads[:-2])
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what is stored was computed again"))
-    again = list(measure(lab, series, FEW))
-    assert again[-1].cached and again[-1].done == again[-1].total
+    again = list(of.run(lab))
+    assert again[-1].cached and again[-1].done == again[-1].total == len(series.models) + FEW.n_ablated
     parts = [step.part for step in again]
     assert parts == sorted(parts) and parts[-1] == 1
-    for found in (again[-1].value, stored(lab, series, FEW)):
+    for found in (again[-1].value, of.stored(lab)):
         without_time = {name: value for name, value in whole.about.items() if name != "seconds"}
         assert {name: value for name, value in found.about.items() if name != "seconds"} == without_time
         assert np.array_equal(found.ablated_losses, whole.ablated_losses)
         assert np.array_equal(found.icl, whole.icl)
-    other = final(
-        measure(lab, series, replace(FEW, early=10, late=40, around=0))
-    )  # nothing is computed for another pair
+    other = wanted(lab, series, replace(FEW, early=10, late=40)).stored(lab)  # nothing is computed for another pair
     assert other.icl == pytest.approx(whole.by_index[:, 39] - whole.by_index[:, 9], abs=1e-6)
+
+
+def test_shares_of_the_progress_go_by_how_long_parts_take(run, lab):
+    series = series_of(f"{run.folder}@step{{0,32}}")
+    plan = Plan(n_texts=2, n_ablated_texts=1, n_ablated=1, what=("loss", "passages", "ablations"))
+    steps = [step for step in wanted(lab, series, plan).run(lab) if step.value is not None]
+    assert [(step.done, step.total) for step in steps] == [(1, 3), (2, 3), (3, 3), (3, 3)]
+    assert [step.part for step in steps] == pytest.approx([13 / 46, 26 / 46, 1, 1])
 
 
 def test_a_text_of_ones_own_is_cut_into_stretches(run, lab):
     text = "The river was low that summer. " * 400
-    found = final(
-        measure(lab, series_of(f"{run.folder}@step32"), replace(FEW, what=("loss",), text=text, source="mine"))
-    )
+    plan = replace(FEW, what=("loss",), text=text, source="mine")
+    found = final(wanted(lab, series_of(f"{run.folder}@step32"), plan).run(lab))
     assert found.about["n_texts"] == 3 and found.about["text"] == "mine" and found.by_index.shape == (1, 64)
 
 
@@ -154,10 +166,10 @@ def test_bad_input_is_told_in_one_line(run, lab, tmp_path):
     series = series_of(f"{run.folder}@step{{16,32}}")
     for early, late in ((40, 20), (10, 65)):
         with pytest.raises(UsageError, match="of 64; give two in order"):
-            final(measure(lab, series, replace(FEW, early=early, late=late)))
+            final(wanted(lab, series, replace(FEW, early=early, late=late)).run(lab))
     (run.snapshot(16) / "model.safetensors").unlink()
     with pytest.raises(HeadroomError, match="snapshot of step 16 of .* is gone"):
-        final(measure(lab, series, FEW))
+        final(wanted(lab, series).run(lab))
     said = (run.folder / "recipe.json").read_text()
     (run.folder / "recipe.json").write_text(said.replace('"version": 1', '"version": 0'))
     with pytest.raises(UsageError, match="another version of Headroom"):

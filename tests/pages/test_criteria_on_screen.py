@@ -93,7 +93,7 @@ def test_comparing_on_prune_is_measured_when_it_is_asked_for_and_goes_into_the_f
     assert {"Criteria compared", "Agreement of criteria, heads"} <= {*handed[-1].pictures}
     assert {"Criteria, areas", "Criteria, accuracies", "Criteria, scores"} <= {*handed[-1].tables}
     assert any("compare --model" in code.value and "--criteria weight,first-token" in code.value for code in at.code)
-    assert "Compare criteria" in handed[-1].origin.reads
+    assert "Compare criteria" in handed[-1].origin.measurements
     closed = settled(open_app())
     assert not [box for box in closing_boxes(closed)], "folded, it draws nothing"
 

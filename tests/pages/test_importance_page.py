@@ -129,7 +129,7 @@ def test_a_task_without_its_data_is_one_plain_line(open_screen, monkeypatch, tmp
     assert "copa" in line and "row 1" in line and "\n" not in line
     assert drawn_tables(at)["maps"]["maps"]["task"].tolist() == list(NAMES), "the others are drawn"
     label = at.button(key="measure importance heads").label
-    assert label.startswith("Measure the 1 that are missing, about "), "once the file is put right, and at what cost"
+    assert label == "Measure the 1 that are missing", "once the file is corrected; what that takes is not known"
 
 
 def test_a_model_with_many_heads_is_not_offered_the_oracle(open_screen, tmp_path):

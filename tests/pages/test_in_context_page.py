@@ -8,19 +8,22 @@ import pandas as pd
 import pytest
 from streamlit.util import calc_hash
 
-from engine.heads.ablation import KINDS, Ablating, HeadAblations, recall_ablations
+from engine.heads.ablation import KINDS, Ablating, HeadAblations, head_ablations
 from engine.heads.induction import SCORES, InductionScores
+from engine.measurement import Workload
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_mask
+from engine.progress import final
 from engine.shapes import ModelShape
 from engine.texts import incontext as engine_incontext
 from engine.texts import passages
 from engine.texts.tokenloss import token_losses
 from pages.ui.in_context import charts, tables
-from pages.ui.in_context.setting import LossesSoFar
+from pages.ui.in_context.setting import LossesSoFar, Setting, ablations
 from pages.ui.shared import runtime
 from pages.ui.shared.commands import program
-from tests.engine.fixtures import write_questions
+from tests.conftest import TEXT
+from tests.engine.fixtures import subject_in, write_questions
 from tests.pages.conftest import frames_of, settled, slide
 
 SHAPE = ModelShape(2, 4, 4, 32, 8, 64, 512, 512)
@@ -213,7 +216,32 @@ def test_what_a_session_shows_is_what_is_stored(open_screen, wide_opt):
     losses = token_losses(subject, text, full).stored(lab)
     assert values(at)[0] == tables.number(float(losses.loss_nats[499]) - float(losses.loss_nats[49]))
     how = Ablating(full, "full", "zero")
-    assert recall_ablations(lab, subject, [text], how) is None, "nothing is ablated before it is asked for"
+    assert head_ablations(subject, [text], how).stored(lab) is None, "nothing is ablated before it is asked for"
+
+
+def test_ablations_are_those_of_the_first_texts_and_the_others_are_left(tiny_opt, lab):
+    subject, texts = subject_in(lab, tiny_opt), (TEXT[:80], TEXT[100:220])
+    wanted = ablations(Setting(subject, None, None, texts, None), "zero")
+    n_passes = subject.shape.n_heads_total + 1
+    assert wanted.left(lab) == Workload({"forward": 2 * n_passes * sum(map(len, texts))})
+    final(head_ablations(subject, texts[1:], Ablating(Mask.full(subject.shape), KINDS[0])).run(lab))
+    assert not wanted.so_far(lab)[KINDS[0]].base, "not of the second text before the first"
+    steps, seen = wanted.run(lab), []
+    for step in steps:
+        seen.append(step)
+        if step.value is not None:
+            break
+    steps.close()
+    assert "Text 1 of 2, pattern-preserving, without L1H3" in [each.message for each in seen]
+    assert [each.done for each in seen] == sorted(each.done for each in seen) and seen[-1].done == 2 * n_passes
+    for each in (seen[-1].value, wanted.so_far(lab)):
+        assert [len(each[kind].base) for kind in KINDS] == [1, 1]
+    assert wanted.left(lab) == Workload({"forward": n_passes * len(texts[1])}), "one kind of it is stored"
+    found = final(wanted.run(lab))
+    for kind in KINDS:
+        expected = head_ablations(subject, texts, Ablating(Mask.full(subject.shape), kind)).stored(lab)
+        for one, other in zip(found[kind].ablated, expected.ablated, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 def losses(seed=0, n_texts=4, n=520):

@@ -10,10 +10,10 @@ from engine.importance.rankings_of import Evidence, Ranking
 from engine.jobs import Jobs
 from engine.progress import Progress
 from pages.ui.prune import neighbours
-from pages.ui.prune.forecasts import seconds_at
+from pages.ui.prune.experiment import curve
 from pages.ui.prune.neighbours import SLOT, Idle, levels_to_measure
-from pages.ui.prune.tables import curve_points
 from pages.ui.shared import runtime as frame
+from tests.engine.fixtures import while_measured
 from tests.pages.conftest import WAIT_S, experiment_of, settled, slide, under_figure
 
 
@@ -23,8 +23,13 @@ def x(open_app):
     return experiment_of(open_app(prune_ranking="random", prune_heads="40"))
 
 
+def levels_of(x, axis="heads"):
+    """The measured levels, 0-1."""
+    return [permille / 1000 for permille in curve(x, axis, Evidence()).so_far(frame.lab())]
+
+
 def idle(x, axis="heads", since_s=-np.inf):
-    there = {round(1000 * level) for level in curve_points(x, axis, Evidence(), frame.lab())["level"]}
+    there = levels_of(x, axis)
     return Idle(x, axis, Evidence(), levels_to_measure(x, axis, Evidence(), there), since_s)
 
 
@@ -44,23 +49,22 @@ def test_the_whole_axis_is_measured_nearest_first(x):
     work.look_in()
     work.look_in()
     assert frame.jobs().join(SLOT, WAIT_S).state == "done"
-    assert curve_points(x, "heads", Evidence(), frame.lab())["level"].tolist() == [at / 10 for at in range(11)]
+    assert levels_of(x) == [at / 10 for at in range(11)]
     assert not work.wanted and not idle(x).levels, "there is nothing to poll for any more"
     assert idle(x, "ffns").levels, "the other axis was not asked for"
 
 
 def test_it_rests_when_no_page_looks_in_and_goes_on_when_one_does(x, monkeypatch):
     """A second job, behind it, shows that the worker has left it: no test sleeps."""
-    work, in_hand, go_on, real = idle(x), threading.Event(), threading.Event(), neighbours.measure_levels
+    work, in_hand, go_on, real = idle(x), threading.Event(), threading.Event(), neighbours.curve
 
-    def held(*given):
-        for number, step in enumerate(real(*given)):
-            yield step
-            if not number:
-                in_hand.set()
-                assert go_on.wait(WAIT_S)
+    def held(own):
+        yield next(own)
+        in_hand.set()
+        assert go_on.wait(WAIT_S)
+        return (yield from own)
 
-    monkeypatch.setattr(neighbours, "measure_levels", held)
+    monkeypatch.setattr(neighbours, "curve", lambda *given: while_measured(real(*given), held))
     work.look_in()
     work.look_in()
     assert in_hand.wait(WAIT_S)
@@ -76,9 +80,10 @@ def test_it_rests_when_no_page_looks_in_and_goes_on_when_one_does(x, monkeypatch
 
 
 def test_no_more_is_measured_than_the_budget_allows(x, monkeypatch):
-    [one, *_] = seconds_at(x, "heads", Evidence(), [300], frame.lab())
+    one, full = (x.workload(x.at("heads", permille).mask(Evidence())).seconds(frame.store(), x.subject)
+                 for permille in (300, 0))  # fmt: skip
     assert one > 0, "the accuracy that the page has measured was timed"
-    assert seconds_at(x, "heads", Evidence(), [0], frame.lab())[0] > one, "of a pruned model less is computed"
+    assert full > one, "of a pruned model less is computed"
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", str(1.5 * one))
     assert idle(x).levels == (300,)
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
@@ -102,16 +107,17 @@ def test_it_waits_for_everything_else_and_gives_way_to_it(x, monkeypatch):
     assert frame.jobs().snapshot(SLOT) is None, "something is under way"
     go_on.set()
     frame.jobs().join("importance", WAIT_S)
-    steps, asked = neighbours.measure_levels, []
+    real, asked = neighbours.curve, []
 
-    def slow(*given):
-        for step in steps(*given):
+    def slow(own):
+        for step in own:
             if not asked:
                 asked.append(frame.jobs().submit("importance", "more urgent", gate, priority=3))
             yield step
         order.append("neighbours")
+        return {}
 
-    monkeypatch.setattr(neighbours, "measure_levels", slow)
+    monkeypatch.setattr(neighbours, "curve", lambda *given: while_measured(real(*given), slow))
     work.look_in()
     frame.jobs().join(SLOT, WAIT_S)
     assert order == ["asked for", "asked for", "neighbours"]
@@ -127,7 +133,7 @@ def test_a_moved_slider_ends_it(open_app):
         yield Progress(0, 9)
         yield Progress(9, 9)
 
-    frame.jobs().submit(SLOT, work.key, held, neighbours.PRIORITY)
+    frame.jobs().submit(SLOT, work.work.key, held, neighbours.PRIORITY)
     assert in_hand.wait(WAIT_S)
     assert work.in_words() == ""
     slide(at, "prune_heads", 50, moving=True).run()
@@ -144,7 +150,7 @@ def test_what_failed_or_was_stopped_is_not_tried_again(x):
         raise RuntimeError("no")
         yield
 
-    frame.jobs().submit(SLOT, work.key, broken)
+    frame.jobs().submit(SLOT, work.work.key, broken)
     assert frame.jobs().join(SLOT, WAIT_S).state == "failed"
     work.look_in()
     work.look_in()
@@ -156,9 +162,9 @@ def test_no_ranking_or_no_model_in_memory_is_no_reason_to_work(x, open_app):
 
     by_importance = replace(x, pruning=replace(x.pruning, ranking=Ranking("importance")))
     in_bf16 = replace(x, subject=replace(x.subject, spec=replace(x.subject.spec, precision="bf16")))
-    assert not levels_to_measure(by_importance, "heads", Evidence(), set())
-    assert levels_to_measure(x, "heads", Evidence(), set())
-    assert not levels_to_measure(in_bf16, "heads", Evidence(), set())
+    assert not levels_to_measure(by_importance, "heads", Evidence(), [])
+    assert levels_to_measure(x, "heads", Evidence(), [])
+    assert not levels_to_measure(in_bf16, "heads", Evidence(), [])
 
 
 def test_the_switch(open_app):

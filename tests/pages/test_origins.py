@@ -9,7 +9,9 @@ import pytest
 from streamlit.util import calc_hash
 
 from engine.demo import passages
-from engine.heads.attention import recall_head_views, recall_overview
+from engine.heads.attention import head_views, overview
+from engine.heads.composition import feeding
+from engine.heads.induction import induction
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.questions.requests import TaskSpec
@@ -20,7 +22,7 @@ from pages.ui.shared import runtime
 from pages.ui.shared.measured import SLOT
 from pages.ui.shared.python_code import _points
 from tests.conftest import HANG_S
-from tests.engine.fixtures import write_questions
+from tests.engine.fixtures import subject_in, write_questions
 from tests.pages.conftest import components, figure, frames_of, settled
 
 pytest_plugins = ["tests.pages.test_in_context_page"]  # the model whose window holds a text of 512 tokens
@@ -118,8 +120,8 @@ def test_the_program_finds_where_heads_look(open_screen, tiny_opt):
     said, subject = said_by_the_program(at), runtime.lab().subject(LoadSpec(str(tiny_opt), "fp32"))
     heads, mask = ((0, 1), (1, 2)), Mask.full(subject.shape)
     text = next(each.text for each in passages() if each.title == "Privet Drive, twice")
-    seen = recall_overview(runtime.lab(), subject, text, mask)
-    views = recall_head_views(runtime.lab(), subject, text, mask, heads)
+    seen = overview(subject, text, mask).stored(runtime.lab())
+    views = head_views(subject, text, mask, heads).stored(runtime.lab())
     pattern = sum(each.pattern for each in views.values())
     assert said == f"{len(seen.pieces)} tokens; the last one looks at {seen.pieces[pattern[-1].argmax()]!r}\n"
 
@@ -164,7 +166,9 @@ def test_a_receipt_that_lacks_what_came_later_is_read(lab):
 
 
 def test_nothing_is_measured_to_find_a_receipt(lab, tiny_opt):
-    *_, last = read_receipts({"nothing": lambda lab: iter(()), "whole": lambda lab: Mask}, lab)
+    subject = subject_in(lab, tiny_opt)
+    wanted = {"whole": feeding(subject, (0, 0)), "missing": induction(subject, "olsson")}
+    *_, last = read_receipts(wanted, lab)
     assert [part.n for part in last.value] == [0, 0] and lab.models.loaded is None
 
 

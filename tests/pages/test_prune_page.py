@@ -13,12 +13,14 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+from engine import measurement
 from engine.__main__ import main
 from engine.importance import rankings_of
+from engine.measurement import Workload
 from engine.progress import Progress, in_time
 from engine.questions.requests import get_requests
 from engine.statistics import MIN_QUESTIONS, wilson
-from pages.ui.prune import experiment, forecasts
+from pages.ui.prune import experiment
 from pages.ui.shared import runtime as frame
 from tests.engine.fixtures import while_measured
 from tests.pages.conftest import (
@@ -225,7 +227,7 @@ def test_orders_are_measured_ahead_and_fill_the_map(open_app):
     at = open_app()
     x = experiment_of(at)
     x = replace(x, train=get_requests(replace(x.task, split="train"), None, frame.store()))
-    known = experiment.recall_known(x, frame.lab())
+    known = x.known(frame.lab())
     assert known.heads is not None and known.ffns is not None
     assert x.at("heads", 500).mask(known).n_heads_pruned == 4
     assert "most important: L" in at.main.caption[-2].value and "FFNs pruned; " in at.main.caption[-1].value
@@ -303,15 +305,18 @@ def test_a_ranking_that_is_measured_or_stopped_is_named_with_its_own_count(open_
 
 def test_once_the_ranking_is_measured_the_figure_says_what_is_pruned(open_app, monkeypatch):
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
-    pruned, go_on, real = threading.Event(), threading.Event(), experiment._evaluated
+    pruned, go_on, real = threading.Event(), threading.Event(), experiment.evaluation
 
-    def held(x, mask, title, lab):
-        if title == experiment.PRUNED:
-            pruned.set()
-            assert go_on.wait(WAIT_S)
-        yield from real(x, mask, title, lab)
+    def held(own):
+        pruned.set()
+        assert go_on.wait(WAIT_S)
+        return (yield from own)
 
-    monkeypatch.setattr(experiment, "_evaluated", held)
+    def evaluation(subject, questions, mask):
+        wanted = real(subject, questions, mask)
+        return wanted if mask.is_full else while_measured(wanted, held)
+
+    monkeypatch.setattr(experiment, "evaluation", evaluation)
     at = open_app()
     try:
         slide(at, "prune_heads", 50).run()
@@ -459,11 +464,11 @@ def test_gradients_can_be_cancelled_and_taken_up_again(open_app, monkeypatch):
 
 
 def test_estimates_beyond_the_budget_are_a_button_that_says_what_they_cost(open_app, monkeypatch):
+    takes_s = {"gradient": 130.0}
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")
+    monkeypatch.setattr(Workload, "seconds", lambda work, *given: sum(takes_s.get(kind, 0) for kind in work.characters))
     at = open_app(prune_ranking="random")
     assert frame.jobs().snapshot("gradients") is None and not curve(at)["estimates"], "nobody has asked"
-    monkeypatch.setattr("pages.ui.prune.forecasts.gradients_s", lambda x, lab: 130.0)
-    at.run()
     button(at, "Measure estimates, about 2 min here").click()
     settled(at)
     assert len(curve(at)["estimates"]) == 21
@@ -532,7 +537,7 @@ def test_full_and_pruned_answer_the_same_questions_when_one_takes_more(open_app,
             return len(answers or ()) >= self.takes_of[0] and bool(self.takes_of.pop(0))
 
     x = Eager(**vars(experiment_of(at)))
-    values = [step.value for step in experiment.measure(x, None, frame.lab()) if step.value]
+    values = [step.value for step in experiment.accuracies(x, None).run(frame.lab()) if step.value]
     assert max(len(value.full or ()) for value in values if value.pruned is None) == 32
     full, pruned = values[-1].full, values[-1].pruned
     assert [each.digest for each in full.questions] == [each.digest for each in pruned.questions] and len(full) == 48
@@ -555,7 +560,15 @@ def test_the_panel_of_what_pruning_saves(open_app):
     settled(at)
     table = next(each.value for each in at.markdown if "| Sliced |" in each.value)
     assert "—" not in table and "Sliced takes" in " ".join(caption.value for caption in at.caption)
-    assert button(at, "Measure the time again")
+
+    def costs():
+        return [frame.store().get(key) for key in frame.store().keys() if "/cost/" in key]
+
+    before = costs()
+    button(at, "Measure the time again").click()
+    settled(at)
+    after = costs()
+    assert len(after) == len(before) == 2 and len(set(before) - set(after)) == 1, "sizes stay, times are others"
 
 
 def test_what_pruning_saves_is_measured_in_tokens_a_second(open_app):
@@ -568,7 +581,7 @@ def test_what_pruning_saves_is_measured_in_tokens_a_second(open_app):
 
 
 def test_tokens_a_second_say_how_long_they_take_on_a_slow_model(open_app, monkeypatch):
-    monkeypatch.setattr(forecasts, "seconds_for", lambda store, subject, kind, characters: characters / 1000)
+    monkeypatch.setattr(measurement, "seconds_for", lambda store, subject, kind, characters: characters / 1000)
     at = open_app(prune_ranking="random", prune_heads="50", prune_cost="true", prune_idle="false")
     [label] = [each.label for each in at.button if each.label.startswith("Measure tokens a second")]
     # 16 turns of 256 tokens and 32 that stand for 20 each, of 4 characters, at 1,000 a second
@@ -667,10 +680,9 @@ def test_the_table_of_answers(open_app):
 def recalled(at):
     """What the page has just shown, read from the store once more."""
     from engine.importance.rankings_of import Evidence
-    from pages.ui.prune.experiment import recall_measured
 
     x = experiment_of(at)
-    return recall_measured(x, x.mask(Evidence()), frame.lab())
+    return experiment.accuracies(x, x.mask(Evidence())).so_far(frame.lab())
 
 
 def test_components_that_all_score_alike_have_no_most_important():

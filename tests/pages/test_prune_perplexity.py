@@ -26,14 +26,8 @@ def of_store(at, title="The ferry"):
     """(full, pruned) perplexity as it is stored."""
     x = experiment_of(at)
     text = next(each.text for each in passages() if each.title == title)
-    found = both(x.subject, text, x.mask(perplexity_evidence(x))).stored(runtime.lab())
+    found = both(x.subject, text, x.mask(x.known(runtime.lab()))).stored(runtime.lab())
     return found.full, found.pruned
-
-
-def perplexity_evidence(x):
-    from pages.ui.prune.experiment import recall_known
-
-    return recall_known(x, runtime.lab())
 
 
 def test_it_is_measured_behind_the_accuracy_under_the_same_mask(open_app, capsys):

@@ -13,7 +13,7 @@ from engine.questions.requests import TaskSpec
 from engine.questions.tasks import task_info
 from engine.statistics import paired
 from engine.studies.break_points import break_point, break_points
-from engine.studies.removal import Line, Removal, recall_heads, without
+from engine.studies.removal import Line, Removal, found_heads, without
 from pages.ui.prune import story
 from pages.ui.prune.stories import Cast, Far, cast_from
 from pages.ui.shared.runtime import lab
@@ -31,9 +31,9 @@ def told(at):
 
 def induction_heads():
     """The mask without the embedded model's induction heads, once they are known."""
-    heads = recall_heads(lab(), lab().subject(LoadSpec("demo", "int8")))
-    assert heads, "the embedded model has some"
-    return without(SHAPE, heads)
+    found = found_heads(lab().subject(LoadSpec("demo", "int8"))).stored(lab())
+    assert found.heads, "the embedded model has some"
+    return without(SHAPE, found.heads)
 
 
 def choose(at, name):
@@ -189,4 +189,5 @@ def rows_of(at):
 
     tasks, setting = [TaskSpec("demo_copy", 0)], Setting(LoadSpec("demo", "int8"), None, None, 48, 64)
     plan = plan_of("heads", tasks, tasks[0], 500)
-    return list(sweep(lab(), setting, plan.points, plan.pool, compute=False))[-1].value.rows
+    subject = lab().subject(setting.spec)
+    return sweep(subject, setting, plan.points, plan.pool).so_far(lab()).rows

@@ -10,7 +10,9 @@ import pytest
 from streamlit.util import calc_hash
 
 from engine.models.loading import LoadSpec
+from engine.progress import final
 from engine.training.findings import findings
+from engine.training.phase_change import joint_components
 from engine.training.trajectory import encode
 from pages.ui.shared import charts as shared_charts
 from pages.ui.shared import sidebar
@@ -155,7 +157,8 @@ def test_the_embedded_models_own_run_opens_the_embedded_model(open_training, tmp
         "**the embedded model (8 layers, OPT)**: phase change at ")  # fmt: skip
 
 
-def test_a_run_of_another_trainer_in_the_folder_can_be_measured(tiny_opt, tmp_path):
+@pytest.mark.slow("measures two snapshots without each of their heads")
+def test_a_run_of_another_trainer_in_the_folder_can_be_measured(tiny_opt, tmp_path, lab):
     run = foreign_run(tmp_path / "runs" / "other", tiny_opt, (0, 8))
     source = runs.sources(tmp_path / "runs")["other"]
     assert runs.labels({"other": None}, {"other": runs.recipe_in(source, None)}) == {"other": "other"}
@@ -164,6 +167,9 @@ def test_a_run_of_another_trainer_in_the_folder_can_be_measured(tiny_opt, tmp_pa
     assert name == f"{run.folder}@step8"
     told = sidebar.snapshot_in_words(LoadSpec(name))
     assert told == "Snapshot step8, the run's last; 0.00 M tokens read. a model of ours (2 layers, OPT)"
+    assert runs.trajectory_of(source) is None
+    found = final(measuring.measure(source, lab))
+    assert np.array_equal(runs.trajectory_of(source).loss, found.loss) and len(found.ablated) == 2
 
 
 def test_tables_hold_the_runs_numbers(shown):
@@ -188,7 +194,7 @@ def test_tables_hold_the_runs_numbers(shown):
 def test_every_picture_becomes_a_file(shown):
     view = sections.View.of(shown, True, 2e6)
     like = sections.alike(shown)
-    [found] = [step.value for step in sections.find_paths(like) if step.value is not None]
+    found = joint_components([run.trajectory for run in like])
     drawn = analysis_table(shown, view.still, found)
     assert len(drawn.template["concat"]) == len(ROWS) * len(shown)
     words = svg_words(drawn)

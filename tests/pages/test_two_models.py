@@ -61,7 +61,7 @@ def answers_of(at, spec, typed=""):
     """Plainly measured: what a model answers at the levels of the page."""
     x, lab = experiment_of(at), runtime.lab()
     subject = lab.subject(spec)
-    other = beside.look(x, subject).x
+    other = beside.Beside(x, subject).x
     mask = other.pruning.mask(final(orders_of(subject, other.pruning).run(lab)))
     return final(evaluation(subject, x.questions, mask).run(lab)).correct
 
@@ -215,7 +215,9 @@ def scores_of(model, what="heads"):
     """Importance of both tasks, by the engine."""
     setting = Setting(LoadSpec(str(model), "fp32"), None, None, many_tasks.JUDGES, RANKING_QUESTIONS)
     tasks = grid(["demo_lookup", "demo_copy"], [0])
-    return {task.name: each.scores for task, each in final(survey(runtime.lab(), setting, tasks, what)).scores.items()}
+    lab = runtime.lab()
+    found = final(survey(lab.subject(setting.spec), setting, tasks, what).run(lab))
+    return {task.name: each.scores for task, each in found.scores.items()}
 
 
 def test_importance_of_two_models_is_on_one_scale_and_paired_head_by_head(open_importance, tiny_opt, twin):

@@ -9,6 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from cache import open_store
 from engine.errors import HeadroomError
+from engine.measurement import Measurement, Workload
 from engine.progress import Progress
 from pages.ui.shared import runtime
 from pages.ui.shared import work as of_pages
@@ -24,11 +25,11 @@ class Counting:
         self.at_one, self.go_on = threading.Event(), threading.Event()
         self.faults, self.kept, self.n_runs, self.n_reads = faults, "old", 0, 0
 
-    def run(self, compute=True):
-        if not compute:
+    def steps(self, lab, measures):
+        if not measures:
             self.n_reads += 1
             yield Progress(1, 1, self.kept)
-            return
+            return {"two": Workload}
         self.n_runs += 1
         if self.n_runs <= self.faults:
             raise HeadroomError("there are no numbers; bring some")
@@ -36,9 +37,13 @@ class Counting:
         self.at_one.set()
         assert self.go_on.wait(HANG_S)
         yield Progress(2, 2, "two")
+        return {}
+
+    def of(self, key="a"):
+        return Measurement(None, (key,), self.steps)
 
     def work(self, key="a", slot="count"):
-        return Work(slot, key, "Counting", self.run)
+        return Work(slot, "Counting", self.of(key))
 
 
 @pytest.fixture(autouse=True)
@@ -167,7 +172,7 @@ def holding(work):
 
 def test_what_waits_says_for_what_and_can_be_let_go_first(counting):
     other = Counting()
-    Work("other", "b", "Estimates of piqa", other.run, priority=0).start()
+    Work("other", "Estimates of piqa", other.of("b"), priority=0).start()
     assert other.at_one.wait(HANG_S)
     at = AppTest.from_function(holding, default_timeout=HANG_S, args=(counting.work(),)).run()
     assert at.progress[0].text == "Counting: waiting for: estimates of piqa, 1 of 2"
@@ -190,7 +195,7 @@ def both_shown(one, other):
 
 def test_what_the_page_itself_shows_is_not_to_be_overtaken(counting):
     other = Counting()
-    one = Work("other", "b", "Losses of A", other.run)
+    one = Work("other", "Losses of A", other.of("b"))
     one.start()
     assert other.at_one.wait(HANG_S)
     at = AppTest.from_function(both_shown, default_timeout=HANG_S, args=(one, counting.work())).run()
@@ -203,7 +208,7 @@ def test_what_the_page_itself_shows_is_not_to_be_overtaken(counting):
 def test_what_nobody_asked_for_begins_only_within_the_budget(counting, monkeypatch, takes_s, begins):
     monkeypatch.delenv("HEADROOM_IDLE_SECONDS", raising=False)
     counting.go_on.set()
-    work = Work("count", "a", "Counting", counting.run, while_seen=True, takes=lambda: takes_s)
+    work = Work("count", "Counting", counting.of(), while_seen=True, takes=lambda: takes_s)
     assert work.start_ahead() is begins and (work.now() is not None) is begins
 
 
@@ -217,7 +222,7 @@ def offering(work):
 )
 def test_a_button_says_what_it_costs(counting, takes_s, label):
     counting.go_on.set()
-    work = Work("count", "a", "Counting", counting.run, 3, while_seen=True, takes=lambda: takes_s)
+    work = Work("count", "Counting", counting.of(), 3, while_seen=True, takes=lambda: takes_s)
     at = AppTest.from_function(offering, default_timeout=HANG_S, args=(work,)).run()
     assert [button.label for button in at.button] == [label]
     at.button[0].click().run()
@@ -247,16 +252,16 @@ def test_what_other_processes_store_is_read_too_and_not_too_often(counting, monk
 
 
 def test_what_was_read_stands_until_it_is_read_again(counting, monkeypatch):
-    work, real, held = counting.work(), counting.run, threading.Event()
+    work, held = counting.work(), threading.Event()
 
-    def slow(compute=True):
+    def slow(lab, measures):
         held.wait(HANG_S)
-        yield from real(compute)
+        return (yield from counting.steps(lab, measures))
 
     assert work.stored("one") == ["old"]
     counting.kept = "new"
     monkeypatch.setattr(of_pages, "AT_ONCE_S", 0.0)
-    slowly = replace(work, run=slow)
+    slowly = replace(work, of=replace(work.of, steps=slow))
     assert slowly.stored("two") == ["old"] and slowly.watched() == ["count", "count, stored"]
     held.set()
     runtime.jobs().join("count, stored", HANG_S)

@@ -75,7 +75,8 @@ class Measured:
     def importance(self, families: Sequence[str], what: str) -> np.ndarray:
         """(L, H) mean over families of a head score at 5 shots, as the Importance screen takes it."""
         setting = Setting(self.subject().spec, n_ranking=RANKING_QUESTIONS)
-        found = final(survey(self.lab, setting, [TaskSpec(name, 5) for name in families], what))
+        tasks = [TaskSpec(name, 5) for name in families]
+        found = final(survey(self.subject(), setting, tasks, what).run(self.lab))
         return together(setting, found.scores).scores
 
     def pruned(self, family: str, heads_by: str = "heads") -> dict[int, Line]:

@@ -24,7 +24,7 @@ from engine.models.runs import RECIPE
 from engine.models.subject import Lab
 from engine.progress import Progress
 from engine.training.folders import Run
-from engine.training.measuring import Plan, measure
+from engine.training.measuring import Plan, subject_at, trajectory
 from engine.training.recipes import RECIPES
 from engine.training.running import begin, train
 from engine.training.series import series_of
@@ -81,6 +81,11 @@ def _last(steps: Iterator[Progress[Any]], words: str) -> Any:
     return value
 
 
+def _measured(lab: Lab, address: str, plan: Plan, words: str) -> Trajectory:
+    series = series_of(address)
+    return _last(trajectory(subject_at(lab, series), series, plan).run(lab), words)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Make the runs that come with the app.")
     parser.add_argument("names", nargs="*", default=NAMES, help="recipes by name (default: all that are shipped)")
@@ -89,13 +94,13 @@ def main() -> None:
     arguments = parser.parse_args()
     lab = Lab(Store(arguments.work / "store"))
     if arguments.embedded:
-        ship(_last(measure(lab, series_of(str(arguments.embedded)), EMBEDDED), "measuring"), EMBEDDED_RUN)
+        ship(_measured(lab, str(arguments.embedded), EMBEDDED, "measuring"), EMBEDDED_RUN)
         return
     for name in arguments.names:
         run = begin(arguments.work / name, RECIPES[name].recipe)
         _last(train(run), f"{name}, training")
         steps = ",".join(map(str, steps_measured(run)))
-        found = _last(measure(lab, series_of(f"{run.folder}@step{{{steps}}}"), PLAN), f"{name}, measuring")
+        found = _measured(lab, f"{run.folder}@step{{{steps}}}", PLAN, f"{name}, measuring")
         ship(found, name)
         ship_weights(run, found, name)
 

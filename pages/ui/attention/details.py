@@ -5,7 +5,7 @@ from functools import partial
 
 import streamlit as st
 
-from engine.heads.attention import HeadView, Overview, recall_head_views, recall_overview
+from engine.heads.attention import HeadView, Overview, head_views, overview
 from engine.models.masks import Mask, parse_heads
 from engine.models.subject import Subject
 from pages.ui.attention.charts import pattern_map, raised_text
@@ -47,12 +47,12 @@ def draw_details(
         table_at.dataframe(shown, column_config=columns, hide_index=True, height=430, alt=words)
     words = [*text.arguments, *([] if mask.is_full else ["--mask", mask.text()]), "--heads", ",".join(names)]
     command = command_line("attention", subject, None, [*words, "--out", "attention.csv"])
-    what, heads = {"subject": subject, "text": text.text, "mask": mask}, parse_heads(",".join(names), subject.shape)
-    reads = {"Text": partial(recall_overview, **what), "Heads": partial(recall_head_views, **what, heads=heads)}
+    what, heads = (subject, text.text, mask), parse_heads(",".join(names), subject.shape)
+    measurements = {"Text": overview(*what), "Heads": head_views(*what, heads)}
     lacks = "nothing pruned" if mask.is_full else f"pruned: {mask.text()}"
     of = about(subject, f"{text.name}, {len(seen.pieces):,} tokens", ", ".join(names), lacks)
     program, says = of_attention(subject, mask, text.arguments, names), [in_words(seen, view, names)]
     pictures: dict[str, Drawn] = {"Attention pattern": lambda: pattern_map(map_cells(seen, view))}
     pictures["Text"] = partial(raised_text, seen, view)
-    origin = Origin("Attention", command, program, reads, of, says)
+    origin = Origin("Attention", command, program, measurements, of, says)
     closing(origin, {"Attention": lambda: to_csv(pattern_rows(seen, view))}, pictures)

@@ -13,7 +13,7 @@ from engine.models.subject import Lab, Subject
 from engine.progress import Progress, last_value
 from engine.texts.continuation import Continuation, How, NextTokens, continuation, next_tokens
 from pages.ui.shared.commands import command_line
-from pages.ui.shared.origin import Origin, about, ranking_reads
+from pages.ui.shared.origin import Origin, about, ranking_part
 from pages.ui.shared.python_code import of_continuation
 from pages.ui.shared.tables import mask_in_words
 
@@ -79,10 +79,10 @@ def origin(x: Setting, mask: Mask | None, says: Sequence[str]) -> Origin:
     """The command, the program and the records behind what is shown; `says`: that in sentences."""
     of = about(x.subject, in_words(x.how), mask_in_words(x.subject.shape, mask))
     mask = mask or Mask.full(x.subject.shape)
-    said = {f"{name.capitalize()} model": one.stored for name, one in x.continuations(mask).items()}
-    reads = {"Next tokens": x.next_tokens(mask).stored, **said, **ranking_reads(x.subject, x.pruning, x.data_dir)}
+    said = {f"{name.capitalize()} model": one for name, one in x.continuations(mask).items()}
+    parts = {"Next tokens": x.next_tokens(mask), **said, **ranking_part(x.subject, x.pruning, x.data_dir)}
     program = of_continuation(x.subject, x.prompt, mask, x.how)
-    return Origin("Continue", command(x, mask), program, reads, of, says)
+    return Origin("Continue", command(x, mask), program, parts, of, says)
 
 
 def in_words(how: How) -> str:

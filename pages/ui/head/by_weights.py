@@ -55,8 +55,7 @@ def _of_typed(known: Known, typed: str) -> OvTokens | None:
     wanted = ov_tokens(known.subject, typed, known.asked.head)
     found = wanted.stored(lab())
     if found is None:
-        of = f"{known.subject} {known.asked.head} {typed}"
-        work = Work("head typed", of, "Your tokens", partial(wanted.run, lab()), while_seen=True)
+        work = Work("head typed", "Your tokens", wanted, while_seen=True)
         found = work.value()
         if found is None:
             live([work.slot], work.line, since_s)

@@ -12,7 +12,7 @@ from engine.models.subject import Subject
 from engine.progress import in_time
 from engine.studies.one_head import TITLES, Asked, portrait
 from engine.studies.portrait import Portrait, joined
-from pages.ui.shared.runtime import budget_s, end_run, lab, store
+from pages.ui.shared.runtime import budget_s, end_run, store
 from pages.ui.shared.tables import plain
 from pages.ui.shared.work import Work, live
 
@@ -36,8 +36,8 @@ class Known:
 
     def part(self, *names: str) -> Work[Portrait]:
         """The work of these parts, in a slot of their own."""
-        run, title = partial(portrait, lab(), self.subject, self.asked, names), TITLES[names[0]]
-        return Work(f"{SLOT} {' '.join(names)}", self.work.key, title, run, 2, takes=partial(self.takes_s, names))
+        wanted, takes = portrait(self.subject, self.asked, names), partial(self.takes_s, names)
+        return Work(f"{SLOT} {' '.join(names)}", TITLES[names[0]], wanted, 2, takes=takes)
 
     def takes_s(self, names: Sequence[str]) -> float:
         """Seconds that those of these parts that are missing take here, about."""
@@ -60,7 +60,7 @@ class Known:
 def look_up(subject: Subject, asked: Asked) -> Known:
     """What is stored; what is cheap is begun. While the store is read the page says so and ends."""
     since_s = time.monotonic()
-    work = Work(SLOT, f"{subject} {asked}", asked.name, partial(portrait, lab(), subject, asked, None))
+    work = Work(SLOT, asked.name, portrait(subject, asked))
     stored, is_read = work.stored(), work.is_read or work.under_way
     known = Known(subject, asked, Portrait(subject.shape, asked.head), work, since_s, is_read)
     ones = [one.found for one in map(known.part, asked.parts) if one.found is not None]
@@ -69,8 +69,7 @@ def look_up(subject: Subject, asked: Asked) -> Known:
         end_run()
     known = replace(known, found=joined([known.found, *stored, *ones]))
     if ahead := cheap(known):
-        run = partial(portrait, lab(), subject, asked, ahead)
-        replace(work, run=run, while_seen=True, priority=3).start()
+        replace(work, of=portrait(subject, asked, ahead), while_seen=True, priority=3).start()
     return known
 
 
@@ -97,8 +96,8 @@ def draw_all(known: Known) -> None:
 
     if known.missing and not known.work.under_way:
         names = tuple(known.missing)
-        run = partial(portrait, lab(), known.subject, known.asked, names)
-        every = replace(known.work, run=run, priority=2, takes=partial(known.takes_s, names))
+        wanted, takes = portrait(known.subject, known.asked, names), partial(known.takes_s, names)
+        every = replace(known.work, of=wanted, priority=2, takes=takes)
         label = f"Measure all that is missing ({len(names)} part{'s' if len(names) > 1 else ''})"
         every.offer(label, "playlist_play", ALL_HELP)
     live(known.slots(), draw, known.since_s)

@@ -12,14 +12,13 @@ import streamlit as st
 from engine.importance.importance import Scores
 from engine.models.subject import Subject
 from engine.questions.requests import TaskSpec
-from engine.studies.surveys import Setting, Survey, in_words, together
+from engine.studies.surveys import Setting, Survey, in_words, survey, together
 from engine.studies.two_models import agreed
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.shared import pairs
 from pages.ui.shared.charts import ROUGHLY
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import importance_work, show_failed, so_far, survey_line
-from pages.ui.shared.origin import survey_reads
 from pages.ui.shared.python_code import of_importance
 from pages.ui.shared.second import Drawn, heading, second_model, shapes_in_words
 from pages.ui.shared.sidebar import Setup
@@ -58,7 +57,8 @@ def draw(setup: Setup, of: First, since_s: float) -> Drawn:
     setting = replace(of.setting, spec=drawn.second.spec)
     drawn.python = of_importance(of.setting, of.tasks, of.what, setting)
     name = drawn.second.spec.in_words
-    drawn.reads |= {f"{KINDS[each]} of {name}": survey_reads(setting, of.tasks, of.by(each)) for each in KINDS}
+    for kind, title in KINDS.items():
+        drawn.measurements[f"{title} of {name}"] = survey(drawn.second, setting, of.tasks, of.by(kind))
     heading(of.subject, drawn.second, HELP)
     found = _second_scores(of, drawn.second, since_s)
     if why := shapes_in_words(of.subject, drawn.second):

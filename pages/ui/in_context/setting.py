@@ -5,22 +5,24 @@ No streamlit here: the generators run in the worker thread, and everything can b
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from engine.heads.ablation import KINDS, Ablating, HeadAblations, ablate_heads, recall_ablations
+from engine.composed import Run, composed
+from engine.heads.ablation import KINDS, Ablating, HeadAblations, head_ablations
 from engine.importance.rankings_of import Pruning, orders_of
 from engine.measurement import Measurement
 from engine.models.masks import Mask
-from engine.models.rates import seconds_for
-from engine.models.subject import Lab, Subject
-from engine.progress import Progress, last_value
+from engine.models.subject import Subject
+from engine.progress import Progress, driven
 from engine.texts.sources import Source
 from engine.texts.tokenloss import losses_of_texts
 from pages.ui.shared.commands import command_line
-from pages.ui.shared.origin import Origin, about, ranking_reads
+from pages.ui.shared.origin import Origin, about, ranking_part
 from pages.ui.shared.python_code import of_context
 from pages.ui.shared.tables import mask_in_words
 
@@ -68,59 +70,58 @@ class Setting:
         return losses_of_texts(self.subject, self.texts, mask, label)
 
 
-def measure(x: Setting, lab: Lab) -> Iterator[Progress[LossesSoFar]]:
-    """Job: every text by the full model, then the ranking if it is needed, then every text by the pruned model. What is
-    stored is read, text by text."""
-    found = LossesSoFar()
-    for step in x.losses(Mask.full(x.subject.shape), "Full model, texts").map(LossesSoFar).run(lab):
-        found = step.value or found
-        yield step
-    orders = yield from last_value(orders_of(x.subject, x.pruning, x.data_dir).run(lab))
-    mask = x.pruning.mask(orders)
-    pruned = x.losses(mask, "Pruned model, texts")
-    yield from pruned.map(lambda losses: replace(found, pruned=losses, mask=mask)).run(lab)
+def losses(x: Setting) -> Measurement[LossesSoFar]:
+    """Every text by the full model, then by the pruned one, whose mask may take a ranking first."""
+    full, n = x.losses(Mask.full(x.subject.shape), "Full model, texts"), len(x.texts)
+    orders = orders_of(x.subject, x.pruning, x.data_dir)
+
+    def body(run: Run) -> Generator[Progress[LossesSoFar], None, LossesSoFar]:
+        found = LossesSoFar((yield from run.part(full, n)) or ())
+        yield run.so_far(found)
+        known = yield from run.part(orders, 0)
+        if known is None:
+            return found
+        mask = x.pruning.mask(known)
+        pruned = run.steps(x.losses(mask, "Pruned model, texts"), n)
+        found = replace(found, mask=mask)
+        each = yield from driven(pruned, lambda step: step.map(lambda losses: replace(found, pruned=losses)))
+        return replace(found, pruned=each.value or ())
+
+    return composed(x.subject, (x.key, "losses"), body, 2 * n)
 
 
-def ablations(x: Setting, fill: str, lab: Lab, compute: bool = True) -> Iterator[Progress[dict[str, HeadAblations]]]:
-    """Job: what each head of the full model does, by both kinds of ablation; its value is {kind: HeadAblations} over
-    the texts finished so far. Of what is stored alone where `compute` is False: it ends at the first missing text."""
-    full, each = Mask.full(x.subject.shape), x.subject.shape.n_heads_total + 1
-    total, finished = 2 * len(x.texts) * each, {kind: HeadAblations((), ()) for kind in KINDS}
-    for number, text in enumerate(x.texts):
-        for at, kind in enumerate(KINDS):
-            how = Ablating(full, kind, fill)
-            one = recall_ablations(lab, x.subject, [text], how, x.texts)
-            if one is None and not compute:
-                return
-            if one is None:
-                done = (2 * number + at) * each
-                for step in ablate_heads(lab, x.subject, [text], how, x.texts):
-                    one = step.value or one
-                    words = f"Text {number + 1} of {len(x.texts)}, {kind}, {step.message or 'passes'}"
-                    yield replace(step.within(done, total), message=words)
-            assert one is not None
-            held = finished[kind]
-            finished = {**finished, kind: HeadAblations((*held.base, *one.base), (*held.ablated, *one.ablated))}
-        yield Progress(2 * (number + 1) * each, total, finished)
+def ablations(x: Setting, fill: str) -> Measurement[dict[str, HeadAblations]]:
+    """What each head of the full model does, by both kinds of ablation: {kind: HeadAblations} of the texts finished so
+    far."""
+    full, n_passes = Mask.full(x.subject.shape), x.subject.shape.n_heads_total + 1
 
+    def body(run: Run) -> Generator[Progress[dict[str, HeadAblations]], None, dict[str, HeadAblations]]:
+        finished = {kind: HeadAblations((), ()) for kind in KINDS}
+        for number, text in enumerate(x.texts):
+            of_text = {}
+            for kind in KINDS:
+                part = run.part(head_ablations(x.subject, [text], Ablating(full, kind, fill), x.texts), n_passes)
+                one = yield from driven(part, partial(_named, f"Text {number + 1} of {len(x.texts)}, {kind}"))
+                if one is not None:
+                    of_text[kind] = one
+            if not run.missing:
+                finished = {kind: before + of_text[kind] for kind, before in finished.items()}
+                yield run.so_far(finished)
+        return finished
 
-def ablations_s(x: Setting, lab: Lab) -> float | None:
-    """Seconds that `ablations` takes here of all texts, None while that is not known."""
-    read = 2 * (x.subject.shape.n_heads_total + 1) * sum(map(len, x.texts))
-    return seconds_for(lab.store, x.subject, "forward", read)
+    return composed(x.subject, (x.base_key, "ablations", fill), body, 2 * len(x.texts) * n_passes)
 
 
 def origin(x: Setting, mask: Mask | None, kind: str, fill: str, around: int) -> Origin:
     """The commands, the program and the records behind what is shown."""
     full = Mask.full(x.subject.shape)
-    reads: dict[str, Callable[[Lab], object]] = {"Full model": x.losses(full).read}
+    measurements: dict[str, Measurement[Any]] = {"Full model": x.losses(full)}
     if mask is not None and not mask.is_full:
-        reads["Pruned model"] = x.losses(mask).read
-    reads |= {"Heads ablated": lambda lab: ablations(x, fill, lab, compute=False)}
-    reads |= ranking_reads(x.subject, x.pruning, x.data_dir)
+        measurements["Pruned model"] = x.losses(mask)
+    measurements |= {"Heads ablated": ablations(x, fill), **ranking_part(x.subject, x.pruning, x.data_dir)}
     program = of_context(x.subject, x.data_dir, x.source, mask or full, around)
     of = about(x.subject, x.source.name, f"{len(x.texts)} texts of 512 tokens", mask_in_words(x.subject.shape, mask))
-    return Origin("In context", commands(x, mask, (kind, fill), around), program, reads, of)
+    return Origin("In context", commands(x, mask, (kind, fill), around), program, measurements, of)
 
 
 def commands(x: Setting, mask: Mask | None, how: tuple[str, str], around: int) -> str:
@@ -139,3 +140,7 @@ def commands(x: Setting, mask: Mask | None, how: tuple[str, str], around: int) -
         ("attribute", [*words, "--kind", kind, "--fill", fill, "--out", "attribution.csv"]),
     ]
     return "\n".join(command_line(name, x.subject, data_dir, arguments) for name, arguments in lines)
+
+
+def _named(words: str, step: Progress[Any]) -> Progress[Any]:
+    return replace(step, message=f"{words}, {step.message or 'passes'}")

@@ -2,22 +2,18 @@
 sets."""
 
 import time
-from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
 from engine.importance.head_sets import HeadSet, Losses, n_sets, set_losses
-from engine.models.rates import seconds_for
 from engine.models.subject import Subject
 from engine.texts.incontext import MIN_TOKENS, icl_change, icl_score
 from pages.ui.in_context.setting import Setting
 from pages.ui.shared import head_sets
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.runtime import lab
 from pages.ui.shared.tables import number
 from pages.ui.shared.work import Work, live
 
@@ -43,12 +39,9 @@ def draw(x: Setting, around: int) -> tuple[dict[str, Picture], dict[str, pd.Data
     if x.subject.shape.n_ctx < MIN_TOKENS:
         st.caption(f"It takes a window of {MIN_TOKENS} tokens.")
         return {}, {}
-    run, n = partial(set_losses, lab(), x.subject, x.texts), n_sets(x.subject.shape)
-    bare = Work("incontext together", x.base_key, "Heads together", run, 2)
-    losses = max(bare.stored(), key=len, default={})
-    characters = sum(map(len, x.texts)) * (n - len(losses))
-    work = replace(bare, takes=lambda: seconds_for(lab().store, x.subject, "forward", characters))
-    if len(losses) < n and not work.under_way:
+    work = Work("incontext together", "Heads together", set_losses(x.subject, x.texts), 2)
+    losses = max(work.stored(), key=len, default={})
+    if len(losses) < n_sets(x.subject.shape) and not work.under_way:
         work.offer("Ablate the strongest together, and others at random", "science", ABOUT)
     pictures: dict[str, Picture] = {}
     tables: dict[str, pd.DataFrame] = {}

@@ -53,12 +53,11 @@ def draw(setup: Setup, of: First) -> Drawn:
     names = (of.subject.spec.in_words, second.spec.in_words)
     drawn = Drawn(second.as_usual, python=of_induction(of.subject.as_usual, of.variant, of.seed, second.as_usual))
     scores = induction(second, of.variant, of.seed)
-    drawn.reads[f"Scores of {names[1]}"] = scores.stored
+    drawn.measurements[f"Scores of {names[1]}"] = scores
     heading(of.subject, second, HELP)
     found = scores.stored(lab())
     if found is None:
-        run, key = partial(scores.run, lab()), f"{second} {of.variant} {of.seed}"
-        found = Work("second induction", key, f"Induction scores of {names[1]}", run, while_seen=True).awaited()
+        found = Work("second induction", f"Induction scores of {names[1]}", scores, while_seen=True).awaited()
     if found is None:
         return drawn
     frame = head_scores(second.shape, found, ())

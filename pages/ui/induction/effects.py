@@ -1,23 +1,22 @@
 """What single heads do for a task: its accuracy with each of the strongest induction heads ablated alone."""
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Generator, Sequence
 from functools import partial
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from engine.accuracy.evaluation import Answers, accuracy, evaluation
+from engine.composed import Run, composed
+from engine.measurement import Measurement
 from engine.models.masks import Mask, parse_mask
-from engine.models.rates import seconds_for
 from engine.models.subject import Lab, Subject
-from engine.progress import Progress, last_value
-from engine.questions.amounts import all_characters
-from engine.questions.requests import TaskSpec, get_requests, select
+from engine.progress import Progress
+from engine.questions.requests import Questions, TaskSpec, get_requests, select
 from engine.statistics import paired
 from pages.ui.shared.defaults import SAMPLE
-from pages.ui.shared.runtime import lab
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.tables import number, percent, written
 from pages.ui.shared.work import Work, live
@@ -37,29 +36,26 @@ def rows_of(full: Answers, ablated: dict[str, Answers]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["head", "acc", "change", "gained", "lost", "p"])
 
 
-def measured(
-    setup: Setup, subject: Subject, task: TaskSpec, names: Sequence[str], lab: Lab, compute: bool = True
-) -> Iterator[Progress[pd.DataFrame]]:
-    """Job: a table as `rows_of` gives it; of what is stored alone where `compute` is False."""
-    questions = select(get_requests(task, setup.data_dir, lab.store), N_QUESTIONS, SAMPLE)
+def questions_of(setup: Setup, task: TaskSpec, lab: Lab) -> Questions:
+    """The questions that are asked, with and without heads."""
+    return select(get_requests(task, setup.data_dir, lab.store), N_QUESTIONS, SAMPLE)
+
+
+def effects(setup: Setup, subject: Subject, task: TaskSpec, names: Sequence[str]) -> Measurement[pd.DataFrame]:
+    """A table as `rows_of` gives it, of the heads whose answers are known."""
     masks = {"": Mask.full(subject.shape)} | {name: parse_mask(name, subject.shape) for name in names}
-    answers: dict[str, Answers] = {}
-    for place, (name, mask) in enumerate(masks.items()):
-        value = evaluation(subject, questions, mask).stored(lab)
-        if compute and value is None:
-            steps, total = evaluation(subject, questions, mask).run(lab), len(masks) * questions.n
-            value = yield from last_value(steps, place * questions.n, total, label=f"without {name}")
-        if value is not None:
-            answers[name] = value
-    full = answers.pop("", None)
-    yield Progress(1, 1, None if full is None else rows_of(full, answers))
 
+    def body(run: Run) -> Generator[Progress[Any], None, pd.DataFrame | None]:
+        questions = questions_of(setup, task, run.lab)
+        answers: dict[str, Answers] = {}
+        run.total = len(masks) * questions.n
+        for name, mask in masks.items():
+            found = yield from run.part(evaluation(subject, questions, mask), questions.n, f"without {name}")
+            answers |= {} if found is None else {name: found}
+        full = answers.pop("", None)
+        return None if full is None else rows_of(full, answers)
 
-def takes_s(subject: Subject, setup: Setup, task: TaskSpec, names: Sequence[str]) -> float | None:
-    """Seconds that the table takes here, None while that is not known."""
-    store = lab().store
-    questions = select(get_requests(task, setup.data_dir, store), N_QUESTIONS, SAMPLE)
-    return seconds_for(store, subject, "forward", all_characters(questions) * (len(names) + 1))
+    return composed(subject, ("effects", task, setup.data_dir, *names), body)
 
 
 def draw(setup: Setup, subject: Subject, task: TaskSpec, frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -68,9 +64,7 @@ def draw(setup: Setup, subject: Subject, task: TaskSpec, frame: pd.DataFrame) ->
     st.subheader("What each does for this task", help=HELP)
     strongest = frame.nlargest(N_HEADS, "prefix_matching")["name"].tolist()
     names = tuple(dict.fromkeys([*strongest, *frame.loc[frame["selected"], "name"]]))
-    run = partial(measured, setup, subject, task, names, lab())
-    bare = Work("effects", f"{setup} {subject} {task} {names}", "Single heads", run, priority=2)
-    work = replace(bare, takes=lambda: takes_s(subject, setup, task, names) if bare.is_read else None)
+    work = Work("effects", "Single heads", effects(setup, subject, task, names), priority=2)
     table = max(work.stored(), key=len, default=pd.DataFrame())
     if len(table) < len(names):
         about = "The strongest by prefix matching and the selected ones, in the background."

@@ -9,10 +9,10 @@ import streamlit as st
 
 from engine.heads.induction import InductionScores
 from engine.importance.rankings import aggregate, order
+from engine.measurement import Measurement
 from engine.models.subject import Subject
 from engine.questions.requests import TaskSpec
-from engine.receipts import Reads
-from engine.studies.surveys import grid
+from engine.studies.surveys import Survey, grid, survey
 from pages.ui.induction import charts, effects, together
 from pages.ui.induction.tables import copying_share, overlap_rows, retained_lines
 from pages.ui.shared.charts import Picture
@@ -20,7 +20,6 @@ from pages.ui.shared.controls import one_listed, one_of
 from pages.ui.shared.defaults import SHOT_COUNTS, SHOTS
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import importance_work, local_tasks, mark_known, setting_of, show_failed, so_far
-from pages.ui.shared.origin import survey_reads
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.tables import number, written
 from pages.ui.shared.work import live
@@ -38,10 +37,10 @@ def capacity(found: InductionScores, score: str) -> np.ndarray:
     return copying_share(found.mean[score]) if score == "copying" else found.mean[score]
 
 
-def reads(setup: Setup) -> Reads:
-    """What reads what the section shows."""
+def importance_of(setup: Setup, subject: Subject) -> Measurement[Survey]:
+    """The importance that the section shows."""
     tasks = grid(local_tasks(setup.data_dir), [st.session_state.get("induction_shots") or SHOTS])
-    return {"Importance": survey_reads(setting_of(setup, aggregate="ranks"), tasks, "heads")}
+    return survey(subject, setting_of(setup, aggregate="ranks"), tasks, "heads")
 
 
 def draw(

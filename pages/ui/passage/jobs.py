@@ -1,7 +1,6 @@
 """The jobs behind one run of the Passage screen: what is there at once, and what is being measured."""
 
 import time
-from functools import partial
 from typing import Any
 
 from engine.importance.rankings_of import Orders, orders_of
@@ -24,8 +23,8 @@ class Run:
 
     def order(self, x: reading.Reading) -> Orders | None:
         """The orders of the ranking, if they are there soon; else None."""
-        run = partial(orders_of(x.whole.subject, x.pruning, x.data_dir).run, lab())
-        return x.known_order or self._started(Work("passage order", x.order_key, "Ranking", run, while_seen=True))
+        wanted = orders_of(x.whole.subject, x.pruning, x.data_dir)
+        return x.known_order or self._started(Work("passage order", "Ranking", wanted, while_seen=True))
 
     def losses(self, x: reading.Reading, which: str, side: reading.Side) -> TokenLosses | None:
         """The losses of the whole text, stored or measured soon; else None, and they are being measured."""
@@ -54,8 +53,8 @@ class Run:
 
 def losses_work(x: reading.Reading, which: str, side: reading.Side) -> Work[TokenLosses]:
     """What measures the losses of the text by A (`which` a) or by B."""
-    wanted, name = x.losses(side), which.upper()
-    return Work(f"passage {name}", wanted.key, f"Losses of {name}", partial(wanted.run, lab()), while_seen=True)
+    name = which.upper()
+    return Work(f"passage {name}", f"Losses of {name}", x.losses(side), while_seen=True)
 
 
 def so_far(x: reading.Reading, which: str, side: reading.Side | None) -> TokenLosses | None:

@@ -10,10 +10,10 @@ from engine.importance.rankings_of import Evidence, Orders, Pruning, orders_from
 from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.subject import Subject
-from engine.receipts import Reads
+from engine.receipts import Measurements
 from engine.texts.tokenloss import TokenLosses, token_losses
 from pages.ui.shared.commands import command_line
-from pages.ui.shared.origin import ranking_reads
+from pages.ui.shared.origin import ranking_part
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,6 @@ class Reading:
     pruning: Pruning
 
     @property
-    def order_key(self) -> str:
-        """Changes with anything that changes the order in which components go: not with how many go."""
-        needs = " ".join(self.pruning.missing(Evidence()))
-        task = f"{self.pruning.task} {self.data_dir}" if needs else ""
-        return f"{self.whole.subject} {self.pruning.ranking.name} {needs} {task}"
-
-    @property
     def known_order(self) -> Orders | None:
         """The orders where nothing needs to be measured for them: they are random, or nothing is pruned by level."""
         if self.pruning.missing(Evidence()):
@@ -63,11 +56,11 @@ class Reading:
         return token_losses(side.subject, self.text, side.mask)
 
 
-def reads(x: Reading, b: Side) -> Reads:
-    """What reads what is shown: both sides, and what B is ranked by."""
+def measurements(x: Reading, b: Side) -> Measurements:
+    """What is shown: both sides, and what B is ranked by."""
     sides = {"A": x.a, "B": b} if b != x.a else {"A": x.a}
-    found = {name: x.losses(side).stored for name, side in sides.items()}
-    return {**found, **ranking_reads(b.subject, x.pruning, x.data_dir)}
+    found = {name: x.losses(side) for name, side in sides.items()}
+    return {**found, **ranking_part(b.subject, x.pruning, x.data_dir)}
 
 
 def in_words(x: Reading, b: Side, n_tokens: int) -> str:

@@ -1,11 +1,11 @@
 """The Prune screen: accuracy after pruning, measured, and estimated while a slider moves.
 
-`experiment`: what the screen measures, and its jobs
+`experiment`: what the screen measures
 `jobs`: its work for the worker
+`found`: what is stored of an experiment
 `screen`: what one run of the page knows
 `dragging`: what happens while a slider moves
 `estimates`: what pruning would do at the levels around, in words too
-`forecasts`: how long what is measured would take
 `neighbours`: the levels around, measured while nothing else is under way
 `perplexity`: the second figure: perplexity of a text under the same mask
 `beside`: the second model at the same levels, on the same questions

@@ -7,6 +7,8 @@ import streamlit as st
 from engine.importance.rankings_of import Axis
 from pages.ui.prune import beside, dragging
 from pages.ui.prune.estimates import pruned_in_words
+from pages.ui.prune.experiment import LEVELS_PERMILLE
+from pages.ui.prune.jobs import curve_work
 from pages.ui.prune.screen import Screen, Shown
 from pages.ui.shared.marks import mark
 from pages.ui.shared.runtime import jobs
@@ -27,10 +29,10 @@ def draw_second_model(screen: Screen, shown: Shown) -> None:
     """Draws what there is of the second model, if one is chosen; it is measured once the first one stands."""
     if screen.whole and not shown.postponed:
         subject = second_model(screen.setup)
-        shown.beside = None if subject is None else beside.look(shown.x, subject)
+        shown.beside = None if subject is None else beside.Beside(shown.x, subject)
     if shown.beside is None:
         return
-    found, n = shown.job()[1], shown.x.n_taken(shown.job()[1])
+    found, n = shown.measured, shown.x.n_taken(shown.measured)
     if dragging.moving():
         jobs().drop(beside.SLOT)
     elif shown.x.settled(found) and not beside.is_complete(shown.beside.answers(n), n):
@@ -39,7 +41,7 @@ def draw_second_model(screen: Screen, shown: Shown) -> None:
 
 
 def _draw(shown: Shown) -> None:
-    of, found = shown.beside, shown.job()[1]
+    of, found = shown.beside, shown.measured
     if of is None:
         return
     n, name = shown.x.n_taken(found), plain(of.names[1])
@@ -48,7 +50,7 @@ def _draw(shown: Shown) -> None:
         return
     second = of.answers(n)
     if told := beside.lines(found, second, of.names):
-        told.append(pruned_in_words(of.x, of.known, second.mask or of.mask_now()))
+        told.append(pruned_in_words(of.x, of.known, second.mask))
         st.markdown("  \n".join(told), help=HELP)
         state = "measured" if beside.is_complete(second, n) else "measuring"
         mark("second figure", state, model=of.names[1], questions=len(second.pruned or ()), of=n)
@@ -62,8 +64,9 @@ def _draw(shown: Shown) -> None:
 
 def draw_curve_of_second(shown: Shown, axis: Axis) -> None:
     """Draws how the second model's curve stands, or the button that measures it."""
-    if shown.beside is None or dragging.moving():
+    of = shown.beside
+    if of is None or dragging.moving():
         return
-    work = shown.beside.curve_work(axis)
-    if not work.line() and len(shown.beside.curve(axis)) < len(beside.LEVELS_PERMILLE):
-        work.offer(f"Measure the curve of {plain(shown.beside.names[1])}", "timeline", CURVE_HELP)
+    work = curve_work(of.x, axis, of.known, beside.CURVE, f"Curve of {of.names[1]}")
+    if not work.line() and len(of.curve(axis)) < len(LEVELS_PERMILLE):
+        work.offer(f"Measure the curve of {plain(of.names[1])}", "timeline", CURVE_HELP)

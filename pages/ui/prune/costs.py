@@ -5,11 +5,9 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from engine.accuracy.costs import Cost, cost, recall_cost
+from engine.accuracy.costs import Cost, cost
 from engine.models.masks import Mask
 from engine.models.slicing import SLICE_BELOW
-from pages.ui.prune.experiment import Experiment
-from pages.ui.prune.forecasts import cost_s
 from pages.ui.prune.screen import Shown
 from pages.ui.shared.runtime import in_memory, lab
 from pages.ui.shared.tables import mask_in_words, whole_percent
@@ -29,25 +27,21 @@ def draw_costs(shown: Shown) -> None:
     if mask is None:
         st.caption("Which heads and FFNs go is not known before importance is measured.")
         return
-    found, work = recall_cost(lab(), x.subject, x.questions, mask), cost_work(x, mask)
+    wanted = partial(cost, x.subject, x.questions, mask)
+    found = wanted().stored(lab()) or wanted(timed=False).stored(lab())
+    sizes, times = (Work(SLOT, "Cost", each, 1) for each in (wanted(timed=False), wanted(anew=True)))
     st.markdown(f"{mask_in_words(x.shape, mask)}.", help=HELP)
     if found is not None:
         table_at, notes_at = st.columns([6, 5], gap="medium")
         table_at.markdown(table(found))
         notes_at.caption("  \n".join(notes(found, mask)))
-    if work.line():
+    if sizes.line() or times.line():
         return
-    if found is None and work.now() is None and in_memory(x.subject.spec):
-        cost_work(x, mask, timed=False).start()  # the sizes alone take a moment
+    if found is None and sizes.now() is None and in_memory(x.subject.spec):
+        sizes.start()  # they take a moment
         st.rerun()
     label = "Measure the time again" if found is not None and found.seconds else "Measure the time"
-    work.offer(label, "timer", "A few questions, masked and sliced in turn, in the background.")
-
-
-def cost_work(x: Experiment, mask: Mask, timed: bool = True) -> Work[Cost]:
-    """What measures the cost of a mask."""
-    run = partial(cost, lab(), x.subject, x.questions, mask, timed)
-    return Work(SLOT, f"{x.base_key} {mask.key()}", "Cost", run, 1, takes=partial(cost_s, x, lab()))
+    times.offer(label, "timer", "A few questions, masked and sliced in turn, in the background.")
 
 
 def table(found: Cost) -> str:

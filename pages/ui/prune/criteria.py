@@ -1,6 +1,5 @@
 """The Prune screen's folded part that compares criteria: the same task and questions, pruned by several rankings."""
 
-from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -9,7 +8,6 @@ from engine.studies.surveys import Setting
 from pages.ui.prune.screen import Screen
 from pages.ui.shared.criteria import Comparison, Drawn, choose_comparing, draw_comparison
 from pages.ui.shared.defaults import RANKING_QUESTIONS
-from pages.ui.shared.origin import Origin
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.work import live
@@ -36,8 +34,3 @@ def draw_criteria(screen: Screen, setup: Setup, where: DeltaGenerator, drawn: Dr
         live(of.work.watched(), partial(draw_comparison, of, drawn), screen.since_s)
         st.code(of.command(), language="shell", wrap_lines=True)
     return of
-
-
-def told(of: Origin, comparison: Comparison | None) -> Origin:
-    """The screen's origin with the records of the comparison."""
-    return of if comparison is None else replace(of, reads={**of.reads, "Compare criteria": comparison.read})

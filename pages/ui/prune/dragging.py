@@ -9,11 +9,10 @@ from engine.models.masks import Mask
 from pages.ui.prune import neighbours
 from pages.ui.prune.estimates import Estimates
 from pages.ui.prune.experiment import Experiment
-from pages.ui.prune.forecasts import seconds_at
 from pages.ui.prune.jobs import ORDERS, accuracy_work, estimates_work, gradients_work, ranking_work
 from pages.ui.shared.controls import hand_level
 from pages.ui.shared.defaults import AXES, LEVELS
-from pages.ui.shared.runtime import jobs, lab
+from pages.ui.shared.runtime import jobs, store
 from pages.ui.shared.work import POLL_S, under_way
 
 FIRST_S, PATIENT_S = 0.3, 1.8  # the first figure comes before the charts are drawn, unless it takes longer
@@ -40,20 +39,19 @@ def nothing_drawn_yet() -> bool:
     return "torch" not in sys.modules and not st.session_state.get("prune drawn")
 
 
-def measure(x: Experiment, mask: Mask | None, known: Evidence) -> None:
+def measure(x: Experiment, mask: Mask | None) -> None:
     """Has the experiment measured, and waits a moment for the first answers of the pruned model: charts would keep
     worker and browser from them."""
     neighbours.stop()
     accuracy_work(x, mask).start()
-    patience_s = FIRST_S if mask is None or redrawn_every_s(x, known) == FIGURE_S else PATIENT_S
+    patience_s = FIRST_S if mask is None or redrawn_every_s(x, mask) == FIGURE_S else PATIENT_S
     jobs().join("accuracy", patience_s, lambda job: job.value is not None and job.value.pruned is not None)
 
 
-def redrawn_every_s(x: Experiment, known: Evidence) -> float:
+def redrawn_every_s(x: Experiment, mask: Mask | None) -> float:
     """How often the figure is redrawn while it is measured."""
-    level = x.pruning.heads_permille
-    taken = None if x.mask(known) is None else seconds_at(x, "heads", known, [level], lab())
-    return POLL_S if taken is None or taken[0] > LONG_S else FIGURE_S
+    takes_s = None if mask is None else x.workload(mask).seconds(store(), x.subject)
+    return POLL_S if takes_s is None or takes_s > LONG_S else FIGURE_S
 
 
 def await_last_answers(x: Experiment) -> None:
@@ -85,7 +83,7 @@ def look_ahead(x: Experiment, known: Evidence) -> tuple[Estimates, list[str]]:
 
 
 def _begins_an_order(x: Experiment, known: Evidence) -> bool:
-    works = [ranking_work(x, axis, known) for axis in AXES if x.order(axis, known) is None]
+    works = [ranking_work(x, axis) for axis in AXES if x.order(axis, known) is None]
     return any(work.start_ahead() and work.under_way for work in works)
 
 

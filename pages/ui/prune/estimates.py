@@ -4,21 +4,19 @@ No streamlit here. An estimate is a `Level`, drawn in series of its own: nothing
 but for `Line.measured`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from engine.accuracy.evaluation import evaluation
 from engine.importance.calibration import MIN_LEVELS, TRUSTED_ERROR, Calibration, Check, check
 from engine.importance.estimates import Gradients, estimate, gradients
 from engine.importance.rankings import n_pruned
 from engine.importance.rankings_of import RANKED, Axis, Evidence, Orders
 from engine.models.masks import Mask
 from engine.models.subject import Lab
-from engine.progress import Progress
 from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment
 from pages.ui.shared.defaults import AXES, LEVEL_NOUNS, LEVELS
 from pages.ui.shared.tables import level_percent, mask_in_words, percent, whole_percent
@@ -64,15 +62,13 @@ class Estimates:
         return line if (line := getattr(self, axis)).of == x.curve_key(axis) else Line()
 
 
-def read_estimates(x: Experiment, known: Evidence, lab: Lab) -> Iterator[Progress[Estimates]]:
-    """Job: the Estimates from what is stored; runs no model."""
-    found = gradients(x.subject, x.questions).stored(lab)
+def read_estimates(x: Experiment, known: Evidence, lab: Lab) -> Estimates:
+    """The Estimates from what is stored; runs no model."""
+    found, orders = gradients(x.subject, x.questions).stored(lab), x.orders(known)
     if found is None:
-        yield Progress(1, 1, Estimates())
-        return
-    orders = x.orders(known)
-    lines = {axis: _line(x, axis, orders, found, lab) for axis in LEVELS if _has_line(x, axis, known)}
-    yield Progress(1, 1, Estimates(**lines, has_gradients=True))
+        return Estimates()
+    lines = {axis: _line(x, axis, orders, found, lab) for axis in LEVELS if not x.at(axis, 1000).pruning.missing(known)}
+    return Estimates(**lines, has_gradients=True)
 
 
 def _line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, lab: Lab) -> Line:
@@ -84,12 +80,10 @@ def _line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, lab: Lab)
     )
     at = dict(zip(levels, place_of.tolist(), strict=True))  # levels of few parts prune the same
     places = [levels[index] for index in first]
-    checks = {}
-    for place, permille in enumerate(places):
-        each = check(evaluation(x.subject, x.questions, masks[permille]).so_far(lab), found, masks[permille])
-        if each is not None and x.takes(round(each.n * each.measured), each.n):
-            checks[place] = each
-    bare = estimate(found, [masks[permille] for permille in places]).estimated
+    distinct = [masks[permille] for permille in places]
+    each = {place: check(x.answers(mask).stored(lab), found, mask) for place, mask in enumerate(distinct)}
+    checks = {place: checked for place, checked in each.items() if checked is not None}
+    bare = estimate(found, distinct).estimated
     calibration = Calibration(n_pruned, bare, tuple(checks.values()))
     worst, of_line = calibration.contradiction, []
     for value, error, trusted, shown in zip(calibration.corrected, calibration.expected_error, calibration.is_trusted,
@@ -225,7 +219,3 @@ def _row(permille: int, level: Level) -> dict[str, Any]:
     low, high = np.clip([estimated - error, estimated + error], 0, 1)
     trusted = "not checked" if level.error is None else "yes" if level.trusted else "no"
     return dict(zip(COLUMNS, (permille / 1000, estimated, low, high, trusted), strict=True))
-
-
-def _has_line(x: Experiment, axis: Axis, known: Evidence) -> bool:
-    return not x.at(axis, 1000).pruning.missing(known)

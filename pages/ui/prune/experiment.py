@@ -1,22 +1,36 @@
-"""What the Prune screen measures: an `Experiment`, its jobs (generators for the worker), and what is stored of it.
+"""What the Prune screen measures: an `Experiment`, and its measurements.
 
-No streamlit here: the generators run in the worker thread, and everything can be tested as plain functions.
+No streamlit here: everything can be tested as plain functions.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
-from cache import Store
-from engine.accuracy.evaluation import Answers, answers_of, evaluation
+from engine.accuracy.evaluation import Answers, evaluation
+from engine.composed import Run, composed
 from engine.importance.criteria import CRITERIA
 from engine.importance.layers import n_passes
-from engine.importance.rankings_of import NEEDS, Axis, Evidence, Orders, Pruning, evidence, orders_from, orders_of
+from engine.importance.rankings_of import (
+    NEEDS,
+    PARTS,
+    Axis,
+    Evidence,
+    Orders,
+    Pruning,
+    evidence,
+    orders_from,
+    orders_of,
+)
+from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask
 from engine.models.subject import Lab, Subject
-from engine.progress import Progress, driven, last_value
-from engine.questions.requests import Questions, Requests, TaskSpec, get_requests, select
+from engine.progress import Progress
+from engine.questions.amounts import all_characters, kept_share
+from engine.questions.requests import Questions, Requests, TaskSpec, select
 from engine.shapes import ModelShape
 from engine.statistics import MIN_QUESTIONS, wilson
 from pages.ui.shared.commands import command_line
@@ -24,7 +38,7 @@ from pages.ui.shared.defaults import RANKING_QUESTIONS, SAMPLE
 from pages.ui.shared.tables import level_percent
 
 LEVELS_PERMILLE = range(0, 1001, 100)
-FULL, PRUNED = "Full model", "Pruned model"  # the steps of a measurement
+Curve = dict[int, tuple[Mask, Answers]]  # by level, of the levels with enough answers
 
 
 @dataclass(frozen=True)
@@ -32,8 +46,8 @@ class AnswersSoFar:
     """Answers so far of the full and of the pruned model, None = not begun; `mask` is the pruned model's, None = not
     known yet."""
 
-    full: Answers | None
-    pruned: Answers | None
+    full: Answers | None = None
+    pruned: Answers | None = None
     mask: Mask | None = None
 
 
@@ -62,7 +76,7 @@ class Experiment:
     def task(self) -> TaskSpec:
         return self.judged.task
 
-    @property
+    @cached_property
     def questions(self) -> Questions:
         return select(self.judged, self.limit, SAMPLE)
 
@@ -86,18 +100,14 @@ class Experiment:
         """Changes with anything that changes the curve over one axis: not with that axis's own level."""
         return f"{axis} {self.at(axis, 0).key}"
 
-    def takes(self, n_right: int, n: int) -> bool:
-        """Whether n questions are enough: all of them, or as many as the chosen width takes."""
-        if n >= self.questions.n:
+    def enough(self, answers: Answers) -> bool:
+        """Whether these answers are enough: to all questions, or to as many as the chosen width takes."""
+        if len(answers) >= self.questions.n:
             return True
-        if not self.width or n < MIN_QUESTIONS:
+        if not self.width or len(answers) < MIN_QUESTIONS:
             return False
-        low, high = wilson(n_right, n)
+        low, high = wilson(int(answers.correct.sum()), len(answers))
         return 50 * (high - low) <= self.width
-
-    def enough(self, answers: Answers | None) -> bool:
-        """Whether these answers are enough."""
-        return answers is not None and self.takes(int(answers.correct.sum()), len(answers))
 
     def settled(self, found: AnswersSoFar) -> bool:
         """Whether the pruned model has enough answers, and the full model has answered the same questions."""
@@ -107,6 +117,30 @@ class Experiment:
     def n_taken(self, found: AnswersSoFar) -> int:
         """How many questions the accuracy is over, or will be."""
         return len(found.pruned) if found.pruned is not None and self.settled(found) else self.questions.n
+
+    def answers(self, mask: Mask, least: int = 0) -> Measurement[Answers]:
+        """The answers under a mask, complete as soon as they are enough, or `least` so many."""
+        every = evaluation(self.subject, self.questions, mask)
+        return every.until(lambda found: len(found) >= least if least else self.enough(found), self.width, least)
+
+    def workload(self, mask: Mask | None) -> Workload:
+        """The work of all answers under a mask; under none if it is not known."""
+        share = 1.0 if mask is None else kept_share(mask)
+        return Workload({"forward": all_characters(self.questions) * share})
+
+    def evidence(self, wanted: Collection[str], n_layers: int = 0) -> Measurement[Evidence]:
+        """The scores that are wanted, as the ranking has them (engine.importance.rankings_of.NEEDS)."""
+        ranking = self.pruning.ranking
+        return evidence(self.subject, self.task, ranking, wanted, n_layers, self.data_dir, self.train)
+
+    @property
+    def shown_evidence(self) -> Measurement[Evidence]:
+        """What the ranking goes by, and the scores of the criterion in any case, as the screen shows them."""
+        return self.evidence({*PARTS, *NEEDS[self.pruning.ranking.name]}, self.pruning.n_layers_dropped)
+
+    def known(self, lab: Lab) -> Evidence:
+        """What is stored of it; nothing until the train questions are rendered, which takes long."""
+        return (None if self.train is None else self.shown_evidence.so_far(lab)) or Evidence()
 
     def at(self, axis: Axis, permille: int) -> "Experiment":
         """The same experiment with the level of one axis changed."""
@@ -135,100 +169,71 @@ class Experiment:
         return getattr(self.orders(known), axis)
 
 
-def prepare(task: TaskSpec, data_dir: str | None, store: Store) -> Iterator[Progress[Requests]]:
-    """Job: renders the questions of a task."""
-    yield Progress(1, 1, get_requests(task, data_dir, store))
-
-
-def measure(x: Experiment, mask: Mask | None, lab: Lab) -> Iterator[Progress[AnswersSoFar]]:
-    """Job: the full model, then the ranking where the mask is not known without it, then the pruned model. With a width
-    both stop early, and the full model answers at least the questions of the pruned one."""
-    full = pruned = None
-    n = x.questions.n
-    at, gone = x.pruning, n_passes(x.shape, x.pruning.ranking.layers_by, x.pruning.n_layers_dropped) / 2
+def accuracies(x: Experiment, mask: Mask | None, second: str = "") -> Measurement[AnswersSoFar]:
+    """The AnswersSoFar: the full model's, then the ranking if the `mask` is not known without it, then the pruned
+    model's. With a width both stop early, and the full model answers at least the questions of the pruned one. Of a
+    `second` model, which this names, the full model's come last."""
+    n, full, at = x.questions.n, Mask.full(x.shape), x.pruning
+    gone = n_passes(x.shape, at.ranking.layers_by, at.n_layers_dropped) / 2
     passes = 2 * (at.heads_permille > 0) + x.shape.n_layers / 2 * (at.ffns_permille > 0) + gone  # of a question, about
-    ranking = RANKING_QUESTIONS * passes if mask is None else 0.0
-    total = n if mask is not None and mask.is_full else 2 * n + ranking
-    full_steps = _evaluated(x, Mask.full(x.shape), FULL, lab)
-    for step in full_steps:
-        full = step.value if step.value is not None else full
-        yield replace(_with(step, full, None, mask), share=n * step.part / total)
-        if x.enough(full):
-            break
-    if mask is None:
-        steps = last_value(orders_of(x.subject, x.pruning, x.data_dir).run(lab))
-        orders = yield from driven(steps, lambda step: replace(step, share=(n + ranking * step.part) / total))
-        mask = x.pruning.mask(orders)
-    if mask.is_full:
-        yield Progress(n, n, AnswersSoFar(full, full, mask), FULL)
-        return
-    yield Progress(0, n, AnswersSoFar(full, None, mask), PRUNED, share=1 - n / total)  # the first answers may take long
-    for step in _evaluated(x, mask, PRUNED, lab):
-        pruned = step.value if step.value is not None else pruned
-        yield replace(_with(step, full, pruned, mask), share=1 - n * (1 - step.part) / total)
-        if x.enough(pruned):
-            break
-    while full is not None and pruned is not None and len(full) < len(pruned):
-        step = next(full_steps)
-        full = step.value if step.value is not None else full
-        yield _with(step, full, pruned, mask)
+    ranking, of = 0 if mask is not None else round(RANKING_QUESTIONS * passes), f"{second}, " if second else ""
+
+    def body(run: Run) -> Generator[Progress[Any], None, AnswersSoFar]:
+        found = AnswersSoFar(mask=mask)
+
+        def answered(side: str, mask: Mask, least: int = 0) -> Iterator[Progress[Any]]:
+            nonlocal found
+            title = f"{of}{side} model"
+            # the first answers may take long
+            yield Progress(0, n, found, title, run.cached, share=run.done / run.total)
+            for step in run.steps(x.answers(mask, least), n, title, counts=False):
+                found = found if step.value is None else replace(found, **{side: step.value})
+                yield replace(step, value=found)
+
+        run.total = n if mask == full else 2 * n + ranking
+        if not second:
+            yield from answered("full", full)
+        if mask is None and run.measures:
+            wanted, label = orders_of(x.subject, at, x.data_dir, x.train), f"{of}ranking" if second else ""
+            orders = yield from run.part(wanted, ranking, label, counts=False)
+            found = replace(found, mask=None if orders is None else at.mask(orders))
+        if found.mask is None:
+            return found
+        if found.mask.is_full and found.full is not None:
+            return replace(found, pruned=found.full)
+        yield from answered("pruned", found.mask)
+        if (n_pruned := len(found.pruned or ())) > len(found.full or ()):
+            yield from answered("full", full, n_pruned)
+        return found
+
+    return composed(x.subject, ("accuracy", x.key), body)
 
 
-def measure_importance(x: Experiment, lab: Lab) -> Iterator[Progress[Orders]]:
-    """Job: scores of all heads and FFNs by the criterion; they are read from the store afterwards."""
-    of = replace(x.pruning.ranking, name=x.criterion)
-    all_of_it = Pruning(x.task, of, 1000, 1000, x.pruning.typed)
-    yield from orders_of(x.subject, all_of_it, x.data_dir).run(lab)
+def curve(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int] = LEVELS_PERMILLE) -> Measurement[Curve]:
+    """The Curve over one axis at these levels, in this order, the others as they are; `known` is read already."""
+    last = x.at(axis, 1000).pruning
 
+    def body(run: Run) -> Generator[Progress[Any], None, Curve]:
+        found, orders, n = Curve(), None, x.questions.n
+        if last.missing(known) and (run.measures or x.train is not None):
+            orders = yield from run.part(orders_of(x.subject, last, x.data_dir, x.train), counts=False)
+        run.done, run.total = 0, len(levels) * n
+        for permille in levels:
+            there, title = x.at(axis, permille), f"Curve, {level_percent(permille)}"
+            mask = there.mask(known) if orders is None else there.pruning.mask(orders)
+            answers = None
+            if mask is not None and run.measures:
+                answers = yield from run.part(x.answers(mask), n, title)
+            elif mask is not None:
+                answers = x.answers(mask).stored(run.lab)
+            if mask is not None and answers is not None:
+                found = {**found, permille: (mask, answers)}
+                yield run.so_far(found, title)
+            else:
+                run.expect(title, partial(x.workload, mask))
+        return found
 
-def measure_ranking(x: Experiment, axis: Axis, lab: Lab) -> Iterator[Progress[Orders]]:
-    """Job: what the order of one axis is made from; it is read from the store afterwards."""
-    there = replace(x.pruning, heads_permille=0, ffns_permille=0, layers_permille=0).at(axis, 1000)
-    yield from orders_of(x.subject, there, x.data_dir).run(lab)
-
-
-def measure_curve(x: Experiment, axis: Axis, lab: Lab) -> Iterator[Progress[int]]:
-    """Job: the accuracy at every level of one axis, the other as it is; read from the store afterwards."""
-    orders = yield from last_value(orders_of(x.subject, x.at(axis, 1000).pruning, x.data_dir).run(lab))
-    yield from measure_levels(x, axis, orders, LEVELS_PERMILLE, lab)
-
-
-def measure_levels(
-    x: Experiment, axis: Axis, orders: Orders, levels: Sequence[int], lab: Lab
-) -> Iterator[Progress[int]]:
-    """Job: the accuracy at these levels of one axis, in this order; its value is how many of them are measured."""
-    n = x.questions.n
-    for number, permille in enumerate(levels):
-        there = x.at(axis, permille)
-        for step in _evaluated(there, there.pruning.mask(orders), f"Curve, {level_percent(permille)}", lab):
-            yield Progress(number * n + step.done, len(levels) * n, number, step.message)
-            if there.enough(step.value):
-                break
-    yield Progress(len(levels) * n, len(levels) * n, len(levels))
-
-
-def recall_known(x: Experiment, lab: Lab) -> Evidence:
-    """The scores that are stored, those of the criterion in any case, as the screen shows it; computes nothing."""
-    if x.train is None:
-        return Evidence()
-    wanted = {"heads", "ffns", *NEEDS[x.pruning.ranking.name]}
-    n_layers, requests = x.pruning.n_layers_dropped, x.train
-    known = evidence(x.subject, x.task, x.pruning.ranking, wanted, n_layers, requests=requests).so_far(lab)
-    return known or Evidence()
-
-
-def recall_measured(x: Experiment, mask: Mask | None, lab: Lab) -> AnswersSoFar:
-    """What is stored of this experiment; computes nothing."""
-    full = recall_answers(x, Mask.full(x.shape), lab)
-    if mask is None:
-        return AnswersSoFar(full, None)
-    return AnswersSoFar(full, full if mask.is_full else recall_answers(x, mask, lab), mask)
-
-
-def recall_answers(x: Experiment, mask: Mask, lab: Lab) -> Answers:
-    """The answers under one mask that are stored, which may be some of all or none."""
-    found = evaluation(x.subject, x.questions, mask).so_far(lab)
-    return answers_of(x.questions, []) if found is None else found
+    return composed(x.subject, ("curve", x.curve_key(axis)), body)
 
 
 def command(x: Experiment, found: AnswersSoFar) -> str:
@@ -252,14 +257,3 @@ def pruned_words(x: Experiment) -> list[str | int]:
         words += ["--ranking", pruning.ranking.name, "--ranking-questions", RANKING_QUESTIONS]
     typed = pruning.typed.text()
     return [*words, "--mask", typed] if typed else words
-
-
-def _evaluated(x: Experiment, mask: Mask, title: str, lab: Lab) -> Iterator[Progress[Answers]]:
-    for step in evaluation(x.subject, x.questions, mask).run(lab):
-        yield replace(step, message=step.message or title)
-
-
-def _with(
-    step: Progress[Answers], full: Answers | None, pruned: Answers | None, mask: Mask | None
-) -> Progress[AnswersSoFar]:
-    return Progress(step.done, step.total, AnswersSoFar(full, pruned, mask), step.message, step.cached)

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import streamlit as st
@@ -14,16 +13,16 @@ from engine.export.exporting import Export, export, sizes
 from engine.export.folders import named_folder, refuse_taken
 from engine.models.masks import Mask
 from engine.progress import Progress
-from engine.questions.requests import Questions, get_requests, select
+from engine.questions.requests import get_requests, select
 from pages.ui.prune.experiment import Experiment
 from pages.ui.prune.screen import Shown
 from pages.ui.shared.closing import draw_command
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import one_of
 from pages.ui.shared.defaults import SAMPLE
-from pages.ui.shared.runtime import lab
+from pages.ui.shared.runtime import lab, store
 from pages.ui.shared.tables import mask_in_words, percent, plain, whole_percent
-from pages.ui.shared.work import Work
+from pages.ui.shared.work import Action, Work
 
 SLOT = "export"
 NAMES = {"masked": "Masked", "small": "Small", "even": "Even"}
@@ -69,19 +68,15 @@ def draw_export(shown: Shown) -> None:
 
 def export_work(x: Experiment, mask: Mask, asked: tuple[str, str, str, str]) -> Work[Exported]:
     """What writes the folder; `asked` are form, fill, folder and the command that does the same."""
-    run = partial(_exported, x, mask, asked)
-    return Work(SLOT, f"{x.base_key} {x.limit} {mask.key()} {asked}", "Export", run, 1)
-
-
-def _exported(x: Experiment, mask: Mask, asked: tuple[str, str, str, str]) -> Iterator[Progress[Exported]]:
     form, fill, folder, command = asked
-    yield from export(lab(), x.subject, Export(mask, folder, form, fill, command, x.questions, _train(x, fill)))
 
+    def write() -> Iterator[Progress[Exported]]:
+        train = None
+        if fill == "mean":
+            train = select(get_requests(replace(x.task, split="train"), x.data_dir, store()), None, SAMPLE)
+        yield from export(lab(), x.subject, Export(mask, folder, form, fill, command, x.questions, train))
 
-def _train(x: Experiment, fill: str) -> Questions | None:
-    if fill != "mean":
-        return None
-    return select(get_requests(replace(x.task, split="train"), x.data_dir, lab().store), None, SAMPLE)
+    return Work(SLOT, "Export", Action(f"{x.base_key} {x.limit} {mask.key()} {asked}", write), 1)
 
 
 def _command(x: Experiment, mask: Mask, form: str, fill: str, folder: str) -> str:

@@ -1,69 +1,69 @@
-"""The Prune screen's work for the worker: what measures an experiment, and what is measured beside it."""
+"""The Prune screen's work for the worker: what measures an experiment, its ranking, its estimates and its curve."""
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from engine.composed import deferred
 from engine.importance.criteria import CRITERIA
 from engine.importance.estimates import gradients
-from engine.importance.rankings_of import Axis, Evidence
+from engine.importance.rankings_of import PARTS, Axis, Evidence
 from engine.models.masks import Mask
 from engine.progress import Progress
-from engine.questions.requests import Requests, TaskSpec
-from pages.ui.prune import experiment, forecasts
+from engine.questions.requests import Requests, TaskSpec, get_requests
 from pages.ui.prune.estimates import Estimates, read_estimates
-from pages.ui.prune.experiment import AnswersSoFar, Experiment
+from pages.ui.prune.experiment import AnswersSoFar, Curve, Experiment, accuracies, curve
 from pages.ui.shared.defaults import NOUNS
 from pages.ui.shared.runtime import lab, store
-from pages.ui.shared.work import Work
+from pages.ui.shared.work import Action, Work
 
 ORDERS: dict[Axis, str] = {"heads": "order of heads", "ffns": "order of FFNs"}  # slots
 
 
 def accuracy_work(x: Experiment, mask: Mask | None) -> Work[AnswersSoFar]:
     """What measures the experiment."""
-    return Work("accuracy", x.key, "Accuracy", partial(experiment.measure, x, mask, lab()), while_seen=True)
+    return Work("accuracy", "Accuracy", accuracies(x, mask), while_seen=True)
 
 
 def gradients_work(x: Experiment) -> Work[Any]:
-    """What measures what estimates are made from, behind everything else; they are read from the store afterwards."""
-    here = lab()
-
-    def run() -> Iterator[Progress[Any]]:
-        yield from (step.within() for step in gradients(x.subject, x.questions).run(here))
-
-    key, title = f"{x.base_key} {x.limit}", f"Estimates of {x.task.name}"
-    return Work("gradients", key, title, run, 3, while_seen=True, takes=partial(forecasts.gradients_s, x, here))
+    """What measures what estimates are made from, after everything else; the store keeps it, not the job."""
+    found = deferred(x.subject, ("gradients", x.questions), lambda lab: gradients(x.subject, x.questions))
+    return Work("gradients", f"Estimates of {x.task.name}", found.map(lambda found: None), 3, while_seen=True)
 
 
-def ranking_work(x: Experiment, axis: Axis, known: Evidence) -> Work[Any]:
+def ranking_work(x: Experiment, axis: Axis) -> Work[Evidence]:
     """What measures the order of one axis, so that it is known before its slider moves."""
-    run, title = partial(experiment.measure_ranking, x, axis, lab()), f"Ranking {NOUNS[axis]}"
-    takes = partial(forecasts.importance_s, x, known, lab(), [axis])
-    return Work(ORDERS[axis], f"{x.base_key} {x.pruning.ranking.name}", title, run, 2, True, takes)
+    wanted = Evidence().missing(x.pruning.ranking.name, axis == "heads", axis == "ffns")
+    return Work(ORDERS[axis], f"Ranking {NOUNS[axis]}", x.evidence(wanted), 2, True, forecast(x))
 
 
-def importance_work(x: Experiment, known: Evidence) -> Work[Any]:
+def importance_work(x: Experiment) -> Work[Evidence]:
     """What scores all heads and FFNs for the task."""
-    run, title = partial(experiment.measure_importance, x, lab()), CRITERIA[x.criterion].label
-    takes = partial(forecasts.importance_s, x, known, lab())
-    return Work("importance", f"{x.base_key} {x.criterion}", title, run, 1, takes=takes)
+    return Work("importance", CRITERIA[x.criterion].label, x.evidence(PARTS), 1, takes=forecast(x))
 
 
-def curve_work(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int]) -> Work[int]:
-    """What measures every tenth of one level; `levels` are those that are missing."""
-    run = partial(experiment.measure_curve, x, axis, lab())
-    takes = partial(forecasts.curve_s, x, axis, known, levels, lab())
-    return Work("curve", x.curve_key(axis), "Curve", run, 1, takes=takes)
+def curve_work(x: Experiment, axis: Axis, known: Evidence, slot: str = "curve", title: str = "Curve") -> Work[Curve]:
+    """What measures every tenth of one level."""
+    return Work(slot, title, curve(x, axis, known), 1, takes=forecast(x))
 
 
 def estimates_work(x: Experiment, known: Evidence) -> Work[Estimates]:
-    """What reads the estimates there are; again when something was stored."""
-    run = partial(read_estimates, x, known, lab())
-    return Work("estimates", f"{x.key} {store().n_puts}", "Estimates", run, priority=1)
+    """What reads the stored estimates; again when something was stored."""
+
+    def read() -> Iterator[Progress[Estimates]]:
+        yield Progress(1, 1, read_estimates(x, known, lab()))
+
+    return Work("estimates", "Estimates", Action(f"{x.key} {store().n_puts}", read), 1)
 
 
 def questions_work(slot: str, task: TaskSpec, data_dir: str | None, priority: int) -> Work[Requests]:
-    """What renders the questions of a task; finished at once where they are stored."""
-    run = partial(experiment.prepare, task, data_dir, store())
-    return Work(slot, f"{task} {data_dir}", "Preparing the questions", run, priority)
+    """What renders the questions of a task; finished at once if they are stored."""
+
+    def render() -> Iterator[Progress[Requests]]:
+        yield Progress(1, 1, get_requests(task, data_dir, store()))
+
+    return Work(slot, "Preparing the questions", Action(f"{task} {data_dir}", render), priority)
+
+
+def forecast(x: Experiment) -> Callable[[], None] | None:
+    """The `takes` of work on train questions: not known until they are rendered, which a page must not wait for."""
+    return None if x.train is not None else lambda: None

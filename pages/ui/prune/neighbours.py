@@ -1,17 +1,15 @@
 """The Prune screen's idle work: the levels around the one that is set, measured while nothing else is under way."""
 
+import math
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from engine.importance.rankings_of import Axis, Evidence
-from engine.models.subject import Lab
-from engine.progress import Progress
-from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment, measure_levels
-from pages.ui.prune.forecasts import seconds_at, within
+from pages.ui.prune.experiment import LEVELS_PERMILLE, Curve, Experiment, curve
 from pages.ui.prune.jobs import ORDERS
-from pages.ui.shared.runtime import budget_s, in_memory, jobs, lab
+from pages.ui.shared.runtime import budget_s, in_memory, jobs, store
 from pages.ui.shared.work import Work, under_way
 
 SLOT = "neighbours"
@@ -34,20 +32,15 @@ class Idle:
     drawn: bool = False
 
     @property
-    def key(self) -> str:
-        return f"{self.axis} {self.x.key}"
-
-    @property
-    def work(self) -> Work[int]:
-        return Work(SLOT, self.key, "Neighbouring levels", partial(measure, self, lab()), PRIORITY, while_seen=True)
+    def work(self) -> Work[Curve]:
+        levels = replace(curve(self.x, self.axis, self.known, self.levels), about=(self.axis, self.x.key))
+        return Work(SLOT, "Neighbouring levels", levels, PRIORITY, while_seen=True)
 
     @property
     def wanted(self) -> bool:
         """Whether there is something left that can be measured now."""
         job = self.work.now()
-        stopped = job is not None and job.state in ("failed", "cancelled")
-        complete = job is not None and job.state == "done" and job.done == job.total
-        return bool(self.levels) and not stopped and not complete
+        return bool(self.levels) and (job is None or not job.finished)
 
     def look_in(self) -> None:
         """What the page calls each time it draws: from the second time on, which is a timer's and not the user's, it
@@ -62,22 +55,20 @@ class Idle:
         job = self.work.now()
         if job is None or job.finished or not job.total:
             return ""
-        return f"While idle: {job.value or 0} of {job.total // self.x.questions.n} neighbouring levels measured."
+        return f"While idle: {len(job.value or ())} of {job.total // self.x.questions.n} neighbouring levels measured."
 
 
-def levels_to_measure(x: Experiment, axis: Axis, known: Evidence, measured: set[int]) -> tuple[int, ...]:
-    """The levels of the 10 % grid that are missing, nearest first, as many as are within the budget of what nobody
-    asked for; none where that takes a ranking that is not known, or a model that is not in memory: idle work is to
+def levels_to_measure(x: Experiment, axis: Axis, known: Evidence, measured: Iterable[float]) -> tuple[int, ...]:
+    """The levels of the 10 % grid that are not `measured` (0-1), nearest first, as many as are within the budget of
+    background work; none if that takes a ranking that is not known, or a model that is not in memory: idle work is to
     measure, not to prepare."""
     if not in_memory(x.subject.spec) or x.at(axis, 1000).mask(known) is None:
         return ()
-    levels = sorted(set(LEVELS_PERMILLE) - measured, key=lambda level: abs(level - x.pruning.level(axis)))
-    return within(budget_s(), levels, seconds_at(x, axis, known, levels, lab()))
-
-
-def measure(idle: Idle, lab: Lab) -> Iterator[Progress[int]]:
-    """Job: the missing levels; its value is how many are measured."""
-    yield from measure_levels(idle.x, idle.axis, idle.x.orders(idle.known), idle.levels, lab)
+    missing = {*LEVELS_PERMILLE} - {round(1000 * level) for level in measured}
+    levels = sorted(missing, key=lambda level: abs(level - x.pruning.level(axis)))
+    each = [x.workload(x.at(axis, level).mask(known)).seconds(store(), x.subject) for level in levels]
+    ends = accumulate(math.inf if takes_s is None else takes_s for takes_s in each)
+    return tuple(level for level, end_s in zip(levels, ends, strict=True) if end_s <= budget_s())
 
 
 def stop() -> None:

@@ -10,9 +10,8 @@ from engine.importance.criteria import CRITERIA
 from engine.importance.rankings_of import Axis
 from pages.ui.prune import beside, charts, dragging, estimates, head_map, neighbours, perplexity, tables
 from pages.ui.prune.beside_figure import draw_curve_of_second, draw_second_model
-from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar
+from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment
 from pages.ui.prune.figure import accuracy_figure, estimate_figure
-from pages.ui.prune.forecasts import seconds_at
 from pages.ui.prune.jobs import ORDERS, accuracy_work, curve_work, gradients_work, importance_work, ranking_work
 from pages.ui.prune.questions import example_in_words
 from pages.ui.prune.screen import Screen, Shown, idle_work
@@ -26,7 +25,6 @@ from pages.ui.shared.drag_slider import Field, draw_field, draw_slider
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.heads import open_heads
 from pages.ui.shared.marks import counts, mark
-from pages.ui.shared.runtime import lab
 from pages.ui.shared.texts import chosen_text
 from pages.ui.shared.work import cost_in_words, live
 
@@ -61,12 +59,12 @@ def draw_levels(screen: Screen) -> None:
             dragging.let_go_of(shown.x)
         with figure_at:  # before all else: whatever the browser draws, the figure would wait behind it
             slots = ["accuracy", "train questions"]
-            every_s = dragging.FIGURE_S if shown.postponed else dragging.redrawn_every_s(shown.x, shown.known)
+            every_s = dragging.FIGURE_S if shown.postponed else dragging.redrawn_every_s(shown.x, shown.mask)
             with st.container(key="follows_hand_figure"):
                 live(slots, partial(draw_result, shown), screen.since_s, every_s, always=shown.postponed)
             beside_at, second_at = st.container(), st.container(key="prune_perplexity_line")
             with st.container(key="prune_example"):  # a slide leaves it out
-                st.markdown(example_in_words(shown.x, shown.job()[1]))
+                st.markdown(example_in_words(shown.x, shown.measured))
         if screen.whole and not shown.postponed:
             shown.estimates, shown.waits = dragging.look_ahead(shown.x, shown.known)
     finally:  # the sliders are there while the rest is waited for
@@ -117,32 +115,30 @@ def draw_result(shown: Shown) -> None:
         st.rerun()
     shown.drawn = True
     dragging.await_last_answers(shown.x)
-    (job, measured), x = shown.job(), shown.x
+    measured, x = shown.measured, shown.x
     mask = shown.mask or measured.mask  # the job may know it before the page does
     is_full = mask is not None and mask.is_full
     pruned, beside = estimates.pruned_in_words(x, shown.known, mask), published.in_words(x.subject, x.task)
     accuracy_figure(shown.title, measured, x.questions.n, pruned, is_full, beside)
     answers, state = measured.full if is_full else measured.pruned, "measured" if x.settled(measured) else "measuring"
     mark("figure", state, questions=len(answers or ()), of=x.questions.n, **counts(mask))
-    if job is not None:
-        accuracy_work(x, shown.mask).line()
+    if (work := accuracy_work(x, shown.mask)).now() is not None:
+        work.line()
     elif not x.settled(shown.stored) and not shown.postponed:
         st.caption("Another tab has taken over the measuring. Change any control to go on here.")
     if x.settled(measured) and x.n_taken(measured) < x.questions.n:
-        draw_stopped(shown, measured)
+        draw_stopped(x, measured)
 
 
-def draw_stopped(shown: Shown, measured: AnswersSoFar) -> None:
+def draw_stopped(x: Experiment, measured: AnswersSoFar) -> None:
     """Says that the chosen width is reached, and offers to go on."""
-    x = shown.x
     taken = f"Stopped after {x.n_taken(measured):,} of {x.questions.n:,} questions"
     st.caption(f"{taken}: the interval is within ± {x.width} points.")
-    takes_s = seconds_at(x, "heads", shown.known, [x.pruning.heads_permille], lab())
-    left = 0.0 if takes_s is None else 2 * takes_s[0] * (1 - x.n_taken(measured) / x.questions.n)
-    label = f"Measure all {x.questions.n:,}{cost_in_words(left)}"
+    all_of_it = replace(x, width=0)
+    label = f"Measure all {x.questions.n:,}{cost_in_words(accuracy_work(all_of_it, measured.mask).takes_s())}"
 
     def start() -> None:
-        st.session_state["prune all of"] = replace(x, width=0).key
+        st.session_state["prune all of"] = all_of_it.key
 
     if st.button(label, icon=":material/play_arrow:", help="At this level alone.", key="measure all", on_click=start):
         st.rerun()
@@ -150,7 +146,7 @@ def draw_stopped(shown: Shown, measured: AnswersSoFar) -> None:
 
 def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
     """Accuracy over the levels of one axis, measured and estimated, and the job that measures them all."""
-    (_, measured), x, moving = shown.job(), shown.at_hand(), dragging.moving()
+    measured, x, moving = shown.measured, shown.at_hand(), dragging.moving()
     about = "Which of the levels runs along the chart; the others stay where they are."
     axis = one_of(st.container(), "Curve over", LEVELS, "prune_axis", about, label_visibility="collapsed")
     if shown.idle is not None and not moving:
@@ -178,7 +174,7 @@ def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
     dashed = sum(each.shown for each in line.estimated.values())
     mark("curve", "estimated" if line.estimated else "measured", levels=len(points), dashed=dashed)
     estimating = gradients_work(shown.x)
-    if any(ranking_work(shown.x, each, shown.known).line() for each in AXES) or estimating.line():
+    if any(ranking_work(shown.x, each).line() for each in AXES) or estimating.line():
         return
     if shown.idle is not None and (words := shown.idle.in_words()):
         st.caption(words)
@@ -186,9 +182,8 @@ def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
     if shown.can_estimate and estimating.now() is None and not moving:
         about = "A backward pass for each choice: then the figure follows while a slider moves, as an estimate."
         estimating.offer("Measure estimates", "show_chart", about)
-    missing = sorted(set(LEVELS_PERMILLE) - shown.there(axis))
-    work = curve_work(shown.x, axis, shown.known, missing)
-    if not work.line() and missing:
+    work = curve_work(shown.x, axis, shown.known)
+    if not work.line() and len(shown.curve(axis)) < len(LEVELS_PERMILLE):
         work.offer("Measure the curve", "timeline", "Every tenth of this level, in the background.")
     draw_curve_of_second(shown, axis)
 
@@ -221,7 +216,7 @@ def draw_components(shown: Shown, pictures: dict[str, Picture]) -> dict[str, pd.
 
 def draw_importance(shown: Shown) -> None:
     """The job that scores what is not scored yet."""
-    work, known = importance_work(shown.x, shown.known), shown.known
+    work, known = importance_work(shown.x), shown.known
     if not work.line() and (known.heads is None or known.ffns is None):
         help = "Heads by gradient, FFNs by leaving each out once."
         if (criterion := CRITERIA[shown.x.criterion]) is not CRITERIA["importance"]:

@@ -1,7 +1,6 @@
 """The Prune screen's second figure: perplexity of a text under the same mask, measured behind the accuracy."""
 
 from dataclasses import replace
-from functools import partial
 
 import pandas as pd
 import streamlit as st
@@ -36,10 +35,8 @@ def perplexities(shown: Shown, text: Chosen) -> Measurement[Both]:
 
 
 def perplexity_work(shown: Shown, text: Chosen) -> Work[Both]:
-    """The job that measures both; the page reads them from the store afterwards."""
-    wanted = perplexities(shown, text)
-    run, takes = partial(wanted.run, lab()), partial(wanted.seconds, lab())
-    return Work(SLOT, wanted.key, "Perplexity", run, PRIORITY, while_seen=True, takes=takes)
+    """What measures both."""
+    return Work(SLOT, "Perplexity", perplexities(shown, text), PRIORITY, while_seen=True)
 
 
 def look_ahead(shown: Shown, text: Chosen) -> Both:
@@ -75,7 +72,7 @@ def draw_line(shown: Shown, text: Chosen) -> None:
 
 def _comes(shown: Shown, work: Work[Both]) -> bool:
     """Whether it is measured soon, without a bar that tells of it."""
-    takes_s, job = work.takes(), work.now()
+    takes_s, job = work.takes_s(), work.now()
     if job is None:
         return takes_s is not None and takes_s <= budget_s() and in_memory(shown.x.subject.spec)
     return job.under_way and takes_s is not None and job.seconds + takes_s <= SOON_S
@@ -136,14 +133,14 @@ def command(shown: Shown, text: Chosen) -> str:
     return command_line("perplexity", x.subject, x.data_dir, words)
 
 
-def told(of: Origin, shown: Shown, text: Chosen) -> Origin:
-    """The screen's origin with what stands under the large figure: its records, and what it says."""
+def with_perplexity(of: Origin, shown: Shown, text: Chosen) -> Origin:
+    """The screen's origin with the perplexity of the text: its measurement, and what the screen says of it."""
     found = shown.second
     if found.full is None:
         return of
-    reads = {**of.reads, "Perplexity": perplexities(shown, text).stored}
+    measurements = {**of.measurements, "Perplexity": perplexities(shown, text)}
     says = in_words(found, f"Perplexity of {plain(text.name)}") if found.complete else []
-    return replace(of, reads=reads, says=[*of.says, *says])
+    return replace(of, measurements=measurements, says=[*of.says, *says])
 
 
 def _figure(perplexity: float) -> str:

@@ -8,44 +8,40 @@ from typing import cast
 import pandas as pd
 import streamlit as st
 
-from engine.importance.rankings_of import Axis, Evidence
-from engine.jobs import Snapshot
-from engine.models.masks import Mask
+from engine.importance.rankings_of import Axis
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import task_info
 from engine.texts.perplexity import Both
-from pages.ui.prune import dragging, estimates, experiment, neighbours
+from pages.ui.prune import dragging, estimates, neighbours
 from pages.ui.prune.beside import Beside
-from pages.ui.prune.estimates import Estimates
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
+from pages.ui.prune.found import Found
 from pages.ui.prune.jobs import accuracy_work, questions_work
 from pages.ui.prune.neighbours import Idle
-from pages.ui.prune.tables import curve_points
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.controls import Levels, hand_level
 from pages.ui.shared.defaults import LEVELS
 from pages.ui.shared.own_questions import draw_fault
-from pages.ui.shared.runtime import end_run, errors_shown, jobs, lab, store
+from pages.ui.shared.runtime import end_run, errors_shown, jobs
 from pages.ui.shared.sidebar import Setup, wait_for_model
 
 
-@dataclass
-class Shown:
-    """What the last run of the whole page found, and what it drew."""
+class Shown(Found):
+    """What the last run of the whole page found, and what it drew.
 
-    x: Experiment
-    title: str
-    known: Evidence
-    mask: Mask | None
-    stored: AnswersSoFar
-    estimates: Estimates
-    waits: list[str]
-    postponed: bool  # nothing is measured before the browser has drawn this once
-    drawn: bool = False
+    `title`: of the task. `postponed`: nothing is measured before the browser has drawn this once. `waits`: the slots
+    whose end brings other estimates. `second`: the perplexity of a text. `beside`: the second model.
+    """
+
+    drawn = False
     idle: Idle | None = None
-    second: Both = Both()  # of a text, in perplexity
-    beside: Beside | None = None  # the second model
-    points: dict[str, tuple[int, pd.DataFrame]] = field(default_factory=dict)  # by axis, with what was stored then
+    second = Both()
+    beside: Beside | None = None
+
+    def __init__(self, x: Experiment, title: str, postponed: bool) -> None:
+        super().__init__(x)
+        self.title, self.postponed = title, postponed
+        self.estimates, self.waits = dragging.latest_estimates()
 
     @property
     def can_estimate(self) -> bool:
@@ -64,21 +60,10 @@ class Shown:
         """What the slider of the axis says under each of its steps."""
         return estimates.texts(self.x, axis, self.known, self.estimates.line(self.x, axis))
 
-    def curve(self, axis: Axis) -> pd.DataFrame:
-        """The measured levels of the axis; nothing is read while a slider moves."""
-        puts = store().n_puts
-        if axis not in self.points or (self.points[axis][0] != puts and not dragging.moving()):
-            self.points[axis] = puts, curve_points(self.x, axis, self.known, lab())
-        return self.points[axis][1]
-
-    def there(self, axis: Axis) -> set[int]:
-        """The measured levels of the axis, in permille."""
-        return {round(1000 * level) for level in self.curve(axis)["level"]}
-
-    def job(self) -> tuple[Snapshot[AnswersSoFar] | None, AnswersSoFar]:
-        """This experiment's job, if it has one, and the answers so far."""
-        work = accuracy_work(self.x, self.mask)
-        return work.now(), work.found or self.stored
+    @property
+    def measured(self) -> AnswersSoFar:
+        """The answers so far: of this experiment's job, if it has one."""
+        return accuracy_work(self.x, self.mask).found or self.stored
 
 
 @dataclass
@@ -116,14 +101,12 @@ class Screen:
         x = Experiment(subject, data_dir, judged, train, self.limit, pruning, self.width)
         if st.session_state.get("prune all of") == replace(x, width=0).key:
             x = replace(x, width=0)
-        known = experiment.recall_known(x, lab())
-        mask = x.mask(known)
-        stored = experiment.recall_measured(x, mask, lab())
-        if x.settled(stored):
+        shown = Shown(x, info.title, self.postponed)
+        if x.settled(shown.stored):
             jobs().drop("accuracy")
         elif not dragging.moving() and not self.postponed:
-            dragging.measure(x, mask, known)
-        return Shown(x, info.title, known, mask, stored, *dragging.latest_estimates(), self.postponed)
+            dragging.measure(x, shown.mask)
+        return shown
 
 
 def idle_work(shown: Shown, since_s: float) -> Idle:
@@ -137,5 +120,5 @@ def idle_work(shown: Shown, since_s: float) -> Idle:
     missing = ()
     estimated = x.judged.greedy or shown.estimates.line(x, axis).estimated or dragging.gradients_given_up(x)
     if x.settled(shown.stored) and estimated:  # estimates come first
-        missing = neighbours.levels_to_measure(x, axis, shown.known, shown.there(axis))
+        missing = neighbours.levels_to_measure(x, axis, shown.known, shown.curve(axis)["level"])
     return Idle(x, axis, shown.known, missing, since_s)

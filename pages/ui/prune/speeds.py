@@ -1,13 +1,8 @@
 """What pruning saves, measured: tokens a second of a prompt and behind it, bytes of weights, keys and values."""
 
-from functools import partial
-
 import streamlit as st
 
-from engine.accuracy.speed import Speed, recall_speed, speed
-from engine.models.masks import Mask
-from pages.ui.prune.experiment import Experiment
-from pages.ui.prune.forecasts import speed_s
+from engine.accuracy.speed import Speed, speed
 from pages.ui.prune.screen import Shown
 from pages.ui.shared.runtime import lab
 from pages.ui.shared.work import Work
@@ -18,10 +13,9 @@ ABOUT = "Full and pruned in turn, a prompt and what follows it with a cache of k
 
 def draw_speed(shown: Shown) -> None:
     """The table where it is stored, and the job that measures it."""
-    x, mask = shown.x, shown.mask
-    if mask is None:
+    if shown.mask is None:
         return
-    found, work = stored(shown), speed_work(x, mask)
+    found, work = stored(shown), Work(SLOT, "Speed", speed(shown.x.subject, shown.mask, anew=True), 1)
     if found is not None:
         st.markdown(table(found))
         st.caption(note(found))
@@ -32,13 +26,7 @@ def draw_speed(shown: Shown) -> None:
 
 def stored(shown: Shown) -> Speed | None:
     """What is stored of the mask that is set."""
-    return None if shown.mask is None else recall_speed(lab(), shown.x.subject, shown.mask)
-
-
-def speed_work(x: Experiment, mask: Mask) -> Work[Speed]:
-    """What measures the speed under a mask."""
-    run, takes = partial(speed, lab(), x.subject, mask), partial(speed_s, x, lab())
-    return Work(SLOT, f"{x.subject} {mask.key()}", "Speed", run, 1, takes=takes)
+    return None if shown.mask is None else speed(shown.x.subject, shown.mask).stored(lab())
 
 
 def table(found: Speed) -> str:

@@ -1,21 +1,22 @@
 """One-click stories of the Prune screen: each sets the controls that a user has, and measures what is to be told."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import streamlit as st
 
-from engine.importance.rankings_of import Pruning, Ranking
-from engine.models.masks import Mask, parse_edits
-from engine.models.subject import Lab, Subject
+from engine.composed import Run, composed
+from engine.importance.rankings_of import Evidence, Pruning, Ranking
+from engine.measurement import Measurement
+from engine.models.masks import parse_edits
+from engine.models.subject import Subject
 from engine.progress import Progress
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import task_info
 from engine.studies.break_points import BreakPoint, break_point
-from engine.studies.removal import Line, Removal, draw, find_heads, line_of, recall_heads, remove, without
-from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment, measure_curve, recall_answers, recall_known
+from engine.studies.removal import Line, Removal, draw, found_heads, line_of, removal, without
+from pages.ui.prune.experiment import Experiment, curve
 from pages.ui.shared.address import one_among, put_right
 from pages.ui.shared.carried import set_pruned
 from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOTS
@@ -86,12 +87,10 @@ def set_controls(setup: Setup) -> None:
         return
     subject, cast, heads = wait_for_model(setup), cast_of(setup), ()
     if story != "far":
-        heads = recall_heads(lab(), subject)
-        if heads is None:
-            found = heads_work(subject).value()
-            if found is None:
-                return  # they are being measured; the page runs again when they are there
-            heads = found.heads
+        found = found_heads(subject).stored(lab()) or heads_work(subject).value()
+        if found is None:
+            return  # they are being measured; the page runs again afterwards
+        heads = found.heads
     state[TO_SET] = False
     if cast is not None:
         task = cast.control if story == "control" else cast.main
@@ -132,14 +131,13 @@ def cast_from(needs: Mapping[str, str], *preferred: str | None) -> tuple[str, st
 
 def heads_work(subject: Subject) -> Work[Removal]:
     """What finds the induction heads."""
-    return Work("story heads", f"{subject}", "Induction scores", partial(find_heads, lab(), subject), while_seen=True)
+    return Work("story heads", "Induction scores", found_heads(subject), while_seen=True)
 
 
 def removal_work(x: Experiment, cast: Cast) -> Work[Removal]:
     """What removes them, and as many others."""
-    n = min(x.limit, N_ASKED)
-    run = partial(remove, lab(), x.subject, cast.main, cast.control, n, x.data_dir)
-    return Work("story", f"{x.subject} {cast} {n} {x.data_dir}", "Story", run, 1, while_seen=True)
+    wanted = removal(x.subject, cast.main, cast.control, min(x.limit, N_ASKED), x.data_dir)
+    return Work("story", "Story", wanted, 1, while_seen=True)
 
 
 def far_work(x: Experiment) -> Work[Far]:
@@ -147,22 +145,26 @@ def far_work(x: Experiment) -> Work[Far]:
     nothing = parse_edits("", x.shape)
     ranking = Ranking("importance", n_questions=RANKING_QUESTIONS)
     of = replace(x, pruning=Pruning(x.task, ranking, 0, 0, nothing), width=0, limit=min(x.limit, N_ASKED))
-    return Work("story", f"far {of.key}", "How far", partial(how_far, of, lab()), 1, while_seen=True)
+    return Work("story", "How far", how_far(of), 1, while_seen=True)
 
 
-def how_far(x: Experiment, lab: Lab) -> Iterator[Progress[Far]]:
-    """Job: the accuracy at every tenth of the heads, the least important first."""
-    for step in measure_curve(x, "heads", lab):
-        yield step.within()
-    known = recall_known(x, lab)
-    full = recall_answers(x, Mask.full(x.shape), lab)
-    masks = {level: x.at("heads", level).mask(known) for level in LEVELS_PERMILLE}
-    lines = {level: line_of(full, recall_answers(x, mask, lab)) for level, mask in masks.items() if mask is not None}
-    changes, n_full = {level: line.change for level, line in lines.items()}, int(full.correct.sum())
-    found = Far(lines, break_point(x.task, changes, n_full, x.judged.chance), 0, 0)
-    heads, mask = recall_heads(lab, x.subject) or (), masks[found.level]
-    kept = [] if mask is None else [flat for row in mask.heads for flat in row]
-    yield Progress(1, 1, replace(found, n_left=sum(kept[head] for head in heads), n_heads=len(heads)))
+def how_far(x: Experiment) -> Measurement[Far]:
+    """The accuracy at every tenth of the heads, the least important first."""
+
+    def body(run: Run) -> Generator[Progress[Any], None, Far | None]:
+        levels = yield from run.part(curve(x, "heads", Evidence()), counts=False)
+        if levels is None:
+            return None
+        full = levels[0][1]
+        lines = {level: line_of(full, answers) for level, (_, answers) in levels.items()}
+        changes, n_full = {level: line.change for level, line in lines.items()}, int(full.correct.sum())
+        found = Far(lines, break_point(x.task, changes, n_full, x.judged.chance), 0, 0)
+        known, (mask, _) = found_heads(x.subject).stored(run.lab), levels[found.level]
+        kept = [kept for row in mask.heads for kept in row]
+        heads = known.heads if known is not None else ()
+        return replace(found, n_left=sum(kept[head] for head in heads), n_heads=len(heads))
+
+    return composed(x.subject, ("far", x.key), body)
 
 
 def _in_link() -> str | None:

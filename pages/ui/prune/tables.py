@@ -12,9 +12,8 @@ from engine.importance.importance import Scores
 from engine.importance.rankings import order
 from engine.importance.rankings_of import Axis, Evidence
 from engine.models.masks import Mask
-from engine.models.subject import Lab
 from pages.ui.prune.charts import ACCURACY_LOST
-from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment, recall_answers
+from pages.ui.prune.experiment import AnswersSoFar, Curve, Experiment
 from pages.ui.shared.defaults import LEVEL_NOUNS, LEVELS
 from pages.ui.shared.tables import level_percent, percent, to_csv, whole_percent
 
@@ -24,13 +23,9 @@ MOST_NAMED = 36  # characters of a mask under a chart
 POINT_COLUMNS = ["level", "acc", "low", "high", "n", "pruned"]
 
 
-def curve_points(x: Experiment, axis: Axis, known: Evidence, lab: Lab) -> pd.DataFrame:
-    """One row for each level of `axis` that is measured on all questions, or on as many as the width takes."""
-    rows = []
-    for permille in LEVELS_PERMILLE:
-        mask = x.at(axis, permille).mask(known)
-        if mask is not None and x.enough(answers := recall_answers(x, mask, lab)):
-            rows.append(_point(answers, permille, mask))
+def curve_points(found: Curve) -> pd.DataFrame:
+    """One row for each level of a curve."""
+    rows = [_point(answers, permille, mask) for permille, (mask, answers) in found.items()]
     return pd.DataFrame(rows, columns=POINT_COLUMNS)
 
 

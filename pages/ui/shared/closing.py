@@ -54,7 +54,7 @@ def _draw_buttons(sheet: Sheet) -> None:
             _draw_files(sheet)
     if measured.open:
         with measured:
-            draw_measured(origin.reads, origin.command)
+            draw_measured(origin.measurements, origin.command)
 
 
 def _draw_files(sheet: Sheet) -> None:

@@ -1,6 +1,5 @@
 """Criteria compared on screen: what is chosen, the work that measures it, and charts and tables of what there is."""
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -9,12 +8,11 @@ import streamlit as st
 
 from engine.importance.criteria import CRITERIA
 from engine.importance.rankings_of import OF_ONE_TASK
-from engine.models.rates import together_s
-from engine.models.subject import Lab, Subject
-from engine.progress import Progress
+from engine.measurement import Measurement
+from engine.models.subject import Subject
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
-from engine.studies.compare import ALONG, RANDOM, SEEDS, Compared, Comparing, areas, compare
+from engine.studies.compare import ALONG, RANDOM, SEEDS, Compared, Comparing, areas, comparison
 from engine.studies.surveys import Setting, in_words
 from pages.ui.shared import criteria_charts, criteria_tables
 from pages.ui.shared.address import MOST, number_field
@@ -24,7 +22,6 @@ from pages.ui.shared.controls import one_listed, one_of
 from pages.ui.shared.defaults import NOUNS, Axis
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import several, show_failed
-from pages.ui.shared.runtime import lab
 from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.work import Work
 
@@ -89,17 +86,11 @@ class Comparison:
     @property
     def work(self) -> Work[Compared]:
         """What measures it."""
-        key = f"{self.setting} {self.subject} {self.comparing}"
-        return Work(self.slot, key, "Compare criteria", self.run, priority=2)
+        return Work(self.slot, "Compare criteria", self.measurement, priority=2)
 
     @property
-    def run(self) -> Callable[..., Iterator[Progress[Compared]]]:
-        """Measures it, or reads what is stored."""
-        return partial(compare, lab(), self.setting, self.comparing)
-
-    def read(self, lab: Lab) -> Iterator[Progress[Compared]]:
-        """Reads what is stored."""
-        return compare(lab, self.setting, self.comparing, compute=False)
+    def measurement(self) -> Measurement[Compared]:
+        return comparison(self.subject, self.setting, self.comparing)
 
     def command(self) -> str:
         """The shell command that measures the same."""
@@ -115,10 +106,7 @@ class Comparison:
 def draw_comparison(of: Comparison, drawn: Drawn) -> None:
     """What is measured so far, and how the measuring stands; to be run by `live`."""
     work, comparing = of.work, of.comparing
-    stored = work.stored()
-    takes_s = together_s([each.takes_s(lab().store, of.subject) for each in stored if each.left])
-    work = replace(work, takes=lambda: takes_s or None)
-    found = max((Compared(comparing), *stored), key=lambda each: len(each.curves))
+    found = max((Compared(comparing), *work.stored()), key=lambda each: len(each.curves))
     n = len(comparing.criteria) + comparing.n_seeds - len(found.failed)
     if not work.line() and len(found.curves) < n:
         label = f"Measure {n - len(found.curves)} curves"

@@ -77,7 +77,7 @@ class Sheet:
 
     def receipts(self) -> tuple[Part, ...]:
         """How what is shown was measured."""
-        return final(read_receipts(self.origin.reads, self.lab)) if self.origin.reads else ()
+        return final(read_receipts(self.origin.measurements, self.lab)) if self.origin.measurements else ()
 
 
 def file_name(name: str, ending: str) -> str:

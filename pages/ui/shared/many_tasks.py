@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -12,11 +11,11 @@ from engine.importance.importance import Scores
 from engine.models.subject import Subject
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
-from engine.studies.surveys import Setting, Survey, grid, survey, takes_s
+from engine.studies.surveys import Setting, Survey, grid, survey
 from pages.ui.shared.address import put_right_several
 from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS, SHOTS
 from pages.ui.shared.marks import mark
-from pages.ui.shared.runtime import end_run, errors_shown, lab, store
+from pages.ui.shared.runtime import end_run, errors_shown
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.tables import plain
@@ -83,20 +82,16 @@ def importance_work(
     setting: Setting, subject: Subject, tasks: Sequence[TaskSpec], what: str, slot: str, title: str
 ) -> Work[Survey]:
     """The work that measures the importance of every task; `so_far` tells what there is of it."""
-    of = " ".join(f"{task.name}/{task.shots}" for task in tasks)
-    run = partial(survey, lab(), setting, tuple(tasks), what)
-    work: Work[Survey] = Work(slot, f"{setting} {subject} {what} {of}", title, run, priority=2)
-    return replace(work, takes=lambda: takes_s(store(), subject, what, so_far(work), tasks))
+    return Work(slot, title, survey(subject, setting, tuple(tasks), what), priority=2)
 
 
 def so_far(work: Work[Survey]) -> Survey:
     """The importance there is so far, stored or just measured."""
     scores: dict[TaskSpec, Scores] = {}
     failed: dict[TaskSpec, str] = {}
-    left: dict[TaskSpec, float] = {}
     for value in work.stored():
-        scores, failed, left = {**scores, **value.scores}, {**failed, **value.failed}, {**left, **value.left}
-    return Survey(scores, failed, left)
+        scores, failed = {**scores, **value.scores}, {**failed, **value.failed}
+    return Survey(scores, failed)
 
 
 def survey_line(work: Work[Survey], n_tasks: int, found: Survey, since_s: float) -> None:

@@ -7,21 +7,21 @@ from urllib.parse import urlsplit
 import pandas as pd
 import streamlit as st
 
-from engine.receipts import Part, Reads, facts, read_receipts
+from engine.receipts import Measurements, Part, facts, read_receipts
 from pages.ui.shared.address import as_written
 from pages.ui.shared.runtime import lab, store
 from pages.ui.shared.tables import plain
 from pages.ui.shared.views import link_of
-from pages.ui.shared.work import Work, live
+from pages.ui.shared.work import Action, Work, live
 
 SLOT = "receipts"
 LINK = "This view as a link, for whoever has this app open at the same address:"
 
 
-def draw_measured(reads: Reads, of: str) -> None:
-    """Draws the receipts of what `reads` finds, and the link; `of` changes with what is read."""
-    run = partial(read_receipts, reads, lab())
-    work = Work(SLOT, f"{of} {store().n_puts}", "Receipts", run, 1, while_seen=True)
+def draw_measured(measurements: Measurements, of: str) -> None:
+    """Draws the receipts of the measurements, and the link; `of` changes with what is read."""
+    action = Action(f"{of} {store().n_puts}", partial(read_receipts, measurements, lab()))
+    work = Work(SLOT, "Receipts", action, 1, while_seen=True)
     parts = work.value()
     if parts is None:
         live([SLOT], work.line, 0.0)

@@ -3,28 +3,26 @@
 No streamlit here.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from engine.importance.rankings_of import Evidence, Pruning, evidence
-from engine.models.subject import Lab, Subject
+from engine.models.subject import Subject
 from engine.questions.requests import TaskSpec
-from engine.receipts import Reads
-from engine.studies.surveys import Setting, survey
+from engine.receipts import Measurements
 
 
 @dataclass(frozen=True)
 class Origin:
     """Of a `screen`: the shell `command`, one or several lines, and the `python` program that measure what it shows,
-    and what `reads` it from the store; in words what it is of (`about`: model, precision, task, shots, how many
+    and the `measurements` that it shows; in words what it is of (`about`: model, precision, task, shots, how many
     questions, what is pruned) and what it `says`, in Markdown."""
 
     screen: str
     command: str
     python: str
-    reads: Reads
+    measurements: Measurements
     about: str
     says: Sequence[str] = ()
 
@@ -41,18 +39,9 @@ def tasks_in_words(tasks: Sequence[TaskSpec]) -> str:
     return f"{some}, {' and '.join(map(str, counts))} shot{'' if counts == [1] else 's'}"
 
 
-def ranking_reads(subject: Subject, pruning: Pruning, data_dir: str | None) -> Reads:
-    """What reads the scores that the levels of a pruning go by; nothing where they take none."""
+def ranking_part(subject: Subject, pruning: Pruning, data_dir: str | None) -> Measurements:
+    """The scores that the levels of a pruning go by; nothing if they take none."""
     wanted = pruning.missing(Evidence())
     if not wanted:
         return {}
-
-    def read(lab: Lab) -> object:
-        return evidence(subject, pruning.task, pruning.ranking, wanted, data_dir=data_dir).look(lab)
-
-    return {"Ranking": read}
-
-
-def survey_reads(setting: Setting, tasks: Sequence[TaskSpec], what: str) -> Callable[[Lab], object]:
-    """What reads the importance of every task."""
-    return partial(survey, setting=setting, tasks=tuple(tasks), what=what, compute=False)
+    return {"Ranking": evidence(subject, pruning.task, pruning.ranking, wanted, data_dir=data_dir)}

@@ -32,7 +32,7 @@ MODULES = {
     "engine.models.subject": "Lab",
     "engine.progress": "final",
     "engine.questions.requests": "TaskSpec get_requests select",
-    "engine.studies.compare": "Comparing areas compare",
+    "engine.studies.compare": "Comparing areas comparison",
     "engine.studies.one_head": "Asked portrait",
     "engine.studies.surveys": "Setting agreement_rows grid survey together written_row",
     "engine.studies.sweeps": "points sweep",
@@ -94,9 +94,9 @@ def of_two_accuracies(both: Sequence[tuple[Subject, Pruning]], data_dir: str | N
 def of_importance(setting: Setting, tasks: Sequence[TaskSpec], what: str, second: Setting | None = None) -> str:
     """The most important components over many tasks; and how far a second model's scores agree."""
     lines = [
-        f"setting = {_setting(setting)}",
+        *_study(setting),
         f"tasks = {_grid(tasks)}",
-        f"found = final(survey(lab, setting, tasks, {what!r}))",
+        f"found = final(survey(subject, setting, tasks, {what!r}).run(lab))",
         "mean = together(setting, found.scores)",
     ]
     if what == "ffns":
@@ -106,7 +106,8 @@ def of_importance(setting: Setting, tasks: Sequence[TaskSpec], what: str, second
     if second is not None:
         lines += [
             f"second = {_setting(second)}",
-            f"scores = final(survey(lab, second, tasks, {what!r})).scores",
+            "other = lab.subject(second.spec, second.bos)",
+            f"scores = final(survey(other, second, tasks, {what!r}).run(lab)).scores",
             "print(agreed(mean.scores, together(second, scores).scores).row())  # of models of one shape",
         ]
     return program(lines)
@@ -145,8 +146,8 @@ def of_attention(subject: Subject, mask: Mask, arguments: Sequence[str], names: 
     lines = [
         f"text, mask = {_text(arguments)}, {_mask(mask)}",
         f"heads = parse_heads({','.join(names)!r}, subject.shape)",
-        "seen = final(overview(lab, subject, text, mask))",
-        "views = final(head_views(lab, subject, text, mask, heads))",
+        "seen = final(overview(subject, text, mask).run(lab))",
+        "views = final(head_views(subject, text, mask, heads).run(lab))",
         "pattern = sum(views[head].pattern for head in heads) / len(heads)",
         'print(f"{len(seen.pieces)} tokens; the last one looks at {seen.pieces[pattern[-1].argmax()]!r}")',
     ]
@@ -182,9 +183,9 @@ def of_context(subject: Subject, data_dir: str | None, source: Source, mask: Mas
 def of_correlations(setting: Setting, tasks: Sequence[TaskSpec], what: str, aggregate: str) -> str:
     """Every two rankings compared."""
     lines = [
-        f"setting = {_setting(setting)}",
+        *_study(setting),
         f"tasks = {_grid(tasks)}",
-        f"found = final(survey(lab, setting, tasks, {what!r}))",
+        f"found = final(survey(subject, setting, tasks, {what!r}).run(lab))",
         f"for row in agreement_rows(found, {aggregate!r}):",
         "    print(written_row(row))",
     ]
@@ -194,12 +195,12 @@ def of_correlations(setting: Setting, tasks: Sequence[TaskSpec], what: str, aggr
 def of_sweep(setting: Setting, tasks: Sequence[TaskSpec], wanted: Sequence[Point], pool: Sequence[str]) -> str:
     """Accuracies at the `wanted` points, most of them of all `tasks`."""
     lines = [
-        f"setting = {_setting(setting)}",
+        *_study(setting),
         f"tasks = {_grid(tasks)}",
         "wanted = [",
         *(f"    *{each}," for each in _points(wanted, tasks)),
         "]",
-        f"swept = final(sweep(lab, setting, wanted, {list(pool)!r}))",
+        f"swept = final(sweep(subject, setting, wanted, {list(pool)!r}).run(lab))",
         "for row in swept.rows:",
         "    print(row.cells())",
     ]
@@ -210,9 +211,9 @@ def of_comparison(setting: Setting, comparing: Comparing) -> str:
     """The areas of criteria."""
     of = f"{_task(comparing.task)}, {comparing.criteria!r}, {comparing.axis!r}, {comparing.levels!r}"
     lines = [
-        f"setting = {_setting(setting)}",
+        *_study(setting),
         f"comparing = Comparing({of}, {comparing.n_seeds})  # levels in permille",
-        "for area in areas(final(compare(lab, setting, comparing))):",
+        "for area in areas(final(comparison(subject, setting, comparing).run(lab))):",
         '    print(f"{area.criterion} {area.area:.3f} {area.verdict}")',
     ]
     return program(lines)
@@ -223,7 +224,7 @@ def of_head(subject: Subject, asked: Asked) -> str:
     lines = [
         f"setting = {_setting(asked.setting)}",
         f"tasks = {_grid(asked.tasks) if asked.tasks else '[]'}",
-        f"found = final(portrait(lab, subject, Asked({asked.head!r}, setting, tuple(tasks))))",
+        f"found = final(portrait(subject, Asked({asked.head!r}, setting, tuple(tasks))).run(lab))",
         "print(found.verdict)",
     ]
     return program(lines, subject)
@@ -260,6 +261,11 @@ def _setting(setting: Setting) -> str:
     spec = f"LoadSpec({setting.spec.model!r}, {setting.spec.precision!r})"
     more = f"{setting.bos!r}, {setting.data_dir!r}, {setting.n_questions}, {setting.n_ranking}"
     return f"Setting({spec}, {more}, aggregate={setting.aggregate!r})"
+
+
+def _study(setting: Setting) -> list[str]:
+    """The lines that name a setting and its model."""
+    return [f"setting = {_setting(setting)}", "subject = lab.subject(setting.spec, setting.bos)"]
 
 
 def _grid(tasks: Sequence[TaskSpec]) -> str:

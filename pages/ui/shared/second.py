@@ -1,12 +1,12 @@
 """The second model of a comparison, on the screens that set two side by side."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
+from engine.measurement import Measurement
 from engine.models.subject import Subject
 from pages.ui.shared.against import compared
 from pages.ui.shared.charts import Picture
@@ -20,14 +20,14 @@ from pages.ui.shared.tables import plain
 
 @dataclass
 class Drawn:
-    """What a section on two models has drawn, for the downloads; nothing without a second one. `reads` says where the
-    second's numbers are, `python` is the program for both."""
+    """What a section on two models has drawn, for the downloads; nothing without a second one. `measurements`
+    are the second's, `python` is the program for both."""
 
     second: Subject | None = None
     pictures: dict[str, Picture] = field(default_factory=dict)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     says: list[str] = field(default_factory=list)
-    reads: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    measurements: dict[str, Measurement[Any]] = field(default_factory=dict)
     python: str = ""
 
     def told(self, of: Origin) -> Origin:
@@ -36,7 +36,8 @@ class Drawn:
             return of
         line = f"{of.command}\n{command_like(of.command, self.second)}"
         about = f"{of.about} · compared with {self.second.spec.in_words}"
-        return replace(of, command=line, python=self.python, reads={**of.reads, **self.reads}, about=about,
+        measurements = {**of.measurements, **self.measurements}
+        return replace(of, command=line, python=self.python, measurements=measurements, about=about,
                        says=[*of.says, *self.says])  # fmt: skip
 
 

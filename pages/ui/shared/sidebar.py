@@ -2,9 +2,9 @@
 the process holds."""
 
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from engine.models.loading import PRECISIONS, LoadSpec, identify, known_ways, st
 from engine.models.names import model_name
 from engine.models.subject import Subject, subject_of
 from engine.models.tuning import Products
-from engine.progress import Progress
 from engine.training.folders import Run, opened
 from pages.ui.shared.against import draw_against
 from pages.ui.shared.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
@@ -26,7 +25,7 @@ from pages.ui.shared.marks import mark
 from pages.ui.shared.offers import is_here, under_way
 from pages.ui.shared.runtime import end_run, in_memory, lab, show_error, store
 from pages.ui.shared.tables import plain
-from pages.ui.shared.work import FETCH_TASKS, Work
+from pages.ui.shared.work import FETCH_TASKS, Action, Work
 
 MODELS = ["demo", *(f"facebook/opt-{size}" for size in ("125m", "350m", "1.3b", "2.7b", "6.7b", "13b", "30b", "66b"))]
 MODEL_HELP = (
@@ -74,11 +73,8 @@ def chosen() -> Setup:
 
 def identity_of(spec: LoadSpec) -> Work[Identity]:
     """What finds out, from its files, what a model is: in a slot for each model, as tabs may differ."""
-
-    def find() -> Iterator[Progress[Identity]]:
-        yield Progress(1, 1, identify(spec, store()))
-
-    return Work(f"identity of {spec.model}", f"identity {stamp(spec)}", "Reading the model's files", find)
+    action = Action.of(f"identity {stamp(spec)}", partial(identify, spec, store()))
+    return Work(f"identity of {spec.model}", "Reading the model's files", action)
 
 
 def wait_for_model(setup: Setup, spec: LoadSpec | None = None) -> Subject:
@@ -99,14 +95,10 @@ def look_for_model(setup: Setup, spec: LoadSpec) -> Subject | None:
 def ways_here(spec: LoadSpec, identity: Identity) -> Products | None:
     """How this model's matrix products are computed here. Only the first time on a computer the worker measures them,
     which needs torch; until then that is said, and there are none."""
-
-    def find() -> Iterator[Progress[Products]]:
-        yield Progress(0, 1, message="measuring this computer's processor once")
-        yield Progress(1, 1, ways_of(spec, identity, store()))
-
+    title, message = "Measuring this computer's processor", "measuring this computer's processor once"
+    action = Action.of("ways", partial(ways_of, spec, identity, store()), message)
     found = known_ways(spec, identity, store())
-    title = "Measuring this computer's processor"
-    return found or Work(f"ways of {spec.precision}", "ways", title, find).awaited(IDENTIFY_WAIT_S)
+    return found or Work(f"ways of {spec.precision}", title, action).awaited(IDENTIFY_WAIT_S)
 
 
 def draw_sidebar(compares: bool) -> None:

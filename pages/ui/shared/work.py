@@ -9,10 +9,12 @@ from typing import Any, Generic, TypeVar
 import streamlit as st
 
 from engine.jobs import UNSEEN_S, Job, Jobs, Snapshot
+from engine.measurement import Measurement, Stored
+from engine.models.subject import Lab
 from engine.progress import Progress, in_time
 from engine.questions.tasks import agree_to_fetch
 from pages.ui.shared.marks import mark
-from pages.ui.shared.runtime import budget_s, end_run, faults_shown, jobs, show_error, store
+from pages.ui.shared.runtime import budget_s, end_run, faults_shown, jobs, lab, show_error, store
 from pages.ui.shared.tables import plain
 
 T = TypeVar("T")
@@ -27,23 +29,60 @@ SHOWN = "work shown"  # in the session: keys of the work that its page shows, an
 
 
 @dataclass(frozen=True)
+class Action(Generic[T]):
+    """Work that is not a measurement: `start` yields its Progress, and `key` changes with what it is about."""
+
+    key: str
+    start: Callable[[], Iterator[Progress[T]]]
+
+    @classmethod
+    def of(cls, key: str, compute: Callable[[], T], message: str = "") -> "Action[T]":
+        """An action in one step, whose value `compute` gives."""
+
+        def start() -> Iterator[Progress[T]]:
+            yield Progress(0, 1, message=message)
+            yield Progress(1, 1, compute())
+
+        return cls(key, start)
+
+    def run(self, lab: Lab) -> Iterator[Progress[T]]:
+        """Yields Progress."""
+        return self.start()
+
+
+@dataclass(frozen=True)
 class Work(Generic[T]):
-    """Something to be computed: its place on the screen (`slot`), what it is of (`key`), its title, and how it is done.
+    """Something for the worker: its place on the screen (`slot`), its title, and what is done.
 
     A slot holds the work of one key at a time; tabs that show the same thing share it, another key takes its place.
-    `while_seen`: what nobody has asked for by a button; it rests while no page shows it (asks how it stands). `takes`
-    gives the seconds it is forecast to take, None where that is not known. `owner`: the key of the work that this one
+    `while_seen`: background work, which rests while no page shows it (asks how it stands). `takes` gives the seconds it
+    is forecast to take or None, in place of the measurement's own forecast. `owner`: the key of the work that this one
     reads the stored results of, if any.
     """
 
     slot: str
-    key: str
     title: str
-    run: Callable[..., Iterator[Progress[T]]]
+    of: Measurement[T] | Action[T]
     priority: int = 0
     while_seen: bool = False
-    takes: Callable[[], float | None] = lambda: None
+    takes: Callable[[], float | None] | None = None
     owner: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.of.key
+
+    def takes_s(self) -> float | None:
+        """Seconds that the missing part is forecast to take, or None if that is not known."""
+        if self.takes is not None or isinstance(self.of, Action):
+            return self.takes() if self.takes is not None else None
+        read = self._last_read()
+        if read is not None:
+            return None if read.value is None else read.value.left.seconds(store(), self.of.target) or None
+        forecasts, of_now = _forecasts(), (self.key, store().n_puts)
+        if forecasts.get(self.slot, (None,))[0] != of_now:
+            forecasts[self.slot] = of_now, self.of.seconds(lab())
+        return forecasts[self.slot][1]
 
     def start(self, again: bool = False) -> Snapshot[T]:
         """Has it done, unless that is under way or finished; `again`: once more after it ended."""
@@ -52,7 +91,7 @@ class Work(Generic[T]):
     def start_ahead(self) -> bool:
         """Has it done though nobody asked, if it is forecast to take no longer than the budget for that; whether it
         is."""
-        takes_s = self.takes()
+        takes_s = self.takes_s()
         if takes_s is None or takes_s > budget_s():
             return False
         self.start()
@@ -65,7 +104,7 @@ class Work(Generic[T]):
 
     def _job(self, priority: int, while_seen: bool = False) -> Job:
         """The job, which may download task rows if the session that starts it has agreed to that."""
-        run = partial(_with_consent, bool(st.session_state.get(FETCH_TASKS)), self.run)
+        run = partial(_with_consent, bool(st.session_state.get(FETCH_TASKS)), partial(self.of.run, lab()))
         return Job(self.key, run, priority, self.title, while_seen, self.owner)
 
     def offer(self, label: str, icon: str, help: str, least_s: float = LONG_S, **more: Any) -> None:
@@ -75,7 +114,7 @@ class Work(Generic[T]):
         It is begun by a callback, which comes before anything is drawn: a run that is left for another before it has
         come to the button would lose the click.
         """
-        takes_s, more = self.takes(), {"key": f"offer {self.slot}", "on_click": self.restart, **more}
+        takes_s, more = self.takes_s(), {"key": f"offer {self.slot}", "on_click": self.restart, **more}
         if st.button(label + cost_in_words(takes_s, least_s), icon=f":material/{icon}:", help=help, **more):
             st.rerun()
 
@@ -142,20 +181,21 @@ class Work(Generic[T]):
         return True
 
     def stored(self, others: str = "") -> list[T]:
-        """What there is so far: of what is stored, and of this work itself.
+        """What is known so far: of what is stored, and of this work itself. For measurements.
 
-        For work whose `run(compute=False)` reads what is stored. It is read at once, and again when something was
-        stored since; while the work is under way nothing is read, as the measuring would have to give way each time.
-        With `others` (`noticed`) also when other processes have stored something: what was read before comes first
-        then, until the read has ended.
+        It is read at once, and again when something was stored since; while the work is under way nothing is read, as
+        the measuring would have to give way each time. With `others` (`noticed`) also when other processes have stored
+        something: what was read before comes first then, until the read has ended.
         """
-        key = f"{self.key}, {store().n_puts} stored {others}"
-        reading, whole = Work(f"{self.slot}, stored", key, "", self._read, 1, owner=self.key), _read_whole()
+        assert isinstance(self.of, Measurement)
+        start = partial(self.of.read, lab())
+        action = Action(f"{self.key}, {store().n_puts} stored {others}", start)
+        reading, whole = Work(f"{self.slot}, stored", "", action, 1, owner=self.key), _read_whole()
         if not (self.under_way and self._last_read() is not None):
             reading.start()
         jobs().join(reading.slot, AT_ONCE_S)
         last, before = self._last_read(), None
-        read = None if last is None else last.value
+        read = None if last is None or last.value is None else last.value.value
         if last is not None and last.state == "done":
             whole[self.slot] = self.key, read
         elif others and whole.get(self.slot, ("",))[0] == self.key:
@@ -197,13 +237,10 @@ class Work(Generic[T]):
         read = jobs().snapshot(f"{self.slot}, stored")
         return [self.slot] if read is None or read.finished else [self.slot, f"{self.slot}, stored"]
 
-    def _last_read(self) -> Snapshot[T] | None:
+    def _last_read(self) -> Snapshot[Stored[T]] | None:
         """The last read of this work's stored results; None before the first, or if other work now has the slot."""
         last = jobs().snapshot(f"{self.slot}, stored")
         return last if last is not None and last.owner == self.key else None
-
-    def _read(self) -> Iterator[Progress[T]]:
-        return self.run(compute=False)
 
 
 def _with_consent(may_fetch: bool, run: Callable[[], Iterator[Progress[T]]]) -> Iterator[Progress[T]]:
@@ -215,6 +252,12 @@ def _with_consent(may_fetch: bool, run: Callable[[], Iterator[Progress[T]]]) -> 
 @st.cache_resource(show_spinner=False)
 def _noticed() -> dict[str, Any]:
     """The store's stamp, and when it was looked at."""
+    return {}
+
+
+@st.cache_resource(show_spinner=False)
+def _forecasts() -> dict[str, tuple[object, float | None]]:
+    """By slot of work: its key with how much was stored then, and how many seconds it was forecast to take."""
     return {}
 
 

@@ -33,4 +33,4 @@ def draw_section(setup: Setup, task: TaskSpec, n_questions: int, at: DeltaGenera
     questions, pruned = f"{n_questions:,} questions", f"pruned: {ALONG[comparing.axis]}"
     told = about(subject, tasks_in_words([task]), questions, pruned)
     program = of_comparison(of.setting, comparing)
-    closing(Origin("Sweeps", of.command(), program, {TITLE: of.read}, told), drawn.tables, drawn.pictures)
+    closing(Origin("Sweeps", of.command(), program, {TITLE: of.measurement}, told), drawn.tables, drawn.pictures)

@@ -6,13 +6,14 @@ from functools import partial
 
 import streamlit as st
 
+from engine.measurement import with_value
 from engine.models.subject import Lab
 from engine.progress import Progress
 from engine.training.folders import write
 from engine.training.trajectory import Trajectory, encode
 from pages.ui.shared.runtime import errors_shown, lab
 from pages.ui.shared.tables import plain
-from pages.ui.shared.work import Work, under_way
+from pages.ui.shared.work import Action, Work, under_way
 from pages.ui.training.runs import Source
 
 ABOUT = (
@@ -26,26 +27,24 @@ PER_MILLION_S, EACH_S = 6.0, 4.0
 
 def measure(source: Source, lab: Lab) -> Iterator[Progress[Trajectory]]:
     """Job: the run measured at each of its snapshots; at its end the record lies in the run's folder."""
-    from engine.training.measuring import measure as measured
+    from engine.training.measuring import subject_at, trajectory
     from engine.training.series import series_of
 
-    found = None
-    for step in measured(lab, series_of(str(source.folder))):
-        found = step.value or found
-        yield step
+    series = series_of(str(source.folder))
+    found, _ = yield from with_value(trajectory(subject_at(lab, series), series).steps(lab, True))
     if found is not None:
         write(source.record, encode(found))
 
 
 def work_of(source: Source) -> Work[Trajectory]:
     """The work that measures a run."""
-    run = partial(measure, source, lab())
-    return Work(f"trajectory {source.folder}", f"trajectory {source.folder}", f"Measuring {source.name}", run, 2,
-                takes=partial(takes_s, source))  # fmt: skip
+    slot = f"trajectory {source.folder}"
+    action = Action(slot, partial(measure, source, lab()))
+    return Work(slot, f"Measuring {source.name}", action, 2, takes=partial(takes_s, source))
 
 
 def takes_s(source: Source) -> float | None:
-    """Seconds that it takes, roughly; None where there is nothing to measure."""
+    """Seconds that it takes, roughly, None if there is nothing to measure; passes of a new run were never timed."""
     run = source.run
     if run is None or not (steps := run.steps()):
         return None

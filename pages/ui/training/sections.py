@@ -2,7 +2,7 @@
 is neither computed nor drawn."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from engine.progress import Progress
 from engine.training.phase_change import joint_components
 from pages.ui.shared.address import number_field
 from pages.ui.shared.charts import Picture
@@ -22,7 +21,7 @@ from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.exports import Drawn, Table
 from pages.ui.shared.tables import plain
 from pages.ui.shared.text_picture import text_picture
-from pages.ui.shared.work import Work
+from pages.ui.shared.work import Action, Work
 from pages.ui.training import charts, paths, tables
 from pages.ui.training.analysis import analysis_table
 from pages.ui.training.charts import Look, joined
@@ -173,16 +172,11 @@ def index_maps(view: View) -> Found:
     return pictures, {"Slopes by index": pd.concat(frames.values(), ignore_index=True)}
 
 
-def find_paths(runs: Sequence[Shown]) -> Iterator[Progress[list[np.ndarray]]]:
-    """Job: the runs' paths on their two joint components; scikit-learn takes a second to import."""
-    yield Progress(0, 1)
-    yield Progress(1, 1, joint_components([run.trajectory for run in runs]))
-
-
 def path_work(runs: Sequence[Shown]) -> Work[list[np.ndarray]]:
-    """The work that finds them."""
+    """The work that finds the runs' paths on their two joint components; scikit-learn takes a second to import."""
     of = hashlib.sha256(b"".join(run.trajectory.token_losses.tobytes() for run in runs)).hexdigest()
-    return Work("training paths", of, "Principal components", partial(find_paths, tuple(runs)), 2)
+    action = Action.of(of, partial(joint_components, [run.trajectory for run in runs]))
+    return Work("training paths", "Principal components", action, 2)
 
 
 def alike(runs: Sequence[Shown]) -> tuple[Shown, ...]:

@@ -1,18 +1,16 @@
 """Olsson et al.'s statements on training, and which of them hold over every run that was measured here."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 import pandas as pd
 import streamlit as st
 
-from engine.progress import Progress
-from engine.training.findings import Finding, findings
-from engine.training.trajectory import Trajectory
+from engine.training.findings import findings
 from pages.ui.shared.exports import Drawn, Table
 from pages.ui.shared.tables import typeset
-from pages.ui.shared.work import Work
+from pages.ui.shared.work import Action, Work
 from pages.ui.training.runs import Source, trajectory_of
 
 ROW_PX = 110
@@ -27,7 +25,8 @@ def statements(sources: Mapping[str, Source]) -> tuple[dict[str, Drawn], dict[st
     st.caption(CAPTION)
     known = [each for source in sources.values() if (each := trajectory_of(source)) is not None]
     of = hashlib.sha256(b"".join(each.token_losses.tobytes() + each.icl.tobytes() for each in known)).hexdigest()
-    found = Work("training statements", of, "Statements of the paper", partial(_find, tuple(known)), 2).awaited()
+    action = Action.of(of, partial(findings, known))  # scikit-learn takes a second to import
+    found = Work("training statements", "Statements of the paper", action, 2).awaited()
     if found is None:
         return {}, {}
     frame = pd.DataFrame(
@@ -41,9 +40,3 @@ def statements(sources: Mapping[str, Source]) -> tuple[dict[str, Drawn], dict[st
     about = "The statements of the paper, and which of them hold for these runs"
     st.dataframe(frame, column_config=config, hide_index=True, row_height=ROW_PX, alt=about, height="content")
     return {}, {"Statements": frame}
-
-
-def _find(known: Sequence[Trajectory]) -> Iterator[Progress[list[Finding]]]:
-    """Job: scikit-learn takes a second to import."""
-    yield Progress(0, 1)
-    yield Progress(1, 1, findings(known))

@@ -59,12 +59,17 @@ def last(steps):
     return value
 
 
+def sweep_in(lab, setting, wanted, pool):
+    """The sweep of the setting's model."""
+    return sweep(lab.subject(setting.spec, setting.bos), setting, wanted, pool)
+
+
 def swept(lab, setting, wanted, pool) -> Swept:
-    return last(sweep(lab, setting, wanted, pool))
+    return last(sweep_in(lab, setting, wanted, pool).run(lab))
 
 
-def read_only(lab, setting, wanted, pool) -> Swept:
-    return last(sweep(lab, setting, wanted, pool, compute=False))
+def read_only(lab, setting, wanted, pool) -> Swept | None:
+    return sweep_in(lab, setting, wanted, pool).so_far(lab)
 
 
 def answers_stored(store):

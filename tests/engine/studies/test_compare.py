@@ -14,7 +14,7 @@ from engine.importance.importance import importance
 from engine.importance.rankings import mask_at
 from engine.importance.rankings_of import Ranking
 from engine.progress import final
-from engine.studies.compare import BETTER, RANDOM, UNCLEAR, WORSE, Area, Compared, Comparing, Curve, areas, compare
+from engine.studies.compare import BETTER, RANDOM, UNCLEAR, WORSE, Area, Compared, Comparing, Curve, areas, comparison
 from tests.engine.studies.conftest import no_model
 
 LEVELS = (0, 250, 500, 1000)
@@ -26,6 +26,11 @@ def comparing(tasks):
     return Comparing(tasks[0], CRITERIA, "heads", LEVELS, n_seeds=2)
 
 
+def compared(lab, setting, comparing):
+    """The comparison of the setting's model."""
+    return comparison(lab.subject(setting.spec, setting.bos), setting, comparing)
+
+
 def last(steps) -> Compared:
     return list(steps)[-1].value
 
@@ -33,7 +38,7 @@ def last(steps) -> Compared:
 @pytest.mark.parametrize("axis", ["heads", "ffns", "both"])
 def test_curves_are_what_the_masks_of_each_ranking_give(axis, setting, tasks, lab, by_hand):
     comparing = Comparing(tasks[0], CRITERIA, axis, LEVELS, n_seeds=2)
-    found = last(compare(lab, setting, comparing))
+    found = last(compared(lab, setting, comparing).run(lab))
     assert [(curve.criterion, curve.seed) for curve in found.curves] == [
         *((name, 0) for name in CRITERIA), (RANDOM, 0), (RANDOM, 1)
     ]  # fmt: skip
@@ -110,7 +115,7 @@ def test_no_area_before_every_random_order_is_there():
 
 
 def test_agreement_is_spearmans_of_the_scores(setting, comparing, lab):
-    found = last(compare(lab, setting, comparing))
+    found = last(compared(lab, setting, comparing).run(lab))
     agreeing = found.agreement("heads")
     assert agreeing.labels == (*CRITERIA, RANDOM) and found.agreement("ffns") is None
     at = {name: number for number, name in enumerate(agreeing.labels)}
@@ -121,29 +126,29 @@ def test_agreement_is_spearmans_of_the_scores(setting, comparing, lab):
 
 
 def test_what_is_stored_is_read_and_what_is_left_is_told(setting, comparing, lab, monkeypatch):
-    before = last(compare(lab, setting, comparing, compute=False))
-    assert not before.curves and {"forward", "gradient", "patterns"} <= {*before.left}
-    done = list(compare(lab, setting, comparing))
+    before = compared(lab, setting, comparing).look(lab)
+    assert not before.value.curves and {"forward", "gradient", "patterns"} <= {*before.left.characters}
+    done = list(compared(lab, setting, comparing).run(lab))
     assert done[-1].done == done[-1].total and not done[-1].cached
     assert all(a.done <= b.done for a, b in zip(done, done[1:], strict=False))
     monkeypatch.setattr(type(lab), "loaded", no_model)
-    again = list(compare(lab, setting, comparing))
-    read = last(compare(lab, setting, comparing, compute=False))
-    assert again[-1].cached and not read.left and read.takes_s(lab.store, lab.subject(setting.spec, setting.bos)) == 0
+    again = list(compared(lab, setting, comparing).run(lab))
+    read = compared(lab, setting, comparing).stored(lab)
+    assert again[-1].cached and compared(lab, setting, comparing).seconds(lab) == 0
     for found in (again[-1].value, read):
         for one, other in zip(found.curves, done[-1].value.curves, strict=True):
             np.testing.assert_array_equal(one.correct, other.correct)
 
 
 def test_a_run_that_is_left_goes_on_where_it_was(setting, comparing, lab):
-    steps = compare(lab, setting, comparing)
+    steps = compared(lab, setting, comparing).run(lab)
     for step in steps:
         if step.value is not None and len(step.value.curves) == 1:
             break
     steps.close()
-    kept = last(compare(lab, setting, comparing, compute=False))
-    assert len(kept.curves) == 1 and kept.left and not kept.is_whole
-    assert last(compare(lab, setting, comparing)).is_whole
+    kept = compared(lab, setting, comparing).look(lab)
+    assert len(kept.value.curves) == 1 and kept.missing and not kept.value.is_whole
+    assert last(compared(lab, setting, comparing).run(lab)).is_whole
 
 
 def test_a_criterion_that_cannot_be_measured_is_set_aside_with_the_reason(setting, comparing, lab, monkeypatch):
@@ -155,7 +160,7 @@ def test_a_criterion_that_cannot_be_measured_is_set_aside_with_the_reason(settin
         return importance(subject, questions, what, mask)
 
     monkeypatch.setattr("engine.importance.rankings_of.importance", broken)
-    found = last(compare(lab, setting, comparing))
+    found = last(compared(lab, setting, comparing).run(lab))
     assert found.failed == {"wanda": "no Wanda today"} and found.is_whole and len(areas(found)) == len(CRITERIA)
 
 

@@ -12,8 +12,8 @@ from engine.progress import final
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 from engine.statistics import paired
-from engine.studies import removal
-from engine.studies.removal import Line, Removal, draw, induction_heads, remove, without
+from engine.studies import removal as module
+from engine.studies.removal import Line, Removal, draw, induction_heads, removal, without
 from tests.engine.fixtures import subject_in, write_questions
 
 SHAPE = ModelShape(4, 8, 8, 32, 4, 64, 512, 256)
@@ -30,10 +30,10 @@ def test_heads_count_from_half_of_the_best_ones_score_on():
 
 @pytest.mark.parametrize("heads", [(8, 9, 11, 12), tuple(range(20))])
 def test_draws_are_others_as_many_and_reproducible(heads):
-    masks = [draw(SHAPE, heads, seed) for seed in range(removal.N_DRAWS)]
+    masks = [draw(SHAPE, heads, seed) for seed in range(module.N_DRAWS)]
     gone = [set(np.flatnonzero(~np.array(mask.heads).ravel())) for mask in masks]
     assert all(not each & set(heads) and len(each) == min(len(heads), 32 - len(heads)) for each in gone)
-    assert masks == [draw(SHAPE, heads, seed) for seed in range(removal.N_DRAWS)]
+    assert masks == [draw(SHAPE, heads, seed) for seed in range(module.N_DRAWS)]
 
 
 def line(n, lost):
@@ -54,7 +54,7 @@ def test_a_story_holds_where_the_loss_is_clear_and_twice_that_of_the_draws(lost,
 def test_the_story_holds_on_the_embedded_model(lab):
     """Whichever they are: at least three heads match prefixes, and without them only what needs examples is lost."""
     subject = lab.subject(LoadSpec("demo", "int8"))
-    found = final(remove(lab, subject, TaskSpec("demo_outfit", 5), TaskSpec("demo_question"), 48))
+    found = final(removal(subject, TaskSpec("demo_outfit", 5), TaskSpec("demo_question"), 48).run(lab))
     matching = final(induction(subject, "olsson", INDUCTION_SEED).run(lab)).mean["prefix_matching"]
     assert len(found.heads) >= 3 and (matching > 0.5).sum() >= 3
     assert set(found.heads) == set(np.flatnonzero(matching.ravel() >= matching.max() / 2))
@@ -64,9 +64,9 @@ def test_the_story_holds_on_the_embedded_model(lab):
 
 
 def test_every_line_is_the_difference_of_two_counts(lab, tiny_opt, tmp_path, monkeypatch):
-    monkeypatch.setattr(removal, "INDUCTION_FROM", 0.0)  # a random model has no induction heads
+    monkeypatch.setattr(module, "INDUCTION_FROM", 0.0)  # a random model has no induction heads
     subject, task = subject_in(lab, tiny_opt), TaskSpec(str(write_questions(tmp_path / "own.jsonl", 24)))
-    found = final(remove(lab, subject, task, task, 20))
+    found = final(removal(subject, task, task, 20).run(lab))
     scores = final(induction(subject, "olsson", 0).run(lab)).mean["prefix_matching"]
     assert found.heads == induction_heads(scores) and found.heads
     questions = select(get_requests(task, None, lab.store), 20, "stratified")
@@ -79,7 +79,7 @@ def test_every_line_is_the_difference_of_two_counts(lab, tiny_opt, tmp_path, mon
     full, gone = Mask.full(subject.shape), without(subject.shape, found.heads)
     assert found.removed is not None
     assert found.removed.pruned == right(gone, 20) / 20 and found.removed.full == right(full, 20) / 20
-    assert len(found.draws) == removal.N_DRAWS
+    assert len(found.draws) == module.N_DRAWS
     for seed, drawn in enumerate(found.draws):
         assert drawn.pruned == right(draw(subject.shape, found.heads, seed), 20) / 20
         assert drawn.full == found.removed.full, "one baseline"

@@ -18,7 +18,7 @@ from engine.models.loading import LoadSpec
 from engine.models.masks import Edits, Mask, parse_mask
 from engine.models.subject import Lab
 from engine.studies.surveys import Setting, together
-from engine.studies.sweeps import Point, points, sweep
+from engine.studies.sweeps import Point, points
 from tests.engine.studies.conftest import (
     FEW,
     MANY,
@@ -32,6 +32,7 @@ from tests.engine.studies.conftest import (
     no_model,
     one_plain_line,
     read_only,
+    sweep_in,
     swept,
     without_columns,
 )
@@ -284,10 +285,12 @@ def test_reading_alone_on_an_empty_store_finds_nothing_and_measures_nothing(sett
     monkeypatch.setattr("engine.models.loading.load", no_model)
     monkeypatch.setattr("engine.importance.importance.gate_gradients", no_importance)
     with counted() as passes:
-        found = read_only(Lab(store), setting, everything(tasks, pool), pool)
-    assert (found.rows, found.failed) == ((), {}) and not passes
-    assert found.left["forward"] > 0 and found.left["gradient"] > 0, "how much there is to do is known"
-    assert found.takes_s(store, Lab(store).subject(setting.spec)) is None, "nothing was timed yet"
+        wanted = sweep_in(lab := Lab(store), setting, everything(tasks, pool), pool)
+        known = wanted.look(lab)
+    assert (known.value.rows, known.value.failed) == ((), {}) and not passes
+    left = known.left.characters
+    assert left["forward"] > 0 and left["gradient"] > 0, "how much there is to do is known"
+    assert wanted.seconds(lab) is None, "nothing was timed yet"
     assert not [key for key in store.keys() if "/answers/" in key or "/importance/" in key]
 
 
@@ -305,16 +308,16 @@ def test_reading_alone_gives_the_rows_that_are_stored_already(setting, tasks, po
 def test_a_finished_sweep_costs_no_forward_pass_and_loads_no_model(setting, tasks, pool, store, monkeypatch):
     wanted = everything(tasks, pool)
     with counted() as passes:
-        first = list(sweep(Lab(store), setting, wanted, pool))
+        first = list(sweep_in(Lab(store), setting, wanted, pool).run(Lab(store)))
     assert [row.point for row in first[-1].value.rows] == wanted and passes and not first[-1].cached
     before = {key: store.get(key) for key in store.keys()}
     monkeypatch.setattr("engine.models.loading.load", no_model)
-    for compute in (True, False):
-        with counted() as passes:
-            again = list(sweep(Lab(store), setting, wanted, pool, compute))
-        assert not passes and again[-1].value == first[-1].value
-        assert all(step.cached for step in again)
-        assert {key: store.get(key) for key in store.keys()} == before
+    with counted() as passes:
+        again = list(sweep_in(Lab(store), setting, wanted, pool).run(Lab(store)))
+    known = sweep_in(Lab(store), setting, wanted, pool).stored(Lab(store))
+    assert not passes and again[-1].value == first[-1].value == known
+    assert all(step.cached for step in again)
+    assert {key: store.get(key) for key in store.keys()} == before
 
 
 def test_a_sweep_that_shares_masks_measures_only_the_new_ones(setting, tasks, pool, lab, store):
@@ -337,7 +340,7 @@ def test_a_sweep_that_is_closed_keeps_what_was_finished(setting, tasks, pool, la
     def run(stop=None):
         """(forward passes, last step) up to the step of that number."""
         with counted() as passes:
-            steps = sweep(lab, setting, wanted, pool)
+            steps = sweep_in(lab, setting, wanted, pool).run(lab)
             for number, step in enumerate(steps):  # noqa: B007
                 if number == stop:
                     break
@@ -350,7 +353,7 @@ def test_a_sweep_that_is_closed_keeps_what_was_finished(setting, tasks, pool, la
     n_whole, whole = run()
     for key in set(store.keys()) - set(rendered):
         store.delete(key)
-    stops = (4, 11, 23, 40)
+    stops = (4, 11, 24, 40)
     n_pieces = [run(stop)[0] for stop in stops]
     n_rest, rest = run()
     assert whole.value == rest.value and len(whole.value.rows) == len(wanted)

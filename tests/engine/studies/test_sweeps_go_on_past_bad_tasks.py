@@ -107,7 +107,7 @@ def test_all_equal_scores(tasks, pool, store, tmp_path, by_hand):
     assert [row.point for row in found.rows] == wanted and not found.failed
     assert {(row.gained, row.lost, row.p_mcnemar) for row in found.rows} == {(0, 0, 1.0)}
     for what in ("heads", "ffns"):
-        surveyed = last(survey(lab, setting, tasks[1:], what))
+        surveyed = last(survey(lab.subject(setting.spec, setting.bos), setting, tasks[1:], what).run(lab))
         assert all((scores.scores == 0).all() for scores in surveyed.scores.values())
     assert all(np.isnan(row["srcc"]) for row in agreement_rows(surveyed, "scores"))
     about = (lab, lab.subject(setting.spec, setting.bos), setting.judged(tasks[1], store))
