@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from engine.errors import Cancelled, HeadroomError
 from engine.measurement import Measurement, Missing, Steps, Stored, Workload, with_value
-from engine.models.subject import Lab, Subject
+from engine.models.session import Session, Target
 from engine.progress import Progress, driven
 
 K = TypeVar("K")
@@ -27,8 +27,8 @@ class Run:
     the parts lack.
     """
 
-    def __init__(self, lab: Lab, measures: bool, total: int) -> None:
-        self.lab, self.measures, self.total = lab, measures, total
+    def __init__(self, session: Session, measures: bool, total: int) -> None:
+        self.session, self.measures, self.total = session, measures, total
         self.done, self.cached, self.missing = 0, True, dict[str, Callable[[], Workload]]()
         self._known: dict[str, Stored[Any]] = {}
 
@@ -53,7 +53,7 @@ class Run:
                 share = (self.done + size * step.part) / self.total
                 return replace(here, value=step.value, cached=self.cached and cached, share=share)
 
-            found = Stored(*(yield from driven(with_value(part.steps(self.lab, self.measures)), placed)))
+            found = Stored(*(yield from driven(with_value(part.steps(self.session, self.measures)), placed)))
             self.cached &= cached
             self.missing |= found.missing
             if found.is_complete:
@@ -83,7 +83,7 @@ class Run:
 
 
 def composed(
-    target: Subject,
+    target: Target,
     about: tuple[object, ...],
     body: Callable[[Run], Generator[Progress[Any], None, T | None]],
     total: int = 1,
@@ -91,8 +91,8 @@ def composed(
     """A measurement made of others: `body` asks a `Run` for one part after the other, and returns the value of all of
     them, or of those that are known. `total` is that of the progress bar; `body` may change the run's at its start."""
 
-    def steps(lab: Lab, measures: bool) -> Steps[T]:
-        run = Run(lab, measures, total)
+    def steps(session: Session, measures: bool) -> Steps[T]:
+        run = Run(session, measures, total)
         value = yield from body(run)
         yield Progress(run.total, run.total, value, cached=run.cached)
         return run.missing
@@ -100,9 +100,9 @@ def composed(
     return Measurement(target, about, steps)
 
 
-def deferred(target: Subject, about: tuple[object, ...], build: Callable[[Lab], Measurement[T]]) -> Measurement[T]:
+def deferred(target: Target, about: tuple[object, ...], build: Callable[[Session], Measurement[T]]) -> Measurement[T]:
     """A measurement that is built when it is read or measured, as that takes the store, such as for questions."""
-    return Measurement(target, about, lambda lab, measures: build(lab).steps(lab, measures))
+    return Measurement(target, about, lambda session, measures: build(session).steps(session, measures))
 
 
 @dataclass(frozen=True)
@@ -117,9 +117,9 @@ class Gathered(Generic[K, T]):
 
 
 def every(
-    target: Subject,
+    target: Target,
     about: tuple[object, ...],
-    parts: Mapping[K, Callable[[Lab], Measurement[T]]],
+    parts: Mapping[K, Callable[[Session], Measurement[T]]],
     size: Callable[[K], int] = lambda name: 1,
     label: Callable[[K], str] = str,
 ) -> Measurement[Gathered[K, T]]:
@@ -139,7 +139,7 @@ def every(
 
             end = run.done + size(name)
             try:
-                found = yield from driven(run.steps(build(run.lab), size(name), label(name)), noted)
+                found = yield from driven(run.steps(build(run.session), size(name), label(name)), noted)
                 if not found.is_complete:
                     known = replace(known, missing={**known.missing, name: found.missing})
                 elif found.value is not None:

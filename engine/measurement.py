@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from cache import Store
 from engine.models.rates import FACTOR, Pass, seconds_for, together_s
-from engine.models.subject import Lab, Subject
+from engine.models.session import Session, Target
 from engine.pieces import Piece, found, measured
 from engine.progress import Progress, driven, returned
 from engine.questions.amounts import CHARACTERS_A_TOKEN
@@ -44,11 +44,11 @@ class Workload:
         """So many times as much."""
         return Workload({kind: factor * characters for kind, characters in self.characters.items()})
 
-    def seconds(self, store: Store, target: Subject) -> float | None:
+    def seconds(self, store: Store, target: Target) -> float | None:
         """About how long that takes here, by earlier passes of this model; None if none was timed yet."""
         return together_s(seconds_for(store, target, kind, each) for kind, each in self.characters.items())
 
-    def seconds_by_size(self, store: Store, target: Subject) -> float:
+    def seconds_by_size(self, store: Store, target: Target) -> float:
         """The same; by the size of the model if none of its passes was timed yet."""
         known = self.seconds(store, target)
         if known is not None:
@@ -83,59 +83,59 @@ class Stored(Generic[T]):
 class Measurement(Generic[T]):
     """A value of type T that is made from stored records.
 
-    `target`: the model. `about`: what tells this measurement apart from others of the same model. `steps(lab,
+    `target`: the model. `about`: what tells this measurement apart from others of the same model. `steps(session,
     measures)`: yields Progress with the value so far, and returns what is missing; without `measures` it loads and
     computes nothing.
     """
 
-    target: Subject
+    target: Target
     about: tuple[object, ...]
-    steps: Callable[[Lab, bool], Steps[T]]
+    steps: Callable[[Session, bool], Steps[T]]
 
     @property
     def key(self) -> str:
         """Changes with anything that changes the value, within one process: jobs are told apart by it."""
         return " ".join(map(str, (self.target, *self.about)))
 
-    def run(self, lab: Lab) -> Iterator[Progress[T]]:
+    def run(self, session: Session) -> Iterator[Progress[T]]:
         """Yields Progress with the value so far. Stored records are read, missing ones are measured and stored."""
-        return self.steps(lab, True)
+        return self.steps(session, True)
 
-    def read(self, lab: Lab) -> Iterator[Progress[Stored[T]]]:
+    def read(self, session: Session) -> Iterator[Progress[Stored[T]]]:
         """Yields Progress; the last one's value is what is stored. Loads and measures nothing."""
-        value, missing = yield from driven(with_value(self.steps(lab, False)), Progress.within)
+        value, missing = yield from driven(with_value(self.steps(session, False)), Progress.within)
         yield Progress(1, 1, Stored(value, missing), cached=True)
 
-    def look(self, lab: Lab) -> Stored[T]:
+    def look(self, session: Session) -> Stored[T]:
         """What is stored, read at once."""
-        return Stored(*returned(with_value(self.steps(lab, False))))
+        return Stored(*returned(with_value(self.steps(session, False))))
 
-    def stored(self, lab: Lab) -> T | None:
+    def stored(self, session: Session) -> T | None:
         """The value if all records are stored, or else None."""
-        known = self.look(lab)
+        known = self.look(session)
         return known.value if known.is_complete else None
 
-    def so_far(self, lab: Lab) -> T | None:
+    def so_far(self, session: Session) -> T | None:
         """The value of the records that are stored, which may be some of all; None if they give none."""
-        return self.look(lab).value
+        return self.look(session).value
 
-    def left(self, lab: Lab) -> Workload:
+    def left(self, session: Session) -> Workload:
         """The work of measuring the missing records."""
-        return self.look(lab).left
+        return self.look(session).left
 
     def whole(self) -> Workload:
         """The work of measuring all of it, whatever is stored."""
-        return self.left(cast(Lab, _EMPTY))
+        return self.left(cast(Session, _EMPTY))
 
-    def seconds(self, lab: Lab) -> float | None:
+    def seconds(self, session: Session) -> float | None:
         """About how long the missing records take here; None if no pass of this model was timed yet."""
-        return self.left(lab).seconds(lab.store, self.target)
+        return self.left(session).seconds(session.store, self.target)
 
     def until(self, is_enough: Callable[[T], bool], *about: object) -> Measurement[T]:
         """The same, complete as soon as its value so far `is_enough`; `about` tells it apart from others."""
 
-        def steps(lab: Lab, measures: bool) -> Steps[T]:
-            own = self.steps(lab, measures)
+        def steps(session: Session, measures: bool) -> Steps[T]:
+            own = self.steps(session, measures)
             while True:
                 try:
                     step = next(own)
@@ -150,8 +150,8 @@ class Measurement(Generic[T]):
     def map(self, change: Callable[[T], U | None]) -> Measurement[U]:
         """The same with `change` applied to its value."""
 
-        def steps(lab: Lab, measures: bool) -> Steps[U]:
-            return (yield from driven(self.steps(lab, measures), lambda step: step.map(change)))
+        def steps(session: Session, measures: bool) -> Steps[U]:
+            return (yield from driven(self.steps(session, measures), lambda step: step.map(change)))
 
         return Measurement(self.target, (*self.about, "mapped"), steps)
 
@@ -183,9 +183,9 @@ def with_value(steps: Steps[T]) -> Generator[Progress[T], None, tuple[T | None, 
 
 
 def of_records(
-    target: Subject,
+    target: Target,
     about: tuple[object, ...],
-    pieces: Callable[[Lab, list[Record]], Iterable[Piece]],
+    pieces: Callable[[Session, list[Record]], Iterable[Piece]],
     value: Callable[[list[Record]], T | None],
     expected: Callable[[], Workload] | None = None,
     counted: Callable[[list[Record]], tuple[int, int]] | None = None,
@@ -200,16 +200,16 @@ def of_records(
     not say. `anew`: stored records count as missing, and each is replaced once it has been measured again.
     """
 
-    def steps(lab: Lab, measures: bool) -> Steps[T]:
+    def steps(session: Session, measures: bool) -> Steps[T]:
         records: list[Record] = []
-        wanted = pieces(lab, records)
+        wanted = pieces(session, records)
         listed = list(wanted) if measures and counted is None else []
         sizes = [piece.size for piece in listed]
         total, cached = sum(sizes), True
         ends: list[float] | None = None
 
         def known(piece: Piece) -> Record | None:
-            return None if anew else found(lab.store, piece)
+            return None if anew else found(session.store, piece)
 
         def placed(step: Progress[Any], is_end: bool = False) -> Progress[Any]:
             """A step of the piece in hand, or the one that ends it, in its place among all of them."""
@@ -226,7 +226,7 @@ def of_records(
             if expected is None:
                 return Workload()
             if counted is None:
-                each = [(piece.size, known(piece) is None) for piece in pieces(lab, [])]
+                each = [(piece.size, known(piece) is None) for piece in pieces(session, [])]
                 part, whole = sum(size for size, is_missing in each if not is_missing), sum(size for size, _ in each)
             else:
                 part, whole = counted(records) if records else (0, 1)
@@ -237,12 +237,12 @@ def of_records(
             if record is None and not measures:
                 yield Progress(0, 1, value(records), cached=True)
                 if counted is None and expected is None:
-                    missing = [each for each in pieces(lab, []) if known(each) is None]
+                    missing = [each for each in pieces(session, []) if known(each) is None]
                     return {each.key: partial(_to_read, each) for each in missing}
                 return {piece.key: left}
             if record is None:
                 cached, ends = False, _ends(listed) if ends is None else ends
-                record = yield from driven(measured(lab, target, piece, sum(sizes[: len(records)]), total), placed)
+                record = yield from driven(measured(session, target, piece, sum(sizes[: len(records)]), total), placed)
             records.append(record)
             if measures:
                 done = sum(sizes[: len(records)])
@@ -254,13 +254,13 @@ def of_records(
     return Measurement(target, about, steps)
 
 
-def known_value(target: Subject, about: tuple[object, ...], value: T) -> Measurement[T]:
+def known_value(target: Target, about: tuple[object, ...], value: T) -> Measurement[T]:
     """A measurement whose value is known without any record."""
-    return of_records(target, about, lambda lab, records: [], lambda records: value)
+    return of_records(target, about, lambda session, records: [], lambda records: value)
 
 
 def single(
-    target: Subject,
+    target: Target,
     piece: Piece,
     value: Callable[[Record], T],
     expected: Callable[[], Workload] | None = None,
@@ -271,11 +271,11 @@ def single(
     def of_one(records: list[Record]) -> T | None:
         return value(records[0]) if records else None
 
-    return of_records(target, (piece.key,), lambda lab, records: [piece], of_one, expected, anew=anew)
+    return of_records(target, (piece.key,), lambda session, records: [piece], of_one, expected, anew=anew)
 
 
 def by_name(
-    target: Subject, wanted: Mapping[str, Piece], value: Callable[[str, Record], T]
+    target: Target, wanted: Mapping[str, Piece], value: Callable[[str, Record], T]
 ) -> Measurement[dict[str, T]]:
     """A measurement of one record per name; its value has the names measured so far."""
 
@@ -283,7 +283,7 @@ def by_name(
         return {name: value(name, record) for name, record in zip(wanted, records, strict=False)}
 
     keys = tuple(piece.key for piece in wanted.values())
-    return of_records(target, keys, lambda lab, records: list(wanted.values()), so_far)
+    return of_records(target, keys, lambda session, records: list(wanted.values()), so_far)
 
 
 def _to_read(piece: Piece) -> Workload:

@@ -15,11 +15,11 @@ import numpy as np
 from cache import Store
 from engine.models import rates
 from engine.models.loading import Loaded
-from engine.models.subject import Lab, Subject
+from engine.models.session import Session, Target
 from engine.progress import Progress, may_stop
 from engine.records import Record, decode, encode, made_of
 
-Measured = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]  # arrays, and what the receipt says beside the subject
+Measured = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]  # arrays, and what the receipt says beside the target
 Measuring = Generator[Progress[Any], None, Measured]  # its Progress is within the piece
 
 
@@ -50,11 +50,11 @@ def found(store: Store, piece: Piece) -> Record | None:
 
 
 def measured(
-    lab: Lab, subject: Subject, piece: Piece, done: int = 0, total: int = 1
+    session: Session, target: Target, piece: Piece, done: int = 0, total: int = 1
 ) -> Generator[Progress[Any], None, Record]:
     """Gives the record of a piece, measured now and stored. The `share` of its steps is of the piece alone."""
-    is_new = not lab.models.holds(subject.spec)
-    loaded = yield from lab.loaded(subject, done, total)
+    is_new = not session.models.holds(target.spec)
+    loaded = yield from session.loaded(target, done, total)
     characters = piece.characters() if piece.characters is not None else 0.0
     measuring, seconds = piece.measure(loaded), 0.0
     try:
@@ -71,10 +71,10 @@ def measured(
             if step.cached:  # measured before, in a run that was left
                 characters *= 1 - step.part
             yield replace(step.within(done, total, piece.size), value=step.value, cached=False, share=step.part)
-        record = Record(arrays, subject.receipt(seconds, **about))
-        rates.learn(lab.store, subject, piece.kind, characters, seconds, is_new)
-        lab.store.put(piece.key, encode(record))
-        lab.trimming.look()
+        record = Record(arrays, target.receipt(seconds, **about))
+        rates.learn(session.store, target, piece.kind, characters, seconds, is_new)
+        session.store.put(piece.key, encode(record))
+        session.trimming.look()
     finally:
         measuring.close()
     return record

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.measurement import Measurement
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.progress import Progress
 from engine.records import noted
 
@@ -51,12 +51,12 @@ class Part:
         return float(sum(told["seconds"] for told in self.receipts))
 
 
-def read_receipts(measurements: Measurements, lab: Lab) -> Iterator[Progress[tuple[Part, ...]]]:
+def read_receipts(measurements: Measurements, session: Session) -> Iterator[Progress[tuple[Part, ...]]]:
     """Yields Progress; the last one's value are the parts, in order. Measures nothing."""
     parts = []
     for number, (name, measurement) in enumerate(measurements.items()):
         notes: dict[bytes, Receipt] = {}
-        steps, is_read = measurement.read(lab), False
+        steps, is_read = measurement.read(session), False
         while not is_read:
             with noted(notes):
                 is_read = next(steps, None) is None

@@ -16,7 +16,7 @@ from pages.ui.attention.view import SWITCHES, asked_heads, attention_view, hand_
 from pages.ui.shared import carried
 from pages.ui.shared.controls import type_mask
 from pages.ui.shared.heads import open_heads
-from pages.ui.shared.runtime import end_run, errors_shown, lab, require_frame
+from pages.ui.shared.runtime import end_run, errors_shown, require_frame, session
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.texts import Chosen, choose_text
 from pages.ui.shared.work import Work, live
@@ -70,17 +70,17 @@ with st.container(horizontal=True, vertical_alignment="center"):
     badge_at = st.container()
 if text is None:
     end_run()
-subject = wait_for_model(setup)
+target = wait_for_model(setup)
 with errors_shown():
-    mask = parse_mask(mask_text, subject.shape)
-carried.hand_on("attention", subject.shape, mask, badge_at)
-of = f"{subject} {mask.key()} {text_digest(text.text)}"
-whole = overview(subject, text.text, mask)
-seen = whole.stored(lab()) or Work("attention", "Text", whole, while_seen=True).required()
-wanted = induction(subject, "olsson", INDUCTION_SEED)
+    mask = parse_mask(mask_text, target.shape)
+carried.hand_on("attention", target.shape, mask, badge_at)
+of = f"{target} {mask.key()} {text_digest(text.text)}"
+whole = overview(target, text.text, mask)
+seen = whole.stored(session()) or Work("attention", "Text", whole, while_seen=True).required()
+wanted = induction(target, "olsson", INDUCTION_SEED)
 score = Work("attention induction", SCORES, wanted, 3, while_seen=True)
 since_s = time.monotonic()
-found = wanted.stored(lab())
+found = wanted.stored(session())
 scores = None if found is None else found.mean["prefix_matching"]
 if seen.n_left_out:
     st.caption(f"The first {len(seen.ends):,} tokens; {seen.n_left_out:,} more do not fit the model's window.")
@@ -100,15 +100,15 @@ def draw_view(text: Chosen) -> None:
     with view_at:
         look = attention_view(packet, set_heads, f"{text_digest(text.text)} {rows}")
     with problem_at, errors_shown():
-        heads = parse_heads(typed or "", subject.shape)
+        heads = parse_heads(typed or "", target.shape)
     heads = heads or default_heads(seen, scores, rows)
     names = names_of(heads)
-    asked = head_views(subject, text.text, mask, heads)
-    views = asked.stored(lab()) or Work("attention heads", "Heads", asked, while_seen=True).required()
+    asked = head_views(target, text.text, mask, heads)
+    views = asked.stored(session()) or Work("attention heads", "Heads", asked, while_seen=True).required()
     view = combined([views[head] for head in heads])
     hand_over(pattern_packet(of, names, view, look))
     open_heads(names, heads_at)
-    draw_details(subject, text, mask, seen, view, names)
+    draw_details(target, text, mask, seen, view, names)
 
 
 if found is None:

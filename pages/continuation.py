@@ -12,7 +12,7 @@ from pages.ui.shared import carried
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import closing
 from pages.ui.shared.pruning import choose_pruning
-from pages.ui.shared.runtime import errors_shown, lab, require_frame
+from pages.ui.shared.runtime import errors_shown, require_frame, session
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.work import Action, Work, live
 
@@ -22,15 +22,15 @@ setup = chosen()
 with errors_shown():
     prompt, how = sections.choose()
 levels, badge_at = choose_pruning("continue", setup.data_dir), st.container()
-subject = wait_for_model(setup)
+target = wait_for_model(setup)
 with errors_shown():
-    prompt, pruning = checked(prompt, "the prompt"), levels.pruning(subject.shape)
-x = setting.Setting(subject, setup.data_dir, prompt, pruning, how)
+    prompt, pruning = checked(prompt, "the prompt"), levels.pruning(target.shape)
+x = setting.Setting(target, setup.data_dir, prompt, pruning, how)
 since_s = time.monotonic()
-work = Work("continuation", "Continuation", Action(x.key, partial(setting.measure, x, lab())), while_seen=True)
+work = Work("continuation", "Continuation", Action(x.key, partial(setting.measure, x, session())), while_seen=True)
 work.value()
-mask = pruning.known_mask(subject.shape, Evidence()) or (work.found.mask if work.found is not None else None)
-carried.hand_on("continue", subject.shape, mask, badge_at)
+mask = pruning.known_mask(target.shape, Evidence()) or (work.found.mask if work.found is not None else None)
+carried.hand_on("continue", target.shape, mask, badge_at)
 
 
 def so_far() -> setting.Said:

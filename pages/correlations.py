@@ -67,16 +67,16 @@ how = one_of(controls_at, "Aggregate", named, "correlations_mean", MEAN_HELP)
 ordered = one_of(controls_at, "Order", ORDERS, "correlations_order", ORDER_HELP)
 scale = one_of(controls_at, "Colours", SCALES, "correlations_scale", SCALE_HELP)
 
-subject = wait_for_model(setup)
+target = wait_for_model(setup)
 since_s, setting = time.monotonic(), setting_of(setup)
-work = importance_work(setting, subject, tasks, what, "correlations", TITLES[what])
+work = importance_work(setting, target, tasks, what, "correlations", TITLES[what])
 found = so_far(work)
 live(work.watched(), partial(survey_line, work, len(tasks), found, since_s), since_s)
 show_failed(found.failed)
 places = [st.container() for _ in range(4)]
 words = ["--tasks", ",".join(task_names), "--shots", ",".join(map(str, counts)), "--what", what, "--aggregate", how]
 words += ["--out", "correlations.csv"]
-command = command_line("correlate", subject, setup.data_dir, words)
+command = command_line("correlate", target, setup.data_dir, words)
 if not found.scores:
     draw_command(command)
     end_run()
@@ -106,6 +106,6 @@ with counts_at:
         shown = written(rows, **tables.FORMATS)
         table.dataframe(shown, hide_index=True, height=330, column_config=tables.TITLES, alt=words)
 program = of_correlations(setting, tasks, what, how)
-of = about(subject, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions each", "nothing pruned")
-origin = Origin("Correlations", command, program, {TITLES[what]: survey(subject, setting, tasks, what)}, of, [says])
+of = about(target, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions each", "nothing pruned")
+origin = Origin("Correlations", command, program, {TITLES[what]: survey(target, setting, tasks, what)}, of, [says])
 closing(origin, {"Pairs of rankings": rows}, pictures)

@@ -22,12 +22,12 @@ N_QUESTIONS = 100
 SECTIONS = (losses.section, idealised.section, in_texts.section, feeders.section, by_weights.section)
 
 setup = chosen()
-subject = wait_for_model(setup)
+target = wait_for_model(setup)
 with errors_shown():
-    choice = choose(subject, setup.data_dir)
-    head = head_named(choice.head, subject.shape)
+    choice = choose(target, setup.data_dir)
+    head = head_named(choice.head, target.shape)
 asked = Asked(head, setting_of(setup, N_QUESTIONS), choice.tasks)
-known = look_up(subject, asked)
+known = look_up(target, asked)
 verdict = known.found.verdict or "What it is, its scores will say."
 st.header(f"{asked.name} · {verdict.rstrip('.')}")
 st.markdown(tables.in_short(known.found))
@@ -41,10 +41,10 @@ for section in () if presenting() else SECTIONS:  # a slide is one screen, and t
 
 words = [asked.name, *(["--tasks", ",".join(task.name for task in choice.tasks)] if choice.tasks else [])]
 words += ["--shots", choice.tasks[0].shots] if choice.tasks else []
-command = command_line("head", subject, setup.data_dir if choice.tasks else None, words)
+command = command_line("head", target, setup.data_dir if choice.tasks else None, words)
 of = [tasks_in_words(choice.tasks), f"{N_QUESTIONS} questions"] if choice.tasks else ["no task"]
 says = [verdict, tables.in_short(known.found)]
 origin = Origin(
-    "Head", command, of_head(subject, asked), {"Head": portrait(subject, asked)}, about(subject, asked.name, *of), says
+    "Head", command, of_head(target, asked), {"Head": portrait(target, asked)}, about(target, asked.name, *of), says
 )
 closing(origin, {name: frame for name, frame in files.items() if len(frame)}, pictures)

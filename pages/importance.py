@@ -79,8 +79,8 @@ labels = {in_words(task): task for task in tasks}
 help = "Its gradients are compared with the oracle below."
 front = labels[one_listed(front_at, "In front", list(labels), "importance_front", help=help)]
 
-subject = wait_for_model(setup)
-since_s, setting, n_heads = time.monotonic(), setting_of(setup), subject.shape.n_heads_total
+target = wait_for_model(setup)
+since_s, setting, n_heads = time.monotonic(), setting_of(setup), target.shape.n_heads_total
 too_many = f"{n_heads:,} heads: the oracle takes {N} questions for each, and is offered up to {ORACLE_HEADS} heads."
 found: dict[str, Survey] = {}
 pictures: dict[str, Picture] = {}
@@ -93,7 +93,7 @@ for kind, at in zip(KINDS, st.columns(2, gap="large"), strict=True):
             st.info(too_many, icon=":material/info:")
             continue
         by = what if kind == "heads" else kind
-        work = importance_work(setting, subject, tasks, by, f"importance {kind}", KINDS[kind])
+        work = importance_work(setting, target, tasks, by, f"importance {kind}", KINDS[kind])
         found[kind] = so_far(work)
         live(work.watched(), partial(survey_line, work, len(tasks), found[kind], since_s), since_s)
 show_failed({**found["heads"].failed, **found["ffns"].failed})
@@ -103,7 +103,7 @@ if scores := found["heads"].scores:
     files |= {"Head importance": for_file(rows), "Mean head importance": for_file(mean)}
     says.append(words := tables.heads_in_words(mean, len(scores), how))
     st.markdown(words)
-    says += draw_line(what, subject, replace(setting, aggregate=how), scores)
+    says += draw_line(what, target, replace(setting, aggregate=how), scores)
     help = "Layer 0, next to the tokens, is the top row of each map."
     st.subheader(f"Heads by task :small[heads {IN_SHORT['heads']}]", help=help)
     shown = tables.shown_maps(list(scores), front, n_heads)
@@ -130,14 +130,14 @@ if scores := found["ffns"].scores:
     st.markdown(words)
     draw_chart(pictures["FFNs by task"], "importance_ffns", words)
 
-beside = draw_beside(setup, First(replace(setting, aggregate=how), subject, tasks, front, what, found), since_s)
+beside = draw_beside(setup, First(replace(setting, aggregate=how), target, tasks, front, what, found), since_s)
 
 st.subheader(f"Gradient against oracle: {in_words(front)}", help="SRCC: Spearman's rank correlation over the heads.")
 if n_heads > ORACLE_HEADS:
     st.caption(too_many)
 else:
     named = {by: charts.TITLES[by] for by in COMPARED}
-    three = {by: importance_work(setting, subject, [front], by, f"agreement {by}", name) for by, name in named.items()}
+    three = {by: importance_work(setting, target, [front], by, f"agreement {by}", name) for by, name in named.items()}
     known = {by: so_far(work).scores.get(front) for by, work in three.items()}
     missing = [work for by, work in three.items() if known[by] is None]
     slots = [slot for work in three.values() for slot in work.watched()]
@@ -152,9 +152,9 @@ else:
             pictures[name] = charts.agreement_scatter(rows, by)
             draw_chart(pictures[name], f"importance agreement {by}", f"{name}: {words}", at)
 words = ["--task", front.name, "--shots", front.shots, "--what", what, "--limit", N, "--sample", SAMPLE]
-line = command_line("importance", subject, setup.data_dir, [*words, "--out", "heads.csv"])
+line = command_line("importance", target, setup.data_dir, [*words, "--out", "heads.csv"])
 program = of_importance(replace(setting, aggregate=how), tasks, what)
-measurements = {KINDS[kind]: survey(subject, setting, tasks, what if kind == "heads" else kind) for kind in KINDS}
-of = about(subject, tasks_in_words(tasks), f"{N} train questions each", "nothing pruned")
+measurements = {KINDS[kind]: survey(target, setting, tasks, what if kind == "heads" else kind) for kind in KINDS}
+of = about(target, tasks_in_words(tasks), f"{N} train questions each", "nothing pruned")
 origin = beside.told(Origin("Importance", line, program, measurements, of, says))
 closing(origin, files | beside.tables, pictures | beside.pictures)

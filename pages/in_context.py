@@ -18,7 +18,7 @@ from pages.ui.shared import carried
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import Table, closing
 from pages.ui.shared.marks import counts, mark
-from pages.ui.shared.runtime import end_run, errors_shown, lab, require_frame
+from pages.ui.shared.runtime import end_run, errors_shown, require_frame, session
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.tables import mask_in_words
 from pages.ui.shared.texts import OWN_FILE
@@ -40,16 +40,16 @@ source = controls.source
 if source is None:
     end_run()
 
-subject = wait_for_model(setup)
+target = wait_for_model(setup)
 with errors_shown():
-    pruning = controls.levels.pruning(subject.shape)
-texts = Work("incontext texts", "Texts", texts_of(subject, source, setup.data_dir)).required()
-x = setting.Setting(subject, setup.data_dir, source, texts, pruning)
+    pruning = controls.levels.pruning(target.shape)
+texts = Work("incontext texts", "Texts", texts_of(target, source, setup.data_dir)).required()
+x = setting.Setting(target, setup.data_dir, source, texts, pruning)
 since_s = time.monotonic()
 losses = Work("incontext", "Losses", setting.losses(x), while_seen=True)
 losses.value()
-mask = pruning.known_mask(subject.shape, Evidence()) or (losses.found.mask if losses.found is not None else None)
-carried.hand_on("incontext", subject.shape, mask, controls.badge_at)
+mask = pruning.known_mask(target.shape, Evidence()) or (losses.found.mask if losses.found is not None else None)
+carried.hand_on("incontext", target.shape, mask, controls.badge_at)
 
 
 def so_far() -> setting.LossesSoFar:
@@ -60,11 +60,11 @@ def so_far() -> setting.LossesSoFar:
 def draw_scores() -> None:
     """The figures and the curves, redrawn while texts are measured."""
     found = so_far()
-    sections.figures(found, controls.around, mask_in_words(subject.shape, found.mask))
+    sections.figures(found, controls.around, mask_in_words(target.shape, found.mask))
     known = found.full if found.mask is not None and found.mask.is_full else found.in_both[0]
     mark("scores", "measured" if len(known) == len(texts) else "measuring", texts=len(known), **counts(found.mask))
-    if subject.shape.n_ctx < MIN_TOKENS:
-        st.caption(sections.SHORT_WINDOW.format(subject.shape.n_ctx))
+    if target.shape.n_ctx < MIN_TOKENS:
+        st.caption(sections.SHORT_WINDOW.format(target.shape.n_ctx))
     if not losses.line() and losses.now() is None:
         st.caption("Another tab has taken over the measuring. Change any control to go on here.")
     if found.full:
@@ -76,13 +76,13 @@ def draw_scores() -> None:
 def draw_heads() -> None:
     """Which heads make the score, redrawn while they are ablated."""
     found = max(({}, *stored, heads.found or {}), key=lambda each: len(each[KINDS[0]].base) if each else 0)
-    n_passes, n_done = 2 * len(texts) * (subject.shape.n_heads_total + 1), len(found[KINDS[0]].base) if found else 0
-    label = f"Ablate {subject.shape.n_heads_total:,} heads, one at a time"
+    n_passes, n_done = 2 * len(texts) * (target.shape.n_heads_total + 1), len(found[KINDS[0]].base) if found else 0
+    label = f"Ablate {target.shape.n_heads_total:,} heads, one at a time"
     if not heads.line() and n_done < len(texts):
         heads.offer(label, "science", ABLATE_HELP.format(n_passes))
     if n_done:
-        known = induction(subject, "olsson", INDUCTION_SEED).stored(lab())
-        frame = head_frame(subject.shape, found, so_far(), kind, controls.around, known)
+        known = induction(target, "olsson", INDUCTION_SEED).stored(session())
+        frame = head_frame(target.shape, found, so_far(), kind, controls.around, known)
         pictures.update(sections.head_section(frame, kind, len(texts)))
         files["Heads"] = frame
         mark("ablations", "measured" if n_done == len(texts) else "missing", texts=n_done, kind=kind)
@@ -94,8 +94,8 @@ live(["incontext"], draw_scores, since_s)
 st.subheader("Which heads make it", help=WHICH_HELP)
 kind, fill = sections.choose_ablation()
 heads = Work("incontext heads", "Ablations", setting.ablations(x, fill), 2)
-if subject.shape.n_ctx < MIN_TOKENS:
-    short = f"This model reads {subject.shape.n_ctx} tokens at once, and heads are ablated over {MIN_TOKENS}"
+if target.shape.n_ctx < MIN_TOKENS:
+    short = f"This model reads {target.shape.n_ctx} tokens at once, and heads are ablated over {MIN_TOKENS}"
     st.info(f"{short}: choose a model with a longer window.", icon=":material/info:")
 else:
     stored = heads.stored()

@@ -23,7 +23,7 @@ from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.marks import mark
 from pages.ui.shared.origin import Origin, about
 from pages.ui.shared.python_code import of_induction
-from pages.ui.shared.runtime import errors_shown, lab, require_frame
+from pages.ui.shared.runtime import errors_shown, require_frame, session
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.stage import presenting
 from pages.ui.shared.work import Work
@@ -58,22 +58,22 @@ if not presenting():
         words = "From each second copy of four tokens, an ideal induction head looks at what followed the first copy"
         draw_chart(charts.example_pattern(), "induction_example", words)
 
-subject = wait_for_model(setup)
+target = wait_for_model(setup)
 with errors_shown():
-    mask = parse_mask(typed, subject.shape)
+    mask = parse_mask(typed, target.shape)
 with st.container(horizontal=True, vertical_alignment="center"):
-    carried.hand_on("induction", subject.shape, mask, st.container(width="content"))
+    carried.hand_on("induction", target.shape, mask, st.container(width="content"))
     if not mask.is_full:
         st.caption("All scores are the full model's; a cross marks a head that is pruned.")
 since_s = time.monotonic()
-scores = induction(subject, variant, seed)
-found = scores.stored(lab())
+scores = induction(target, variant, seed)
+found = scores.stored(session())
 if found is None:
     found = Work("induction", "Induction scores", scores, while_seen=True).required()
 if found.note:
     st.info(found.note[0].upper() + found.note[1:] + ".", icon=":material/info:")
-names = selected_heads(subject.shape)
-frame = head_scores(subject.shape, found, names).assign(pruned=~np.array(mask.heads).ravel())
+names = selected_heads(target.shape)
+frame = head_scores(target.shape, found, names).assign(pruned=~np.array(mask.heads).ravel())
 
 pictures = {}
 for row in (SCORES[:3], SCORES[3:]):
@@ -100,19 +100,19 @@ with scatter_at:
 with table_at:
     st.subheader("Heads", help="Select rows, points or cells: they are the same heads everywhere on this screen.")
     head_table(frame)
-    send_to_prune(subject.shape, names)
+    send_to_prune(target.shape, names)
 
-beside = draw_beside(setup, First(subject, variant, seed, found, frame))
+beside = draw_beside(setup, First(target, variant, seed, found, frame))
 overlap_pictures, overlap_tables = {}, {}
 if not presenting():  # a slide is one screen, and these are below it
     pictures |= draw_closely(frame)
-    overlap_pictures, overlap_tables = overlap.draw(setup, subject, found, frame, since_s)
+    overlap_pictures, overlap_tables = overlap.draw(setup, target, found, frame, since_s)
 words = ["--variant", variant, "--seed", seed, "--out", "induction.csv"]
 files = {"Induction scores": frame, **beside.tables, **overlap_tables}
-command = command_line("induction", subject.as_usual, None, words)
-measurements = {"Scores": scores, "Importance": overlap.importance_of(setup, subject)}
-program, n = of_induction(subject.as_usual, variant, seed), f"{found.n['prefix_matching']} examples"
-of = about(subject, f"random tokens, {variant.capitalize()}, seed {seed}", n, "nothing pruned")
+command = command_line("induction", target.as_usual, None, words)
+measurements = {"Scores": scores, "Importance": overlap.importance_of(setup, target)}
+program, n = of_induction(target.as_usual, variant, seed), f"{found.n['prefix_matching']} examples"
+of = about(target, f"random tokens, {variant.capitalize()}, seed {seed}", n, "nothing pruned")
 says = [in_words(frame, each) for each in SCORES] + [corner_in_words(frame)]
 origin = beside.told(Origin("Induction", command, program, measurements, of, says))
 closing(origin, files, pictures | beside.pictures | overlap_pictures)

@@ -17,7 +17,7 @@ from pages.ui.shared.marks import counts, mark
 from pages.ui.shared.origin import Origin
 from pages.ui.shared.pruning import choose_pruning
 from pages.ui.shared.python_code import of_losses
-from pages.ui.shared.runtime import end_run, errors_shown, lab, require_frame
+from pages.ui.shared.runtime import end_run, errors_shown, require_frame, session
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.texts import OWN_FILE, choose_text
 from pages.ui.shared.token_text import component_data, token_text
@@ -35,8 +35,8 @@ def both() -> tuple[TokenLosses | None, TokenLosses | None, reading.Side | None,
     a, b = whole_a or so_far(x, "a", x.a), whole_b or so_far(x, "b", b_side)
     if b is not None or a is None:
         return a, b, b_side, SAME if b_side == x.a else ""
-    is_old = before is not None and before.subject == x.whole.subject
-    old = x.losses(before).stored(lab()) if before is not None and is_old else None
+    is_old = before is not None and before.target == x.whole.target
+    old = x.losses(before).stored(session()) if before is not None and is_old else None
     return a, old, before if old is not None else None, WAITING if old is None else OLD
 
 
@@ -71,16 +71,16 @@ badge_at = st.container()
 if text is None:
     st.info("This text is no longer kept here; choose another.", icon=":material/notes:")
     end_run()
-subject, a_subject = wait_for_model(setup), wait_for_model(setup, a_spec)
+target, a_subject = wait_for_model(setup), wait_for_model(setup, a_spec)
 with errors_shown():
-    pruning, a_mask = levels.pruning(subject.shape), parse_mask(a_typed, a_subject.shape)
-a_side, whole = reading.Side(a_subject, a_mask), reading.Side(subject, Mask.full(subject.shape))
+    pruning, a_mask = levels.pruning(target.shape), parse_mask(a_typed, a_subject.shape)
+a_side, whole = reading.Side(a_subject, a_mask), reading.Side(target, Mask.full(target.shape))
 of_text = (text.name, text.text, text.landmarks, text.arguments)
 x = reading.Reading(*of_text, setup.data_dir, a_side, whole, pruning)
 whole_a, orders = run.losses(x, "a", x.a), run.order(x)
 b_side = x.b(orders) if orders is not None else None
-offer_example(example_at, subject, levels, None if b_side is None else b_side.mask)
-carried.hand_on("passage", subject.shape, None if b_side is None else b_side.mask, badge_at)
+offer_example(example_at, target, levels, None if b_side is None else b_side.mask)
+carried.hand_on("passage", target.shape, None if b_side is None else b_side.mask, badge_at)
 whole_b = whole_a if b_side == x.a else run.losses(x, "b", b_side) if b_side is not None else None
 before = st.session_state.get("passage_before")
 if whole_b is not None:
@@ -103,7 +103,7 @@ more = st.expander(title, key="passage_more", on_change="rerun", icon=icon)
 if more.open:
     draw_chart(bars(), "passage_bars", tables.in_words(frame), more)
     largest_tables(more, frame, x.text)
-program = of_losses((x.a.subject, x.a.mask), (b_shown.subject, b_shown.mask), x.arguments)
+program = of_losses((x.a.target, x.a.mask), (b_shown.target, b_shown.mask), x.arguments)
 differs, tokens = b_shown != x.a, tables.part_range(part, a.n_total)
 text_picture = partial(tinted_text, frame, a.pieces, view if differs else "A", full_nats, tokens)
 says = [tables.summary(a, b, b_shown.mask if differs else None)[0]]

@@ -50,9 +50,9 @@ if section == "transfer":
     help = "By each task's ranking in turn."
     permille = choose_level("sweeps", st.columns(2)[0], "level", AXES["heads"], help, 50)
 
-subject = wait_for_model(setup)
+target = wait_for_model(setup)
 setting, plan = setting_of(setup, int(judges)), plan_of(section, tasks, front, permille)
-since_s, wanted = time.monotonic(), sweep(subject, setting, plan.points, plan.pool)
+since_s, wanted = time.monotonic(), sweep(target, setting, plan.points, plan.pool)
 work = Work(f"sweep {section}", SECTIONS[section], wanted, priority=2)
 others = work.noticed()
 stored = work.stored(others)
@@ -75,7 +75,7 @@ def draw() -> None:
     files.update(frames)
 
 
-published = of_tasks(subject, tasks)
+published = of_tasks(target, tasks)
 pictures: dict[str, Picture] = {}
 files: dict[str, pd.DataFrame] = {}
 live(work.watched(), draw, since_s)
@@ -83,7 +83,7 @@ if not any(len(each.rows) == len({*plan.points}) for each in stored):
     work.follow(others)  # other processes may measure the rest: `headroom work`
 limit = ["--limit", str(int(judges))]
 lines = [[*words, *limit] for words in arguments(section, tasks, front, permille)]
-commands = [command_line("sweep", subject, setup.data_dir, words) for words in lines]
+commands = [command_line("sweep", target, setup.data_dir, words) for words in lines]
 program = of_sweep(setting, tasks, plan.points, plan.pool)
-of = about(subject, tasks_in_words(tasks), f"{int(judges):,} questions each", f"pruned: {SECTIONS[section].lower()}")
+of = about(target, tasks_in_words(tasks), f"{int(judges):,} questions each", f"pruned: {SECTIONS[section].lower()}")
 closing(Origin("Sweeps", "\n".join(commands), program, {SECTIONS[section]: wanted}, of), files, pictures)

@@ -110,11 +110,11 @@ def store(tmp_path):
 
 
 @pytest.fixture
-def lab(store):
-    """A lab with that store and no model in memory."""
-    from engine.models.subject import Lab
+def session(store):
+    """A session with that store and no model in memory."""
+    from engine.models.session import Session
 
-    return Lab(store)
+    return Session(store)
 
 
 @pytest.fixture(scope="session")

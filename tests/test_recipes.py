@@ -297,6 +297,7 @@ def test_a_task_is_found_once_its_line_and_its_rows_are_there(tmp_path, monkeypa
 
 def test_the_lengths_of_one_task_are_added_to_the_table(tmp_path, monkeypatch):
     table, before = tmp_path / "lengths.csv", text("engine/questions/lengths.csv")
+    lengths.known_tasks()  # the table is read once per process: here before its place is changed
     monkeypatch.setattr(lengths, "TABLE", table)
     monkeypatch.setitem(HARNESS_TASKS, NEW, replace(HARNESS_TASKS["piqa"], name=NEW))
     monkeypatch.setattr(write_lengths, "opt_tokenizer", lambda: None)

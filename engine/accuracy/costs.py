@@ -18,8 +18,8 @@ from engine.accuracy.scoring import score
 from engine.measurement import Measurement, Workload, single
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
+from engine.models.session import Target
 from engine.models.slicing import applied, sliced
-from engine.models.subject import Subject
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.amounts import all_characters
@@ -49,26 +49,24 @@ class Cost:
     n_cpus: int = 0
 
 
-def cost(
-    subject: Subject, questions: Questions, mask: Mask, timed: bool = True, anew: bool = False
-) -> Measurement[Cost]:
+def cost(target: Target, questions: Questions, mask: Mask, timed: bool = True, anew: bool = False) -> Measurement[Cost]:
     """The Cost of a mask, with seconds if `timed`. `anew`: it is measured again even if it is stored."""
-    fields = subject.key() | {"mask": mask.key()}
+    fields = target.key() | {"mask": mask.key()}
     shapes: dict[str, tuple[int | str, ...]] = {"sizes": (5,)}
     if timed:
         fields |= {"questions": questions.digest(_chunk(questions)), "rounds": N_ROUNDS}
         shapes |= {way: ("rounds",) for way in WAYS}
-    measure = partial(_measured, subject=subject, questions=questions, mask=mask, timed=timed)
+    measure = partial(_measured, target=target, questions=questions, mask=mask, timed=timed)
     piece = Piece(canonical_key("cost", fields), 1 + N_ROUNDS if timed else 1, shapes, measure, reads=_cost)
 
     def expected() -> Workload:
         n_passes = len(WAYS) * (N_ROUNDS + 1) if timed else 0
         return Workload({"forward": n_passes * all_characters(replace(questions, n=len(_chunk(questions))))})
 
-    return single(subject, piece, _cost, expected, anew)
+    return single(target, piece, _cost, expected, anew)
 
 
-def _measured(loaded: Loaded, subject: Subject, questions: Questions, mask: Mask, timed: bool) -> Measuring:
+def _measured(loaded: Loaded, target: Target, questions: Questions, mask: Mask, timed: bool) -> Measuring:
     load = os.getloadavg()[0]
     began = time.perf_counter()
     parts = sliced(loaded, mask)
@@ -76,7 +74,7 @@ def _measured(loaded: Loaded, subject: Subject, questions: Questions, mask: Mask
     chunk = _chunk(questions)
     seconds: dict[str, list[float]] = {way: [] for way in WAYS} if timed else {}
     if timed:
-        encoded = encoded_chunk(loaded, subject, questions, chunk)
+        encoded = encoded_chunk(loaded, target, questions, chunk)
         contexts = {
             "full": nullcontext,
             "masked": lambda: pruned(loaded, mask),

@@ -15,8 +15,8 @@ from engine.accuracy.scoring import Scored, score_under
 from engine.measurement import Measurement, Workload, of_records
 from engine.models.loading import Loaded
 from engine.models.masks import Mask
+from engine.models.session import Session, Target
 from engine.models.slicing import sliced
-from engine.models.subject import Lab, Subject
 from engine.pieces import Measured, Measuring, Piece
 from engine.progress import Progress, driven
 from engine.questions.amounts import all_characters, characters, kept_share
@@ -109,51 +109,51 @@ def accuracy(answers: Answers) -> Accuracy:
     return Accuracy(n, float(answers.correct.mean()), float(answers.correct_norm.mean()), low, high, words)
 
 
-def evaluation(subject: Subject, questions: Questions, mask: Mask, by_pace: bool = True) -> Measurement[Answers]:
+def evaluation(target: Target, questions: Questions, mask: Mask, by_pace: bool = True) -> Measurement[Answers]:
     """The Answers under a mask; its value so far are those to the first questions, chunk by chunk.
 
     `by_pace`: smaller chunks where this machine is slow. Questions that share other passes differ in the last bits, so
     a study, whose numbers must not depend on the speed of a machine, goes without.
     """
 
-    def pieces(lab: Lab, records: list[Record]) -> Iterable[Piece]:
-        return _sized_pieces(lab, subject, questions, mask) if by_pace else chunk_pieces(subject, questions, mask)
+    def pieces(session: Session, records: list[Record]) -> Iterable[Piece]:
+        return _sized_pieces(session, target, questions, mask) if by_pace else chunk_pieces(target, questions, mask)
 
     def expected() -> Workload:
         return Workload({"forward": all_characters(questions) * kept_share(mask)})
 
     about = ("answers", questions, mask.key(), by_pace)
-    return of_records(subject, about, pieces, partial(answers_of, questions), expected)
+    return of_records(target, about, pieces, partial(answers_of, questions), expected)
 
 
-def _sized_pieces(lab: Lab, subject: Subject, questions: Questions, mask: Mask) -> Iterator[Piece]:
+def _sized_pieces(session: Session, target: Target, questions: Questions, mask: Mask) -> Iterator[Piece]:
     """The pieces of `chunk_pieces`; in place of one that is not stored its quarters, where they are begun or the whole
     would take long."""
-    large, small = chunk_pieces(subject, questions, mask), list[Piece]()
+    large, small = chunk_pieces(target, questions, mask), list[Piece]()
     for number, (piece, chunk) in enumerate(zip(large, questions.chunks(), strict=True)):
-        if lab.store.get(piece.key) is None and len(chunk) > SMALL_CHUNK:
-            small = small or chunk_pieces(subject, questions, mask, questions.sized_chunks(SMALL_CHUNK))
+        if session.store.get(piece.key) is None and len(chunk) > SMALL_CHUNK:
+            small = small or chunk_pieces(target, questions, mask, questions.sized_chunks(SMALL_CHUNK))
             quarters = small[number * CHUNK // SMALL_CHUNK :][: CHUNK // SMALL_CHUNK]
-            chunk_s = Workload({"forward": characters(questions.at(chunk))}).seconds_by_size(lab.store, subject)
-            if lab.store.get(quarters[0].key) is not None or chunk_s > LONG_S:
+            chunk_s = Workload({"forward": characters(questions.at(chunk))}).seconds_by_size(session.store, target)
+            if session.store.get(quarters[0].key) is not None or chunk_s > LONG_S:
                 yield from quarters
                 continue
         yield piece
 
 
 def chunk_pieces(
-    subject: Subject, questions: Questions, mask: Mask, chunks: Sequence[SizedChunk] | None = None
+    target: Target, questions: Questions, mask: Mask, chunks: Sequence[SizedChunk] | None = None
 ) -> list[Piece]:
     """What is stored of these questions under one mask: a piece a chunk of log-likelihoods, of all their chunks if they
     are not given."""
     smaller = lru_cache(maxsize=1)(partial(sliced, mask=mask))  # cut once, not for every chunk
 
     def measure(loaded: Loaded, chunk: tuple[int, ...]) -> Measuring:
-        encoded = encoded_chunk(loaded, subject, questions, chunk)
+        encoded = encoded_chunk(loaded, target, questions, chunk)
         scored = yield from driven(score_under(loaded, encoded, smaller(loaded)), lambda _: Progress(0, 1))
         return answers_measured(questions, mask, encoded, scored)
 
-    wanted, fields = [], subject.key() | {"mask": mask.key(), "ablation": "zero"}
+    wanted, fields = [], target.key() | {"mask": mask.key(), "ablation": "zero"}
     for chunk, size in questions.sized_chunks() if chunks is None else chunks:
         key = canonical_key("answers", fields | {"questions": questions.digest(chunk)})
         shapes = {"log_likelihood_nats": (len(chunk), "C"), "greedy": (len(chunk), "C"), "n_cut": (len(chunk),)}
@@ -167,11 +167,11 @@ def _reads(questions: Questions, chunk: Sequence[int], mask: Mask) -> float:
     return characters(questions.at(chunk)) * kept_share(mask)
 
 
-def encoded_chunk(loaded: Loaded, subject: Subject, questions: Questions, chunk: Sequence[int]) -> list[list[Encoded]]:
+def encoded_chunk(loaded: Loaded, target: Target, questions: Questions, chunk: Sequence[int]) -> list[list[Encoded]]:
     """The questions of a chunk as tokens; those encoded last are kept beside the model, for the next mask."""
-    key, held = (questions.digest(chunk), subject.bos), loaded.encoded
+    key, held = (questions.digest(chunk), target.bos), loaded.encoded
     if key not in held:
-        held[key] = encode_questions(questions.at(chunk), loaded.tokenizer, subject.bos, subject.shape.n_ctx)
+        held[key] = encode_questions(questions.at(chunk), loaded.tokenizer, target.bos, target.shape.n_ctx)
         while len(held) > 1 and sum(map(_n_tokens, held.values())) > ENCODED_TOKENS:
             held.pop(next(iter(held)))
     return held[key]

@@ -21,8 +21,8 @@ from engine.demo import story
 from engine.measurement import Measurement, Workload, single
 from engine.models.loading import Loaded
 from engine.models.masks import Mask
+from engine.models.session import Target
 from engine.models.slicing import applied, sliced
-from engine.models.subject import Subject
 from engine.models.transformers_internals import keys_and_values
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress, may_stop
@@ -75,16 +75,16 @@ class Speed:
         return pd.DataFrame(self.rows())
 
 
-def speed(subject: Subject, mask: Mask, anew: bool = False) -> Measurement[Speed]:
+def speed(target: Target, mask: Mask, anew: bool = False) -> Measurement[Speed]:
     """The Speed under a mask; its progress counts turns. `anew`: it is measured again even if it is stored."""
     about = {"mask": mask.key(), "prompt": PROMPT_TOKENS, "new": NEW_TOKENS, "rounds": N_ROUNDS, "slices": "all"}
     shapes: dict[str, tuple[int | str, ...]] = {"sizes": (6,)}
     shapes |= {f"{what}_{way}": ("rounds",) for what in ("prompt", "generated") for way in WAYS}
     n_turns, tokens = len(WAYS) * (1 + N_ROUNDS), PROMPT_TOKENS + NEW_TOKENS * STEP_TOKENS
-    measure = partial(_measured, bos=subject.bos, mask=mask)
-    piece = Piece(canonical_key("speed", subject.key() | about), 1 + n_turns, shapes, measure, reads=_speed)
+    measure = partial(_measured, bos=target.bos, mask=mask)
+    piece = Piece(canonical_key("speed", target.key() | about), 1 + n_turns, shapes, measure, reads=_speed)
     expected = partial(Workload, {"forward": float(n_turns * tokens * CHARACTERS_A_TOKEN)})
-    return single(subject, piece, _speed, expected, anew)
+    return single(target, piece, _speed, expected, anew)
 
 
 def _measured(loaded: Loaded, bos: bool, mask: Mask) -> Measuring:

@@ -142,15 +142,15 @@ def _run(options: Namespace) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     from cache import open_store
-    from engine.models.subject import Lab
+    from engine.models.session import Session
     from engine.readable import is_readable
 
     results, report = open_store(options.cache, is_readable), report_to_terminal()
-    lab = Lab(results)
+    session = Session(results)
     tell.set(report)
     try:
-        code = _run_when_here(options, lab, report)
-        if (held := lab.models.loaded) is not None and (where := lab.places(held.spec)):
+        code = _run_when_here(options, session, report)
+        if (held := session.models.loaded) is not None and (where := session.places(held.spec)):
             print(f"headroom: {held.spec.in_words}: {where}", file=sys.stderr)
     finally:
         results.close()
@@ -159,10 +159,10 @@ def _run(options: Namespace) -> int:
     return code
 
 
-def _run_when_here(options: Namespace, lab: Any, report: Any) -> int:
+def _run_when_here(options: Namespace, session: Any, report: Any) -> int:
     """The command's exit code; it begins anew after a model that it lacks was fetched: models come before measuring."""
     while True:
         try:
-            return options.run(options, lab, report)
+            return options.run(options, session, report)
         except NotHere as away:
-            fetch(options, away, lab, report)
+            fetch(options, away, session, report)

@@ -8,7 +8,7 @@ from typing import Any
 from engine.cli.options import MOST, Parser, data, data_dir, model, names_of, numbers_of, shared, spec_of
 from engine.cli.output import Report, last, print_result
 from engine.errors import UsageError
-from engine.models.subject import Lab
+from engine.models.session import Session
 
 
 def add_parsers(commands: Any) -> None:
@@ -23,7 +23,7 @@ def add_parsers(commands: Any) -> None:
     parser.set_defaults(run=_check)
 
 
-def _check(options: Namespace, lab: Lab, report: Report) -> int:
+def _check(options: Namespace, session: Session, report: Report) -> int:
     from engine.accuracy.evaluation import evaluation
     from engine.accuracy.published import compare, n_published
     from engine.models.masks import Mask
@@ -32,10 +32,10 @@ def _check(options: Namespace, lab: Lab, report: Report) -> int:
     spec, wanted, found = spec_of(options), _wanted(options), []
     for task, shots, bos in dict.fromkeys((row.task, row.shots, row.bos) for row in wanted):
         rows = [row for row in wanted if (row.task, row.shots, row.bos) == (task, shots, bos)]
-        subject = lab.subject(spec, bos)
-        requests = get_requests(TaskSpec(task, shots), data_dir(options), lab.store)
+        target = session.target(spec, bos)
+        requests = get_requests(TaskSpec(task, shots), data_dir(options), session.store)
         questions = select(requests, options.limit, "stratified")
-        answers, _ = last(evaluation(subject, questions, Mask.full(subject.shape)).run(lab), report)
+        answers, _ = last(evaluation(target, questions, Mask.full(target.shape)).run(session), report)
         n_all = n_published(rows, len(requests.questions))
         found += [compare(row, answers, spec.precision, n_all) for row in rows]
     judged = [each for each in found if each.verdict != "range only"]

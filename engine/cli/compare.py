@@ -11,7 +11,7 @@ from engine.cli.output import Report, check_out, last, print_result, table_file,
 from engine.errors import HeadroomError
 from engine.importance.criteria import CRITERIA
 from engine.importance.rankings import permille
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.questions.requests import MAX_SHOTS, TaskSpec
 from engine.studies.compare import ALONG, SEEDS, TENTHS, Comparing, areas, comparison
 from engine.studies.surveys import Setting
@@ -42,7 +42,7 @@ def add_parsers(commands: Any) -> None:
     parser.set_defaults(run=_compare)
 
 
-def _compare(options: Namespace, lab: Lab, report: Report) -> int:
+def _compare(options: Namespace, session: Session, report: Report) -> int:
     """Exit code of `compare`: all accuracies as a table; areas with verdicts, and the rank agreement, are printed."""
     import pandas as pd
 
@@ -52,8 +52,8 @@ def _compare(options: Namespace, lab: Lab, report: Report) -> int:
     comparing = Comparing(task, tuple(names_of(options.criteria, tuple(CRITERIA))), options.axis, levels, options.seeds)
     setting = Setting(spec_of(options), options.bos, data_dir(options), options.limit, options.ranking_questions)
     started = time.monotonic()
-    subject = lab.subject(setting.spec, setting.bos)
-    found, cached = last(comparison(subject, setting, comparing).run(lab), report)
+    target = session.target(setting.spec, setting.bos)
+    found, cached = last(comparison(target, setting, comparing).run(session), report)
     if not found.curves:
         raise HeadroomError(f"nothing could be measured: {'; '.join(found.failed.values())}")
     write(options.out, table_file(Path(options.out).suffix, pd.DataFrame(found.cells())))

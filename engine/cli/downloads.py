@@ -7,11 +7,11 @@ from contextlib import closing
 
 from engine.cli.output import Report
 from engine.errors import HeadroomError, NotHere
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.progress import TimeLeft
 
 
-def fetch(options: Namespace, away: NotHere, lab: Lab, report: Report) -> None:
+def fetch(options: Namespace, away: NotHere, session: Session, report: Report) -> None:
     """Fetches it where `--download` says so, or who sits at the terminal; else raises what the command has ended in."""
     may_ask = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     if not (getattr(options, "download", False) or may_ask):
@@ -29,7 +29,7 @@ def fetch(options: Namespace, away: NotHere, lab: Lab, report: Report) -> None:
     from engine.models.placing import refusal
 
     offer = hub.look_up(away.model)
-    if refused := refusal(offer, options.precision, aside_folder(lab.store)):
+    if refused := refusal(offer, options.precision, aside_folder(session.store)):
         raise HeadroomError(refused)
     sizes = f"{hub.in_bytes(offer.missing_bytes)} to download, {hub.in_bytes(offer.free_bytes)} free on the disk"
     print(f"headroom: {away.model} is not on this computer: {sizes}", file=sys.stderr)

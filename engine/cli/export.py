@@ -11,7 +11,7 @@ from engine.cli.output import Report, last, print_result
 from engine.cli.perplexity import mask_of
 from engine.export.forms import FORMS
 from engine.heads.ablation import FILLS
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.questions.requests import MAX_SHOTS
 
 
@@ -32,24 +32,26 @@ def add_parsers(commands: Any) -> None:
     parser.set_defaults(run=_export)
 
 
-def _export(options: Namespace, lab: Lab, report: Report) -> int:
+def _export(options: Namespace, session: Session, report: Report) -> int:
     from engine.export.exporting import Export, export
     from engine.export.folders import named_folder, refuse_taken
     from engine.questions.requests import TaskSpec, get_requests, select
 
     refuse_taken(named_folder(options.out))
-    subject, started = lab.subject(spec_of(options), options.bos), time.monotonic()
+    target, started = session.target(spec_of(options), options.bos), time.monotonic()
     questions = train = None
     if options.task:
         task = TaskSpec(options.task, options.shots, same_examples=options.same_examples)
         first = options.limit if options.sample == "first" else 0
-        questions = select(get_requests(task, data_dir(options), lab.store, first), options.limit, options.sample)
+        questions = select(get_requests(task, data_dir(options), session.store, first), options.limit, options.sample)
         if options.fill == "mean":
-            train = select(get_requests(replace(task, split="train"), data_dir(options), lab.store), None, "stratified")
-    mask = mask_of(options, lab, subject, report)
+            train = select(
+                get_requests(replace(task, split="train"), data_dir(options), session.store), None, "stratified"
+            )
+    mask = mask_of(options, session, target, report)
     command = shlex.join(["headroom", *options.typed])
     asked = Export(mask, options.out, options.form, options.fill, command, questions, train)
-    made, _ = last(export(lab, subject, asked), report)
+    made, _ = last(export(session, target, asked), report)
     (params_before, params), (bytes_before, n_bytes) = made.n_params, made.n_bytes
     lines = [f"{made.folder}: {mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned, form {made.form}",
              f"{params:,} of {params_before:,} parameters, {n_bytes / 1e6:,.1f} of {bytes_before / 1e6:,.1f} MB",
@@ -60,6 +62,6 @@ def _export(options: Namespace, lab: Lab, report: Report) -> int:
         each = [f"{name} {told[name]['acc']:.4f}" for name in ("full", "pruned", "mean_filled") if name in told]
         lines.append(f"accuracy on {told['task']}: {', '.join(each)}, n {told['n']}")
     fields = made.fields() | {"seconds": time.monotonic() - started, "heads_pruned": mask.n_heads_pruned,
-                              "ffns_pruned": mask.n_ffns_pruned, "model": subject.identity.name}  # fmt: skip
+                              "ffns_pruned": mask.n_ffns_pruned, "model": target.identity.name}  # fmt: skip
     print_result(options, fields, "\n".join([*lines, made.to_load]))
     return 0

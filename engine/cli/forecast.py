@@ -12,7 +12,7 @@ from engine.models.loading import PRECISIONS
 from engine.models.memory_needed import main_memory_bytes
 from engine.models.names import with_revision
 from engine.models.outlines import outline_of
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.progress import in_time
 from engine.questions.tasks import HARNESS_TASKS
 from engine.studies.surveys import grid
@@ -48,7 +48,7 @@ def add_parsers(commands: Any) -> None:
     parser.set_defaults(run=_plan)
 
 
-def _plan(options: Namespace, lab: Lab, report: Report) -> int:
+def _plan(options: Namespace, session: Session, report: Report) -> int:
     """Exit code of `plan`."""
     from engine.plans.forecast import forecast
 
@@ -57,7 +57,7 @@ def _plan(options: Namespace, lab: Lab, report: Report) -> int:
         raise UsageError(f"no tasks or shot counts are left of --tasks {options.tasks!r} --shots {options.shots!r}")
     machine, model = machine_of(options.gpus), outline_of(with_revision(options.model, options.revision))
     memory = main_memory_bytes() if options.memory is None else round(options.memory * 1e9)
-    found = forecast(lab.store, model, options.precision, machine, grid(names, shots), options.limit,
+    found = forecast(session.store, model, options.precision, machine, grid(names, shots), options.limit,
                      options.ranking_questions, memory)  # fmt: skip
     workers = options.workers or found.n_workers
     print_result(options, _fields(found, workers), "\n".join(_told(found, workers)))

@@ -9,7 +9,7 @@ import numpy as np
 from engine.cli.options import MOST, data, data_dir, model, names_of, shared, spec_of
 from engine.cli.output import Report, last, print_result
 from engine.heads.induction import SCORES
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.questions.requests import MAX_SHOTS
 
 N_PARTNERS, N_TOKENS = 8, 6  # that are told
@@ -31,26 +31,26 @@ def add_parsers(commands: Any) -> None:
     parser.set_defaults(run=_head)
 
 
-def _head(options: Namespace, lab: Lab, report: Report) -> int:
+def _head(options: Namespace, session: Session, report: Report) -> int:
     from engine.questions.tasks import task_info
     from engine.studies.one_head import Asked, head_named, portrait
     from engine.studies.surveys import Setting, grid
 
-    subject, started = lab.subject(spec_of(options), options.bos), time.monotonic()
+    target, started = session.target(spec_of(options), options.bos), time.monotonic()
     sizes = options.limit, options.ranking_questions
     setting = Setting(spec_of(options), options.bos, data_dir(options), *sizes)
     tasks = tuple(grid(names_of(options.tasks, ()), [options.shots]))
     for task in tasks:
         task_info(task.name)  # refuses a name that is none before anything is measured
-    asked = Asked(head_named(options.head, subject.shape), setting, tasks, options.token)
-    wanted = portrait(subject, asked)
+    asked = Asked(head_named(options.head, target.shape), setting, tasks, options.token)
+    wanted = portrait(target, asked)
     if options.stored:
-        found, cached = wanted.so_far(lab), True
+        found, cached = wanted.so_far(session), True
         assert found is not None
     else:
-        found, cached = last(wanted.run(lab), report)
+        found, cached = last(wanted.run(session), report)
     rows = told(found)
-    more = {"model": subject.identity.name, "precision": options.precision, "seconds": time.monotonic() - started}
+    more = {"model": target.identity.name, "precision": options.precision, "seconds": time.monotonic() - started}
     missing = ", ".join(found.left)
     lines = [
         f"{asked.name}: {found.verdict or 'its scores are not measured yet'}",

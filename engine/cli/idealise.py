@@ -10,7 +10,7 @@ from engine.cli.options import MOST, Parser, data_dir, spec_of
 from engine.cli.output import Report, last, print_result
 from engine.cli.texts import of_text, texts_named
 from engine.errors import UsageError
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.questions.requests import MAX_SHOTS
 
 
@@ -26,7 +26,7 @@ def add_parsers(commands: Any) -> None:
     parser.set_defaults(run=_idealise, split="validation")
 
 
-def _idealise(options: Namespace, lab: Lab, report: Report) -> int:
+def _idealise(options: Namespace, session: Session, report: Report) -> int:
     """Measures the heads as they are, ablated and with each ideal pattern, and prints what each recovers."""
     from engine.accuracy.evaluation import accuracy
     from engine.heads.idealised import (
@@ -41,13 +41,13 @@ def _idealise(options: Namespace, lab: Lab, report: Report) -> int:
     from engine.models.masks import parse_heads, parse_mask
     from engine.questions.requests import get_requests, select
 
-    subject, started = lab.subject(spec_of(options), options.bos), time.monotonic()
-    ideal = Ideal(tuple(parse_heads(options.heads, subject.shape)), parse_mask(options.mask, subject.shape))
+    target, started = session.target(spec_of(options), options.bos), time.monotonic()
+    ideal = Ideal(tuple(parse_heads(options.heads, target.shape)), parse_mask(options.mask, target.shape))
     fields: dict[str, Any] = {"heads": [f"L{layer}H{head}" for layer, head in ideal.heads], "mask": ideal.mask.text()}
     lines, all_cached = [], True
     if options.text or options.passage or options.solved:
-        texts = texts_named(options, lab, report, options.texts)
-        losses, cached = last(ideal_losses(subject, texts, ideal).run(lab), report)
+        texts = texts_named(options, session, report, options.texts)
+        losses, cached = last(ideal_losses(target, texts, ideal).run(session), report)
         all_cached &= cached
         found = {kind: recovered_in_texts(losses, kind) for kind in PATTERNS}
         means = {side: _mean(losses[side]) for side in SIDES}
@@ -59,8 +59,10 @@ def _idealise(options: Namespace, lab: Lab, report: Report) -> int:
     elif not options.task:
         raise UsageError("name what is measured: --text FILE, --passage TITLE or --solved TASK, or --task NAME")
     if options.task:
-        questions = select(get_requests(task_of(options), data_dir(options), lab.store, options.limit), options.limit)
-        answers, cached = last(ideal_answers(subject, questions, ideal).run(lab), report)
+        questions = select(
+            get_requests(task_of(options), data_dir(options), session.store, options.limit), options.limit
+        )
+        answers, cached = last(ideal_answers(target, questions, ideal).run(session), report)
         all_cached &= cached
         found = {kind: recovered_in_questions(answers, kind) for kind in PATTERNS}
         right = {side: accuracy(answers[side]).acc for side in SIDES}
@@ -68,7 +70,7 @@ def _idealise(options: Namespace, lab: Lab, report: Report) -> int:
                                "recovered": _all(found)}  # fmt: skip
         lines += [_effect(options.task, "nats a question", next(iter(found.values()))), *_lines(found)]
         lines.append("accuracy: " + ", ".join(f"{side} {100 * value:.1f} %" for side, value in right.items()))
-    fields |= {"model": subject.identity.name, "precision": options.precision, "bos": subject.bos}
+    fields |= {"model": target.identity.name, "precision": options.precision, "bos": target.bos}
     print_result(options, {**fields, "seconds": time.monotonic() - started, "cached": all_cached}, "\n".join(lines))
     return 0
 

@@ -11,7 +11,7 @@ from engine.cli.output import Report, check_out, check_writable, last, print_res
 from engine.errors import UsageError
 from engine.heads.induction import VARIANTS
 from engine.importance.importance import WHAT
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.questions.requests import MAX_SHOTS
 from engine.questions.tasks import SPLITS
 
@@ -55,7 +55,7 @@ def of_task() -> list[Parser]:
     return [shared(), model(), data(), task]
 
 
-def _evaluate(options: Namespace, lab: Lab, report: Report) -> int:
+def _evaluate(options: Namespace, session: Session, report: Report) -> int:
     from engine.accuracy.evaluation import accuracy, evaluation
     from engine.importance.rankings import permille
     from engine.importance.rankings_of import Pruning, Ranking, orders_of
@@ -68,22 +68,22 @@ def _evaluate(options: Namespace, lab: Lab, report: Report) -> int:
     levels = options.prune_heads, options.prune_ffns, options.prune_layers
     heads, ffns, layers = (permille(level) for level in levels)
     ranking = Ranking(options.ranking, options.seed, options.ranking_questions, layers_by=options.layers_by)
-    subject, task = lab.subject(spec_of(options), options.bos), task_of(options)
-    edits = parse_edits(options.mask, subject.shape)
+    target, task = session.target(spec_of(options), options.bos), task_of(options)
+    edits = parse_edits(options.mask, target.shape)
     mask, started = edits.alone, time.monotonic()
-    requests = get_requests(task, data_dir(options), lab.store, first_of(options))
+    requests = get_requests(task, data_dir(options), session.store, first_of(options))
     questions = select(requests, options.limit, options.sample)
     pruning = Pruning(task, ranking, heads, ffns, edits, layers)
     if pruning.by_level:
-        mask = pruning.mask(last(orders_of(subject, pruning, data_dir(options)).run(lab), report)[0])
-    answers, cached = last(evaluation(subject, questions, mask).run(lab), report)
+        mask = pruning.mask(last(orders_of(target, pruning, data_dir(options)).run(session), report)[0])
+    answers, cached = last(evaluation(target, questions, mask).run(session), report)
     seconds = time.monotonic() - started
     result = accuracy(answers)
     norm = f"perplexity {result.perplexity:.2f}" if requests.greedy else f"acc_norm {result.acc_norm:.4f}"
     beside, told = {}, ""
     if other is not None:
-        second = lab.subject(other, options.bos)
-        beside, told = _second(options, lab, report, (subject, pruning), second, (questions, answers))
+        second = session.target(other, options.bos)
+        beside, told = _second(options, session, report, (target, pruning), second, (questions, answers))
     if options.items:
         write(options.items, "".join(to_json(item) + "\n" for item in items(answers)).encode())
     print_result(options, {
@@ -94,8 +94,8 @@ def _evaluate(options: Namespace, lab: Lab, report: Report) -> int:
         "acc_ci95": [result.ci_low, result.ci_high], "seconds": seconds, "items_per_second": result.n / seconds,
         "cached": cached, "mask": mask.text(), "heads_pruned": mask.n_heads_pruned,
         "ffns_pruned": mask.n_ffns_pruned, "layers_dropped": list(mask.layers_dropped),
-        "model": subject.identity.name, "precision": options.precision, "bos": subject.bos,
-        "contexts_cut": int((answers.n_cut > 0).sum()), "saved": lab.store.on_disk, **beside,
+        "model": target.identity.name, "precision": options.precision, "bos": target.bos,
+        "contexts_cut": int((answers.n_cut > 0).sum()), "saved": session.store.on_disk, **beside,
     }, f"{options.task}, {options.shots} shots: acc {result.acc:.4f} (95 % {result.ci_low:.3f}-{result.ci_high:.3f}), "
        f"{norm}, n {result.n}, {mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned"
        f"{', from the store' if cached else f', {seconds:.1f} s'}{told}")  # fmt: skip
@@ -103,7 +103,7 @@ def _evaluate(options: Namespace, lab: Lab, report: Report) -> int:
 
 
 def _second(
-    options: Namespace, lab: Lab, report: Report, first: tuple[Any, Any], second: Any, asked: tuple[Any, Any]
+    options: Namespace, session: Session, report: Report, first: tuple[Any, Any], second: Any, asked: tuple[Any, Any]
 ) -> tuple[dict[str, Any], str]:
     """(what JSON says of the second model under `against`, a line of it): `first` is the first model and its pruning,
     `asked` the questions and its answers."""
@@ -111,12 +111,12 @@ def _second(
     from engine.importance.rankings_of import orders_of
     from engine.studies.two_models import compared, pruning_of_second
 
-    (subject, pruning), (questions, answers) = first, asked
-    started, pruning = time.monotonic(), pruning_of_second(pruning, subject.shape, second.shape)
+    (target, pruning), (questions, answers) = first, asked
+    started, pruning = time.monotonic(), pruning_of_second(pruning, target.shape, second.shape)
     mask = pruning.typed.alone
     if pruning.by_level:
-        mask = pruning.mask(last(orders_of(second, pruning, data_dir(options)).run(lab), report)[0])
-    said, cached = last(evaluation(second, questions, mask).run(lab), report)
+        mask = pruning.mask(last(orders_of(second, pruning, data_dir(options)).run(session), report)[0])
+    said, cached = last(evaluation(second, questions, mask).run(session), report)
     both, name = compared(answers, said), second.spec.in_words
     low, high = both.interval
     found = {
@@ -156,16 +156,16 @@ def items(answers: Any) -> Iterator[dict[str, Any]]:
                "pred": int(predicted[row]), "correct": bool(correct[row])}  # fmt: skip
 
 
-def _importance(options: Namespace, lab: Lab, report: Report) -> int:
+def _importance(options: Namespace, session: Session, report: Report) -> int:
     from engine.importance.importance import importance
     from engine.questions.requests import get_requests, select
 
     check_out(options.out)
     started = time.monotonic()
-    requests = get_requests(task_of(options), data_dir(options), lab.store, first_of(options))
+    requests = get_requests(task_of(options), data_dir(options), session.store, first_of(options))
     questions = select(requests, options.limit, options.sample)
-    subject = lab.subject(spec_of(options), options.bos)
-    scores, cached = last(importance(subject, questions, options.what).run(lab), report)
+    target = session.target(spec_of(options), options.bos)
+    scores, cached = last(importance(target, questions, options.what).run(session), report)
     seconds = time.monotonic() - started
     found = {"scores": scores.scores, "tie_break": scores.tie_break, "gate_heads": scores.gate_heads,
              "gate_ffns": scores.gate_ffns}  # fmt: skip
@@ -180,14 +180,16 @@ def _importance(options: Namespace, lab: Lab, report: Report) -> int:
     return 0
 
 
-def _induction(options: Namespace, lab: Lab, report: Report) -> int:
+def _induction(options: Namespace, session: Session, report: Report) -> int:
     from engine.heads.induction import SCORES, best_heads, induction
 
     check_out(options.out)
     if options.bos is not None:
         raise UsageError("induction has sequences of its own, with and without a beginning; leave out --bos/--no-bos")
     started = time.monotonic()
-    found, cached = last(induction(lab.subject(spec_of(options)), options.variant, options.seed).run(lab), report)
+    found, cached = last(
+        induction(session.target(spec_of(options)), options.variant, options.seed).run(session), report
+    )
     seconds = time.monotonic() - started
     errors = {f"{name}_standard_error": found.standard_error[name] for name in SCORES if found.n[name] > 1}
     write(options.out, scores_file(Path(options.out).suffix, found.mean | errors, found.mean | errors))

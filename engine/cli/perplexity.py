@@ -9,7 +9,7 @@ from engine.cli.options import MOST, Parser, data, data_dir, model, pruned, shar
 from engine.cli.output import Report, last, print_result
 from engine.cli.texts import built_in, read_text
 from engine.errors import HeadroomError, UsageError
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.questions.requests import MAX_SHOTS
 
 BETWEEN_ROWS = "\n\n"  # as the standard recipe joins the rows of a data set
@@ -31,17 +31,17 @@ def add_parsers(commands: Any) -> None:
     parser.set_defaults(run=_perplexity)
 
 
-def _perplexity(options: Namespace, lab: Lab, report: Report) -> int:
+def _perplexity(options: Namespace, session: Session, report: Report) -> int:
     """Measures a text under no mask and under the one that is named, and prints both and the change."""
     from engine.models.masks import Mask
     from engine.texts.perplexity import change, perplexity
 
     text = _text(options)
-    subject, started = lab.subject(spec_of(options), options.bos), time.monotonic()
-    mask, full = mask_of(options, lab, subject, report), Mask.full(subject.shape)
+    target, started = session.target(spec_of(options), options.bos), time.monotonic()
+    mask, full = mask_of(options, session, target, report), Mask.full(target.shape)
     sides, found, all_cached = {"full": full} if mask.is_full else {"full": full, "pruned": mask}, {}, True
     for name, each in sides.items():
-        found[name], cached = last(perplexity(subject, text, each, options.window).run(lab), report)
+        found[name], cached = last(perplexity(target, text, each, options.window).run(session), report)
         all_cached &= cached
     first = found["full"]
     lines = [f"{name}: perplexity {side.a_token:.2f} a token, {side.a_word:.2f} a word, {side.a_byte:.3f} a byte"
@@ -57,13 +57,13 @@ def _perplexity(options: Namespace, lab: Lab, report: Report) -> int:
     print_result(options, {
         **fields, "n_scored": len(first), "n_tokens": first.n_tokens, "n_words": first.n_words,
         "n_bytes": first.n_bytes, "window": first.window, "bos": first.bos, "mask": mask.text(),
-        "heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned, "model": subject.identity.name,
+        "heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned, "model": target.identity.name,
         "precision": options.precision, "seconds": time.monotonic() - started, "cached": all_cached,
     }, "\n".join([*lines, windows]))  # fmt: skip
     return 0
 
 
-def mask_of(options: Namespace, lab: Lab, subject: Any, report: Report) -> Any:
+def mask_of(options: Namespace, session: Session, target: Any, report: Report) -> Any:
     """What is pruned, by the levels and the typed mask."""
     from engine.importance.rankings import permille
     from engine.importance.rankings_of import Pruning, Ranking, orders_of
@@ -71,7 +71,7 @@ def mask_of(options: Namespace, lab: Lab, subject: Any, report: Report) -> Any:
     from engine.questions.requests import TaskSpec
 
     ranking = Ranking(options.ranking, options.seed, options.ranking_questions, layers_by=options.layers_by)
-    edits, levels = parse_edits(options.mask, subject.shape), (options.prune_heads, options.prune_ffns)
+    edits, levels = parse_edits(options.mask, target.shape), (options.prune_heads, options.prune_ffns)
     (heads, ffns), layers = (permille(level) for level in levels), permille(options.prune_layers)
     if not (heads or ffns or layers):
         return edits.alone
@@ -81,7 +81,7 @@ def mask_of(options: Namespace, lab: Lab, subject: Any, report: Report) -> Any:
         )
     task = TaskSpec(options.task, options.shots, same_examples=options.same_examples)
     pruning = Pruning(task, ranking, heads, ffns, edits, layers)
-    return pruning.mask(last(orders_of(subject, pruning, data_dir(options)).run(lab), report)[0])
+    return pruning.mask(last(orders_of(target, pruning, data_dir(options)).run(session), report)[0])
 
 
 def _text(options: Namespace) -> str:

@@ -12,7 +12,7 @@ from engine.cli.output import Report, check_writable, print_result, say, write
 from engine.errors import HeadroomError, UsageError
 from engine.files import named
 from engine.models.placing import PLACE_HELP
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.progress import in_time
 from engine.studies.surveys import in_words
 
@@ -71,7 +71,7 @@ def write_plan(options: Namespace, make: Callable[[], "Planned"]) -> int:
     return 0
 
 
-def _work(options: Namespace, lab: Lab, report: Report) -> int:
+def _work(options: Namespace, session: Session, report: Report) -> int:
     """Exit code of `work`."""
     from engine.plans.cells import read_plan
     from engine.plans.claims import Claims
@@ -88,9 +88,9 @@ def _work(options: Namespace, lab: Lab, report: Report) -> int:
     if plan.groups:
         options.precision = plan.groups[0].setting.spec.precision  # asked for where the model has to be fetched
     if asked is None:
-        tally, by, more = _taken(options, lab, report, plan, claims), "this worker", {}
+        tally, by, more = _taken(options, session, report, plan, claims), "this worker", {}
     else:
-        tally, by, more = _taken_on_ray(options, lab, claims, asked)
+        tally, by, more = _taken_on_ray(options, session, claims, asked)
     stands = standing(plan, claims)
     lines = [f"not measured: {cell}: {reason}" for cell, reason in stands.failed.items()]
     lines.append(
@@ -105,7 +105,7 @@ def _work(options: Namespace, lab: Lab, report: Report) -> int:
     return 0
 
 
-def _taken(options: Namespace, lab: Lab, report: Report, plan: Any, claims: Any) -> Any:
+def _taken(options: Namespace, session: Session, report: Report, plan: Any, claims: Any) -> Any:
     """What this worker has done, once no cell is left."""
     from engine.plans.cells import Cell
     from engine.plans.measuring import Here, in_line, measured, other_fields
@@ -113,29 +113,29 @@ def _taken(options: Namespace, lab: Lab, report: Report, plan: Any, claims: Any)
     from engine.plans.worker import Outcome, work
 
     here, n = Here(options.model, data_dir(options)), len(plan.cells)
-    if others := other_fields(lab, plan, here):
+    if others := other_fields(session, plan, here):
         say(in_line(others))
-    tell = trouble_teller(lab.store, say)
+    tell = trouble_teller(session.store, say)
 
     def measure(cell: Cell, n_settled: int) -> Outcome:
         report(n_settled, n, str(cell), None)
-        found = measured(lab, plan, cell, here, lambda message: report(n_settled, n, message, None))
+        found = measured(session, plan, cell, here, lambda message: report(n_settled, n, message, None))
         tell()
         return found
 
     tell()
     tally = work(plan, claims, measure)
-    share(lab.store)
+    share(session.store)
     tell()
     return tally
 
 
-def _taken_on_ray(options: Namespace, lab: Lab, claims: Any, asked: Any) -> tuple[Any, str, dict[str, int]]:
+def _taken_on_ray(options: Namespace, session: Session, claims: Any, asked: Any) -> tuple[Any, str, dict[str, int]]:
     """What the actors have done, once no cell is left; who they are, in words; how many, as fields."""
     from engine.plans.measuring import Here
     from engine.plans.on_ray import work_on_ray
 
-    done = work_on_ray(asked, lab, options.plan, claims, Here(options.model, data_dir(options)), say)
+    done = work_on_ray(asked, session, options.plan, claims, Here(options.model, data_dir(options)), say)
     by = "1 worker on Ray" if done.workers == 1 else f"{done.workers:,} workers on Ray"
     return done.tally, by, {"workers": done.workers, "restarts": done.restarts}
 

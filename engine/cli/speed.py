@@ -8,7 +8,7 @@ from typing import Any
 from engine.cli.options import Parser, data, model, pruned, shared, spec_of
 from engine.cli.output import Report, check_out, last, print_result, table_file, write
 from engine.cli.perplexity import mask_of
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.questions.requests import MAX_SHOTS
 
 
@@ -24,20 +24,20 @@ def add_parsers(commands: Any) -> None:
     parser.set_defaults(run=_speed)
 
 
-def _speed(options: Namespace, lab: Lab, report: Report) -> int:
+def _speed(options: Namespace, session: Session, report: Report) -> int:
     from engine.accuracy.speed import WAYS, speed
 
     if options.out:
         check_out(options.out, (".csv", ".parquet"))
-    subject, started = lab.subject(spec_of(options), options.bos), time.monotonic()
-    mask = mask_of(options, lab, subject, report)
-    found, cached = last(speed(subject, mask, options.again).run(lab), report)
+    target, started = session.target(spec_of(options), options.bos), time.monotonic()
+    mask = mask_of(options, session, target, report)
+    found, cached = last(speed(target, mask, options.again).run(session), report)
     if options.out:
         write(options.out, table_file(Path(options.out).suffix, found.frame()))
     print_result(options, {
         "rows": found.rows(), "n_prompt": found.n_prompt, "n_new": found.n_new, "load": found.load,
         "n_cpus": found.n_cpus, "rounds": len(found.prompt[WAYS[0]]), "mask": mask.text(),
-        "heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned, "model": subject.identity.name,
+        "heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned, "model": target.identity.name,
         "precision": options.precision, "seconds": time.monotonic() - started, "cached": cached, "out": options.out,
     }, "\n".join([*map(_line, found.rows()),
                   f"a prompt of {found.n_prompt} tokens and {found.n_new} behind it, medians (range) of "

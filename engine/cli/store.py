@@ -8,7 +8,7 @@ from engine.cli.options import data, data_dir, shared
 from engine.cli.output import Report, print_result
 from engine.errors import HeadroomError, UsageError
 from engine.models.hub_internals import held_revisions
-from engine.models.subject import Lab
+from engine.models.session import Session
 
 
 def add_parsers(commands: Any) -> None:
@@ -31,12 +31,12 @@ def add_parsers(commands: Any) -> None:
     parser.set_defaults(run=_models)
 
 
-def _cache(options: Namespace, lab: Lab, report: Report) -> int:
+def _cache(options: Namespace, session: Session, report: Report) -> int:
     """What lies in the store; what lies elsewhere is `engine.cli.exchange`'s."""
     from engine.records import SCHEMA
 
     _check(options)
-    store = lab.store
+    store = session.store
     if options.action == "equal":
         return equal.run(options, store, report)
     if options.action in ("push", "pull") or options.where:
@@ -76,7 +76,7 @@ def _check(options: Namespace) -> None:
         raise UsageError(f"cache {options.action} takes no --dry-run; push and pull do")
 
 
-def _tasks(options: Namespace, lab: Lab, report: Report) -> int:
+def _tasks(options: Namespace, session: Session, report: Report) -> int:
     from engine.questions.tasks import list_tasks
 
     states = list_tasks(data_dir(options))
@@ -88,7 +88,7 @@ def _tasks(options: Namespace, lab: Lab, report: Report) -> int:
     return 0
 
 
-def _models(options: Namespace, lab: Lab, report: Report) -> int:
+def _models(options: Namespace, session: Session, report: Report) -> int:
     from engine.models.checkpoints import PRECISIONS
     from engine.models.loading import LoadSpec, identify
     from engine.models.opt_sizes import LAYERS_HEADS_WIDTH, REPO
@@ -98,13 +98,13 @@ def _models(options: Namespace, lab: Lab, report: Report) -> int:
     entries, lines = [], []
     for name in ["demo", *_hub_models()]:
         try:
-            identity = identify(LoadSpec(name), lab.store)
+            identity = identify(LoadSpec(name), session.store)
         except HeadroomError as error:
             entries.append({"model": name, "available": False, "note": str(error)})
             lines.append(f"{name}: {error}")
             continue
         sizes = {precision: identity.weight_bytes(precision) for precision in PRECISIONS}
-        placed = {precision: _placed(lab, LoadSpec(name, precision), identity) for precision in PRECISIONS}
+        placed = {precision: _placed(session, LoadSpec(name, precision), identity) for precision in PRECISIONS}
         fits = {precision: fits for precision, (fits, _) in placed.items()}
         places = {precision: where for precision, (fits, where) in placed.items() if fits and where}
         shape = identity.shape
@@ -118,10 +118,10 @@ def _models(options: Namespace, lab: Lab, report: Report) -> int:
     return 0
 
 
-def _placed(lab: Lab, spec: Any, identity: Any) -> tuple[bool, str]:
+def _placed(session: Session, spec: Any, identity: Any) -> tuple[bool, str]:
     """Whether a model fits here, and where its layers would lie and what that costs ("" on one device) or why not."""
     try:
-        return True, lab.places(spec, identity, asks_gpus=True)
+        return True, session.places(spec, identity, asks_gpus=True)
     except UsageError as error:  # of places that the user has named
         return False, str(error)
     except HeadroomError:

@@ -18,7 +18,7 @@ from engine.files import named
 from engine.importance.importance import WHAT
 from engine.importance.rankings import AGGREGATES, permille
 from engine.importance.rankings_of import OF_MANY_TASKS
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import AGGREGATE, RANDOM, Setting, agreement_rows, grid, in_words, survey, written_row
 
@@ -60,7 +60,7 @@ def add_parsers(commands: Any, draw: Draw) -> None:
     parser.set_defaults(run=partial(_sweep, draw))
 
 
-def _correlate(options: Namespace, lab: Lab, report: Report) -> int:
+def _correlate(options: Namespace, session: Session, report: Report) -> int:
     """Exit code of `correlate`: SRCC and top-30 % overlap of every two tasks and every two shot counts, as a table."""
     import pandas as pd
 
@@ -72,11 +72,11 @@ def _correlate(options: Namespace, lab: Lab, report: Report) -> int:
     check_out(options.out, TABLES)
     tasks, setting = _tasks(options), _setting(options)
     started = time.monotonic()
-    subject = lab.subject(setting.spec, setting.bos)
-    found, cached = last(survey(subject, setting, tasks, options.what).run(lab), report)
+    target = session.target(setting.spec, setting.bos)
+    found, cached = last(survey(target, setting, tasks, options.what).run(session), report)
     others: dict[str, Any] = {}
     if options.induction:
-        mean = last(induction(lab.subject(setting.spec), "olsson", INDUCTION_SEED).run(lab), report)[0].mean
+        mean = last(induction(session.target(setting.spec), "olsson", INDUCTION_SEED).run(session), report)[0].mean
         others = {name: mean[name] for name in ("prefix_matching", "copying")}
     rows = agreement_rows(found, options.aggregate, others)
     table = [written_row(row) for row in rows]
@@ -95,7 +95,7 @@ def _correlate(options: Namespace, lab: Lab, report: Report) -> int:
     return 0
 
 
-def _sweep(draw: Draw, options: Namespace, lab: Lab, report: Report) -> int:
+def _sweep(draw: Draw, options: Namespace, session: Session, report: Report) -> int:
     """Exit code of `sweep`: accuracy over pruning levels as a table, or with --preset paper the whole study."""
     import pandas as pd
 
@@ -105,7 +105,7 @@ def _sweep(draw: Draw, options: Namespace, lab: Lab, report: Report) -> int:
     from engine.studies.study import paper_points, pool_of
 
     if options.preset and not options.plan:
-        return _paper(draw, options, lab, report)
+        return _paper(draw, options, session, report)
     if options.out:
         check_out(options.out, TABLES)
     tasks, setting, started = _tasks(options), _setting(options), time.monotonic()
@@ -117,9 +117,9 @@ def _sweep(draw: Draw, options: Namespace, lab: Lab, report: Report) -> int:
         if options.preset:
             wanted = [point for points in paper_points(tasks).values() for point in points]
             surveys = {"heads": tasks, "ffns": tasks}
-        return write_plan(options, partial(planned, lab, setting, wanted, pool, surveys))
-    subject = lab.subject(setting.spec, setting.bos)
-    swept, cached = last(sweeps.sweep(subject, setting, wanted, pool).run(lab), report)
+        return write_plan(options, partial(planned, session, setting, wanted, pool, surveys))
+    target = session.target(setting.spec, setting.bos)
+    swept, cached = last(sweeps.sweep(target, setting, wanted, pool).run(session), report)
     write(options.out, table_file(Path(options.out).suffix, pd.DataFrame([row.cells() for row in swept.rows])))
     swept_over = [("heads", "ffns", heads), ("ffns", "heads", ffns)]
     found = {axis: break_points([row for row in swept.rows if not row.point.permille(other)], axis)
@@ -148,7 +148,7 @@ def _how_much(each: "BreakPoint", axis: str) -> str:
     return f"{words}, {axis} can go up to {each.no_loss_up_to:.0%}{loss}{cliff}"
 
 
-def _paper(draw: Draw, options: Namespace, lab: Lab, report: Report) -> int:
+def _paper(draw: Draw, options: Namespace, session: Session, report: Report) -> int:
     import pandas as pd
 
     from engine.studies.statements import statements
@@ -162,7 +162,7 @@ def _paper(draw: Draw, options: Namespace, lab: Lab, report: Report) -> int:
     if not os.access(folder, os.W_OK):
         raise HeadroomError(f"cannot write to {folder} (no permission); choose another --out")
     tasks, setting = _tasks(options), _setting(options)
-    study, cached = last(paper_study(lab.subject(setting.spec, setting.bos), setting, tasks).run(lab), report)
+    study, cached = last(paper_study(session.target(setting.spec, setting.bos), setting, tasks).run(session), report)
     study = with_short_names(study)
     found = statements(study)
     for name, frame in (tables(study) | {"statements": pd.DataFrame(map(asdict, found))}).items():

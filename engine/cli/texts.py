@@ -14,7 +14,7 @@ from engine.errors import HeadroomError, UsageError
 from engine.files import named, read_regular
 from engine.heads.ablation import FILLS, KINDS
 from engine.models.loading import PRECISIONS
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.texts.continuation import MOST_PERMILLE, MOST_TOKENS
 from engine.texts.incontext import MOST_AROUND
 from engine.texts.sources import MAX_TEXTS, N_TEXTS
@@ -77,7 +77,7 @@ def add_parsers(commands: Any) -> None:
     parser.set_defaults(run=_attention)
 
 
-def _losses(options: Namespace, lab: Lab, report: Report) -> int:
+def _losses(options: Namespace, session: Session, report: Report) -> int:
     """Writes each token's loss under two masks or models; prints means and in-context-learning scores."""
     import pandas as pd
 
@@ -90,12 +90,12 @@ def _losses(options: Namespace, lab: Lab, report: Report) -> int:
     spec, cutting = spec_of(options), Cutting(options.window, options.stride)
     other_precision = options.other_precision or spec.precision
     other = LoadSpec(options.other_model or spec.model, other_precision, spec.int8_threshold)
-    sides = [lab.subject(each, options.bos) for each in (spec, other)]
+    sides = [session.target(each, options.bos) for each in (spec, other)]
     masks = [parse_mask(text, side.shape) for text, side in zip((options.mask_a, options.mask), sides, strict=True)]
     started = time.monotonic()
-    texts, measured, all_cached = texts_named(options, lab, report, options.texts), [], True
+    texts, measured, all_cached = texts_named(options, session, report, options.texts), [], True
     for side, mask in zip(sides, masks, strict=True):  # side by side, so that each model is loaded once
-        runs = [last(token_losses(side, text, mask, cutting).run(lab), report) for text in texts]
+        runs = [last(token_losses(side, text, mask, cutting).run(session), report) for text in texts]
         measured.append([losses for losses, _ in runs])
         all_cached &= all(cached for _, cached in runs)
     frames = []
@@ -129,7 +129,7 @@ def _losses(options: Namespace, lab: Lab, report: Report) -> int:
     return 0
 
 
-def _attribute(options: Namespace, lab: Lab, report: Report) -> int:
+def _attribute(options: Namespace, session: Session, report: Report) -> int:
     """Writes what ablating each head does to the in-context-learning score, and to a change of the losses."""
     from engine.heads.ablation import Ablating, head_ablations
     from engine.heads.induction import best_heads
@@ -137,16 +137,16 @@ def _attribute(options: Namespace, lab: Lab, report: Report) -> int:
     from engine.texts.tokenloss import losses_of_texts
 
     check_out(options.out)
-    subject, started = lab.subject(spec_of(options), options.bos), time.monotonic()
-    mask = parse_mask(options.mask, subject.shape)
-    texts = texts_named(options, lab, report, options.texts or N_TEXTS)
-    wanted = head_ablations(subject, texts, Ablating(mask, options.kind, options.fill))
-    ablations, cached = last(wanted.run(lab), report)
+    target, started = session.target(spec_of(options), options.bos), time.monotonic()
+    mask = parse_mask(options.mask, target.shape)
+    texts = texts_named(options, session, report, options.texts or N_TEXTS)
+    wanted = head_ablations(target, texts, Ablating(mask, options.kind, options.fill))
+    ablations, cached = last(wanted.run(session), report)
     mean, low, high = ablations.icl(options.around)
     found = {"icl_score_change_nats": mean, "low": low, "high": high}
     if options.before_and_after is not None:
-        masks = mask, parse_mask(options.before_and_after, subject.shape)
-        sides = (last(losses_of_texts(subject, texts, each).run(lab), report)[0] for each in masks)
+        masks = mask, parse_mask(options.before_and_after, target.shape)
+        sides = (last(losses_of_texts(target, texts, each).run(session), report)[0] for each in masks)
         differences = [after - before for before, after in zip(*sides, strict=True)]
         found["before_and_after_nats"] = ablations.before_and_after(differences, options.seed)
     write(options.out, scores_file(Path(options.out).suffix, found, found))
@@ -159,7 +159,7 @@ def _attribute(options: Namespace, lab: Lab, report: Report) -> int:
     return 0
 
 
-def _continue(options: Namespace, lab: Lab, report: Report) -> int:
+def _continue(options: Namespace, session: Session, report: Report) -> int:
     """Writes what the full and the masked model say after a prompt, token by token; prints both."""
     import pandas as pd
 
@@ -168,13 +168,13 @@ def _continue(options: Namespace, lab: Lab, report: Report) -> int:
 
     check_out(options.out, (".csv", ".parquet"))
     how = How(options.tokens, round(1000 * options.temperature), options.seed)
-    subject, started = lab.subject(spec_of(options), options.bos), time.monotonic()
-    mask, full = parse_mask(options.mask, subject.shape), Mask.full(subject.shape)
+    target, started = session.target(spec_of(options), options.bos), time.monotonic()
+    mask, full = parse_mask(options.mask, target.shape), Mask.full(target.shape)
     sides = {"full": full} if mask.is_full else {"full": full, "masked": mask}
-    likeliest, all_cached = last(next_tokens(subject, options.prompt, list(sides.values())).run(lab), report)
+    likeliest, all_cached = last(next_tokens(target, options.prompt, list(sides.values())).run(session), report)
     said, frames = {}, []
     for name, each in sides.items():
-        found, cached = last(continuation(subject, options.prompt, each, how).run(lab), report)
+        found, cached = last(continuation(target, options.prompt, each, how).run(session), report)
         said[name], all_cached = found, all_cached and cached
         about = {"model": name, "index": range(1, 1 + len(found.pieces)), "token_id": found.token_ids}
         frames.append(pd.DataFrame(about | {"token": found.pieces, "p": np.exp(found.log_p.astype(float))}))
@@ -190,7 +190,7 @@ def _continue(options: Namespace, lab: Lab, report: Report) -> int:
     return 0
 
 
-def _attention(options: Namespace, lab: Lab, report: Report) -> int:
+def _attention(options: Namespace, session: Session, report: Report) -> int:
     """Writes where heads attend in a text and what that adds to the next token's logit."""
     import pandas as pd
 
@@ -198,17 +198,17 @@ def _attention(options: Namespace, lab: Lab, report: Report) -> int:
     from engine.models.masks import parse_heads, parse_mask
 
     check_out(options.out)
-    subject, started = lab.subject(spec_of(options), options.bos), time.monotonic()
-    mask = parse_mask(options.mask, subject.shape)
-    texts = texts_named(options, lab, report, options.texts)
+    target, started = session.target(spec_of(options), options.bos), time.monotonic()
+    mask = parse_mask(options.mask, target.shape)
+    texts = texts_named(options, session, report, options.texts)
     if len(texts) > 1:
         raise UsageError("attention is shown for one text; leave out --texts and --solved")
-    heads = parse_heads(options.heads, subject.shape)
+    heads = parse_heads(options.heads, target.shape)
     if not heads:
         raise UsageError("--heads names no head; write it like L1H0,L1H1")
     names = [f"L{layer}H{head}" for layer, head in heads]
-    seen, _ = last(overview(subject, texts[0], mask).run(lab), report)
-    found, cached = last(head_views(subject, texts[0], mask, heads).run(lab), report)
+    seen, _ = last(overview(target, texts[0], mask).run(session), report)
+    found, cached = last(head_views(target, texts[0], mask, heads).run(session), report)
     views = [found[head] for head in heads]
     if Path(options.out).suffix == ".npz":
         buffer = io.BytesIO()
@@ -232,7 +232,7 @@ def _attention(options: Namespace, lab: Lab, report: Report) -> int:
     return 0
 
 
-def texts_named(options: Namespace, lab: Lab, report: Report, n_texts: int | None) -> list[str]:
+def texts_named(options: Namespace, session: Session, report: Report, n_texts: int | None) -> list[str]:
     """The texts that the options name: at most `n_texts` of 512 tokens each, or without a number the text whole."""
     from engine.texts.passages import MAX_BYTES
     from engine.texts.sources import Source, texts_of
@@ -252,7 +252,7 @@ def texts_named(options: Namespace, lab: Lab, report: Report, n_texts: int | Non
         if not n_texts:
             return [text]
         source = Source("text", options.text, text, n_texts=n_texts)
-    return list(last(texts_of(lab.subject(spec_of(options)), source, data_dir(options)).run(lab), report)[0])
+    return list(last(texts_of(session.target(spec_of(options)), source, data_dir(options)).run(session), report)[0])
 
 
 def built_in(title: str) -> str:

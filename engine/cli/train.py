@@ -10,7 +10,7 @@ from typing import Any
 from engine.cli.options import MOST_SEED, MOST_THREADS, Parser, shared
 from engine.cli.output import Report, print_result
 from engine.files import named
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.progress import TimeLeft
 from engine.training.recipe import FEWEST_VOCABULARY, MAX_TOKENS, Recipe
 from engine.training.recipes import RECIPES
@@ -63,7 +63,7 @@ def add_parsers(commands: Any) -> None:
     parser.set_defaults(run=_train)
 
 
-def _train(options: Namespace, lab: Lab, report: Report) -> int:
+def _train(options: Namespace, session: Session, report: Report) -> int:
     from engine.training.running import begin, best, train
 
     started, folder = time.monotonic(), named(options.out, "--out").absolute()

@@ -11,7 +11,7 @@ from engine.cli.options import MOST, Parser, names_of, shared
 from engine.cli.output import Report, check_out, check_writable, last, print_result, table_file, write
 from engine.cli.texts import read_text
 from engine.errors import UsageError
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.training.measuring import N_ABLATED, N_ABLATED_TEXTS, N_TEXTS, QUANTITIES, WITHOUT_ABLATIONS
 from engine.training.trajectory import Trajectory, encode
 
@@ -48,7 +48,7 @@ def add_parsers(commands: Any) -> None:
     parser.set_defaults(run=_trajectory, precision="fp32")
 
 
-def _trajectory(options: Namespace, lab: Lab, report: Report) -> int:
+def _trajectory(options: Namespace, session: Session, report: Report) -> int:
     """Measures every snapshot, writes the table and the record, and prints where the phase change lies."""
     from engine.training.measuring import Plan, subject_at, trajectory
     from engine.training.phase_change import window
@@ -67,7 +67,7 @@ def _trajectory(options: Namespace, lab: Lab, report: Report) -> int:
         Path(options.text).name if text else "",
     )  # fmt: skip
     series, started = series_of(options.series, options.step_tokens), time.monotonic()
-    found, cached = last(trajectory(subject_at(lab, series), series, plan).run(lab), report)
+    found, cached = last(trajectory(subject_at(session, series), series, plan).run(session), report)
     if options.out:
         write(options.out, table_file(Path(options.out).suffix, table(found, plan.what)))
     if options.save:

@@ -22,9 +22,9 @@ from engine.models.architectures import SMALL, is_tied, smears_keys
 from engine.models.checkpoints import Identity
 from engine.models.headers import contents
 from engine.models.masks import Mask
+from engine.models.session import Session, Target
 from engine.models.sizes import BUFFERS
 from engine.models.spread import is_small, stock_config, stock_tensors
-from engine.models.subject import Lab, Subject
 from engine.models.tensors import Stored
 from engine.models.transformers_internals import model_config
 from engine.models.weight_files import read_json, weight_files
@@ -57,34 +57,34 @@ class Export:
         refuse_taken(self.folder)
 
 
-def export(lab: Lab, subject: Subject, asked: Export) -> Iterator[Progress[Exported]]:
+def export(session: Session, target: Target, asked: Export) -> Iterator[Progress[Exported]]:
     """Yields Progress in MB of weights; the last one's value is what was written. Nothing is left of it when it is
     closed or fails before. HeadroomError: the form cannot be had of this mask, no room on the disk, the model on disk
     does not compute what the masked one does."""
-    identity, folder, make = subject.identity, asked.folder, PLANS[asked.form]
+    identity, folder, make = target.identity, asked.folder, PLANS[asked.form]
     _refuse_small(identity)
     for files in (copied, base_cards):  # refused before anything is measured
         files(identity.folder)
     with stock_tensors(identity.folder, is_tied(identity.config)) as stored:
         total = 3 * make(identity, stored, asked.mask).n_bytes // 1_000_000 + 3  # read to compare, written, read again
-        judged = yield from _judged(lab, subject, asked, total)
+        judged = yield from _judged(session, target, asked, total)
         yield Progress(0, total, message="loading the full model to compare with", is_loading=True)
-        loaded = reference_model(lab, subject)
+        loaded = reference_model(session, target)
         found, spec = None, loaded.spec
         if asked.fill == "mean":
-            found = yield from last_value(means(loaded, subject.bos, asked.train), 0, total, 0)
+            found = yield from last_value(means(loaded, target.bos, asked.train), 0, total, 0)
             identity, stored = filled(identity, stored, asked.mask, found)
         plan = make(identity, stored, asked.mask, asked.fill == "mean")
-        expected = masked_logits(loaded, subject.bos, asked.mask, found)
+        expected = masked_logits(loaded, target.bos, asked.mask, found)
         del loaded
         with written_aside(folder, plan.n_bytes) as aside:
             for done, name in write_weights(aside, plan.tensors):
                 yield Progress(total // 3 + done // 1_000_000, total, message=f"writing {name}")
             _write_beside(identity.folder, aside, plan)
             yield Progress(2 * total // 3, total, message="loading what was written to compare", is_loading=True)
-            checked = compared(expected, spec, aside, subject.bos, own_model if asked.form == "small" else None)
+            checked = compared(expected, spec, aside, target.bos, own_model if asked.form == "small" else None)
             if judged is not None and asked.fill == "mean":
-                judged = yield from _judged_filled(lab, subject, asked, judged, aside)
+                judged = yield from _judged_filled(session, target, asked, judged, aside)
             before = sum(file.stat().st_size for file in weight_files(identity.folder))
             made = Exported(folder, asked.form, asked.fill, asked.mask.text(), asked.command, identity.name,
                             licence_of(identity).get("license", ""), (identity.n_params, plan.n_params),
@@ -122,15 +122,19 @@ def _unread() -> Any:
     raise AssertionError("only sizes are asked for")
 
 
-def _judged(lab: Lab, subject: Subject, asked: Export, total: int) -> Generator[Progress[Any], None, Judged | None]:
+def _judged(
+    session: Session, target: Target, asked: Export, total: int
+) -> Generator[Progress[Any], None, Judged | None]:
     """Accuracy of the full and of the masked model, from the store where it is there."""
     if asked.questions is None:
         return None
     found = []
-    for mask, label in ((Mask.full(subject.shape), "accuracy of the full model"), (asked.mask, "accuracy, pruned")):
-        found.append((yield from last_value(evaluation(subject, asked.questions, mask).run(lab), 0, total, 0, label)))
+    for mask, label in ((Mask.full(target.shape), "accuracy of the full model"), (asked.mask, "accuracy, pruned")):
+        found.append(
+            (yield from last_value(evaluation(target, asked.questions, mask).run(session), 0, total, 0, label))
+        )
     task = asked.questions.task
-    return Judged(Path(task.name).name, task.shots, subject.spec.precision, *found)
+    return Judged(Path(task.name).name, task.shots, target.spec.precision, *found)
 
 
 def _write_beside(base: Path, aside: Path, plan: Plan) -> None:
@@ -161,11 +165,11 @@ def _name_tokenizer_class(base: Path, aside: Path) -> None:
 
 
 def _judged_filled(
-    lab: Lab, subject: Subject, asked: Export, judged: Judged, aside: Path
+    session: Session, target: Target, asked: Export, judged: Judged, aside: Path
 ) -> Generator[Progress[Any], None, Judged]:
     """The same with the accuracy of what was written."""
     assert asked.questions is not None
-    there = lab.subject(replace(subject.spec, model=str(aside)), subject.bos)
-    steps = evaluation(there, asked.questions, Mask.full(subject.shape)).run(lab)
+    there = session.target(replace(target.spec, model=str(aside)), target.bos)
+    steps = evaluation(there, asked.questions, Mask.full(target.shape)).run(session)
     answers = yield from last_value(steps, label="accuracy, means filled in")
     return replace(judged, filled=answers)

@@ -16,7 +16,7 @@ from engine.errors import HeadroomError
 from engine.models.loading import Loaded, LoadSpec, load
 from engine.models.masks import Mask, Means, pruned
 from engine.models.memory_needed import memory_estimate
-from engine.models.subject import Lab, Subject
+from engine.models.session import Session, Target
 from engine.questions.tokens import read
 
 TOKENS = 256
@@ -34,11 +34,13 @@ class Checked:
     precision: str
 
 
-def reference_model(lab: Lab, subject: Subject) -> Loaded:
-    """The base model in fp32, or bf16 where that does not fit. The model that the lab holds is let go of first."""
-    lab.models.unload()
-    fits = [each for each in ("fp32", "bf16") if memory_estimate(subject.identity, each).fits]
-    return load(replace(subject.spec, precision=fits[0] if fits else "bf16"), lab.store)  # says so where neither fits
+def reference_model(session: Session, target: Target) -> Loaded:
+    """The base model in fp32, or bf16 where that does not fit. The model that the session holds is let go of first."""
+    session.models.unload()
+    fits = [each for each in ("fp32", "bf16") if memory_estimate(target.identity, each).fits]
+    return load(
+        replace(target.spec, precision=fits[0] if fits else "bf16"), session.store
+    )  # says so where neither fits
 
 
 def masked_logits(loaded: Loaded, bos: bool, mask: Mask, means: Means | None = None) -> np.ndarray:

@@ -22,7 +22,7 @@ from engine.measurement import Measurement, Workload, of_records
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, Means, pruned, single_ablations
 from engine.models.patterns import Patterns, visited
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.tokens import Reading, read
@@ -101,15 +101,15 @@ class HeadAblations:
 
 
 def head_ablations(
-    subject: Subject, texts: Sequence[str], how: Ablating, measured: Sequence[str] = ()
+    target: Target, texts: Sequence[str], how: Ablating, measured: Sequence[str] = ()
 ) -> Measurement[HeadAblations]:
     """The HeadAblations of the texts finished so far; its progress counts forward passes. `measured`: all texts of the
     measurement, over which means are taken, if `texts` are some of them."""
-    pieces = partial(_pieces, subject, texts, how, measured or texts)
-    n_passes = subject.shape.n_heads_total + 1
+    pieces = partial(_pieces, target, texts, how, measured or texts)
+    n_passes = target.shape.n_heads_total + 1
     expected = partial(Workload, {"forward": float(n_passes * sum(map(len, texts)))})
     about = ("head ablations", *(piece.key for piece in pieces([])))
-    return of_records(subject, about, lambda lab, records: pieces(records), _joined, expected)
+    return of_records(target, about, lambda session, records: pieces(records), _joined, expected)
 
 
 def patterns_of(loaded: Loaded, inputs: Tensor, mask: Mask) -> Patterns:
@@ -153,25 +153,25 @@ def mean_outputs(loaded: Loaded, inputs: Tensor, mask: Mask) -> Means:
 
 
 def _pieces(
-    subject: Subject, texts: Sequence[str], how: Ablating, measured: Sequence[str], records: Sequence[Record]
+    target: Target, texts: Sequence[str], how: Ablating, measured: Sequence[str], records: Sequence[Record]
 ) -> list[Piece]:
     """For mean ablation the means over all `measured` texts, shared by both kinds; then the texts, a piece each, which
     find the means first among the `records` so far."""
-    found, shape, reference = [], subject.shape, None
+    found, shape, reference = [], target.shape, None
     if how.fill == "mean":
         measured = [checked(text) for text in measured]
         reference = sorted(map(text_digest, measured))
         about = {"mask": how.mask.key(), "tokens": MIN_TOKENS, "means": reference}
         outputs = {"heads": (shape.n_layers, shape.n_heads, shape.d_head), "ffns": (shape.n_layers, shape.d_model)}
-        measure = partial(_means, bos=subject.bos, mask=how.mask, texts=measured)
-        found.append(Piece(canonical_key("attribution", subject.key() | about), 0, outputs, measure))
+        measure = partial(_means, bos=target.bos, mask=how.mask, texts=measured)
+        found.append(Piece(canonical_key("attribution", target.key() | about), 0, outputs, measure))
     fields = {"mask": how.mask.key(), "ablation": how.kind, "fill": how.fill, "tokens": MIN_TOKENS}
     fields |= {"reference": reference}
-    shapes = {"base": ("n",), "ablated": (subject.shape.n_layers, subject.shape.n_heads, "n")}
+    shapes = {"base": ("n",), "ablated": (target.shape.n_layers, target.shape.n_heads, "n")}
     for text in map(checked, texts):
-        key = canonical_key("attribution", subject.key() | fields | {"text": text_digest(text)})
-        measure = partial(_measured, bos=subject.bos, text=text, how=how, records=records)
-        found.append(Piece(key, subject.shape.n_heads_total + 1, shapes, measure))
+        key = canonical_key("attribution", target.key() | fields | {"text": text_digest(text)})
+        measure = partial(_measured, bos=target.bos, text=text, how=how, records=records)
+        found.append(Piece(key, target.shape.n_heads_total + 1, shapes, measure))
     return found
 
 

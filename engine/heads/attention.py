@@ -19,7 +19,7 @@ from engine.heads.direct_paths import decomposed, run
 from engine.measurement import Measurement, Steps, Workload, single
 from engine.models.loading import Loaded
 from engine.models.masks import Mask
-from engine.models.subject import Lab, Subject
+from engine.models.session import Session, Target
 from engine.models.weights import output_weights
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
@@ -76,44 +76,44 @@ class HeadView:
     raised_nats: np.ndarray
 
 
-def overview(subject: Subject, text: str, mask: Mask) -> Measurement[Overview]:
+def overview(target: Target, text: str, mask: Mask) -> Measurement[Overview]:
     """The Overview of a text under a mask. HeadroomError: the text is empty, or a single token."""
-    text, heads = checked(text), (subject.shape.n_layers, subject.shape.n_heads)
+    text, heads = checked(text), (target.shape.n_layers, target.shape.n_heads)
     shapes: dict[str, tuple[int | str, ...]] = {name: ("T",) for name in ("token_ids", "direct", "rest", "logit")}
     shapes |= {"ends": ("n",), "n_left_out": (), "thumbnails": (*heads, "S", "S")}
-    shapes |= {"raised_nats": (*heads, "T"), "ffns": (subject.shape.n_layers, "T")}
-    measure, value = partial(_overview, text=text, mask=mask, bos=subject.bos), partial(_as_overview, text)
-    key = _key(subject, text, mask, "overview")
-    return single(subject, Piece(key, 1, shapes, measure, lambda: len(text), "patterns", value), value)
+    shapes |= {"raised_nats": (*heads, "T"), "ffns": (target.shape.n_layers, "T")}
+    measure, value = partial(_overview, text=text, mask=mask, bos=target.bos), partial(_as_overview, text)
+    key = _key(target, text, mask, "overview")
+    return single(target, Piece(key, 1, shapes, measure, lambda: len(text), "patterns", value), value)
 
 
-def head_views(subject: Subject, text: str, mask: Mask, heads: Sequence[Head]) -> Measurement[dict[Head, HeadView]]:
+def head_views(target: Target, text: str, mask: Mask, heads: Sequence[Head]) -> Measurement[dict[Head, HeadView]]:
     """A HeadView of each of `heads`. A forward pass gives and stores all heads of the layers that it is needed for, as
     the next head is often a neighbor. UsageError: the model has no such head. HeadroomError: as above."""
-    text, shape = checked(text), subject.shape
+    text, shape = checked(text), target.shape
     for layer, head in heads:
         if not (0 <= layer < shape.n_layers and 0 <= head < shape.n_heads):
             raise UsageError(f"head L{layer}H{head}: this model has layers 0 to {shape.n_layers - 1} and heads 0 to "
                              f"{shape.n_heads - 1}; choose within that")  # fmt: skip
-    keys = {head: _key(subject, text, mask, head) for head in heads}
+    keys = {head: _key(target, text, mask, head) for head in heads}
     expected = partial(Workload, {"patterns": float(len(text))})
 
-    def steps(lab: Lab, measures: bool) -> Steps[dict[Head, HeadView]]:
-        read = {head: made_of(decode(lab.store.get(key)), _as_view) for head, key in keys.items()}
+    def steps(session: Session, measures: bool) -> Steps[dict[Head, HeadView]]:
+        read = {head: made_of(decode(session.store.get(key)), _as_view) for head, key in keys.items()}
         known = {head: view for head, view in read.items() if view is not None}
         missing = [head for head in keys if head not in known]
         if missing and measures:
-            loaded = yield from lab.loaded(subject)
+            loaded = yield from session.loaded(target)
             started = time.perf_counter()
-            for head, arrays in _head_views(loaded, text, mask, subject.bos, sorted({layer for layer, _ in missing})):
-                receipt = subject.receipt(time.perf_counter() - started, kind="attention", mask=mask.text())
+            for head, arrays in _head_views(loaded, text, mask, target.bos, sorted({layer for layer, _ in missing})):
+                receipt = target.receipt(time.perf_counter() - started, kind="attention", mask=mask.text())
                 record = Record(arrays, receipt)
-                lab.store.put(_key(subject, text, mask, head), encode(record))
+                session.store.put(_key(target, text, mask, head), encode(record))
                 known |= {head: _as_view(record)} if head in keys else {}
         yield Progress(1, 1, known, cached=not missing)
         return {} if measures else {keys[head]: expected for head in missing[:1]}
 
-    return Measurement(subject, ("head views", *keys.values()), steps)
+    return Measurement(target, ("head views", *keys.values()), steps)
 
 
 def _overview(loaded: Loaded, text: str, mask: Mask, bos: bool) -> Measuring:
@@ -193,6 +193,6 @@ def _as_view(record: Record) -> HeadView:
     return HeadView(**whole)
 
 
-def _key(subject: Subject, text: str, mask: Mask, what: str | Head) -> str:
+def _key(target: Target, text: str, mask: Mask, what: str | Head) -> str:
     fields = {"attention": "own", "mask": mask.key(), "text": text_digest(text)}
-    return canonical_key("attention", subject.key() | fields | {"what": what if isinstance(what, str) else list(what)})
+    return canonical_key("attention", target.key() | fields | {"what": what if isinstance(what, str) else list(what)})

@@ -18,7 +18,7 @@ import numpy as np
 from engine.heads.attention import Head
 from engine.measurement import Measurement, Workload, known_value, single
 from engine.models.loading import Loaded
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.models.weights import attention_norm, attention_weights, embedding, folded, output_weights
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
@@ -41,21 +41,21 @@ class Feeding:
     random: np.ndarray
 
 
-def feeding(subject: Subject, head: Head) -> Measurement[Feeding]:
+def feeding(target: Target, head: Head) -> Measurement[Feeding]:
     """The Feeding of `head`; in layer 0 it is empty."""
     if not head[0]:
-        none = np.zeros((0, subject.shape.n_heads))
-        return known_value(subject.as_usual, ("feeding", head), Feeding(none, none, np.zeros(0)))
+        none = np.zeros((0, target.shape.n_heads))
+        return known_value(target.as_usual, ("feeding", head), Feeding(none, none, np.zeros(0)))
     # int8 weights are read by a pass of as many rows as the model is wide
-    rows = subject.shape.d_model * (head[0] + 1) / subject.shape.n_layers
+    rows = target.shape.d_model * (head[0] + 1) / target.shape.n_layers
     expected = partial(Workload, {"forward": CHARACTERS_A_TOKEN * rows})
-    return single(subject.as_usual, _piece(subject, head), lambda record: Feeding(**record.arrays), expected)
+    return single(target.as_usual, _piece(target, head), lambda record: Feeding(**record.arrays), expected)
 
 
-def _piece(subject: Subject, head: Head) -> Piece:
-    each = (head[0], subject.shape.n_heads)
+def _piece(target: Target, head: Head) -> Piece:
+    each = (head[0], target.shape.n_heads)
     shapes: dict[str, tuple[int | str, ...]] = {"trace": each, "composition": each, "random": ("n",)}
-    key = canonical_key("head feeding", subject.as_usual.key() | {"head": list(head)})
+    key = canonical_key("head feeding", target.as_usual.key() | {"head": list(head)})
     return Piece(key, 1, shapes, partial(_measured, head=head))
 
 

@@ -26,7 +26,7 @@ from engine.measurement import Measurement, Workload, of_records
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
 from engine.models.patterns import Replaced, visited
-from engine.models.subject import Lab, Subject
+from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress, driven
 from engine.questions.amounts import characters
@@ -119,7 +119,7 @@ def ideal_pattern(kind: str, row: Row) -> np.ndarray:
 Losses = Mapping[str, tuple[np.ndarray, ...]]  # by SIDES: an array (n,) a text, nats a token, nan where not scored
 
 
-def ideal_losses(subject: Subject, texts: Sequence[str], ideal: Ideal) -> Measurement[Losses]:
+def ideal_losses(target: Target, texts: Sequence[str], ideal: Ideal) -> Measurement[Losses]:
     """The Losses of the texts so far, with the heads as they are, ablated, and with each of PATTERNS. Its progress is
     in windows.
 
@@ -128,8 +128,8 @@ def ideal_losses(subject: Subject, texts: Sequence[str], ideal: Ideal) -> Measur
     """
     texts = [checked(text) for text in texts]
 
-    def pieces(lab: Lab, records: list[Record]) -> Iterator[Piece]:
-        return _text_pieces(subject, texts, ideal, records)
+    def pieces(session: Session, records: list[Record]) -> Iterator[Piece]:
+        return _text_pieces(target, texts, ideal, records)
 
     def expected() -> Workload:
         return Workload({"patterns": float(len(SIDES) * sum(map(len, texts)))})
@@ -139,17 +139,19 @@ def ideal_losses(subject: Subject, texts: Sequence[str], ideal: Ideal) -> Measur
         return len(records), sum(sizes) + len(texts) - len(sizes)
 
     about = ("ideal losses", ideal, *map(text_digest, texts))
-    return of_records(subject, about, pieces, _losses, expected, counted)
+    return of_records(target, about, pieces, _losses, expected, counted)
 
 
-def ideal_answers(subject: Subject, questions: Questions, ideal: Ideal) -> Measurement[dict[str, Answers]]:
+def ideal_answers(target: Target, questions: Questions, ideal: Ideal) -> Measurement[dict[str, Answers]]:
     """The Answers by SIDES, those that are known. Its progress is in questions."""
-    parts = {"full": evaluation(subject, questions, ideal.mask)}
-    parts["ablated"] = evaluation(subject, questions, ideal.ablated)
+    parts = {"full": evaluation(target, questions, ideal.mask)}
+    parts["ablated"] = evaluation(target, questions, ideal.ablated)
     for kind in PATTERNS:
-        pieces = partial(_question_pieces, subject, questions, ideal, kind)
+        pieces = partial(_question_pieces, target, questions, ideal, kind)
         value = partial(answers_of, questions)
-        parts[kind] = of_records(subject, (kind, ideal, questions), lambda lab, records, pieces=pieces: pieces(), value)
+        parts[kind] = of_records(
+            target, (kind, ideal, questions), lambda session, records, pieces=pieces: pieces(), value
+        )
 
     def body(run: Run) -> Generator[Progress[Any], None, dict[str, Answers]]:
         found: dict[str, Answers] = {}
@@ -158,7 +160,7 @@ def ideal_answers(subject: Subject, questions: Questions, ideal: Ideal) -> Measu
             found |= {} if answers is None else {side: answers}
         return found
 
-    return composed(subject, ("ideal answers", ideal, questions), body, len(SIDES) * questions.n)
+    return composed(target, ("ideal answers", ideal, questions), body, len(SIDES) * questions.n)
 
 
 def recovered_in_texts(losses: Losses, kind: str) -> Recovered:
@@ -192,14 +194,14 @@ def _recovered(effect: np.ndarray, kept: np.ndarray, n_losses: np.ndarray) -> Re
     return Recovered(mean, low, high, float(kept.sum() / effect.sum()), share_low, share_high, n, n_scored)
 
 
-def _text_pieces(subject: Subject, texts: Sequence[str], ideal: Ideal, records: Sequence[Record]) -> Iterator[Piece]:
+def _text_pieces(target: Target, texts: Sequence[str], ideal: Ideal, records: Sequence[Record]) -> Iterator[Piece]:
     """The windows of all texts, a piece each; how many a text has is known from its first among the `records`."""
-    fields = subject.key() | ideal.key() | {"tokens": MIN_TOKENS, "what": "texts"}
+    fields = target.key() | ideal.key() | {"tokens": MIN_TOKENS, "what": "texts"}
     for text in texts:
         tokenize, window, n_windows = lru_cache(maxsize=1)(partial(tokenized, text)), 0, 1
         while window < n_windows:
             key = canonical_key("idealised", fields | {"text": text_digest(text), "window": window})
-            measure = partial(_window_measured, tokenize=tokenize, bos=subject.bos, ideal=ideal, window=window)
+            measure = partial(_window_measured, tokenize=tokenize, bos=target.bos, ideal=ideal, window=window)
             yield Piece(key, 0, {side: ("n",) for side in SIDES}, measure)
             window, n_windows = window + 1, _n_windows(records[-1])
 
@@ -238,14 +240,14 @@ def _losses(records: Sequence[Record]) -> Losses:
     return found
 
 
-def _question_pieces(subject: Subject, questions: Questions, ideal: Ideal, kind: str) -> list[Piece]:
+def _question_pieces(target: Target, questions: Questions, ideal: Ideal, kind: str) -> list[Piece]:
     def measure(loaded: Loaded, chunk: Sequence[int]) -> Measuring:
-        encoded = encoded_chunk(loaded, subject, questions, chunk)
+        encoded = encoded_chunk(loaded, target, questions, chunk)
         scored = yield from driven(_score(loaded, encoded, ideal, kind), lambda share: Progress(0, 1, share=share))
         arrays, about = answers_measured(questions, ideal.mask, encoded, scored)
         return arrays, dict(about) | {"kind": "idealised", "heads": _names(ideal), "pattern": kind}
 
-    wanted, fields = [], subject.key() | ideal.key() | {"what": "questions", "pattern": kind}
+    wanted, fields = [], target.key() | ideal.key() | {"what": "questions", "pattern": kind}
     for chunk, size in questions.sized_chunks():
         key = canonical_key("idealised", fields | {"questions": questions.digest(chunk)})
         shapes = {"log_likelihood_nats": (len(chunk), "C"), "greedy": (len(chunk), "C"), "n_cut": (len(chunk),)}

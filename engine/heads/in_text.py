@@ -19,7 +19,7 @@ from engine.measurement import Measurement, by_name, single
 from engine.models.loading import Loaded
 from engine.models.masks import Mask
 from engine.models.patterns import visited
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.models.weights import output_weights, unembedding
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
@@ -93,16 +93,16 @@ class Looked:
     attention: float
 
 
-def head_in_texts(subject: Subject, texts: Mapping[str, str], head: Head) -> Measurement[dict[str, HeadInText]]:
+def head_in_texts(target: Target, texts: Mapping[str, str], head: Head) -> Measurement[dict[str, HeadInText]]:
     """The head on each of these texts, by name. HeadroomError: a text is empty."""
     texts = {name: checked(text) for name, text in texts.items()}
-    wanted = {name: _text_piece(subject, text, head) for name, text in texts.items()}
-    return by_name(subject, wanted, lambda name, record: _as_text(texts[name], record))
+    wanted = {name: _text_piece(target, text, head) for name, text in texts.items()}
+    return by_name(target, wanted, lambda name, record: _as_text(texts[name], record))
 
 
-def head_on_probe(subject: Subject, head: Head) -> Measurement[HeadOnProbe]:
+def head_on_probe(target: Target, head: Head) -> Measurement[HeadOnProbe]:
     """The HeadOnProbe. HeadroomError: the window is too short for it."""
-    return single(subject.as_usual, _probe_piece(subject, head), _as_probe)
+    return single(target.as_usual, _probe_piece(target, head), _as_probe)
 
 
 def most_looked_at(seen: HeadInText, count: int) -> list[Looked]:
@@ -135,13 +135,13 @@ def most_raised(seen: HeadInText, count: int) -> list[int]:
     return listed
 
 
-def _text_piece(subject: Subject, text: str, head: Head) -> Piece:
+def _text_piece(target: Target, text: str, head: Head) -> Piece:
     shapes: dict[str, tuple[int | str, ...]] = {"token_ids": ("T",), "ends": ("n",), "strings": ("bytes",)}
     shapes |= {"pattern": ("T", "k"), "pattern_at": ("T", "k")}
     shapes |= dict.fromkeys(("to_first", "to_previous", "raised_next"), ("T",))
     shapes |= {"raised_ids": ("T", "r"), "raised_nats": ("T", "r")}
-    key = canonical_key("head in text", subject.key() | {"text": text_digest(text), "head": list(head)})
-    measure = partial(_in_text, text=text, head=head, bos=subject.bos)
+    key = canonical_key("head in text", target.key() | {"text": text_digest(text), "head": list(head)})
+    measure = partial(_in_text, text=text, head=head, bos=target.bos)
     return Piece(key, 1, shapes, measure, lambda: len(text), "patterns", partial(_as_text, text))
 
 
@@ -199,11 +199,11 @@ def _as_text(text: str, record: Record) -> HeadInText:
     return HeadInText(text, pattern=pattern, strings={int(token): words for token, words in strings.items()}, **arrays)
 
 
-def _probe_piece(subject: Subject, head: Head) -> Piece:
-    n_tokens = _probe_tokens(subject.shape)
+def _probe_piece(target: Target, head: Head) -> Piece:
+    n_tokens = _probe_tokens(target.shape)
     n = 1 + probes.N_COPIES * n_tokens
     about = {"tokens": n_tokens, "seed": PROBE_SEED, "head": list(head)}
-    key = canonical_key("head on probe", subject.as_usual.key() | about)
+    key = canonical_key("head on probe", target.as_usual.key() | about)
     shapes: dict[str, tuple[int | str, ...]] = {"pattern": (n, n), "strings": ("bytes",)}
     return Piece(key, 1, shapes, partial(_on_probe, head=head), lambda: CHARACTERS_A_TOKEN * n, "patterns",
                  _as_probe)  # fmt: skip

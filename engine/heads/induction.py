@@ -16,7 +16,7 @@ from engine.heads import probes
 from engine.heads.circuits import ov_copying_eigenvalues, qk_trace
 from engine.measurement import Measurement, of_records
 from engine.models.loading import Loaded
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.amounts import CHARACTERS_A_TOKEN
@@ -52,20 +52,20 @@ class InductionScores:
     n_tokens: int = N_TOKENS
 
 
-def induction(subject: Subject, variant: str, seed: int = 0) -> Measurement[InductionScores]:
+def induction(target: Target, variant: str, seed: int = 0) -> Measurement[InductionScores]:
     """The InductionScores of all heads, once all records are there.
 
     `olsson`: 10 examples of 25 random tokens, or of as many as fit the window four times over. `bansal`: one
     example of each of the lengths 25, 27, ..., 223 that fit the window. The probes have beginnings of their own: with
     or without BOS is no matter. HeadroomError: the window is too short. UsageError: no such variant.
     """
-    n = len(_pieces(subject, variant, seed, []))
+    n = len(_pieces(target, variant, seed, []))
 
     def value(records: list[Record]) -> InductionScores | None:
-        return _scores(subject.shape, variant, records) if len(records) == n else None
+        return _scores(target.shape, variant, records) if len(records) == n else None
 
     about = ("induction", variant, seed)
-    return of_records(subject.as_usual, about, lambda lab, records: _pieces(subject, variant, seed, records), value)
+    return of_records(target.as_usual, about, lambda session, records: _pieces(target, variant, seed, records), value)
 
 
 def fits(shape: ModelShape) -> bool:
@@ -104,12 +104,12 @@ def _lengths(shape: ModelShape, variant: str) -> list[int]:
     return [length for length in BANSAL_LENGTHS if length <= most]
 
 
-def _pieces(subject: Subject, variant: str, seed: int, records: Sequence[Record]) -> list[Piece]:
+def _pieces(target: Target, variant: str, seed: int, records: Sequence[Record]) -> list[Piece]:
     """Examples that are measured and stored together, and last the scores of the weights, which take the previous-token
     scores among the `records` so far."""
-    lengths = _lengths(subject.shape, variant)
-    texts = [min(TEXT_TOKENS, subject.shape.n_ctx - 1)] * N_EXAMPLES
-    found, heads = [], (subject.shape.n_layers, subject.shape.n_heads)
+    lengths = _lengths(target.shape, variant)
+    texts = [min(TEXT_TOKENS, target.shape.n_ctx - 1)] * N_EXAMPLES
+    found, heads = [], (target.shape.n_layers, target.shape.n_heads)
     for what, each in (("prefix_matching", lengths), ("copying", lengths), ("previous_token", texts)):
         form = "bansal" if (variant, what) == ("bansal", "copying") else "olsson"
         probe = probes.copying_bansal if form == "bansal" else PROBES[what]
@@ -118,13 +118,11 @@ def _pieces(subject: Subject, variant: str, seed: int, records: Sequence[Record]
             about = {"what": what, "first": first, "lengths": part, "seed": seed, "form": form}
             measure = partial(_probed, probe=probe, about=about, variant=variant)
             reads = partial(_reads, what, part)
-            found.append(
-                Piece(_key(subject, about), len(part), {what: (len(part), *heads)}, measure, reads, "patterns")
-            )
+            found.append(Piece(_key(target, about), len(part), {what: (len(part), *heads)}, measure, reads, "patterns"))
     about = {"what": "weights", "first": 0, "lengths": [], "seed": seed, "form": "olsson"}
     measure = partial(_weighed, records=records, about=about, variant=variant)
     shapes = {"ov_eigen": (1, *heads), "qk_trace": (1, *heads)}
-    return [*found, Piece(_key(subject, about), 1, shapes, measure)]
+    return [*found, Piece(_key(target, about), 1, shapes, measure)]
 
 
 def _reads(what: str, lengths: Sequence[int]) -> float:
@@ -186,6 +184,6 @@ def _scores(shape: ModelShape, variant: str, records: Sequence[Record]) -> Induc
     return InductionScores(mean, error, counts, "; ".join(notes), n_tokens)
 
 
-def _key(subject: Subject, about: Mapping[str, Any]) -> str:
+def _key(target: Target, about: Mapping[str, Any]) -> str:
     # probes have beginnings of their own: their keys do not differ by it
-    return canonical_key("induction", {**subject.as_usual.key(), "attention": "own", **about})
+    return canonical_key("induction", {**target.as_usual.key(), "attention": "own", **about})

@@ -18,7 +18,7 @@ import numpy as np
 from engine.heads.attention import Head
 from engine.measurement import Measurement, Workload, single
 from engine.models.loading import Loaded
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.models.weights import attention_norm, attention_weights, embedding, normed, output_weights, unembedding
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
@@ -55,10 +55,10 @@ class OvTokens:
         return float((self.own_rank <= N_LISTED).mean())
 
 
-def ov_tokens(subject: Subject, text: str, head: Head) -> Measurement[OvTokens]:
+def ov_tokens(target: Target, text: str, head: Head) -> Measurement[OvTokens]:
     """The OvTokens of the first 256 distinct tokens of a text. HeadroomError: the text is empty."""
     expected = partial(Workload, {"forward": float(len(text))})
-    return single(subject.as_usual, _piece(subject, checked(text), head), _of, expected)
+    return single(target.as_usual, _piece(target, checked(text), head), _of, expected)
 
 
 def circuit_rows(loaded: Loaded, head: Head, token_ids: Tensor) -> Tensor:
@@ -72,8 +72,8 @@ def circuit_rows(loaded: Loaded, head: Head, token_ids: Tensor) -> Tensor:
     return rows / rows.square().mean(-1, keepdim=True).sqrt().clamp_min(1e-30)
 
 
-def _piece(subject: Subject, text: str, head: Head) -> Piece:
-    key = canonical_key("head ov", subject.as_usual.key() | {"text": text_digest(text), "head": list(head)})
+def _piece(target: Target, text: str, head: Head) -> Piece:
+    key = canonical_key("head ov", target.as_usual.key() | {"text": text_digest(text), "head": list(head)})
     shapes: dict[str, tuple[int | str, ...]] = dict.fromkeys(("token_ids", "own", "own_rank"), ("n",))
     shapes |= dict.fromkeys(("raised_ids", "raised", "lowered_ids", "lowered"), ("n", "k"))
     return Piece(key, 1, shapes | {"strings": ("bytes",)}, partial(_measured, text=text, head=head), reads=_of)

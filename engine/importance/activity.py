@@ -16,7 +16,7 @@ import numpy as np
 from engine.accuracy.evaluation import encoded_chunk
 from engine.models.loading import Loaded
 from engine.models.patterns import visited
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.models.weights import output_weights
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Sums = dict[str, np.ndarray]
 
 
-def activity_pieces(subject: Subject, questions: Questions) -> list[Piece]:
+def activity_pieces(target: Target, questions: Questions) -> list[Piece]:
     """What is stored of these questions, a piece a chunk: sums over all positions of all inputs of
 
     `head_norms` (L, H) and `ffn_norms` (L,): the length of what the part writes, in front of any norm; `head_squares`
@@ -39,7 +39,7 @@ def activity_pieces(subject: Subject, questions: Questions) -> list[Piece]:
     `first_token` (L, H): attention to position 0, of the positions behind it. `n` (2,): how many positions, and how
     many behind the first.
     """
-    shape, found = subject.shape, []
+    shape, found = target.shape, []
     n = shape.n_layers
     shapes: dict[str, tuple[int | str, ...]] = {"n": (2,), "ffn_norms": (n,), "ffn_squares": (n, shape.d_mlp)}
     shapes |= {name: (n, shape.n_heads) for name in ("head_norms", "first_token")}
@@ -47,8 +47,8 @@ def activity_pieces(subject: Subject, questions: Questions) -> list[Piece]:
     for chunk, size in questions.sized_chunks(CHUNK):
         asked = chunk[:size]  # sums cannot be cut later
         golds = [question.golds[0] for question in questions.at(asked)]
-        fields = subject.key() | {"attention": "own", "questions": questions.digest(asked), "golds": golds}
-        measure = partial(_measured, subject=subject, questions=questions, chunk=asked, golds=golds)
+        fields = target.key() | {"attention": "own", "questions": questions.digest(asked), "golds": golds}
+        measure = partial(_measured, target=target, questions=questions, chunk=asked, golds=golds)
         reads = partial(gold_characters, questions.at(asked))
         found.append(Piece(canonical_key("activity", fields), size, shapes, measure, reads, "patterns"))
     return found
@@ -61,9 +61,9 @@ def summed(records: Sequence[Record]) -> Sums:
 
 
 def _measured(
-    loaded: Loaded, subject: Subject, questions: Questions, chunk: Sequence[int], golds: Sequence[int]
+    loaded: Loaded, target: Target, questions: Questions, chunk: Sequence[int], golds: Sequence[int]
 ) -> Measuring:
-    encoded = encoded_chunk(loaded, subject, questions, chunk)
+    encoded = encoded_chunk(loaded, target, questions, chunk)
     rows = [row for choices, gold in zip(encoded, golds, strict=True) for row in pack([choices[gold]])]
     total, done, n_tokens = _nothing(loaded), 0, sum(len(row.tokens) for row in rows)
     for group in batches(rows):

@@ -19,7 +19,7 @@ from engine.errors import UsageError
 from engine.importance.importance import Scores, importance
 from engine.measurement import Measurement
 from engine.models.masks import Mask
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.progress import Progress, driven
 from engine.questions.requests import Question, Questions
 
@@ -67,7 +67,7 @@ class Estimate:
     n_questions: int
 
 
-def gradients(subject: Subject, questions: Questions) -> Measurement[Gradients]:
+def gradients(target: Target, questions: Questions) -> Measurement[Gradients]:
     """The Gradients; its value so far are those of the first questions.
 
     UsageError for a task that is judged by greedy decoding: what would be decoded does not follow from the
@@ -76,7 +76,7 @@ def gradients(subject: Subject, questions: Questions) -> Measurement[Gradients]:
     if questions.requests.greedy:
         raise UsageError(f"{questions.task.name} is judged by greedy decoding, which cannot be estimated from "
                          "log-likelihoods; measure it")  # fmt: skip
-    full, scores = evaluation(subject, questions, Mask.full(subject.shape)), importance(subject, questions, "gate")
+    full, scores = evaluation(target, questions, Mask.full(target.shape)), importance(target, questions, "gate")
 
     def body(run: Run) -> Generator[Progress[Gradients], None, Gradients | None]:
         answers = yield from run.part(full, questions.n)
@@ -87,7 +87,7 @@ def gradients(subject: Subject, questions: Questions) -> Measurement[Gradients]:
         found = (yield from driven(each, lambda step: step.map(partial(_gradients, answers)))).value
         return None if found is None else _gradients(answers, found)
 
-    return composed(subject, ("gradients", questions), body, 2 * questions.n)
+    return composed(target, ("gradients", questions), body, 2 * questions.n)
 
 
 def pruned_by(masks: Mask | Sequence[Mask]) -> np.ndarray:

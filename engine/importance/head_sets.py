@@ -17,7 +17,7 @@ from engine.importance.rankings import order
 from engine.importance.rankings_of import INDUCTION_SEED
 from engine.measurement import Measurement
 from engine.models.masks import Mask
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.progress import Progress
 from engine.questions.requests import Questions
 from engine.shapes import ModelShape
@@ -70,31 +70,31 @@ def head_sets(prefix_matching: np.ndarray) -> list[HeadSet]:
     return found
 
 
-def set_answers(subject: Subject, questions: Questions) -> Measurement[dict[HeadSet, Answers]]:
+def set_answers(target: Target, questions: Questions) -> Measurement[dict[HeadSet, Answers]]:
     """The answers without each set so far. Its progress is in questions."""
-    return _over_sets(subject, questions.n, partial(evaluation, subject, questions))
+    return _over_sets(target, questions.n, partial(evaluation, target, questions))
 
 
-def set_losses(subject: Subject, texts: Sequence[str]) -> Measurement[dict[HeadSet, Losses]]:
+def set_losses(target: Target, texts: Sequence[str]) -> Measurement[dict[HeadSet, Losses]]:
     """The per-token losses of all texts without each set so far. Its progress is in texts."""
-    return _over_sets(subject, len(texts), partial(losses_of_texts, subject, texts))
+    return _over_sets(target, len(texts), partial(losses_of_texts, target, texts))
 
 
-def _over_sets(subject: Subject, n: int, of: Callable[[Mask], Measurement[T]]) -> Measurement[dict[HeadSet, T]]:
+def _over_sets(target: Target, n: int, of: Callable[[Mask], Measurement[T]]) -> Measurement[dict[HeadSet, T]]:
     """The value of each set, `n` steps of progress each."""
-    scores, full = induction(subject, "olsson", INDUCTION_SEED), of(Mask.full(subject.shape))
+    scores, full = induction(target, "olsson", INDUCTION_SEED), of(Mask.full(target.shape))
 
     def body(run: Run) -> Generator[Progress[Any], None, dict[HeadSet, T]]:
         values: dict[HeadSet, T] = {}
         found = yield from run.part(scores, 0, "induction scores")
         if found is None:
-            run.expect("sets", partial(full.left(run.lab).times, n_sets(subject.shape)))
+            run.expect("sets", partial(full.left(run.session).times, n_sets(target.shape)))
             return values
         for each in head_sets(found.mean["prefix_matching"]):
             label = f"without {len(each.heads)} heads" + f", draw {each.draw}" * bool(each.draw)
-            value = yield from run.part(of(each.mask(subject.shape)), n, label)
+            value = yield from run.part(of(each.mask(target.shape)), n, label)
             values = values if value is None else {**values, each: value}
             yield run.so_far(values, label)
         return values
 
-    return composed(subject, ("head sets", full.key), body, n * n_sets(subject.shape))
+    return composed(target, ("head sets", full.key), body, n * n_sets(target.shape))

@@ -23,7 +23,7 @@ from engine.measurement import Measurement, of_records
 from engine.memory import freed_at_once
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
-from engine.models.subject import Lab, Subject
+from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.amounts import gradient_characters
@@ -80,7 +80,7 @@ class Scores:
         return replace(self, what=other, scores=scores)
 
 
-def importance(subject: Subject, questions: Questions, what: str, mask: Mask | None = None) -> Measurement[Scores]:
+def importance(target: Target, questions: Questions, what: str, mask: Mask | None = None) -> Measurement[Scores]:
     """The Scores; gradient scores have a value so far, the others once all records are there.
 
     `heads`: Bansal et al.'s I_h from the gold choice. `gate`: mean |dLoss/dgate| of the gold choice (Michel et al.
@@ -95,24 +95,24 @@ def importance(subject: Subject, questions: Questions, what: str, mask: Mask | N
     """
     _check(what, mask)
     if what in ORACLES:
-        return oracle(subject, questions, what).map(partial(_drops, what, subject.shape))
+        return oracle(target, questions, what).map(partial(_drops, what, target.shape))
     if what == PREFIX:
-        return induction(subject, "olsson", PREFIX_SEED).map(_prefix)
+        return induction(target, "olsson", PREFIX_SEED).map(_prefix)
 
-    def gradients(lab: Lab, records: list[Record]) -> list[Piece]:
-        return _chunk_pieces(subject, questions, what, mask)
+    def gradients(session: Session, records: list[Record]) -> list[Piece]:
+        return _chunk_pieces(target, questions, what, mask)
 
-    def forward(lab: Lab, records: list[Record]) -> list[Piece]:
-        return _forward_pieces(subject, questions, what)
+    def forward(session: Session, records: list[Record]) -> list[Piece]:
+        return _forward_pieces(target, questions, what)
 
     def value(records: list[Record]) -> Scores | None:
         if what in GRADIENTS:
             return _scores(what, questions.n, records) if records else None
-        is_whole = len(records) == len(_forward_pieces(subject, questions, what))
-        return _of_forward(what, questions.n, subject.shape, records) if is_whole else None
+        is_whole = len(records) == len(_forward_pieces(target, questions, what))
+        return _of_forward(what, questions.n, target.shape, records) if is_whole else None
 
     about = (what, questions, "" if mask is None else mask.key())
-    return of_records(subject, about, gradients if what in GRADIENTS else forward, value)
+    return of_records(target, about, gradients if what in GRADIENTS else forward, value)
 
 
 def _check(what: str, mask: Mask | None) -> None:
@@ -122,11 +122,11 @@ def _check(what: str, mask: Mask | None) -> None:
         raise UsageError(f"importance {what!r} cannot be measured anew under a mask; choose heads or gate")
 
 
-def _chunk_pieces(subject: Subject, questions: Questions, what: str, mask: Mask | None) -> list[Piece]:
-    mask, what = mask or Mask.full(subject.shape), GRADIENTS[what]
+def _chunk_pieces(target: Target, questions: Questions, what: str, mask: Mask | None) -> list[Piece]:
+    mask, what = mask or Mask.full(target.shape), GRADIENTS[what]
     about = {"what": what} | ({} if mask.is_full else {"mask": mask.key()})
-    found, fields = [], subject.key(gradients=True) | about
-    n_layers, n_heads = subject.shape.n_layers, subject.shape.n_heads
+    found, fields = [], target.key(gradients=True) | about
+    n_layers, n_heads = target.shape.n_layers, target.shape.n_heads
     for chunk, size in questions.sized_chunks():
         golds = [question.golds[0] for question in questions.at(chunk)]
         key = canonical_key("importance", fields | {"questions": questions.digest(chunk), "golds": golds})
@@ -140,17 +140,17 @@ def _chunk_pieces(subject: Subject, questions: Questions, what: str, mask: Mask 
         }
         if what == "gate":
             shapes["n_targets"] = (n, "C")
-        measure = partial(_measured, subject=subject, questions=questions, chunk=chunk, what=what, mask=mask, key=key)
+        measure = partial(_measured, target=target, questions=questions, chunk=chunk, what=what, mask=mask, key=key)
         reads = partial(gradient_characters, questions.at(chunk), what == "gate")
         found.append(Piece(key, size, shapes, measure, reads, "gradient"))
     return found
 
 
 def _measured(
-    loaded: Loaded, subject: Subject, questions: Questions, chunk: Sequence[int], what: str, mask: Mask, key: str
+    loaded: Loaded, target: Target, questions: Questions, chunk: Sequence[int], what: str, mask: Mask, key: str
 ) -> Measuring:
-    shape = subject.shape
-    encoded = encoded_chunk(loaded, subject, questions, chunk)
+    shape = target.shape
+    encoded = encoded_chunk(loaded, target, questions, chunk)
     golds = [question.golds[0] for question in questions.at(chunk)]
     n_choices = max(map(len, encoded)) if what == "gate" else 1
     absolute = np.zeros((len(chunk), shape.n_layers, shape.n_heads), np.float32)
@@ -251,10 +251,10 @@ def _scores(what: str, limit: int, parts: Sequence[Record]) -> Scores:
     return found.with_other_divisor() if is_other else found
 
 
-def _forward_pieces(subject: Subject, questions: Questions, what: str) -> list[Piece]:
+def _forward_pieces(target: Target, questions: Questions, what: str) -> list[Piece]:
     """What a score needs that takes no gradient."""
-    weights = [] if what in OF_ACTIVITY and "wanda" not in what else [magnitude_piece(subject)]
-    return weights if what in OF_WEIGHTS else [*weights, *activity_pieces(subject, questions)]
+    weights = [] if what in OF_ACTIVITY and "wanda" not in what else [magnitude_piece(target)]
+    return weights if what in OF_WEIGHTS else [*weights, *activity_pieces(target, questions)]
 
 
 def _of_forward(what: str, n: int, shape: ModelShape, records: Sequence[Record]) -> Scores:

@@ -19,7 +19,7 @@ from engine.importance.rankings import order, random_order
 from engine.measurement import Measurement, Workload, known_value, of_records
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, without_layers
-from engine.models.subject import Lab, Subject
+from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece, is_sound
 from engine.progress import Progress
 from engine.questions.amounts import all_characters, gradient_characters
@@ -48,18 +48,16 @@ def n_passes(shape: ModelShape, by: str, n: int) -> int:
     return ways.get(by, 0)
 
 
-def layer_order(
-    subject: Subject, questions: Questions | None, by: str, n: int, seed: int = 0
-) -> Measurement[np.ndarray]:
+def layer_order(target: Target, questions: Questions | None, by: str, n: int, seed: int = 0) -> Measurement[np.ndarray]:
     """Layers, first to go first: all of them, or of `greedy` the first n, and more if they are stored. Orders that are
     not measured need no questions."""
     if questions is None or not LAYERS_BY[by]:
-        return known_value(subject, (by, seed), unmeasured_order(subject.shape, by, seed))
+        return known_value(target, (by, seed), unmeasured_order(target.shape, by, seed))
     if by == "influence":
-        return block_influence(subject, questions).map(order)
+        return block_influence(target, questions).map(order)
     if by == "oracle":
-        return oracle(subject, questions, "layers").map(lambda answers: order(*lost(answers[0], answers[1:])))
-    return greedy(subject, questions, n).map(lambda steps: np.array([step.layer for step in steps], int))
+        return oracle(target, questions, "layers").map(lambda answers: order(*lost(answers[0], answers[1:])))
+    return greedy(target, questions, n).map(lambda steps: np.array([step.layer for step in steps], int))
 
 
 def unmeasured_order(shape: ModelShape, by: str, seed: int) -> np.ndarray:
@@ -67,7 +65,7 @@ def unmeasured_order(shape: ModelShape, by: str, seed: int) -> np.ndarray:
     return random_order(shape.n_layers, seed) if by == "random" else np.arange(shape.n_layers)[::-1]
 
 
-def block_influence(subject: Subject, questions: Questions) -> Measurement[np.ndarray]:
+def block_influence(target: Target, questions: Questions) -> Measurement[np.ndarray]:
     """(L,): 1 - the mean over all tokens of the cosine between the residual stream that enters a layer and that leaves
     it (Men et al. 2403.03853), of the full model.
 
@@ -75,7 +73,7 @@ def block_influence(subject: Subject, questions: Questions) -> Measurement[np.nd
     layer may turn the stream by less than fp32 tells from nothing.
     """
     value, about = partial(_influence, questions), ("influence", questions)
-    return of_records(subject, about, lambda lab, records: _influence_pieces(subject, questions), value)
+    return of_records(target, about, lambda session, records: _influence_pieces(target, questions), value)
 
 
 def _influence(questions: Questions, records: Sequence[Record]) -> np.ndarray | None:
@@ -86,14 +84,14 @@ def _influence(questions: Questions, records: Sequence[Record]) -> np.ndarray | 
     return sums.sum(0) / lengths.sum()
 
 
-def _influence_pieces(subject: Subject, questions: Questions) -> list[Piece]:
+def _influence_pieces(target: Target, questions: Questions) -> list[Piece]:
     wanted = []
     for chunk, size in questions.sized_chunks():
         golds = [question.golds[0] for question in questions.at(chunk)]
-        key = canonical_key("block-influence", subject.key() | {"questions": questions.digest(chunk), "golds": golds})
-        shapes: dict[str, tuple[int | str, ...]] = {"sums": (len(chunk), subject.shape.n_layers)}
+        key = canonical_key("block-influence", target.key() | {"questions": questions.digest(chunk), "golds": golds})
+        shapes: dict[str, tuple[int | str, ...]] = {"sums": (len(chunk), target.shape.n_layers)}
         shapes["lengths"] = (len(chunk),)
-        measure = partial(_measured, subject=subject, questions=questions, chunk=chunk)
+        measure = partial(_measured, target=target, questions=questions, chunk=chunk)
         # half of what a pass and a backward pass read
         reads = partial(_reads, questions, chunk)
         wanted.append(Piece(key, size, shapes, measure, reads))
@@ -104,14 +102,14 @@ def _reads(questions: Questions, chunk: Sequence[int]) -> float:
     return gradient_characters(questions.at(chunk), every_choice=False) / 2
 
 
-def _measured(loaded: Loaded, subject: Subject, questions: Questions, chunk: Sequence[int]) -> Measuring:
-    encoded = encoded_chunk(loaded, subject, questions, chunk)
+def _measured(loaded: Loaded, target: Target, questions: Questions, chunk: Sequence[int]) -> Measuring:
+    encoded = encoded_chunk(loaded, target, questions, chunk)
     rows = []
     for question, choices in zip(questions.at(chunk), encoded, strict=True):
         row = pack([choices[question.golds[0]]])[0]
         # the whole last layer is wanted, not where a target is alone
         rows.append(replace(row, read=tuple((0, position, 0) for position in range(len(row.tokens)))))
-    sums, lengths = np.zeros((len(rows), subject.shape.n_layers)), np.zeros(len(rows), np.int64)
+    sums, lengths = np.zeros((len(rows), target.shape.n_layers)), np.zeros(len(rows), np.int64)
     done, total = 0, sum(len(row.tokens) for row in rows)
     for groups in passes(loaded, rows):
         together = [row for group in groups for row in group]
@@ -148,48 +146,53 @@ def _turning(loaded: Loaded) -> Iterator[list[np.ndarray]]:
             hook.remove()
 
 
-def greedy(subject: Subject, questions: Questions, n: int) -> Measurement[list[Step]]:
+def greedy(target: Target, questions: Questions, n: int) -> Measurement[list[Step]]:
     """The first n Steps, or as far as they are known: the layer that costs least is dropped, and the rest measured
     again without each of the others.
 
     The layer without which most questions are right goes, of equals the one that leaves the most gold log-likelihood.
     Each step is stored; so are the answers under each mask. Reading gives the steps beyond n too.
     """
-    n_layers = subject.shape.n_layers
+    n_layers = target.shape.n_layers
 
     def expected(n_done: int) -> Workload:
-        passes = n_passes(subject.shape, "greedy", n) - n_passes(subject.shape, "greedy", n_done)
+        passes = n_passes(target.shape, "greedy", n) - n_passes(target.shape, "greedy", n_done)
         return Workload({"forward": all_characters(questions) * passes / 2})  # a pass without a layer begins in it
 
     def body(run: Run) -> Generator[Progress[Any], None, list[Step]]:
         found: list[Step] = []
-        run.total = max(1, n_passes(subject.shape, "greedy", n) * questions.n)
+        run.total = max(1, n_passes(target.shape, "greedy", n) * questions.n)
         for number in range(n if run.measures else n_layers):
-            step, dropped = _stored_step(run.lab, subject, questions, found), [each.layer for each in found]
+            step, dropped = _stored_step(run.session, target, questions, found), [each.layer for each in found]
             left = [layer for layer in range(n_layers) if layer not in dropped]
             size = len(left) * questions.n
             if step is None and not run.measures:
                 if number < n:
-                    run.expect(_key(subject, questions, found), partial(expected, number))
+                    run.expect(_key(target, questions, found), partial(expected, number))
                 break
             if step is None:
                 run.cached = False
-                masks = [without_layers(Mask.full(subject.shape), [*dropped, layer]) for layer in left]
+                masks = [without_layers(Mask.full(target.shape), [*dropped, layer]) for layer in left]
                 label = f"layer {number + 1} of {n} to go"
-                answers = yield from run.part(under_each(subject, questions, masks), size, label)
+                answers = yield from run.part(under_each(target, questions, masks), size, label)
                 assert answers is not None
-                step = _store_step(run.lab, subject, questions, found, left, answers)
+                step = _store_step(run.session, target, questions, found, left, answers)
             else:
                 run.done += size
             found = [*found, step]
             yield run.so_far(found)
         return found
 
-    return composed(subject, ("greedy", questions, n), body)
+    return composed(target, ("greedy", questions, n), body)
 
 
 def _store_step(
-    lab: Lab, subject: Subject, questions: Questions, gone: Sequence[Step], left: Sequence[int], answers: list[Answers]
+    session: Session,
+    target: Target,
+    questions: Questions,
+    gone: Sequence[Step],
+    left: Sequence[int],
+    answers: list[Answers],
 ) -> Step:
     """The step that the answers without each layer that is `left` give, which is stored."""
     arrays = {
@@ -198,12 +201,12 @@ def _store_step(
         "gold_nats": np.array([each.gold_log_likelihood_nats.mean() for each in answers]),
     }
     about = questions.receipt() | {"kind": "greedy-layers", "dropped": [step.layer for step in gone]}
-    lab.store.put(_key(subject, questions, gone), encode(Record(arrays, subject.receipt(0.0, **about))))
+    session.store.put(_key(target, questions, gone), encode(Record(arrays, target.receipt(0.0, **about))))
     return _best(arrays)
 
 
-def _stored_step(lab: Lab, subject: Subject, questions: Questions, gone: Sequence[Step]) -> Step | None:
-    record, n_left = decode(lab.store.get(_key(subject, questions, gone))), subject.shape.n_layers - len(gone)
+def _stored_step(session: Session, target: Target, questions: Questions, gone: Sequence[Step]) -> Step | None:
+    record, n_left = decode(session.store.get(_key(target, questions, gone))), target.shape.n_layers - len(gone)
     shapes = {name: (n_left,) for name in ("layers", "accuracy", "gold_nats")}
     return _best(record.arrays) if record is not None and is_sound(record, shapes) else None
 
@@ -213,8 +216,8 @@ def _best(arrays: Any) -> Step:
     return Step(int(arrays["layers"][at]), float(arrays["accuracy"][at]), float(arrays["gold_nats"][at]))
 
 
-def _key(subject: Subject, questions: Questions, gone: Sequence[Step]) -> str:
+def _key(target: Target, questions: Questions, gone: Sequence[Step]) -> str:
     asked = questions.order[: questions.n]
     golds = [list(question.golds) for question in questions.at(asked)]
     about = {"questions": questions.digest(asked), "golds": golds, "dropped": [step.layer for step in gone]}
-    return canonical_key("greedy-layers", subject.key() | about)
+    return canonical_key("greedy-layers", target.key() | about)

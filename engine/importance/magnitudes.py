@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.models.loading import Loaded
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.models.weights import attention_weights, linear, output_weights
 from engine.pieces import Measured, Measuring, Piece
 from engine.progress import Progress
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def magnitude_piece(subject: Subject) -> Piece:
+def magnitude_piece(target: Target) -> Piece:
     """What is stored of a model's weights, fp32: `heads` (L, H) the Frobenius norm of W_V W_O, `ffns` (L,) the product
     of the norms of what reads the stream (Llama: gate and up as one matrix) and of what writes into it; for Wanda
     `head_outputs` (L, H * d_head) and `ffn_outputs` (L, d_mlp): the sum of |w| of each input of the writing matrix."""
-    shape = subject.shape
-    key = canonical_key("magnitudes", subject.as_usual.key())
+    shape = target.shape
+    key = canonical_key("magnitudes", target.as_usual.key())
     n = shape.n_layers
     shapes: dict[str, tuple[int | str, ...]] = {"heads": (n, shape.n_heads), "ffns": (n,)}
     shapes |= {"head_outputs": (n, shape.n_heads * shape.d_head), "ffn_outputs": (n, shape.d_mlp)}

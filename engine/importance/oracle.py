@@ -12,7 +12,7 @@ from engine.accuracy.evaluation import Answers, answers_measured, chunk_pieces, 
 from engine.accuracy.restarts import score_each
 from engine.measurement import Measurement, Steps, Workload
 from engine.models.masks import Mask, single_ablations
-from engine.models.subject import Lab, Subject
+from engine.models.session import Session, Target
 from engine.pieces import found
 from engine.progress import Progress, driven
 from engine.questions.amounts import all_characters
@@ -20,32 +20,32 @@ from engine.questions.requests import Questions
 from engine.records import Record, encode
 
 
-def oracle(subject: Subject, questions: Questions, what: str) -> Measurement[list[Answers]]:
+def oracle(target: Target, questions: Questions, what: str) -> Measurement[list[Answers]]:
     """The Answers of the full model, then under each single ablation of `what` (heads-oracle, ffns or layers)."""
-    return under_each(subject, questions, [Mask.full(subject.shape), *single_ablations(subject.shape, what)])
+    return under_each(target, questions, [Mask.full(target.shape), *single_ablations(target.shape, what)])
 
 
-def under_each(subject: Subject, questions: Questions, masks: Sequence[Mask]) -> Measurement[list[Answers]]:
+def under_each(target: Target, questions: Questions, masks: Sequence[Mask]) -> Measurement[list[Answers]]:
     """The Answers under each of the masks, the first of which prunes least.
 
     Each chunk under each mask is stored as `evaluation` stores it, so either finds what the other measured.
     """
 
-    def steps(lab: Lab, measures: bool) -> Steps[list[Answers]]:
-        pieces = {mask: chunk_pieces(subject, questions, mask) for mask in masks}
+    def steps(session: Session, measures: bool) -> Steps[list[Answers]]:
+        pieces = {mask: chunk_pieces(target, questions, mask) for mask in masks}
         total, done, cached = len(masks) * questions.n, 0, True
         for number, chunk in enumerate(questions.chunks() if measures else ()):
             missing = {
-                mask: each[number].key for mask, each in pieces.items() if found(lab.store, each[number]) is None
+                mask: each[number].key for mask, each in pieces.items() if found(session.store, each[number]) is None
             }
             if missing:
                 cached = False
-                yield from _measured(lab, subject, questions, chunk, missing, (done, total))
+                yield from _measured(session, target, questions, chunk, missing, (done, total))
             done = min(total, done + len(masks) * len(chunk))
             yield Progress(done, total, message=f"without one of {len(masks) - 1}", cached=cached)
         answers: list[Answers] = []
         for mask in masks:
-            known = evaluation(subject, questions, mask, by_pace=False).stored(lab)
+            known = evaluation(target, questions, mask, by_pace=False).stored(session)
             if known is None:
                 return {pieces[mask][0].key: expected}
             answers.append(known)
@@ -56,12 +56,12 @@ def under_each(subject: Subject, questions: Questions, masks: Sequence[Mask]) ->
         # a pass without a part begins in its layer
         return Workload({"forward": all_characters(questions) * (1 + len(masks)) / 2})
 
-    return Measurement(subject, ("under each", questions, *(mask.key() for mask in masks)), steps)
+    return Measurement(target, ("under each", questions, *(mask.key() for mask in masks)), steps)
 
 
 def _measured(
-    lab: Lab,
-    subject: Subject,
+    session: Session,
+    target: Target,
     questions: Questions,
     chunk: Sequence[int],
     keys: Mapping[Mask, str],
@@ -69,9 +69,9 @@ def _measured(
 ) -> Generator[Progress[Any], None, None]:
     """Measures and stores one chunk under each mask that it has no record of."""
     done, total = so_far
-    loaded = yield from lab.loaded(subject, done, total)
+    loaded = yield from session.loaded(target, done, total)
     started, n_done = time.perf_counter(), 0
-    encoded = encoded_chunk(loaded, subject, questions, chunk)
+    encoded = encoded_chunk(loaded, target, questions, chunk)
 
     def progress(n_more: int) -> Progress[Any]:
         nonlocal n_done
@@ -82,7 +82,7 @@ def _measured(
     seconds = (time.perf_counter() - started) / len(keys)
     for (mask, key), scored in zip(keys.items(), all_scored, strict=True):
         arrays, about = answers_measured(questions, mask, encoded, scored)
-        lab.store.put(key, encode(Record(arrays, subject.receipt(seconds, **about))))
+        session.store.put(key, encode(Record(arrays, target.receipt(seconds, **about))))
 
 
 def lost(full: Answers, ablated: Sequence[Answers]) -> tuple[np.ndarray, np.ndarray]:

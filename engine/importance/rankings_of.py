@@ -18,7 +18,7 @@ from engine.importance.layers import LAYERS_BY, layer_order, n_passes
 from engine.importance.rankings import mask_at, n_pruned, order, random_order, random_order_within_layers
 from engine.measurement import Measurement
 from engine.models.masks import Edits, Mask, without_layers
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.progress import Progress
 from engine.questions.requests import Requests, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
@@ -186,7 +186,7 @@ def orders_from(shape: ModelShape, ranking: Ranking, known: Evidence) -> Orders:
 
 
 def evidence(
-    subject: Subject,
+    target: Target,
     task: TaskSpec,
     ranking: Ranking,
     wanted: Collection[str],
@@ -200,13 +200,13 @@ def evidence(
     `requests` are those of the task that importance is measured on, if they are rendered already. Each part is named
     and counted by itself; the share of a step is that of all parts.
     """
-    shape, needed = subject.shape, [name for name in RANKED if name in wanted or name == "layers" and n_layers]
+    shape, needed = target.shape, [name for name in RANKED if name in wanted or name == "layers" and n_layers]
     measured = {*PARTS, *(["layers"] if LAYERS_BY[ranking.layers_by] else [])}
 
     def body(run: Run) -> Generator[Progress[Any], None, Evidence]:
         known, questions = Evidence(), None
         if measured & {*needed}:
-            asked = requests or get_requests(replace(task, split=ranking.split), data_dir, run.lab.store)
+            asked = requests or get_requests(replace(task, split=ranking.split), data_dir, run.session.store)
             questions = select(asked, ranking.n_questions, "stratified")
         n = questions.n if questions else 1
         sizes = {name: n * passes(ranking.what(name), shape) for name in PARTS} | {"prefix_matching": 1}
@@ -217,26 +217,26 @@ def evidence(
             yield Progress(0, size, None, label, True, share=run.done / run.total)  # the first step may take long
             part: Measurement[Any]
             if name == "prefix_matching":
-                part = induction(subject, "olsson", INDUCTION_SEED).map(lambda scores: scores.mean["prefix_matching"])
+                part = induction(target, "olsson", INDUCTION_SEED).map(lambda scores: scores.mean["prefix_matching"])
             elif name == "layers":
-                part = layer_order(subject, questions, ranking.layers_by, n_layers, ranking.seed)
+                part = layer_order(target, questions, ranking.layers_by, n_layers, ranking.seed)
             else:
                 assert questions is not None
-                part = importance(subject, questions, ranking.what("heads" if name == "heads" else "ffns"))
+                part = importance(target, questions, ranking.what("heads" if name == "heads" else "ffns"))
             known = replace(known, **{name: (yield from run.part(part, size, label, counts=False))})
         return known
 
-    return composed(subject, ("evidence", task, ranking, *needed, n_layers, data_dir), body)
+    return composed(target, ("evidence", task, ranking, *needed, n_layers, data_dir), body)
 
 
 def orders_of(
-    subject: Subject, pruning: Pruning, data_dir: str | Path | None = None, requests: Requests | None = None
+    target: Target, pruning: Pruning, data_dir: str | Path | None = None, requests: Requests | None = None
 ) -> Measurement[Orders]:
     """The Orders that the levels of `pruning` need; `requests` as for `evidence`."""
     wanted, n_layers = pruning.missing(Evidence()), pruning.n_layers_dropped
-    known = evidence(subject, pruning.task, pruning.ranking, wanted, n_layers, data_dir, requests)
+    known = evidence(target, pruning.task, pruning.ranking, wanted, n_layers, data_dir, requests)
     return known.map(
-        lambda known: None if pruning.missing(known) else orders_from(subject.shape, pruning.ranking, known)
+        lambda known: None if pruning.missing(known) else orders_from(target.shape, pruning.ranking, known)
     )
 
 

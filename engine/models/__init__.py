@@ -30,7 +30,7 @@
 `set_aside`: layers that lie on disk, as files that are mapped
 `reaching`: weights that are brought to the device that they are read on
 `loading`: from a name to a model in memory; one at a time, or two that are compared, refused where it cannot fit
-`subject`: who is measured, and where: what a key says of a model, one store, one model in memory
+`session`: the model that is measured (`Target`), and where: one store, one model in memory (`Session`)
 `masks`: what is kept of a model, as text people can type, and applied to it
 `slicing`: pruned parts not computed at all
 `last_layer`: a last layer computed only where it is read

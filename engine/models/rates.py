@@ -15,8 +15,8 @@ from engine.errors import HeadroomError
 from engine.models.architectures import shape_of
 from engine.models.hardware import Device, known_gpu
 from engine.models.loading import device_class
+from engine.models.session import Target
 from engine.models.sizes import n_parameters_of
-from engine.models.subject import Subject
 from engine.models.tuning import processor
 from engine.records import SCHEMA, Record, canonical_key, decode, encode
 
@@ -74,9 +74,9 @@ def timed_passes(store: Store) -> Iterator[Timed]:
                     yield found
 
 
-def seconds_for(store: Store, subject: Subject, kind: Pass, characters: float) -> float | None:
+def seconds_for(store: Store, target: Target, kind: Pass, characters: float) -> float | None:
     """About how long passes over so many characters take here; None where nothing was timed yet."""
-    known = _known(store, subject)
+    known = _known(store, target)
     nearest = kind if kind in known else "forward"
     if nearest not in known:
         return None
@@ -94,26 +94,24 @@ def together_s(each: Iterable[float | None]) -> float | None:
     return total
 
 
-def learn(
-    store: Store, subject: Subject, kind: Pass, characters: float, seconds: float, are_first: bool = False
-) -> None:
+def learn(store: Store, target: Target, kind: Pass, characters: float, seconds: float, are_first: bool = False) -> None:
     """Remembers that passes over so many characters have taken so long. The first ones of a model in memory are slower
     than all that follow, and count only where nothing else is known."""
-    known = _known(store, subject)
+    known = _known(store, target)
     if characters <= 0 or seconds <= 0 or (are_first and kind in known):
         return
     before_s, before_n = known.get(kind, (0.0, 0.0))
     if before_n and abs(seconds / characters / (before_s / before_n) - 1) < ALIKE:
         return
     now = FADING * before_s + seconds, FADING * before_n + characters
-    about = {"name": subject.identity.name, "of": _of(subject), "rates": known | {kind: now}}
+    about = {"name": target.identity.name, "of": _of(target), "rates": known | {kind: now}}
     record = Record({}, {"kind": "rates"} | about)
-    store.put(_key(subject), encode(record))
+    store.put(_key(target), encode(record))
 
 
-def _known(store: Store, subject: Subject) -> dict[str, tuple[float, float]]:
+def _known(store: Store, target: Target) -> dict[str, tuple[float, float]]:
     """(seconds, characters) by kind of pass."""
-    record = decode(store.get(_key(subject)))
+    record = decode(store.get(_key(target)))
     if record is not None:
         with suppress(KeyError, TypeError, ValueError, AttributeError):
             found = {kind: (float(seconds), float(n)) for kind, (seconds, n) in record.receipt["rates"].items()}
@@ -121,19 +119,19 @@ def _known(store: Store, subject: Subject) -> dict[str, tuple[float, float]]:
     return {}
 
 
-def _of(subject: Subject) -> dict[str, Any]:
+def _of(target: Target) -> dict[str, Any]:
     """What `Timed` says of a model and of this machine."""
-    config = {name: value for name, value in subject.identity.config.items() if isinstance(value, PLAIN)}
+    config = {name: value for name, value in target.identity.config.items() if isinstance(value, PLAIN)}
     gpu = ""
     if device_class() == "cuda":
         import torch
 
         gpu = torch.cuda.get_device_name()
-    how = {"precision": subject.spec.precision, "processor": processor(), "cores": os.cpu_count()}
+    how = {"precision": target.spec.precision, "processor": processor(), "cores": os.cpu_count()}
     return {"config": config, "gpu": gpu} | how
 
 
-def _key(subject: Subject) -> str:
+def _key(target: Target) -> str:
     machine = {"processor": processor(), "cores": os.cpu_count(), "device": device_class()}
-    how = {"precision": subject.spec.precision, "products": subject.products.not_own(gradients=True)}
-    return canonical_key("rates", {"model": subject.identity.digest, **how, **machine})
+    how = {"precision": target.spec.precision, "products": target.products.not_own(gradients=True)}
+    return canonical_key("rates", {"model": target.identity.digest, **how, **machine})

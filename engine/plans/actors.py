@@ -15,7 +15,7 @@ from cache.store import Store, default_directory
 from engine.errors import HeadroomError, NotHere, one_line, unforeseen
 from engine.files import read_regular
 from engine.memory import bound_growth
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.plans.cells import Cell, read_plan
 from engine.plans.claims import Claims
 from engine.plans.measuring import Here, in_line, measured, other_fields
@@ -119,7 +119,7 @@ class Actor:
         errand = self.errand
         store = Store(errand.directory, errand.shared, is_readable)
         _meet(store, errand)
-        self._lab, self._here = Lab(store), Here(errand.model, errand.data_dir)
+        self._lab, self._here = Session(store), Here(errand.model, errand.data_dir)
         self._tell_trouble = trouble_teller(store, self.lines.append)
         self._tell_trouble()
         others = other_fields(self._lab, self.plan, self._here)

@@ -24,7 +24,7 @@ FORMAT = "headroom plan 1"
 @dataclass(frozen=True)
 class Group:
     """What many cells share: the setting, the tasks that aggregates are made of (`pool`), and where it was planned the
-    fields of every key (`Subject.key`)."""
+    fields of every key (`Target.key`)."""
 
     setting: Setting
     pool: tuple[str, ...]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.errors import HeadroomError
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.models.tuning import PINNED, pinned_as
 from engine.plans.cells import Cell, Group, Plan
 from engine.plans.worker import Outcome
@@ -30,36 +30,38 @@ class Here:
         return replace(group.setting, spec=spec, data_dir=self.data_dir or group.setting.data_dir)
 
 
-def measured(lab: Lab, plan: Plan, cell: Cell, here: Here, tell: Tell) -> Outcome:
+def measured(session: Session, plan: Plan, cell: Cell, here: Here, tell: Tell) -> Outcome:
     """What became of a cell; `tell` hears of each step. HeadroomError: this worker cannot measure it, another may."""
     group = plan.groups[cell.group]
     setting = here.setting(group)
-    subject = lab.subject(setting.spec, setting.bos)
-    (setting.ranked if cell.scores else setting.judged)(cell.task, lab.store)  # it raises where rows are missing here
+    target = session.target(setting.spec, setting.bos)
+    (setting.ranked if cell.scores else setting.judged)(
+        cell.task, session.store
+    )  # it raises where rows are missing here
     if cell.scores:
-        cached, found = _last(survey(subject, setting, [cell.task], cell.scores).run(lab), tell)
+        cached, found = _last(survey(target, setting, [cell.task], cell.scores).run(session), tell)
         failed = found.failed.get(cell.task, "")
     else:
-        cached, found = _last(sweep(subject, setting, cell.points, group.pool).run(lab), tell)
+        cached, found = _last(sweep(target, setting, cell.points, group.pool).run(session), tell)
         reasons = dict.fromkeys([*found.failed.values(), f"{in_words(cell.task)}: what ranks it is not known"])
         failed = "" if len(found.rows) == len(set(cell.points)) else next(iter(reasons))
     if failed:
-        for _ in lab.loaded(subject):  # a model that cannot be loaded here is no fault of the task either
+        for _ in session.loaded(target):  # a model that cannot be loaded here is no fault of the task either
             pass
-    if not lab.store.on_disk:
-        lab.store.close()  # tries once more
-        if not lab.store.on_disk:
-            raise HeadroomError(f"{lab.store.notice}: other workers would not find them; this one ends")
+    if not session.store.on_disk:
+        session.store.close()  # tries once more
+        if not session.store.on_disk:
+            raise HeadroomError(f"{session.store.notice}: other workers would not find them; this one ends")
     return Outcome(cached, failed)
 
 
-def other_fields(lab: Lab, plan: Plan, here: Here) -> Mapping[str, tuple[Any, Any]]:
+def other_fields(session: Session, plan: Plan, here: Here) -> Mapping[str, tuple[Any, Any]]:
     """The fields of keys in which this machine differs from where the plan was written, there and here: results of such
     a worker are found where these are the same. HeadroomError where a model is another one or is not here."""
     found = {}
     for group in plan.groups:
         setting = here.setting(group)
-        mine = lab.subject(setting.spec, setting.bos).key(gradients=True)
+        mine = session.target(setting.spec, setting.bos).key(gradients=True)
         if group.key.get("model", mine["model"]) != mine["model"]:
             there = "is another model here than where the plan was written"
             raise HeadroomError(f"{setting.spec.model} {there}; say with --model where that one is")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from engine.errors import HeadroomError, NotHere
 from engine.models.memory_needed import device_class, free_bytes, needed_bytes
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.plans.actors import Errand, digest_of
 from engine.plans.cells import Plan, read_plan
 from engine.plans.claims import Claims
@@ -50,21 +50,23 @@ class Done:
     restarts: int
 
 
-def work_on_ray(asked: Asked, lab: Lab, plan_file: str, claims: Claims, here: Here, say: Callable[[str], None]) -> Done:
+def work_on_ray(
+    asked: Asked, session: Session, plan_file: str, claims: Claims, here: Here, say: Callable[[str], None]
+) -> Done:
     """Has every cell measured that no other worker takes; `say` is given what ought to be known.
 
     HeadroomError where Ray is not there or has not what was asked for, where no worker can begin, and where all of them
     have ended before the plan has; NotHere where on a cluster of this computer's own something is to be fetched.
     """
     digest, plan = digest_of(plan_file), read_plan(plan_file)
-    most = sys.maxsize if asked.address else _most_in_memory(lab, plan, here)
+    most = sys.maxsize if asked.address else _most_in_memory(session, plan, here)
     tell.get()(0, len(plan.cells), "joining a Ray cluster" if asked.address else "starting Ray on this computer", None)
-    with opened(asked.address) as ray, _marked(claims) as mark, _meeting(lab) as meeting:
+    with opened(asked.address) as ray, _marked(claims) as mark, _meeting(session) as meeting:
         share = share_of(ray, asked.workers, asked.cpus, asked.gpus, most)
         errand = Errand(
             host=platform.node(), folder=os.getcwd(), plan=os.path.abspath(plan_file), digest=digest,
             claims=os.path.abspath(claims.folder), mark=mark, lease_s=claims.lease_s, retried=claims.retried(),
-            cache=str(lab.store.directory), has_cache=asked.has_cache, shared=_shared(), meeting=meeting,
+            cache=str(session.store.directory), has_cache=asked.has_cache, shared=_shared(), meeting=meeting,
             model=here.model, data_dir=here.data_dir and os.path.abspath(here.data_dir), may_fetch=asked.may_fetch,
         )  # fmt: skip
         crew = Crew(ray, share, errand, plan, claims, say)
@@ -77,12 +79,12 @@ def work_on_ray(asked: Asked, lab: Lab, plan_file: str, claims: Claims, here: He
     return Done(crew.tally(), share.workers, crew.n_restarts)
 
 
-def _most_in_memory(lab: Lab, plan: Plan, here: Here) -> int:
+def _most_in_memory(session: Session, plan: Plan, here: Here) -> int:
     """How many workers this computer's main memory holds, one at least; what lies on GPUs Ray counts by itself."""
     if device_class() == "cuda":
         return sys.maxsize
     settings = [here.setting(group) for group in plan.groups]
-    needed = [needed_bytes(lab.subject(each.spec, each.bos).identity, each.spec.precision) for each in settings]
+    needed = [needed_bytes(session.target(each.spec, each.bos).identity, each.spec.precision) for each in settings]
     return max(1, free_bytes() // max(needed, default=1))
 
 
@@ -110,18 +112,18 @@ def _marked(claims: Claims) -> Iterator[str]:
 
 
 @contextmanager
-def _meeting(lab: Lab) -> Iterator[str]:
+def _meeting(session: Session) -> Iterator[str]:
     """Context in which a record lies in the store, and with those who share its results, by which others know that they
     see the same: its key."""
     from cache.addresses import shared_folder
     from cache.shared import name_of
 
     key = canonical_key("meeting", {"token": secrets.token_hex(16)})
-    lab.store.put(key, encode(Record({}, {"kind": "meeting"})))
+    session.store.put(key, encode(Record({}, {"kind": "meeting"})))
     try:
         yield key
     finally:
-        lab.store.delete(key)
+        session.store.delete(key)
         if address := _shared():
             with suppress(OSError):
                 shared_folder(address).remove(name_of(key))

@@ -13,7 +13,7 @@ from engine.importance.importance import OF_WEIGHTS, PREFIX, importance
 from engine.importance.rankings import n_pruned
 from engine.measurement import Workload
 from engine.models.rates import FACTOR, seconds_for
-from engine.models.subject import Lab, Subject
+from engine.models.session import Session, Target
 from engine.plans.cells import Cell, Group, Plan, cell_id
 from engine.questions.amounts import all_characters
 from engine.questions.requests import Questions, TaskSpec
@@ -37,22 +37,22 @@ class Planned:
 
 
 def planned(
-    lab: Lab, setting: Setting, wanted: Sequence[Point], pool: Sequence[str], surveys: Surveys = NO_SURVEYS
+    session: Session, setting: Setting, wanted: Sequence[Point], pool: Sequence[str], surveys: Surveys = NO_SURVEYS
 ) -> Planned:
     """The cells of a sweep over `wanted`, and of importance that is wanted besides. Renders questions, whose length is
     what a cell costs; loads no model."""
-    subject = lab.subject(setting.spec, setting.bos)
+    target = session.target(setting.spec, setting.bos)
     wanted, failed = ranked_by_some(wanted, pool)
     anew = {setting.heads_by: [point.task for point in wanted if point.by == "rescored"]}  # which begins with these
-    matching = [point.task for point in wanted if "prefix_matching" in evidence_needed(subject.shape, point)]
+    matching = [point.task for point in wanted if "prefix_matching" in evidence_needed(target.shape, point)]
     by_score: dict[str, list[TaskSpec]] = {}
-    for each in (surveys, scores_needed(setting, subject.shape, wanted, pool), anew, {PREFIX: matching[:1]}):
+    for each in (surveys, scores_needed(setting, target.shape, wanted, pool), anew, {PREFIX: matching[:1]}):
         for what, tasks in each.items():
             by_score[what] = list(dict.fromkeys([*by_score.get(what, ()), *tasks]))
     ranking = [task for tasks in by_score.values() for task in tasks]
-    judged = _questions(partial(setting.judged, store=lab.store), [point.task for point in wanted], failed)
-    ranked = _questions(partial(setting.ranked, store=lab.store), ranking, failed)
-    making = _Making(lab, subject, setting, tuple(pool), judged, ranked)
+    judged = _questions(partial(setting.judged, store=session.store), [point.task for point in wanted], failed)
+    ranked = _questions(partial(setting.ranked, store=session.store), ranking, failed)
+    making = _Making(session, target, setting, tuple(pool), judged, ranked)
     cells = {}
     for what, tasks in by_score.items():
         for task in tasks:
@@ -66,8 +66,8 @@ def planned(
     for cell in cells.values():
         needs = tuple(need for need in cell.needs if need in cells and need != cell.id)
         known.append(replace(cell, needs=needs))
-    is_timed = seconds_for(lab.store, subject, "forward", 1) is not None
-    return Planned(Plan((Group(setting, tuple(pool), subject.key(gradients=True)),), tuple(known)), failed, is_timed)
+    is_timed = seconds_for(session.store, target, "forward", 1) is not None
+    return Planned(Plan((Group(setting, tuple(pool), target.key(gradients=True)),), tuple(known)), failed, is_timed)
 
 
 def _questions(
@@ -107,8 +107,8 @@ def n_gone(shape: ModelShape, point: Point) -> tuple[int, int]:
 class _Making:
     """Makes cells of one group, and says what each costs."""
 
-    lab: Lab
-    subject: Subject
+    session: Session
+    target: Target
     setting: Setting
     pool: tuple[str, ...]
     judged: Mapping[TaskSpec, Questions]
@@ -116,16 +116,16 @@ class _Making:
 
     def scores(self, what: str, task: TaskSpec) -> Cell:
         """Importance by one score; scores that are read from the same records are one cell."""
-        work = importance(self.subject, self.ranked[task], what).whole()
+        work = importance(self.target, self.ranked[task], what).whole()
         kind, characters = next(iter(work.characters.items()), ("forward", 0.0))
-        cost_s = work.seconds_by_size(self.lab.store, self.subject)
+        cost_s = work.seconds_by_size(self.session.store, self.target)
         return Cell(self._scores_id(what, task), 0, task, what, (), (), kind, characters, cost_s)
 
     def accuracies(self, points: Sequence[Point]) -> list[Cell]:
         """The points of one task: the full model first, since each is compared with it."""
         if not points:
             return []
-        task, shape = points[0].task, self.subject.shape
+        task, shape = points[0].task, self.target.shape
         full = Point(task, 0, 0)
         alone = dict.fromkeys([full, *(plain(shape, point) for point in points if point.by != "rescored")])
         rescored = tuple(point for point in points if point.by == "rescored")
@@ -139,7 +139,7 @@ class _Making:
             if each[0].by == "rescored":
                 needs.append(self._scores_id(self.setting.heads_by, task))
             characters = sum(map(self._characters, each))
-            cost_s = Workload({"forward": characters}).seconds_by_size(self.lab.store, self.subject)
+            cost_s = Workload({"forward": characters}).seconds_by_size(self.session.store, self.target)
             cells.append(Cell(self._accuracy_id(each), 0, task, "", each, tuple(dict.fromkeys(needs)), "forward",
                               characters, cost_s))  # fmt: skip
         return cells
@@ -148,7 +148,7 @@ class _Making:
         """What is read at a point, as many characters as the pruned model's passes take as long for."""
         read = all_characters(self.judged[point.task])
         kept = read * max(0.05, 1 - (point.heads_permille + 2 * point.ffns_permille) / 3000)
-        if point.by == "rescored" and prunes_some(self.subject.shape, point) and point.task in self.ranked:
+        if point.by == "rescored" and prunes_some(self.target.shape, point) and point.task in self.ranked:
             kept += FACTOR["gradient"] * all_characters(self.ranked[point.task], gradients=True, every_choice=False)
         return kept
 
@@ -159,11 +159,11 @@ class _Making:
     def _accuracy_id(self, points: Sequence[Point]) -> str:
         first, setting = points[0], self.setting
         by = [setting.heads_by, setting.ffns_by, setting.n_ranking, setting.aggregate, first.by, first.of, first.seed]
-        gone = [n_gone(self.subject.shape, point) for point in points]
-        about = [setting.n_questions, by if prunes_some(self.subject.shape, first) or len(points) > 1 else None, gone]
+        gone = [n_gone(self.target.shape, point) for point in points]
+        about = [setting.n_questions, by if prunes_some(self.target.shape, first) or len(points) > 1 else None, gone]
         pool = self.pool if first.by in ("aggregate", "others") else None
         return cell_id(self._model, asdict(first.task), about, pool)
 
     @property
     def _model(self) -> list[object]:
-        return [self.subject.key(), self.setting.data_dir]  # with new versions all cells are new, as all keys are
+        return [self.target.key(), self.setting.data_dir]  # with new versions all cells are new, as all keys are

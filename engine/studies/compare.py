@@ -18,7 +18,7 @@ from engine.importance.rankings import Agreement, agreement
 from engine.importance.rankings_of import OF_ONE_TASK, PARTS, Evidence, Orders, Pruning, Ranking, orders_from, orders_of
 from engine.measurement import Measurement, Workload
 from engine.models.masks import parse_edits
-from engine.models.subject import Lab, Subject
+from engine.models.session import Session, Target
 from engine.progress import Progress
 from engine.questions.amounts import all_characters, kept_share
 from engine.questions.requests import Questions, TaskSpec
@@ -153,28 +153,28 @@ class Area:
         return BETTER if self.gain_low > 0 else WORSE if self.gain_high < 0 else UNCLEAR
 
 
-def comparison(subject: Subject, setting: Setting, comparing: Comparing) -> Measurement[Compared]:
+def comparison(target: Target, setting: Setting, comparing: Comparing) -> Measurement[Compared]:
     """The Compared so far; rankings that cannot be measured are set aside with the reason."""
     rankings = comparing.rankings(setting.n_ranking)
 
     def body(run: Run) -> Generator[Progress[Any], None, Compared]:
-        questions = setting.judged(comparing.task, run.lab.store)
+        questions = setting.judged(comparing.task, run.session.store)
         size = len(comparing.levels) * questions.n
         found = Compared(comparing, chance=questions.requests.chance, n=questions.n)
-        costs = {ranking: _passes(subject, setting, comparing, ranking) for ranking in rankings}
+        costs = {ranking: _passes(target, setting, comparing, ranking) for ranking in rankings}
         run.total = sum(costs.values()) + len(rankings) * size
         for ranking in rankings:
             label, done = _label(ranking), run.done
-            wanted = orders_of(subject, comparing.pruning(ranking, subject.shape), setting.data_dir)
+            wanted = orders_of(target, comparing.pruning(ranking, target.shape), setting.data_dir)
             try:
                 orders = yield from run.part(wanted, costs[ranking], f"{label}: ranking")
                 if orders is None:
-                    run.expect(f"levels by {ranking}", partial(_levels, subject, questions, comparing, ranking))
+                    run.expect(f"levels by {ranking}", partial(_levels, target, questions, comparing, ranking))
                 else:
                     found = _with_scores(
-                        found, _ranked_by(run.lab, subject, setting, comparing, ranking, orders), ranking
+                        found, _ranked_by(run.session, target, setting, comparing, ranking, orders), ranking
                     )
-                    curve = yield from _curve(run, subject, questions, comparing, orders, label)
+                    curve = yield from _curve(run, target, questions, comparing, orders, label)
                     if curve is not None:
                         found = replace(found, curves=(*found.curves, Curve(ranking.name, ranking.seed, curve)))
             except Cancelled:
@@ -185,7 +185,7 @@ def comparison(subject: Subject, setting: Setting, comparing: Comparing) -> Meas
             yield run.so_far(found, label)
         return found
 
-    return composed(subject, ("comparison", setting, comparing), body)
+    return composed(target, ("comparison", setting, comparing), body)
 
 
 def areas(found: Compared, draws: int = DRAWS) -> list[Area]:
@@ -228,41 +228,41 @@ def _label(ranking: Ranking) -> str:
     return f"{named} {ranking.seed + 1}" if ranking.name == RANDOM else named
 
 
-def _passes(subject: Subject, setting: Setting, comparing: Comparing, ranking: Ranking) -> int:
+def _passes(target: Target, setting: Setting, comparing: Comparing, ranking: Ranking) -> int:
     """Forward passes that a ranking's scores take, about."""
-    missing = comparing.pruning(ranking, subject.shape).missing(Evidence())
-    return sum(setting.cost(subject.shape, ranking.what(axis)) for axis in comparing.axes if axis in missing)
+    missing = comparing.pruning(ranking, target.shape).missing(Evidence())
+    return sum(setting.cost(target.shape, ranking.what(axis)) for axis in comparing.axes if axis in missing)
 
 
-def _levels(subject: Subject, questions: Questions, comparing: Comparing, ranking: Ranking) -> Workload:
+def _levels(target: Target, questions: Questions, comparing: Comparing, ranking: Ranking) -> Workload:
     """The work of all levels of a ranking that is not known: by any order, as it does not depend on that."""
-    orders = orders_from(subject.shape, ranking, Evidence())
+    orders = orders_from(target.shape, ranking, Evidence())
     kept = sum(kept_share(orders.mask(*comparing.at(level))) for level in comparing.levels)
     return Workload({"forward": all_characters(questions) * kept})
 
 
 def _curve(
-    run: Run, subject: Subject, questions: Questions, comparing: Comparing, orders: Orders, label: str
+    run: Run, target: Target, questions: Questions, comparing: Comparing, orders: Orders, label: str
 ) -> Generator[Progress[Any], None, np.ndarray | None]:
     """(level, n) which questions are right, or None if the answers at some level are missing."""
     rows: list[np.ndarray] = []
     for level in comparing.levels:
-        wanted = evaluation(subject, questions, orders.mask(*comparing.at(level)))
+        wanted = evaluation(target, questions, orders.mask(*comparing.at(level)))
         answers = yield from run.part(wanted, questions.n, f"{label}: {level / 10:g} %")
         rows += [] if answers is None else [answers.correct]
     return np.array(rows) if len(rows) == len(comparing.levels) else None
 
 
 def _ranked_by(
-    lab: Lab, subject: Subject, setting: Setting, comparing: Comparing, ranking: Ranking, orders: Orders
+    session: Session, target: Target, setting: Setting, comparing: Comparing, ranking: Ranking, orders: Orders
 ) -> dict[Part, np.ndarray]:
     """What ranks along each axis: the scores of a criterion, else each part's place in the order."""
     found: dict[Part, np.ndarray] = {}
     for axis in comparing.axes:
         scores = None
         if ranking.name in CRITERIA:
-            train = setting.ranked(comparing.task, lab.store)
-            scores = importance(subject, train, ranking.what(axis)).stored(lab)
+            train = setting.ranked(comparing.task, session.store)
+            scores = importance(target, train, ranking.what(axis)).stored(session)
         found[axis] = np.argsort(getattr(orders, axis)).astype(float) if scores is None else scores.scores.ravel()
     return found
 

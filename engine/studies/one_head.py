@@ -25,7 +25,7 @@ from engine.importance.criteria import CRITERIA as TABLE
 from engine.importance.rankings_of import INDUCTION_SEED
 from engine.measurement import Measurement, Workload, known_value
 from engine.models.masks import Mask, parse_heads, parse_mask
-from engine.models.subject import Lab, Subject
+from engine.models.session import Session, Target
 from engine.questions.amounts import CHARACTERS_A_TOKEN
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
@@ -95,14 +95,14 @@ def head_named(text: str, shape: ModelShape) -> Head:
     return found[0]
 
 
-def portrait(subject: Subject, asked: Asked, names: Sequence[str] | None = None) -> Measurement[Portrait]:
+def portrait(target: Target, asked: Asked, names: Sequence[str] | None = None) -> Measurement[Portrait]:
     """The Portrait so far, with the parts of these `names` (None: all there are). A part that cannot be measured is set
     aside with the reason."""
     names = asked.parts if names is None else names
-    parts = {name: partial(_PARTS[name], subject, asked) for name in names}
+    parts = {name: partial(_PARTS[name], target, asked) for name in names}
     # not told apart by their parts: on a screen they are one job
-    every_part = every(subject, ("portrait", asked), parts, lambda name: STEPS, TITLES.__getitem__)
-    return every_part.map(Portrait(subject.shape, asked.head).with_parts)
+    every_part = every(target, ("portrait", asked), parts, lambda name: STEPS, TITLES.__getitem__)
+    return every_part.map(Portrait(target.shape, asked.head).with_parts)
 
 
 def built_in() -> dict[str, str]:
@@ -110,103 +110,103 @@ def built_in() -> dict[str, str]:
     return {passage.title: passage.text for passage in passages()}
 
 
-def _masks(subject: Subject, asked: Asked) -> tuple[Mask, Mask]:
+def _masks(target: Target, asked: Asked) -> tuple[Mask, Mask]:
     """Of the model with the head and without it."""
-    return Mask.full(subject.shape), parse_mask(asked.name, subject.shape)
+    return Mask.full(target.shape), parse_mask(asked.name, target.shape)
 
 
-def _scores(subject: Subject, asked: Asked, lab: Lab) -> Measurement[Fields]:
+def _scores(target: Target, asked: Asked, session: Session) -> Measurement[Fields]:
     """Olsson's scores, and Bansal's if they are stored."""
     olsson, bansal = VARIANTS
     stored = None
     with suppress(HeadroomError):  # the window is too short for Bansal's
-        stored = induction(subject, bansal, INDUCTION_SEED).stored(lab)
+        stored = induction(target, bansal, INDUCTION_SEED).stored(session)
     known = {} if stored is None else {bansal: stored}
-    return induction(subject, olsson, INDUCTION_SEED).map(lambda scores: {"scores": known | {olsson: scores}})
+    return induction(target, olsson, INDUCTION_SEED).map(lambda scores: {"scores": known | {olsson: scores}})
 
 
-def _tokens(subject: Subject, asked: Asked, lab: Lab) -> Measurement[Fields]:
+def _tokens(target: Target, asked: Asked, session: Session) -> Measurement[Fields]:
     """Of the tokens of a passage, and of the typed ones."""
     texts = {"tokens": built_in()[READ]} | ({"typed": asked.typed} if asked.typed.strip() else {})
-    known = all_of([ov_tokens(subject, text, asked.head) for text in texts.values()])
+    known = all_of([ov_tokens(target, text, asked.head) for text in texts.values()])
     return known.map(lambda found: {name: each for name, each in zip(texts, found, strict=True) if each is not None})
 
 
-def _losses(subject: Subject, asked: Asked, lab: Lab) -> Measurement[Fields]:
-    def both(title: str, lab: Lab) -> Measurement[Any]:
-        return all_of([token_losses(subject, built_in()[title], mask) for mask in _masks(subject, asked)])
+def _losses(target: Target, asked: Asked, session: Session) -> Measurement[Fields]:
+    def both(title: str, session: Session) -> Measurement[Any]:
+        return all_of([token_losses(target, built_in()[title], mask) for mask in _masks(target, asked)])
 
-    return _each(subject, asked, "losses", "losses", built_in(), both)
-
-
-def _tasks(subject: Subject, asked: Asked, lab: Lab) -> Measurement[Fields]:
-    def both(task: TaskSpec, lab: Lab) -> Measurement[Any]:
-        questions = asked.setting.judged(task, lab.store)
-        return all_of([evaluation(subject, questions, mask) for mask in _masks(subject, asked)])
-
-    return _each(subject, asked, "tasks", "answers", asked.tasks, both)
+    return _each(target, asked, "losses", "losses", built_in(), both)
 
 
-def _ideal_texts(subject: Subject, asked: Asked, lab: Lab) -> Measurement[Fields]:
+def _tasks(target: Target, asked: Asked, session: Session) -> Measurement[Fields]:
+    def both(task: TaskSpec, session: Session) -> Measurement[Any]:
+        questions = asked.setting.judged(task, session.store)
+        return all_of([evaluation(target, questions, mask) for mask in _masks(target, asked)])
+
+    return _each(target, asked, "tasks", "answers", asked.tasks, both)
+
+
+def _ideal_texts(target: Target, asked: Asked, session: Session) -> Measurement[Fields]:
     texts = list(built_in().values())
-    known = ideal_losses(subject, texts, _ideal(subject, asked))
+    known = ideal_losses(target, texts, _ideal(target, asked))
     # shown once all of them are there
     return known.map(lambda losses: {"ideal_texts": losses} if len(losses["full"]) == len(texts) else {})
 
 
-def _ideal_tasks(subject: Subject, asked: Asked, lab: Lab) -> Measurement[Fields]:
-    def answers(task: TaskSpec, lab: Lab) -> Measurement[Any]:
-        return ideal_answers(subject, asked.setting.judged(task, lab.store), _ideal(subject, asked))
+def _ideal_tasks(target: Target, asked: Asked, session: Session) -> Measurement[Fields]:
+    def answers(task: TaskSpec, session: Session) -> Measurement[Any]:
+        return ideal_answers(target, asked.setting.judged(task, session.store), _ideal(target, asked))
 
-    return _each(subject, asked, "ideal-tasks", "ideal_answers", asked.tasks, answers)
-
-
-def _ideal(subject: Subject, asked: Asked) -> Ideal:
-    return Ideal((asked.head,), Mask.full(subject.shape))
+    return _each(target, asked, "ideal-tasks", "ideal_answers", asked.tasks, answers)
 
 
-def _importance(what: str, subject: Subject, asked: Asked, lab: Lab) -> Measurement[Fields]:
+def _ideal(target: Target, asked: Asked) -> Ideal:
+    return Ideal((asked.head,), Mask.full(target.shape))
+
+
+def _importance(what: str, target: Target, asked: Asked, session: Session) -> Measurement[Fields]:
     def fields(found: Survey) -> Fields:
         return {"importance": {(what, task): each for task, each in found.scores.items()}, **_why(what, found.failed)}
 
-    return survey(subject, asked.setting, asked.tasks, what).map(fields)
+    return survey(target, asked.setting, asked.tasks, what).map(fields)
 
 
-def _context(subject: Subject, asked: Asked, lab: Lab) -> Measurement[Fields]:
+def _context(target: Target, asked: Asked, session: Session) -> Measurement[Fields]:
     """The score of the In context screen's texts; its own ablations if they are stored, else the head's alone."""
-    if subject.shape.n_ctx < MIN_TOKENS:
+    if target.shape.n_ctx < MIN_TOKENS:
         raise HeadroomError(f"an in-context-learning score takes a window of {MIN_TOKENS} tokens, this model has "
-                            f"{subject.shape.n_ctx}; take a model with a longer one")  # fmt: skip
-    full, without = _masks(subject, asked)
+                            f"{target.shape.n_ctx}; take a model with a longer one")  # fmt: skip
+    full, without = _masks(target, asked)
 
     def change(before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> Fields:
         return {"context": (icl_score(before, AROUND), icl_change(before, after, AROUND))}
 
     def of_texts(texts: tuple[str, ...]) -> Measurement[Fields]:
-        ablations = head_ablations(subject, texts, Ablating(full)).stored(lab)
+        ablations = head_ablations(target, texts, Ablating(full)).stored(session)
         if ablations is not None:
             fields = change(ablations.base, [each[asked.head] for each in ablations.ablated])
-            return known_value(subject, ("context", asked), fields)
-        sides = all_of([losses_of_texts(subject, texts, mask) for mask in (full, without)])
+            return known_value(target, ("context", asked), fields)
+        sides = all_of([losses_of_texts(target, texts, mask) for mask in (full, without)])
         return sides.map(lambda both: change(*(each for each in both if each is not None)) if all(both) else None)
 
     def expected() -> Workload:
         return Workload({"forward": 2.0 * N_TEXTS * MIN_TOKENS * CHARACTERS_A_TOKEN})
 
-    return then(texts_of(subject, Source("task", asked.tasks[0].name), asked.setting.data_dir), of_texts, expected)
+    return then(texts_of(target, Source("task", asked.tasks[0].name), asked.setting.data_dir), of_texts, expected)
 
 
 def _each(
-    subject: Subject,
+    target: Target,
     asked: Asked,
     part: str,
     field: str,
     names: Iterable[K],
-    build: Callable[[K, Lab], Measurement[Any]],
+    build: Callable[[K, Session], Measurement[Any]],
 ) -> Measurement[Fields]:
     """A field of the Portrait that is measured entry by entry."""
     parts = {name: partial(build, name) for name in names}
-    every_one = every(subject, (part, asked), parts, label=lambda name: "")
+    every_one = every(target, (part, asked), parts, label=lambda name: "")
     return every_one.map(lambda known: {field: dict(known.values), **_why(part, known.failed)})
 
 
@@ -219,12 +219,12 @@ def _as(field: str) -> Callable[[Any], Fields]:
     return lambda value: {field: value}
 
 
-_PARTS: Mapping[str, Callable[[Subject, Asked, Lab], Measurement[Fields]]] = {
+_PARTS: Mapping[str, Callable[[Target, Asked, Session], Measurement[Fields]]] = {
     "scores": _scores,
-    "probe": lambda subject, asked, lab: head_on_probe(subject, asked.head).map(_as("probe")),
-    "texts": lambda subject, asked, lab: head_in_texts(subject, built_in(), asked.head).map(_as("texts")),
+    "probe": lambda target, asked, session: head_on_probe(target, asked.head).map(_as("probe")),
+    "texts": lambda target, asked, session: head_in_texts(target, built_in(), asked.head).map(_as("texts")),
     "tokens": _tokens,
-    "feeding": lambda subject, asked, lab: feeding(subject, asked.head).map(_as("feeding")),
+    "feeding": lambda target, asked, session: feeding(target, asked.head).map(_as("feeding")),
     "losses": _losses,
     "ideal-texts": _ideal_texts,
     "tasks": _tasks,

@@ -16,7 +16,7 @@ from engine.importance.head_sets import HeadSet
 from engine.importance.rankings_of import INDUCTION_FROM, INDUCTION_SEED
 from engine.measurement import Measurement
 from engine.models.masks import Mask
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.progress import Progress
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.shapes import ModelShape
@@ -94,35 +94,35 @@ def draw(shape: ModelShape, heads: tuple[int, ...], seed: int) -> Mask:
     return without(shape, tuple(int(head) for head in drawn))
 
 
-def found_heads(subject: Subject) -> Measurement[Removal]:
+def found_heads(target: Target) -> Measurement[Removal]:
     """The Removal with its heads alone."""
 
     def found(scores: InductionScores) -> Removal:
         partner = int(np.nan_to_num(scores.mean["previous_token"]).argmax())
         return Removal(induction_heads(scores.mean["prefix_matching"]), partner)
 
-    return induction(subject, "olsson", INDUCTION_SEED).map(found)
+    return induction(target, "olsson", INDUCTION_SEED).map(found)
 
 
 def removal(
-    subject: Subject, task: TaskSpec, control: TaskSpec, n: int, data_dir: str | None = None
+    target: Target, task: TaskSpec, control: TaskSpec, n: int, data_dir: str | None = None
 ) -> Measurement[Removal]:
     """The Removal so far, on n questions of the task and of the one without examples. The draws answer the same
     questions, so that the full model is one baseline."""
 
     def body(run: Run) -> Generator[Progress[Any], None, Removal | None]:
         yield Progress(0, 1, message="preparing the questions")
-        questions, asked = (select(get_requests(each, data_dir, run.lab.store), n, "stratified")
+        questions, asked = (select(get_requests(each, data_dir, run.session.store), n, "stratified")
                             for each in (task, control))  # fmt: skip
         run.total = 1 + (2 + N_DRAWS) * questions.n + 2 * asked.n
-        found = yield from run.part(found_heads(subject), 1, "induction scores")
+        found = yield from run.part(found_heads(target), 1, "induction scores")
         if found is None or not found.heads:
             return found
-        full, gone = Mask.full(subject.shape), without(subject.shape, found.heads)
-        draws = [(questions, draw(subject.shape, found.heads, seed)) for seed in range(N_DRAWS)]
+        full, gone = Mask.full(target.shape), without(target.shape, found.heads)
+        draws = [(questions, draw(target.shape, found.heads, seed)) for seed in range(N_DRAWS)]
         answers: list[Answers] = []
         for each, mask in [(questions, full), (questions, gone), (asked, full), (asked, gone), *draws]:
-            said = yield from run.part(evaluation(subject, each, mask), each.n, "questions")
+            said = yield from run.part(evaluation(target, each, mask), each.n, "questions")
             if said is None:
                 break
             answers.append(said)
@@ -130,7 +130,7 @@ def removal(
             yield run.so_far(found, "questions")
         return found
 
-    return composed(subject, ("removal", task, control, n, data_dir), body)
+    return composed(target, ("removal", task, control, n, data_dir), body)
 
 
 def _so_far(found: Removal, answers: list[Answers]) -> Removal:

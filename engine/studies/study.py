@@ -16,7 +16,7 @@ from engine.composed import Run, composed
 from engine.importance.rankings import Agreement, agreement, n_pruned
 from engine.measurement import Measurement
 from engine.models.names import short_name
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.models.tuning import processor
 from engine.progress import Progress, driven
 from engine.questions.requests import TaskSpec
@@ -116,19 +116,19 @@ def paper_points(tasks: Sequence[TaskSpec]) -> dict[str, list[Point]]:
     }
 
 
-def paper_study(subject: Subject, setting: Setting, tasks: Sequence[TaskSpec]) -> Measurement[Study]:
+def paper_study(target: Target, setting: Setting, tasks: Sequence[TaskSpec]) -> Measurement[Study]:
     """The Study so far."""
-    pool, shape = pool_of(list(dict.fromkeys(task.name for task in tasks))), subject.shape
+    pool, shape = pool_of(list(dict.fromkeys(task.name for task in tasks))), target.shape
     parts: dict[str, Measurement[Any]] = {}
     sizes: dict[str, int] = {}
     for name, what in (("head importance", "heads"), ("FFN importance", "ffns")):
-        parts[name], sizes[name] = survey(subject, setting, tasks, what), len(tasks) * setting.cost(shape, what)
+        parts[name], sizes[name] = survey(target, setting, tasks, what), len(tasks) * setting.cost(shape, what)
     for name, plan in paper_points(tasks).items():
         if plan:
-            parts[name], sizes[name] = sweep(subject, setting, plan, pool), _distinct(shape, plan) * setting.n_judges
+            parts[name], sizes[name] = sweep(target, setting, plan, pool), _distinct(shape, plan) * setting.n_judges
 
     def body(run: Run) -> Generator[Progress[Any], None, Study]:
-        study = Study(tuple(tasks), setting, receipt=_receipt(subject, setting, pool), n_layers=shape.n_layers,
+        study = Study(tuple(tasks), setting, receipt=_receipt(target, setting, pool), n_layers=shape.n_layers,
                       made=_made(setting))  # fmt: skip
         for name, part in parts.items():
             steps = run.known(part, sizes[name])
@@ -137,7 +137,7 @@ def paper_study(subject: Subject, setting: Setting, tasks: Sequence[TaskSpec]) -
             yield run.so_far(study, name)
         return study
 
-    return composed(subject, ("study", setting, *tasks), body, sum(sizes.values()))
+    return composed(target, ("study", setting, *tasks), body, sum(sizes.values()))
 
 
 def with_short_names(study: Study) -> Study:
@@ -170,11 +170,11 @@ def with_short_names(study: Study) -> Study:
     return replace(study, tasks=tasks, heads=heads, ffns=ffns, curves=curves, receipt={**study.receipt, "pool": pool})
 
 
-def _receipt(subject: Subject, setting: Setting, pool: Sequence[str]) -> dict[str, Any]:
+def _receipt(target: Target, setting: Setting, pool: Sequence[str]) -> dict[str, Any]:
     """What made the numbers: the fields of every key, with all ways of products, and the setting without its paths."""
     same = {name: value for name, value in asdict(setting).items() if name not in ("spec", "data_dir")}
-    about = {"name": short_name(subject.identity.name), "products": asdict(subject.products)}
-    return subject.key() | about | {"setting": same, "pool": list(pool)}
+    about = {"name": short_name(target.identity.name), "products": asdict(target.products)}
+    return target.key() | about | {"setting": same, "pool": list(pool)}
 
 
 def _made(setting: Setting) -> dict[str, Any]:

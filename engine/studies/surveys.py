@@ -18,7 +18,7 @@ from engine.importance.importance import Scores, importance
 from engine.importance.rankings import aggregate, agreement, as_published, random_order
 from engine.measurement import Measurement
 from engine.models.loading import LoadSpec
-from engine.models.subject import Lab, Subject
+from engine.models.session import Session, Target
 from engine.questions.requests import Questions, TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 
@@ -80,17 +80,17 @@ def grid(names: Sequence[str], shots: Sequence[int]) -> list[TaskSpec]:
     return [TaskSpec(name, count) for name in names for count in shots]
 
 
-def survey(subject: Subject, setting: Setting, tasks: Sequence[TaskSpec], what: str) -> Measurement[Survey]:
+def survey(target: Target, setting: Setting, tasks: Sequence[TaskSpec], what: str) -> Measurement[Survey]:
     """The Survey of one score over tasks. Its progress is in forward passes, about."""
 
-    def scores(task: TaskSpec, lab: Lab) -> Measurement[Scores]:
-        return importance(subject, setting.ranked(task, lab.store), what)
+    def scores(task: TaskSpec, session: Session) -> Measurement[Scores]:
+        return importance(target, setting.ranked(task, session.store), what)
 
     def label(task: TaskSpec) -> str:
         return f"{'FFN' if what.startswith('ffns') else 'head'} importance, {in_words(task)}"
 
-    parts, cost = {task: partial(scores, task) for task in tasks}, setting.cost(subject.shape, what)
-    every_task = every(subject, ("survey", setting, what, *tasks), parts, lambda task: cost, label)
+    parts, cost = {task: partial(scores, task) for task in tasks}, setting.cost(target.shape, what)
+    every_task = every(target, ("survey", setting, what, *tasks), parts, lambda task: cost, label)
     return every_task.map(lambda known: Survey(known.values, known.failed))
 
 

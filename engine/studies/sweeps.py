@@ -28,7 +28,7 @@ from engine.importance.rankings_of import (
 )
 from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask
-from engine.models.subject import Lab, Subject
+from engine.models.session import Session, Target
 from engine.progress import Progress
 from engine.questions.amounts import all_characters
 from engine.questions.requests import TaskSpec
@@ -104,13 +104,13 @@ def points(
     return [Point(task, h, f, by, of, seed) for task in tasks for h in heads for f in ffns]
 
 
-def sweep(subject: Subject, setting: Setting, wanted: Sequence[Point], pool: Sequence[str]) -> Measurement[Swept]:
+def sweep(target: Target, setting: Setting, wanted: Sequence[Point], pool: Sequence[str]) -> Measurement[Swept]:
     """The Swept of these points; `pool` names the tasks that aggregates are made of."""
     some, unranked = ranked_by_some(wanted, pool)
-    needed = scores_needed(setting, subject.shape, some, pool)
-    matches = any("prefix_matching" in evidence_needed(subject.shape, point) for point in some)
+    needed = scores_needed(setting, target.shape, some, pool)
+    matches = any("prefix_matching" in evidence_needed(target.shape, point) for point in some)
     by_task = {point.task: [each for each in some if each.task == point.task] for point in some}
-    costs = {what: len(tasks) * setting.cost(subject.shape, what) for what, tasks in needed.items()}
+    costs = {what: len(tasks) * setting.cost(target.shape, what) for what, tasks in needed.items()}
 
     def size(task: TaskSpec) -> int:
         return len(by_task[task]) * setting.n_judges
@@ -119,11 +119,11 @@ def sweep(subject: Subject, setting: Setting, wanted: Sequence[Point], pool: Seq
         run.total = (sum(costs.values()) + sum(map(size, by_task))) or 1
         known = {what: Survey() for what in needed}
         for what, tasks in needed.items():
-            known[what] = (yield from run.known(survey(subject, setting, tasks, what), costs[what])) or Survey()
+            known[what] = (yield from run.known(survey(target, setting, tasks, what), costs[what])) or Survey()
         induced = None
         if matches:
-            induced = yield from run.part(induction(subject, "olsson", INDUCTION_SEED), 0, "induction scores")
-        ready = _Ready(subject, setting, pool, known, None if induced is None else induced.mean["prefix_matching"])
+            induced = yield from run.part(induction(target, "olsson", INDUCTION_SEED), 0, "induction scores")
+        ready = _Ready(target, setting, pool, known, None if induced is None else induced.mean["prefix_matching"])
         failed = dict(unranked)
         for each in known.values():
             failed |= each.failed
@@ -133,10 +133,10 @@ def sweep(subject: Subject, setting: Setting, wanted: Sequence[Point], pool: Seq
             of = {point: row for each in (*rows.values.values(), *rows.partial.values()) for point, row in each.items()}
             return Swept(tuple(of[point] for point in some if point in of), failed | {**rows.failed})
 
-        steps = run.steps(every(subject, ("rows",), parts, size, lambda task: "").map(swept), sum(map(size, by_task)))
+        steps = run.steps(every(target, ("rows",), parts, size, lambda task: "").map(swept), sum(map(size, by_task)))
         return (yield from steps).value or Swept((), failed)
 
-    return composed(subject, ("sweep", setting, *wanted, *pool), body)
+    return composed(target, ("sweep", setting, *wanted, *pool), body)
 
 
 def ranked_by_some(wanted: Sequence[Point], pool: Sequence[str]) -> tuple[list[Point], dict[TaskSpec, str]]:
@@ -151,7 +151,7 @@ class _Ready:
     """What the points of a sweep have in common: `known`, the Survey of each score that ranks them, as far as it goes,
     and `prefix_matching` (L, H), if it is needed and known."""
 
-    subject: Subject
+    target: Target
     setting: Setting
     pool: Sequence[str]
     known: Mapping[str, Survey]
@@ -159,10 +159,10 @@ class _Ready:
 
     def orders(self, point: Point) -> Orders | None:
         """The orders of a point's ranking, or None if something it needs is not known."""
-        evidence = {name: self._evidence(point, name) for name in evidence_needed(self.subject.shape, point)}
+        evidence = {name: self._evidence(point, name) for name in evidence_needed(self.target.shape, point)}
         if any(each is None for each in evidence.values()):
             return None
-        return orders_from(self.subject.shape, Ranking(point.by, point.seed), Evidence(**evidence))
+        return orders_from(self.target.shape, Ranking(point.by, point.seed), Evidence(**evidence))
 
     def _evidence(self, point: Point, name: str) -> Any:
         if name == "prefix_matching":
@@ -208,10 +208,10 @@ def sources_of(point: Point, pool: Sequence[str]) -> list[TaskSpec]:
     return [replace(point.task, name=name) for name in names if point.by != "others" or name != point.task.name]
 
 
-def _rows(ready: _Ready, task: TaskSpec, mine: Sequence[Point], lab: Lab) -> Measurement[dict[Point, Row]]:
+def _rows(ready: _Ready, task: TaskSpec, mine: Sequence[Point], session: Session) -> Measurement[dict[Point, Row]]:
     """The rows of one task's points."""
-    subject, n = ready.subject, ready.setting.n_judges
-    questions, shape = ready.setting.judged(task, lab.store), subject.shape
+    target, n = ready.target, ready.setting.n_judges
+    questions, shape = ready.setting.judged(task, session.store), target.shape
     levels = sorted({point.heads_permille for point in mine if point.by == "rescored"})
 
     def expected(point: Point) -> Workload:
@@ -233,30 +233,30 @@ def _rows(ready: _Ready, task: TaskSpec, mine: Sequence[Point], lab: Lab) -> Mea
             answers: list[Answers] = []
             for each in (Mask.full(shape), mask):
                 run.done = number * n
-                found = yield from run.part(evaluation(subject, questions, each, by_pace=False), n, in_levels(point))
+                found = yield from run.part(evaluation(target, questions, each, by_pace=False), n, in_levels(point))
                 answers += [] if found is None else [found]
             if len(answers) == 2:
                 rows[point] = _row(point, mask, *answers, chance=questions.requests.chance)
         return rows
 
-    return composed(subject, ("rows", task, questions, *mine), body, max(1, len(mine) * n))
+    return composed(target, ("rows", task, questions, *mine), body, max(1, len(mine) * n))
 
 
 def _rescored(
     run: Run, ready: _Ready, task: TaskSpec, levels: Sequence[int]
 ) -> Generator[Progress[Any], None, dict[int, np.ndarray]]:
     """Order of heads at each of the rising levels, as far as it is known: before each, the rest is scored again."""
-    shape, setting = ready.subject.shape, ready.setting
+    shape, setting = ready.target.shape, ready.setting
     kept, gone, orders = np.ones(shape.n_heads_total, bool), [], {}
     for number, level in enumerate(levels):
         more = n_pruned(level, kept.size) - len(gone)
         if 0 < more < kept.sum():  # where none or all go, it does not matter which first
             mask = Mask.from_arrays(kept.reshape(shape.n_layers, shape.n_heads), np.ones(shape.n_layers, bool))
-            wanted = importance(ready.subject, setting.ranked(task, run.lab.store), setting.heads_by, mask)
+            wanted = importance(ready.target, setting.ranked(task, run.session.store), setting.heads_by, mask)
             scores = yield from run.part(wanted, 0, f"{in_words(task)}, scored again for {level / 10:g} %")
             if scores is None:  # as much for each of the later levels
                 n_later = len(levels) - number - 1
-                run.expect(f"{wanted.key} and later", partial(wanted.left(run.lab).times, n_later))
+                run.expect(f"{wanted.key} and later", partial(wanted.left(run.session).times, n_later))
                 break
             gone += [head for head in order(scores.scores, scores.tie_break) if kept[head]][:more]
             kept[gone] = False

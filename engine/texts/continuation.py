@@ -16,7 +16,7 @@ from engine.errors import HeadroomError, UsageError
 from engine.measurement import Measurement, Workload, single
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.amounts import CHARACTERS_A_TOKEN
@@ -71,19 +71,19 @@ class NextTokens:
     log_p: np.ndarray
 
 
-def continuation(subject: Subject, prompt: str, mask: Mask, how: How) -> Measurement[Continuation]:
+def continuation(target: Target, prompt: str, mask: Mask, how: How) -> Measurement[Continuation]:
     """The Continuation of a prompt, token by token; stored once it is complete. HeadroomError: an empty prompt, or one
     that does not fit the model's window."""
     prompt = checked(prompt, "the prompt")
     expected = partial(Workload, {"forward": len(prompt) + CHARACTERS_A_TOKEN * how.n_tokens})
-    return single(subject, _piece(subject, prompt, mask, how), _joined, expected)
+    return single(target, _piece(target, prompt, mask, how), _joined, expected)
 
 
-def next_tokens(subject: Subject, prompt: str, masks: Sequence[Mask]) -> Measurement[NextTokens]:
+def next_tokens(target: Target, prompt: str, masks: Sequence[Mask]) -> Measurement[NextTokens]:
     """The likeliest next tokens, N_LIKELIEST of each mask. HeadroomError: as above."""
     prompt = checked(prompt, "the prompt")
     expected = partial(Workload, {"forward": float(len(prompt) * len(masks))})
-    return single(subject, _next_piece(subject, prompt, masks), _likeliest, expected)
+    return single(target, _next_piece(target, prompt, masks), _likeliest, expected)
 
 
 def chosen(log_p: np.ndarray, how: How, step: int) -> int:
@@ -94,19 +94,19 @@ def chosen(log_p: np.ndarray, how: How, step: int) -> int:
     return int((log_p * (1000 / how.temperature_permille) + noise).argmax())
 
 
-def _piece(subject: Subject, prompt: str, mask: Mask, how: How) -> Piece:
+def _piece(target: Target, prompt: str, mask: Mask, how: How) -> Piece:
     fields = {"text": text_digest(prompt), "mask": mask.key(), "ablation": "zero", **asdict(how)}
-    key = canonical_key("continuation", subject.key() | fields)
-    measure = partial(_continued, bos=subject.bos, prompt=prompt, mask=mask, how=how)
+    key = canonical_key("continuation", target.key() | fields)
+    measure = partial(_continued, bos=target.bos, prompt=prompt, mask=mask, how=how)
     return Piece(key, how.n_tokens, {"token_ids": ("n",), "log_p": ("n",), "json": ("bytes",)}, measure,
                  reads=_joined)  # fmt: skip
 
 
-def _next_piece(subject: Subject, prompt: str, masks: Sequence[Mask]) -> Piece:
+def _next_piece(target: Target, prompt: str, masks: Sequence[Mask]) -> Piece:
     fields = {"text": text_digest(prompt), "masks": [mask.key() for mask in masks], "ablation": "zero"}
-    key = canonical_key("nexttokens", subject.key() | fields | {"likeliest": N_LIKELIEST})
+    key = canonical_key("nexttokens", target.key() | fields | {"likeliest": N_LIKELIEST})
     shapes: dict[str, tuple[int | str, ...]] = {"token_ids": ("m",), "log_p": (len(masks), "m"), "json": ("bytes",)}
-    return Piece(key, len(masks), shapes, partial(_compared, bos=subject.bos, prompt=prompt, masks=tuple(masks)),
+    return Piece(key, len(masks), shapes, partial(_compared, bos=target.bos, prompt=prompt, masks=tuple(masks)),
                  reads=_likeliest)  # fmt: skip
 
 

@@ -19,8 +19,8 @@ from engine.errors import HeadroomError, UsageError
 from engine.measurement import Measurement, Workload, of_records
 from engine.models.loading import Loaded
 from engine.models.masks import Mask
+from engine.models.session import Target
 from engine.models.slicing import Sliced, applied, sliced
-from engine.models.subject import Subject
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress, may_stop
 from engine.questions.amounts import kept_share
@@ -115,39 +115,39 @@ class Both:
         return change(self.full, self.pruned)
 
 
-def perplexity(subject: Subject, text: str, mask: Mask, window: int = 0) -> Measurement[Perplexity]:
+def perplexity(target: Target, text: str, mask: Mask, window: int = 0) -> Measurement[Perplexity]:
     """The Perplexity of a text under a mask; its progress counts scored tokens.
 
     HeadroomError: a text of fewer than two tokens. UsageError: a `window` that the model cannot read.
     """
-    text, n_ctx = checked(text, most=MOST_BYTES), subject.shape.n_ctx
+    text, n_ctx = checked(text, most=MOST_BYTES), target.shape.n_ctx
     if window and not 2 <= window <= n_ctx:
         raise UsageError(f"a window of {window} tokens cannot be read; choose 2 to {n_ctx:,} for this model")
     length = window or n_ctx
     return of_records(
-        subject,
+        target,
         ("perplexity", text_digest(text), mask.key(), length),
-        lambda lab, records: _parts(subject, text, mask, length, records),
-        lambda records: _joined(subject.bos, records) if records else None,
+        lambda session, records: _parts(target, text, mask, length, records),
+        lambda records: _joined(target.bos, records) if records else None,
         expected=partial(Workload, {"forward": len(text) * kept_share(mask)}),
         counted=lambda records: (_n_done(records), int(records[0].receipt["n_total"])),
     )
 
 
-def both(subject: Subject, text: str, mask: Mask | None) -> Measurement[Both]:
+def both(target: Target, text: str, mask: Mask | None) -> Measurement[Both]:
     """The perplexity under no mask and under this one, or under no mask alone if it is not known yet (None)."""
-    masks = [Mask.full(subject.shape), *([] if mask is None else [mask])]
-    return all_of([perplexity(subject, text, each) for each in masks], "Perplexity").map(lambda found: Both(*found))
+    masks = [Mask.full(target.shape), *([] if mask is None else [mask])]
+    return all_of([perplexity(target, text, each) for each in masks], "Perplexity").map(lambda found: Both(*found))
 
 
-def _parts(subject: Subject, text: str, mask: Mask, length: int, records: Sequence[Record]) -> Iterator[Piece]:
+def _parts(target: Target, text: str, mask: Mask, length: int, records: Sequence[Record]) -> Iterator[Piece]:
     """The windows that share a forward pass, a piece each; how many there are is known from the first of `records`."""
     fields = {"text": text_digest(text), "mask": mask.key(), "ablation": "zero", "window": length}
     tokenize, smaller = lru_cache(maxsize=1)(partial(tokenized, text)), lru_cache(maxsize=1)(partial(sliced, mask=mask))
 
     def measure(loaded: Loaded, part: int) -> Measuring:
         yield Progress(0, 0, message="perplexity")
-        front = [beginning(loaded.tokenizer)] if subject.bos else []
+        front = [beginning(loaded.tokenizer)] if target.bos else []
         ids = np.concatenate([np.array(front, np.int32), tokenize(loaded.tokenizer)[0]])
         if len(ids) < 2:
             raise HeadroomError("the text has one token and nothing in front of it; take a longer one")
@@ -159,10 +159,10 @@ def _parts(subject: Subject, text: str, mask: Mask, length: int, records: Sequen
         return {"loss_nats": loss}, about | {"n_parts": math.ceil(len(rows) / many), "n_total": rows[:, 1:].size}
 
     def reads(record: Record) -> tuple[Perplexity, int]:
-        return _joined(subject.bos, [record]), int(record.receipt["n_parts"])
+        return _joined(target.bos, [record]), int(record.receipt["n_parts"])
 
     while not records or len(records) < records[0].receipt["n_parts"]:
-        key = canonical_key("perplexity", subject.key() | fields | {"part": len(records)})
+        key = canonical_key("perplexity", target.key() | fields | {"part": len(records)})
         yield Piece(key, 0, {"loss_nats": ("n",)}, partial(measure, part=len(records)), reads=reads)
 
 

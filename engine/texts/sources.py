@@ -16,7 +16,7 @@ from engine.demo import passages
 from engine.errors import UsageError
 from engine.measurement import Measurement, of_records
 from engine.models.loading import Loaded
-from engine.models.subject import Lab, Subject
+from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.requests import Requests, TaskSpec, get_requests
@@ -93,22 +93,22 @@ def count_tokens(text: str, tokenizer: Any) -> int:
     return len(tokenized(text, tokenizer)[0])
 
 
-def texts_of(subject: Subject, source: Source, data_dir: str | None = None) -> Measurement[tuple[str, ...]]:
+def texts_of(target: Target, source: Source, data_dir: str | None = None) -> Measurement[tuple[str, ...]]:
     """The texts of a source, each of at least 512 tokens.
 
     They are stored, so that the model is loaded for its tokenizer only once. HeadroomError, when they are read or
     measured: no such task or passage, or too few tokens.
     """
 
-    def wanted(lab: Lab, records: list[Record]) -> list[Piece]:
-        material, digest = _material(source, data_dir, lab.store)
-        fields = {"tokenizer": subject.identity.tokenizer_digest, "material": digest, "kind": source.kind}
+    def wanted(session: Session, records: list[Record]) -> list[Piece]:
+        material, digest = _material(source, data_dir, session.store)
+        fields = {"tokenizer": target.identity.tokenizer_digest, "material": digest, "kind": source.kind}
         fields |= {"n": source.n_texts, "seed": source.seed if source.kind == "task" else None, "tokens": MIN_TOKENS}
         measure = partial(_cut, source=source, material=material)
         return [Piece(canonical_key("texts", fields), 1, {"json": ("bytes",)}, measure, reads=_texts)]
 
     about = ("texts", replace(source, text=""), text_digest(source.text), data_dir)
-    return of_records(subject, about, wanted, lambda records: _texts(records[0]) if records else None)
+    return of_records(target, about, wanted, lambda records: _texts(records[0]) if records else None)
 
 
 def _texts(record: Record) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from engine.errors import HeadroomError, UsageError
 from engine.measurement import Measurement, Workload, of_records
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.encoding import BATCH_TOKENS
@@ -90,27 +90,27 @@ def windows(n: int, cutting: Cutting) -> list[tuple[int, int, int]]:
     return found
 
 
-def token_losses(subject: Subject, text: str, mask: Mask, cutting: Cutting = Cutting()) -> Measurement[TokenLosses]:
+def token_losses(target: Target, text: str, mask: Mask, cutting: Cutting = Cutting()) -> Measurement[TokenLosses]:
     """The TokenLosses of a text under a mask; its progress counts tokens.
 
     HeadroomError: a text with nothing to measure. UsageError: a cutting that does not fit the model's window.
     """
-    text, cutting = checked(text), cutting.of(subject.shape.n_ctx)
+    text, cutting = checked(text), cutting.of(target.shape.n_ctx)
     return of_records(
-        subject,
+        target,
         ("token losses", text_digest(text), mask.key(), cutting),
-        lambda lab, records: _parts(subject, text, mask, cutting, records),
-        lambda records: _joined(text, subject.bos, cutting, records) if records else None,
+        lambda session, records: _parts(target, text, mask, cutting, records),
+        lambda records: _joined(text, target.bos, cutting, records) if records else None,
         expected=partial(Workload, {"forward": float(len(text))}),
         counted=lambda records: (_next(records), _total(records)),
     )
 
 
 def losses_of_texts(
-    subject: Subject, texts: Sequence[str], mask: Mask, label: str = ""
+    target: Target, texts: Sequence[str], mask: Mask, label: str = ""
 ) -> Measurement[tuple[np.ndarray, ...]]:
     """The losses (n,) in nats of each of the texts that are measured so far, in order. HeadroomError: as above."""
-    each = [token_losses(subject, text, mask).map(lambda losses: losses.loss_nats) for text in texts]
+    each = [token_losses(target, text, mask).map(lambda losses: losses.loss_nats) for text in texts]
     return all_of(each, label).map(lambda found: tuple(losses for losses in found if losses is not None))
 
 
@@ -122,7 +122,7 @@ def same_tokens(a: TokenLosses, b: TokenLosses) -> None:
                             f"compare models that share a tokenizer")  # fmt: skip
 
 
-def _parts(subject: Subject, text: str, mask: Mask, cutting: Cutting, records: Sequence[Record]) -> Iterator[Piece]:
+def _parts(target: Target, text: str, mask: Mask, cutting: Cutting, records: Sequence[Record]) -> Iterator[Piece]:
     """The windows that share a forward pass, a piece each; how many there are is known from the first of `records`."""
     shapes: dict[str, tuple[int | str, ...]] = {name: ("n",) for name in ("token_ids", "ends", "loss_nats", "rank")}
     shapes |= {"top_ids": ("n", "k"), "top_log_p": ("n", "k"), "strings": ("bytes",)}
@@ -131,11 +131,11 @@ def _parts(subject: Subject, text: str, mask: Mask, cutting: Cutting, records: S
     tokenize = lru_cache(maxsize=1)(partial(tokenized, text))  # a long text takes a second
 
     def reads(record: Record) -> tuple[TokenLosses, int]:
-        return _joined(text, subject.bos, cutting, [record]), _next([record])
+        return _joined(text, target.bos, cutting, [record]), _next([record])
 
     while not records or _next(records) < _total(records):
-        key = canonical_key("tokenloss", subject.key() | fields | {"part": len(records)})
-        measure = partial(_measured, tokenize=tokenize, mask=mask, bos=subject.bos, cutting=cutting, part=len(records))
+        key = canonical_key("tokenloss", target.key() | fields | {"part": len(records)})
+        measure = partial(_measured, tokenize=tokenize, mask=mask, bos=target.bos, cutting=cutting, part=len(records))
         yield Piece(key, 0, shapes, measure, reads=reads)
 
 

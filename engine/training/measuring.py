@@ -20,7 +20,7 @@ from engine.measurement import Measurement
 from engine.models.hub_internals import is_blob
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
-from engine.models.subject import Lab, Subject
+from engine.models.session import Session, Target
 from engine.models.weight_files import weight_files
 from engine.progress import Progress, driven
 from engine.records import Record, version
@@ -80,7 +80,7 @@ class _Found:
     ablations: dict[int, Record] = field(default_factory=dict)
 
 
-def trajectory(first: Subject, series: Series, plan: Plan = Plan()) -> Measurement[Trajectory]:
+def trajectory(first: Target, series: Series, plan: Plan = Plan()) -> Measurement[Trajectory]:
     """The Trajectory of a series as far as it is measured, None if no snapshot's losses are; its progress counts
     snapshots. `first`: the first of them, as `subject_at` gives it.
 
@@ -91,7 +91,7 @@ def trajectory(first: Subject, series: Series, plan: Plan = Plan()) -> Measureme
     each = LOSSES + INDUCTION * scored + PASSAGES * ("passages" in plan.what)
 
     def body(run: Run) -> Generator[Progress[Any], None, Trajectory | None]:
-        started, texts, found, subjects = time.monotonic(), _texts(series, plan), _Found(), list[Subject]()
+        started, texts, found, targets = time.monotonic(), _texts(series, plan), _Found(), list[Target]()
         done, total, run.total = 0, n + n_ablated, n * each + n_ablated * ABLATIONS
 
         def measured(
@@ -107,23 +107,23 @@ def trajectory(first: Subject, series: Series, plan: Plan = Plan()) -> Measureme
                 into[at] = value
 
         def so_far() -> Progress[Trajectory]:
-            value = _trajectory(series, plan, texts, subjects, found)
+            value = _trajectory(series, plan, texts, targets, found)
             return Progress(done, total, value, cached=run.cached, share=run.done / run.total)
 
         for at in range(n):
-            subjects.append(subject := subject_at(run.lab, series, at))
-            yield from measured(snapshot_losses(subject, texts), LOSSES, at, found.losses)
+            targets.append(target := subject_at(run.session, series, at))
+            yield from measured(snapshot_losses(target, texts), LOSSES, at, found.losses)
             if scored:
-                yield from measured(induction(subject, "olsson"), INDUCTION, at, found.scores)
+                yield from measured(induction(target, "olsson"), INDUCTION, at, found.scores)
             if "passages" in plan.what:
-                losses = [token_losses(subject, passage.text, Mask.full(subject.shape)) for passage in built_in()]
+                losses = [token_losses(target, passage.text, Mask.full(target.shape)) for passage in built_in()]
                 yield from measured(all_of(losses), PASSAGES, at, found.passages)
             done += 1
             yield so_far()
         value = so_far().value
         if value is not None and len(found.losses) == n:
             for at in ablated_at(value.tokens, window(value.tokens, value.icl), n_ablated):
-                part = snapshot_ablations(subjects[at], texts, plan.n_ablated_texts)
+                part = snapshot_ablations(targets[at], texts, plan.n_ablated_texts)
                 yield from measured(part, ABLATIONS, at, found.ablations)
                 done += 1
                 yield so_far()
@@ -151,13 +151,13 @@ def ablated_at(tokens: np.ndarray, where: Window | None, most: int = N_ABLATED) 
     return sorted(wanted)
 
 
-def subject_at(lab: Lab, series: Series, at: int = 0) -> Subject:
+def subject_at(session: Session, series: Series, at: int = 0) -> Target:
     """One snapshot of a series, as it is measured. HeadroomError: it was deleted."""
     model = series.models[at]
     if series.run is not None and not (Path(model) / "model.safetensors").is_file():
         raise HeadroomError(f"the snapshot of step {series.steps[at]} of {series.run.folder} is gone; start again, and "
                             f"the others are measured")  # fmt: skip
-    return lab.subject(LoadSpec(model, "fp32"))
+    return session.target(LoadSpec(model, "fp32"))
 
 
 def _texts(series: Series, plan: Plan) -> Texts:
@@ -170,11 +170,11 @@ def _texts(series: Series, plan: Plan) -> Texts:
 
 
 def _trajectory(
-    series: Series, plan: Plan, texts: Texts, subjects: Sequence[Subject], found: _Found
+    series: Series, plan: Plan, texts: Texts, targets: Sequence[Target], found: _Found
 ) -> Trajectory | None:
     if not found.losses:
         return None
-    n, shape = len(series.models), subjects[0].shape
+    n, shape = len(series.models), targets[0].shape
     first = found.losses[min(found.losses)]
     early, late = plan.indices(first.arrays["by_index"].shape[0])
     by_index, copies, token_losses = (_rows(n, {at: record.arrays[name] for at, record in found.losses.items()})
@@ -196,7 +196,7 @@ def _trajectory(
         "text": texts.source, "text_digest": first.receipt["used"],
         "n_texts": first.receipt["n_texts"], "n_ablated_texts": records[0]["token_losses"].shape[2] if records else 0,
         "early": early, "late": late, "around": plan.around, "n_ctx": by_index.shape[1], "period": period,
-        "precision": "fp32", "same_weights": _same_weights(series, subjects),
+        "precision": "fp32", "same_weights": _same_weights(series, targets),
         "versions": {name: version(name) for name in ("torch", "transformers")},
     }  # fmt: skip
     if plan.early or plan.late:
@@ -228,17 +228,17 @@ def _rows(n: int, rows: Mapping[int, np.ndarray], shape: tuple[int, ...] | None 
     return found
 
 
-def _same_weights(series: Series, subjects: Sequence[Subject]) -> list[list[int]]:
+def _same_weights(series: Series, targets: Sequence[Target]) -> list[list[int]]:
     """Steps next to each other whose weights are the same: some published branches hold final ones."""
-    pairs = zip(zip(series.steps, subjects, strict=False), zip(series.steps[1:], subjects[1:], strict=False),
+    pairs = zip(zip(series.steps, targets, strict=False), zip(series.steps[1:], targets[1:], strict=False),
                 strict=False)  # fmt: skip
     return [[a, b] for (a, one), (b, other) in pairs if _weights(one) == _weights(other)]
 
 
-def _weights(subject: Subject) -> tuple[str, ...]:
+def _weights(target: Target) -> tuple[str, ...]:
     """What is the same where weights are: of a hub model what its cache calls the files by their content, as its digest
     is its name's."""
-    files = [file.resolve() for file in weight_files(subject.identity.folder)]
+    files = [file.resolve() for file in weight_files(target.identity.folder)]
     if all(map(is_blob, files)):
         return tuple(file.name for file in files)
-    return (subject.identity.digest,)
+    return (target.identity.digest,)

@@ -20,7 +20,7 @@ from engine.measurement import Measurement, single
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned, single_ablations
 from engine.models.patterns import visited
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
 from engine.questions.tokens import beginning, tokenized
@@ -70,22 +70,22 @@ def of_text(text: str, source: str, most: int) -> Texts:
     return Texts(rows, text_digest(text), source, most)
 
 
-def snapshot_losses(subject: Subject, texts: Texts) -> Measurement[Record]:
+def snapshot_losses(target: Target, texts: Texts) -> Measurement[Record]:
     """The losses of one snapshot: `by_index` (T,) mean over texts, `token_losses` (text,) of one token each, `copies`
     (2 * period,) mean over rows of random tokens twice over. The receipt has `used`, the digest of the tokens."""
     fields = {"what": "losses", "copies": N_COPIES, "period": MOST_PERIOD, "alphabet": texts.alphabet}
-    key = canonical_key("trajectory", subject.as_usual.key() | texts.key() | fields)
+    key = canonical_key("trajectory", target.as_usual.key() | texts.key() | fields)
     shapes: dict[str, tuple[int | str, ...]] = {"by_index": ("T",), "token_losses": ("n",), "copies": ("c",)}
-    return single(subject, Piece(key, 1, shapes, partial(_losses, texts=texts)), lambda record: record)
+    return single(target, Piece(key, 1, shapes, partial(_losses, texts=texts)), lambda record: record)
 
 
-def snapshot_ablations(subject: Subject, texts: Texts, most: int) -> Measurement[Record]:
+def snapshot_ablations(target: Target, texts: Texts, most: int) -> Measurement[Record]:
     """What each head's pattern-preserving ablation adds to the losses of the first texts: `by_index` (L, H, T) to the
     mean over them, `token_losses` (L, H, text) to the one token of each."""
-    key = canonical_key("trajectory", subject.as_usual.key() | texts.key(most) | {"what": "ablations"})
-    heads = (subject.shape.n_layers, subject.shape.n_heads)
+    key = canonical_key("trajectory", target.as_usual.key() | texts.key(most) | {"what": "ablations"})
+    heads = (target.shape.n_layers, target.shape.n_heads)
     shapes: dict[str, tuple[int | str, ...]] = {"by_index": (*heads, "T"), "token_losses": (*heads, "n")}
-    return single(subject, Piece(key, 1, shapes, partial(_ablations, texts=texts, most=most)), lambda record: record)
+    return single(target, Piece(key, 1, shapes, partial(_ablations, texts=texts, most=most)), lambda record: record)
 
 
 def _losses(loaded: Loaded, texts: Texts) -> Measuring:

@@ -21,7 +21,7 @@ import numpy as np
 from cache import open_store
 from engine.importance.importance import importance
 from engine.models.loading import LoadSpec, identify
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.progress import final
 from engine.questions.encoding import encode_questions
 from engine.questions.requests import CHUNK, Requests, TaskSpec, get_requests, select
@@ -67,11 +67,11 @@ def timed(name: str, spec: LoadSpec, task: TaskSpec, data_dir: str | None, n: in
         for store in stores:
             identify(spec, store)  # reads the weights for their digest, which is no part of this
         requests = get_requests(task, data_dir, stores[0])
-        lab, left = Lab(stores[0]), iter(stores)
-        loaded = lab.models.get(spec)
+        session, left = Session(stores[0]), iter(stores)
+        loaded = session.models.get(spec)
         n_threads = torch.get_num_threads()
         plain = as_transformers_loads(loaded.identity.folder, spec.precision)
-        scores(Lab(next(left), lab.models), spec, requests, n)  # both have run before
+        scores(Session(next(left), session.models), spec, requests, n)  # both have run before
         tried = {}
         for threads in (1, os.cpu_count() or 1):
             torch.set_num_threads(threads)
@@ -83,7 +83,7 @@ def timed(name: str, spec: LoadSpec, task: TaskSpec, data_dir: str | None, n: in
 
         def ours():
             torch.set_num_threads(n_threads)
-            return scores(Lab(next(left), lab.models), spec, requests, n)
+            return scores(Session(next(left), session.models), spec, requests, n)
 
         def usual():
             torch.set_num_threads(fastest)
@@ -105,9 +105,9 @@ def memory(name: str, arguments: tuple[str, ...]) -> Comparison:
     return Comparison(MEMORY, name, "MB over an idle process", (ours - idle,), (usual - idle,), "1 run", 1 / 0.6, whole)
 
 
-def scores(lab: Lab, spec: LoadSpec, requests: Requests, n: int) -> np.ndarray:
+def scores(session: Session, spec: LoadSpec, requests: Requests, n: int) -> np.ndarray:
     """Ours: (L, H)."""
-    return final(importance(lab.subject(spec, True), select(requests, n), "heads").run(lab)).scores
+    return final(importance(session.target(spec, True), select(requests, n), "heads").run(session)).scores
 
 
 def theirs(shape: ModelShape, model, tokenizer, requests: Requests, n: int) -> np.ndarray:
@@ -166,7 +166,7 @@ def peak(side: str, model: str, precision: str, task: str, shots: str, data_dir:
         requests = get_requests(TaskSpec(task, int(shots), split="train"), data_dir or None, store)
         identity = identify(spec)
         if side == "ours":
-            scores(Lab(store), spec, requests, int(n))
+            scores(Session(store), spec, requests, int(n))
         elif side == "theirs":
             tokenizer = AutoTokenizer.from_pretrained(identity.folder)
             theirs(identity.shape, as_transformers_loads(identity.folder, precision), tokenizer, requests, int(n))

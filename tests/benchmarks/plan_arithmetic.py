@@ -29,7 +29,7 @@ from engine.models.operations import Reading, forward, gradient
 from engine.models.opt_sizes import opt_config
 from engine.models.outlines import Outline, outline_of
 from engine.models.pace import Typical, pace_of
-from engine.models.subject import Lab, Subject
+from engine.models.session import Session, Target
 from engine.questions.amounts import characters, gradient_characters
 from engine.questions.requests import Questions, TaskSpec, get_requests, select
 from tests.benchmarks.measure import alone, opt_125m, peak_bytes, processor_flags, task_data
@@ -85,9 +85,9 @@ def _seconds(
     typical = Typical(partial(forward, reading=read), total["characters"], back, total["gradient_characters"])
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(folder)
-        subject = Lab(store).subject(LoadSpec(other, precision))
-        rates.learn(store, subject, "forward", total["characters"], total["seconds"])
-        rates.learn(store, subject, "gradient", total["gradient_characters"], total["gradient_seconds"])
+        target = Session(store).target(LoadSpec(other, precision))
+        rates.learn(store, target, "forward", total["characters"], total["seconds"])
+        rates.learn(store, target, "gradient", total["gradient_characters"], total["gradient_seconds"])
         pace = pace_of(store, Device("cpu", 10**12), model, precision, typical)
         store.close()
     assert pace is not None and pace.is_measured
@@ -112,22 +112,22 @@ def measure(folder: str, precision: str) -> dict[str, Any]:
 
     process = psutil.Process()
     with tempfile.TemporaryDirectory() as place:
-        lab = Lab(open_store(place))
-        lab.models.get(LoadSpec("demo", precision))  # libraries, and what they set up with the first model
-        questions = {task: _questions(task, lab) for task in (REAL if task_data() else EMBEDDED)}
-        lab.models.unload()
-        subject, before = lab.subject(LoadSpec(folder, precision)), process.memory_info().rss
-        loaded = lab.models.get(subject.spec)
+        session = Session(open_store(place))
+        session.models.get(LoadSpec("demo", precision))  # libraries, and what they set up with the first model
+        questions = {task: _questions(task, session) for task in (REAL if task_data() else EMBEDDED)}
+        session.models.unload()
+        target, before = session.target(LoadSpec(folder, precision)), process.memory_info().rss
+        loaded = session.models.get(target.spec)
         found: dict[str, Any] = {"weights": _held(loaded.model), "growth": process.memory_info().rss - before}
-        found["tasks"] = {f"{task.name} {task.shots}": _taken(loaded, subject, questions[task]) for task in questions}
+        found["tasks"] = {f"{task.name} {task.shots}": _taken(loaded, target, questions[task]) for task in questions}
         found["most"] = peak_bytes() - before
         for kind in ("scoring", "gradients"):
             found[kind] = max(each.pop(kind) for each in found["tasks"].values())
-        lab.store.close()
+        session.store.close()
     return found
 
 
-def _taken(loaded: Loaded, subject: Subject, questions: Questions) -> dict[str, Any]:
+def _taken(loaded: Loaded, target: Target, questions: Questions) -> dict[str, Any]:
     """What passes over some questions read and take; then they are scored with half the heads as well."""
     from engine.accuracy.evaluation import encoded_chunk
     from engine.accuracy.scoring import score
@@ -137,8 +137,8 @@ def _taken(loaded: Loaded, subject: Subject, questions: Questions) -> dict[str, 
     from engine.questions.encoding import batches, joined, pack
     from engine.questions.lengths import reading_of
 
-    chunk, n_heads = questions.order[:N_QUESTIONS], subject.shape.n_heads
-    encoded, some = encoded_chunk(loaded, subject, questions, chunk), questions.at(chunk)
+    chunk, n_heads = questions.order[:N_QUESTIONS], target.shape.n_heads
+    encoded, some = encoded_chunk(loaded, target, questions, chunk), questions.at(chunk)
     rows = [row for choices in encoded for row in pack(choices)]
     rights = [choices[question.golds[0]] for choices, question in zip(encoded, some, strict=True)]
     golds = _groups([row for right in rights[:N_GRADIENTS] for row in pack([right])], GRADIENT_TOKENS)
@@ -151,14 +151,14 @@ def _taken(loaded: Loaded, subject: Subject, questions: Questions) -> dict[str, 
         "scoring": max(astuple(reading_of(each)) for each in passes),
         "gradients": max(astuple(reading_of(each)) for each in golds),
     }  # fmt: skip
-    half = parse_mask(f"L*H0-{n_heads // 2 - 1}", subject.shape)
+    half = parse_mask(f"L*H0-{n_heads // 2 - 1}", target.shape)
     with applied(loaded, sliced(loaded, half)):
         list(score(loaded, encoded))
     return taken
 
 
-def _questions(task: TaskSpec, lab: Lab) -> Questions:
-    return select(get_requests(task, task_data(), lab.store), N_QUESTIONS, "stratified")
+def _questions(task: TaskSpec, session: Session) -> Questions:
+    return select(get_requests(task, task_data(), session.store), N_QUESTIONS, "stratified")
 
 
 def _best_s(run: Callable[[], Any]) -> float:

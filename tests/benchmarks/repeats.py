@@ -71,7 +71,7 @@ def measured(options: argparse.Namespace) -> Iterator[tuple[str, np.ndarray]]:
     from engine.measurement import of_records
     from engine.models.loading import LoadSpec
     from engine.models.masks import Mask, parse_mask
-    from engine.models.subject import Lab
+    from engine.models.session import Session
     from engine.progress import final
     from engine.questions.requests import TaskSpec, get_requests, select
     from engine.texts.perplexity import perplexity
@@ -79,28 +79,30 @@ def measured(options: argparse.Namespace) -> Iterator[tuple[str, np.ndarray]]:
     data_dir = os.environ.get("HEADROOM_TASK_DATA")
     with tempfile.TemporaryDirectory() as folder:
         for precision in PRECISIONS:
-            lab = Lab(open_store(Path(folder) / precision))
-            subject = lab.subject(LoadSpec(options.model, precision))
-            requests = get_requests(TaskSpec(options.task, 5), data_dir, lab.store)
-            questions, full = select(requests, options.questions, "stratified"), Mask.full(subject.shape)
-            train = select(get_requests(TaskSpec(options.task, 5, "train"), data_dir, lab.store), 16)
-            half = parse_mask(f"L0-{subject.shape.n_layers - 1}H0-{subject.shape.n_heads // 2}", subject.shape)
+            session = Session(open_store(Path(folder) / precision))
+            target = session.target(LoadSpec(options.model, precision))
+            requests = get_requests(TaskSpec(options.task, 5), data_dir, session.store)
+            questions, full = select(requests, options.questions, "stratified"), Mask.full(target.shape)
+            train = select(get_requests(TaskSpec(options.task, 5, "train"), data_dir, session.store), 16)
+            half = parse_mask(f"L0-{target.shape.n_layers - 1}H0-{target.shape.n_heads // 2}", target.shape)
             for again in ("", " again"):
-                said = [final(evaluation(subject, questions, mask).run(lab)) for mask in (full, half)]
+                said = [final(evaluation(target, questions, mask).run(session)) for mask in (full, half)]
                 named = {"answers": np.stack([each.log_likelihood_nats for each in said])}
-                named["losses"] = final(perplexity(subject, story(), half).run(lab)).loss_nats
-                named["importance"] = final(importance(subject, train, "heads").run(lab)).scores
-                named["induction"] = final(induction(subject, "olsson", 0).run(lab)).mean["copying"]
+                named["losses"] = final(perplexity(target, story(), half).run(session)).loss_nats
+                named["importance"] = final(importance(target, train, "heads").run(session)).scores
+                named["induction"] = final(induction(target, "olsson", 0).run(session)).mean["copying"]
                 yield from ((f"{precision} {name}{again}", value) for name, value in named.items())
-                lab.store.clear()
+                session.store.clear()
             apart = []
             for mask in (full, half):
-                few = chunk_pieces(subject, questions, mask, questions.sized_chunks(COMPANY))
+                few = chunk_pieces(target, questions, mask, questions.sized_chunks(COMPANY))
                 value = partial(answers_of, questions)
-                apart.append(final(of_records(subject, ("few",), lambda lab, records, few=few: few, value).run(lab)))
+                apart.append(
+                    final(of_records(target, ("few",), lambda session, records, few=few: few, value).run(session))
+                )
             answers = np.stack([each.log_likelihood_nats for each in apart])
             yield f"{precision} answers company", answers[:, : options.questions]
-            lab.store.close()
+            session.store.close()
 
 
 def compare(precision: str, what: str, a: dict[str, np.ndarray], b: dict[str, np.ndarray], of: str) -> None:

@@ -103,7 +103,7 @@ def _parts() -> dict[str, Any]:
     """Which model is loaded, MB of its weights, and how many of what else the app and Streamlit hold."""
     from streamlit.runtime import get_instance
 
-    from pages.ui.shared.runtime import jobs, lab
+    from pages.ui.shared.runtime import jobs, session
 
     sessions = get_instance()._session_mgr
     found: dict[str, Any] = {
@@ -111,7 +111,7 @@ def _parts() -> dict[str, Any]:
         "active": len(sessions.list_active_sessions()),
         "slots": len(jobs()._slots),
     }
-    loaded = lab().models.loaded
+    loaded = session().models.loaded
     if loaded is not None:
         found["loaded"] = f"{loaded.spec.model} {loaded.spec.precision}"
         found["weights"] = sum(each.nbytes for each in [*loaded.model.parameters(), *loaded.model.buffers()]) / 1e6

@@ -40,7 +40,7 @@ def keys_of_then(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda name: VERSIONS.get(name) or installed(name))
     monkeypatch.setenv("HEADROOM_PRODUCTS", "own")
     monkeypatch.setattr(loading, "device_class", lambda: "cpu")
-    monkeypatch.setattr("engine.models.subject.device_class", lambda: "cpu")
+    monkeypatch.setattr("engine.models.session.device_class", lambda: "cpu")
     records.version.cache_clear()
     yield
     records.version.cache_clear()

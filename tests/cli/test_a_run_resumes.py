@@ -12,10 +12,10 @@ from cache import open_store
 from engine.accuracy import evaluation as module
 from engine.accuracy.evaluation import evaluation
 from engine.models.masks import parse_mask
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.progress import final
 from tests.conftest import HANG_S, make_tiny_opt
-from tests.engine.fixtures import finished, last, questions_in, run, subject_in, write_questions
+from tests.engine.fixtures import finished, last, questions_in, run, target_in, write_questions
 
 
 def command(folder, questions, cache, *more):
@@ -38,7 +38,7 @@ def test_the_same_question_twice_costs_no_forward_pass(tiny_opt, tmp_path, monke
     questions, cache = write_questions(tmp_path / "own.jsonl", 40), tmp_path / "results"
     for text in ("", "L0H1 F1"):
         store = open_store(cache)
-        first = run(Lab(store), tiny_opt, "fp32", questions, text)
+        first = run(Session(store), tiny_opt, "fp32", questions, text)
         store.close()
         assert not first.cached
 
@@ -48,24 +48,24 @@ def test_the_same_question_twice_costs_no_forward_pass(tiny_opt, tmp_path, monke
     monkeypatch.setattr("engine.models.loading.load", no_model)
     store = open_store(cache)  # as after a restart
     started = time.process_time()  # not by the clock on the wall: others may want this computer as well
-    again = run(Lab(store), tiny_opt, "fp32", questions, "L0H1 F1")
+    again = run(Session(store), tiny_opt, "fp32", questions, "L0H1 F1")
     assert again.cached and time.process_time() - started < 5
     np.testing.assert_array_equal(again.value.log_likelihood_nats, first.value.log_likelihood_nats)
-    some = run(Lab(store), tiny_opt, "fp32", questions, "F1 L0H1-1", limit=20)
+    some = run(Session(store), tiny_opt, "fp32", questions, "F1 L0H1-1", limit=20)
     assert some.cached and len(some.value) == 20, "a smaller limit and another spelling find the same chunks"
     store.close()
 
 
-def test_a_cancelled_run_keeps_its_finished_chunks_and_leaves_the_model_clean(tiny_opt, tmp_path, lab):
-    subject, questions = subject_in(lab, tiny_opt, bos=True), write_questions(tmp_path / "own.jsonl", 48)
-    about = (lab, subject, questions_in(questions, lab), parse_mask("L0H*", subject.shape))
+def test_a_cancelled_run_keeps_its_finished_chunks_and_leaves_the_model_clean(tiny_opt, tmp_path, session):
+    target, questions = target_in(session, tiny_opt, bos=True), write_questions(tmp_path / "own.jsonl", 48)
+    about = (session, target, questions_in(questions, session), parse_mask("L0H*", target.shape))
     steps = evaluation(*about[1:]).run(about[0])
     for step in steps:
         if step.value is not None and step.done == 16:
             break
     next(steps)  # in the middle of the second chunk
     steps.close()
-    model = finished(lab.loaded(subject))
+    model = finished(session.loaded(target))
     assert sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.model.modules()) == 0
     assert len(evaluation(*about[1:]).so_far(about[0])) == 16
     passes = []
@@ -78,14 +78,14 @@ def test_a_cancelled_run_keeps_its_finished_chunks_and_leaves_the_model_clean(ti
     assert len(passes) == 2
 
 
-def test_a_chunk_is_encoded_once_for_all_masks_and_anew_for_another_beginning(tiny_opt, tmp_path, lab, monkeypatch):
-    questions = questions_in(write_questions(tmp_path / "own.jsonl", 48), lab)
+def test_a_chunk_is_encoded_once_for_all_masks_and_anew_for_another_beginning(tiny_opt, tmp_path, session, monkeypatch):
+    questions = questions_in(write_questions(tmp_path / "own.jsonl", 48), session)
     real, calls = module.encode_questions, []
     monkeypatch.setattr(module, "encode_questions", lambda *arguments: calls.append(1) or real(*arguments))
 
     def answers(text, bos):
-        subject = subject_in(lab, tiny_opt, bos=bos)
-        return final(evaluation(subject, questions, parse_mask(text, subject.shape)).run(lab))
+        target = target_in(session, tiny_opt, bos=bos)
+        return final(evaluation(target, questions, parse_mask(text, target.shape)).run(session))
 
     answers("", True)
     assert len(calls) == 3
@@ -93,12 +93,14 @@ def test_a_chunk_is_encoded_once_for_all_masks_and_anew_for_another_beginning(ti
     assert len(calls) == 3
     without = answers("F1", False)
     assert len(calls) == 6
-    one = module._n_tokens(next(iter(lab.models.loaded.encoded.values())))
+    one = module._n_tokens(next(iter(session.models.loaded.encoded.values())))
     monkeypatch.setattr(module, "ENCODED_TOKENS", int(2.5 * one))
     answers("F0 L1H0", True)
-    lab.models.unload()
+    session.models.unload()
     again = answers("F1 L0H0", False)
-    assert len(calls) == 9 and len(lab.models.loaded.encoded) == 2, "only so many are kept, and none without the model"
+    assert len(calls) == 9 and len(session.models.loaded.encoded) == 2, (
+        "only so many are kept, and none without the model"
+    )
     assert not np.array_equal(without.log_likelihood_nats, again.log_likelihood_nats)
 
 
@@ -159,7 +161,7 @@ def test_standard_output_is_one_json_object_and_items_are_in_dataset_order(tiny_
         assert row["pred"] == int(np.argmax(row["loglikelihoods"])) and row["correct"] == (row["pred"] == row["gold"])
 
 
-def test_the_full_mask_spelled_differently_is_the_same_result(tiny_opt, tmp_path, lab):
+def test_the_full_mask_spelled_differently_is_the_same_result(tiny_opt, tmp_path, session):
     questions = write_questions(tmp_path / "own.jsonl", 16)
-    run(lab, tiny_opt, "fp32", questions, "")
-    assert run(lab, tiny_opt, "fp32", questions, " , ").cached
+    run(session, tiny_opt, "fp32", questions, "")
+    assert run(session, tiny_opt, "fp32", questions, " , ").cached

@@ -31,7 +31,7 @@ from transformers import AutoTokenizer, OPTForCausalLM
 from cache import open_store
 from cache.store import Store
 from engine.models.loading import LoadSpec
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Setting
 from engine.studies.sweeps import points, sweep
@@ -60,8 +60,8 @@ def run(folder, files, where, log, result, lines, delay_s):
     wanted = [*points(tasks, [0, 300, 600, 1000], [0, 500]), *points(tasks[:1], [300, 600, 800], [0], "rescored"),
               *points(tasks, [600], [0], "aggregate"), *points(tasks, [400, 600], [0], "random", seed=5)]
     store = open_store(where)
-    lab = Lab(store)
-    for step in sweep(lab.subject(setting.spec, setting.bos), setting, wanted, files).run(lab):
+    session = Session(store)
+    for step in sweep(session.target(setting.spec, setting.bos), setting, wanted, files).run(session):
         pass
     assert len(step.value.rows) == len(wanted) and not step.value.failed
     store.close()

@@ -140,16 +140,16 @@ def test_costs_tuning_and_remembered_texts_of_9c61a22(old_store, found, monkeypa
     from engine.accuracy.costs import cost
     from engine.models.loading import LoadSpec
     from engine.models.masks import parse_mask
-    from engine.models.subject import Lab
+    from engine.models.session import Session
     from engine.questions.requests import TaskSpec, get_requests, select
     from engine.texts import passages
 
     store, spec = open_store(old_store), LoadSpec("demo", "fp32")
-    lab = Lab(store)
-    subject = lab.subject(spec)
+    session = Session(store)
+    target = session.target(spec)
     requests = get_requests(TaskSpec("demo_translation", 0), None, store)
-    mask = parse_mask("L1H*", subject.shape)
-    known = cost(subject, select(requests, 16, "stratified"), mask).stored(lab)
+    mask = parse_mask("L1H*", target.shape)
+    known = cost(target, select(requests, 16, "stratified"), mask).stored(session)
     assert known.n_heads_masked == 0 and known.n_params < known.n_params_full
     assert passages.recall("A name", store) == "A text to remember."
     assert "3/cost/7fec370b9e9c8bd57cdd655eaf809bd068597f8e" in found

@@ -7,12 +7,12 @@ import pytest
 
 from engine.models.loading import Models
 from engine.models.masks import Mask, parse_mask
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.progress import final
 from engine.texts.perplexity import change, perplexity
 from tests.cli.conftest import refused
 from tests.conftest import TEXT
-from tests.engine.fixtures import subject_in
+from tests.engine.fixtures import target_in
 
 LONG = " ".join([TEXT] * 4)
 
@@ -30,11 +30,11 @@ def test_full_and_pruned_are_printed_with_the_change(cli, tiny_opt, text, monkey
     told = json.loads(printed)
     from cache import open_store
 
-    lab = Lab(open_store())
-    subject = subject_in(lab, tiny_opt)
-    masks = {"full": Mask.full(subject.shape), "pruned": parse_mask("L1H2 F0", subject.shape)}
+    session = Session(open_store())
+    target = target_in(session, tiny_opt)
+    masks = {"full": Mask.full(target.shape), "pruned": parse_mask("L1H2 F0", target.shape)}
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what the command stored was computed again"))
-    found = {name: final(perplexity(subject, LONG, mask).run(lab)) for name, mask in masks.items()}
+    found = {name: final(perplexity(target, LONG, mask).run(session)) for name, mask in masks.items()}
     for name, each in found.items():
         expected = {"perplexity": each.a_token, "word_perplexity": each.a_word, "byte_perplexity": each.a_byte}
         assert told[name] == pytest.approx(expected | {"nats": each.nats})

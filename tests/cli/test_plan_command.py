@@ -9,13 +9,13 @@ import pytest
 from cache import open_store
 from engine.models import rates
 from engine.models.pace import IN_OPERATIONS
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.questions.lengths import lengths_of
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import HARNESS_TASKS
 from tests.cli.conftest import refused
 from tests.conftest import HANG_S, REPOSITORY
-from tests.engine.fixtures import subject_in
+from tests.engine.fixtures import target_in
 
 OPT_66B = ("plan", "--model", "facebook/opt-66b", "--gpus", "2xA100-80GB")
 
@@ -86,11 +86,11 @@ def test_by_memory_alone_there_is_no_time(cli):
 def test_what_was_timed_here_is_what_is_forecast(cli, tmp_path, tiny_opt):
     """A model's own rate gives its own seconds; another shape's follow by operations."""
     store = open_store(tmp_path / "results")
-    subject = subject_in(Lab(store), tiny_opt, "fp32")
+    target = target_in(Session(store), tiny_opt, "fp32")
     about = ("--precision", "fp32", "--tasks", "arc_easy", "--shots", "5")
     before = told(cli, "plan", "--model", tiny_opt, *about)
     assert not before["is_measured"] and "as of any processor" in before["said"][0]
-    rates.learn(store, subject, "forward", 1000, 4.0)
+    rates.learn(store, target, "forward", 1000, 4.0)
     store.close()
     found, other = told(cli, "plan", "--model", tiny_opt, *about), told(cli, "plan", "--model", "demo", *about)
     characters = lengths_of(TaskSpec("arc_easy", 5)).characters

@@ -10,7 +10,7 @@ from engine.demo import passages
 from engine.errors import UsageError
 from engine.models.loading import Models
 from engine.models.masks import parse_mask
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.progress import final
 from engine.texts import sources
 from engine.texts.continuation import How, continuation
@@ -18,7 +18,7 @@ from engine.texts.sources import N_TEXTS
 from engine.texts.tokenloss import token_losses
 from tests.cli.conftest import refused
 from tests.conftest import TEXT
-from tests.engine.fixtures import subject_in
+from tests.engine.fixtures import target_in
 
 
 @pytest.fixture
@@ -37,11 +37,11 @@ def test_losses_are_written_token_by_token(cli, tiny_opt, text, tmp_path, monkey
     assert found["n_tokens"] == len(frame) == frame["index"].iloc[-1]
     from cache import open_store
 
-    lab = Lab(open_store())
-    subject = subject_in(lab, tiny_opt)
+    session = Session(open_store())
+    target = target_in(session, tiny_opt)
     for column, mask in (("loss_full_nats", ""), ("loss_masked_nats", "L1H2 F0")):
         monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what the command stored was computed again"))
-        again = final(token_losses(subject, TEXT, parse_mask(mask, subject.shape)).run(lab))
+        again = final(token_losses(target, TEXT, parse_mask(mask, target.shape)).run(session))
         np.testing.assert_allclose(frame[column], again.loss_nats, atol=1e-5)
         assert found[column] == pytest.approx(again.loss_nats.mean(), abs=1e-5)
     assert found["icl_score"] == {} and "512 tokens" in found["note"]
@@ -150,7 +150,7 @@ def test_bad_options(command, options, code, part, cli, tmp_path):
     ],
 )
 def test_texts_are_as_many_as_on_screen_where_no_number_is_given(arguments, n_texts, cli, tmp_path, monkeypatch):
-    def counted(subject, source, *more):
+    def counted(target, source, *more):
         raise UsageError(f"{source.n_texts} texts are asked for")
 
     monkeypatch.setattr(sources, "texts_of", counted)
@@ -175,10 +175,10 @@ def test_a_prompt_is_continued_by_both_models(cli, tiny_opt, tmp_path):
         "full": [1, 2, 3, 4, 5], "masked": [1, 2, 3, 4, 5]}  # fmt: skip
     from cache import open_store
 
-    lab = Lab(open_store())
-    subject, how = subject_in(lab, tiny_opt), How(5, 700, 4)
+    session = Session(open_store())
+    target, how = target_in(session, tiny_opt), How(5, 700, 4)
     for name, mask in (("full", ""), ("masked", "L1H2 F0")):
-        alone = final(continuation(subject, TEXT[:60], parse_mask(mask, subject.shape), how).run(lab))
+        alone = final(continuation(target, TEXT[:60], parse_mask(mask, target.shape), how).run(session))
         assert found["said"][name] == alone.text
         assert frame.loc[frame["model"].eq(name), "token_id"].tolist() == alone.token_ids.tolist()
     assert len(found["next"]) >= 10 and 0 <= found["next"][0]["masked"] <= found["next"][0]["full"] <= 1

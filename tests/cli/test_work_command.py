@@ -157,7 +157,7 @@ from engine.accuracy import evaluation
 evaluation.LONG_S = float("inf")
 from cache import open_store
 from cache.store import Store
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.plans.cells import read_plan
 from engine.plans.claims import Claims
 from engine.plans.measuring import Here, measured
@@ -176,8 +176,8 @@ def run(killed_after):
         return saved
     Store.put = counted
     store = open_store(where)
-    lab = Lab(store)
-    work(plan, Claims(folder), lambda cell, n: measured(lab, plan, cell, Here(), lambda message: None))
+    session = Session(store)
+    work(plan, Claims(folder), lambda cell, n: measured(session, plan, cell, Here(), lambda message: None))
     store.close()
 
 def forked(killed_after):
@@ -316,19 +316,19 @@ def test_what_cannot_be_planned_is_said_and_the_rest_is_planned(cli, sweeps, tmp
 
 
 @pytest.mark.parametrize("by", ["random", "weight", "prefix", "induction-protected", "taylor", "task", "others"])
-def test_workers_that_measure_cells_alone_leave_nothing_to_the_sweep(by, lab, place, tiny_opt):
+def test_workers_that_measure_cells_alone_leave_nothing_to_the_sweep(by, session, place, tiny_opt):
     """Whatever ranks: what a cell needs is among its needs, so that no worker measures a score beside it."""
     setting = Setting(LoadSpec(str(tiny_opt), "fp32"), None, None, 4, 4)
     tasks = [TaskSpec(str(place / f"{name}.jsonl")) for name in "ab"]
     wanted, pool = points(tasks, [0, 500], [0, 500], by, tasks[0].name if by == "task" else ""), [t.name for t in tasks]
-    found = planned(lab, setting, wanted, pool)
+    found = planned(session, setting, wanted, pool)
     assert not found.failed
     for cell in found.plan.cells:
-        before = {*lab.store.keys()}
-        outcome = measuring.measured(lab, found.plan, cell, measuring.Here(), lambda message: None)
-        made = [key for key in {*lab.store.keys()} - before if key.split("/")[1] not in ("requests", *TIMES)]
+        before = {*session.store.keys()}
+        outcome = measuring.measured(session, found.plan, cell, measuring.Here(), lambda message: None)
+        made = [key for key in {*session.store.keys()} - before if key.split("/")[1] not in ("requests", *TIMES)]
         assert not outcome.failed
         if cell.points:
             assert len(made) <= 1 and all("/answers/" in key for key in made), "one chunk of answers under one mask"
-    known = sweep(lab.subject(setting.spec, setting.bos), setting, wanted, pool).look(lab)
+    known = sweep(session.target(setting.spec, setting.bos), setting, wanted, pool).look(session)
     assert len(known.value.rows) == len(set(wanted)) and known.is_complete

@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.accuracy.evaluation import evaluation
 from engine.models.loading import LoadSpec, load
 from engine.models.masks import parse_mask
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.questions.requests import TaskSpec, get_requests, select
 
 WORDS = "river boats bread road letters children morning stones question answer water summer".split()
@@ -80,27 +80,29 @@ def loaded(folder: Path, precision: str = "fp32"):
 def while_measured(wanted, steps):
     """The measurement with other `steps` while it is measured; they take what its own ones yield."""
 
-    def either(lab, measures):
-        own = wanted.steps(lab, measures)
+    def either(session, measures):
+        own = wanted.steps(session, measures)
         return (yield from steps(own)) if measures else (yield from own)
 
     return replace(wanted, steps=either)
 
 
-def subject_in(lab: Lab, folder, precision: str = "fp32", bos: bool | None = None):
+def target_in(session: Session, folder, precision: str = "fp32", bos: bool | None = None):
     """The model in `folder` as what is measured."""
-    return lab.subject(LoadSpec(str(folder), precision), bos)
+    return session.target(LoadSpec(str(folder), precision), bos)
 
 
-def questions_in(file: Path, lab: Lab | None = None, limit: int | None = None, sample: str = "first", **of_task):
+def questions_in(
+    file: Path, session: Session | None = None, limit: int | None = None, sample: str = "first", **of_task
+):
     """The questions of a task file; `of_task` as TaskSpec has them."""
-    return select(get_requests(TaskSpec(str(file), **of_task), None, lab.store if lab else None), limit, sample)
+    return select(get_requests(TaskSpec(str(file), **of_task), None, session.store if session else None), limit, sample)
 
 
-def run(lab: Lab, folder, precision: str, file: Path, text: str, limit: int | None = None):
+def run(session: Session, folder, precision: str, file: Path, text: str, limit: int | None = None):
     """The last Progress of an evaluation of a task file under the mask of that text."""
-    subject = subject_in(lab, folder, precision)
-    return last(evaluation(subject, questions_in(file, lab, limit), parse_mask(text, subject.shape)).run(lab))
+    target = target_in(session, folder, precision)
+    return last(evaluation(target, questions_in(file, session, limit), parse_mask(text, target.shape)).run(session))
 
 
 def last(steps):

@@ -16,7 +16,7 @@ from engine.models.patterns import visited
 from engine.progress import final
 from engine.texts.tokenloss import token_losses
 from tests.conftest import TEXT
-from tests.engine.fixtures import last, subject_in
+from tests.engine.fixtures import last, target_in
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 IDS = torch.tensor([[2, *range(40, 90), *range(40, 90)]])
@@ -124,13 +124,13 @@ def test_paths_of_an_attention_only_model_add_up(family, model_of):
 
 
 @pytest.mark.parametrize("bos", [True, False])
-def test_full_ablation_is_the_mask(bos, folder_of, lab):
-    subject = subject_in(lab, folder_of("llama"), bos=bos)
-    base = parse_mask("L0H0 F2", subject.shape)
-    found = final(head_ablations(subject, [TEXT], Ablating(base)).run(lab))
+def test_full_ablation_is_the_mask(bos, folder_of, session):
+    target = target_in(session, folder_of("llama"), bos=bos)
+    base = parse_mask("L0H0 F2", target.shape)
+    found = final(head_ablations(target, [TEXT], Ablating(base)).run(session))
     for layer, head in ((0, 1), (1, 3), (2, 0)):
-        mask = parse_edits(f"L{layer}H{head}", subject.shape).on(base)
-        expected = final(token_losses(subject, TEXT, mask).run(lab)).loss_nats
+        mask = parse_edits(f"L{layer}H{head}", target.shape).on(base)
+        expected = final(token_losses(target, TEXT, mask).run(session)).loss_nats
         n = min(len(expected), found.base[0].size)
         np.testing.assert_allclose(found.ablated[0][layer, head, :n], expected[:n], atol=1e-5)
     np.testing.assert_array_equal(found.ablated[0][0, 0], found.base[0])  # pruned already
@@ -138,11 +138,11 @@ def test_full_ablation_is_the_mask(bos, folder_of, lab):
 
 @pytest.mark.parametrize("fill", ["zero", "mean"])
 @pytest.mark.parametrize("family", ["opt", "llama"])
-def test_pattern_preserving_ablation_equals_a_plain_rerun(family, fill, folder_of, model_of, lab):
+def test_pattern_preserving_ablation_equals_a_plain_rerun(family, fill, folder_of, model_of, session):
     """By hand: the patterns of one run put in place of the softmax, z replaced behind them."""
-    model, subject = model_of(family), subject_in(lab, folder_of(family), bos=True)
-    shape, how = subject.shape, Ablating(Mask.full(subject.shape), "pattern-preserving", fill)
-    found = final(head_ablations(subject, [TEXT], how).run(lab))
+    model, target = model_of(family), target_in(session, folder_of(family), bos=True)
+    shape, how = target.shape, Ablating(Mask.full(target.shape), "pattern-preserving", fill)
+    found = final(head_ablations(target, [TEXT], how).run(session))
     ids = [2, *model.tokenizer(TEXT, add_special_tokens=False).input_ids][:256]
     model.model.set_attn_implementation("eager")
     with torch.no_grad():
@@ -260,40 +260,40 @@ def test_attribution_to_a_before_and_after_vector_by_hand():
         assert given[layer, head] == pytest.approx(vector @ moved, abs=1e-6)
 
 
-def test_finished_texts_are_kept(folder_of, lab, monkeypatch):
-    subject, texts = subject_in(lab, folder_of("opt")), [TEXT, TEXT.upper()]
-    full = Mask.full(subject.shape)
+def test_finished_texts_are_kept(folder_of, session, monkeypatch):
+    target, texts = target_in(session, folder_of("opt")), [TEXT, TEXT.upper()]
+    full = Mask.full(target.shape)
     how = Ablating(full, "full", "zero")
-    steps = head_ablations(subject, texts, how).run(lab)
+    steps = head_ablations(target, texts, how).run(session)
     next(step for step in steps if step.value is not None)
     steps.close()
-    assert head_ablations(subject, texts[:1], how).stored(lab) is not None
-    assert head_ablations(subject, texts, how).stored(lab) is None
-    n_passes = subject.shape.n_heads_total + 1
-    assert head_ablations(subject, texts, how).left(lab) == Workload({"forward": n_passes * len(texts[1])})
+    assert head_ablations(target, texts[:1], how).stored(session) is not None
+    assert head_ablations(target, texts, how).stored(session) is None
+    n_passes = target.shape.n_heads_total + 1
+    assert head_ablations(target, texts, how).left(session) == Workload({"forward": n_passes * len(texts[1])})
     for other in (("pattern-preserving", "zero"), ("full", "mean")):
-        assert head_ablations(subject, texts[:1], Ablating(full, *other)).stored(lab) is None
-    list(head_ablations(subject, texts, how).run(lab))
+        assert head_ablations(target, texts[:1], Ablating(full, *other)).stored(session) is None
+    list(head_ablations(target, texts, how).run(session))
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
-    again = last(head_ablations(subject, texts, how).run(lab))
+    again = last(head_ablations(target, texts, how).run(session))
     assert again.cached and len(again.value.base) == 2
 
 
-def test_an_ablated_head_gives_its_mean_over_all_measured_texts(folder_of, model_of, lab):
+def test_an_ablated_head_gives_its_mean_over_all_measured_texts(folder_of, model_of, session):
     """Every position of every text alike; one text at a time, as a screen asks for them, gives the same."""
-    subject, model, texts = subject_in(lab, folder_of("opt"), bos=True), model_of("opt"), [TEXT[:400], TEXT[300:420]]
-    how = Ablating(Mask.full(subject.shape), "full", "mean")
-    found = final(head_ablations(subject, texts, how).run(lab))
+    target, model, texts = target_in(session, folder_of("opt"), bos=True), model_of("opt"), [TEXT[:400], TEXT[300:420]]
+    how = Ablating(Mask.full(target.shape), "full", "mean")
+    found = final(head_ablations(target, texts, how).run(session))
     for number, text in enumerate(texts):
-        one = head_ablations(subject, [text], how, texts).stored(lab)
+        one = head_ablations(target, [text], how, texts).stored(session)
         np.testing.assert_array_equal(one.ablated[0], found.ablated[number])
-        assert head_ablations(subject, [text], how).stored(lab) is None  # other means
+        assert head_ablations(target, [text], how).stored(session) is None  # other means
     rows = [[2, *model.tokenizer(text, add_special_tokens=False).input_ids] for text in texts]
     means = [mean_outputs(model, torch.tensor([row[:-1]]), how.mask).heads for row in rows]
     n = [len(row) - 1 for row in rows]
     heads = (n[0] * means[0] + n[1] * means[1]) / sum(n)
-    instead = Means(heads, np.zeros((subject.shape.n_layers, subject.shape.d_model), np.float32))
-    with torch.inference_mode(), pruned(model, parse_mask("L1H2", subject.shape), instead):
+    instead = Means(heads, np.zeros((target.shape.n_layers, target.shape.d_model), np.float32))
+    with torch.inference_mode(), pruned(model, parse_mask("L1H2", target.shape), instead):
         log_p = model.model(torch.tensor(rows[1:])).logits[0].log_softmax(-1)
     expected = -log_p[range(len(rows[1]) - 1), rows[1][1:]].numpy()
     np.testing.assert_allclose(found.ablated[1][1, 2], expected, atol=1e-4)

@@ -121,12 +121,12 @@ def test_bits_a_byte_of_texts_together():
     assert bits_a_byte(texts) == pytest.approx((4 * 2.0 + 6 * 1.0) / np.log(2) / 40)
 
 
-def test_figures_are_those_of_the_masks_measured_alone(lab, folder_of):
-    measured = Measured(lab, str(folder_of("opt")), 4)
-    subject = measured.subject()
-    mask = parse_mask("L0H1 L2H3", subject.shape)
-    questions = select(get_requests(TaskSpec(FAMILY, 1), None, lab.store), 4, "stratified")
-    alone = [final(evaluation(subject, questions, each).run(lab)) for each in (measured.full, mask)]
+def test_figures_are_those_of_the_masks_measured_alone(session, folder_of):
+    measured = Measured(session, str(folder_of("opt")), 4)
+    target = measured.target()
+    mask = parse_mask("L0H1 L2H3", target.shape)
+    questions = select(get_requests(TaskSpec(FAMILY, 1), None, session.store), 4, "stratified")
+    alone = [final(evaluation(target, questions, each).run(session)) for each in (measured.full, mask)]
     assert measured.change(FAMILY, 1, mask) == line_of(*alone)
     pruned = measured.pruned(FAMILY)
     assert list(pruned) == list(LEVELS) and pruned[0].points == 0 and pruned[0].change.n == 4
@@ -138,8 +138,8 @@ def test_figures_are_those_of_the_masks_measured_alone(lab, folder_of):
     assert measured.removed(FAMILY, "nothing", 2, 3).draws == ()
 
 
-def test_text_is_read_with_bos_and_without_over_the_same_tokens(lab, folder_of):
-    measured = Measured(lab, str(folder_of("opt")), 4)
+def test_text_is_read_with_bos_and_without_over_the_same_tokens(session, folder_of):
+    measured = Measured(session, str(folder_of("opt")), 4)
     long = TEXT * (1 + 6000 // len(TEXT))
     assert measured.bits([long], True) > 0 and measured.bits([long], True) != measured.bits([long], False)
     found = measured.with_and_without_bos([long, TEXT[:40]])
@@ -149,12 +149,14 @@ def test_text_is_read_with_bos_and_without_over_the_same_tokens(lab, folder_of):
     assert first > 0 and second > 0 and measured.sample("The river").startswith("The river")
 
 
-def test_a_part_runs_alone_and_says_what_it_found(lab, folder_of, tmp_path):
+def test_a_part_runs_alone_and_says_what_it_found(session, folder_of, tmp_path):
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         report.main(["--model", str(folder_of("opt")), "--part", "heads", "--part", "text", "--cache", str(tmp_path)])
     words = said.getvalue()
-    scores = final(induction(lab.subject(Measured(lab, str(folder_of("opt"))).subject().spec), "olsson").run(lab)).mean
+    scores = final(
+        induction(session.target(Measured(session, str(folder_of("opt"))).target().spec), "olsson").run(session)
+    ).mean
     n = int((scores["prefix_matching"] > 0.5).sum())
     assert (
         f"{n} heads with prefix matching over 0.5" in words and "give --corpus" in words and "## removal" not in words

@@ -13,15 +13,20 @@ from engine.models.rates import learn
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Setting
 from engine.studies.sweeps import points, sweep
-from tests.engine.fixtures import last, questions_in, subject_in, write_questions
+from tests.engine.fixtures import last, questions_in, target_in, write_questions
 
 SLOW, FAST = 0.0, 1e9  # seconds of a chunk that count as long
 
 
 @pytest.fixture
-def about(lab, tiny_opt, tmp_path):
-    subject = subject_in(lab, tiny_opt)
-    return lab, subject, questions_in(write_questions(tmp_path / "own.jsonl", 40), lab, 38), Mask.full(subject.shape)
+def about(session, tiny_opt, tmp_path):
+    target = target_in(session, tiny_opt)
+    return (
+        session,
+        target,
+        questions_in(write_questions(tmp_path / "own.jsonl", 40), session, 38),
+        Mask.full(target.shape),
+    )
 
 
 def figures(about):
@@ -67,39 +72,39 @@ def test_what_was_begun_in_one_size_goes_on_in_it(about, monkeypatch):
 
 def test_a_study_asks_in_whole_chunks_however_slow_and_whatever_was_asked_before(about, monkeypatch):
     """In 8 bits, questions in other company get other answers: two machines would tell of two models."""
-    lab, subject, questions, full = about
+    session, target, questions, full = about
     monkeypatch.setattr(module, "LONG_S", SLOW)
     last(evaluation(*about[1:]).run(about[0]))
     file = questions.requests.task.name
-    setting, wanted = Setting(subject.spec, subject.bos, n_questions=38), points([TaskSpec(file)], [0, 1000], [0])
-    assert sweep(subject, setting, wanted, [file]).so_far(lab).rows == ()
-    [*_, step] = sweep(subject, setting, wanted, [file]).run(lab)
+    setting, wanted = Setting(target.spec, target.bos, n_questions=38), points([TaskSpec(file)], [0, 1000], [0])
+    assert sweep(target, setting, wanted, [file]).so_far(session).rows == ()
+    [*_, step] = sweep(target, setting, wanted, [file]).run(session)
     assert len(step.value.rows) == 2 and not step.cached
-    asked = setting.judged(TaskSpec(file), lab.store)
-    slow = evaluation(subject, asked, full, by_pace=False).so_far(lab)
-    lab.store.clear()
+    asked = setting.judged(TaskSpec(file), session.store)
+    slow = evaluation(target, asked, full, by_pace=False).so_far(session)
+    session.store.clear()
     monkeypatch.setattr(module, "LONG_S", FAST)
-    last(evaluation(subject, asked, full).run(lab))
+    last(evaluation(target, asked, full).run(session))
     assert len(slow) == 38
     np.testing.assert_array_equal(
-        slow.log_likelihood_nats, evaluation(subject, asked, full).so_far(lab).log_likelihood_nats
+        slow.log_likelihood_nats, evaluation(target, asked, full).so_far(session).log_likelihood_nats
     )
 
 
 def test_the_pace_is_that_of_the_passes(about):
-    lab, subject, questions, full = about
-    half = evaluation(subject, questions, parse_mask("L0H*", subject.shape))
-    before = half.left(lab).seconds_by_size(lab.store, subject)
-    assert half.seconds(lab) is None and 0 < before < module.LONG_S, "a model of this size is fast"
+    session, target, questions, full = about
+    half = evaluation(target, questions, parse_mask("L0H*", target.shape))
+    before = half.left(session).seconds_by_size(session.store, target)
+    assert half.seconds(session) is None and 0 < before < module.LONG_S, "a model of this size is fast"
     last(evaluation(*about[1:]).run(about[0]))
-    assert 0 < half.seconds(lab) != before
-    learn(lab.store, subject, "forward", 1e9, 1e10)
-    assert half.seconds(lab) > module.LONG_S
+    assert 0 < half.seconds(session) != before
+    learn(session.store, target, "forward", 1e9, 1e10)
+    assert half.seconds(session) > module.LONG_S
 
 
 def test_what_is_left_of_some_questions_is_their_share_of_all(about):
-    lab, subject, questions, full = about
-    every = evaluation(*about[1:]).left(lab)
-    last(evaluation(subject, replace(questions, n=16), full).run(lab))
-    left = evaluation(*about[1:]).left(lab)
+    session, target, questions, full = about
+    every = evaluation(*about[1:]).left(session)
+    last(evaluation(target, replace(questions, n=16), full).run(session))
+    left = evaluation(*about[1:]).left(session)
     assert left.characters["forward"] == pytest.approx(every.characters["forward"] * 22 / 38)

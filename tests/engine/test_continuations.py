@@ -9,7 +9,7 @@ from engine.models.masks import Mask, parse_mask, pruned
 from engine.progress import final
 from engine.texts.continuation import How, chosen, continuation, next_tokens
 from tests.conftest import TEXT
-from tests.engine.fixtures import loaded, subject_in
+from tests.engine.fixtures import loaded, target_in
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 PROMPT, MASK = TEXT[:120], "L0H1 L1H2 F1"
@@ -22,12 +22,12 @@ def prompt_ids(model, prompt, bos):
 
 @pytest.mark.parametrize("bos", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_greedy_is_generates_own(family, bos, folder_of, lab):
-    subject, model = subject_in(lab, folder_of(family), "fp32", bos), loaded(folder_of(family))
+def test_greedy_is_generates_own(family, bos, folder_of, session):
+    target, model = target_in(session, folder_of(family), "fp32", bos), loaded(folder_of(family))
     ids = torch.tensor([prompt_ids(model, PROMPT, bos)])
     for text in ("", MASK):
-        mask = parse_mask(text, subject.shape)
-        found = final(continuation(subject, PROMPT, mask, How(12)).run(lab))
+        mask = parse_mask(text, target.shape)
+        found = final(continuation(target, PROMPT, mask, How(12)).run(session))
         with pruned(model, mask), torch.no_grad():
             expected = model.model.generate(
                 ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False
@@ -39,14 +39,14 @@ def test_greedy_is_generates_own(family, bos, folder_of, lab):
         assert front + found.text == whole
         log_p = [logits[ids.shape[1] - 1 + at, token].item() for at, token in enumerate(said)]
         np.testing.assert_allclose(found.log_p, log_p, atol=1e-4)
-        assert continuation(subject, PROMPT, mask, How(12)).stored(lab).pieces == found.pieces, "stored"
+        assert continuation(target, PROMPT, mask, How(12)).stored(session).pieces == found.pieces, "stored"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_next_tokens_are_a_plain_softmax_of_both(family, folder_of, lab):
-    subject, model = subject_in(lab, folder_of(family), "fp32", True), loaded(folder_of(family))
-    masks = [Mask.full(subject.shape), parse_mask(MASK, subject.shape)]
-    found = final(next_tokens(subject, PROMPT, masks).run(lab))
+def test_next_tokens_are_a_plain_softmax_of_both(family, folder_of, session):
+    target, model = target_in(session, folder_of(family), "fp32", True), loaded(folder_of(family))
+    masks = [Mask.full(target.shape), parse_mask(MASK, target.shape)]
+    found = final(next_tokens(target, PROMPT, masks).run(session))
     expected = []
     for mask in masks:
         with pruned(model, mask), torch.no_grad():
@@ -59,7 +59,7 @@ def test_next_tokens_are_a_plain_softmax_of_both(family, folder_of, lab):
         np.testing.assert_allclose(np.exp(row), p[found.token_ids].numpy(), atol=1e-5)
     assert (np.diff(found.log_p[0]) <= 0).all(), "the full model's order"
     assert [model.tokenizer.decode([token]) for token in found.token_ids] == list(found.strings)
-    assert next_tokens(subject, PROMPT, masks).stored(lab).strings == found.strings
+    assert next_tokens(target, PROMPT, masks).stored(session).strings == found.strings
 
 
 def test_draws_are_seeded_and_follow_the_softmax():
@@ -72,41 +72,41 @@ def test_draws_are_seeded_and_follow_the_softmax():
     assert len({chosen(np.zeros(1000), How(1, 1000, 0), step) for step in range(20)}) > 10, "each step draws anew"
 
 
-def test_a_sampled_continuation_repeats_and_streams(folder_of, lab):
-    subject = subject_in(lab, folder_of("opt"), "fp32")
-    full, how = Mask.full(subject.shape), How(10, 1000, 3)
-    values = [step.value for step in continuation(subject, PROMPT, full, how).run(lab) if step.value is not None]
+def test_a_sampled_continuation_repeats_and_streams(folder_of, session):
+    target = target_in(session, folder_of("opt"), "fp32")
+    full, how = Mask.full(target.shape), How(10, 1000, 3)
+    values = [step.value for step in continuation(target, PROMPT, full, how).run(session) if step.value is not None]
     lengths = [len(value.token_ids) for value in values]
     assert lengths == sorted(lengths) and {*range(1, 11)} <= {*lengths}, "token by token"
     assert all(values[-1].text.startswith(value.text) for value in values)
-    lab.store.clear()
-    again = final(continuation(subject, PROMPT, full, how).run(lab))
+    session.store.clear()
+    again = final(continuation(target, PROMPT, full, how).run(session))
     assert again.token_ids.tolist() == values[-1].token_ids.tolist() and again.pieces == values[-1].pieces
-    other = final(continuation(subject, PROMPT, full, How(10, 1000, 4)).run(lab))
+    other = final(continuation(target, PROMPT, full, How(10, 1000, 4)).run(session))
     assert other.token_ids.tolist() != again.token_ids.tolist()
 
 
 @pytest.mark.parametrize("precision", ["int8", "bf16"])
-def test_every_precision_continues(precision, folder_of, lab):
-    subject = subject_in(lab, folder_of("opt"), precision)
-    found = final(continuation(subject, PROMPT, Mask.full(subject.shape), How(6)).run(lab))
+def test_every_precision_continues(precision, folder_of, session):
+    target = target_in(session, folder_of("opt"), precision)
+    found = final(continuation(target, PROMPT, Mask.full(target.shape), How(6)).run(session))
     assert len(found.token_ids) == 6 and np.isfinite(found.log_p).all()
-    first = final(next_tokens(subject, PROMPT, [Mask.full(subject.shape)]).run(lab))
+    first = final(next_tokens(target, PROMPT, [Mask.full(target.shape)]).run(session))
     assert first.token_ids[0] == found.token_ids[0]
 
 
-def test_the_window_ends_a_continuation_and_a_long_prompt_is_refused(folder_of, lab):
-    subject, model = subject_in(lab, folder_of("opt"), "fp32"), loaded(folder_of("opt"))
-    full, n_ctx = Mask.full(subject.shape), subject.shape.n_ctx
+def test_the_window_ends_a_continuation_and_a_long_prompt_is_refused(folder_of, session):
+    target, model = target_in(session, folder_of("opt"), "fp32"), loaded(folder_of("opt"))
+    full, n_ctx = Mask.full(target.shape), target.shape.n_ctx
     ids = model.tokenizer(TEXT * 9, add_special_tokens=False).input_ids[: n_ctx - 5]
     prompt = model.tokenizer.decode(ids)
-    room = n_ctx - len(prompt_ids(model, prompt, subject.bos))
-    found = final(continuation(subject, prompt, full, How(32)).run(lab))
+    room = n_ctx - len(prompt_ids(model, prompt, target.bos))
+    found = final(continuation(target, prompt, full, How(32)).run(session))
     assert len(found.token_ids) == room < 32 and found.ended == "its window"
     with pytest.raises(HeadroomError, match="shorten it"):
-        final(continuation(subject, TEXT * 9, full, How(1)).run(lab))
+        final(continuation(target, TEXT * 9, full, How(1)).run(session))
     with pytest.raises(HeadroomError, match="empty"):
-        final(next_tokens(subject, " ", [full]).run(lab))
+        final(next_tokens(target, " ", [full]).run(session))
 
 
 @pytest.mark.parametrize("wrong", [(0, 0), (257, 0), (1, -1), (1, 2001)])

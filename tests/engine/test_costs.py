@@ -13,28 +13,28 @@ from engine.progress import final
 from engine.questions.amounts import all_characters
 from pages.ui.prune import costs
 from tests.conftest import make_tiny_opt
-from tests.engine.fixtures import finished, questions_in, subject_in
+from tests.engine.fixtures import finished, questions_in, target_in
 
 
 @pytest.fixture
-def asked(tmp_path, tiny_opt, lab):
-    """Lab, subject and ten questions: everything that `cost` asks for of the tiny model, but the mask."""
-    return everything(tmp_path, tiny_opt, lab)
+def asked(tmp_path, tiny_opt, session):
+    """Session, target and ten questions: everything that `cost` asks for of the tiny model, but the mask."""
+    return everything(tmp_path, tiny_opt, session)
 
 
 @pytest.fixture
-def asked_of_eight(tmp_path, lab):
+def asked_of_eight(tmp_path, session):
     """The same of a model with eight heads a layer."""
     (tmp_path / "eight").mkdir()
-    return everything(tmp_path, make_tiny_opt(tmp_path / "eight", n_heads=8), lab)
+    return everything(tmp_path, make_tiny_opt(tmp_path / "eight", n_heads=8), session)
 
 
-def everything(tmp_path, folder, lab):
+def everything(tmp_path, folder, session):
     rows = [{"context": f"He counted {i} boats.", "choices": [" Yes", " No"], "gold": i % 2} for i in range(10)]
     file = tmp_path / "boats.jsonl"
     for each in (file, file.with_suffix(".train.jsonl")):
         each.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return lab, subject_in(lab, folder), questions_in(file, lab, sample="stratified")
+    return session, target_in(session, folder), questions_in(file, session, sample="stratified")
 
 
 def measured(asked, mask, timed=True):
@@ -104,32 +104,32 @@ def test_times_are_measured_and_stored_with_the_load(asked):
 
 
 def test_an_early_end_leaves_the_model_whole_and_stores_nothing(asked):
-    lab, subject, questions = asked
+    session, target, questions = asked
     mask = mask_of(asked, "L0H* F0")
-    before = [(name, id(module)) for name, module in finished(lab.loaded(subject)).model.named_modules()]
-    steps = cost(subject, questions, mask).run(lab)
+    before = [(name, id(module)) for name, module in finished(session.loaded(target)).model.named_modules()]
+    steps = cost(target, questions, mask).run(session)
     for _ in range(4):
         next(steps)
     steps.close()
-    model = finished(lab.loaded(subject)).model
+    model = finished(session.loaded(target)).model
     assert [(name, id(module)) for name, module in model.named_modules()] == before
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
     assert stored(asked, mask) is None
 
 
 def test_the_time_is_measured_again_and_replaced_once_that_is_complete(asked):
-    lab, subject, questions = asked
+    session, target, questions = asked
     mask = mask_of(asked, "L0H0-1")
     first = measured(asked, mask)
-    again = cost(subject, questions, mask, anew=True)
+    again = cost(target, questions, mask, anew=True)
     passes = 3 * (N_ROUNDS + 1)
-    assert again.left(lab) == Workload({"forward": passes * all_characters(replace(questions, n=8))})
-    assert cost(subject, questions, mask).left(lab) == Workload()
-    steps = again.run(lab)
+    assert again.left(session) == Workload({"forward": passes * all_characters(replace(questions, n=8))})
+    assert cost(target, questions, mask).left(session) == Workload()
+    steps = again.run(session)
     for _ in range(4):
         next(steps)
     steps.close()
     assert np.array_equal(stored(asked, mask).seconds["full"], first.seconds["full"])
-    second = final(again.run(lab))
+    second = final(again.run(session))
     assert not np.array_equal(second.seconds["full"], first.seconds["full"])
     assert np.array_equal(stored(asked, mask).seconds["full"], second.seconds["full"])

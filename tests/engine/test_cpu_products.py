@@ -19,7 +19,7 @@ from engine.models.masks import Mask, pruned
 from engine.models.slicing import applied, sliced
 from engine.models.tuning import FP32, INTEGER, OWN, Products
 from engine.records import canonical_key
-from tests.engine.fixtures import finished, last, questions_in, subject_in, write_questions
+from tests.engine.fixtures import finished, last, questions_in, target_in, write_questions
 
 FAMILIES = ("opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small")
 WAYS = {"bf16": Products(bf16=FP32), "int8, fp32": Products(int8=FP32, gradient=FP32),
@@ -366,30 +366,30 @@ def test_loading_obeys_the_ways(way, tiny_opt, monkeypatch):
         assert any(hasattr(module, "product") for module in model.modules()) == expected[precision]
 
 
-def test_a_key_names_the_ways_that_are_not_the_libraries_own(lab, tiny_opt, monkeypatch):
-    own = {each: subject_in(lab, tiny_opt, each).key(gradients=True) for each in ("int8", "bf16", "fp32")}
+def test_a_key_names_the_ways_that_are_not_the_libraries_own(session, tiny_opt, monkeypatch):
+    own = {each: target_in(session, tiny_opt, each).key(gradients=True) for each in ("int8", "bf16", "fp32")}
     assert not any("products" in key for key in own.values())
     all_fp32 = dict.fromkeys(("bf16", "int8", "gradient", "attention"), FP32)
     named = {FP32: (all_fp32, {"bf16": FP32, "attention": FP32}), INTEGER: ({"int8": INTEGER}, None)}
     for way, (int8, bf16) in named.items():
         monkeypatch.setenv(tuning.PINNED, way)
         for precision, expected in (("int8", int8), ("bf16", bf16), ("fp32", None)):
-            key = subject_in(lab, tiny_opt, precision).key(gradients=True)
+            key = target_in(session, tiny_opt, precision).key(gradients=True)
             assert key.get("products") == expected
             assert {name: value for name, value in key.items() if name != "products"} == own[precision]
-    subject = replace(subject_in(lab, tiny_opt, "int8"), products=Products(gradient=FP32))
-    assert subject.key() == own["int8"] != subject.key(gradients=True), "answers need no gradient"
-    assert subject.receipt(1.0)["products"] == {"bf16": OWN, "int8": OWN, "gradient": FP32, "attention": OWN}
+    target = replace(target_in(session, tiny_opt, "int8"), products=Products(gradient=FP32))
+    assert target.key() == own["int8"] != target.key(gradients=True), "answers need no gradient"
+    assert target.receipt(1.0)["products"] == {"bf16": OWN, "int8": OWN, "gradient": FP32, "attention": OWN}
 
 
 @NEEDED
-def test_no_result_of_one_way_is_given_for_another(lab, tiny_opt, tmp_path, monkeypatch):
-    questions = questions_in(write_questions(tmp_path / "own.jsonl", 3), lab)
+def test_no_result_of_one_way_is_given_for_another(session, tiny_opt, tmp_path, monkeypatch):
+    questions = questions_in(write_questions(tmp_path / "own.jsonl", 3), session)
     for way in (OWN, INTEGER, FP32):
         monkeypatch.setenv(tuning.PINNED, way)
-        subject = subject_in(lab, tiny_opt, "int8")
-        assert not last(importance(subject, questions, "heads").run(lab)).cached
-        assert last(importance(subject, questions, "heads").run(lab)).cached
-        assert lab.models.loaded.products == subject.products, "the model that is held follows"
+        target = target_in(session, tiny_opt, "int8")
+        assert not last(importance(target, questions, "heads").run(session)).cached
+        assert last(importance(target, questions, "heads").run(session)).cached
+        assert session.models.loaded.products == target.products, "the model that is held follows"
     with pytest.raises(HeadroomError, match="have changed since .* start it anew"):
-        finished(lab.loaded(replace(subject, products=Products())))
+        finished(session.loaded(replace(target, products=Products())))

@@ -12,7 +12,7 @@ from engine.importance.rankings_of import OF_ONE_TASK
 from engine.models.masks import Mask
 from engine.progress import final
 from engine.questions.encoding import encode_questions
-from tests.engine.fixtures import family_folder, finished, loaded, questions_in, subject_in, write_questions
+from tests.engine.fixtures import family_folder, finished, loaded, questions_in, target_in, write_questions
 from tests.engine.test_importance_equals_a_plain_loop import plain_loop
 
 N = 18  # more than a chunk, which is 16
@@ -25,10 +25,10 @@ def family(request):
 
 
 @pytest.fixture
-def about(family, tiny_opt, tmp_path, lab):
+def about(family, tiny_opt, tmp_path, session):
     folder = family_folder(family, tiny_opt, tmp_path / "model")
-    questions = questions_in(write_questions(tmp_path / "own.jsonl", N), lab, split="train")
-    return lab, subject_in(lab, folder, "fp32", bos=True), questions, folder
+    questions = questions_in(write_questions(tmp_path / "own.jsonl", N), session, split="train")
+    return session, target_in(session, folder, "fp32", bos=True), questions, folder
 
 
 def inputs_of(questions, model):
@@ -132,28 +132,28 @@ class Plain:
 
 
 def test_scores_without_a_gradient(family, about):
-    lab, subject, questions, folder = about
-    expected = Plain(family, folder).scores(inputs_of(questions, finished(lab.loaded(subject))))
+    session, target, questions, folder = about
+    expected = Plain(family, folder).scores(inputs_of(questions, finished(session.loaded(target))))
     for what, values in expected.items():
-        scores = final(importance(subject, questions, what).run(lab))
+        scores = final(importance(target, questions, what).run(session))
         np.testing.assert_allclose(scores.scores, values, rtol=1e-5, err_msg=what)
-        np.testing.assert_array_equal(importance(subject, questions, what).stored(lab).scores, scores.scores)
+        np.testing.assert_array_equal(importance(target, questions, what).stored(session).scores, scores.scores)
 
 
 def test_taylor_is_the_mean_size_of_the_gates_gradients(family, about):
-    lab, subject, questions, _ = about
-    model = finished(lab.loaded(subject))
+    session, target, questions, _ = about
+    model = finished(session.loaded(target))
     asked = questions.at(questions.order[: questions.n])
     _, gates = plain_loop(model, asked)
-    found = final(importance(subject, questions, "heads-taylor").run(lab)).scores
+    found = final(importance(target, questions, "heads-taylor").run(session)).scores
     np.testing.assert_allclose(found, np.abs(gates).mean(0), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(
-        found, final(importance(subject, questions, "gate").run(lab)).scores, rtol=2e-3, atol=1e-5
+        found, final(importance(target, questions, "gate").run(session)).scores, rtol=2e-3, atol=1e-5
     )
-    by_gate = np.zeros((len(asked), subject.shape.n_layers))
+    by_gate = np.zeros((len(asked), target.shape.n_layers))
     for number, (question, tokens) in enumerate(zip(asked, inputs_of(questions, model), strict=True)):
         encoded = encode_questions([question], model.tokenizer, True, 256)[0][question.golds[0]]
-        gate = torch.ones(subject.shape.n_layers, requires_grad=True)
+        gate = torch.ones(target.shape.n_layers, requires_grad=True)
         hooks = [ffn.register_forward_hook(lambda m, a, out, at=at, gate=gate: out * gate[at])
                  for at, (_, ffn) in enumerate(model.family.layer_modules(model.model))]  # fmt: skip
         logits = model.model(tokens).logits[0]
@@ -162,55 +162,55 @@ def test_taylor_is_the_mean_size_of_the_gates_gradients(family, about):
         by_gate[number] = gate.grad.numpy()
         for hook in hooks:
             hook.remove()
-    found = final(importance(subject, questions, "ffns-taylor").run(lab)).scores
+    found = final(importance(target, questions, "ffns-taylor").run(session)).scores
     np.testing.assert_allclose(found, np.abs(by_gate).mean(0), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("precision", ["int8", "bf16"])
-def test_scores_of_other_precisions_are_about_the_same(precision, tiny_opt, tmp_path, lab):
-    questions = questions_in(write_questions(tmp_path / "own.jsonl", 8), lab, split="train")
+def test_scores_of_other_precisions_are_about_the_same(precision, tiny_opt, tmp_path, session):
+    questions = questions_in(write_questions(tmp_path / "own.jsonl", 8), session, split="train")
     folder = family_folder("llama", tiny_opt, tmp_path / "model")
     for what in ("heads-weight", "ffns-weight", "heads-activation", "ffns-activation", "heads-wanda", "ffns-wanda",
                  "heads-first-token"):  # fmt: skip
-        found = [final(importance(subject_in(lab, folder, each, bos=True), questions, what).run(lab)).scores
+        found = [final(importance(target_in(session, folder, each, bos=True), questions, what).run(session)).scores
                  for each in ("fp32", precision)]  # fmt: skip
         np.testing.assert_allclose(found[1], found[0], rtol=0.1, err_msg=what)
         assert (found[1] != found[0]).any(), "a number of fp32 under the key of another precision"
 
 
-def test_the_table_has_a_score_of_heads_and_of_ffns_for_every_criterion(tiny_opt, tmp_path, lab):
-    subject = subject_in(lab, tiny_opt, "fp32")
-    questions = questions_in(write_questions(tmp_path / "own.jsonl", 4), lab, split="train")
+def test_the_table_has_a_score_of_heads_and_of_ffns_for_every_criterion(tiny_opt, tmp_path, session):
+    target = target_in(session, tiny_opt, "fp32")
+    questions = questions_in(write_questions(tmp_path / "own.jsonl", 4), session, split="train")
     for name, criterion in CRITERIA.items():
         assert name in OF_ONE_TASK and {criterion.heads, criterion.ffns} <= {*WHAT}
         for what in (criterion.heads, criterion.ffns):
-            wanted = importance(subject, questions, what)
-            assert wanted.stored(lab) is None and passes(what, subject.shape) >= 1
+            wanted = importance(target, questions, what)
+            assert wanted.stored(session) is None and passes(what, target.shape) >= 1
             kinds = {"forward": ("ffns", "heads-oracle"), "gradient": GRADIENTS, "patterns": (*OF_ACTIVITY, PREFIX)}
-            [*found] = wanted.left(lab).characters
+            [*found] = wanted.left(session).characters
             assert found == [kind for kind, names in kinds.items() if what in names], "weights read nothing"
-            assert wanted.whole() == wanted.left(lab)
-    assert list(lab.store.keys()) == [] or lab.models.loaded is None, "nothing is computed to be read"
+            assert wanted.whole() == wanted.left(session)
+    assert list(session.store.keys()) == [] or session.models.loaded is None, "nothing is computed to be read"
 
 
-def test_one_pass_serves_what_is_counted_in_it(tiny_opt, tmp_path, lab):
+def test_one_pass_serves_what_is_counted_in_it(tiny_opt, tmp_path, session):
     """Activation, Wanda and the first token share their records, and so do importance and Taylor of heads."""
-    subject = subject_in(lab, tiny_opt, "fp32")
-    questions = questions_in(write_questions(tmp_path / "own.jsonl", 20), lab, split="train")
-    final(importance(subject, questions, "heads-wanda").run(lab))
-    final(importance(subject, questions, "heads").run(lab))
+    target = target_in(session, tiny_opt, "fp32")
+    questions = questions_in(write_questions(tmp_path / "own.jsonl", 20), session, split="train")
+    final(importance(target, questions, "heads-wanda").run(session))
+    final(importance(target, questions, "heads").run(session))
     for what in ("ffns-wanda", "heads-activation", "ffns-activation", "heads-first-token", "heads-weight",
                  "ffns-weight", "heads-taylor", "ffns-taylor"):  # fmt: skip
-        assert importance(subject, questions, what).stored(lab) is not None, what
+        assert importance(target, questions, what).stored(session) is not None, what
 
 
-def test_prefix_matching_ranks_those_that_match_last(tiny_opt, tmp_path, lab):
+def test_prefix_matching_ranks_those_that_match_last(tiny_opt, tmp_path, session):
     from engine.heads.probes import prefix_matching
 
-    subject = subject_in(lab, tiny_opt, "fp32")
-    questions = questions_in(write_questions(tmp_path / "own.jsonl", 4), lab, split="train")
-    found = final(importance(subject, questions, "heads-prefix").run(lab))
+    target = target_in(session, tiny_opt, "fp32")
+    questions = questions_in(write_questions(tmp_path / "own.jsonl", 4), session, split="train")
+    found = final(importance(target, questions, "heads-prefix").run(session))
     examples = [np.random.default_rng((0, each)) for each in range(10)]
     expected = prefix_matching(loaded(tiny_opt), 25, examples)["prefix_matching"].mean(0)
     np.testing.assert_allclose(found.scores, expected, rtol=1e-5)
-    assert found.n == 10 and not Mask.full(subject.shape).n_heads_pruned
+    assert found.n == 10 and not Mask.full(target.shape).n_heads_pruned

@@ -22,18 +22,22 @@ from engine.importance.estimates import (
 from engine.importance.importance import importance
 from engine.importance.rankings import mask_at
 from engine.models.masks import Mask, parse_mask
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.progress import final
 from engine.questions.encoding import Encoded, encode_questions
 from engine.questions.requests import Question
 from engine.shapes import ModelShape
 from tests.conftest import IS_THOROUGH
-from tests.engine.fixtures import family_folder, finished, last, masks_of, questions_in, subject_in, write_questions
+from tests.engine.fixtures import family_folder, finished, last, masks_of, questions_in, target_in, write_questions
 
 
-def asked(lab, folder, tmp_path, n=6):
-    """(lab, subject, questions)."""
-    return lab, subject_in(lab, folder, bos=True), questions_in(write_questions(tmp_path / "own.jsonl", n), lab)
+def asked(session, folder, tmp_path, n=6):
+    """(session, target, questions)."""
+    return (
+        session,
+        target_in(session, folder, bos=True),
+        questions_in(write_questions(tmp_path / "own.jsonl", n), session),
+    )
 
 
 def made_up(n=200, n_choices=4, n_layers=12, n_heads=12, seed=0):
@@ -55,13 +59,13 @@ def made_up(n=200, n_choices=4, n_layers=12, n_heads=12, seed=0):
 
 
 @pytest.mark.parametrize("family", ["opt", "llama"])
-def test_gradients_are_finite_differences_of_the_gates(family, tiny_opt, tmp_path, lab, monkeypatch):
+def test_gradients_are_finite_differences_of_the_gates(family, tiny_opt, tmp_path, session, monkeypatch):
     """Gates of 1 +- step on a head's z and an FFN's output, one at a time, in a float64 copy of the model."""
     import torch
 
-    _, subject, questions = about = asked(lab, family_folder(family, tiny_opt, tmp_path / "model"), tmp_path, 4)
+    _, target, questions = about = asked(session, family_folder(family, tiny_opt, tmp_path / "model"), tmp_path, 4)
     found = final(gradients(*about[1:]).run(about[0]))
-    model = finished(lab.loaded(subject))
+    model = finished(session.loaded(target))
     model.model.double()
     monkeypatch.setattr(  # its own casts to float32 even here
         "transformers.models.llama.modeling_llama.LlamaRMSNorm.forward",
@@ -103,7 +107,7 @@ def test_gradients_are_finite_differences_of_the_gates(family, tiny_opt, tmp_pat
     assert found.heads.dtype == found.ffns.dtype == np.float16
 
 
-def test_where_pruning_changes_little_the_estimate_is_what_is_measured(tiny_opt, tmp_path, lab):
+def test_where_pruning_changes_little_the_estimate_is_what_is_measured(tiny_opt, tmp_path, session):
     """With branches scaled down to a thousandth the effect of any mask is linear but for a percent or two of it."""
     import torch
     import transformers
@@ -115,7 +119,7 @@ def test_where_pruning_changes_little_the_estimate_is_what_is_measured(tiny_opt,
             for parameter in (layer.self_attn.out_proj.weight, layer.fc2.weight, layer.fc2.bias):
                 parameter.mul_(0.001)
     model.save_pretrained(folder)
-    about = asked(lab, folder, tmp_path)
+    about = asked(session, folder, tmp_path)
     found = final(gradients(*about[1:]).run(about[0]))
     for mask in masks_of(about[1].shape):
         measured = final(evaluation(*about[1:], mask).run(about[0])).log_likelihood_nats
@@ -125,8 +129,8 @@ def test_where_pruning_changes_little_the_estimate_is_what_is_measured(tiny_opt,
         assert np.nanmax(np.abs(effect)) > 0.001
 
 
-def test_without_a_mask_the_estimate_is_the_measurement(tiny_opt, tmp_path, lab):
-    about = asked(lab, tiny_opt, tmp_path, 20)
+def test_without_a_mask_the_estimate_is_the_measurement(tiny_opt, tmp_path, session):
+    about = asked(session, tiny_opt, tmp_path, 20)
     found, full = final(gradients(*about[1:]).run(about[0])), Mask.full(about[1].shape)
     answers = final(evaluation(*about[1:], full).run(about[0]))
     np.testing.assert_array_equal(predicted(found, full), answers.log_likelihood_nats)
@@ -134,16 +138,16 @@ def test_without_a_mask_the_estimate_is_the_measurement(tiny_opt, tmp_path, lab)
     assert estimate(found, full, "acc_norm").estimated == answers.correct_norm.mean()
 
 
-def test_they_are_the_gradients_of_importance(tiny_opt, tmp_path, lab):
+def test_they_are_the_gradients_of_importance(tiny_opt, tmp_path, session):
     """The mean of |g| over gold choices, in the gradient of a mean loss, is Michel et al.'s score."""
-    _, subject, questions = about = asked(lab, tiny_opt, tmp_path, 20)
+    _, target, questions = about = asked(session, tiny_opt, tmp_path, 20)
     found = final(gradients(*about[1:]).run(about[0]))
     scores, by_heads = (
         importance(*about[1:], "gate").stored(about[0]),
         final(importance(*about[1:], "heads").run(about[0])),
     )
-    all_questions, tokenizer = questions.requests.questions, finished(lab.loaded(subject)).tokenizer
-    encoded = encode_questions(all_questions, tokenizer, True, subject.shape.n_ctx)
+    all_questions, tokenizer = questions.requests.questions, finished(session.loaded(target)).tokenizer
+    encoded = encode_questions(all_questions, tokenizer, True, target.shape.n_ctx)
     golds = [question.golds[0] for question in all_questions]
     tokens = np.array([len(choices[gold].targets) for choices, gold in zip(encoded, golds, strict=True)])
     rows = np.arange(len(golds))
@@ -236,37 +240,37 @@ def test_masks_of_another_model_are_refused():
         estimate(found, np.zeros(6, bool), "f1")
 
 
-def test_a_greedy_task_is_refused_in_one_line(tiny_opt, tmp_path, lab):
-    _, subject, questions = asked(lab, tiny_opt, tmp_path)
+def test_a_greedy_task_is_refused_in_one_line(tiny_opt, tmp_path, session):
+    _, target, questions = asked(session, tiny_opt, tmp_path)
     greedy = replace(questions, requests=replace(questions.requests, greedy=True))
     with pytest.raises(UsageError, match="greedy decoding.*measure it") as refused:
-        next(gradients(subject, greedy).run(lab))
-    assert "\n" not in str(refused.value) and lab.models.loaded is None
+        next(gradients(target, greedy).run(session))
+    assert "\n" not in str(refused.value) and session.models.loaded is None
 
 
-def test_keys_differ_with_everything_that_changes_the_gradients(tiny_opt, tmp_path, lab):
-    _, subject, questions = about = asked(lab, tiny_opt, tmp_path)
+def test_keys_differ_with_everything_that_changes_the_gradients(tiny_opt, tmp_path, session):
+    _, target, questions = about = asked(session, tiny_opt, tmp_path)
     found = final(gradients(*about[1:]).run(about[0]))
     again = gradients(*about[1:]).stored(about[0])
     for name in ("log_likelihood_nats", "heads", "ffns"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
     assert again.questions == found.questions
     for other_subject, other_questions in (
-        (replace(subject, spec=replace(subject.spec, precision="bf16")), questions),
-        (replace(subject, bos=False), questions),
-        (subject, asked(lab, tiny_opt, tmp_path / "..", 7)[2]),
-        (subject, replace(questions, order=questions.order[::-1])),
-        (replace(subject, identity=replace(subject.identity, digest="other")), questions),
+        (replace(target, spec=replace(target.spec, precision="bf16")), questions),
+        (replace(target, bos=False), questions),
+        (target, asked(session, tiny_opt, tmp_path / "..", 7)[2]),
+        (target, replace(questions, order=questions.order[::-1])),
+        (replace(target, identity=replace(target.identity, digest="other")), questions),
     ):
-        assert gradients(other_subject, other_questions).stored(lab) is None
-    assert importance(*about[1:], "gate", parse_mask("L0H0", subject.shape)).stored(about[0]) is None
+        assert gradients(other_subject, other_questions).stored(session) is None
+    assert importance(*about[1:], "gate", parse_mask("L0H0", target.shape)).stored(about[0]) is None
 
 
-def test_a_cancelled_run_loses_at_most_a_chunk(tiny_opt, tmp_path, lab, monkeypatch):
+def test_a_cancelled_run_loses_at_most_a_chunk(tiny_opt, tmp_path, session, monkeypatch):
     import engine.importance.importance as module
 
-    _, subject, questions = about = asked(lab, tiny_opt, tmp_path, 40)
-    whole = final(gradients(subject, questions).run(Lab(_Nothing(tmp_path))))
+    _, target, questions = about = asked(session, tiny_opt, tmp_path, 40)
+    whole = final(gradients(target, questions).run(Session(_Nothing(tmp_path))))
     steps = gradients(*about[1:]).run(about[0])
     first = next(step for step in steps if step.value is not None)
     steps.close()
@@ -284,8 +288,8 @@ def test_a_cancelled_run_loses_at_most_a_chunk(tiny_opt, tmp_path, lab, monkeypa
     assert end.done == end.total
     for name in ("log_likelihood_nats", "heads", "ffns"):
         np.testing.assert_array_equal(getattr(end.value, name), getattr(whole, name))
-    fresh = Lab(lab.store)
-    again = last(gradients(subject, questions).run(fresh))
+    fresh = Session(session.store)
+    again = last(gradients(target, questions).run(fresh))
     assert again.cached and len(measured) == 2 and fresh.models.loaded is None
 
 
@@ -302,15 +306,15 @@ class _Nothing:
         pass
 
 
-def test_chunks_of_a_time_when_lengths_were_not_kept_are_made_again(tiny_opt, tmp_path, lab):
+def test_chunks_of_a_time_when_lengths_were_not_kept_are_made_again(tiny_opt, tmp_path, session):
     from engine.records import Record, decode, encode
 
-    about = asked(lab, tiny_opt, tmp_path)
+    about = asked(session, tiny_opt, tmp_path)
     found = final(gradients(*about[1:]).run(about[0]))
-    (key,) = [key for key in lab.store.keys() if "/importance/" in key]
-    record = decode(lab.store.get(key))
+    (key,) = [key for key in session.store.keys() if "/importance/" in key]
+    record = decode(session.store.get(key))
     arrays = {name: array for name, array in record.arrays.items() if name != "n_targets"}
-    lab.store.put(key, encode(Record(arrays, record.receipt)))
+    session.store.put(key, encode(Record(arrays, record.receipt)))
     assert gradients(*about[1:]).stored(about[0]) is None
     again = final(gradients(*about[1:]).run(about[0]))
     np.testing.assert_array_equal(again.heads, found.heads)
@@ -455,12 +459,12 @@ def left_out(line, start, at):
 
 def check_of(about, found, mask, metric="acc"):
     """The Check of a mask by what is stored of its answers."""
-    lab, *asked = about
-    return check(evaluation(*asked, mask).so_far(lab), found, mask, metric)
+    session, *asked = about
+    return check(evaluation(*asked, mask).so_far(session), found, mask, metric)
 
 
-def test_checks_are_made_of_what_is_stored(tiny_opt, tmp_path, lab):
-    about = asked(lab, tiny_opt, tmp_path, 40)
+def test_checks_are_made_of_what_is_stored(tiny_opt, tmp_path, session):
+    about = asked(session, tiny_opt, tmp_path, 40)
     found, shape = final(gradients(*about[1:]).run(about[0])), about[1].shape
     masks = {level: mask_at(shape, np.arange(8), np.arange(2), level, 0) for level in (0, 250, 500, 750)}
     full = check_of(about, found, masks[0])

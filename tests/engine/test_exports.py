@@ -19,7 +19,7 @@ from engine.models.masks import parse_mask, pruned
 from engine.progress import final
 from engine.questions.tokens import read
 from tests.conftest import HANG_S
-from tests.engine.fixtures import loaded, questions_in, subject_in, write_questions
+from tests.engine.fixtures import loaded, questions_in, target_in, write_questions
 from tests.warm import WarmInterpreter
 
 FAMILIES = ["opt", "opt-350m", "opt-untied", "llama", "gpt2", "gpt_neox"]
@@ -67,9 +67,9 @@ def outside(without_headroom, tmp_path):
     return run
 
 
-def exported(lab, base, out, text=MASK, **more):
-    subject = subject_in(lab, base)
-    return final(export(lab, subject, Export(parse_mask(text, subject.shape), str(out), **more)))
+def exported(session, base, out, text=MASK, **more):
+    target = target_in(session, base)
+    return final(export(session, target, Export(parse_mask(text, target.shape), str(out), **more)))
 
 
 def masked_logits(model, text):
@@ -77,8 +77,8 @@ def masked_logits(model, text):
         return model.model(torch.tensor([IDS])).logits[0].float()
 
 
-def test_masked_folders_give_exactly_the_masked_model_s_logits(lab, folder_of, model_of, tmp_path, outside):
-    made = [exported(lab, folder_of(family), tmp_path / family) for family in FAMILIES]
+def test_masked_folders_give_exactly_the_masked_model_s_logits(session, folder_of, model_of, tmp_path, outside):
+    made = [exported(session, folder_of(family), tmp_path / family) for family in FAMILIES]
     for found, family, each in zip(outside([(each.folder, "masked") for each in made]), FAMILIES, made,
                                    strict=True):  # fmt: skip
         assert torch.equal(found["logits"], masked_logits(model_of(family), MASK)), family
@@ -96,8 +96,10 @@ SMALL = [(family, MASK) for family in FAMILIES] + [
 ]  # fmt: skip
 
 
-def test_small_folders_give_the_masked_model_s_logits_and_say_what_it_says(lab, folder_of, model_of, tmp_path, outside):
-    made = [exported(lab, folder_of(family), tmp_path / str(at), text, form="small")
+def test_small_folders_give_the_masked_model_s_logits_and_say_what_it_says(
+    session, folder_of, model_of, tmp_path, outside
+):
+    made = [exported(session, folder_of(family), tmp_path / str(at), text, form="small")
             for at, (family, text) in enumerate(SMALL)]  # fmt: skip
     found = outside([(each.folder, "small") for each in made])
     for (family, text), each, outcome in zip(SMALL, made, found, strict=True):
@@ -122,17 +124,17 @@ def test_small_folders_give_the_masked_model_s_logits_and_say_what_it_says(lab, 
         assert len(again.tokenizer("a long road")["input_ids"]) == len(model.tokenizer("a long road")["input_ids"])
 
 
-def test_small_stores_nothing_of_what_is_pruned(lab, folder_of, tmp_path):
+def test_small_stores_nothing_of_what_is_pruned(session, folder_of, tmp_path):
     """d_model 32, 4 heads of 8 that read 2 key and value heads, FFN 64, no biases: counted by hand."""
-    made = exported(lab, folder_of("llama"), tmp_path / "out", "L0H0 L1H* F2", form="small")
+    made = exported(session, folder_of("llama"), tmp_path / "out", "L0H0 L1H* F2", form="small")
     per_head, per_key, ffn, norm = 2 * 8 * 32, 2 * 8 * 32, 3 * 32 * 64, 32
     gone = per_head + (4 * per_head + 2 * per_key + norm) + (ffn + norm)
     assert made.n_params[0] - made.n_params[1] == gone
     assert 4 * gone <= made.n_bytes[0] - made.n_bytes[1] <= 4 * gone + 2000  # and what names them
 
 
-def test_a_folder_of_uneven_layers_that_is_not_headroom_s_is_refused(lab, folder_of, tmp_path):
-    made = exported(lab, folder_of("opt"), tmp_path / "out", form="small")
+def test_a_folder_of_uneven_layers_that_is_not_headroom_s_is_refused(session, folder_of, tmp_path):
+    made = exported(session, folder_of("opt"), tmp_path / "out", form="small")
     config = json.loads((made.folder / "config.json").read_text())
     for change, said in (({"kept_heads": [[0], [9], []]}, "which are no heads of 3 layers"),
                          ({"kept_heads": [[0, 2], [], [3]]}, "is not what config.json says of its layer"),
@@ -159,9 +161,9 @@ EVEN = [
 
 
 def test_even_folders_are_plain_and_smaller_and_give_the_masked_model_s_logits(
-    lab, folder_of, model_of, tmp_path, outside
+    session, folder_of, model_of, tmp_path, outside
 ):
-    made = [exported(lab, folder_of(family), tmp_path / str(at), text, form="even")
+    made = [exported(session, folder_of(family), tmp_path / str(at), text, form="even")
             for at, (family, text) in enumerate(EVEN)]  # fmt: skip
     found = outside([(each.folder, "even") for each in made])
     for (family, text), each, outcome in zip(EVEN, made, found, strict=True):
@@ -182,9 +184,9 @@ def test_even_folders_are_plain_and_smaller_and_give_the_masked_model_s_logits(
     ("llama", "L0H0 L0H2 L1H0-1 L2H0-1", "is uneven: keep as many heads of each group"),
     ("llama", "L*H*", "keep no heads"),
 ])  # fmt: skip
-def test_what_is_not_even_is_refused_with_what_to_do(family, text, said, lab, folder_of, tmp_path):
+def test_what_is_not_even_is_refused_with_what_to_do(family, text, said, session, folder_of, tmp_path):
     with pytest.raises(UsageError, match=said) as refused:
-        exported(lab, folder_of(family), tmp_path / "out", text, form="even")
+        exported(session, folder_of(family), tmp_path / "out", text, form="even")
     assert "--form small" in str(refused.value) and not list(tmp_path.glob("out*"))
 
 
@@ -224,8 +226,8 @@ def folded_by_hand(model, text):
 MEANS = [(family, MASK, form) for family in FAMILIES for form in ("masked", "small")] + [("opt", "B1", "even")]
 
 
-def test_means_are_folded_into_biases(lab, folder_of, model_of, tmp_path, outside):
-    made = [exported(lab, folder_of(family), tmp_path / str(at), text, form=form, fill="mean")
+def test_means_are_folded_into_biases(session, folder_of, model_of, tmp_path, outside):
+    made = [exported(session, folder_of(family), tmp_path / str(at), text, form=form, fill="mean")
             for at, (family, text, form) in enumerate(MEANS)]  # fmt: skip
     found = outside([(each.folder, form) for each, (_, _, form) in zip(made, MEANS, strict=True)])
     for (family, text, _), outcome in zip(MEANS, found, strict=True):
@@ -235,16 +237,18 @@ def test_means_are_folded_into_biases(lab, folder_of, model_of, tmp_path, outsid
         assert (outcome["logits"] - masked_logits(model_of(family), text)).abs().max() > 1e-3 * scale
 
 
-def test_accuracy_is_told_before_and_after_means_are_filled_in(lab, folder_of, tmp_path):
-    questions = questions_in(write_questions(tmp_path / "own.jsonl"), lab, limit=12)
-    train = questions_in(tmp_path / "own.jsonl", lab, split="train")
+def test_accuracy_is_told_before_and_after_means_are_filled_in(session, folder_of, tmp_path):
+    questions = questions_in(write_questions(tmp_path / "own.jsonl"), session, limit=12)
+    train = questions_in(tmp_path / "own.jsonl", session, split="train")
     made = exported(
-        lab, folder_of("opt"), tmp_path / "out", form="small", fill="mean", questions=questions, train=train
+        session, folder_of("opt"), tmp_path / "out", form="small", fill="mean", questions=questions, train=train
     )
     told = made.fields()["accuracy"]
     assert {"full", "pruned", "mean_filled"} <= told.keys() and told["mean_filled"]["ci95"][0] >= 0
     again = final(
-        evaluation(subject_in(lab, made.folder), questions, parse_mask("", subject_in(lab, made.folder).shape)).run(lab)
+        evaluation(
+            target_in(session, made.folder), questions, parse_mask("", target_in(session, made.folder).shape)
+        ).run(session)
     )
     assert made.judged.filled.correct.tolist() == again.correct.tolist()
     assert "means filled in" in (made.folder / "README.md").read_text()
@@ -252,13 +256,13 @@ def test_accuracy_is_told_before_and_after_means_are_filled_in(lab, folder_of, t
 
 @pytest.mark.filterwarnings("ignore")  # the harness's and its libraries' own
 @pytest.mark.parametrize("form", ["masked", "small"])
-def test_the_harness_gets_headroom_s_accuracy_of_the_folder(form, lab, folder_of, tmp_path):
+def test_the_harness_gets_headroom_s_accuracy_of_the_folder(form, session, folder_of, tmp_path):
     """lm-evaluation-harness's own HFLM loads the folder by its name, as `lm_eval --model hf` does."""
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
 
-    questions = questions_in(write_questions(tmp_path / "own.jsonl"), lab, limit=16)
-    made = exported(lab, folder_of("llama"), tmp_path / "out", form=form, questions=questions)
+    questions = questions_in(write_questions(tmp_path / "own.jsonl"), session, limit=16)
+    made = exported(session, folder_of("llama"), tmp_path / "out", form=form, questions=questions)
     trust = {"trust_remote_code": True} if form == "small" else {}
     lm = HFLM(pretrained=str(made.folder), dtype="float32", device="cpu", batch_size=4, add_bos_token=False, **trust)
     pairs = [
@@ -271,7 +275,7 @@ def test_the_harness_gets_headroom_s_accuracy_of_the_folder(form, lab, folder_of
 
 
 def test_weights_are_kept_in_the_type_that_they_are_stored_in_and_in_several_files(
-    lab, tiny_opt, tmp_path, monkeypatch
+    session, tiny_opt, tmp_path, monkeypatch
 ):
     from safetensors.torch import load_file
     from transformers import AutoModelForCausalLM
@@ -281,7 +285,7 @@ def test_weights_are_kept_in_the_type_that_they_are_stored_in_and_in_several_fil
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(tiny_opt / name, tmp_path / "base")
     monkeypatch.setattr(folders, "SHARD_BYTES", 20_000)
-    made = exported(lab, tmp_path / "base", tmp_path / "out", "L0H1 F1")
+    made = exported(session, tmp_path / "base", tmp_path / "out", "L0H1 F1")
     files = sorted(made.folder.glob("*.safetensors"))
     assert len(files) > 2 and (made.folder / "model.safetensors.index.json").is_file()
     weights = {name: tensor for file in files for name, tensor in load_file(file).items()}
@@ -294,13 +298,13 @@ def test_weights_are_kept_in_the_type_that_they_are_stored_in_and_in_several_fil
     assert made.checked.difference == 0
 
 
-def test_the_card_says_what_it_is(lab, tiny_opt, tmp_path):
+def test_the_card_says_what_it_is(session, tiny_opt, tmp_path):
     base = tmp_path / "base"
     shutil.copytree(tiny_opt, base)
     (base / "README.md").write_text("---\nlicense: other\nlicense_name: opt-175b\ntags:\n- x\n---\n# Base\n")
     (base / "LICENSE").write_text("the licence")
-    questions = questions_in(write_questions(tmp_path / "own.jsonl"), lab, limit=12)
-    made = exported(lab, base, tmp_path / "out", "L0H1", questions=questions, command="headroom export --mask L0H1")
+    questions = questions_in(write_questions(tmp_path / "own.jsonl"), session, limit=12)
+    made = exported(session, base, tmp_path / "out", "L0H1", questions=questions, command="headroom export --mask L0H1")
     card, told = (made.folder / "README.md").read_text(), json.loads((made.folder / "headroom.json").read_text())
     assert card.startswith("---\nlicense: other\nlicense_name: opt-175b\n")
     assert "headroom export --mask L0H1" in card and "`L0H1`" in card and "12 questions" in card
@@ -312,10 +316,10 @@ def test_the_card_says_what_it_is(lab, tiny_opt, tmp_path):
 
 
 @pytest.mark.parametrize("form", ["masked", "small"])
-def test_the_lines_of_the_card_load_model_and_tokenizer(form, lab, tiny_opt, tmp_path, monkeypatch):
+def test_the_lines_of_the_card_load_model_and_tokenizer(form, session, tiny_opt, tmp_path, monkeypatch):
     from transformers import AutoTokenizer
 
-    made = exported(lab, tiny_opt, tmp_path / "out", "L0H1", form=form)
+    made = exported(session, tiny_opt, tmp_path / "out", "L0H1", form=form)
     code = (made.folder / "README.md").read_text().split("```python\n")[1].split("```")[0]
     monkeypatch.chdir(tmp_path)  # the folder is named as from where it lies
     found = {}
@@ -326,13 +330,13 @@ def test_the_lines_of_the_card_load_model_and_tokenizer(form, lab, tiny_opt, tmp
 
 
 @pytest.mark.parametrize("name", ["LICENSE", "NOTICE.txt", "README.md", "tokenizer_config.json"])
-def test_a_file_that_links_out_of_the_base_folder_is_not_exported(name, lab, tiny_opt, tmp_path):
+def test_a_file_that_links_out_of_the_base_folder_is_not_exported(name, session, tiny_opt, tmp_path):
     secret, base = tmp_path / "secret", Path(shutil.copytree(tiny_opt, tmp_path / "base"))
     secret.write_bytes(b"{}")
     (base / name).unlink(missing_ok=True)
     (base / name).symlink_to(secret)
     with pytest.raises(HeadroomError, match=f"{name} links to .*secret, outside its folder"):
-        exported(lab, base, tmp_path / "out", "L0H1")
+        exported(session, base, tmp_path / "out", "L0H1")
     assert not list(tmp_path.glob("out*"))
 
 
@@ -349,45 +353,45 @@ def test_links_of_a_hub_snapshot_and_within_a_folder_are_exported(tiny_opt, tmp_
 
 @pytest.mark.parametrize(("family", "text", "form"), [("opt", MASK, "masked"), ("llama", MASK, "small"),
                                                       ("gpt2", "B1", "even"), ("llama", "L*H0-1", "even")])  # fmt: skip
-def test_sizes_are_known_before_anything_is_read(family, text, form, lab, folder_of, tmp_path):
-    made = exported(lab, folder_of(family), tmp_path / "out", text, form=form)
-    subject = subject_in(lab, folder_of(family))
-    n_params, n_bytes = sizes(subject.identity, parse_mask(text, subject.shape), form)
+def test_sizes_are_known_before_anything_is_read(family, text, form, session, folder_of, tmp_path):
+    made = exported(session, folder_of(family), tmp_path / "out", text, form=form)
+    target = target_in(session, folder_of(family))
+    n_params, n_bytes = sizes(target.identity, parse_mask(text, target.shape), form)
     assert n_params == made.n_params[1] and n_bytes <= made.n_bytes[1] <= n_bytes + 10_000  # and what names them
 
 
-def test_an_exported_folder_can_be_exported_again(lab, folder_of, model_of, tmp_path):
-    first = exported(lab, folder_of("llama"), tmp_path / "first", "L0H0 F1", form="small")
-    second = exported(lab, first.folder, tmp_path / "second", "L1H* L2H0-2", form="small")
+def test_an_exported_folder_can_be_exported_again(session, folder_of, model_of, tmp_path):
+    first = exported(session, folder_of("llama"), tmp_path / "first", "L0H0 F1", form="small")
+    second = exported(session, first.folder, tmp_path / "second", "L1H* L2H0-2", form="small")
     expected = masked_logits(model_of("llama"), "L0H0 F1 L1H* L2H0-2")
     torch.testing.assert_close(masked_logits(loaded(second.folder), ""), expected, atol=1e-4, rtol=0)
 
 
-def test_a_folder_that_is_there_is_refused(lab, tiny_opt, tmp_path):
+def test_a_folder_that_is_there_is_refused(session, tiny_opt, tmp_path):
     (tmp_path / "out").mkdir()
     with pytest.raises(UsageError, match="is there already"):
-        exported(lab, tiny_opt, tmp_path / "out", "L0H1")
+        exported(session, tiny_opt, tmp_path / "out", "L0H1")
     with pytest.raises(UsageError, match="no folder"):
-        exported(lab, tiny_opt, tmp_path / "no" / "out", "L0H1")
+        exported(session, tiny_opt, tmp_path / "no" / "out", "L0H1")
     with pytest.raises(UsageError, match="form 'tiny' is unknown"):
-        exported(lab, tiny_opt, tmp_path / "new", "L0H1", form="tiny")
+        exported(session, tiny_opt, tmp_path / "new", "L0H1", form="tiny")
 
 
-def test_a_full_disk_gives_one_line_and_leaves_nothing(lab, tiny_opt, tmp_path, monkeypatch):
+def test_a_full_disk_gives_one_line_and_leaves_nothing(session, tiny_opt, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(folders.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 5_000_000}))
         with pytest.raises(HeadroomError, match="5 MB are free on that disk"):
-            exported(lab, tiny_opt, tmp_path / "out", "L0H1")
+            exported(session, tiny_opt, tmp_path / "out", "L0H1")
     full = OSError(28, "No space left on device")
     monkeypatch.setattr("safetensors.torch.save_file", lambda *args, **more: (_ for _ in ()).throw(full))
     with pytest.raises(HeadroomError, match="No space left on device"):
-        exported(lab, tiny_opt, tmp_path / "out", "L0H1")
+        exported(session, tiny_opt, tmp_path / "out", "L0H1")
     assert not list(tmp_path.glob("out*"))
 
 
-def test_an_export_that_is_stopped_leaves_nothing(lab, tiny_opt, tmp_path):
-    subject = subject_in(lab, tiny_opt)
-    steps = export(lab, subject, Export(parse_mask("L0H1", subject.shape), str(tmp_path / "out")))
+def test_an_export_that_is_stopped_leaves_nothing(session, tiny_opt, tmp_path):
+    target = target_in(session, tiny_opt)
+    steps = export(session, target, Export(parse_mask("L0H1", target.shape), str(tmp_path / "out")))
     for step in steps:
         if step.message.startswith("writing"):
             break
@@ -407,18 +411,18 @@ with written_aside(Path(sys.argv[1]), 1000) as aside:
 """
 
 
-def test_a_killed_export_leaves_a_folder_that_says_so_and_the_next_run_removes_it(lab, tiny_opt, tmp_path, warm):
+def test_a_killed_export_leaves_a_folder_that_says_so_and_the_next_run_removes_it(session, tiny_opt, tmp_path, warm):
     out = tmp_path / "out"
     writer = warm.start(["-c", KILLED, out])
     assert writer.stdout.readline()
     with pytest.raises(HeadroomError, match="another export is writing"):
-        exported(lab, tiny_opt, out, "L0H1")
+        exported(session, tiny_opt, out, "L0H1")
     writer.send_signal(signal.SIGKILL)
     writer.wait(HANG_S)
     writer.communicate()
     assert [path.name for path in tmp_path.glob("out*")] == ["out.unfinished"]
-    exported(lab, tiny_opt, out, "L0H1")
+    exported(session, tiny_opt, out, "L0H1")
     assert [path.name for path in tmp_path.glob("out*")] == ["out"] and not list(out.glob("*.unfinished"))
     (tmp_path / "new.unfinished").mkdir()
     with pytest.raises(HeadroomError, match="is no unfinished export"):
-        exported(lab, tiny_opt, tmp_path / "new", "L0H1")
+        exported(session, tiny_opt, tmp_path / "new", "L0H1")

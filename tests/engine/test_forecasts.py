@@ -37,7 +37,7 @@ from engine.questions.tasks import HARNESS_TASKS, embedded_tasks
 from engine.studies.study import paper_points, pool_of
 from engine.studies.surveys import Setting
 from tests.benchmarks.measure import SHARED
-from tests.engine.fixtures import last, loaded, questions_in, subject_in, write_questions
+from tests.engine.fixtures import last, loaded, questions_in, target_in, write_questions
 from tests.write_lengths import lengths_here, opt_tokenizer
 
 CPU_HERE = Device("cpu", 10**10)
@@ -240,9 +240,9 @@ def test_no_number_of_gpus_is_enough_where_one_is_too_small():
     assert found.n_needed is None and not found.fits and not found.runs and found.from_disk > 0
 
 
-def test_memory_on_this_computer_is_what_a_load_is_refused_by(tiny_opt, lab):
+def test_memory_on_this_computer_is_what_a_load_is_refused_by(tiny_opt, session):
     """Beside what gradients keep, and however questions are batched."""
-    identity = subject_in(lab, tiny_opt, "int8").identity
+    identity = target_in(session, tiny_opt, "int8").identity
     machine = Machine(1, Device("cpu", 10**10))
     [share] = allotted(outline_in(tiny_opt), "int8", machine, PASSES, 0).shares
     told = needed_bytes(identity, "int8")
@@ -355,13 +355,15 @@ def test_weights_bound_passes_over_few_tokens(monkeypatch):
     assert found.seconds(many, weights) == found.seconds(many) > many.total / 312e12
 
 
-def test_what_was_evaluated_here_is_known_with_its_shape(lab, tiny_opt, tmp_path):
-    subject = subject_in(lab, tiny_opt, "fp32")
-    last(evaluation(subject, questions_in(write_questions(tmp_path / "some.jsonl")), Mask.full(subject.shape)).run(lab))
-    [found] = rates.timed_passes(lab.store)
-    assert shape_of(found.config) == subject.shape and found.n_params == subject.identity.n_params
+def test_what_was_evaluated_here_is_known_with_its_shape(session, tiny_opt, tmp_path):
+    target = target_in(session, tiny_opt, "fp32")
+    last(
+        evaluation(target, questions_in(write_questions(tmp_path / "some.jsonl")), Mask.full(target.shape)).run(session)
+    )
+    [found] = rates.timed_passes(session.store)
+    assert shape_of(found.config) == target.shape and found.n_params == target.identity.n_params
     assert found.precision == "fp32" and found.is_on(CPU_HERE) and found.gradient_s_a_character is None
-    assert rates.seconds_for(lab.store, subject, "forward", 1000) == pytest.approx(1000 * found.s_a_character)
+    assert rates.seconds_for(session.store, target, "forward", 1000) == pytest.approx(1000 * found.s_a_character)
 
 
 def test_the_table_of_lengths_has_every_task_of_the_harness():
@@ -404,12 +406,12 @@ def test_the_table_of_lengths_is_what_is_measured(name):
         assert astuple(lengths_here(task, opt_tokenizer())) == pytest.approx(astuple(lengths_of(task)), rel=1e-3)
 
 
-def test_the_study_is_the_cells_that_a_plan_of_it_has(lab):
+def test_the_study_is_the_cells_that_a_plan_of_it_has(session):
     names, shots = ("demo_sort", "demo_copy", "demo_cloze"), (0, 1)
     tasks = [TaskSpec(name, count) for name in names for count in shots]
     setting = Setting(LoadSpec("demo", "fp32"), n_questions=4, n_ranking=4)
     wanted = [point for points in paper_points(tasks).values() for point in points]
-    cells = planned(lab, setting, wanted, pool_of(names), {"heads": tasks, "ffns": tasks}).plan.cells
+    cells = planned(session, setting, wanted, pool_of(names), {"heads": tasks, "ffns": tasks}).plan.cells
     model = outline_of("demo")
     work = study_work(model, tasks, 4, 4, False)
     scores = Counter(cell.scores for cell in cells if cell.scores)

@@ -13,7 +13,7 @@ from engine.questions.requests import TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 from engine.texts.tokenloss import token_losses
 from tests.conftest import TEXT
-from tests.engine.fixtures import subject_in, write_questions
+from tests.engine.fixtures import target_in, write_questions
 
 SHAPE = ModelShape(4, 8, 8, 32, 8, 64, 512, 256)
 
@@ -43,20 +43,20 @@ def test_a_set_is_the_mask_of_its_names():
     assert each.names(SHAPE) == "L0H3 L1H3 L3H6" and each.mask(SHAPE) == parse_mask(each.names(SHAPE), SHAPE)
 
 
-def test_answers_and_losses_are_those_of_the_masks_alone(folder_of, lab, tmp_path):
-    subject = subject_in(lab, folder_of("opt"), "fp32")
+def test_answers_and_losses_are_those_of_the_masks_alone(folder_of, session, tmp_path):
+    target = target_in(session, folder_of("opt"), "fp32")
     task = write_questions(tmp_path / "own.jsonl", 8)
-    questions = select(get_requests(TaskSpec(str(task)), None, lab.store), 8)
+    questions = select(get_requests(TaskSpec(str(task)), None, session.store), 8)
     texts = [TEXT[:200], TEXT[200:400]]
-    before = set_answers(subject, questions).look(lab)
-    assert before.value == {} and before.left.characters["forward"] > 0 and lab.models.loaded is None
-    answers, losses = final(set_answers(subject, questions).run(lab)), final(set_losses(subject, texts).run(lab))
-    scores = final(induction(subject, "olsson", 0).run(lab)).mean["prefix_matching"]
+    before = set_answers(target, questions).look(session)
+    assert before.value == {} and before.left.characters["forward"] > 0 and session.models.loaded is None
+    answers, losses = final(set_answers(target, questions).run(session)), final(set_losses(target, texts).run(session))
+    scores = final(induction(target, "olsson", 0).run(session)).mean["prefix_matching"]
     assert list(answers) == list(losses) == head_sets.head_sets(scores)
     for each in answers:
-        mask = parse_mask(each.names(subject.shape), subject.shape)
-        alone = final(evaluation(subject, questions, mask).run(lab))
+        mask = parse_mask(each.names(target.shape), target.shape)
+        alone = final(evaluation(target, questions, mask).run(session))
         np.testing.assert_array_equal(answers[each].correct, alone.correct)
         for text, found in zip(texts, losses[each], strict=True):
-            np.testing.assert_array_equal(found, final(token_losses(subject, text, mask).run(lab)).loss_nats)
-    assert list(set_answers(subject, questions).stored(lab)) == list(answers), "what is stored is found"
+            np.testing.assert_array_equal(found, final(token_losses(target, text, mask).run(session)).loss_nats)
+    assert list(set_answers(target, questions).stored(session)) == list(answers), "what is stored is found"

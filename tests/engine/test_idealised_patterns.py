@@ -23,7 +23,7 @@ from engine.models.masks import Mask, parse_mask
 from engine.progress import final
 from engine.questions.encoding import Encoded, Row, encode_questions, pack
 from tests.conftest import TEXT
-from tests.engine.fixtures import loaded, questions_in, subject_in, write_questions
+from tests.engine.fixtures import loaded, questions_in, target_in, write_questions
 
 
 def plain_pattern(kind, tokens):
@@ -87,13 +87,13 @@ def test_in_a_packed_row_each_choice_sees_what_it_would_see_alone(kind):
         assert np.allclose(found[np.ix_(mine, mine)], plain_pattern(kind, choice.inputs))
 
 
-def test_losses_equal_a_plain_loop(folder_of, lab):
+def test_losses_equal_a_plain_loop(folder_of, session):
     folder = folder_of("opt")
-    subject, model = subject_in(lab, folder, bos=True), loaded(folder)
-    ideal = Ideal(((0, 1), (1, 3)), parse_mask("L0H2 F1", subject.shape))
-    losses = final(ideal_losses(subject, [TEXT], ideal).run(lab))
+    target, model = target_in(session, folder, bos=True), loaded(folder)
+    ideal = Ideal(((0, 1), (1, 3)), parse_mask("L0H2 F1", target.shape))
+    losses = final(ideal_losses(target, [TEXT], ideal).run(session))
     tokens = [2, *model.tokenizer(TEXT, add_special_tokens=False).input_ids][: len(losses["full"][0])]
-    assert ideal_losses(subject, [TEXT], ideal).stored(lab)["prefix"][0].tolist() == losses["prefix"][0].tolist()
+    assert ideal_losses(target, [TEXT], ideal).stored(session)["prefix"][0].tolist() == losses["prefix"][0].tolist()
     with torch.no_grad():  # a pruned FFN gives exactly nothing
         for part in (model.model.model.decoder.layers[1].fc2.weight, model.model.model.decoder.layers[1].fc2.bias):
             part.zero_()
@@ -105,21 +105,21 @@ def test_losses_equal_a_plain_loop(folder_of, lab):
 
 
 @pytest.mark.parametrize("bos", [True, False])
-def test_a_text_is_read_whole_window_by_window(bos, folder_of, model_of, lab):
+def test_a_text_is_read_whole_window_by_window(bos, folder_of, model_of, session):
     """Windows of the model's 256 tokens, each by itself; fewer than 32 tokens at the end are left out."""
-    subject, tokenizer = subject_in(lab, folder_of("opt"), bos=bos), model_of("opt").tokenizer
-    whole, ideal = TEXT * 3, Ideal(((1, 2),), Mask.full(subject_in(lab, folder_of("opt")).shape))
+    target, tokenizer = target_in(session, folder_of("opt"), bos=bos), model_of("opt").tokenizer
+    whole, ideal = TEXT * 3, Ideal(((1, 2),), Mask.full(target_in(session, folder_of("opt")).shape))
     tokens = tokenizer(whole, add_special_tokens=False).input_ids
     for n in (2 * 256 + 40, 2 * 256 + 10):
         text = tokenizer.decode(tokens[:n])
         assert tokenizer(text, add_special_tokens=False).input_ids == tokens[:n]
-        assert ideal_losses(subject, [text], ideal).stored(lab) is None
-        losses = final(ideal_losses(subject, [text], ideal).run(lab))
-        again = ideal_losses(subject, [text, text], ideal).stored(lab)
+        assert ideal_losses(target, [text], ideal).stored(session) is None
+        losses = final(ideal_losses(target, [text], ideal).run(session))
+        again = ideal_losses(target, [text, text], ideal).stored(session)
         for side in SIDES:
             found = losses[side][0]
             parts = [tokenizer.decode(tokens[:n][at : at + 256]) for at in (0, 256, 512)]
-            alone = [final(ideal_losses(subject, [part], ideal).run(lab))[side][0] for part in parts]
+            alone = [final(ideal_losses(target, [part], ideal).run(session))[side][0] for part in parts]
             assert len(found) == n == sum(map(len, alone))
             np.testing.assert_allclose(found[:512], np.concatenate(alone[:2]), atol=1e-5)
             np.testing.assert_allclose(found[512:], alone[2] if n == 552 else np.nan, atol=1e-5)
@@ -129,14 +129,14 @@ def test_a_text_is_read_whole_window_by_window(bos, folder_of, model_of, lab):
         assert recovered_in_texts(losses, "prefix").n_scored == n_read - (0 if bos else n_read // 256 + (n == 552))
 
 
-def test_answers_equal_a_plain_loop(folder_of, tmp_path, lab):
+def test_answers_equal_a_plain_loop(folder_of, tmp_path, session):
     folder = folder_of("opt")
-    subject, model = subject_in(lab, folder), loaded(folder)
-    questions = questions_in(write_questions(tmp_path / "task.jsonl", n=6), lab)
-    ideal = Ideal(((1, 0), (2, 2)), Mask.full(subject.shape))
-    assert ideal_answers(subject, questions, ideal).stored(lab) is None
-    answers = final(ideal_answers(subject, questions, ideal).run(lab))
-    encoded = encode_questions(questions.at(questions.order), model.tokenizer, subject.bos, subject.shape.n_ctx)
+    target, model = target_in(session, folder), loaded(folder)
+    questions = questions_in(write_questions(tmp_path / "task.jsonl", n=6), session)
+    ideal = Ideal(((1, 0), (2, 2)), Mask.full(target.shape))
+    assert ideal_answers(target, questions, ideal).stored(session) is None
+    answers = final(ideal_answers(target, questions, ideal).run(session))
+    encoded = encode_questions(questions.at(questions.order), model.tokenizer, target.bos, target.shape.n_ctx)
     for side in SIDES:
         gone = set(ideal.heads) if side == "ablated" else set()
         for row, choices in enumerate(encoded):
@@ -145,26 +145,26 @@ def test_answers_equal_a_plain_loop(folder_of, tmp_path, lab):
                 places = range(len(choice.inputs) - len(choice.targets), len(choice.inputs))
                 expected = float(log_p[places, choice.targets].sum())
                 assert answers[side].log_likelihood_nats[row, choice.choice] == pytest.approx(expected, abs=2e-4)
-    again = ideal_answers(subject, questions, ideal).stored(lab)
+    again = ideal_answers(target, questions, ideal).stored(session)
     assert all((again[side].correct == answers[side].correct).all() for side in SIDES)
 
 
 @pytest.mark.parametrize("family", ["opt-350m", "llama", "gpt2", "gpt_neox"])
-def test_a_uniform_head_of_any_family_is_one_whose_queries_are_nothing(family, folder_of, model_of, lab):
+def test_a_uniform_head_of_any_family_is_one_whose_queries_are_nothing(family, folder_of, model_of, session):
     """With all heads of a layer uniform the model is that whose queries there are 0."""
     folder = folder_of(family)
-    subject, model = subject_in(lab, folder), model_of(family)
-    ideal = Ideal(tuple((1, head) for head in range(subject.shape.n_heads)), Mask.full(subject.shape))
-    uniform = final(ideal_losses(subject, [TEXT[:80]], ideal).run(lab))["uniform"][0]
+    target, model = target_in(session, folder), model_of(family)
+    ideal = Ideal(tuple((1, head) for head in range(target.shape.n_heads)), Mask.full(target.shape))
+    uniform = final(ideal_losses(target, [TEXT[:80]], ideal).run(session))["uniform"][0]
     tokens = model.tokenizer(TEXT[:80], add_special_tokens=False).input_ids
-    tokens = ([2] if subject.bos else []) + tokens
+    tokens = ([2] if target.bos else []) + tokens
     attention = model.family.attention_modules(model.model)[1]
 
     def silenced(module, args, output):
         output = output.clone()
-        width = subject.shape.n_heads * subject.shape.d_head
+        width = target.shape.n_heads * target.shape.d_head
         if model.family.qkv_layout == "by head":
-            output.view(*output.shape[:-1], subject.shape.n_heads, 3, -1)[..., 0, :] = 0
+            output.view(*output.shape[:-1], target.shape.n_heads, 3, -1)[..., 0, :] = 0
         else:
             output[..., :width] = 0
         return output
@@ -230,14 +230,14 @@ def built_to_induce(tiny_opt, folder):
     return folder
 
 
-def test_a_model_built_to_induce_loses_nothing_by_ideal_patterns(tiny_opt, tmp_path, lab):
+def test_a_model_built_to_induce_loses_nothing_by_ideal_patterns(tiny_opt, tmp_path, session):
     folder = built_to_induce(tiny_opt, tmp_path / "built")
-    subject = subject_in(lab, folder, bos=True)
+    target = target_in(session, folder, bos=True)
     words = "river boats bread road letters children morning stones".split()
     generator = np.random.default_rng(0)
     texts = [" ".join([*(first := [str(word) for word in generator.permutation(words)]), *first]) for _ in range(6)]
     for heads, kind in ((((0, 3),), "previous"), (((1, 5),), "prefix")):
-        losses = final(ideal_losses(subject, texts, Ideal(heads, Mask.full(subject.shape))).run(lab))
+        losses = final(ideal_losses(target, texts, Ideal(heads, Mask.full(target.shape))).run(session))
         found = recovered_in_texts(losses, kind)
         assert found.effect_low > 0.2 and found.share > 0.99, (heads, found)
         others = [recovered_in_texts(losses, other) for other in PATTERNS if other != kind]
@@ -258,11 +258,11 @@ def test_the_share_is_of_sums_and_undefined_where_there_is_no_effect():
     assert helps.effect_high < 0 and math.isnan(helps.share) and math.isnan(helps.low)
 
 
-def test_bootstrap_of_questions_equals_a_plain_loop(tiny_opt, tmp_path, lab):
-    subject = subject_in(lab, tiny_opt)
-    questions = questions_in(write_questions(tmp_path / "task.jsonl", n=12), lab)
-    ideal = Ideal(tuple((0, head) for head in range(4)), Mask.full(subject.shape))
-    answers = final(ideal_answers(subject, questions, ideal).run(lab))
+def test_bootstrap_of_questions_equals_a_plain_loop(tiny_opt, tmp_path, session):
+    target = target_in(session, tiny_opt)
+    questions = questions_in(write_questions(tmp_path / "task.jsonl", n=12), session)
+    ideal = Ideal(tuple((0, head) for head in range(4)), Mask.full(target.shape))
+    answers = final(ideal_answers(target, questions, ideal).run(session))
     found = recovered_in_questions(answers, "uniform")
     gold = {side: -answers[side].gold_log_likelihood_nats for side in answers}
     effect, kept = gold["ablated"] - gold["full"], gold["ablated"] - gold["uniform"]
@@ -276,8 +276,8 @@ def test_bootstrap_of_questions_equals_a_plain_loop(tiny_opt, tmp_path, lab):
         assert found.share == pytest.approx(kept.sum() / effect.sum())
 
 
-def test_heads_that_are_pruned_or_none_at_all_are_refused(tiny_opt, lab):
-    shape = subject_in(lab, tiny_opt).shape
+def test_heads_that_are_pruned_or_none_at_all_are_refused(tiny_opt, session):
+    shape = target_in(session, tiny_opt).shape
     with pytest.raises(UsageError, match="L0H1 is pruned already"):
         Ideal(((0, 1),), parse_mask("L0H1", shape))
     with pytest.raises(UsageError, match="no head is named"):

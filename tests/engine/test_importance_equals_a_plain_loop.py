@@ -10,13 +10,13 @@ from engine.importance.importance import importance
 from engine.models.masks import Mask, single_ablations
 from engine.progress import final
 from engine.questions.encoding import encode_questions
-from tests.engine.fixtures import family_folder, finished, questions_in, subject_in, write_questions
+from tests.engine.fixtures import family_folder, finished, questions_in, target_in, write_questions
 
 
-def asked(lab, folder, tmp_path, n, precision="fp32"):
-    """(lab, subject, questions of the train split)."""
-    questions = questions_in(write_questions(tmp_path / "own.jsonl", n), lab, split="train")
-    return lab, subject_in(lab, folder, precision, bos=True), questions
+def asked(session, folder, tmp_path, n, precision="fp32"):
+    """(session, target, questions of the train split)."""
+    questions = questions_in(write_questions(tmp_path / "own.jsonl", n), session, split="train")
+    return session, target_in(session, folder, precision, bos=True), questions
 
 
 def plain_loops(model, questions):
@@ -63,27 +63,27 @@ def plain_loop(model, questions):
 
 
 @pytest.mark.parametrize("family", ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"])
-def test_heads_by_gradient(family, tiny_opt, tmp_path, lab):
+def test_heads_by_gradient(family, tiny_opt, tmp_path, session):
     folder = family_folder(family, tiny_opt, tmp_path / "model")
-    _, subject, questions = about = asked(lab, folder, tmp_path, 20)
+    _, target, questions = about = asked(session, folder, tmp_path, 20)
     scores = final(importance(*about[1:], "heads").run(about[0]))
-    model = finished(lab.loaded(subject))
+    model = finished(session.loaded(target))
     expected, by_positions, gates = plain_loops(model, questions.requests.questions)
     np.testing.assert_allclose(scores.scores, expected, rtol=1e-4)
-    n_stored = len([*lab.store.keys()])
+    n_stored = len([*session.store.keys()])
     again = final(importance(*about[1:], "heads-one-divisor").run(about[0]))
     np.testing.assert_allclose(again.scores, by_positions, rtol=1e-4)
     np.testing.assert_allclose(scores.with_other_divisor().scores, again.scores)
     np.testing.assert_allclose(again.with_other_divisor().scores, scores.scores)
-    assert len([*lab.store.keys()]) == n_stored, "both are of the same passes"
+    assert len([*session.store.keys()]) == n_stored, "both are of the same passes"
     np.testing.assert_allclose(scores.gate_heads[:, 0], gates, rtol=2e-3, atol=1e-6)  # kept in fp16
 
 
-def test_gates_are_the_derivatives_of_what_pruning_does(tiny_opt, tmp_path, lab):
+def test_gates_are_the_derivatives_of_what_pruning_does(tiny_opt, tmp_path, session):
     """dLoss/dgate by central differences on the model's own weights, heads and FFNs, every choice."""
-    _, subject, questions = about = asked(lab, tiny_opt, tmp_path, 4)
+    _, target, questions = about = asked(session, tiny_opt, tmp_path, 4)
     scores = final(importance(*about[1:], "gate").run(about[0]))
-    model = finished(lab.loaded(subject))
+    model = finished(session.loaded(target))
     model.model.double()
     encoded = encode_questions(questions.requests.questions, model.tokenizer, True, 256)
     modules = model.family.layer_modules(model.model)
@@ -114,17 +114,17 @@ def test_gates_are_the_derivatives_of_what_pruning_does(tiny_opt, tmp_path, lab)
                     assert gradients[question, choice.choice] == pytest.approx(slope, rel=5e-3, abs=2e-4)
 
 
-def test_int8_ranks_like_fp32(tiny_opt, tmp_path, lab):
+def test_int8_ranks_like_fp32(tiny_opt, tmp_path, session):
     precisions = ("fp32", "int8")
-    each = (asked(lab, tiny_opt, tmp_path, 20, precision) for precision in precisions)
-    found = [final(importance(subject, questions, "heads").run(lab)) for lab, subject, questions in each]
+    each = (asked(session, tiny_opt, tmp_path, 20, precision) for precision in precisions)
+    found = [final(importance(target, questions, "heads").run(session)) for session, target, questions in each]
     assert np.corrcoef(found[0].scores.ravel(), found[1].scores.ravel())[0, 1] > 0.98
     assert found[1].n_zero < 0.05 * found[1].gate_heads.size
 
 
 @pytest.mark.parametrize("what", ["ffns", "heads-oracle"])
-def test_oracle_is_the_accuracy_lost(what, tiny_opt, tmp_path, lab):
-    about = asked(lab, tiny_opt, tmp_path, 30)
+def test_oracle_is_the_accuracy_lost(what, tiny_opt, tmp_path, session):
+    about = asked(session, tiny_opt, tmp_path, 30)
     scores, shape = final(importance(*about[1:], what).run(about[0])), about[1].shape
     full = final(evaluation(*about[1:], Mask.full(shape)).run(about[0]))
     for mask, score in zip(single_ablations(shape, what), scores.scores.ravel(), strict=True):
@@ -135,6 +135,10 @@ def test_oracle_is_the_accuracy_lost(what, tiny_opt, tmp_path, lab):
     assert len(set(scores.tie_break.ravel())) == scores.scores.size
 
 
-def test_an_unknown_score_is_named(tiny_opt, tmp_path, lab):
+def test_an_unknown_score_is_named(tiny_opt, tmp_path, session):
     with pytest.raises(UsageError, match="magic"):
-        list(importance(*asked(lab, tiny_opt, tmp_path, 4)[1:], "magic").run(asked(lab, tiny_opt, tmp_path, 4)[0]))
+        list(
+            importance(*asked(session, tiny_opt, tmp_path, 4)[1:], "magic").run(
+                asked(session, tiny_opt, tmp_path, 4)[0]
+            )
+        )

@@ -9,12 +9,12 @@ from hypothesis import strategies as some
 from scipy import stats
 
 from engine.errors import HeadroomError, UsageError
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.progress import final
 from engine.texts import incontext
 from engine.texts.sources import Source, slices, solved, strung_together, texts_of
 from tests.conftest import TEXT
-from tests.engine.fixtures import questions_in, subject_in, write_questions
+from tests.engine.fixtures import questions_in, target_in, write_questions
 
 
 def losses(n_texts=5, n_tokens=520, seed=0):
@@ -172,27 +172,27 @@ def test_solved_questions_are_strung_together_until_they_are_long_enough(tokeniz
         strung_together(questions[:3], tokenizer, 1)
 
 
-def test_texts_come_from_a_task_a_passage_or_a_text_and_are_stored(tiny_opt, tokenizer, tmp_path, lab):
-    subject = subject_in(lab, tiny_opt)
+def test_texts_come_from_a_task_a_passage_or_a_text_and_are_stored(tiny_opt, tokenizer, tmp_path, session):
+    target = target_in(session, tiny_opt)
     sources = [
         Source("task", str(write_questions(tmp_path / "boats.jsonl", 60)), n_texts=3),
         Source("passage", "The ferry", n_texts=2),
         Source("text", "mine", TEXT * 12, n_texts=2),
     ]
     for source in sources:
-        wanted = texts_of(subject, source)
-        assert wanted.stored(lab) is None
-        texts = final(wanted.run(lab))
+        wanted = texts_of(target, source)
+        assert wanted.stored(session) is None
+        texts = final(wanted.run(session))
         assert len(texts) == source.n_texts and all(n_tokens(text, tokenizer) >= 512 for text in texts)
-        fresh = Lab(lab.store)
+        fresh = Session(session.store)
         assert wanted.stored(fresh) == final(wanted.run(fresh)) == texts
         assert fresh.models.loaded is None, "stored: no model is loaded"
     others = [*sources, Source("text", "mine", TEXT * 13, n_texts=2)]
-    assert len({texts_of(subject, source).key for source in others}) == len(others)
+    assert len({texts_of(target, source).key for source in others}) == len(others)
 
 
-def test_what_is_too_short_or_unknown_is_one_plain_line(tiny_opt, lab):
-    subject = subject_in(lab, tiny_opt)
+def test_what_is_too_short_or_unknown_is_one_plain_line(tiny_opt, session):
+    target = target_in(session, tiny_opt)
     tokens = r"at least 512 tokens, and the longest here has \d+; take"
     for source, words in (
         (Source("text", "mine", TEXT), tokens),
@@ -201,7 +201,7 @@ def test_what_is_too_short_or_unknown_is_one_plain_line(tiny_opt, lab):
         (Source("text", "mine", " \n "), "only blanks"),
     ):
         with pytest.raises(HeadroomError, match=words) as error:
-            final(texts_of(subject, source).run(lab))
+            final(texts_of(target, source).run(session))
         assert "\n" not in str(error.value)
     for wrong in ({"kind": "book"}, {"n_texts": 0}, {"n_texts": 201}):
         with pytest.raises(UsageError, match="choose"):

@@ -12,10 +12,10 @@ from engine.errors import HeadroomError, UsageError
 from engine.heads import probes
 from engine.heads.induction import SCORES, best_heads, induction, retained
 from engine.models.patterns import visited
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.models.weights import output_weights
 from engine.progress import final
-from tests.engine.fixtures import family_folder, last, loaded, subject_in
+from tests.engine.fixtures import family_folder, last, loaded, target_in
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 N, PERIOD = 2, 6
@@ -228,36 +228,36 @@ def test_random_tokens_come_from_the_merges_without_the_ends(tiny_opt, model_of)
         probes.random_tokens(model_of("opt"), len(pool) + 1, generators())
 
 
-def test_all_scores_are_stored_and_a_second_call_loads_nothing(tiny_opt, lab):
-    subject = subject_in(lab, tiny_opt)
-    shape = subject.shape
-    assert induction(subject, "olsson", 0).stored(lab) is None
-    steps = list(induction(subject, "olsson", 0).run(lab))
+def test_all_scores_are_stored_and_a_second_call_loads_nothing(tiny_opt, session):
+    target = target_in(session, tiny_opt)
+    shape = target.shape
+    assert induction(target, "olsson", 0).stored(session) is None
+    steps = list(induction(target, "olsson", 0).run(session))
     first = steps[-1].value
     assert [step.done for step in steps] == sorted(step.done for step in steps)
     assert set(first.mean) == set(SCORES) and first.n["prefix_matching"] == 10
     assert all(scores.shape == (shape.n_layers, shape.n_heads) for scores in first.mean.values())
     assert np.isnan(first.mean["qk_trace"][0]).all() and np.isfinite(first.mean["qk_trace"][1:]).all()
-    idle = Lab(lab.store)
-    again = last(induction(subject, "olsson", 0).run(idle))
+    idle = Session(session.store)
+    again = last(induction(target, "olsson", 0).run(idle))
     assert again.cached and idle.models.loaded is None
-    recalled = induction(subject, "olsson", 0).stored(lab)
+    recalled = induction(target, "olsson", 0).stored(session)
     for name in SCORES:
         np.testing.assert_array_equal(first.mean[name], again.value.mean[name])
         np.testing.assert_array_equal(first.standard_error[name], recalled.standard_error[name])
-    assert induction(subject, "olsson", 1).stored(lab) is None
+    assert induction(target, "olsson", 1).stored(session) is None
 
 
-def test_bansals_lengths_that_do_not_fit_are_left_out_and_said(tiny_opt, lab, monkeypatch):
+def test_bansals_lengths_that_do_not_fit_are_left_out_and_said(tiny_opt, session, monkeypatch):
     monkeypatch.setattr(probes, "random_token_pool", lambda tokenizer: np.arange(4, 500))  # the tiny one has too few
-    subject = subject_in(lab, tiny_opt)
-    scores = final(induction(subject, "bansal", 0).run(lab))
-    window = subject.shape.n_ctx
+    target = target_in(session, tiny_opt)
+    scores = final(induction(target, "bansal", 0).run(session))
+    window = target.shape.n_ctx
     fitting = [length for length in range(25, 224, 2) if 4 * length + 1 <= window]
     assert scores.n["copying"] == len(fitting) < 100
     assert f"only {len(fitting)} of 100" in scores.note
     with pytest.raises(UsageError, match="olsson, bansal"):
-        list(induction(subject, "other", 0).run(lab))
+        list(induction(target, "other", 0).run(session))
 
 
 def test_retained_capacity_and_best_heads_of_a_small_example():

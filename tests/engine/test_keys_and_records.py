@@ -16,14 +16,14 @@ from hypothesis.extra import numpy as hnp
 
 from engine import records as results
 from engine.accuracy.evaluation import chunk_pieces, evaluation
-from engine.models import subject as subjects
+from engine.models import target as targets
 from engine.models.loading import LoadSpec, identify
 from engine.models.masks import Mask, parse_mask
-from engine.models.subject import subject_of
+from engine.models.session import target_of
 from engine.questions.requests import Questions, TaskSpec, get_requests
 from engine.records import Record, canonical_key, decode, encode
 from tests.conftest import REPOSITORY
-from tests.engine.fixtures import last, questions_in, subject_in, write_questions
+from tests.engine.fixtures import last, questions_in, target_in, write_questions
 
 DTYPES = st.sampled_from([np.float16, np.float32, np.float64, np.int32, np.int64, np.uint8])
 ARRAYS = DTYPES.flatmap(
@@ -89,7 +89,7 @@ def test_every_field_of_the_key_counts(tiny_opt, tmp_path, monkeypatch):
     full = Mask.full(identity.shape)
 
     def key(identity=identity, spec=spec, requests=requests, chunk=(0, 1), mask=full, bos=True):
-        (piece,) = chunk_pieces(subject_of(spec, identity, bos), Questions(requests, chunk, len(chunk)), mask)
+        (piece,) = chunk_pieces(target_of(spec, identity, bos), Questions(requests, chunk, len(chunk)), mask)
         return piece.key
 
     others = write_questions(tmp_path / "other.jsonl", 20, seed=1)
@@ -108,10 +108,10 @@ def test_every_field_of_the_key_counts(tiny_opt, tmp_path, monkeypatch):
         key(mask=parse_mask("L1H1", identity.shape)),
         key(bos=False),
     ]
-    monkeypatch.setattr(subjects, "version", lambda name: "0.0")
+    monkeypatch.setattr(targets, "version", lambda name: "0.0")
     found.append(key())
     monkeypatch.undo()
-    monkeypatch.setattr(subjects, "device_class", lambda: "cuda")
+    monkeypatch.setattr(targets, "device_class", lambda: "cuda")
     found.append(key())
     monkeypatch.undo()
     monkeypatch.setattr(results, "SCHEMA", "another")
@@ -132,25 +132,25 @@ def test_a_changed_model_folder_is_another_model(tiny_opt, tmp_path):
     assert identify(LoadSpec(str(folder))).digest != identify(LoadSpec(str(tiny_opt))).digest
 
 
-def test_the_receipt_travels_with_the_result(tiny_opt, tmp_path, lab):
-    questions = questions_in(write_questions(tmp_path / "own.jsonl", 16), lab)
-    subject = subject_in(lab, tiny_opt)
-    mask = parse_mask("L0H1", subject.shape)
-    list(evaluation(subject, questions, mask).run(lab))
-    (piece,) = chunk_pieces(subject, questions, mask)
-    receipt = decode(lab.store.get(piece.key)).receipt
-    assert receipt["mask"] == "L0H1" and receipt["model"] == subject.identity.digest and receipt["bos"] is True
+def test_the_receipt_travels_with_the_result(tiny_opt, tmp_path, session):
+    questions = questions_in(write_questions(tmp_path / "own.jsonl", 16), session)
+    target = target_in(session, tiny_opt)
+    mask = parse_mask("L0H1", target.shape)
+    list(evaluation(target, questions, mask).run(session))
+    (piece,) = chunk_pieces(target, questions, mask)
+    receipt = decode(session.store.get(piece.key)).receipt
+    assert receipt["mask"] == "L0H1" and receipt["model"] == target.identity.digest and receipt["bos"] is True
     assert receipt["versions"]["torch"] and receipt["task"]["name"] == questions.task.name and receipt["seconds"] > 0
 
 
-def test_a_damaged_record_is_computed_again(tiny_opt, tmp_path, lab):
-    questions = questions_in(write_questions(tmp_path / "own.jsonl", 16), lab)
-    subject = subject_in(lab, tiny_opt)
-    mask = Mask.full(subject.shape)
-    good = last(evaluation(subject, questions, mask).run(lab)).value
-    (piece,) = chunk_pieces(subject, questions, mask)
+def test_a_damaged_record_is_computed_again(tiny_opt, tmp_path, session):
+    questions = questions_in(write_questions(tmp_path / "own.jsonl", 16), session)
+    target = target_in(session, tiny_opt)
+    mask = Mask.full(target.shape)
+    good = last(evaluation(target, questions, mask).run(session)).value
+    (piece,) = chunk_pieces(target, questions, mask)
     for bad in (b"", b"nonsense", encode(Record({"log_likelihood_nats": np.zeros((3, 2))}, {}))):
-        lab.store.put(piece.key, bad)
-        again = last(evaluation(subject, questions, mask).run(lab))
+        session.store.put(piece.key, bad)
+        again = last(evaluation(target, questions, mask).run(session))
         assert not again.cached
         np.testing.assert_array_equal(again.value.log_likelihood_nats, good.log_likelihood_nats)

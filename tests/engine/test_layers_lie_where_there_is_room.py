@@ -24,11 +24,11 @@ from engine.models.memory_needed import memory_estimate, needed_bytes
 from engine.models.opt_sizes import opt_config
 from engine.models.placing import Placing, layer_bytes, places, placing_of
 from engine.models.reaching import in_reach, is_away
+from engine.models.session import Session
 from engine.models.sizes import n_parameters_of
 from engine.models.slicing import applied, sliced
-from engine.models.subject import Lab
 from tests.conftest import HANG_S, TEXT
-from tests.engine.fixtures import family_folder, last, subject_in
+from tests.engine.fixtures import family_folder, last, target_in
 
 IDS = torch.tensor([[2, *range(40, 70)]])
 GB = 10**9
@@ -253,12 +253,12 @@ def test_heads_are_ablated_one_by_one_the_same(place, folder, placed, tmp_path):
     found = []
     for name in ("", place):
         placed(name)
-        lab = Lab(open_store(tmp_path / f"results {name}"))
-        subject = subject_in(lab, folder)
-        how = Ablating(Mask.full(subject.shape), "pattern-preserving", "mean")
-        found.append(last(head_ablations(subject, [TEXT[:200]], how).run(lab)).value)
-        assert lab.models.loaded.placing.is_whole == (not name)
-        lab.store.close()
+        session = Session(open_store(tmp_path / f"results {name}"))
+        target = target_in(session, folder)
+        how = Ablating(Mask.full(target.shape), "pattern-preserving", "mean")
+        found.append(last(head_ablations(target, [TEXT[:200]], how).run(session)).value)
+        assert session.models.loaded.placing.is_whole == (not name)
+        session.store.close()
     np.testing.assert_array_equal(found[1].base[0], found[0].base[0])
     np.testing.assert_array_equal(found[1].ablated[0], found[0].ablated[0])
 
@@ -313,13 +313,13 @@ def test_what_a_killed_process_left_goes_at_the_next_load(folder, store, placed,
     assert not list(aside_folder(store).iterdir())
 
 
-def test_a_forecast_says_where_layers_would_lie_before_anything_is_loaded(lab, folder, placed):
+def test_a_forecast_says_where_layers_would_lie_before_anything_is_loaded(session, folder, placed):
     placed("cpu:2,disk")
     spec = LoadSpec(str(folder), "fp32")
-    said = lab.places(spec, identify(spec))
+    said = session.places(spec, identify(spec))
     assert said.startswith("layers 0-1 in main memory, 2 on disk; each pass reads") and "measured here" not in said
-    lab.models.get(spec)
-    assert "MB/s measured here, less where the system still holds them" in lab.places(spec)
-    lab.models.unload()
+    session.models.get(spec)
+    assert "MB/s measured here, less where the system still holds them" in session.places(spec)
+    session.models.unload()
     placed("")
-    assert lab.places(spec, identify(spec)) == ""
+    assert session.places(spec, identify(spec)) == ""

@@ -206,14 +206,14 @@ def test_pickled_files_are_counted_whatever_they_hold(dtype, tiny_opt, tmp_path)
         assert counted.weight_bytes(precision) == pytest.approx(plain.weight_bytes(precision), rel=0.05)
 
 
-def test_a_weight_file_is_digested_once_with_a_store_or_without(lab, tiny_opt, tmp_path):
+def test_a_weight_file_is_digested_once_with_a_store_or_without(session, tiny_opt, tmp_path):
     from engine.models import checkpoints
 
     folder = Path(shutil.copytree(tiny_opt, tmp_path / "model"))
     before, models = checkpoints._content_digest.cache_info().misses, Models()
     for _ in range(3):
         models.get(LoadSpec(str(folder), "fp32"))
-    digests = {identify(LoadSpec(str(folder)), store).digest for store in (None, lab.store, lab.store)}
+    digests = {identify(LoadSpec(str(folder)), store).digest for store in (None, session.store, session.store)}
     assert checkpoints._content_digest.cache_info().misses == before + 1
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4] + bytes(4))
@@ -297,10 +297,10 @@ def test_all_threads_share_two_arenas(tmp_path):
     assert count("shared") <= 2 < count("not shared")
 
 
-def test_a_weight_file_is_digested_once_in_a_run(tiny_opt, tmp_path, lab, monkeypatch):
-    questions, digested, put = write_questions(tmp_path / "own.jsonl", 20), [], lab.store.put
-    monkeypatch.setattr(lab.store, "put", lambda key, blob: digested.append(key) or put(key, blob))
-    run(lab, tiny_opt, "fp32", questions, "L0H1")
-    run(lab, tiny_opt, "fp32", questions, "")
-    run(lab, tiny_opt, "bf16", questions, "")
+def test_a_weight_file_is_digested_once_in_a_run(tiny_opt, tmp_path, session, monkeypatch):
+    questions, digested, put = write_questions(tmp_path / "own.jsonl", 20), [], session.store.put
+    monkeypatch.setattr(session.store, "put", lambda key, blob: digested.append(key) or put(key, blob))
+    run(session, tiny_opt, "fp32", questions, "L0H1")
+    run(session, tiny_opt, "fp32", questions, "")
+    run(session, tiny_opt, "bf16", questions, "")
     assert sum(key.startswith("file-digest/") for key in digested) == len(list(tiny_opt.glob("*.safetensors")))

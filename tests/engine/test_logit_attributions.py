@@ -12,11 +12,11 @@ from engine.heads.direct_paths import decomposition
 from engine.measurement import Workload
 from engine.models.loading import Models
 from engine.models.masks import Mask, parse_mask, pruned
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.progress import final
 from engine.records import Record, decode, encode
 from tests.conftest import TEXT
-from tests.engine.fixtures import subject_in
+from tests.engine.fixtures import target_in
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 IDS = np.array([2, *range(40, 90), *range(40, 90)])
@@ -71,11 +71,11 @@ def test_a_heads_part_is_what_its_output_alone_adds(family, model_of):
 
 @pytest.mark.parametrize("bos", [True, False])
 @pytest.mark.parametrize("family", ["opt", "llama", "gpt_neox"])
-def test_views_are_the_models_own_patterns(family, bos, folder_of, model_of, lab):
-    model, subject = model_of(family), subject_in(lab, folder_of(family), bos=bos)
+def test_views_are_the_models_own_patterns(family, bos, folder_of, model_of, session):
+    model, target = model_of(family), target_in(session, folder_of(family), bos=bos)
     mask = parse_mask("L0H3", model.identity.shape)
-    seen = final(overview(subject, TEXT[:200], mask).run(lab))
-    views = final(head_views(subject, TEXT[:200], mask, [(1, 2), (2, 0), (0, 3)]).run(lab))
+    seen = final(overview(target, TEXT[:200], mask).run(session))
+    views = final(head_views(target, TEXT[:200], mask, [(1, 2), (2, 0), (0, 3)]).run(session))
     assert seen.first_text == bos and "".join(seen.pieces[seen.first_text :]) == TEXT[:200]
     model.model.set_attn_implementation("eager")
     with torch.no_grad(), pruned(model, mask):
@@ -93,14 +93,14 @@ def test_views_are_the_models_own_patterns(family, bos, folder_of, model_of, lab
     assert seen.logit[0] == 0
 
 
-def test_a_long_text_keeps_the_largest_of_each_row(folder_of, lab, monkeypatch):
-    subject = subject_in(lab, folder_of("opt"))
-    full = Mask.full(subject.shape)
-    dense = final(head_views(subject, TEXT, full, [(1, 1)]).run(lab))[1, 1]
+def test_a_long_text_keeps_the_largest_of_each_row(folder_of, session, monkeypatch):
+    target = target_in(session, folder_of("opt"))
+    full = Mask.full(target.shape)
+    dense = final(head_views(target, TEXT, full, [(1, 1)]).run(session))[1, 1]
     monkeypatch.setattr(attributions, "WHOLE_ROWS", 64)
     monkeypatch.setattr(attributions, "N_LARGEST", 16)
-    other = Lab(Store(lab.store.directory / "other"), lab.models)
-    sparse = final(head_views(subject, TEXT, full, [(1, 1)]).run(other))[1, 1]
+    other = Session(Store(session.store.directory / "other"), session.models)
+    sparse = final(head_views(target, TEXT, full, [(1, 1)]).run(other))[1, 1]
     for whole, kept in ((dense.pattern, sparse.pattern), (dense.raised_nats, sparse.raised_nats)):
         assert len(whole) > 64
         for row_whole, row_kept in zip(whole, kept, strict=True):
@@ -109,49 +109,49 @@ def test_a_long_text_keeps_the_largest_of_each_row(folder_of, lab, monkeypatch):
             assert np.count_nonzero(row_kept) <= 16
 
 
-def test_text_beyond_the_window_is_left_out_and_counted(folder_of, model_of, lab):
-    subject, text = subject_in(lab, folder_of("opt"), bos=True), " ".join([TEXT, TEXT.upper()])
-    seen = final(overview(subject, text, Mask.full(subject.shape)).run(lab))
+def test_text_beyond_the_window_is_left_out_and_counted(folder_of, model_of, session):
+    target, text = target_in(session, folder_of("opt"), bos=True), " ".join([TEXT, TEXT.upper()])
+    seen = final(overview(target, text, Mask.full(target.shape)).run(session))
     n = len(model_of("opt").tokenizer(text, add_special_tokens=False).input_ids)
     assert len(seen.token_ids) == 256 and seen.n_left_out == n - 255 > 0
     assert text.startswith("".join(seen.pieces[1:]))
     assert seen.thumbnails.shape == (3, 4, 32, 32) and seen.thumbnails.max() == 255
 
 
-def test_what_is_stored_costs_no_forward_pass(folder_of, lab, monkeypatch):
-    subject = subject_in(lab, folder_of("opt"))
-    full = Mask.full(subject.shape)
-    assert overview(subject, TEXT, full).stored(lab) is None
-    assert head_views(subject, TEXT, full, [(1, 0)]).stored(lab) is None
-    first = final(overview(subject, TEXT, full).run(lab))
-    final(head_views(subject, TEXT, full, [(1, 0)]).run(lab))
+def test_what_is_stored_costs_no_forward_pass(folder_of, session, monkeypatch):
+    target = target_in(session, folder_of("opt"))
+    full = Mask.full(target.shape)
+    assert overview(target, TEXT, full).stored(session) is None
+    assert head_views(target, TEXT, full, [(1, 0)]).stored(session) is None
+    first = final(overview(target, TEXT, full).run(session))
+    final(head_views(target, TEXT, full, [(1, 0)]).run(session))
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
-    again = overview(subject, TEXT, full).stored(lab)
+    again = overview(target, TEXT, full).stored(session)
     assert again is not None and again.pieces == first.pieces
     np.testing.assert_array_equal(again.raised_nats, first.raised_nats)
     # the pass for one head gave all of its layer
-    assert set(final(head_views(subject, TEXT, full, [(1, 0), (1, 3)]).run(lab))) == {(1, 0), (1, 3)}
-    some = head_views(subject, TEXT, full, [(1, 0), (0, 0)])
-    assert some.stored(lab) is None and set(some.so_far(lab)) == {(1, 0)}
-    assert some.left(lab) == Workload({"patterns": len(TEXT)}), "a pass over the text"
-    assert overview(subject, TEXT, parse_mask("F0", subject.shape)).stored(lab) is None
+    assert set(final(head_views(target, TEXT, full, [(1, 0), (1, 3)]).run(session))) == {(1, 0), (1, 3)}
+    some = head_views(target, TEXT, full, [(1, 0), (0, 0)])
+    assert some.stored(session) is None and set(some.so_far(session)) == {(1, 0)}
+    assert some.left(session) == Workload({"patterns": len(TEXT)}), "a pass over the text"
+    assert overview(target, TEXT, parse_mask("F0", target.shape)).stored(session) is None
 
 
-def test_what_cannot_be_shown_says_so(folder_of, lab):
-    subject = subject_in(lab, folder_of("opt"), bos=False)
-    full = Mask.full(subject.shape)
+def test_what_cannot_be_shown_says_so(folder_of, session):
+    target = target_in(session, folder_of("opt"), bos=False)
+    full = Mask.full(target.shape)
     with pytest.raises(UsageError, match="L9H0"):
-        final(head_views(subject, TEXT, full, [(9, 0)]).run(lab))
+        final(head_views(target, TEXT, full, [(9, 0)]).run(session))
     with pytest.raises(HeadroomError, match="single token"):
-        final(overview(subject, "a", full).run(lab))
+        final(overview(target, "a", full).run(session))
 
 
-def test_a_stored_view_with_positions_outside_the_text_is_computed_again(lab, folder_of):
-    subject = subject_in(lab, folder_of("opt"))
-    full = Mask.full(subject.shape)
-    expected = final(head_views(subject, TEXT[:200], full, [(1, 0)]).run(lab))[1, 0]
-    for key in [key for key in lab.store.keys() if "/attention/" in key]:
-        record = decode(lab.store.get(key))
-        lab.store.put(key, encode(Record({**record.arrays, "pattern_at": record.arrays["pattern_at"] + 9999}, {})))
-    assert head_views(subject, TEXT[:200], full, [(1, 0)]).stored(lab) is None
-    assert (final(head_views(subject, TEXT[:200], full, [(1, 0)]).run(lab))[1, 0].pattern == expected.pattern).all()
+def test_a_stored_view_with_positions_outside_the_text_is_computed_again(session, folder_of):
+    target = target_in(session, folder_of("opt"))
+    full = Mask.full(target.shape)
+    expected = final(head_views(target, TEXT[:200], full, [(1, 0)]).run(session))[1, 0]
+    for key in [key for key in session.store.keys() if "/attention/" in key]:
+        record = decode(session.store.get(key))
+        session.store.put(key, encode(Record({**record.arrays, "pattern_at": record.arrays["pattern_at"] + 9999}, {})))
+    assert head_views(target, TEXT[:200], full, [(1, 0)]).stored(session) is None
+    assert (final(head_views(target, TEXT[:200], full, [(1, 0)]).run(session))[1, 0].pattern == expected.pattern).all()

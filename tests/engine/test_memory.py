@@ -12,7 +12,7 @@ from engine.memory import CAPACITIES, GROWN_BYTES, Kept, Trimming, resident_byte
 from engine.models.masks import Mask
 from engine.questions import requests
 from engine.questions.requests import TaskSpec, get_requests
-from tests.cli.test_a_run_resumes import questions_in, subject_in
+from tests.cli.test_a_run_resumes import questions_in, target_in
 from tests.conftest import HANG_S, REPOSITORY
 from tests.engine.fixtures import write_questions
 
@@ -87,12 +87,12 @@ def test_the_choices_of_a_question_share_its_context(tmp_path, store):
     assert all(first is other for question in questions for first, *rest in [question.contexts] for other in rest)
 
 
-def test_encoded_questions_are_bounded_by_their_tokens(tiny_opt, tmp_path, lab, monkeypatch):
-    questions, subject = questions_in(write_questions(tmp_path / "own.jsonl", 80), lab), subject_in(lab, tiny_opt)
-    loaded = lab.models.get(subject.spec)
+def test_encoded_questions_are_bounded_by_their_tokens(tiny_opt, tmp_path, session, monkeypatch):
+    questions, target = questions_in(write_questions(tmp_path / "own.jsonl", 80), session), target_in(session, tiny_opt)
+    loaded = session.models.get(target.spec)
     monkeypatch.setattr(module, "ENCODED_TOKENS", 700)
     for chunk in questions.chunks():
-        module.encoded_chunk(loaded, subject, questions, chunk)
+        module.encoded_chunk(loaded, target, questions, chunk)
         assert len(loaded.encoded) == 1 or sum(map(module._n_tokens, loaded.encoded.values())) <= 700
     assert len(loaded.encoded) < len(questions.chunks())
 
@@ -116,11 +116,11 @@ def test_freed_memory_is_given_back_whenever_the_process_has_grown_by_so_much():
     assert look(500 + GROWN_BYTES) == 2, "what is in use is not given back again and again"
 
 
-def test_it_is_looked_after_between_the_pieces_of_one_job(tiny_opt, tmp_path, lab):
+def test_it_is_looked_after_between_the_pieces_of_one_job(tiny_opt, tmp_path, session):
     seen = []
-    lab.trimming = Trimming(lambda: seen.append(1) or GROWN_BYTES * len(seen))
-    questions, subject = questions_in(write_questions(tmp_path / "own.jsonl", 48), lab), subject_in(lab, tiny_opt)
-    for _ in evaluation(subject, questions, Mask.full(subject.shape)).run(lab):
+    session.trimming = Trimming(lambda: seen.append(1) or GROWN_BYTES * len(seen))
+    questions, target = questions_in(write_questions(tmp_path / "own.jsonl", 48), session), target_in(session, tiny_opt)
+    for _ in evaluation(target, questions, Mask.full(target.shape)).run(session):
         pass
     assert len(seen) >= 3, "once a chunk at least"
 

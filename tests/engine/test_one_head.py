@@ -24,7 +24,7 @@ from engine.studies.one_head import LOOKING, PARTS, Asked, built_in, head_named,
 from engine.studies.portrait import Portrait, joined
 from engine.studies.surveys import Setting
 from tests.conftest import TEXT
-from tests.engine.fixtures import subject_in, write_questions
+from tests.engine.fixtures import target_in, write_questions
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 HEAD = (1, 2)
@@ -80,9 +80,9 @@ def read_out(model, rows):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_ov_raises_equals_the_full_matrix(family, folder_of, model_of, lab, monkeypatch):
-    model, subject = model_of(family), subject_in(lab, folder_of(family))
-    found = final(ov_tokens(subject, TEXT[:80], HEAD).run(lab))
+def test_what_ov_raises_equals_the_full_matrix(family, folder_of, model_of, session, monkeypatch):
+    model, target = model_of(family), target_in(session, folder_of(family))
+    found = final(ov_tokens(target, TEXT[:80], HEAD).run(session))
     norm, _, _, value, out = matrices(model, *HEAD)
     with torch.no_grad():
         full = read_out(model, plain_norm(embedded(model), norm) @ value @ out).numpy()
@@ -97,14 +97,14 @@ def test_what_ov_raises_equals_the_full_matrix(family, folder_of, model_of, lab,
         assert found.own[at] == pytest.approx(row[token], abs=1e-3)
         assert abs(found.own_rank[at] - 1 - (row > row[token]).sum()) <= 1  # of two that are nearly equal
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what is stored was computed again"))
-    np.testing.assert_array_equal(ov_tokens(subject, TEXT[:80], HEAD).stored(lab).own, found.own)
+    np.testing.assert_array_equal(ov_tokens(target, TEXT[:80], HEAD).stored(session).own, found.own)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_which_heads_feed_it_equals_the_full_matrices(family, folder_of, model_of, lab):
-    model, subject = model_of(family), subject_in(lab, folder_of(family))
-    shape, (layer, head) = subject.shape, (2, 1)
-    found = final(feeding(subject, (layer, head)).run(lab))
+def test_which_heads_feed_it_equals_the_full_matrices(family, folder_of, model_of, session):
+    model, target = model_of(family), target_in(session, folder_of(family))
+    shape, (layer, head) = target.shape, (2, 1)
+    found = final(feeding(target, (layer, head)).run(session))
     tokens = embedded(model)
     norm, query, key, _, _ = matrices(model, layer, head)
 
@@ -123,27 +123,27 @@ def test_which_heads_feed_it_equals_the_full_matrices(family, folder_of, model_o
                 composed = (circuit @ written.T).norm() / (circuit.norm() * written.norm())
             assert found.trace[earlier, other] == pytest.approx(float(scores.trace()), rel=1e-3, abs=1e-2)
             assert found.composition[earlier, other] == pytest.approx(float(composed), rel=1e-3)
-    assert feeding(subject, (layer, head)).stored(lab).trace.tolist() == found.trace.tolist()
-    assert feeding(subject, (0, head)).stored(lab).trace.shape == (0, shape.n_heads)
+    assert feeding(target, (layer, head)).stored(session).trace.tolist() == found.trace.tolist()
+    assert feeding(target, (0, head)).stored(session).trace.shape == (0, shape.n_heads)
     # Elhage et al.: random matrices compose by about 1 / sqrt(d_model), and by more where d_head is small beside it
     assert 0.5 / shape.d_model**0.5 < found.random.mean() < 3 / shape.d_model**0.5
 
 
 @pytest.mark.parametrize("family", ["opt", "llama"])
-def test_the_parts_of_earlier_heads_add_up_to_the_trace_of_the_induction_screen(family, folder_of, lab):
-    subject = subject_in(lab, folder_of(family))
-    scores = final(induction(subject, "olsson").run(lab))
-    found = Portrait(subject.shape, (2, 3), {"olsson": scores}, feeding=final(feeding(subject, (2, 3)).run(lab)))
+def test_the_parts_of_earlier_heads_add_up_to_the_trace_of_the_induction_screen(family, folder_of, session):
+    target = target_in(session, folder_of(family))
+    scores = final(induction(target, "olsson").run(session))
+    found = Portrait(target.shape, (2, 3), {"olsson": scores}, feeding=final(feeding(target, (2, 3)).run(session)))
     assert found.partners.sum() == pytest.approx(found.score("qk_trace"), rel=1e-3, abs=1e-3)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_it_raises_in_a_text_equals_its_part_alone(family, folder_of, model_of, lab):
+def test_what_it_raises_in_a_text_equals_its_part_alone(family, folder_of, model_of, session):
     """Of the next token what the Attention screen says; of all others the same reading, by a plain sum over norms."""
-    model, subject = model_of(family), subject_in(lab, folder_of(family), bos=True)
+    model, target = model_of(family), target_in(session, folder_of(family), bos=True)
     text = TEXT[:150]
-    found = final(head_in_texts(subject, {"it": text}, HEAD).run(lab))["it"]
-    seen = final(overview(subject, text, Mask.full(subject.shape)).run(lab))
+    found = final(head_in_texts(target, {"it": text}, HEAD).run(session))["it"]
+    seen = final(overview(target, text, Mask.full(target.shape)).run(session))
     expected = seen.raised_nats[HEAD][1:].astype(float)
     np.testing.assert_allclose(found.raised_next[:-1], expected, atol=2e-2)
     assert np.isnan(found.raised_next[-1]) and found.pieces == seen.pieces
@@ -183,17 +183,17 @@ def by_hand(model, ids):
     return (logits - logits.mean(-1, keepdim=True)).sort(-1, descending=True).values[:-1, :5]
 
 
-def test_the_pattern_on_random_tokens_is_the_one_that_is_scored(folder_of, model_of, lab):
-    model, subject = model_of("llama"), subject_in(lab, folder_of("llama"))
-    found = final(head_on_probe(subject, HEAD).run(lab))
+def test_the_pattern_on_random_tokens_is_the_one_that_is_scored(folder_of, model_of, session):
+    model, target = model_of("llama"), target_in(session, folder_of("llama"))
+    found = final(head_on_probe(target, HEAD).run(session))
     score = prefix_matching(model, 25, [np.random.default_rng((0, 0))])["prefix_matching"][0][HEAD]
     rows = [found.pattern[at, [s for s in range(2, at) if (at - s + 1) % 25 == 0]].sum() for at in range(26, 101)]
     assert np.mean(rows) == pytest.approx(score, abs=1e-3)
     assert len(found.pieces) == 101 and found.pieces[1:26] == found.pieces[26:51]
 
 
-def test_the_pairs_and_tokens_that_are_told_are_the_largest(folder_of, lab):
-    found = final(head_in_texts(subject_in(lab, folder_of("gpt2")), {"it": TEXT[:200]}, HEAD).run(lab))["it"]
+def test_the_pairs_and_tokens_that_are_told_are_the_largest(folder_of, session):
+    found = final(head_in_texts(target_in(session, folder_of("gpt2")), {"it": TEXT[:200]}, HEAD).run(session))["it"]
     assert np.tril(found.pattern).sum(1) == pytest.approx(np.ones(len(found.pattern)), abs=5e-3)
     listed = most_looked_at(found, 5)
     assert all(each.source > 0 for each in listed)
@@ -215,22 +215,22 @@ def test_rows_have_no_scale(model_of):
 
 
 @pytest.fixture
-def asked(tmp_path, folder_of, lab):
-    subject = subject_in(lab, folder_of("opt"))
+def asked(tmp_path, folder_of, session):
+    target = target_in(session, folder_of("opt"))
     task = TaskSpec(str(write_questions(tmp_path / "mine.jsonl", 12)))
-    return subject, Asked(HEAD, Setting(subject.spec, None, None, 8, 6), (task,), " fox")
+    return target, Asked(HEAD, Setting(target.spec, None, None, 8, 6), (task,), " fox")
 
 
-def test_all_of_a_head_is_measured_once_and_found_again(asked, lab, monkeypatch):
-    subject, of = asked
-    before = portrait(subject, of).so_far(lab)
+def test_all_of_a_head_is_measured_once_and_found_again(asked, session, monkeypatch):
+    target, of = asked
+    before = portrait(target, of).so_far(session)
     assert set(before.left) == {*PARTS} - {"context"} and before.verdict == ""
-    forecasts = {name: left.seconds_by_size(lab.store, subject) for name, left in before.left.items()}
+    forecasts = {name: left.seconds_by_size(session.store, target) for name, left in before.left.items()}
     assert all(seconds > 0 or name == "heads-weight" for name, seconds in forecasts.items())  # weights read nothing
-    found = final(portrait(subject, of).run(lab))
+    found = final(portrait(target, of).run(session))
     assert not found.left and set(found.failed) == {"context"}  # its window is too short for that
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what is stored was computed again"))
-    again = portrait(subject, of).so_far(lab)
+    again = portrait(target, of).so_far(session)
     assert not again.left and again.verdict == found.verdict != ""
     [effect] = found.effects
     full, without = found.answers[of.tasks[0]]
@@ -263,8 +263,8 @@ def test_without_tasks_the_model_and_the_texts_are_looked_at_alone(asked):
         ({}, "No induction head, nor one for previous or duplicate tokens: prefix matching 0.05, rank 12 of 12"),
     ],
 )
-def test_what_a_head_is_is_said_honestly(values, words, folder_of, lab):
-    shape = subject_in(lab, folder_of("opt")).shape
+def test_what_a_head_is_is_said_honestly(values, words, folder_of, session):
+    shape = target_in(session, folder_of("opt")).shape
     names = ("prefix_matching", "copying", "previous_token", "duplicate_token", "ov_eigen", "qk_trace")
     mean = {name: np.full((3, 4), 0.1) for name in names}
     for name, value in ({"prefix_matching": 0.05} | values).items():
@@ -276,29 +276,29 @@ def test_what_a_head_is_is_said_honestly(values, words, folder_of, lab):
 
 
 @pytest.mark.parametrize("text", ["", "L9H0", "L0H9", "head", "L0H*", "L0H0,L0H1"])
-def test_a_head_that_is_none_is_refused(text, folder_of, lab):
+def test_a_head_that_is_none_is_refused(text, folder_of, session):
     with pytest.raises(UsageError):
-        head_named(text, subject_in(lab, folder_of("opt")).shape)
+        head_named(text, target_in(session, folder_of("opt")).shape)
 
 
-def test_importance_of_equal_scores_goes_by_the_tie_break(folder_of, lab):
-    shape, task = subject_in(lab, folder_of("opt")).shape, TaskSpec("demo_copy")
+def test_importance_of_equal_scores_goes_by_the_tie_break(folder_of, session):
+    shape, task = target_in(session, folder_of("opt")).shape, TaskSpec("demo_copy")
     ties = np.arange(12.0).reshape(3, 4)
     scores = Scores("heads-oracle", 8, np.zeros((3, 4)), ties)
     [place] = Portrait(shape, HEAD, importance={("heads-oracle", task): scores}).places
     assert place.rank == 12 - int(ties[HEAD])
 
 
-def test_what_an_ideal_pattern_recovers_is_that_of_the_head_alone(asked, lab):
-    subject, of = asked
-    found = final(portrait(subject, of, ["ideal-texts", "ideal-tasks"]).run(lab))
-    ideal = Ideal((of.head,), Mask.full(subject.shape))
-    losses = ideal_losses(subject, list(built_in().values()), ideal).stored(lab)
+def test_what_an_ideal_pattern_recovers_is_that_of_the_head_alone(asked, session):
+    target, of = asked
+    found = final(portrait(target, of, ["ideal-texts", "ideal-tasks"]).run(session))
+    ideal = Ideal((of.head,), Mask.full(target.shape))
+    losses = ideal_losses(target, list(built_in().values()), ideal).stored(session)
     assert set(found.recovered) == {None, of.tasks[0]}
     alone = {kind: recovered_in_texts(losses, kind) for kind in PATTERNS}
     assert {kind: each.effect_nats for kind, each in found.recovered[None].items()} == {
         kind: each.effect_nats for kind, each in alone.items()
     }
     without = found.ideal_answers[of.tasks[0]]["ablated"]
-    answers = final(portrait(subject, of, ["tasks"]).run(lab)).answers[of.tasks[0]]
+    answers = final(portrait(target, of, ["tasks"]).run(session)).answers[of.tasks[0]]
     assert np.array_equal(without.log_likelihood_nats, answers[1].log_likelihood_nats, equal_nan=True)

@@ -13,7 +13,7 @@ from engine.models.loading import Models
 from engine.models.masks import Mask, parse_edits, parse_mask, without_layers
 from engine.progress import final
 from engine.questions.encoding import encode_questions
-from tests.engine.fixtures import finished, questions_in, subject_in, write_questions
+from tests.engine.fixtures import finished, questions_in, target_in, write_questions
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 
@@ -23,9 +23,9 @@ def file(tmp_path_factory):
     return write_questions(tmp_path_factory.mktemp("task") / "own.jsonl", 20)
 
 
-def asked(lab, folder, file, n=18, precision="fp32"):
-    """(lab, subject, questions of the train split): more than a chunk, and not the whole of the next."""
-    return lab, subject_in(lab, folder, precision, bos=True), questions_in(file, lab, n, split="train")
+def asked(session, folder, file, n=18, precision="fp32"):
+    """(session, target, questions of the train split): more than a chunk, and not the whole of the next."""
+    return session, target_in(session, folder, precision, bos=True), questions_in(file, session, n, split="train")
 
 
 def plain_influence(model, questions):
@@ -49,10 +49,10 @@ def plain_influence(model, questions):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_block_influence_is_one_minus_the_mean_cosine(family, folder_of, file, lab):
-    about = asked(lab, folder_of(family), file)
+def test_block_influence_is_one_minus_the_mean_cosine(family, folder_of, file, session):
+    about = asked(session, folder_of(family), file)
     found = final(block_influence(*about[1:]).run(about[0]))
-    model = finished(lab.loaded(about[1]))
+    model = finished(session.loaded(about[1]))
     hooks = [layer._forward_hooks for layer in model.family.layer_list(model.model)]
     assert not any(hooks)
     expected = plain_influence(model, about[2].at(about[2].order[:18]))
@@ -61,10 +61,10 @@ def test_block_influence_is_one_minus_the_mean_cosine(family, folder_of, file, l
     np.testing.assert_array_equal(layer_order(*about[1:], "influence", 1).stored(about[0]), np.argsort(expected))
 
 
-def test_block_influence_in_int8_leaves_padding_out(folder_of, file, lab, monkeypatch):
+def test_block_influence_in_int8_leaves_padding_out(folder_of, file, session, monkeypatch):
     """bitsandbytes' own layers read padded rows: what stands there is no token."""
-    about, in_fp32 = (asked(lab, folder_of("opt"), file, 18, precision) for precision in ("int8", "fp32"))
-    found, exact = (final(block_influence(*each[1:]).run(lab)) for each in (about, in_fp32))
+    about, in_fp32 = (asked(session, folder_of("opt"), file, 18, precision) for precision in ("int8", "fp32"))
+    found, exact = (final(block_influence(*each[1:]).run(session)) for each in (about, in_fp32))
     np.testing.assert_allclose(found, exact, rtol=0.05)
 
 
@@ -83,8 +83,8 @@ def plain_greedy(about):
 
 
 @pytest.mark.parametrize("family", ["opt", "llama"])
-def test_the_greedy_search_drops_what_costs_least_again_and_again(family, folder_of, file, lab, monkeypatch):
-    about = asked(lab, folder_of(family), file)
+def test_the_greedy_search_drops_what_costs_least_again_and_again(family, folder_of, file, session, monkeypatch):
+    about = asked(session, folder_of(family), file)
     steps = greedy(*about[1:], 3).run(about[0])
     counts = []
     for step in steps:
@@ -92,22 +92,22 @@ def test_the_greedy_search_drops_what_costs_least_again_and_again(family, folder
         if step.value:  # the first step stands, and is not lost
             break
     steps.close()
-    assert len(greedy(*about[1:], 3).so_far(lab)) == 1
-    assert layer_order(*about[1:], "greedy", 2).stored(lab) is None
+    assert len(greedy(*about[1:], 3).so_far(session)) == 1
+    assert layer_order(*about[1:], "greedy", 2).stored(session) is None
     found = final(greedy(*about[1:], 3).run(about[0]))
     counts += [(6 * 18, 6 * 18)]
     assert counts == sorted(counts) and n_passes(about[1].shape, "greedy", 3) == 6
     assert [step.layer for step in found] == plain_greedy(about)
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
     assert final(greedy(*about[1:], 3).run(about[0])) == greedy(*about[1:], 3).stored(about[0]) == found
-    first_two = final(layer_order(*about[1:], "greedy", 2).run(lab))
+    first_two = final(layer_order(*about[1:], "greedy", 2).run(session))
     np.testing.assert_array_equal(first_two, [step.layer for step in found[:2]])
-    other = about[0], about[1], questions_in(file, lab, 17, split="train")
-    assert greedy(*other[1:], 3).so_far(lab) == [], "of other questions nothing is known"
+    other = about[0], about[1], questions_in(file, session, 17, split="train")
+    assert greedy(*other[1:], 3).so_far(session) == [], "of other questions nothing is known"
 
 
-def test_the_oracle_orders_layers_by_the_accuracy_lost(folder_of, file, lab):
-    about = asked(lab, folder_of("opt"), file)
+def test_the_oracle_orders_layers_by_the_accuracy_lost(folder_of, file, session):
+    about = asked(session, folder_of("opt"), file)
     found = final(layer_order(*about[1:], "oracle", 1).run(about[0]))
     left = [final(evaluation(*about[1:], parse_mask(f"B{layer}", about[1].shape)).run(about[0])) for layer in range(3)]
     kept = [(each.correct.mean(), each.gold_log_likelihood_nats.mean()) for each in left]
@@ -116,29 +116,29 @@ def test_the_oracle_orders_layers_by_the_accuracy_lost(folder_of, file, lab):
 
 
 @pytest.mark.parametrize("by", LAYERS_BY)
-def test_layers_go_besides_heads_and_ffns(by, folder_of, file, lab, monkeypatch):
-    _, subject, _ = asked(lab, folder_of("opt"), file)
-    task, edits = questions_in(file, lab).task, parse_edits("L2H1 keep F0", subject.shape)
+def test_layers_go_besides_heads_and_ffns(by, folder_of, file, session, monkeypatch):
+    _, target, _ = asked(session, folder_of("opt"), file)
+    task, edits = questions_in(file, session).task, parse_edits("L2H1 keep F0", target.shape)
     pruning = Pruning(task, Ranking("random", n_questions=6, layers_by=by), 500, 0, edits, 700)
     assert pruning.n_layers_dropped == 2 and pruning.missing(Evidence()) == ["layers"]
     assert "700" in str(pruning) and pruning.at("layers", 0).missing(Evidence()) == []
-    orders = final(orders_of(subject, pruning).run(lab))
+    orders = final(orders_of(target, pruning).run(session))
     mask = pruning.mask(orders)
     assert mask == edits.on(without_layers(orders.mask(500, 0), orders.layers[:2]))
     assert len(mask.layers_dropped) in (1, 2) and pruning.by_level
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
-    known = evidence(subject, task, pruning.ranking, [], 2).so_far(lab)
-    assert pruning.known_mask(subject.shape, known) == mask
-    further = evidence(subject, task, pruning.ranking, [], 3).so_far(lab)
-    assert (pruning.at("layers", 1000).known_mask(subject.shape, further) is None) == (by == "greedy")
+    known = evidence(target, task, pruning.ranking, [], 2).so_far(session)
+    assert pruning.known_mask(target.shape, known) == mask
+    further = evidence(target, task, pruning.ranking, [], 3).so_far(session)
+    assert (pruning.at("layers", 1000).known_mask(target.shape, further) is None) == (by == "greedy")
 
 
 @pytest.mark.parametrize("layers_permille", [0, 500])
-def test_each_part_of_a_ranking_is_named_and_counted_by_itself(folder_of, file, lab, layers_permille):
-    _, subject, _ = asked(lab, folder_of("opt"), file)
-    task, nothing = questions_in(file, lab).task, parse_edits("", subject.shape)
+def test_each_part_of_a_ranking_is_named_and_counted_by_itself(folder_of, file, session, layers_permille):
+    _, target, _ = asked(session, folder_of("opt"), file)
+    task, nothing = questions_in(file, session).task, parse_edits("", target.shape)
     pruning = Pruning(task, Ranking(n_questions=6), 500, 500, nothing, layers_permille)
-    *steps, _ = [step for step in orders_of(subject, pruning).run(lab) if not step.is_loading]
+    *steps, _ = [step for step in orders_of(target, pruning).run(session) if not step.is_loading]
     last = {step.message: (step.done, step.total) for step in steps}
     layers = {"ranking layers": (6, 6)} if layers_permille else {}
     expected = {"ranking heads": (6, 6), "ranking FFNs": (6 * 4, 6 * 4)} | layers

@@ -15,15 +15,15 @@ from engine.progress import final
 from engine.questions.amounts import kept_share
 from engine.texts.perplexity import BLOCK, Both, Perplexity, both, change, perplexity, windows
 from tests.conftest import TEXT
-from tests.engine.fixtures import subject_in
+from tests.engine.fixtures import target_in
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 LONG = "\n\n".join([TEXT, TEXT.upper(), TEXT, TEXT.title()])
 
 
-def measured(folder, lab, mask="", bos=None, window=0, text=LONG):
-    subject = subject_in(lab, folder, "fp32", bos)
-    return final(perplexity(subject, text, parse_mask(mask, subject.shape), window).run(lab))
+def measured(folder, session, mask="", bos=None, window=0, text=LONG):
+    target = target_in(session, folder, "fp32", bos)
+    return final(perplexity(target, text, parse_mask(mask, target.shape), window).run(session))
 
 
 def gptq(model, ids, length):
@@ -41,8 +41,8 @@ def gptq(model, ids, length):
 @pytest.mark.parametrize("mask", ["", "L0H1 L2H* F1"])
 @pytest.mark.parametrize("bos", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_it_is_that_of_a_plain_loop(family, bos, mask, folder_of, model_of, lab):
-    found, model = measured(folder_of(family), lab, mask, bos), model_of(family)
+def test_it_is_that_of_a_plain_loop(family, bos, mask, folder_of, model_of, session):
+    found, model = measured(folder_of(family), session, mask, bos), model_of(family)
     ids = model.tokenizer(LONG, add_special_tokens=False, return_tensors="pt").input_ids
     front = torch.tensor([[2] * bos], dtype=ids.dtype)
     whole = torch.cat([front, ids], dim=1)
@@ -58,57 +58,57 @@ def test_it_is_that_of_a_plain_loop(family, bos, mask, folder_of, model_of, lab)
 
 
 @pytest.mark.parametrize("length", [16, 100, 200])
-def test_shorter_windows(length, folder_of, model_of, lab):
-    found, model = measured(folder_of("llama"), lab, bos=True, window=length), model_of("llama")
+def test_shorter_windows(length, folder_of, model_of, session):
+    found, model = measured(folder_of("llama"), session, bos=True, window=length), model_of("llama")
     ids = torch.tensor([[2, *model.tokenizer(LONG, add_special_tokens=False).input_ids]])
     assert found.a_token == pytest.approx(gptq(model.model, ids, length), rel=1e-4) and found.window == length
 
 
-def test_a_text_shorter_than_a_window_is_one_window(folder_of, model_of, lab):
-    found, model = measured(folder_of("opt"), lab, bos=True, text=TEXT[:200]), model_of("opt")
+def test_a_text_shorter_than_a_window_is_one_window(folder_of, model_of, session):
+    found, model = measured(folder_of("opt"), session, bos=True, text=TEXT[:200]), model_of("opt")
     ids = torch.tensor([[2, *model.tokenizer(TEXT[:200], add_special_tokens=False).input_ids]])
     assert found.a_token == pytest.approx(gptq(model.model, ids, ids.shape[1]), rel=1e-4)
     assert len(found) == found.n_tokens == ids.shape[1] - 1
     assert windows(np.arange(7), 3).tolist() == [[0, 1, 2], [3, 4, 5]] and windows(np.arange(2), 3).tolist() == [[0, 1]]
 
 
-def test_what_was_measured_is_stored_by_windows_and_found_again(folder_of, lab, monkeypatch):
+def test_what_was_measured_is_stored_by_windows_and_found_again(folder_of, session, monkeypatch):
     from engine.texts import perplexity as module
 
     monkeypatch.setattr(module, "BATCH_TOKENS", 256)  # a window a piece
-    subject = subject_in(lab, folder_of("gpt2"))
-    mask = parse_mask("L0H0", subject.shape)
-    assert perplexity(subject, LONG, mask).stored(lab) is None
-    steps = perplexity(subject, LONG, mask).run(lab)
+    target = target_in(session, folder_of("gpt2"))
+    mask = parse_mask("L0H0", target.shape)
+    assert perplexity(target, LONG, mask).stored(session) is None
+    steps = perplexity(target, LONG, mask).run(session)
     first = next(step for step in steps if step.value is not None)
     assert 0 < first.done == len(first.value) < first.total == first.value.n_total
     steps.close()  # killed here: the first window is kept
     read = []
     monkeypatch.setattr(module, "_losses", lambda *given, real=module._losses: read.append(0) or real(*given))
-    found = final(perplexity(subject, LONG, mask).run(lab))
+    found = final(perplexity(target, LONG, mask).run(session))
     assert len(found) == found.n_total and len(read) == found.n_total // 255 - 1
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what is stored was computed again"))
-    again = perplexity(subject, LONG, mask).stored(lab)
+    again = perplexity(target, LONG, mask).stored(session)
     assert again is not None and again.loss_nats.tolist() == found.loss_nats.tolist()
-    assert perplexity(subject, LONG, Mask.full(subject.shape)).stored(lab) is None
-    assert perplexity(subject, LONG, mask, 100).stored(lab) is None
+    assert perplexity(target, LONG, Mask.full(target.shape)).stored(session) is None
+    assert perplexity(target, LONG, mask, 100).stored(session) is None
 
 
-def test_both_sides_are_known_as_far_as_they_are_measured(folder_of, lab):
-    subject = subject_in(lab, folder_of("opt"))
-    full, mask = Mask.full(subject.shape), parse_mask("L0H0 F1", subject.shape)
-    nothing, unknown = both(subject, TEXT, mask), both(subject, TEXT, None)
-    assert nothing.so_far(lab) == unknown.so_far(lab) == Both() and unknown.key != both(subject, TEXT, full).key
+def test_both_sides_are_known_as_far_as_they_are_measured(folder_of, session):
+    target = target_in(session, folder_of("opt"))
+    full, mask = Mask.full(target.shape), parse_mask("L0H0 F1", target.shape)
+    nothing, unknown = both(target, TEXT, mask), both(target, TEXT, None)
+    assert nothing.so_far(session) == unknown.so_far(session) == Both() and unknown.key != both(target, TEXT, full).key
     whole = len(TEXT) * (1 + kept_share(mask))
-    assert nothing.left(lab).characters["forward"] == pytest.approx(whole) and kept_share(mask) < 1
-    pruned = final(perplexity(subject, TEXT, mask).run(lab))
-    half = nothing.so_far(lab)
+    assert nothing.left(session).characters["forward"] == pytest.approx(whole) and kept_share(mask) < 1
+    pruned = final(perplexity(target, TEXT, mask).run(session))
+    half = nothing.so_far(session)
     assert half.full is None and half.pruned.a_token == pruned.a_token and not half.complete and half.change is None
-    alone = final(unknown.run(lab))
-    assert alone.full is not None and alone.pruned is None and unknown.look(lab).is_complete
-    found = nothing.stored(lab)
+    alone = final(unknown.run(session))
+    assert alone.full is not None and alone.pruned is None and unknown.look(session).is_complete
+    found = nothing.stored(session)
     assert found.complete and found.change.nats == change(found.full, found.pruned).nats
-    same = both(subject, TEXT, full).stored(lab)
+    same = both(target, TEXT, full).stored(session)
     assert same.full is same.pruned and same.complete and same.change is None
 
 
@@ -141,12 +141,12 @@ def test_the_interval_holds_the_truth_as_often_as_it_says():
     assert 0.90 < hits / 400 < 0.99
 
 
-def test_what_cannot_be_measured(folder_of, lab):
-    subject = subject_in(lab, folder_of("opt"))
+def test_what_cannot_be_measured(folder_of, session):
+    target = target_in(session, folder_of("opt"))
     for window in (1, 257, -3):
         with pytest.raises(UsageError, match=re.escape("choose 2 to 256")):
-            perplexity(subject, TEXT, Mask.full(subject.shape), window)
+            perplexity(target, TEXT, Mask.full(target.shape), window)
     with pytest.raises(HeadroomError, match="empty"):
-        perplexity(subject, " \n", Mask.full(subject.shape))
+        perplexity(target, " \n", Mask.full(target.shape))
     with pytest.raises(HeadroomError, match="one token"):
-        measured(folder_of("opt"), lab, text="a", bos=False)
+        measured(folder_of("opt"), session, text="a", bos=False)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from engine.measurement import of_records
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.models.tuning import Products
 from engine.pieces import Piece
 from engine.progress import Progress, driven, final, last_value
 from engine.records import Record, canonical_key, decode, encode
-from tests.engine.fixtures import last, subject_in
+from tests.engine.fixtures import last, target_in
 
 SHAPES = {"scores": (2, "W"), "names": ("W",)}
 SOUND = {"scores": np.zeros((2, 3)), "names": np.zeros(3)}
@@ -34,16 +34,16 @@ class OneModel:
 
 
 @pytest.fixture
-def subject(lab, tiny_opt):
-    return subject_in(lab, tiny_opt)
+def target(session, tiny_opt):
+    return target_in(session, tiny_opt)
 
 
 @pytest.fixture
-def bench(store, subject):
-    """A lab without a model, and the names of the pieces that were begun and of those that ended in some way."""
+def bench(store, target):
+    """A session without a model, and the names of the pieces that were begun and of those that ended in some way."""
     models = OneModel()
-    models.identity = subject.identity
-    return SimpleNamespace(lab=Lab(store, models), begun=[], ended=[])
+    models.identity = target.identity
+    return SimpleNamespace(session=Session(store, models), begun=[], ended=[])
 
 
 def key_of(name):
@@ -63,19 +63,19 @@ def piece(bench, name, size=2):
     return Piece(key_of(name), size, SHAPES, measure)
 
 
-def records_of(subject, wanted):
+def records_of(target, wanted):
     """The measurement that gives the records of these pieces."""
-    return of_records(subject, ("test",), lambda lab, records: list(wanted), lambda records: list(records))
+    return of_records(target, ("test",), lambda session, records: list(wanted), lambda records: list(records))
 
 
 def values(records):
     return "".join(chr(int(record.arrays["scores"][0, 0])) for record in records)
 
 
-def test_what_is_stored_is_read_and_the_rest_is_measured_and_stored_at_once(bench, subject, store):
-    list(records_of(subject, [piece(bench, "b")]).run(bench.lab))
+def test_what_is_stored_is_read_and_the_rest_is_measured_and_stored_at_once(bench, target, store):
+    list(records_of(target, [piece(bench, "b")]).run(bench.session))
     seen = []
-    for step in records_of(subject, [piece(bench, name) for name in "abc"]).run(bench.lab):
+    for step in records_of(target, [piece(bench, name) for name in "abc"]).run(bench.session):
         if step.value is not None:
             seen.append((values(step.value), step.done, step.total, step.cached))
             assert all(store.get(key_of(name)) is not None for name in values(step.value)), "not stored at once"
@@ -83,16 +83,16 @@ def test_what_is_stored_is_read_and_the_rest_is_measured_and_stored_at_once(benc
     assert seen == [("a", 2, 6, False), ("ab", 4, 6, False), ("abc", 6, 6, False)]
     assert bench.begun == ["b", "a", "c"]
     receipt = decode(store.get(key_of("c"))).receipt
-    assert receipt["of"] == "c" and receipt["model"] == subject.identity.digest and receipt["seconds"] >= 0
+    assert receipt["of"] == "c" and receipt["model"] == target.identity.digest and receipt["seconds"] >= 0
 
 
-def test_a_run_that_finds_everything_is_cached_and_asks_for_no_model(bench, subject):
+def test_a_run_that_finds_everything_is_cached_and_asks_for_no_model(bench, target):
     wanted = [piece(bench, name) for name in "ab"]
-    measured = last(records_of(subject, wanted).run(bench.lab))
-    n_asked = bench.lab.models.n_asked
-    steps = list(records_of(subject, wanted).run(bench.lab))
-    assert all(step.cached for step in steps) and not measured.cached and bench.lab.models.n_asked == n_asked > 0
-    assert values(steps[-1].value) == values(records_of(subject, wanted).stored(bench.lab)) == "ab"
+    measured = last(records_of(target, wanted).run(bench.session))
+    n_asked = bench.session.models.n_asked
+    steps = list(records_of(target, wanted).run(bench.session))
+    assert all(step.cached for step in steps) and not measured.cached and bench.session.models.n_asked == n_asked > 0
+    assert values(steps[-1].value) == values(records_of(target, wanted).stored(bench.session)) == "ab"
 
 
 @pytest.mark.parametrize(
@@ -106,51 +106,51 @@ def test_a_run_that_finds_everything_is_cached_and_asks_for_no_model(bench, subj
     ],
     ids=["no record", "an array is missing", "another rank", "another length", "a letter is two lengths"],
 )
-def test_an_unsound_record_is_measured_anew(arrays, bench, subject, store):
+def test_an_unsound_record_is_measured_anew(arrays, bench, target, store):
     wanted = [piece(bench, name) for name in "ab"]
     store.put(key_of("b"), encode(Record(SOUND, {})))
-    assert records_of(subject, wanted[1:]).stored(bench.lab), "sound, so that this test can tell"
+    assert records_of(target, wanted[1:]).stored(bench.session), "sound, so that this test can tell"
     store.put(key_of("b"), b"nonsense" if arrays is None else encode(Record(arrays, {})))
-    assert records_of(subject, wanted[1:]).so_far(bench.lab) == []
-    assert values(final(records_of(subject, wanted).run(bench.lab))) == "ab" and bench.begun == ["a", "b"]
-    assert values(records_of(subject, wanted).so_far(bench.lab)) == "ab", "the sound one is kept"
+    assert records_of(target, wanted[1:]).so_far(bench.session) == []
+    assert values(final(records_of(target, wanted).run(bench.session))) == "ab" and bench.begun == ["a", "b"]
+    assert values(records_of(target, wanted).so_far(bench.session)) == "ab", "the sound one is kept"
 
 
-def test_reading_alone_ends_at_the_first_that_is_missing(bench, subject):
-    list(records_of(subject, [piece(bench, name) for name in "ac"]).run(bench.lab))
-    n_asked, wanted = bench.lab.models.n_asked, [piece(bench, name) for name in "abc"]
-    known = records_of(subject, wanted).look(bench.lab)
+def test_reading_alone_ends_at_the_first_that_is_missing(bench, target):
+    list(records_of(target, [piece(bench, name) for name in "ac"]).run(bench.session))
+    n_asked, wanted = bench.session.models.n_asked, [piece(bench, name) for name in "abc"]
+    known = records_of(target, wanted).look(bench.session)
     assert values(known.value) == "a" and [*known.missing] == [key_of("b")]
-    assert records_of(subject, wanted).stored(bench.lab) is None
-    assert records_of(subject, wanted[1:]).so_far(bench.lab) == []
-    assert bench.begun == ["a", "c"] and bench.lab.models.n_asked == n_asked
+    assert records_of(target, wanted).stored(bench.session) is None
+    assert records_of(target, wanted[1:]).so_far(bench.session) == []
+    assert bench.begun == ["a", "c"] and bench.session.models.n_asked == n_asked
 
 
-def test_a_run_that_is_closed_keeps_what_was_finished(bench, subject, store):
+def test_a_run_that_is_closed_keeps_what_was_finished(bench, target, store):
     wanted = [piece(bench, name) for name in "abc"]
-    steps = records_of(subject, wanted).run(bench.lab)
+    steps = records_of(target, wanted).run(bench.session)
     next(step for step in steps if step.message == "in b")
     steps.close()
     assert bench.ended == ["a", "b"], "what the piece in hand has put into the model is taken out"
-    assert values(records_of(subject, wanted).so_far(bench.lab)) == "a" and store.get(key_of("b")) is None
-    assert values(final(records_of(subject, wanted).run(bench.lab))) == "abc" and bench.begun == ["a", "b", "b", "c"]
+    assert values(records_of(target, wanted).so_far(bench.session)) == "a" and store.get(key_of("b")) is None
+    assert values(final(records_of(target, wanted).run(bench.session))) == "abc" and bench.begun == ["a", "b", "b", "c"]
 
 
-def test_later_pieces_may_go_by_the_records_so_far(bench, subject):
-    def wanted(lab, records):
+def test_later_pieces_may_go_by_the_records_so_far(bench, target):
+    def wanted(session, records):
         while len(records) < 3:
             yield piece(bench, "abc"[len(records)])
 
     def counted(records):
         return len(records), 3
 
-    each = of_records(subject, ("test",), wanted, lambda records: list(records), None, counted)
-    *_, step = each.run(bench.lab)
-    assert values(step.value) == values(each.stored(bench.lab)) == "abc" and (step.done, step.total) == (3, 3)
+    each = of_records(target, ("test",), wanted, lambda records: list(records), None, counted)
+    *_, step = each.run(bench.session)
+    assert values(step.value) == values(each.stored(bench.session)) == "abc" and (step.done, step.total) == (3, 3)
 
 
-def test_a_step_within_a_piece_stands_at_its_place_in_the_run(bench, subject):
-    steps = list(records_of(subject, [piece(bench, "a", 4), piece(bench, "b", 6)]).run(bench.lab))
+def test_a_step_within_a_piece_stands_at_its_place_in_the_run(bench, target):
+    steps = list(records_of(target, [piece(bench, "a", 4), piece(bench, "b", 6)]).run(bench.session))
     inside = [(step.done, step.total, step.message) for step in steps if step.value is None and not step.is_loading]
     assert inside == [(at, 10, "in a" if at < 4 else "in b") for at in range(10)]
     loading = [step for step in steps if step.is_loading]

@@ -12,52 +12,52 @@ from engine.models.masks import Mask
 from engine.progress import Stopped, final, is_to_stop
 from engine.questions.amounts import all_characters, characters, gradient_characters, kept_share
 from engine.questions.requests import Question, TaskSpec, get_requests, select
-from tests.engine.fixtures import subject_in
+from tests.engine.fixtures import target_in
 
 
 @pytest.fixture
-def subject(lab, tiny_opt):
-    return subject_in(lab, tiny_opt)
+def target(session, tiny_opt):
+    return target_in(session, tiny_opt)
 
 
 def question(contexts, continuations, golds=(0,)):
     return Question(0, tuple(contexts), tuple(continuations), golds, tuple(map(len, continuations)), "")
 
 
-def test_nothing_is_forecast_before_anything_was_timed(store, subject):
-    assert rates.seconds_for(store, subject, "forward", 1000) is None
-    rates.learn(store, subject, "forward", 1000, 2.0)
-    assert rates.seconds_for(store, subject, "forward", 500) == pytest.approx(1.0)
-    assert rates.seconds_for(store, subject, "gradient", 1000) == pytest.approx(2.0 * rates.FACTOR["gradient"])
-    rates.learn(store, subject, "gradient", 100, 1.0)
-    assert rates.seconds_for(store, subject, "gradient", 1000) == pytest.approx(10.0)
-    assert rates.seconds_for(store, subject, "forward", 1000) == pytest.approx(2.0), "each kind has its own"
-    other = replace(subject, spec=replace(subject.spec, precision="bf16"))
+def test_nothing_is_forecast_before_anything_was_timed(store, target):
+    assert rates.seconds_for(store, target, "forward", 1000) is None
+    rates.learn(store, target, "forward", 1000, 2.0)
+    assert rates.seconds_for(store, target, "forward", 500) == pytest.approx(1.0)
+    assert rates.seconds_for(store, target, "gradient", 1000) == pytest.approx(2.0 * rates.FACTOR["gradient"])
+    rates.learn(store, target, "gradient", 100, 1.0)
+    assert rates.seconds_for(store, target, "gradient", 1000) == pytest.approx(10.0)
+    assert rates.seconds_for(store, target, "forward", 1000) == pytest.approx(2.0), "each kind has its own"
+    other = replace(target, spec=replace(target.spec, precision="bf16"))
     assert rates.seconds_for(store, other, "forward", 1000) is None, "another precision is another rate"
 
 
-def test_a_rate_is_smoothed_and_a_models_first_passes_count_for_little(store, subject):
-    rates.learn(store, subject, "forward", 1000, 9.0, are_first=True)
-    assert rates.seconds_for(store, subject, "forward", 1000) == pytest.approx(9.0), "better than nothing"
+def test_a_rate_is_smoothed_and_a_models_first_passes_count_for_little(store, target):
+    rates.learn(store, target, "forward", 1000, 9.0, are_first=True)
+    assert rates.seconds_for(store, target, "forward", 1000) == pytest.approx(9.0), "better than nothing"
     for _ in range(30):
-        rates.learn(store, subject, "forward", 1000, 1.0)
-    settled = rates.seconds_for(store, subject, "forward", 1000)
+        rates.learn(store, target, "forward", 1000, 1.0)
+    settled = rates.seconds_for(store, target, "forward", 1000)
     assert settled == pytest.approx(1.0, rel=0.1)
-    rates.learn(store, subject, "forward", 1000, 9.0, are_first=True)
-    assert rates.seconds_for(store, subject, "forward", 1000) == settled
-    rates.learn(store, subject, "forward", 1000, 2.0)
-    assert settled < rates.seconds_for(store, subject, "forward", 1000) < 1.6
+    rates.learn(store, target, "forward", 1000, 9.0, are_first=True)
+    assert rates.seconds_for(store, target, "forward", 1000) == settled
+    rates.learn(store, target, "forward", 1000, 2.0)
+    assert settled < rates.seconds_for(store, target, "forward", 1000) < 1.6
     puts = store.n_puts
     for nothing in ((0, 1.0), (1000, 0.0)):
-        rates.learn(store, subject, "forward", *nothing)
+        rates.learn(store, target, "forward", *nothing)
     assert store.n_puts == puts
 
 
-def test_a_damaged_record_is_no_rate(store, subject):
-    store.put(rates._key(subject), b"nonsense")
-    assert rates.seconds_for(store, subject, "forward", 1) is None
-    rates.learn(store, subject, "forward", 10, 1.0)
-    assert rates.seconds_for(store, subject, "forward", 10) == pytest.approx(1.0)
+def test_a_damaged_record_is_no_rate(store, target):
+    store.put(rates._key(target), b"nonsense")
+    assert rates.seconds_for(store, target, "forward", 1) is None
+    rates.learn(store, target, "forward", 10, 1.0)
+    assert rates.seconds_for(store, target, "forward", 10) == pytest.approx(1.0)
 
 
 def test_amounts_by_hand():
@@ -79,22 +79,22 @@ def test_amounts_by_hand():
     )
 
 
-def test_measuring_teaches_the_rate(lab, subject):
+def test_measuring_teaches_the_rate(session, target):
     from engine.accuracy.evaluation import evaluation
 
-    questions = select(get_requests(TaskSpec("demo_copy", 0), None, lab.store), 32, "stratified")
-    steps = list(evaluation(subject, questions, Mask.full(subject.shape)).run(lab))
-    assert rates.seconds_for(lab.store, subject, "forward", all_characters(questions)) > 0
+    questions = select(get_requests(TaskSpec("demo_copy", 0), None, session.store), 32, "stratified")
+    steps = list(evaluation(target, questions, Mask.full(target.shape)).run(session))
+    assert rates.seconds_for(session.store, target, "forward", all_characters(questions)) > 0
     shares = [step.share for step in steps if step.share is not None]
     assert shares == sorted(shares) and shares[-1] == pytest.approx(1.0) and steps[-1].value is not None
 
 
-def test_gradients_that_give_way_again_and_again_get_on_and_are_the_same_numbers(lab, subject, monkeypatch):
+def test_gradients_that_give_way_again_and_again_get_on_and_are_the_same_numbers(session, target, monkeypatch):
     """Left in the middle of a pass, forwards and backwards; what is finished is not done twice."""
     monkeypatch.setattr(of_importance, "GRADIENT_TOKENS_SMALL", 64)
-    questions = select(get_requests(TaskSpec("demo_copy", 0), None, lab.store), 16, "stratified")
-    plain = of_importance._chunk_pieces(subject, questions, "gate", None)[0]
-    loaded = final_loaded(lab, subject)
+    questions = select(get_requests(TaskSpec("demo_copy", 0), None, session.store), 16, "stratified")
+    plain = of_importance._chunk_pieces(target, questions, "gate", None)[0]
+    loaded = final_loaded(session, target)
     undisturbed, _ = run_out(plain.measure(loaded))
     passes, real, asked = [], of_importance.gate_gradients, [0]
 
@@ -113,7 +113,7 @@ def test_gradients_that_give_way_again_and_again_get_on_and_are_the_same_numbers
     try:
         for _ in range(200):
             try:
-                scores = final(importance(subject, questions, "gate").run(lab))
+                scores = final(importance(target, questions, "gate").run(session))
                 break
             except Stopped:
                 n_left += 1
@@ -126,9 +126,9 @@ def test_gradients_that_give_way_again_and_again_get_on_and_are_the_same_numbers
     assert not any(layer._forward_pre_hooks for layer in loaded.family.layer_list(loaded.model))
 
 
-def final_loaded(lab, subject):
+def final_loaded(session, target):
     try:
-        steps = lab.loaded(subject)
+        steps = session.loaded(target)
         while True:
             next(steps)
     except StopIteration as ended:

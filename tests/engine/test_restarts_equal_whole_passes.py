@@ -12,7 +12,7 @@ from engine.models.masks import Mask, parse_mask, single_ablations
 from engine.models.slicing import applied, sliced
 from engine.questions.encoding import encode_questions
 from engine.questions.requests import TaskSpec, get_requests
-from tests.engine.fixtures import finished, last, loaded, questions_in, subject_in, write_questions
+from tests.engine.fixtures import finished, last, loaded, questions_in, target_in, write_questions
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 TEXTS = ["", "F0", "F1", "F2", "L1H2", "L0H* F2", "L2H0-2", "L2H* F1", "B0", "B1 L2H0", "B2"]
@@ -72,10 +72,10 @@ def test_stopped_in_the_middle_the_model_is_whole(folder_of, questions):
 
 
 @pytest.mark.parametrize("what", ["ffns", "heads-oracle"])
-def test_oracle_and_evaluation_share_what_they_measure(what, folder_of, questions, lab, monkeypatch):
-    subject = subject_in(lab, folder_of("opt"))
-    about = (lab, subject, questions_in(questions, lab, 18))
-    known = single_ablations(subject.shape, what)[1]
+def test_oracle_and_evaluation_share_what_they_measure(what, folder_of, questions, session, monkeypatch):
+    target = target_in(session, folder_of("opt"))
+    about = (session, target, questions_in(questions, session, 18))
+    known = single_ablations(target.shape, what)[1]
     list(evaluation(*about[1:], known).run(about[0]))
     steps = importance(*about[1:], what).run(about[0])
     counts = [(step.done, step.total) for step in steps]
@@ -83,5 +83,5 @@ def test_oracle_and_evaluation_share_what_they_measure(what, folder_of, question
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
     scores = importance(*about[1:], what).stored(about[0])
     assert scores is not None and scores.scores.shape == ((3,) if what == "ffns" else (3, 4))
-    for mask in single_ablations(subject.shape, what):
+    for mask in single_ablations(target.shape, what):
         assert last(evaluation(*about[1:], mask).run(about[0])).cached

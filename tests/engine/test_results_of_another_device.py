@@ -15,7 +15,7 @@ def test_a_laptop_shows_what_a_gpu_has_measured(cli, tiny_opt, tmp_path, monkeyp
     questions = write_questions(tmp_path / "own.jsonl", 20)
     shown = ["evaluate", "--model", tiny_opt, "--task", questions, "--precision", precision, "--json"]
     with monkeypatch.context() as patch:  # as if this were a GPU: its keys say so
-        for module in ("engine.models.subject", "engine.models.loading"):
+        for module in ("engine.models.session", "engine.models.loading"):
             patch.setattr(f"{module}.device_class", lambda: "cuda")
         code, measured, _ = cli(*shown)
         assert code == 0 and not json.loads(measured)["cached"]

@@ -36,14 +36,14 @@ def test_packed_equals_one_row_a_choice(tiny_opt, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("precision", ["int8", "bf16", "fp32"])
-def test_the_same_call_repeats_exactly_and_a_limit_changes_nothing(precision, tiny_opt, tmp_path, lab):
+def test_the_same_call_repeats_exactly_and_a_limit_changes_nothing(precision, tiny_opt, tmp_path, session):
     questions = write_questions(tmp_path / "own.jsonl", 40)
-    first = run(lab, tiny_opt, precision, questions, "").value
-    lab.store.clear()
-    again = run(lab, tiny_opt, precision, questions, "").value
+    first = run(session, tiny_opt, precision, questions, "").value
+    session.store.clear()
+    again = run(session, tiny_opt, precision, questions, "").value
     np.testing.assert_array_equal(first.log_likelihood_nats, again.log_likelihood_nats)
-    lab.store.clear()
-    some = run(lab, tiny_opt, precision, questions, "", limit=21).value
+    session.store.clear()
+    some = run(session, tiny_opt, precision, questions, "", limit=21).value
     np.testing.assert_array_equal(some.log_likelihood_nats[:, :2], first.log_likelihood_nats[:21, :2])
 
 

@@ -14,7 +14,7 @@ from engine.training.measuring import Plan, subject_at, trajectory
 from engine.training.series import series_of
 from engine.training.trajectory import decode, encode
 from tests import hub_stand_in as stand_in
-from tests.engine.fixtures import foreign_run, small_run, subject_in
+from tests.engine.fixtures import foreign_run, small_run, target_in
 
 SERIES = "someone/tiny@step{3000,0,2000}"
 COMMITS = {"step0": "a" * 40, "step2000": "b" * 40, "step3000": "c" * 40}
@@ -38,16 +38,16 @@ def foreign(tiny_opt, tmp_path):
     return foreign_run(tmp_path / "other", tiny_opt)
 
 
-def test_published_snapshots_in_order_are_asked_for_one_by_one_and_equal_weights_are_said(served, lab):
+def test_published_snapshots_in_order_are_asked_for_one_by_one_and_equal_weights_are_said(served, session):
     series = series_of(SERIES, step_tokens=10)
     assert (series.steps, series.tokens, series.run) == ((0, 2000, 3000), (0, 20_000, 30_000), None)
     assert series.models == tuple(f"someone/tiny@step{step}" for step in series.steps) and served.requests == []
     for model in series.models:
         with pytest.raises(NotHere) as away:
-            final(trajectory(subject_at(lab, series), series, LOSS).run(lab))
+            final(trajectory(subject_at(session, series), series, LOSS).run(session))
         assert away.value.model == model
         list(hub.download(hub.look_up(model)))
-    found = final(trajectory(subject_at(lab, series), series, LOSS).run(lab))
+    found = final(trajectory(subject_at(session, series), series, LOSS).run(session))
     assert found.about["same_weights"] == [[2000, 3000]] and found.loss[0] != found.loss[1] == found.loss[2]
 
 
@@ -60,13 +60,13 @@ def test_a_run_is_a_series_of_all_its_snapshots(tmp_path, monkeypatch):
     assert series_of("runs/mine@home") == whole
 
 
-def test_a_run_of_another_trainer_is_measured_like_any_other(foreign, lab):
+def test_a_run_of_another_trainer_is_measured_like_any_other(foreign, session):
     series = series_of(f"{foreign.folder}@step{{8,64}}")
     assert isinstance(foreign, Foreign) and (series.label, series.tokens) == (foreign.label, (800, 12_000))
-    found = final(trajectory(subject_at(lab, series), series, Plan(n_ablated_texts=1, n_ablated=1)).run(lab))
+    found = final(trajectory(subject_at(session, series), series, Plan(n_ablated_texts=1, n_ablated=1)).run(session))
     assert dict(found.recipe) == dict(foreign.said) and found.about["text"] == "held-out text: books held out"
     assert found.by_index.shape == (2, 256) and np.isfinite(found.ablated_icl).all()
-    loaded = lab.models.get(subject_in(lab, foreign.snapshot(64)).spec)
+    loaded = session.models.get(target_in(session, foreign.snapshot(64)).spec)
     import torch
 
     ids = torch.from_numpy(np.insert(foreign.held_out()[:, :256].astype(np.int64), 0, 2, axis=1))

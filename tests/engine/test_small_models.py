@@ -20,8 +20,8 @@ from engine.importance.importance import importance
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_mask
 from engine.models.patterns import visited
+from engine.models.session import Session
 from engine.models.small import smeared, tokens_before
-from engine.models.subject import Lab
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.texts.continuation import How, continuation
 from engine.texts.perplexity import perplexity
@@ -30,7 +30,7 @@ from engine.training.model import SmallModel
 from engine.training.recipe import Recipe
 from engine.training.running import begin
 from engine.training.snapshots import save_snapshot
-from tests.engine.fixtures import last, loaded, subject_in
+from tests.engine.fixtures import last, loaded, target_in
 
 SHAPE = dict(n_heads=4, d_model=32, n_ctx=64, n_vocab=512, tokens=256)
 RECIPES = {
@@ -137,15 +137,15 @@ def _turned(vector, position):
     return np.concatenate([turned.real, turned.imag])
 
 
-def test_what_no_class_of_transformers_has_is_not_exported(both, tmp_path, lab: Lab):
+def test_what_no_class_of_transformers_has_is_not_exported(both, tmp_path, session: Session):
     recipe, _, folder = both
-    subject = subject_in(lab, folder)
-    mask = parse_mask("L0H1", subject.shape)
+    target = target_in(session, folder)
+    mask = parse_mask("L0H1", target.shape)
     if recipe in plain():
-        assert last(export(lab, subject, Export(mask, str(tmp_path / "out")))).value.folder.is_dir()
+        assert last(export(session, target, Export(mask, str(tmp_path / "out")))).value.folder.is_dir()
     else:
-        for refused in (lambda: last(export(lab, subject, Export(mask, str(tmp_path / "out")))),
-                        lambda: sizes(subject.identity, mask, "small")):  # fmt: skip
+        for refused in (lambda: last(export(session, target, Export(mask, str(tmp_path / "out")))),
+                        lambda: sizes(target.identity, mask, "small")):  # fmt: skip
             with pytest.raises(UsageError, match="no class of transformers has"):
                 refused()
         assert not (tmp_path / "out").exists()
@@ -187,33 +187,33 @@ WINDOWS = {
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-def test_every_screen_s_figures_of_a_snapshot_or_one_line(window, snapshot, lab):
+def test_every_screen_s_figures_of_a_snapshot_or_one_line(window, snapshot, session):
     recipe = WINDOWS[window]
-    subject = lab.subject(LoadSpec(snapshot(recipe), "fp32"))
-    mask, n_ctx, story = parse_mask("L0H1 F0", subject.shape), recipe.n_ctx, passages()[0].text
-    questions = select(get_requests(TaskSpec("demo_outfit", 5), None, lab.store), 6)
-    evaluated = last(evaluation(subject, questions, mask).run(lab)).value
-    assert np.isfinite(evaluated.log_likelihood_nats).any() and subject.identity.name.endswith("run@step1")
+    target = session.target(LoadSpec(snapshot(recipe), "fp32"))
+    mask, n_ctx, story = parse_mask("L0H1 F0", target.shape), recipe.n_ctx, passages()[0].text
+    questions = select(get_requests(TaskSpec("demo_outfit", 5), None, session.store), 6)
+    evaluated = last(evaluation(target, questions, mask).run(session)).value
+    assert np.isfinite(evaluated.log_likelihood_nats).any() and target.identity.name.endswith("run@step1")
     for what in ("heads", "ffns"):
-        scores = last(importance(subject, questions, what).run(lab)).value.scores
+        scores = last(importance(target, questions, what).run(session)).value.scores
         assert np.isfinite(scores).all() and (what == "heads" or recipe.mlp or not scores.any())
-    found = last(induction(subject, "olsson").run(lab)).value
+    found = last(induction(target, "olsson").run(session)).value
     assert np.isfinite(found.mean["prefix_matching"]).all() and found.n_tokens == min(25, (n_ctx - 1) // 4)
     assert ("15 random tokens and not 25" in found.note) == (n_ctx == 64)
     if n_ctx == 64:
         with pytest.raises(HeadroomError, match="too short for 25 tokens four times over; choose the variant olsson"):
-            list(induction(subject, "bansal").run(lab))
-    probe = last(head_on_probe(subject, (0, 1)).run(lab)).value
+            list(induction(target, "bansal").run(session))
+    probe = last(head_on_probe(target, (0, 1)).run(session)).value
     assert probe.period == found.n_tokens and len(probe.pieces) == 1 + 4 * probe.period
-    assert np.isfinite(last(token_losses(subject, story, mask).run(lab)).value.loss_nats[1:]).all()
-    assert len(last(head_in_texts(subject, {"story": story}, (0, 1)).run(lab)).value["story"].pattern) == min(
+    assert np.isfinite(last(token_losses(target, story, mask).run(session)).value.loss_nats[1:]).all()
+    assert len(last(head_in_texts(target, {"story": story}, (0, 1)).run(session)).value["story"].pattern) == min(
         n_ctx, 512
     )
-    assert len(last(continuation(subject, "import", mask, How(4)).run(lab)).value.token_ids) == 4
-    assert np.isfinite(last(perplexity(subject, story, mask).run(lab)).value.loss_nats).all()
-    assert np.isfinite(last(overview(subject, story, mask).run(lab)).value.logit).all()
-    how = Ablating(Mask.full(subject.shape), "pattern-preserving", "zero")
-    without = last(head_ablations(subject, [story], how).run(lab)).value
+    assert len(last(continuation(target, "import", mask, How(4)).run(session)).value.token_ids) == 4
+    assert np.isfinite(last(perplexity(target, story, mask).run(session)).value.loss_nats).all()
+    assert np.isfinite(last(overview(target, story, mask).run(session)).value.logit).all()
+    how = Ablating(Mask.full(target.shape), "pattern-preserving", "zero")
+    without = last(head_ablations(target, [story], how).run(session)).value
     assert without.ablated[0].shape[:2] == (recipe.n_layers, recipe.n_heads)
     if n_ctx < 512:
         with pytest.raises(HeadroomError, match="or a model that reads 512 at once"):

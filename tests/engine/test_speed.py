@@ -11,7 +11,7 @@ from engine.models.masks import Mask, parse_mask, pruned
 from engine.models.slicing import applied, sliced
 from engine.models.transformers_internals import keys_and_values
 from engine.progress import final
-from tests.engine.fixtures import subject_in
+from tests.engine.fixtures import target_in
 
 IDS = torch.tensor([[2, *range(40, 70)]])
 # layer 0 without heads, or not run at all, is where transformers counts what a cache has read
@@ -36,12 +36,12 @@ def test_slices_with_a_cache_say_what_the_masked_model_says(family, text, model_
 
 @pytest.mark.parametrize(("family", "text"), [("opt", "L0H1 L2H* F1"), ("opt", "B0 L1H0-2"),
                                               ("llama", "L0H0 L1H2-3 L2H0 L2H2")])  # fmt: skip
-def test_a_small_folder_caches_as_many_bytes_as_speed_says(family, text, folder_of, lab, tmp_path, monkeypatch):
+def test_a_small_folder_caches_as_many_bytes_as_speed_says(family, text, folder_of, session, tmp_path, monkeypatch):
     monkeypatch.setattr("engine.accuracy.speed.N_ROUNDS", 1)
-    subject = subject_in(lab, folder_of(family))
-    mask = parse_mask(text, subject.shape)
-    found = final(speed(subject, mask).run(lab))
-    final(export(lab, subject, Export(mask, str(tmp_path / "out"), "small")))
+    target = target_in(session, folder_of(family))
+    mask = parse_mask(text, target.shape)
+    found = final(speed(target, mask).run(session))
+    final(export(session, target, Export(mask, str(tmp_path / "out"), "small")))
     classes = {"opt": modeling_pruned.PrunedOPTForCausalLM, "llama": modeling_pruned.PrunedLlamaForCausalLM}
     cache = transformers.DynamicCache()
     with torch.inference_mode():
@@ -55,23 +55,23 @@ def test_a_small_folder_caches_as_many_bytes_as_speed_says(family, text, folder_
 
 
 @pytest.mark.parametrize("family", ["opt", "llama"])
-def test_bytes_are_those_of_what_is_left_and_turns_are_stored(family, lab, folder_of):
+def test_bytes_are_those_of_what_is_left_and_turns_are_stored(family, session, folder_of):
     """fp32, 3 layers of 4 heads of 8 (Llama: 2 key and value heads): counted by hand."""
-    subject = subject_in(lab, folder_of(family))
-    mask = parse_mask("L0H0-1 L1H0-1 F2", subject.shape)
-    wanted = speed(subject, mask)
-    assert wanted.stored(lab) is None
-    found = final(wanted.run(lab))
+    target = target_in(session, folder_of(family))
+    mask = parse_mask("L0H0-1 L1H0-1 F2", target.shape)
+    wanted = speed(target, mask)
+    assert wanted.stored(session) is None
+    found = final(wanted.run(session))
     keys = 2 if family == "llama" else 4
     assert found.cache_bytes["full"] == 3 * keys * 8 * 2 * 4
     assert found.cache_bytes["pruned"] == (2 * keys // 2 + keys) * 8 * 2 * 4
-    assert found.weight_bytes["full"] == 4 * subject.identity.n_params
+    assert found.weight_bytes["full"] == 4 * target.identity.n_params
     assert found.weight_bytes["pruned"] < found.weight_bytes["full"]
     for rates in (found.prompt, found.generated):
         assert set(rates) == set(WAYS) and all(len(rates[way]) == N_ROUNDS and (rates[way] > 0).all() for way in WAYS)
-    again = wanted.stored(lab)
+    again = wanted.stored(session)
     assert again is not None and again.rows() == found.rows()
-    assert speed(subject, Mask.full(subject.shape)).stored(lab) is None
+    assert speed(target, Mask.full(target.shape)).stored(session) is None
     rows = {row["quantity"]: row for row in found.rows()}
     assert rows["Keys and values"]["unit"] == "bytes/token" and rows["Prompt"]["unit"] == "tokens/s"
     assert rows["Weights"]["ratio"] == found.weight_bytes["pruned"] / found.weight_bytes["full"]

@@ -11,21 +11,21 @@ from engine.errors import HeadroomError, UsageError
 from engine.measurement import Workload
 from engine.models.loading import Models
 from engine.models.masks import Mask, parse_mask, pruned
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.progress import final
 from engine.texts import tokenloss
 from engine.texts.tokenloss import Cutting, losses_of_texts, same_tokens, token_losses, windows
 from tests.conftest import TEXT
-from tests.engine.fixtures import family_folder, loaded, subject_in
+from tests.engine.fixtures import family_folder, loaded, target_in
 
 FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 WHOLE = Cutting()
 LONG = " ".join([TEXT, TEXT.upper(), TEXT])
 
 
-def measured(folder, text, lab, mask="", bos=None, cutting=WHOLE, precision="fp32"):
-    subject = subject_in(lab, folder, precision, bos)
-    return final(token_losses(subject, text, parse_mask(mask, subject.shape), cutting).run(lab))
+def measured(folder, text, session, mask="", bos=None, cutting=WHOLE, precision="fp32"):
+    target = target_in(session, folder, precision, bos)
+    return final(token_losses(target, text, parse_mask(mask, target.shape), cutting).run(session))
 
 
 def plain(model, ids, begin, start):
@@ -39,8 +39,8 @@ def plain(model, ids, begin, start):
 
 @pytest.mark.parametrize("bos", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_losses_are_a_plain_log_softmax(family, bos, folder_of, lab):
-    found, model = measured(folder_of(family), TEXT[:300], lab, "L0H1 F1", bos), loaded(folder_of(family))
+def test_losses_are_a_plain_log_softmax(family, bos, folder_of, session):
+    found, model = measured(folder_of(family), TEXT[:300], session, "L0H1 F1", bos), loaded(folder_of(family))
     begin = [model.tokenizer.bos_token_id] if bos else []
     ids = model.tokenizer(TEXT[:300], add_special_tokens=False).input_ids
     with pruned(model, parse_mask("L0H1 F1", model.identity.shape)):
@@ -50,10 +50,10 @@ def test_losses_are_a_plain_log_softmax(family, bos, folder_of, lab):
 
 @pytest.mark.parametrize("bos", [True, False])
 @pytest.mark.parametrize(("length", "stride"), [(0, 0), (64, 48), (50, 1), (33, 33)])
-def test_losses_across_window_edges(length, stride, bos, folder_of, lab, monkeypatch):
+def test_losses_across_window_edges(length, stride, bos, folder_of, session, monkeypatch):
     monkeypatch.setattr(tokenloss, "BATCH_TOKENS", 256)  # so that one text takes several passes
     text = LONG if stride != 1 else TEXT[:400]
-    found = measured(folder_of("opt"), text, lab, bos=bos, cutting=Cutting(length, stride))
+    found = measured(folder_of("opt"), text, session, bos=bos, cutting=Cutting(length, stride))
     model = loaded(folder_of("opt"))
     ids = model.tokenizer(text, add_special_tokens=False).input_ids
     length, stride = length or 256, stride or 128
@@ -76,8 +76,8 @@ def test_every_token_is_scored_once_with_enough_in_front(n, length, stride):
     assert all(first - start >= length - stride for start, _, first in found[1:])
 
 
-def test_ranks_and_likeliest_tokens(folder_of, lab):
-    found, model = measured(folder_of("llama"), TEXT[:200], lab, bos=True), loaded(folder_of("llama"))
+def test_ranks_and_likeliest_tokens(folder_of, session):
+    found, model = measured(folder_of("llama"), TEXT[:200], session, bos=True), loaded(folder_of("llama"))
     ids = model.tokenizer(TEXT[:200], add_special_tokens=False).input_ids
     with torch.no_grad():
         log_p = model.model(input_ids=torch.tensor([[2, *ids]])).logits[0, :-1].log_softmax(-1)
@@ -89,107 +89,107 @@ def test_ranks_and_likeliest_tokens(folder_of, lab):
     assert all(found.strings[token] == model.tokenizer.decode([token]) for token in found.top_ids.ravel())
 
 
-def test_pieces_are_the_text(folder_of, lab):
+def test_pieces_are_the_text(folder_of, session):
     text = "Stones </s> and <s>, 😀 and ñandú;\n\n  שלום\tend  "
-    found = measured(folder_of("opt"), text, lab)
+    found = measured(folder_of("opt"), text, session)
     assert "".join(found.pieces) == text
     assert 2 not in found.token_ids  # what looks like a special token is text
 
 
-def test_a_stored_text_costs_no_forward_pass(folder_of, lab, monkeypatch):
+def test_a_stored_text_costs_no_forward_pass(folder_of, session, monkeypatch):
     monkeypatch.setattr(tokenloss, "BATCH_TOKENS", 256)
-    first, subject = measured(folder_of("opt"), LONG, lab, "L1H*"), subject_in(lab, folder_of("opt"))
+    first, target = measured(folder_of("opt"), LONG, session, "L1H*"), target_in(session, folder_of("opt"))
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
-    again = measured(folder_of("opt"), LONG, lab, "L1H0-3")
+    again = measured(folder_of("opt"), LONG, session, "L1H0-3")
     np.testing.assert_array_equal(first.loss_nats, again.loss_nats)
-    mask = parse_mask("L1H*", subject.shape)
-    recalled = token_losses(subject, LONG, mask).stored(lab)
+    mask = parse_mask("L1H*", target.shape)
+    recalled = token_losses(target, LONG, mask).stored(session)
     assert recalled is not None and len(recalled) == recalled.n_total and recalled.strings == first.strings
-    without = subject_in(lab, folder_of("opt"), bos=False)
-    for other in ((subject, LONG + ".", mask), (subject, LONG, Mask.full(subject.shape)), (without, LONG, mask)):
-        assert token_losses(*other).stored(lab) is None
-    assert token_losses(subject, LONG, mask, Cutting(64)).stored(lab) is None
+    without = target_in(session, folder_of("opt"), bos=False)
+    for other in ((target, LONG + ".", mask), (target, LONG, Mask.full(target.shape)), (without, LONG, mask)):
+        assert token_losses(*other).stored(session) is None
+    assert token_losses(target, LONG, mask, Cutting(64)).stored(session) is None
 
 
-def test_a_cancelled_text_goes_on_where_it_was(folder_of, lab, monkeypatch):
+def test_a_cancelled_text_goes_on_where_it_was(folder_of, session, monkeypatch):
     monkeypatch.setattr(tokenloss, "BATCH_TOKENS", 256)
-    subject = subject_in(lab, folder_of("opt"))
-    full = Mask.full(subject.shape)
-    wanted = token_losses(subject, LONG, full)
-    assert wanted.left(lab) == Workload({"forward": len(LONG)}) and wanted.so_far(lab) is None
-    steps = wanted.run(lab)
+    target = target_in(session, folder_of("opt"))
+    full = Mask.full(target.shape)
+    wanted = token_losses(target, LONG, full)
+    assert wanted.left(session) == Workload({"forward": len(LONG)}) and wanted.so_far(session) is None
+    steps = wanted.run(session)
     step = next(step for step in steps if step.value is not None)
     steps.close()
     part = step.value
     assert 0 < len(part) == step.done < step.total == part.n_total and not step.cached
-    np.testing.assert_array_equal(wanted.so_far(lab).loss_nats, part.loss_nats)
+    np.testing.assert_array_equal(wanted.so_far(session).loss_nats, part.loss_nats)
     share = 1 - len(part) / part.n_total
-    assert wanted.stored(lab) is None and wanted.left(lab) == Workload({"forward": share * len(LONG)})
+    assert wanted.stored(session) is None and wanted.left(session) == Workload({"forward": share * len(LONG)})
     passes, real = [], tokenloss._measured
     monkeypatch.setattr(tokenloss, "_measured", lambda *a, **of_part: passes.append(a) or real(*a, **of_part))
-    whole = final(token_losses(subject, LONG, full).run(lab))
-    fresh = measured(folder_of("opt"), LONG, Lab(Store(lab.store.directory / "other")))
+    whole = final(token_losses(target, LONG, full).run(session))
+    fresh = measured(folder_of("opt"), LONG, Session(Store(session.store.directory / "other")))
     n_all = len(passes)  # those of both
     np.testing.assert_array_equal(whole.loss_nats, fresh.loss_nats)
     assert n_all % 2 == 1 and len(whole) == whole.n_total  # the second run had one pass less than the third
 
 
-def test_losses_of_several_texts_are_those_of_each(folder_of, lab):
-    subject, texts = subject_in(lab, folder_of("opt")), [TEXT[:200], TEXT[200:500], TEXT[:200]]
-    mask = parse_mask("L0H1", subject.shape)
-    wanted = losses_of_texts(subject, texts, mask)
-    first = final(token_losses(subject, texts[0], mask).run(lab)).loss_nats
-    assert wanted.stored(lab) is None and wanted.left(lab) == Workload({"forward": len(texts[1])})
-    found = final(wanted.run(lab))
+def test_losses_of_several_texts_are_those_of_each(folder_of, session):
+    target, texts = target_in(session, folder_of("opt")), [TEXT[:200], TEXT[200:500], TEXT[:200]]
+    mask = parse_mask("L0H1", target.shape)
+    wanted = losses_of_texts(target, texts, mask)
+    first = final(token_losses(target, texts[0], mask).run(session)).loss_nats
+    assert wanted.stored(session) is None and wanted.left(session) == Workload({"forward": len(texts[1])})
+    found = final(wanted.run(session))
     assert len(found) == 3 and found[0].tolist() == found[2].tolist() == first.tolist()
-    assert found[1].tolist() == token_losses(subject, texts[1], mask).stored(lab).loss_nats.tolist()
-    assert [each.tolist() for each in wanted.stored(lab)] == [each.tolist() for each in found]
+    assert found[1].tolist() == token_losses(target, texts[1], mask).stored(session).loss_nats.tolist()
+    assert [each.tolist() for each in wanted.stored(session)] == [each.tolist() for each in found]
 
 
 @pytest.mark.parametrize("precision", ["int8", "bf16"])
-def test_low_precision_repeats_exactly(precision, folder_of, lab, tmp_path):
-    first = measured(folder_of("opt"), LONG, lab, precision=precision)
-    again = measured(folder_of("opt"), LONG, Lab(Store(tmp_path / "other")), precision=precision)
+def test_low_precision_repeats_exactly(precision, folder_of, session, tmp_path):
+    first = measured(folder_of("opt"), LONG, session, precision=precision)
+    again = measured(folder_of("opt"), LONG, Session(Store(tmp_path / "other")), precision=precision)
     np.testing.assert_array_equal(first.loss_nats, again.loss_nats)
 
 
-def test_what_cannot_be_measured_says_so(folder_of, lab):
+def test_what_cannot_be_measured_says_so(folder_of, session):
     for text in ("", "  \n\t "):
         with pytest.raises(HeadroomError, match="empty or has only blanks"):
-            measured(folder_of("opt"), text, lab)
+            measured(folder_of("opt"), text, session)
     for cutting in (Cutting(1000), Cutting(64, 65), Cutting(1), Cutting(64, -1)):
         with pytest.raises(UsageError, match="do not fit"):
-            measured(folder_of("opt"), TEXT, lab, cutting=cutting)
+            measured(folder_of("opt"), TEXT, session, cutting=cutting)
 
 
-def test_one_token(folder_of, lab):
-    found = measured(folder_of("opt"), "a", lab, bos=True)
+def test_one_token(folder_of, session):
+    found = measured(folder_of("opt"), "a", session, bos=True)
     assert len(found) == 1 and np.isfinite(found.loss_nats[0])
-    assert np.isnan(measured(folder_of("opt"), "a", lab, bos=False).loss_nats).all()
+    assert np.isnan(measured(folder_of("opt"), "a", session, bos=False).loss_nats).all()
 
 
-def test_models_that_cut_a_text_otherwise_are_not_compared(folder_of, tiny_opt, lab, tmp_path):
+def test_models_that_cut_a_text_otherwise_are_not_compared(folder_of, tiny_opt, session, tmp_path):
     other = family_folder("opt", tiny_opt, tmp_path / "other")
     file = other / "tokenizer.json"
     settings = json.loads(file.read_text())
     settings["model"]["merges"] = settings["model"]["merges"][:20]
     file.write_text(json.dumps(settings))
-    a, b = measured(folder_of("opt"), TEXT, lab), measured(other, TEXT, lab)
+    a, b = measured(folder_of("opt"), TEXT, session), measured(other, TEXT, session)
     with pytest.raises(HeadroomError, match="different tokens"):
         same_tokens(a, b)
-    same_tokens(a, measured(folder_of("opt"), TEXT, lab, "L0H*"))
+    same_tokens(a, measured(folder_of("opt"), TEXT, session, "L0H*"))
 
 
 @pytest.mark.parametrize(
     "before, after", [(b'": "', b'": \\"'), (b'{"', b"{7"), (b"stop", b"stap"), (b"token_ids", b"token_idz")]
 )
-def test_a_stored_piece_that_cannot_be_decoded_is_measured_again(before, after, folder_of, lab):
-    subject, store = subject_in(lab, folder_of("opt"), "fp32"), lab.store
-    mask = Mask.full(subject.shape)
-    expected = final(token_losses(subject, TEXT[:300], mask).run(lab)).loss_nats
+def test_a_stored_piece_that_cannot_be_decoded_is_measured_again(before, after, folder_of, session):
+    target, store = target_in(session, folder_of("opt"), "fp32"), session.store
+    mask = Mask.full(target.shape)
+    expected = final(token_losses(target, TEXT[:300], mask).run(session)).loss_nats
     [key] = [key for key in store.keys() if "/tokenloss/" in key]
     sound = store.get(key)
     store.put(key, sound.replace(before, after[: len(before)], 1))
-    assert store.get(key) != sound and token_losses(subject, TEXT[:300], mask).stored(lab) is None
-    np.testing.assert_array_equal(final(token_losses(subject, TEXT[:300], mask).run(lab)).loss_nats, expected)
-    assert token_losses(subject, TEXT[:300], mask).stored(lab) is not None
+    assert store.get(key) != sound and token_losses(target, TEXT[:300], mask).stored(session) is None
+    np.testing.assert_array_equal(final(token_losses(target, TEXT[:300], mask).run(session)).loss_nats, expected)
+    assert token_losses(target, TEXT[:300], mask).stored(session) is not None

@@ -12,7 +12,7 @@ from engine.models.masks import Mask
 from engine.progress import final
 from engine.texts.tokenloss import token_losses
 from engine.training.trajectory import decode
-from tests.engine.fixtures import foreign_run, subject_in
+from tests.engine.fixtures import foreign_run, target_in
 
 RECORD = demo.runs_folder() / f"{demo.RUN}.safetensors"
 
@@ -56,10 +56,10 @@ def test_a_run_becomes_the_record_that_is_shipped(tiny_opt, tmp_path, monkeypatc
 
 
 @pytest.mark.skipif(not RECORD.is_file(), reason="the record of the embedded model's run is not made yet")
-def test_the_last_snapshot_of_the_record_is_the_embedded_model(lab):
+def test_the_last_snapshot_of_the_record_is_the_embedded_model(session):
     found, passage = decode(RECORD.read_bytes()), min(demo.passages(), key=lambda each: len(each.text))
-    subject = subject_in(lab, demo.model_folder())
-    losses = final(token_losses(subject, passage.text, Mask.full(subject.shape)).run(lab))
+    target = target_in(session, demo.model_folder())
+    losses = final(token_losses(target, passage.text, Mask.full(target.shape)).run(session))
     assert found.passages[passage.title].losses[-1] == pytest.approx(losses.loss_nats, abs=1e-3, nan_ok=True)
-    assert found.heads["prefix_matching"].shape[1:] == (subject.shape.n_layers, subject.shape.n_heads)
+    assert found.heads["prefix_matching"].shape[1:] == (target.shape.n_layers, target.shape.n_heads)
     assert found.name == demo.RUN and RECORD.stat().st_size < 1.5e6

@@ -15,7 +15,7 @@ from engine.training.phase_change import window
 from engine.training.series import series_of
 from engine.training.snapshot_losses import _chosen
 from engine.training.trajectory import decode, encode
-from tests.engine.fixtures import small_run, subject_in
+from tests.engine.fixtures import small_run, target_in
 
 FEW = Plan(n_texts=3, n_ablated_texts=2, n_ablated=2, what=("loss", "icl", "index", "copies", "tokens", "ablations"))
 
@@ -25,8 +25,8 @@ def run(tmp_path):
     return small_run(tmp_path / "run", n_layers=2)
 
 
-def wanted(lab, series, plan=FEW):
-    return trajectory(subject_at(lab, series), series, plan)
+def wanted(session, series, plan=FEW):
+    return trajectory(subject_at(session, series), series, plan)
 
 
 def plain_losses(folder, ids, without=None, forced=None):
@@ -65,11 +65,11 @@ def plain_losses(folder, ids, without=None, forced=None):
     return normal - np.take_along_axis(logits, ids[..., None], -1)[..., 0], seen
 
 
-def test_every_number_equals_a_plain_loop(run, lab):
+def test_every_number_equals_a_plain_loop(run, session):
     steps = (0, 8, 32)
     series = series_of(f"{run.folder}@step{{0,8,32}}")
-    found = final(wanted(lab, series).run(lab))
-    wide = final(wanted(lab, series, replace(FEW, around=5)).run(lab))
+    found = final(wanted(session, series).run(session))
+    wide = final(wanted(session, series, replace(FEW, around=5)).run(session))
     ids = run.held_out()[:3, :64].astype(int)
     chosen = _chosen(3, 64, 0)
     assert tuple(found.steps) == steps and found.tokens[-1] == run.recipe.tokens
@@ -99,11 +99,11 @@ def test_every_number_equals_a_plain_loop(run, lab):
             assert found.ablated_losses[a, layer, head] == pytest.approx(change[[0, 1], chosen[:2]], abs=1e-5)
 
 
-def test_heads_and_passages_are_those_of_the_other_screens(run, lab):
+def test_heads_and_passages_are_those_of_the_other_screens(run, session):
     plan = Plan(n_texts=2, what=("induction", "passages"))
-    found = final(wanted(lab, series_of(f"{run.folder}@step{{8,32}}"), plan).run(lab))
+    found = final(wanted(session, series_of(f"{run.folder}@step{{8,32}}"), plan).run(session))
     assert list(found.steps) == [8, 32] and found.recipe == run.recipe.as_json()
-    scores = final(induction(subject_in(lab, run.snapshot(32)), "olsson").run(lab))
+    scores = final(induction(target_in(session, run.snapshot(32)), "olsson").run(session))
     assert "15 random tokens and not 25" in scores.note  # of a context of 64
     for name in SCORES:
         assert np.array_equal(found.heads[name][1], scores.mean[name].astype(np.float32), equal_nan=True)
@@ -113,52 +113,54 @@ def test_heads_and_passages_are_those_of_the_other_screens(run, lab):
     assert decode(encode(found)).passages.keys() == found.passages.keys()
 
 
-def test_what_was_stopped_goes_on(run, lab, monkeypatch):
+def test_what_was_stopped_goes_on(run, session, monkeypatch):
     series = series_of(f"{run.folder}@step{{0,4,16,32}}")
-    of = wanted(lab, series)
-    nothing = of.look(lab)
+    of = wanted(session, series)
+    nothing = of.look(session)
     assert nothing.value is None and len(nothing.missing) == len(series.models)
-    steps = of.run(lab)
+    steps = of.run(session)
     for step in steps:
         if step.done == 2:
             break
     steps.close()
-    half = of.so_far(lab)
-    assert np.isfinite(half.loss[:2]).all() and np.isnan(half.loss[2:]).all() and of.stored(lab) is None
+    half = of.so_far(session)
+    assert np.isfinite(half.loss[:2]).all() and np.isnan(half.loss[2:]).all() and of.stored(session) is None
     held, loads = Models.get, []
     monkeypatch.setattr(Models, "get", lambda self, spec, *rest: loads.append(spec.model) or held(self, spec, *rest))
-    whole = final(of.run(lab))
+    whole = final(of.run(session))
     assert not {str(run.snapshot(step)) for step in (0, 4)} & set(loads[:-2])
     monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what is stored was computed again"))
-    again = list(of.run(lab))
+    again = list(of.run(session))
     assert again[-1].cached and again[-1].done == again[-1].total == len(series.models) + FEW.n_ablated
     parts = [step.part for step in again]
     assert parts == sorted(parts) and parts[-1] == 1
-    for found in (again[-1].value, of.stored(lab)):
+    for found in (again[-1].value, of.stored(session)):
         without_time = {name: value for name, value in whole.about.items() if name != "seconds"}
         assert {name: value for name, value in found.about.items() if name != "seconds"} == without_time
         assert np.array_equal(found.ablated_losses, whole.ablated_losses)
         assert np.array_equal(found.icl, whole.icl)
-    other = wanted(lab, series, replace(FEW, early=10, late=40)).stored(lab)  # nothing is computed for another pair
+    other = wanted(session, series, replace(FEW, early=10, late=40)).stored(
+        session
+    )  # nothing is computed for another pair
     assert other.icl == pytest.approx(whole.by_index[:, 39] - whole.by_index[:, 9], abs=1e-6)
 
 
-def test_shares_of_the_progress_go_by_how_long_parts_take(run, lab):
+def test_shares_of_the_progress_go_by_how_long_parts_take(run, session):
     series = series_of(f"{run.folder}@step{{0,32}}")
     plan = Plan(n_texts=2, n_ablated_texts=1, n_ablated=1, what=("loss", "passages", "ablations"))
-    steps = [step for step in wanted(lab, series, plan).run(lab) if step.value is not None]
+    steps = [step for step in wanted(session, series, plan).run(session) if step.value is not None]
     assert [(step.done, step.total) for step in steps] == [(1, 3), (2, 3), (3, 3), (3, 3)]
     assert [step.part for step in steps] == pytest.approx([13 / 46, 26 / 46, 1, 1])
 
 
-def test_a_text_of_ones_own_is_cut_into_stretches(run, lab):
+def test_a_text_of_ones_own_is_cut_into_stretches(run, session):
     text = "The river was low that summer. " * 400
     plan = replace(FEW, what=("loss",), text=text, source="mine")
-    found = final(wanted(lab, series_of(f"{run.folder}@step32"), plan).run(lab))
+    found = final(wanted(session, series_of(f"{run.folder}@step32"), plan).run(session))
     assert found.about["n_texts"] == 3 and found.about["text"] == "mine" and found.by_index.shape == (1, 64)
 
 
-def test_bad_input_is_told_in_one_line(run, lab, tmp_path):
+def test_bad_input_is_told_in_one_line(run, session, tmp_path):
     with pytest.raises(UsageError, match="quantity 'lose' is unknown; choose of loss, icl"):
         Plan(("lose",))
     with pytest.raises(HeadroomError, match="no snapshot of step 5; there are those of 0, "):
@@ -166,10 +168,10 @@ def test_bad_input_is_told_in_one_line(run, lab, tmp_path):
     series = series_of(f"{run.folder}@step{{16,32}}")
     for early, late in ((40, 20), (10, 65)):
         with pytest.raises(UsageError, match="of 64; give two in order"):
-            final(wanted(lab, series, replace(FEW, early=early, late=late)).run(lab))
+            final(wanted(session, series, replace(FEW, early=early, late=late)).run(session))
     (run.snapshot(16) / "model.safetensors").unlink()
     with pytest.raises(HeadroomError, match="snapshot of step 16 of .* is gone"):
-        final(wanted(lab, series).run(lab))
+        final(wanted(session, series).run(session))
     said = (run.folder / "recipe.json").read_text()
     (run.folder / "recipe.json").write_text(said.replace('"version": 1', '"version": 0'))
     with pytest.raises(UsageError, match="another version of Headroom"):

@@ -162,8 +162,8 @@ def experiment_of(at):
     from pages.ui.prune.experiment import Experiment
     from pages.ui.shared.controls import Levels
 
-    subject = runtime.lab().subject(LoadSpec(at.selectbox(key="model").value, "fp32"))
+    target = runtime.session().target(LoadSpec(at.selectbox(key="model").value, "fp32"))
     task = TaskSpec(at.selectbox(key="prune_task").value)
     levels = Levels(task, "random", level(at, "prune_heads") * 10, 0, at.text_input(key="prune_mask").value or "")
     requests = get_requests(task, None, runtime.store())
-    return Experiment(subject, None, requests, None, 100, levels.pruning(subject.shape))
+    return Experiment(target, None, requests, None, 100, levels.pruning(target.shape))

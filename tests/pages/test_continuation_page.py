@@ -44,13 +44,13 @@ def test_both_models_continue_and_the_command_line_agrees(open_screen, tiny_opt,
     assert result["cached"], "the page and the command line must share their results"
     texts = {"Full model": result["said"]["full"], "Pruned model": result["said"]["masked"]}
     assert {who: "".join(data["pieces"]) for who, data in found.items()} == texts
-    subject = runtime.lab().subject(LoadSpec(str(tiny_opt), "fp32"))
-    masks = [Mask.full(subject.shape), parse_mask(result["mask"], subject.shape)]
+    target = runtime.session().target(LoadSpec(str(tiny_opt), "fp32"))
+    masks = [Mask.full(target.shape), parse_mask(result["mask"], target.shape)]
     assert masks[1].n_heads_pruned == 4
     for mask, data in zip(masks, found.values(), strict=True):
-        alone = final(continuation(subject, PROMPT, mask, How(6)).run(runtime.lab()))
+        alone = final(continuation(target, PROMPT, mask, How(6)).run(runtime.session()))
         assert data["pieces"] == list(alone.pieces) and len(data["p"]) == 6
-    likeliest = final(next_tokens(subject, PROMPT, masks).run(runtime.lab()))
+    likeliest = final(next_tokens(target, PROMPT, masks).run(runtime.session()))
     for row, frames in zip(likeliest.log_p, frames_of(at), strict=True):
         np.testing.assert_allclose(frames["tokens"]["p"], np.exp(row.astype(float)), rtol=1e-6)
 

@@ -59,13 +59,13 @@ def stored_scores(tiny_opt):
     from engine.questions.requests import get_requests, select
 
     def stored_scores():
-        lab = runtime.lab()
-        subject = lab.subject(LoadSpec(str(tiny_opt), "fp32"))
+        session = runtime.session()
+        target = session.target(LoadSpec(str(tiny_opt), "fp32"))
         found = {}
         for task in grid(NAMES, (0, 1, 5)):
-            requests = get_requests(replace(task, split="train"), None, lab.store)
+            requests = get_requests(replace(task, split="train"), None, session.store)
             questions = select(requests, RANKING_QUESTIONS, "stratified")
-            scores = importance(subject, questions, "heads").stored(lab)
+            scores = importance(target, questions, "heads").stored(session)
             if scores is not None:
                 found[task.name, task.shots] = scores.scores
         return found

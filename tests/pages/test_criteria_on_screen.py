@@ -69,8 +69,8 @@ def test_the_map_shows_the_scores_that_the_ranking_goes_by(open_app, name, tiny_
     at = settled(open_app(prune_heads="40", prune_ranking=name))
     task = TaskSpec(at.selectbox(key="prune_task").value, split="train")
     train = select(get_requests(task, None, runtime.store()), 64, "stratified")
-    subject = experiment_of(at).subject
-    scores = final(importance(subject, train, CRITERIA[name].heads).run(runtime.lab())).scores.ravel()
+    target = experiment_of(at).target
+    scores = final(importance(target, train, CRITERIA[name].heads).run(runtime.session())).scores.ravel()
     [shown] = [each for each in components(at) if each.get("columns", 0) > 1]
     assert shown["title"] == CRITERIA[name].label
     np.testing.assert_allclose([float(each.replace(",", "")) for each in shown["score"]], scores, rtol=6e-3)

@@ -65,9 +65,9 @@ def test_a_head_is_looked_at_by_itself_and_what_it_says_is_what_the_command_says
     assert any(TITLES["context"] in each.value for each in at.caption)  # the window is too short for it, and it says so
     text = next(each.text for each in passages() if each.title == READ)
     [sent] = [each for each in components(at) if "pieces" in each]  # set as on the Passage screen
-    subject = runtime.lab().subject(LoadSpec(str(tiny_opt), "fp32"))
+    target = runtime.session().target(LoadSpec(str(tiny_opt), "fp32"))
     for side, mask in (("a", ""), ("b", "L1H2")):
-        measured = token_losses(subject, text, parse_mask(mask, subject.shape)).stored(runtime.lab())
+        measured = token_losses(target, text, parse_mask(mask, target.shape)).stored(runtime.session())
         assert sent["loss"][side] == pytest.approx(measured.loss_nats.tolist(), abs=1e-4)
     assert "".join(sent["pieces"]) == text and sent["words"]["b"] == "without" and sent["full"] > 0
     before = len(at.dataframe)

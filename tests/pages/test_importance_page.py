@@ -15,7 +15,7 @@ from streamlit.util import calc_hash
 from engine.importance.importance import Scores, importance
 from engine.importance.rankings import aggregate, agreement, order
 from engine.models.loading import LoadSpec
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.questions.tasks import TaskInfo, TaskStatus
 from engine.studies.surveys import Setting, grid, together
@@ -59,8 +59,8 @@ def drawn_tables(at):
 def by_engine(tiny_opt, store, name, what):
     """Measured once more, without the page and in another store."""
     requests = get_requests(TaskSpec(name, 0, "train"), None, store)
-    lab, questions = Lab(store), select(requests, RANKING_QUESTIONS, "stratified")
-    steps = importance(lab.subject(LoadSpec(str(tiny_opt), "fp32")), questions, what).run(lab)
+    session, questions = Session(store), select(requests, RANKING_QUESTIONS, "stratified")
+    steps = importance(session.target(LoadSpec(str(tiny_opt), "fp32")), questions, what).run(session)
     return [step.value for step in steps][-1]
 
 

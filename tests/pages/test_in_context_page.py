@@ -23,7 +23,7 @@ from pages.ui.in_context.setting import LossesSoFar, Setting, ablations
 from pages.ui.shared import runtime
 from pages.ui.shared.commands import program
 from tests.conftest import TEXT
-from tests.engine.fixtures import subject_in, write_questions
+from tests.engine.fixtures import target_in, write_questions
 from tests.pages.conftest import frames_of, settled, slide
 
 SHAPE = ModelShape(2, 4, 4, 32, 8, 64, 512, 512)
@@ -150,9 +150,9 @@ def test_the_screen_opens_on_prose_whose_loss_falls(open_app):
     settled(at)
     texts = runtime.jobs().snapshot("incontext texts").value
     assert at.selectbox(key="incontext_text").value == "A letter without a name" and 5 <= len(texts) <= 8
-    lab = runtime.lab()
-    subject = lab.subject(LoadSpec("demo", "fp32"))
-    found = [token_losses(subject, text, Mask.full(subject.shape)).stored(lab).loss_nats for text in texts]
+    session = runtime.session()
+    target = session.target(LoadSpec("demo", "fp32"))
+    found = [token_losses(target, text, Mask.full(target.shape)).stored(session).loss_nats for text in texts]
     early, late = (np.mean([each[span].mean() for each in found]) for span in (slice(39, 60), slice(399, 460)))
     assert late < early - 0.3 and values(at)[0] == tables.number(engine_incontext.icl_score(found, 10).value)
     assert any("Later tokens are predicted **better** by" in line.value for line in at.markdown)
@@ -209,24 +209,24 @@ def test_a_short_window_has_a_score_and_no_attribution(open_screen, tiny_opt):
 def test_what_a_session_shows_is_what_is_stored(open_screen, wide_opt):
     at = open_screen(incontext_texts="1")
     assert any("1 text, so no interval" in line.value for line in at.markdown)
-    lab = runtime.lab()
-    subject = lab.subject(LoadSpec(str(wide_opt), "fp32"))
-    full = Mask.full(subject.shape)
+    session = runtime.session()
+    target = session.target(LoadSpec(str(wide_opt), "fp32"))
+    full = Mask.full(target.shape)
     (text,) = runtime.jobs().snapshot("incontext texts").value
-    losses = token_losses(subject, text, full).stored(lab)
+    losses = token_losses(target, text, full).stored(session)
     assert values(at)[0] == tables.number(float(losses.loss_nats[499]) - float(losses.loss_nats[49]))
     how = Ablating(full, "full", "zero")
-    assert head_ablations(subject, [text], how).stored(lab) is None, "nothing is ablated before it is asked for"
+    assert head_ablations(target, [text], how).stored(session) is None, "nothing is ablated before it is asked for"
 
 
-def test_ablations_are_those_of_the_first_texts_and_the_others_are_left(tiny_opt, lab):
-    subject, texts = subject_in(lab, tiny_opt), (TEXT[:80], TEXT[100:220])
-    wanted = ablations(Setting(subject, None, None, texts, None), "zero")
-    n_passes = subject.shape.n_heads_total + 1
-    assert wanted.left(lab) == Workload({"forward": 2 * n_passes * sum(map(len, texts))})
-    final(head_ablations(subject, texts[1:], Ablating(Mask.full(subject.shape), KINDS[0])).run(lab))
-    assert not wanted.so_far(lab)[KINDS[0]].base, "not of the second text before the first"
-    steps, seen = wanted.run(lab), []
+def test_ablations_are_those_of_the_first_texts_and_the_others_are_left(tiny_opt, session):
+    target, texts = target_in(session, tiny_opt), (TEXT[:80], TEXT[100:220])
+    wanted = ablations(Setting(target, None, None, texts, None), "zero")
+    n_passes = target.shape.n_heads_total + 1
+    assert wanted.left(session) == Workload({"forward": 2 * n_passes * sum(map(len, texts))})
+    final(head_ablations(target, texts[1:], Ablating(Mask.full(target.shape), KINDS[0])).run(session))
+    assert not wanted.so_far(session)[KINDS[0]].base, "not of the second text before the first"
+    steps, seen = wanted.run(session), []
     for step in steps:
         seen.append(step)
         if step.value is not None:
@@ -234,12 +234,12 @@ def test_ablations_are_those_of_the_first_texts_and_the_others_are_left(tiny_opt
     steps.close()
     assert "Text 1 of 2, pattern-preserving, without L1H3" in [each.message for each in seen]
     assert [each.done for each in seen] == sorted(each.done for each in seen) and seen[-1].done == 2 * n_passes
-    for each in (seen[-1].value, wanted.so_far(lab)):
+    for each in (seen[-1].value, wanted.so_far(session)):
         assert [len(each[kind].base) for kind in KINDS] == [1, 1]
-    assert wanted.left(lab) == Workload({"forward": n_passes * len(texts[1])}), "one kind of it is stored"
-    found = final(wanted.run(lab))
+    assert wanted.left(session) == Workload({"forward": n_passes * len(texts[1])}), "one kind of it is stored"
+    found = final(wanted.run(session))
     for kind in KINDS:
-        expected = head_ablations(subject, texts, Ablating(Mask.full(subject.shape), kind)).stored(lab)
+        expected = head_ablations(target, texts, Ablating(Mask.full(target.shape), kind)).stored(session)
         for one, other in zip(found[kind].ablated, expected.ablated, strict=True):
             np.testing.assert_array_equal(one, other)
 

@@ -17,7 +17,7 @@ def shown(at):
 def test_memory_before_and_with_a_model(open_app):
     at = open_app(run=False).run()
     line = shown(at)
-    assert runtime.lab().models.loaded is not None or "model" not in line
+    assert runtime.session().models.loaded is not None or "model" not in line
     held_gb = psutil.Process().memory_info().rss / 1e9
     assert abs(float(re.match(r"This app holds ([\d.]+) GB", line)[1]) - held_gb) < 0.4
     at = open_app()
@@ -42,7 +42,7 @@ def test_the_parts_are_the_model_and_the_rest(monkeypatch):
         placing=SimpleNamespace(disk_bytes=0),
     )
     models = SimpleNamespace(loaded=held, beside=None)
-    monkeypatch.setattr(sidebar, "lab", lambda: SimpleNamespace(models=models))
+    monkeypatch.setattr(sidebar, "session", lambda: SimpleNamespace(models=models))
     monkeypatch.setattr(sidebar, "resident_bytes", lambda: 1_240_000_000)
     assert sidebar.memory_in_words() == "This app holds 1.2 GB: model 0.2, the rest 1.1"
     held.spec.precision = "fp32"

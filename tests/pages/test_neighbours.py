@@ -25,7 +25,7 @@ def x(open_app):
 
 def levels_of(x, axis="heads"):
     """The measured levels, 0-1."""
-    return [permille / 1000 for permille in curve(x, axis, Evidence()).so_far(frame.lab())]
+    return [permille / 1000 for permille in curve(x, axis, Evidence()).so_far(frame.session())]
 
 
 def idle(x, axis="heads", since_s=-np.inf):
@@ -80,7 +80,7 @@ def test_it_rests_when_no_page_looks_in_and_goes_on_when_one_does(x, monkeypatch
 
 
 def test_no_more_is_measured_than_the_budget_allows(x, monkeypatch):
-    one, full = (x.workload(x.at("heads", permille).mask(Evidence())).seconds(frame.store(), x.subject)
+    one, full = (x.workload(x.at("heads", permille).mask(Evidence())).seconds(frame.store(), x.target)
                  for permille in (300, 0))  # fmt: skip
     assert one > 0, "the accuracy that the page has measured was timed"
     assert full > one, "of a pruned model less is computed"
@@ -161,7 +161,7 @@ def test_no_ranking_or_no_model_in_memory_is_no_reason_to_work(x, open_app):
     from dataclasses import replace
 
     by_importance = replace(x, pruning=replace(x.pruning, ranking=Ranking("importance")))
-    in_bf16 = replace(x, subject=replace(x.subject, spec=replace(x.subject.spec, precision="bf16")))
+    in_bf16 = replace(x, target=replace(x.target, spec=replace(x.target.spec, precision="bf16")))
     assert not levels_to_measure(by_importance, "heads", Evidence(), [])
     assert levels_to_measure(x, "heads", Evidence(), [])
     assert not levels_to_measure(in_bf16, "heads", Evidence(), [])

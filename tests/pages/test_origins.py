@@ -22,7 +22,7 @@ from pages.ui.shared import runtime
 from pages.ui.shared.measured import SLOT
 from pages.ui.shared.python_code import _points
 from tests.conftest import HANG_S
-from tests.engine.fixtures import subject_in, write_questions
+from tests.engine.fixtures import target_in, write_questions
 from tests.pages.conftest import components, figure, frames_of, settled
 
 pytest_plugins = ["tests.pages.test_in_context_page"]  # the model whose window holds a text of 512 tokens
@@ -117,11 +117,11 @@ def test_the_program_finds_what_the_pruned_model_says(open_screen):
 
 def test_the_program_finds_where_heads_look(open_screen, tiny_opt):
     at = open_screen("attention")
-    said, subject = said_by_the_program(at), runtime.lab().subject(LoadSpec(str(tiny_opt), "fp32"))
-    heads, mask = ((0, 1), (1, 2)), Mask.full(subject.shape)
+    said, target = said_by_the_program(at), runtime.session().target(LoadSpec(str(tiny_opt), "fp32"))
+    heads, mask = ((0, 1), (1, 2)), Mask.full(target.shape)
     text = next(each.text for each in passages() if each.title == "Privet Drive, twice")
-    seen = overview(subject, text, mask).stored(runtime.lab())
-    views = head_views(subject, text, mask, heads).stored(runtime.lab())
+    seen = overview(target, text, mask).stored(runtime.session())
+    views = head_views(target, text, mask, heads).stored(runtime.session())
     pattern = sum(each.pattern for each in views.values())
     assert said == f"{len(seen.pieces)} tokens; the last one looks at {seen.pieces[pattern[-1].argmax()]!r}\n"
 
@@ -158,18 +158,18 @@ def test_receipts_are_those_of_the_records_that_are_shown(open_app):
     assert len(told["Versions"]) == 1 and told["Versions"][0] in words and "torch" in words
 
 
-def test_a_receipt_that_lacks_what_came_later_is_read(lab):
+def test_a_receipt_that_lacks_what_came_later_is_read(session):
     old = {"name": "m", "model": "0" * 40, "precision": "fp32", "bos": True, "python": "3", "machine": "x86_64",
            "device": "cpu", "versions": {"torch": "2"}, "measured_at": "2026-01-01", "seconds": 1}  # fmt: skip
     told = facts([old])
     assert told["Machine"] == ["cpu, x86_64"] and told["Matrix products"] == ["the library's own"]
 
 
-def test_nothing_is_measured_to_find_a_receipt(lab, tiny_opt):
-    subject = subject_in(lab, tiny_opt)
-    wanted = {"whole": feeding(subject, (0, 0)), "missing": induction(subject, "olsson")}
-    *_, last = read_receipts(wanted, lab)
-    assert [part.n for part in last.value] == [0, 0] and lab.models.loaded is None
+def test_nothing_is_measured_to_find_a_receipt(session, tiny_opt):
+    target = target_in(session, tiny_opt)
+    wanted = {"whole": feeding(target, (0, 0)), "missing": induction(target, "olsson")}
+    *_, last = read_receipts(wanted, session)
+    assert [part.n for part in last.value] == [0, 0] and session.models.loaded is None
 
 
 def test_points_are_written_as_every_task_at_every_level():

@@ -51,8 +51,8 @@ def summary(at):
 
 def measured(model, text, mask="", precision="fp32"):
     """The engine's own losses."""
-    subject = runtime.lab().subject(LoadSpec(str(model), precision))
-    *_, last = token_losses(subject, text, parse_mask(mask, subject.shape)).run(runtime.lab())
+    target = runtime.session().target(LoadSpec(str(model), precision))
+    *_, last = token_losses(target, text, parse_mask(mask, target.shape)).run(runtime.session())
     return last.value
 
 
@@ -97,7 +97,7 @@ def test_a_repeated_question_needs_no_model(open_screen):
     st.cache_resource.clear()  # as after a restart
     again = open_screen(passage_mask="L0H1 F1")
     assert "1 of 8 heads, 1 of 2 FFNs" in summary(again)
-    assert runtime.lab().models.loaded is None and runtime.jobs().snapshot("passage B") is None
+    assert runtime.session().models.loaded is None and runtime.jobs().snapshot("passage B") is None
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,10 @@ from tests.pages.conftest import (
 
 
 def trained(at):
-    """(lab, subject, train questions) that the page ranks by."""
-    subject = frame.lab().subject(LoadSpec(at.selectbox(key="model").value, "fp32"))
+    """(session, target, train questions) that the page ranks by."""
+    target = frame.session().target(LoadSpec(at.selectbox(key="model").value, "fp32"))
     requests = get_requests(TaskSpec(at.selectbox(key="prune_task").value, split="train"), None, frame.store())
-    return frame.lab(), subject, select(requests, RANKING_QUESTIONS, "stratified")
+    return frame.session(), target, select(requests, RANKING_QUESTIONS, "stratified")
 
 
 def test_at_0_nothing_about_layers_is_measured_or_asked(open_app):

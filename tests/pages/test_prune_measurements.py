@@ -11,66 +11,66 @@ from engine.models.masks import Mask, parse_edits
 from engine.progress import final
 from engine.questions.requests import TaskSpec, get_requests
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment, accuracies, curve
-from tests.engine.fixtures import subject_in
+from tests.engine.fixtures import target_in
 
 NOTHING = Evidence()
 
 
 @pytest.fixture
-def x(lab, tiny_opt, questions):
+def x(session, tiny_opt, questions):
     """Half of the heads pruned at random."""
-    subject, task = subject_in(lab, tiny_opt), TaskSpec(str(questions))
-    pruning = Pruning(task, Ranking("random", n_questions=4), 500, 0, parse_edits("", subject.shape))
-    judged, train = (get_requests(replace(task, split=split), None, lab.store) for split in ("validation", "train"))
-    return Experiment(subject, None, judged, train, 20, pruning)
+    target, task = target_in(session, tiny_opt), TaskSpec(str(questions))
+    pruning = Pruning(task, Ranking("random", n_questions=4), 500, 0, parse_edits("", target.shape))
+    judged, train = (get_requests(replace(task, split=split), None, session.store) for split in ("validation", "train"))
+    return Experiment(target, None, judged, train, 20, pruning)
 
 
-def test_a_curve_is_read_and_forecast_by_what_is_stored(x, lab):
+def test_a_curve_is_read_and_forecast_by_what_is_stored(x, session):
     wanted = curve(x, "heads", NOTHING)
     masks = {level: x.at("heads", level).mask(NOTHING) for level in LEVELS_PERMILLE}
-    assert wanted.so_far(lab) == {} and wanted.stored(lab) is None
-    assert wanted.left(lab) == sum(map(x.workload, masks.values()), Workload())
-    final(x.answers(masks[500]).run(lab))
-    found = wanted.so_far(lab)
+    assert wanted.so_far(session) == {} and wanted.stored(session) is None
+    assert wanted.left(session) == sum(map(x.workload, masks.values()), Workload())
+    final(x.answers(masks[500]).run(session))
+    found = wanted.so_far(session)
     assert [*found] == [level for level, mask in masks.items() if mask == masks[500]] and len(found[500][1]) == 20
-    found = final(wanted.run(lab))
+    found = final(wanted.run(session))
     assert [*found] == [*LEVELS_PERMILLE] and {level: mask for level, (mask, _) in found.items()} == masks
-    assert not wanted.left(lab).characters and wanted.stored(lab).keys() == found.keys()
+    assert not wanted.left(session).characters and wanted.stored(session).keys() == found.keys()
 
 
-def test_a_curve_by_a_ranking_that_is_not_known_takes_that_too(x, lab):
+def test_a_curve_by_a_ranking_that_is_not_known_takes_that_too(x, session):
     x = replace(x, pruning=replace(x.pruning, ranking=Ranking(n_questions=4)))
     wanted = curve(x, "heads", NOTHING)
-    before = wanted.left(lab).characters
+    before = wanted.left(session).characters
     assert before["gradient"] > 0 and before["forward"] == 11 * x.workload(None).characters["forward"]
-    assert [*final(wanted.run(lab))] == [*LEVELS_PERMILLE]
-    assert [*wanted.so_far(lab)] == [*LEVELS_PERMILLE], "what was known before may be less than what is stored"
+    assert [*final(wanted.run(session))] == [*LEVELS_PERMILLE]
+    assert [*wanted.so_far(session)] == [*LEVELS_PERMILLE], "what was known before may be less than what is stored"
 
 
-def test_a_page_renders_no_train_questions(x, lab, monkeypatch):
+def test_a_page_renders_no_train_questions(x, session, monkeypatch):
     x = replace(x, train=None, pruning=replace(x.pruning, ranking=Ranking(n_questions=4)))
     monkeypatch.setattr(rankings_of, "get_requests", lambda *given: pytest.fail("rendered"))
-    assert x.known(lab) == NOTHING and curve(x, "heads", NOTHING).so_far(lab) == {}
-    assert not accuracies(x, None).so_far(lab).pruned
+    assert x.known(session) == NOTHING and curve(x, "heads", NOTHING).so_far(session) == {}
+    assert not accuracies(x, None).so_far(session).pruned
 
 
 @pytest.mark.parametrize("second", ["", "other"])
-def test_the_full_model_comes_first_and_of_a_second_model_last(x, lab, second):
+def test_the_full_model_comes_first_and_of_a_second_model_last(x, session, second):
     mask = x.mask(NOTHING)
     wanted = accuracies(x, mask, second)
-    assert wanted.left(lab).characters.keys() == {"forward"}
-    steps = [step for step in wanted.run(lab) if step.value is not None and not step.is_loading]
+    assert wanted.left(session).characters.keys() == {"forward"}
+    steps = [step for step in wanted.run(session) if step.value is not None and not step.is_loading]
     sides = [name for step in steps for name in ("full", "pruned") if getattr(step.value, name)]
     assert (sides[0], {*sides}) == ("pruned" if second else "full", {"full", "pruned"})
     named = ["other, pruned model", "other, full model"] if second else ["full model", "pruned model"]
     assert list(dict.fromkeys(step.message for step in steps if step.message)) == named
     shares = [step.part for step in steps]
     assert shares == sorted(shares) and shares[-1] == 1.0
-    found = wanted.stored(lab)
+    found = wanted.stored(session)
     assert found.mask == mask and len(found.full) == len(found.pruned) == 20
 
 
-def test_where_nothing_is_pruned_the_full_model_answers_once(x, lab):
+def test_where_nothing_is_pruned_the_full_model_answers_once(x, session):
     full = Mask.full(x.shape)
-    found = final(accuracies(x, full).run(lab))
+    found = final(accuracies(x, full).run(session))
     assert found == AnswersSoFar(found.full, found.full, full) and found.pruned is found.full

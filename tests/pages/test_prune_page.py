@@ -190,7 +190,7 @@ def test_a_repeated_question_needs_no_job_and_no_model(open_app):
     st.cache_resource.clear()  # as after a restart
     again = open_app(prune_ranking="random", prune_heads="50")
     assert figure(again) == first
-    assert frame.lab().models.loaded is None
+    assert frame.session().models.loaded is None
     assert frame.jobs().snapshot("accuracy") is None
 
 
@@ -227,7 +227,7 @@ def test_orders_are_measured_ahead_and_fill_the_map(open_app):
     at = open_app()
     x = experiment_of(at)
     x = replace(x, train=get_requests(replace(x.task, split="train"), None, frame.store()))
-    known = x.known(frame.lab())
+    known = x.known(frame.session())
     assert known.heads is not None and known.ffns is not None
     assert x.at("heads", 500).mask(known).n_heads_pruned == 4
     assert "most important: L" in at.main.caption[-2].value and "FFNs pruned; " in at.main.caption[-1].value
@@ -312,8 +312,8 @@ def test_once_the_ranking_is_measured_the_figure_says_what_is_pruned(open_app, m
         assert go_on.wait(WAIT_S)
         return (yield from own)
 
-    def evaluation(subject, questions, mask):
-        wanted = real(subject, questions, mask)
+    def evaluation(target, questions, mask):
+        wanted = real(target, questions, mask)
         return wanted if mask.is_full else while_measured(wanted, held)
 
     monkeypatch.setattr(experiment, "evaluation", evaluation)
@@ -376,13 +376,13 @@ def test_estimates_are_the_engines(open_app):
     for percent in (20, 40, 60, 80):
         settled(slide(at, "prune_heads", percent))
     x = experiment_of(at)
-    lab, shape = frame.lab(), x.shape
-    found = gradients(x.subject, x.questions).stored(lab)
+    session, shape = frame.session(), x.shape
+    found = gradients(x.target, x.questions).stored(session)
     order = random_order(shape.n_heads_total, 0)
     masks = {permille: x.pruning.typed.on(mask_at(shape, order, np.arange(shape.n_layers), permille, 0))
              for permille in range(0, 1001, 50)}  # fmt: skip
     first = {mask.n_heads_pruned: mask for mask in masks.values()}
-    checks = [check(evaluation(x.subject, x.questions, mask).so_far(lab), found, mask) for mask in first.values()]
+    checks = [check(evaluation(x.target, x.questions, mask).so_far(session), found, mask) for mask in first.values()]
     bare = np.array([float(estimate(found, mask).estimated) for mask in first.values()])
     calibration = Calibration(np.array(list(first)), bare, tuple(check for check in checks if check is not None))
     assert len(calibration.checks) == len({masks[permille] for permille in (200, 400, 600, 800)})
@@ -537,7 +537,7 @@ def test_full_and_pruned_answer_the_same_questions_when_one_takes_more(open_app,
             return len(answers or ()) >= self.takes_of[0] and bool(self.takes_of.pop(0))
 
     x = Eager(**vars(experiment_of(at)))
-    values = [step.value for step in experiment.accuracies(x, None).run(frame.lab()) if step.value]
+    values = [step.value for step in experiment.accuracies(x, None).run(frame.session()) if step.value]
     assert max(len(value.full or ()) for value in values if value.pruned is None) == 32
     full, pruned = values[-1].full, values[-1].pruned
     assert [each.digest for each in full.questions] == [each.digest for each in pruned.questions] and len(full) == 48
@@ -581,7 +581,7 @@ def test_what_pruning_saves_is_measured_in_tokens_a_second(open_app):
 
 
 def test_tokens_a_second_say_how_long_they_take_on_a_slow_model(open_app, monkeypatch):
-    monkeypatch.setattr(measurement, "seconds_for", lambda store, subject, kind, characters: characters / 1000)
+    monkeypatch.setattr(measurement, "seconds_for", lambda store, target, kind, characters: characters / 1000)
     at = open_app(prune_ranking="random", prune_heads="50", prune_cost="true", prune_idle="false")
     [label] = [each.label for each in at.button if each.label.startswith("Measure tokens a second")]
     # 16 turns of 256 tokens and 32 that stand for 20 each, of 4 characters, at 1,000 a second
@@ -682,7 +682,7 @@ def recalled(at):
     from engine.importance.rankings_of import Evidence
 
     x = experiment_of(at)
-    return experiment.accuracies(x, x.mask(Evidence())).so_far(frame.lab())
+    return experiment.accuracies(x, x.mask(Evidence())).so_far(frame.session())
 
 
 def test_components_that_all_score_alike_have_no_most_important():

@@ -26,7 +26,7 @@ def of_store(at, title="The ferry"):
     """(full, pruned) perplexity as it is stored."""
     x = experiment_of(at)
     text = next(each.text for each in passages() if each.title == title)
-    found = both(x.subject, text, x.mask(x.known(runtime.lab()))).stored(runtime.lab())
+    found = both(x.target, text, x.mask(x.known(runtime.session()))).stored(runtime.session())
     return found.full, found.pruned
 
 

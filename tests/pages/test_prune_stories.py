@@ -16,7 +16,7 @@ from engine.studies.break_points import break_point, break_points
 from engine.studies.removal import Line, Removal, found_heads, without
 from pages.ui.prune import story
 from pages.ui.prune.stories import Cast, Far, cast_from
-from pages.ui.shared.runtime import lab
+from pages.ui.shared.runtime import session
 from pages.ui.shared.tables import whole_percent
 from pages.ui.sweeps.plans import plan_of
 from tests.embedded import SHAPE
@@ -31,7 +31,7 @@ def told(at):
 
 def induction_heads():
     """The mask without the embedded model's induction heads, once they are known."""
-    found = found_heads(lab().subject(LoadSpec("demo", "int8"))).stored(lab())
+    found = found_heads(session().target(LoadSpec("demo", "int8"))).stored(session())
     assert found.heads, "the embedded model has some"
     return without(SHAPE, found.heads)
 
@@ -189,5 +189,5 @@ def rows_of(at):
 
     tasks, setting = [TaskSpec("demo_copy", 0)], Setting(LoadSpec("demo", "int8"), None, None, 48, 64)
     plan = plan_of("heads", tasks, tasks[0], 500)
-    subject = lab().subject(setting.spec)
-    return sweep(subject, setting, plan.points, plan.pool).so_far(lab()).rows
+    target = session().target(setting.spec)
+    return sweep(target, setting, plan.points, plan.pool).so_far(session()).rows

@@ -15,7 +15,7 @@ from engine.__main__ import draw_report
 from engine.cli import parser
 from engine.importance.rankings import permille
 from engine.models.loading import LoadSpec
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.progress import final
 from engine.questions.requests import TaskSpec
 from engine.studies.break_points import break_points
@@ -74,8 +74,8 @@ def test_curves_are_measured_once_and_found_again(open_screen, tiny_opt):
     curves = drawn(at)["curves"]
     setting = Setting(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64)
     wanted = points([TaskSpec("demo_copy", 0), TaskSpec("demo_price", 0)], range(0, 1001, 100), [0])
-    lab = Lab(runtime.store())
-    rows = final(sweep(lab.subject(setting.spec), setting, wanted, ()).run(lab)).rows
+    session = Session(runtime.store())
+    rows = final(sweep(session.target(setting.spec), setting, wanted, ()).run(session)).rows
     for each in rows:
         line = curves[(curves["line"] == each.point.task.name) & (curves["level"] == each.point.heads_permille / 1000)]
         assert line["acc"].tolist() == [each.acc]
@@ -91,8 +91,8 @@ def test_what_workers_of_a_plan_measure_is_drawn(open_screen, tiny_opt, monkeypa
     assert not at.get("vega_lite_chart")
     plan, puts = plans.plan_of("heads", tasks, tasks[0], 500), runtime.store().n_puts
     store = open_store(runtime.store().directory)  # as another process opens it
-    lab, setting = Lab(store), Setting(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64)
-    last = list(sweep(lab.subject(setting.spec), setting, plan.points, plan.pool).run(lab))
+    session, setting = Session(store), Setting(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64)
+    last = list(sweep(session.target(setting.spec), setting, plan.points, plan.pool).run(session))
     store.close()
     assert runtime.store().n_puts == puts
     monkeypatch.setattr(work, "OTHERS_S", 0.0)
@@ -282,7 +282,7 @@ COMPARE = {"sweeps_what": "Compare criteria", "sweeps_tasks": "demo_copy", "swee
 @pytest.mark.parametrize("axis", ["Heads", "Both"])
 def test_criteria_compared_are_what_the_engine_measures(open_screen, tiny_opt, axis):
     from engine.models.loading import LoadSpec
-    from engine.models.subject import Lab
+    from engine.models.session import Session
     from engine.studies.compare import Comparing, areas, comparison
     from engine.studies.surveys import Setting
 
@@ -292,8 +292,8 @@ def test_criteria_compared_are_what_the_engine_measures(open_screen, tiny_opt, a
     task = TaskSpec("demo_copy", 0)
     comparing = Comparing(task, ("importance", "wanda"), axis.lower(), (0, 250, 500, 750, 1000), 2)
     setting = Setting(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64)
-    lab = Lab(runtime.store())
-    steps = list(comparison(lab.subject(setting.spec), setting, comparing).run(lab))
+    session = Session(runtime.store())
+    steps = list(comparison(session.target(setting.spec), setting, comparing).run(session))
     assert steps[-1].cached, "the page has measured all of it"
     found, lines = steps[-1].value, compared(at)
     for curve, name in zip(found.curves, ("Importance", "Wanda"), strict=False):

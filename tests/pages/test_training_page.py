@@ -158,7 +158,7 @@ def test_the_embedded_models_own_run_opens_the_embedded_model(open_training, tmp
 
 
 @pytest.mark.slow("measures two snapshots without each of their heads")
-def test_a_run_of_another_trainer_in_the_folder_can_be_measured(tiny_opt, tmp_path, lab):
+def test_a_run_of_another_trainer_in_the_folder_can_be_measured(tiny_opt, tmp_path, session):
     run = foreign_run(tmp_path / "runs" / "other", tiny_opt, (0, 8))
     source = runs.sources(tmp_path / "runs")["other"]
     assert runs.labels({"other": None}, {"other": runs.recipe_in(source, None)}) == {"other": "other"}
@@ -168,7 +168,7 @@ def test_a_run_of_another_trainer_in_the_folder_can_be_measured(tiny_opt, tmp_pa
     told = sidebar.snapshot_in_words(LoadSpec(name))
     assert told == "Snapshot step8, the run's last; 0.00 M tokens read. a model of ours (2 layers, OPT)"
     assert runs.trajectory_of(source) is None
-    found = final(measuring.measure(source, lab))
+    found = final(measuring.measure(source, session))
     assert np.array_equal(runs.trajectory_of(source).loss, found.loss) and len(found.ablated) == 2
 
 

@@ -59,17 +59,17 @@ def said(at):
 
 def answers_of(at, spec, typed=""):
     """Plainly measured: what a model answers at the levels of the page."""
-    x, lab = experiment_of(at), runtime.lab()
-    subject = lab.subject(spec)
-    other = beside.Beside(x, subject).x
-    mask = other.pruning.mask(final(orders_of(subject, other.pruning).run(lab)))
-    return final(evaluation(subject, x.questions, mask).run(lab)).correct
+    x, session = experiment_of(at), runtime.session()
+    target = session.target(spec)
+    other = beside.Beside(x, target).x
+    mask = other.pruning.mask(final(orders_of(target, other.pruning).run(session)))
+    return final(evaluation(target, x.questions, mask).run(session)).correct
 
 
 def test_nothing_is_measured_drawn_or_imported_while_no_second_model_is_chosen(open_app):
     at = open_app(**RANDOM)
     assert at.sidebar.selectbox(key="against").value is None
-    assert runtime.jobs().snapshot(beside.SLOT) is None and runtime.lab().models.pair == frozenset()
+    assert runtime.jobs().snapshot(beside.SLOT) is None and runtime.session().models.pair == frozenset()
     [curve] = charts_of(at)
     assert "Model" not in json.dumps(curve["layer"]), "no second line, and no legend"
     assert "--against" not in at.code[0].value
@@ -92,7 +92,7 @@ def test_the_second_model_stands_beside_the_first_with_paired_numbers(open_app, 
     assert result["against"]["difference"] == pytest.approx(second.mean() - first.mean())
     exact = binomtest(only_second, max(1, only_first + only_second)).pvalue if only_first + only_second else 1.0
     assert result["against"]["p_mcnemar"] == pytest.approx(exact)
-    assert runtime.lab().models.holds(LoadSpec(str(twin), "fp32")) and len(runtime.lab().models.pair) == 2
+    assert runtime.session().models.holds(LoadSpec(str(twin), "fp32")) and len(runtime.session().models.pair) == 2
 
 
 def test_the_questions_say_which_of_the_two_answers_them(open_app, twin):
@@ -109,7 +109,7 @@ def test_another_precision_and_one_click_lets_go(open_app):
     assert "in bf16: " in said(at) and "--against bf16" in at.code[0].value
     at.sidebar.selectbox(key="against").set_value(None)
     settled(at)
-    assert "in bf16: " not in said(at) and runtime.lab().models.pair == frozenset()
+    assert "in bf16: " not in said(at) and runtime.session().models.pair == frozenset()
     assert "Model" not in json.dumps(charts_of(at)[0]["layer"])
 
 
@@ -129,8 +129,8 @@ def test_the_curve_of_the_second_is_a_line_of_its_own(open_app, twin):
     points = frames_of(at)[0]["points"]
     mine = points[points["series"] == "second"]
     assert len(mine) == 11 and set(mine["model"]) == {"twin in fp32"}
-    full = final(evaluation(subject := runtime.lab().subject(LoadSpec(str(twin), "fp32")),
-                          experiment_of(at).questions, Mask.full(subject.shape)).run(runtime.lab()))  # fmt: skip
+    full = final(evaluation(target := runtime.session().target(LoadSpec(str(twin), "fp32")),
+                          experiment_of(at).questions, Mask.full(target.shape)).run(runtime.session()))  # fmt: skip
     assert mine["acc"].iloc[0] == pytest.approx(full.correct.mean())
     assert "Measure the curve of twin in fp32" not in [each.label for each in at.button]
 
@@ -171,10 +171,10 @@ def test_what_is_compared_is_the_same_on_all_screens_and_in_old_addresses_of_pas
 
 def test_the_second_model_drops_its_own_layers(open_app, unequal, capsys):
     at = open_app(against=str(unequal), prune_ranking="random", prune_layers="50")
-    lab, x = runtime.lab(), experiment_of(at)
-    other = lab.subject(LoadSpec(str(unequal), "fp32"))
-    train = select(get_requests(replace(x.task, split="train"), None, lab.store), RANKING_QUESTIONS, "stratified")
-    influence = block_influence(other, train).stored(lab)
+    session, x = runtime.session(), experiment_of(at)
+    other = session.target(LoadSpec(str(unequal), "fp32"))
+    train = select(get_requests(replace(x.task, split="train"), None, session.store), RANKING_QUESTIONS, "stratified")
+    influence = block_influence(other, train).stored(session)
     result = same_on_the_command_line(at, capsys)["against"]
     assert result["cached"] and result["layers_dropped"] == [int(influence.argmin())], "half of three, rounded down"
     assert f"**llama in fp32: {100 * result['acc']:.1f} %**" in said(at)
@@ -215,8 +215,8 @@ def scores_of(model, what="heads"):
     """Importance of both tasks, by the engine."""
     setting = Setting(LoadSpec(str(model), "fp32"), None, None, many_tasks.JUDGES, RANKING_QUESTIONS)
     tasks = grid(["demo_lookup", "demo_copy"], [0])
-    lab = runtime.lab()
-    found = final(survey(lab.subject(setting.spec), setting, tasks, what).run(lab))
+    session = runtime.session()
+    found = final(survey(session.target(setting.spec), setting, tasks, what).run(session))
     return {task.name: each.scores for task, each in found.scores.items()}
 
 
@@ -259,7 +259,7 @@ def test_importance_measures_nothing_of_a_second_model_that_nobody_asked_for(ope
     settled(at)
     labels = [each.label for each in at.button]
     assert any(label.startswith("Measure the") for label in labels)
-    assert runtime.jobs().snapshot("second heads") is None and not runtime.lab().models.holds(
+    assert runtime.jobs().snapshot("second heads") is None and not runtime.session().models.holds(
         LoadSpec(str(twin), "fp32")
     )
 
@@ -275,8 +275,8 @@ def open_induction(open_app):
 
 
 def induction_of(model):
-    subject = runtime.lab().subject(LoadSpec(str(model), "fp32"))
-    return final(induction(subject, "olsson", 0).run(runtime.lab())).mean
+    target = runtime.session().target(LoadSpec(str(model), "fp32"))
+    return final(induction(target, "olsson", 0).run(runtime.session())).mean
 
 
 def test_induction_of_two_models_is_paired_head_by_head(open_induction, tiny_opt, twin):

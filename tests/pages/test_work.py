@@ -25,7 +25,7 @@ class Counting:
         self.at_one, self.go_on = threading.Event(), threading.Event()
         self.faults, self.kept, self.n_runs, self.n_reads = faults, "old", 0, 0
 
-    def steps(self, lab, measures):
+    def steps(self, session, measures):
         if not measures:
             self.n_reads += 1
             yield Progress(1, 1, self.kept)
@@ -254,9 +254,9 @@ def test_what_other_processes_store_is_read_too_and_not_too_often(counting, monk
 def test_what_was_read_stands_until_it_is_read_again(counting, monkeypatch):
     work, held = counting.work(), threading.Event()
 
-    def slow(lab, measures):
+    def slow(session, measures):
         held.wait(HANG_S)
-        return (yield from counting.steps(lab, measures))
+        return (yield from counting.steps(session, measures))
 
     assert work.stored("one") == ["old"]
     counting.kept = "new"

@@ -45,7 +45,7 @@ def heads_part(measured: Any, options: argparse.Namespace) -> list[bars.Bar]:
     found = measured.induction().mean
     for score in SCORES:
         print(f"{score}: " + ", ".join(f"{head} {value:.2f}" for head, value in best_heads(found[score], 6)))
-    names = measured.subject().shape.head_names
+    names = measured.target().shape.head_names
     print(f"removed as induction heads: {' '.join(names[head] for head in sorted(measured.heads())) or 'none'}")
     return bars.of_heads(found["prefix_matching"])
 
@@ -110,7 +110,7 @@ def passage_part(measured: Any, options: argparse.Namespace) -> list[bars.Bar]:
     from engine.studies.removal import without
 
     heads = measured.heads()
-    gone = measured.copies(without(measured.subject().shape, heads)) if heads else None
+    gone = measured.copies(without(measured.target().shape, heads)) if heads else None
     return bars.of_passage(measured.copies(measured.full), gone)
 
 
@@ -119,7 +119,7 @@ def sample_part(measured: Any, options: argparse.Namespace) -> list[bars.Bar]:
     from engine.models.weight_files import weight_files
 
     print(measured.sample(BEGINNING))
-    n_bytes = sum(file.stat().st_size for file in weight_files(measured.subject().identity.folder))
+    n_bytes = sum(file.stat().st_size for file in weight_files(measured.target().identity.folder))
     return [bars.Bar(f"weights: {n_bytes / 1e6:.1f} MB (under 20)", n_bytes < 20e6)]
 
 
@@ -160,13 +160,13 @@ def parsed(words: list[str] | None = None) -> argparse.Namespace:
 def main(words: list[str] | None = None) -> None:
     from cache import open_store
     from engine.demo.making.measured import Measured
-    from engine.models.subject import Lab
+    from engine.models.session import Session
 
     options = parsed(words)
     store = open_store(options.cache)
     found: list[bars.Bar] = []
     try:
-        measured = Measured(Lab(store), options.model, options.questions)
+        measured = Measured(Session(store), options.model, options.questions)
         for name in options.part or PARTS:
             print(f"\n## {name}\n", flush=True)
             said = PARTS[name](measured, options)

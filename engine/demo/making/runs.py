@@ -21,7 +21,7 @@ from cache import Store
 from engine.demo import RUN as EMBEDDED_RUN
 from engine.demo import runs_folder
 from engine.models.runs import RECIPE
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.progress import Progress
 from engine.training.folders import Run
 from engine.training.measuring import Plan, subject_at, trajectory
@@ -81,9 +81,9 @@ def _last(steps: Iterator[Progress[Any]], words: str) -> Any:
     return value
 
 
-def _measured(lab: Lab, address: str, plan: Plan, words: str) -> Trajectory:
+def _measured(session: Session, address: str, plan: Plan, words: str) -> Trajectory:
     series = series_of(address)
-    return _last(trajectory(subject_at(lab, series), series, plan).run(lab), words)
+    return _last(trajectory(subject_at(session, series), series, plan).run(session), words)
 
 
 def main() -> None:
@@ -92,15 +92,15 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="folder of the runs and their results")
     parser.add_argument("--embedded", type=Path, metavar="RUN", help="the embedded model's own run, and no recipe")
     arguments = parser.parse_args()
-    lab = Lab(Store(arguments.work / "store"))
+    session = Session(Store(arguments.work / "store"))
     if arguments.embedded:
-        ship(_measured(lab, str(arguments.embedded), EMBEDDED, "measuring"), EMBEDDED_RUN)
+        ship(_measured(session, str(arguments.embedded), EMBEDDED, "measuring"), EMBEDDED_RUN)
         return
     for name in arguments.names:
         run = begin(arguments.work / name, RECIPES[name].recipe)
         _last(train(run), f"{name}, training")
         steps = ",".join(map(str, steps_measured(run)))
-        found = _measured(lab, f"{run.folder}@step{{{steps}}}", PLAN, f"{name}, measuring")
+        found = _measured(session, f"{run.folder}@step{{{steps}}}", PLAN, f"{name}, measuring")
         ship(found, name)
         ship_weights(run, found, name)
 

@@ -7,7 +7,7 @@ import streamlit as st
 
 from engine.heads.attention import HeadView, Overview, head_views, overview
 from engine.models.masks import Mask, parse_heads
-from engine.models.subject import Subject
+from engine.models.session import Target
 from pages.ui.attention.charts import pattern_map, raised_text
 from pages.ui.attention.tables import in_words, map_cells, pattern_rows
 from pages.ui.shared.closing import closing
@@ -23,7 +23,7 @@ N_LISTED = 200
 
 
 def draw_details(
-    subject: Subject, text: Chosen, mask: Mask, seen: Overview, view: HeadView, names: Sequence[str]
+    target: Target, text: Chosen, mask: Mask, seen: Overview, view: HeadView, names: Sequence[str]
 ) -> None:
     """Draws them; picture and table are made when they are opened."""
     whole = st.expander("The whole pattern, as a picture and a table", key="attention_whole", on_change="rerun")
@@ -46,12 +46,12 @@ def draw_details(
         shown, words = largest[list(columns)], f"The {N_LISTED} largest weights"
         table_at.dataframe(shown, column_config=columns, hide_index=True, height=430, alt=words)
     words = [*text.arguments, *([] if mask.is_full else ["--mask", mask.text()]), "--heads", ",".join(names)]
-    command = command_line("attention", subject, None, [*words, "--out", "attention.csv"])
-    what, heads = (subject, text.text, mask), parse_heads(",".join(names), subject.shape)
+    command = command_line("attention", target, None, [*words, "--out", "attention.csv"])
+    what, heads = (target, text.text, mask), parse_heads(",".join(names), target.shape)
     measurements = {"Text": overview(*what), "Heads": head_views(*what, heads)}
     lacks = "nothing pruned" if mask.is_full else f"pruned: {mask.text()}"
-    of = about(subject, f"{text.name}, {len(seen.pieces):,} tokens", ", ".join(names), lacks)
-    program, says = of_attention(subject, mask, text.arguments, names), [in_words(seen, view, names)]
+    of = about(target, f"{text.name}, {len(seen.pieces):,} tokens", ", ".join(names), lacks)
+    program, says = of_attention(target, mask, text.arguments, names), [in_words(seen, view, names)]
     pictures: dict[str, Drawn] = {"Attention pattern": lambda: pattern_map(map_cells(seen, view))}
     pictures["Text"] = partial(raised_text, seen, view)
     origin = Origin("Attention", command, program, measurements, of, says)

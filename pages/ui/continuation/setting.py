@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from engine.importance.rankings_of import Pruning, orders_of
 from engine.measurement import Measurement
 from engine.models.masks import Mask
-from engine.models.subject import Lab, Subject
+from engine.models.session import Session, Target
 from engine.progress import Progress, last_value
 from engine.texts.continuation import Continuation, How, NextTokens, continuation, next_tokens
 from pages.ui.shared.commands import command_line
@@ -33,7 +33,7 @@ class Said:
 class Setting:
     """One setting of all controls."""
 
-    subject: Subject
+    target: Target
     data_dir: str | None
     prompt: str
     pruning: Pruning
@@ -42,34 +42,34 @@ class Setting:
     @property
     def key(self) -> str:
         """Changes with anything that changes what is measured."""
-        return f"{self.subject} {self.pruning} {self.pruning.task} {self.data_dir} {self.how} {self.prompt!r}"
+        return f"{self.target} {self.pruning} {self.pruning.task} {self.data_dir} {self.how} {self.prompt!r}"
 
     def sides(self, mask: Mask) -> dict[str, Mask]:
         """The masks of the models that are compared, by their fields of `Said`; with nothing pruned there is one."""
-        full = Mask.full(self.subject.shape)
+        full = Mask.full(self.target.shape)
         return {"full": full} if mask.is_full else {"full": full, "pruned": mask}
 
     def next_tokens(self, mask: Mask) -> Measurement[NextTokens]:
         """The likeliest next tokens of both models."""
-        return next_tokens(self.subject, self.prompt, [*self.sides(mask).values()])
+        return next_tokens(self.target, self.prompt, [*self.sides(mask).values()])
 
     def continuations(self, mask: Mask) -> dict[str, Measurement[Continuation]]:
         """What each model says after the prompt, by its field of `Said`."""
         sides = self.sides(mask).items()
-        return {name: continuation(self.subject, self.prompt, side, self.how) for name, side in sides}
+        return {name: continuation(self.target, self.prompt, side, self.how) for name, side in sides}
 
 
-def measure(x: Setting, lab: Lab) -> Iterator[Progress[Said]]:
+def measure(x: Setting, session: Session) -> Iterator[Progress[Said]]:
     """Job: the ranking if it is needed, the next tokens of both models, then the full model's continuation and the
     pruned one's, token by token. What is stored is read."""
-    orders = yield from last_value(orders_of(x.subject, x.pruning, x.data_dir).run(lab))
+    orders = yield from last_value(orders_of(x.target, x.pruning, x.data_dir).run(session))
     mask, n = x.pruning.mask(orders), x.how.n_tokens
     said = x.continuations(mask)
     total = n * len(said)
-    found = Said(mask, (yield from last_value(x.next_tokens(mask).run(lab), 0, total, 0, "next token")))
+    found = Said(mask, (yield from last_value(x.next_tokens(mask).run(session), 0, total, 0, "next token")))
     yield Progress(0, total, found)
     for number, (name, one) in enumerate(said.items()):
-        for step in one.run(lab):
+        for step in one.run(session):
             found = found if step.value is None else replace(found, **{name: step.value})
             placed = step.within(number * n, total, n, f"{name.capitalize()} model, tokens")
             yield replace(placed, value=found)
@@ -77,11 +77,11 @@ def measure(x: Setting, lab: Lab) -> Iterator[Progress[Said]]:
 
 def origin(x: Setting, mask: Mask | None, says: Sequence[str]) -> Origin:
     """The command, the program and the records behind what is shown; `says`: that in sentences."""
-    of = about(x.subject, in_words(x.how), mask_in_words(x.subject.shape, mask))
-    mask = mask or Mask.full(x.subject.shape)
+    of = about(x.target, in_words(x.how), mask_in_words(x.target.shape, mask))
+    mask = mask or Mask.full(x.target.shape)
     said = {f"{name.capitalize()} model": one for name, one in x.continuations(mask).items()}
-    parts = {"Next tokens": x.next_tokens(mask), **said, **ranking_part(x.subject, x.pruning, x.data_dir)}
-    program = of_continuation(x.subject, x.prompt, mask, x.how)
+    parts = {"Next tokens": x.next_tokens(mask), **said, **ranking_part(x.target, x.pruning, x.data_dir)}
+    program = of_continuation(x.target, x.prompt, mask, x.how)
     return Origin("Continue", command(x, mask), program, parts, of, says)
 
 
@@ -97,4 +97,4 @@ def command(x: Setting, mask: Mask) -> str:
     if x.how.temperature_permille:
         words += ["--temperature", f"{x.how.temperature_permille / 1000:g}", "--seed", x.how.seed]
     words += [] if mask.is_full else ["--mask", mask.text()]
-    return command_line("continue", x.subject, None, [*words, "--out", "continuation.csv"])
+    return command_line("continue", x.target, None, [*words, "--out", "continuation.csv"])

@@ -9,7 +9,7 @@ import streamlit as st
 from engine.errors import UsageError
 from engine.heads.induction import best_heads, induction
 from engine.importance.rankings_of import INDUCTION_SEED
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.one_head import head_named
@@ -18,7 +18,7 @@ from pages.ui.shared.controls import one_of
 from pages.ui.shared.defaults import SHOT_COUNTS, SHOTS
 from pages.ui.shared.heads import KEY
 from pages.ui.shared.many_tasks import local_tasks, several
-from pages.ui.shared.runtime import lab
+from pages.ui.shared.runtime import session
 
 N_TASKS = 1  # at first: a second one doubles what the page measures by itself
 HEAD_HELP = "Such as `L1H0`: layer 1, head 0, both counted from 0. First shown: the head of the best prefix matching."
@@ -34,9 +34,9 @@ class Choice:
     tasks: tuple[TaskSpec, ...]
 
 
-def choose(subject: Subject, data_dir: str | None) -> Choice:
+def choose(target: Target, data_dir: str | None) -> Choice:
     """Draws the controls."""
-    shape, first = subject.shape, default_head(subject)
+    shape, first = target.shape, default_head(target)
     written = (st.session_state.get(KEY) or st.query_params.get(KEY) or "").strip()
     wraps = st.container(key="wraps head")  # in a narrow window
     steps_at, tasks_at, shots_at = wraps.columns([5, 9, 4], vertical_alignment="bottom")
@@ -55,9 +55,9 @@ def choose(subject: Subject, data_dir: str | None) -> Choice:
     return Choice((typed or "").strip() or first, tasks)
 
 
-def default_head(subject: Subject) -> str:
+def default_head(target: Target) -> str:
     """The head of the best prefix matching where that is stored, else the first."""
-    found = induction(subject, "olsson", INDUCTION_SEED).stored(lab())
+    found = induction(target, "olsson", INDUCTION_SEED).stored(session())
     return "L0H0" if found is None else next(best_heads(found.mean["prefix_matching"], 1))[0]
 
 

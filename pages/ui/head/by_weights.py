@@ -11,7 +11,7 @@ from engine.studies.one_head import READ
 from pages.ui.head import tables
 from pages.ui.head.measuring import Known, draw_missing
 from pages.ui.shared.charts import Picture
-from pages.ui.shared.runtime import lab
+from pages.ui.shared.runtime import session
 from pages.ui.shared.tables import number, whole_percent, written
 from pages.ui.shared.work import Work, live
 
@@ -52,8 +52,8 @@ def section(known: Known) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
 def _of_typed(known: Known, typed: str) -> OvTokens | None:
     """What is known of the tokens that are typed; while it is measured the page says so."""
     since_s = time.monotonic()
-    wanted = ov_tokens(known.subject, typed, known.asked.head)
-    found = wanted.stored(lab())
+    wanted = ov_tokens(known.target, typed, known.asked.head)
+    found = wanted.stored(session())
     if found is None:
         work = Work("head typed", "Your tokens", wanted, while_seen=True)
         found = work.value()

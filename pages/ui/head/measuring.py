@@ -8,7 +8,7 @@ from functools import partial
 
 import streamlit as st
 
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.progress import in_time
 from engine.studies.one_head import TITLES, Asked, portrait
 from engine.studies.portrait import Portrait, joined
@@ -27,7 +27,7 @@ REDRAW_S = 2.0
 class Known:
     """What is known of a head, and the work that finds out the rest."""
 
-    subject: Subject
+    target: Target
     asked: Asked
     found: Portrait
     work: Work[Portrait]
@@ -36,13 +36,13 @@ class Known:
 
     def part(self, *names: str) -> Work[Portrait]:
         """The work of these parts, in a slot of their own."""
-        wanted, takes = portrait(self.subject, self.asked, names), partial(self.takes_s, names)
+        wanted, takes = portrait(self.target, self.asked, names), partial(self.takes_s, names)
         return Work(f"{SLOT} {' '.join(names)}", TITLES[names[0]], wanted, 2, takes=takes)
 
     def takes_s(self, names: Sequence[str]) -> float:
         """Seconds that those of these parts that are missing take here, about."""
         return sum(
-            self.found.left[each].seconds_by_size(store(), self.subject) for each in names if each in self.missing
+            self.found.left[each].seconds_by_size(store(), self.target) for each in names if each in self.missing
         )
 
     @property
@@ -57,19 +57,19 @@ class Known:
         return [*self.work.watched(), *(self.part(name).slot for name in self.asked.parts)]
 
 
-def look_up(subject: Subject, asked: Asked) -> Known:
+def look_up(target: Target, asked: Asked) -> Known:
     """What is stored; what is cheap is begun. While the store is read the page says so and ends."""
     since_s = time.monotonic()
-    work = Work(SLOT, asked.name, portrait(subject, asked))
+    work = Work(SLOT, asked.name, portrait(target, asked))
     stored, is_read = work.stored(), work.is_read or work.under_way
-    known = Known(subject, asked, Portrait(subject.shape, asked.head), work, since_s, is_read)
+    known = Known(target, asked, Portrait(target.shape, asked.head), work, since_s, is_read)
     ones = [one.found for one in map(known.part, asked.parts) if one.found is not None]
     if not is_read and not stored:
         live(work.watched(), lambda: st.caption("Reading what is stored …"), since_s)
         end_run()
     known = replace(known, found=joined([known.found, *stored, *ones]))
     if ahead := cheap(known):
-        replace(work, of=portrait(subject, asked, ahead), while_seen=True, priority=3).start()
+        replace(work, of=portrait(target, asked, ahead), while_seen=True, priority=3).start()
     return known
 
 
@@ -96,7 +96,7 @@ def draw_all(known: Known) -> None:
 
     if known.missing and not known.work.under_way:
         names = tuple(known.missing)
-        wanted, takes = portrait(known.subject, known.asked, names), partial(known.takes_s, names)
+        wanted, takes = portrait(known.target, known.asked, names), partial(known.takes_s, names)
         every = replace(known.work, of=wanted, priority=2, takes=takes)
         label = f"Measure all that is missing ({len(names)} part{'s' if len(names) > 1 else ''})"
         every.offer(label, "playlist_play", ALL_HELP)

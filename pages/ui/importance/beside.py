@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from engine.importance.importance import Scores
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Setting, Survey, in_words, survey, together
 from engine.studies.two_models import agreed
@@ -38,7 +38,7 @@ class First:
     known of them."""
 
     setting: Setting
-    subject: Subject
+    target: Target
     tasks: Sequence[TaskSpec]
     front: TaskSpec
     what: str
@@ -59,9 +59,9 @@ def draw(setup: Setup, of: First, since_s: float) -> Drawn:
     name = drawn.second.spec.in_words
     for kind, title in KINDS.items():
         drawn.measurements[f"{title} of {name}"] = survey(drawn.second, setting, of.tasks, of.by(kind))
-    heading(of.subject, drawn.second, HELP)
+    heading(of.target, drawn.second, HELP)
     found = _second_scores(of, drawn.second, since_s)
-    if why := shapes_in_words(of.subject, drawn.second):
+    if why := shapes_in_words(of.target, drawn.second):
         st.caption(why)
     common = {kind: both_of(of.known[kind], found[kind]) for kind in KINDS}
     if heads := common["heads"]:
@@ -87,17 +87,17 @@ def pairs_of(common: Mapping[TaskSpec, tuple[Scores, Scores]]) -> dict[str, tupl
     return {in_words(task): (first.scores, second.scores) for task, (first, second) in common.items()}
 
 
-def _names(of: First, second: Subject) -> tuple[str, str]:
-    return of.subject.spec.in_words, second.spec.in_words
+def _names(of: First, second: Target) -> tuple[str, str]:
+    return of.target.spec.in_words, second.spec.in_words
 
 
-def _second_scores(of: First, second: Subject, since_s: float) -> dict[str, Survey]:
+def _second_scores(of: First, second: Target, since_s: float) -> dict[str, Survey]:
     """What is known of the second model by kind, each with how it stands or the button that measures it."""
     tasks, found = [of.front, *(task for task in of.tasks if task != of.front)], {}
     setting, n_heads = replace(of.setting, spec=second.spec), second.shape.n_heads_total
     for kind, at in zip(KINDS, st.columns(2, gap="large"), strict=True):
         with at:
-            if of.by(kind) == ORACLE and max(n_heads, of.subject.shape.n_heads_total) > ORACLE_HEADS:
+            if of.by(kind) == ORACLE and max(n_heads, of.target.shape.n_heads_total) > ORACLE_HEADS:
                 found[kind] = Survey()
                 st.caption(f"{n_heads:,} heads: the oracle is offered up to {ORACLE_HEADS}.")
                 continue
@@ -118,7 +118,7 @@ def _draw_agreement(
         words.append(pairs.in_words(agreed(*means_of(of.setting, common["ffns"])), "FFNs"))
     st.markdown(said := "  \n".join(words), help=pairs.AGREED_HELP)
     drawn.says.append(said)
-    frame = pairs.rows(of.subject.shape, *means)
+    frame = pairs.rows(of.target.shape, *means)
     drawn.tables["Two models, heads"] = frame
     drawn.pictures["Two models, heads"] = pairs.scatter(frame, names, ROUGHLY)
     scatter_at, table_at = st.columns([5, 6], gap="large")

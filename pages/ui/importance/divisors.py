@@ -9,19 +9,19 @@ from engine.heads.induction import induction
 from engine.importance.importance import Scores
 from engine.importance.rankings import n_top, top_overlap
 from engine.importance.rankings_of import INDUCTION_SEED
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Setting, together
-from pages.ui.shared.runtime import lab
+from pages.ui.shared.runtime import session
 
 PAPERS, EVEN = "heads", "heads-one-divisor"
 
 
-def draw_line(what: str, subject: Subject, setting: Setting, scores: Mapping[TaskSpec, Scores]) -> list[str]:
+def draw_line(what: str, target: Target, setting: Setting, scores: Mapping[TaskSpec, Scores]) -> list[str]:
     """Draws the line and gives it, where the head score `what` has such a divisor; prefix matching is only read."""
     if what not in (PAPERS, EVEN):
         return []
-    found = induction(subject, "olsson", INDUCTION_SEED).stored(lab())
+    found = induction(target, "olsson", INDUCTION_SEED).stored(session())
     said = in_words(scores, setting, None if found is None else found.mean["prefix_matching"])
     st.caption(said)
     return [said]

@@ -17,7 +17,7 @@ from engine.heads.ablation import KINDS, Ablating, HeadAblations, head_ablations
 from engine.importance.rankings_of import Pruning, orders_of
 from engine.measurement import Measurement
 from engine.models.masks import Mask
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.progress import Progress, driven
 from engine.texts.sources import Source
 from engine.texts.tokenloss import losses_of_texts
@@ -48,7 +48,7 @@ class LossesSoFar:
 class Setting:
     """One setting of all controls. `texts` come from `source`."""
 
-    subject: Subject
+    target: Target
     data_dir: str | None
     source: Source
     texts: tuple[str, ...]
@@ -58,7 +58,7 @@ class Setting:
     def base_key(self) -> str:
         """Changes with the model, its precision and the texts; not with what is pruned."""
         digest = hashlib.blake2b(json.dumps(self.texts).encode(), digest_size=16).hexdigest()
-        return f"{self.subject} {digest}"
+        return f"{self.target} {digest}"
 
     @property
     def key(self) -> str:
@@ -67,13 +67,13 @@ class Setting:
 
     def losses(self, mask: Mask, label: str = "") -> Measurement[Losses]:
         """The losses of every text under a mask."""
-        return losses_of_texts(self.subject, self.texts, mask, label)
+        return losses_of_texts(self.target, self.texts, mask, label)
 
 
 def losses(x: Setting) -> Measurement[LossesSoFar]:
     """Every text by the full model, then by the pruned one, whose mask may take a ranking first."""
-    full, n = x.losses(Mask.full(x.subject.shape), "Full model, texts"), len(x.texts)
-    orders = orders_of(x.subject, x.pruning, x.data_dir)
+    full, n = x.losses(Mask.full(x.target.shape), "Full model, texts"), len(x.texts)
+    orders = orders_of(x.target, x.pruning, x.data_dir)
 
     def body(run: Run) -> Generator[Progress[LossesSoFar], None, LossesSoFar]:
         found = LossesSoFar((yield from run.part(full, n)) or ())
@@ -87,20 +87,20 @@ def losses(x: Setting) -> Measurement[LossesSoFar]:
         each = yield from driven(pruned, lambda step: step.map(lambda losses: replace(found, pruned=losses)))
         return replace(found, pruned=each.value or ())
 
-    return composed(x.subject, (x.key, "losses"), body, 2 * n)
+    return composed(x.target, (x.key, "losses"), body, 2 * n)
 
 
 def ablations(x: Setting, fill: str) -> Measurement[dict[str, HeadAblations]]:
     """What each head of the full model does, by both kinds of ablation: {kind: HeadAblations} of the texts finished so
     far."""
-    full, n_passes = Mask.full(x.subject.shape), x.subject.shape.n_heads_total + 1
+    full, n_passes = Mask.full(x.target.shape), x.target.shape.n_heads_total + 1
 
     def body(run: Run) -> Generator[Progress[dict[str, HeadAblations]], None, dict[str, HeadAblations]]:
         finished = {kind: HeadAblations((), ()) for kind in KINDS}
         for number, text in enumerate(x.texts):
             of_text = {}
             for kind in KINDS:
-                part = run.part(head_ablations(x.subject, [text], Ablating(full, kind, fill), x.texts), n_passes)
+                part = run.part(head_ablations(x.target, [text], Ablating(full, kind, fill), x.texts), n_passes)
                 one = yield from driven(part, partial(_named, f"Text {number + 1} of {len(x.texts)}, {kind}"))
                 if one is not None:
                     of_text[kind] = one
@@ -109,18 +109,18 @@ def ablations(x: Setting, fill: str) -> Measurement[dict[str, HeadAblations]]:
                 yield run.so_far(finished)
         return finished
 
-    return composed(x.subject, (x.base_key, "ablations", fill), body, 2 * len(x.texts) * n_passes)
+    return composed(x.target, (x.base_key, "ablations", fill), body, 2 * len(x.texts) * n_passes)
 
 
 def origin(x: Setting, mask: Mask | None, kind: str, fill: str, around: int) -> Origin:
     """The commands, the program and the records behind what is shown."""
-    full = Mask.full(x.subject.shape)
+    full = Mask.full(x.target.shape)
     measurements: dict[str, Measurement[Any]] = {"Full model": x.losses(full)}
     if mask is not None and not mask.is_full:
         measurements["Pruned model"] = x.losses(mask)
-    measurements |= {"Heads ablated": ablations(x, fill), **ranking_part(x.subject, x.pruning, x.data_dir)}
-    program = of_context(x.subject, x.data_dir, x.source, mask or full, around)
-    of = about(x.subject, x.source.name, f"{len(x.texts)} texts of 512 tokens", mask_in_words(x.subject.shape, mask))
+    measurements |= {"Heads ablated": ablations(x, fill), **ranking_part(x.target, x.pruning, x.data_dir)}
+    program = of_context(x.target, x.data_dir, x.source, mask or full, around)
+    of = about(x.target, x.source.name, f"{len(x.texts)} texts of 512 tokens", mask_in_words(x.target.shape, mask))
     return Origin("In context", commands(x, mask, (kind, fill), around), program, measurements, of)
 
 
@@ -139,7 +139,7 @@ def commands(x: Setting, mask: Mask | None, how: tuple[str, str], around: int) -
         ("losses", [*words, *pruned, "--out", "losses.csv"]),
         ("attribute", [*words, "--kind", kind, "--fill", fill, "--out", "attribution.csv"]),
     ]
-    return "\n".join(command_line(name, x.subject, data_dir, arguments) for name, arguments in lines)
+    return "\n".join(command_line(name, x.target, data_dir, arguments) for name, arguments in lines)
 
 
 def _named(words: str, step: Progress[Any]) -> Progress[Any]:

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from engine.importance.head_sets import HeadSet, Losses, n_sets, set_losses
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.texts.incontext import MIN_TOKENS, icl_change, icl_score
 from pages.ui.in_context.setting import Setting
 from pages.ui.shared import head_sets
@@ -22,26 +22,26 @@ COLUMNS = {"score": "In-context-learning score (nats)", "loss": "Mean loss (nats
 TITLES = {"score": "In-context-learning score without them", "loss": "Loss without them"}
 
 
-def rows_of(subject: Subject, losses: dict[HeadSet, Losses], around: int) -> pd.DataFrame:
+def rows_of(target: Target, losses: dict[HeadSet, Losses], around: int) -> pd.DataFrame:
     """One row a set: which heads, mean loss, score and its paired change with the 95 % interval, all in nats."""
     full, values = losses.get(HeadSet()), {}
     for each, found in losses.items():
         change = icl_change(full or found, found, around)
         values[each] = {"score": icl_score(found, around).value, "loss": float(np.nanmean(np.concatenate(found)))}
         values[each] |= {"change": change.value, "low": change.low, "high": change.high, "texts": change.n}
-    return head_sets.rows(subject.shape, values)
+    return head_sets.rows(target.shape, values)
 
 
 def draw(x: Setting, around: int) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
     """Draws the section; gives its charts and table for the downloads."""
     since_s = time.monotonic()
     st.subheader("What the strongest induction heads do together", help=head_sets.HELP)
-    if x.subject.shape.n_ctx < MIN_TOKENS:
+    if x.target.shape.n_ctx < MIN_TOKENS:
         st.caption(f"It takes a window of {MIN_TOKENS} tokens.")
         return {}, {}
-    work = Work("incontext together", "Heads together", set_losses(x.subject, x.texts), 2)
+    work = Work("incontext together", "Heads together", set_losses(x.target, x.texts), 2)
     losses = max(work.stored(), key=len, default={})
-    if len(losses) < n_sets(x.subject.shape) and not work.under_way:
+    if len(losses) < n_sets(x.target.shape) and not work.under_way:
         work.offer("Ablate the strongest together, and others at random", "science", ABOUT)
     pictures: dict[str, Picture] = {}
     tables: dict[str, pd.DataFrame] = {}
@@ -51,7 +51,7 @@ def draw(x: Setting, around: int) -> tuple[dict[str, Picture], dict[str, pd.Data
         known = max((losses, work.found or {}), key=len)
         if len(known) < 2:
             return
-        tables["Heads together"] = frame = rows_of(x.subject, known, around)
+        tables["Heads together"] = frame = rows_of(x.target, known, around)
         wraps = st.container(key="wraps together")  # in a narrow window
         for (column, title), at in zip(COLUMNS.items(), wraps.columns(2, gap="large"), strict=True):
             shown = head_sets.by_size(frame, column)

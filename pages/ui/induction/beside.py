@@ -12,7 +12,7 @@ import streamlit as st
 
 from engine.heads.induction import SCORES, InductionScores, induction
 from engine.importance.rankings_of import INDUCTION_FROM
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.studies.two_models import agreed
 from pages.ui.induction import charts
 from pages.ui.induction.tables import copying_share, head_scores
@@ -21,7 +21,7 @@ from pages.ui.shared.charts import ROUGHLY
 from pages.ui.shared.controls import one_of
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.python_code import of_induction
-from pages.ui.shared.runtime import lab
+from pages.ui.shared.runtime import session
 from pages.ui.shared.second import Drawn, heading, second_model, shapes_in_words
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.tables import number, percent, plain
@@ -38,7 +38,7 @@ CORNER_HELP = "The induction corner begins where a model's own heads fall apart 
 class First:
     """The first model as the screen shows it: its scores, and them as a table."""
 
-    subject: Subject
+    target: Target
     variant: str
     seed: int
     found: InductionScores
@@ -50,12 +50,12 @@ def draw(setup: Setup, of: First) -> Drawn:
     second = second_model(setup)
     if second is None:
         return Drawn()
-    names = (of.subject.spec.in_words, second.spec.in_words)
-    drawn = Drawn(second.as_usual, python=of_induction(of.subject.as_usual, of.variant, of.seed, second.as_usual))
+    names = (of.target.spec.in_words, second.spec.in_words)
+    drawn = Drawn(second.as_usual, python=of_induction(of.target.as_usual, of.variant, of.seed, second.as_usual))
     scores = induction(second, of.variant, of.seed)
     drawn.measurements[f"Scores of {names[1]}"] = scores
-    heading(of.subject, second, HELP)
-    found = scores.stored(lab())
+    heading(of.target, second, HELP)
+    found = scores.stored(session())
     if found is None:
         found = Work("second induction", f"Induction scores of {names[1]}", scores, while_seen=True).awaited()
     if found is None:
@@ -69,13 +69,13 @@ def draw(setup: Setup, of: First) -> Drawn:
     form = ".0%" if score == "copying" else ROUGHLY
     both = [values_of(each, score) for each in (of.found, found)]
     drawn.pictures |= pairs.draw_maps(both, names, charts.TITLES[score], form, "induction")
-    if why := shapes_in_words(of.subject, second):
+    if why := shapes_in_words(of.target, second):
         st.caption(why)
         return drawn
     words = pairs.in_words(agreed(*both), charts.TITLES[score])
     st.markdown(words, help=pairs.AGREED_HELP)
     drawn.says.append(words)
-    rows = drawn.tables[f"Two models, {charts.TITLES[score]}"] = pairs.rows(of.subject.shape, *both)
+    rows = drawn.tables[f"Two models, {charts.TITLES[score]}"] = pairs.rows(of.target.shape, *both)
     picture = drawn.pictures["Two models, heads"] = pairs.scatter(rows, names, form)
     scatter_at, table_at = st.columns([5, 6], gap="large")
     draw_chart(picture, "induction second scatter", words, scatter_at)

@@ -12,7 +12,7 @@ from engine.accuracy.evaluation import Answers, accuracy, evaluation
 from engine.composed import Run, composed
 from engine.measurement import Measurement
 from engine.models.masks import Mask, parse_mask
-from engine.models.subject import Lab, Subject
+from engine.models.session import Session, Target
 from engine.progress import Progress
 from engine.questions.requests import Questions, TaskSpec, get_requests, select
 from engine.statistics import paired
@@ -36,35 +36,35 @@ def rows_of(full: Answers, ablated: dict[str, Answers]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["head", "acc", "change", "gained", "lost", "p"])
 
 
-def questions_of(setup: Setup, task: TaskSpec, lab: Lab) -> Questions:
+def questions_of(setup: Setup, task: TaskSpec, session: Session) -> Questions:
     """The questions that are asked, with and without heads."""
-    return select(get_requests(task, setup.data_dir, lab.store), N_QUESTIONS, SAMPLE)
+    return select(get_requests(task, setup.data_dir, session.store), N_QUESTIONS, SAMPLE)
 
 
-def effects(setup: Setup, subject: Subject, task: TaskSpec, names: Sequence[str]) -> Measurement[pd.DataFrame]:
+def effects(setup: Setup, target: Target, task: TaskSpec, names: Sequence[str]) -> Measurement[pd.DataFrame]:
     """A table as `rows_of` gives it, of the heads whose answers are known."""
-    masks = {"": Mask.full(subject.shape)} | {name: parse_mask(name, subject.shape) for name in names}
+    masks = {"": Mask.full(target.shape)} | {name: parse_mask(name, target.shape) for name in names}
 
     def body(run: Run) -> Generator[Progress[Any], None, pd.DataFrame | None]:
-        questions = questions_of(setup, task, run.lab)
+        questions = questions_of(setup, task, run.session)
         answers: dict[str, Answers] = {}
         run.total = len(masks) * questions.n
         for name, mask in masks.items():
-            found = yield from run.part(evaluation(subject, questions, mask), questions.n, f"without {name}")
+            found = yield from run.part(evaluation(target, questions, mask), questions.n, f"without {name}")
             answers |= {} if found is None else {name: found}
         full = answers.pop("", None)
         return None if full is None else rows_of(full, answers)
 
-    return composed(subject, ("effects", task, setup.data_dir, *names), body)
+    return composed(target, ("effects", task, setup.data_dir, *names), body)
 
 
-def draw(setup: Setup, subject: Subject, task: TaskSpec, frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def draw(setup: Setup, target: Target, task: TaskSpec, frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Draws the section; gives its table for the downloads."""
     since_s = time.monotonic()
     st.subheader("What each does for this task", help=HELP)
     strongest = frame.nlargest(N_HEADS, "prefix_matching")["name"].tolist()
     names = tuple(dict.fromkeys([*strongest, *frame.loc[frame["selected"], "name"]]))
-    work = Work("effects", "Single heads", effects(setup, subject, task, names), priority=2)
+    work = Work("effects", "Single heads", effects(setup, target, task, names), priority=2)
     table = max(work.stored(), key=len, default=pd.DataFrame())
     if len(table) < len(names):
         about = "The strongest by prefix matching and the selected ones, in the background."

@@ -10,7 +10,7 @@ import streamlit as st
 from engine.heads.induction import InductionScores
 from engine.importance.rankings import aggregate, order
 from engine.measurement import Measurement
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Survey, grid, survey
 from pages.ui.induction import charts, effects, together
@@ -37,14 +37,14 @@ def capacity(found: InductionScores, score: str) -> np.ndarray:
     return copying_share(found.mean[score]) if score == "copying" else found.mean[score]
 
 
-def importance_of(setup: Setup, subject: Subject) -> Measurement[Survey]:
+def importance_of(setup: Setup, target: Target) -> Measurement[Survey]:
     """The importance that the section shows."""
     tasks = grid(local_tasks(setup.data_dir), [st.session_state.get("induction_shots") or SHOTS])
-    return survey(subject, setting_of(setup, aggregate="ranks"), tasks, "heads")
+    return survey(target, setting_of(setup, aggregate="ranks"), tasks, "heads")
 
 
 def draw(
-    setup: Setup, subject: Subject, found: InductionScores, heads: pd.DataFrame, since_s: float
+    setup: Setup, target: Target, found: InductionScores, heads: pd.DataFrame, since_s: float
 ) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
     """Draws the section; gives its charts and tables for the downloads."""
     st.header("What importance keeps of it", divider="gray")
@@ -56,7 +56,7 @@ def draw(
     shots = one_of(shots_at, "Solved examples", counts, "induction_shots", about, default=SHOTS)
     tasks = grid(available, [shots])
     setting = setting_of(setup, aggregate="ranks")  # the sizes of the tasks' scores differ
-    work = importance_work(setting, subject, tasks, "heads", "importance of all", "Importance of every task")
+    work = importance_work(setting, target, tasks, "heads", "importance of all", "Importance of every task")
     measured = so_far(work)
     scores = measured.at(shots)
     if len(scores) < len(tasks):
@@ -87,8 +87,8 @@ def draw(
         srcc = dict.fromkeys(("prefix_matching_srcc", "copying_srcc"), partial(number, sign=True))
         shown = written(rows, **srcc, **dict.fromkeys(("prefix_matching_p", "copying_p"), partial(number, digits=3)))
         st.dataframe(shown, hide_index=True, height=height, column_config=_columns(), alt=words)
-    tables |= effects.draw(setup, subject, TaskSpec(name, shots), heads)
-    more = together.draw(setup, subject, TaskSpec(name, shots))
+    tables |= effects.draw(setup, target, TaskSpec(name, shots), heads)
+    more = together.draw(setup, target, TaskSpec(name, shots))
     return pictures | more[0], tables | more[1]
 
 

@@ -11,12 +11,12 @@ from engine.heads.induction import induction
 from engine.importance.rankings_of import INDUCTION_SEED, Evidence
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
-from engine.models.subject import Subject
+from engine.models.session import Target
 from pages.ui.passage.tables import VIEWS, largest
 from pages.ui.shared.against import compared
 from pages.ui.shared.controls import Levels, one_of
 from pages.ui.shared.pruning import HEADS, RANKING
-from pages.ui.shared.runtime import lab
+from pages.ui.shared.runtime import session
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.tables import level_percent, number, plain, written
@@ -56,14 +56,14 @@ def choose_colours() -> tuple[str, int, DeltaGenerator]:
     return view, full, at.container(width="content")
 
 
-def offer_example(where: DeltaGenerator, subject: Subject, levels: Levels, mask: Mask | None) -> None:
+def offer_example(where: DeltaGenerator, target: Target, levels: Levels, mask: Mask | None) -> None:
     """Draws the button that prunes the induction heads in B; where B's `mask` (None: not known yet) prunes them
     already, it says so and is disabled."""
     already = False
-    known = induction(subject, "olsson", INDUCTION_SEED).stored(lab())
+    known = induction(target, "olsson", INDUCTION_SEED).stored(session())
     if mask is not None and mask.n_heads_pruned and known is not None:
-        pruning = Levels(levels.task, RANKING, 10 * HEADS, 0, "").pruning(subject.shape)
-        example = pruning.known_mask(subject.shape, Evidence(prefix_matching=known.mean["prefix_matching"]))
+        pruning = Levels(levels.task, RANKING, 10 * HEADS, 0, "").pruning(target.shape)
+        example = pruning.known_mask(target.shape, Evidence(prefix_matching=known.mean["prefix_matching"]))
         already = example is not None and not (np.array(mask.heads) & ~np.array(example.heads)).any()
     label, icon = ("The induction heads are pruned", "check") if already else (PRUNE_THEM, "content_cut")
     look: dict[str, Any] = {"icon": f":material/{icon}:", "disabled": already, "key": "passage example"}

@@ -6,7 +6,7 @@ from typing import Any
 from engine.importance.rankings_of import Orders, orders_of
 from engine.texts.tokenloss import TokenLosses
 from pages.ui.passage import reading
-from pages.ui.shared.runtime import jobs, lab
+from pages.ui.shared.runtime import jobs, session
 from pages.ui.shared.streamlit_internals import stop_if_outdated
 from pages.ui.shared.work import Work
 
@@ -23,12 +23,12 @@ class Run:
 
     def order(self, x: reading.Reading) -> Orders | None:
         """The orders of the ranking, if they are there soon; else None."""
-        wanted = orders_of(x.whole.subject, x.pruning, x.data_dir)
+        wanted = orders_of(x.whole.target, x.pruning, x.data_dir)
         return x.known_order or self._started(Work("passage order", "Ranking", wanted, while_seen=True))
 
     def losses(self, x: reading.Reading, which: str, side: reading.Side) -> TokenLosses | None:
         """The losses of the whole text, stored or measured soon; else None, and they are being measured."""
-        found, work = x.losses(side).stored(lab()), losses_work(x, which, side)
+        found, work = x.losses(side).stored(session()), losses_work(x, which, side)
         if found is None:
             return self._started(work)
         jobs().drop(work.slot)

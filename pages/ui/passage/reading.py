@@ -9,7 +9,7 @@ from engine.demo import Landmark
 from engine.importance.rankings_of import Evidence, Orders, Pruning, orders_from
 from engine.measurement import Measurement
 from engine.models.masks import Mask
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.receipts import Measurements
 from engine.texts.tokenloss import TokenLosses, token_losses
 from pages.ui.shared.commands import command_line
@@ -20,7 +20,7 @@ from pages.ui.shared.origin import ranking_part
 class Side:
     """A model as it reads the text: which one, in which precision, how much of it."""
 
-    subject: Subject
+    target: Target
     mask: Mask
 
 
@@ -45,7 +45,7 @@ class Reading:
         """The orders where nothing needs to be measured for them: they are random, or nothing is pruned by level."""
         if self.pruning.missing(Evidence()):
             return None
-        return orders_from(self.whole.subject.shape, self.pruning.ranking, Evidence())
+        return orders_from(self.whole.target.shape, self.pruning.ranking, Evidence())
 
     def b(self, orders: Orders) -> Side:
         """B: the two levels of these orders and the typed mask pruned."""
@@ -53,14 +53,14 @@ class Reading:
 
     def losses(self, side: Side) -> Measurement[TokenLosses]:
         """The losses of the whole text by one side."""
-        return token_losses(side.subject, self.text, side.mask)
+        return token_losses(side.target, self.text, side.mask)
 
 
 def measurements(x: Reading, b: Side) -> Measurements:
     """What is shown: both sides, and what B is ranked by."""
     sides = {"A": x.a, "B": b} if b != x.a else {"A": x.a}
     found = {name: x.losses(side) for name, side in sides.items()}
-    return {**found, **ranking_part(b.subject, x.pruning, x.data_dir)}
+    return {**found, **ranking_part(b.target, x.pruning, x.data_dir)}
 
 
 def in_words(x: Reading, b: Side, n_tokens: int) -> str:
@@ -68,15 +68,15 @@ def in_words(x: Reading, b: Side, n_tokens: int) -> str:
     sides = []
     for name, side in (("A", x.a), ("B", b)):
         lacks = "" if side.mask.is_full else f", pruned: {side.mask.text()}"
-        sides.append(f"{name} {side.subject.identity.name} in {side.subject.spec.precision}{lacks}")
+        sides.append(f"{name} {side.target.identity.name} in {side.target.spec.precision}{lacks}")
     return " · ".join([*sides, f"{x.name}, {n_tokens:,} tokens"])
 
 
 def command(x: Reading, b: Side) -> str:
     """The shell command that measures the same and finds what is stored here."""
-    words, of_a, of_b = list(x.arguments), x.a.subject.spec, b.subject.spec
+    words, of_a, of_b = list(x.arguments), x.a.target.spec, b.target.spec
     for option, mask in (("--mask-a", x.a.mask), ("--mask", b.mask)):
         words += [] if mask.is_full else [option, mask.text()]
     words += ["--other-model", of_b.model] if of_b.model != of_a.model else []
     words += ["--other-precision", of_b.precision] if of_b.precision != of_a.precision else []
-    return command_line("losses", x.a.subject, None, [*words, "--out", "losses.csv"])
+    return command_line("losses", x.a.target, None, [*words, "--out", "losses.csv"])

@@ -8,7 +8,7 @@ import pandas as pd
 
 from engine.accuracy.evaluation import accuracy
 from engine.importance.rankings_of import Axis
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.statistics import MIN_QUESTIONS
 from engine.studies.two_models import Compared, compared, pruning_of_second, same_parts
 from pages.ui.prune import dragging
@@ -28,10 +28,10 @@ class Beside(Found):
     """What is stored of the second model at the levels of the `first` one's experiment. `names`: of the first and of
     the second."""
 
-    def __init__(self, first: Experiment, second: Subject) -> None:
-        self.names = first.subject.spec.in_words, second.spec.in_words
+    def __init__(self, first: Experiment, second: Target) -> None:
+        self.names = first.target.spec.in_words, second.spec.in_words
         pruning, self.note = pruning_of_second(first.pruning, first.shape, second.shape), ""
-        super().__init__(replace(first, subject=second, pruning=pruning, width=0), self.names[1])
+        super().__init__(replace(first, target=second, pruning=pruning, width=0), self.names[1])
         if first.pruning.typed.text() and not same_parts(first.shape, second.shape):
             self.note = f"“Prune also” names parts of {self.names[0]}; nothing of it is pruned in {self.names[1]}, "
             self.note += "whose parts are others."
@@ -128,8 +128,8 @@ def with_second_model(of: Origin, x: Experiment, beside: Beside, found: AnswersS
     """The screen's origin with the second model in its command, its program, its measurements and what it says."""
     n, second = x.n_taken(found), beside.x
     measurements = {**of.measurements, "Second model": accuracies(second, beside.mask, beside.names[1])}
-    words = ["--against", second.subject.spec.typed_beside(x.subject.spec)]
-    of_both = ((x.subject, x.pruning), (second.subject, second.pruning))
+    words = ["--against", second.target.spec.typed_beside(x.target.spec)]
+    of_both = ((x.target, x.pruning), (second.target, second.pruning))
     program = of_two_accuracies(of_both, x.data_dir, x.task, n)
     both = pair(found, beside.answers(n))
     says = (

@@ -28,8 +28,8 @@ CURVE_HELP = "Every tenth of this level by the second model, in the background."
 def draw_second_model(screen: Screen, shown: Shown) -> None:
     """Draws what there is of the second model, if one is chosen; it is measured once the first one stands."""
     if screen.whole and not shown.postponed:
-        subject = second_model(screen.setup)
-        shown.beside = None if subject is None else beside.Beside(shown.x, subject)
+        target = second_model(screen.setup)
+        shown.beside = None if target is None else beside.Beside(shown.x, target)
     if shown.beside is None:
         return
     found, n = shown.measured, shown.x.n_taken(shown.measured)

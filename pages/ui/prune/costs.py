@@ -9,7 +9,7 @@ from engine.accuracy.costs import Cost, cost
 from engine.models.masks import Mask
 from engine.models.slicing import SLICE_BELOW
 from pages.ui.prune.screen import Shown
-from pages.ui.shared.runtime import in_memory, lab
+from pages.ui.shared.runtime import in_memory, session
 from pages.ui.shared.tables import mask_in_words, whole_percent
 from pages.ui.shared.work import Work
 
@@ -27,8 +27,8 @@ def draw_costs(shown: Shown) -> None:
     if mask is None:
         st.caption("Which heads and FFNs go is not known before importance is measured.")
         return
-    wanted = partial(cost, x.subject, x.questions, mask)
-    found = wanted().stored(lab()) or wanted(timed=False).stored(lab())
+    wanted = partial(cost, x.target, x.questions, mask)
+    found = wanted().stored(session()) or wanted(timed=False).stored(session())
     sizes, times = (Work(SLOT, "Cost", each, 1) for each in (wanted(timed=False), wanted(anew=True)))
     st.markdown(f"{mask_in_words(x.shape, mask)}.", help=HELP)
     if found is not None:
@@ -37,7 +37,7 @@ def draw_costs(shown: Shown) -> None:
         notes_at.caption("  \n".join(notes(found, mask)))
     if sizes.line() or times.line():
         return
-    if found is None and sizes.now() is None and in_memory(x.subject.spec):
+    if found is None and sizes.now() is None and in_memory(x.target.spec):
         sizes.start()  # they take a moment
         st.rerun()
     label = "Measure the time again" if found is not None and found.seconds else "Measure the time"

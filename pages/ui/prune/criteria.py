@@ -29,7 +29,7 @@ def draw_criteria(screen: Screen, setup: Setup, where: DeltaGenerator, drawn: Dr
         if screen.shown.mask is None or not screen.shown.mask.is_full:
             st.caption(ALONE)
         setting = Setting(setup.spec, setup.bos, x.data_dir, x.limit, RANKING_QUESTIONS)
-        of = Comparison(SLOT, setting, x.subject, comparing)
+        of = Comparison(SLOT, setting, x.target, comparing)
         of.work.stored()
         live(of.work.watched(), partial(draw_comparison, of, drawn), screen.since_s)
         st.code(of.command(), language="shell", wrap_lines=True)

@@ -50,7 +50,7 @@ def measure(x: Experiment, mask: Mask | None) -> None:
 
 def redrawn_every_s(x: Experiment, mask: Mask | None) -> float:
     """How often the figure is redrawn while it is measured."""
-    takes_s = None if mask is None else x.workload(mask).seconds(store(), x.subject)
+    takes_s = None if mask is None else x.workload(mask).seconds(store(), x.target)
     return POLL_S if takes_s is None or takes_s > LONG_S else FIGURE_S
 
 

@@ -16,7 +16,7 @@ from engine.importance.estimates import Gradients, estimate, gradients
 from engine.importance.rankings import n_pruned
 from engine.importance.rankings_of import RANKED, Axis, Evidence, Orders
 from engine.models.masks import Mask
-from engine.models.subject import Lab
+from engine.models.session import Session
 from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment
 from pages.ui.shared.defaults import AXES, LEVEL_NOUNS, LEVELS
 from pages.ui.shared.tables import level_percent, mask_in_words, percent, whole_percent
@@ -62,16 +62,18 @@ class Estimates:
         return line if (line := getattr(self, axis)).of == x.curve_key(axis) else Line()
 
 
-def read_estimates(x: Experiment, known: Evidence, lab: Lab) -> Estimates:
+def read_estimates(x: Experiment, known: Evidence, session: Session) -> Estimates:
     """The Estimates from what is stored; runs no model."""
-    found, orders = gradients(x.subject, x.questions).stored(lab), x.orders(known)
+    found, orders = gradients(x.target, x.questions).stored(session), x.orders(known)
     if found is None:
         return Estimates()
-    lines = {axis: _line(x, axis, orders, found, lab) for axis in LEVELS if not x.at(axis, 1000).pruning.missing(known)}
+    lines = {
+        axis: _line(x, axis, orders, found, session) for axis in LEVELS if not x.at(axis, 1000).pruning.missing(known)
+    }
     return Estimates(**lines, has_gradients=True)
 
 
-def _line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, lab: Lab) -> Line:
+def _line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, session: Session) -> Line:
     """The line along the axis, corrected by what is stored of its own masks alone."""
     levels = sorted({*STEPS_PERMILLE, x.pruning.level(axis)})
     masks = {permille: x.at(axis, permille).pruning.mask(orders) for permille in levels}
@@ -81,7 +83,7 @@ def _line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, lab: Lab)
     at = dict(zip(levels, place_of.tolist(), strict=True))  # levels of few parts prune the same
     places = [levels[index] for index in first]
     distinct = [masks[permille] for permille in places]
-    each = {place: check(x.answers(mask).stored(lab), found, mask) for place, mask in enumerate(distinct)}
+    each = {place: check(x.answers(mask).stored(session), found, mask) for place, mask in enumerate(distinct)}
     checks = {place: checked for place, checked in each.items() if checked is not None}
     bare = estimate(found, distinct).estimated
     calibration = Calibration(n_pruned, bare, tuple(checks.values()))

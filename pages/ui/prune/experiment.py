@@ -27,7 +27,7 @@ from engine.importance.rankings_of import (
 )
 from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask
-from engine.models.subject import Lab, Subject
+from engine.models.session import Session, Target
 from engine.progress import Progress
 from engine.questions.amounts import all_characters, kept_share
 from engine.questions.requests import Questions, Requests, TaskSpec, select
@@ -60,7 +60,7 @@ class Experiment:
     never).
     """
 
-    subject: Subject
+    target: Target
     data_dir: str | None
     judged: Requests
     train: Requests | None
@@ -70,7 +70,7 @@ class Experiment:
 
     @property
     def shape(self) -> ModelShape:
-        return self.subject.shape
+        return self.target.shape
 
     @property
     def task(self) -> TaskSpec:
@@ -89,7 +89,7 @@ class Experiment:
     @property
     def base_key(self) -> str:
         """Changes with the model, its precision and the task; not with what is pruned."""
-        return f"{self.subject} {self.judged.task} {self.judged.source}"
+        return f"{self.target} {self.judged.task} {self.judged.source}"
 
     @property
     def key(self) -> str:
@@ -120,7 +120,7 @@ class Experiment:
 
     def answers(self, mask: Mask, least: int = 0) -> Measurement[Answers]:
         """The answers under a mask, complete as soon as they are enough, or `least` so many."""
-        every = evaluation(self.subject, self.questions, mask)
+        every = evaluation(self.target, self.questions, mask)
         return every.until(lambda found: len(found) >= least if least else self.enough(found), self.width, least)
 
     def workload(self, mask: Mask | None) -> Workload:
@@ -131,16 +131,16 @@ class Experiment:
     def evidence(self, wanted: Collection[str], n_layers: int = 0) -> Measurement[Evidence]:
         """The scores that are wanted, as the ranking has them (engine.importance.rankings_of.NEEDS)."""
         ranking = self.pruning.ranking
-        return evidence(self.subject, self.task, ranking, wanted, n_layers, self.data_dir, self.train)
+        return evidence(self.target, self.task, ranking, wanted, n_layers, self.data_dir, self.train)
 
     @property
     def shown_evidence(self) -> Measurement[Evidence]:
         """What the ranking goes by, and the scores of the criterion in any case, as the screen shows them."""
         return self.evidence({*PARTS, *NEEDS[self.pruning.ranking.name]}, self.pruning.n_layers_dropped)
 
-    def known(self, lab: Lab) -> Evidence:
+    def known(self, session: Session) -> Evidence:
         """What is stored of it; nothing until the train questions are rendered, which takes long."""
-        return (None if self.train is None else self.shown_evidence.so_far(lab)) or Evidence()
+        return (None if self.train is None else self.shown_evidence.so_far(session)) or Evidence()
 
     def at(self, axis: Axis, permille: int) -> "Experiment":
         """The same experiment with the level of one axis changed."""
@@ -194,7 +194,7 @@ def accuracies(x: Experiment, mask: Mask | None, second: str = "") -> Measuremen
         if not second:
             yield from answered("full", full)
         if mask is None and run.measures:
-            wanted, label = orders_of(x.subject, at, x.data_dir, x.train), f"{of}ranking" if second else ""
+            wanted, label = orders_of(x.target, at, x.data_dir, x.train), f"{of}ranking" if second else ""
             orders = yield from run.part(wanted, ranking, label, counts=False)
             found = replace(found, mask=None if orders is None else at.mask(orders))
         if found.mask is None:
@@ -206,7 +206,7 @@ def accuracies(x: Experiment, mask: Mask | None, second: str = "") -> Measuremen
             yield from answered("full", full, n_pruned)
         return found
 
-    return composed(x.subject, ("accuracy", x.key), body)
+    return composed(x.target, ("accuracy", x.key), body)
 
 
 def curve(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int] = LEVELS_PERMILLE) -> Measurement[Curve]:
@@ -216,7 +216,7 @@ def curve(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int] = LE
     def body(run: Run) -> Generator[Progress[Any], None, Curve]:
         found, orders, n = Curve(), None, x.questions.n
         if last.missing(known) and (run.measures or x.train is not None):
-            orders = yield from run.part(orders_of(x.subject, last, x.data_dir, x.train), counts=False)
+            orders = yield from run.part(orders_of(x.target, last, x.data_dir, x.train), counts=False)
         run.done, run.total = 0, len(levels) * n
         for permille in levels:
             there, title = x.at(axis, permille), f"Curve, {level_percent(permille)}"
@@ -225,7 +225,7 @@ def curve(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int] = LE
             if mask is not None and run.measures:
                 answers = yield from run.part(x.answers(mask), n, title)
             elif mask is not None:
-                answers = x.answers(mask).stored(run.lab)
+                answers = x.answers(mask).stored(run.session)
             if mask is not None and answers is not None:
                 found = {**found, permille: (mask, answers)}
                 yield run.so_far(found, title)
@@ -233,7 +233,7 @@ def curve(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int] = LE
                 run.expect(title, partial(x.workload, mask))
         return found
 
-    return composed(x.subject, ("curve", x.curve_key(axis)), body)
+    return composed(x.target, ("curve", x.curve_key(axis)), body)
 
 
 def command(x: Experiment, found: AnswersSoFar) -> str:
@@ -242,7 +242,7 @@ def command(x: Experiment, found: AnswersSoFar) -> str:
     words = ["--task", x.task.name, "--shots", x.task.shots, "--limit", n if n < x.questions.n else x.limit]
     words += ["--sample", SAMPLE]
     words += ["--same-examples"] if x.task.same_examples else []
-    return command_line("evaluate", x.subject, x.data_dir, [*words, *pruned_words(x)])
+    return command_line("evaluate", x.target, x.data_dir, [*words, *pruned_words(x)])
 
 
 def pruned_words(x: Experiment) -> list[str | int]:

@@ -20,7 +20,7 @@ from pages.ui.shared.closing import draw_command
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import one_of
 from pages.ui.shared.defaults import SAMPLE
-from pages.ui.shared.runtime import lab, store
+from pages.ui.shared.runtime import session, store
 from pages.ui.shared.tables import mask_in_words, percent, plain, whole_percent
 from pages.ui.shared.work import Action, Work
 
@@ -45,7 +45,7 @@ def draw_export(shown: Shown) -> None:
     form_at, fill_at, folder_at = st.columns([3, 2, 5], gap="medium", vertical_alignment="bottom")
     form = one_of(form_at, "Form", NAMES, "prune_export_form", FORM_HELP)
     fill = one_of(fill_at, "A pruned part gives", FILL_NAMES, "prune_export_fill", FILL_HELP)
-    default = f"~/pruned-{re.sub(r'[^A-Za-z0-9.]+', '-', Path(x.subject.spec.model).name).strip('-') or 'model'}"
+    default = f"~/pruned-{re.sub(r'[^A-Za-z0-9.]+', '-', Path(x.target.spec.model).name).strip('-') or 'model'}"
     folder = folder_at.text_input("New folder", default, key="prune_export_folder", help=FOLDER_HELP)
     st.markdown(f"{mask_in_words(x.shape, mask)}.")
     command = _command(x, mask, form, fill, folder)
@@ -74,7 +74,7 @@ def export_work(x: Experiment, mask: Mask, asked: tuple[str, str, str, str]) -> 
         train = None
         if fill == "mean":
             train = select(get_requests(replace(x.task, split="train"), x.data_dir, store()), None, SAMPLE)
-        yield from export(lab(), x.subject, Export(mask, folder, form, fill, command, x.questions, train))
+        yield from export(session(), x.target, Export(mask, folder, form, fill, command, x.questions, train))
 
     return Work(SLOT, "Export", Action(f"{x.base_key} {x.limit} {mask.key()} {asked}", write), 1)
 
@@ -83,12 +83,12 @@ def _command(x: Experiment, mask: Mask, form: str, fill: str, folder: str) -> st
     words = ["--mask", mask.text(), "--form", form, "--fill", fill, "--out", folder]
     words += ["--task", x.task.name, "--shots", str(x.task.shots), "--limit", str(x.limit), "--sample", SAMPLE]
     words += ["--same-examples"] if x.task.same_examples else []
-    return command_line("export", x.subject, x.data_dir, words)
+    return command_line("export", x.target, x.data_dir, words)
 
 
 def _said(x: Experiment, mask: Mask, form: str) -> str:
     """The sizes before and after, in a sentence."""
-    identity = x.subject.identity
+    identity = x.target.identity
     before, after = sizes(identity, Mask.full(x.shape), "masked"), sizes(identity, mask, form)
     if before is None or after is None:
         return f"{identity.n_params:,} parameters with embeddings now; how many are left is known when it is written."

@@ -6,7 +6,7 @@ from engine.importance.rankings_of import Axis
 from pages.ui.prune import dragging
 from pages.ui.prune.experiment import AnswersSoFar, Experiment, accuracies, curve
 from pages.ui.prune.tables import curve_points
-from pages.ui.shared.runtime import lab, store
+from pages.ui.shared.runtime import session, store
 
 
 class Found:
@@ -14,14 +14,14 @@ class Found:
     answers. `second`: the name of its model, if that is the second one."""
 
     def __init__(self, x: Experiment, second: str = "") -> None:
-        self.x, self.known = x, x.known(lab())
+        self.x, self.known = x, x.known(session())
         self.mask = x.mask(self.known)
-        self.stored = accuracies(x, self.mask, second).so_far(lab()) or AnswersSoFar()
+        self.stored = accuracies(x, self.mask, second).so_far(session()) or AnswersSoFar()
         self._points: dict[Axis, tuple[int, pd.DataFrame]] = {}
 
     def curve(self, axis: Axis) -> pd.DataFrame:
         """The measured levels of the axis; nothing is read while a slider moves."""
         puts = store().n_puts
         if axis not in self._points or (self._points[axis][0] != puts and not dragging.moving()):
-            self._points[axis] = puts, curve_points(curve(self.x, axis, self.known).so_far(lab()) or {})
+            self._points[axis] = puts, curve_points(curve(self.x, axis, self.known).so_far(session()) or {})
         return self._points[axis][1]

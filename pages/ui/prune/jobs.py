@@ -13,7 +13,7 @@ from engine.questions.requests import Requests, TaskSpec, get_requests
 from pages.ui.prune.estimates import Estimates, read_estimates
 from pages.ui.prune.experiment import AnswersSoFar, Curve, Experiment, accuracies, curve
 from pages.ui.shared.defaults import NOUNS
-from pages.ui.shared.runtime import lab, store
+from pages.ui.shared.runtime import session, store
 from pages.ui.shared.work import Action, Work
 
 ORDERS: dict[Axis, str] = {"heads": "order of heads", "ffns": "order of FFNs"}  # slots
@@ -26,7 +26,7 @@ def accuracy_work(x: Experiment, mask: Mask | None) -> Work[AnswersSoFar]:
 
 def gradients_work(x: Experiment) -> Work[Any]:
     """What measures what estimates are made from, after everything else; the store keeps it, not the job."""
-    found = deferred(x.subject, ("gradients", x.questions), lambda lab: gradients(x.subject, x.questions))
+    found = deferred(x.target, ("gradients", x.questions), lambda session: gradients(x.target, x.questions))
     return Work("gradients", f"Estimates of {x.task.name}", found.map(lambda found: None), 3, while_seen=True)
 
 
@@ -50,7 +50,7 @@ def estimates_work(x: Experiment, known: Evidence) -> Work[Estimates]:
     """What reads the stored estimates; again when something was stored."""
 
     def read() -> Iterator[Progress[Estimates]]:
-        yield Progress(1, 1, read_estimates(x, known, lab()))
+        yield Progress(1, 1, read_estimates(x, known, session()))
 
     return Work("estimates", "Estimates", Action(f"{x.key} {store().n_puts}", read), 1)
 

@@ -62,11 +62,11 @@ def levels_to_measure(x: Experiment, axis: Axis, known: Evidence, measured: Iter
     """The levels of the 10 % grid that are not `measured` (0-1), nearest first, as many as are within the budget of
     background work; none if that takes a ranking that is not known, or a model that is not in memory: idle work is to
     measure, not to prepare."""
-    if not in_memory(x.subject.spec) or x.at(axis, 1000).mask(known) is None:
+    if not in_memory(x.target.spec) or x.at(axis, 1000).mask(known) is None:
         return ()
     missing = {*LEVELS_PERMILLE} - {round(1000 * level) for level in measured}
     levels = sorted(missing, key=lambda level: abs(level - x.pruning.level(axis)))
-    each = [x.workload(x.at(axis, level).mask(known)).seconds(store(), x.subject) for level in levels]
+    each = [x.workload(x.at(axis, level).mask(known)).seconds(store(), x.target) for level in levels]
     ends = accumulate(math.inf if takes_s is None else takes_s for takes_s in each)
     return tuple(level for level, end_s in zip(levels, ends, strict=True) if end_s <= budget_s())
 

@@ -22,9 +22,9 @@ def origin(x: Experiment, found: AnswersSoFar, known: Evidence, axis: Axis) -> O
     if mask is not None and not mask.is_full:
         measurements["Pruned model"] = x.answers(mask)
     measurements |= {"Importance": x.shown_evidence, "Curve": curve(x, axis, known)}
-    program = of_accuracy(x.subject, x.data_dir, x.task, x.n_taken(found), x.pruning)
+    program = of_accuracy(x.target, x.data_dir, x.task, x.n_taken(found), x.pruning)
     pruned = pruned_in_words(x, known, mask)
-    of = about(x.subject, tasks_in_words([x.task]), f"{x.n_taken(found):,} questions", pruned)
+    of = about(x.target, tasks_in_words([x.task]), f"{x.n_taken(found):,} questions", pruned)
     return Origin("Prune", command(x, found), program, measurements, of, figure_in_words(x, found, pruned))
 
 
@@ -38,6 +38,6 @@ def figure_in_words(x: Experiment, found: AnswersSoFar, pruned: str) -> list[str
         change = paired(found.full.correct, found.pruned.correct)
         says.insert(2, figure.change_in_words(change))
         says.insert(2, f"Full model: {percent(accuracy(found.full).acc)}")
-    if beside := published.in_words(x.subject, x.task):
+    if beside := published.in_words(x.target, x.task):
         says.append(beside)
     return says

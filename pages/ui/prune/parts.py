@@ -118,7 +118,7 @@ def draw_result(shown: Shown) -> None:
     measured, x = shown.measured, shown.x
     mask = shown.mask or measured.mask  # the job may know it before the page does
     is_full = mask is not None and mask.is_full
-    pruned, beside = estimates.pruned_in_words(x, shown.known, mask), published.in_words(x.subject, x.task)
+    pruned, beside = estimates.pruned_in_words(x, shown.known, mask), published.in_words(x.target, x.task)
     accuracy_figure(shown.title, measured, x.questions.n, pruned, is_full, beside)
     answers, state = measured.full if is_full else measured.pruned, "measured" if x.settled(measured) else "measuring"
     mark("figure", state, questions=len(answers or ()), of=x.questions.n, **counts(mask))

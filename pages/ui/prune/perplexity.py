@@ -13,7 +13,7 @@ from pages.ui.prune.screen import Shown
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.marks import mark
 from pages.ui.shared.origin import Origin
-from pages.ui.shared.runtime import budget_s, in_memory, jobs, lab
+from pages.ui.shared.runtime import budget_s, in_memory, jobs, session
 from pages.ui.shared.tables import number, plain
 from pages.ui.shared.texts import Chosen
 from pages.ui.shared.work import Work, under_way
@@ -31,7 +31,7 @@ HELP = (
 
 def perplexities(shown: Shown, text: Chosen) -> Measurement[Both]:
     """The perplexity of the text with nothing pruned and under the current mask."""
-    return both(shown.x.subject, text.text, shown.mask)
+    return both(shown.x.target, text.text, shown.mask)
 
 
 def perplexity_work(shown: Shown, text: Chosen) -> Work[Both]:
@@ -42,10 +42,10 @@ def perplexity_work(shown: Shown, text: Chosen) -> Work[Both]:
 def look_ahead(shown: Shown, text: Chosen) -> Both:
     """What is known; the rest is measured once nothing else is and the accuracy stands, where it is forecast to take
     no longer than what nobody asked for may."""
-    x, found = shown.x, perplexities(shown, text).so_far(lab()) or Both()
+    x, found = shown.x, perplexities(shown, text).so_far(session()) or Both()
     is_idle = not dragging.moving() and not under_way([*dragging.MEASURING, "estimates"])
     is_due = not found.complete and shown.mask is not None and x.settled(shown.stored)
-    if is_due and is_idle and in_memory(x.subject.spec):
+    if is_due and is_idle and in_memory(x.target.spec):
         perplexity_work(shown, text).start_ahead()
     return found
 
@@ -74,7 +74,7 @@ def _comes(shown: Shown, work: Work[Both]) -> bool:
     """Whether it is measured soon, without a bar that tells of it."""
     takes_s, job = work.takes_s(), work.now()
     if job is None:
-        return takes_s is not None and takes_s <= budget_s() and in_memory(shown.x.subject.spec)
+        return takes_s is not None and takes_s <= budget_s() and in_memory(shown.x.target.spec)
     return job.under_way and takes_s is not None and job.seconds + takes_s <= SOON_S
 
 
@@ -130,7 +130,7 @@ def command(shown: Shown, text: Chosen) -> str:
     if x.pruning.by_level:
         words += ["--task", x.task.name, "--shots", x.task.shots]
         words += ["--same-examples"] if x.task.same_examples else []
-    return command_line("perplexity", x.subject, x.data_dir, words)
+    return command_line("perplexity", x.target, x.data_dir, words)
 
 
 def with_perplexity(of: Origin, shown: Shown, text: Chosen) -> Origin:

@@ -202,7 +202,7 @@ def _draw_one(x: Experiment, measured: AnswersSoFar, at: int) -> None:
 def _before(x: Experiment, full: Answers, at: int) -> str:
     """What stands in front of the text, or is missing there."""
     cut = int(full.n_cut[at])
-    words = ", behind a beginning-of-sequence token" if x.subject.bos else ""
+    words = ", behind a beginning-of-sequence token" if x.target.bos else ""
     return words + (f"; its first {cut:,} tokens do not fit the window and are left out" if cut else "") + ":"
 
 

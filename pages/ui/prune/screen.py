@@ -86,11 +86,11 @@ class Screen:
     def look(self, percent: Mapping[Axis, int], typed: str, layers_by: str) -> Shown:
         """What is known at these levels; what is not is being measured, unless a slider is in the hand."""
         data_dir = self.setup.data_dir
-        subject = wait_for_model(self.setup)
+        target = wait_for_model(self.setup)
         with errors_shown():
             heads, ffns, layers = (10 * percent[axis] for axis in LEVELS)
             levels = Levels(self.task, self.ranking, heads, ffns, typed, layers, layers_by)
-            pruning = levels.pruning(subject.shape)
+            pruning = levels.pruning(target.shape)
             info = task_info(self.task.name)
         asked = questions_work("questions", self.task, data_dir, 0)
         if (judged := asked.awaited()) is None:
@@ -98,7 +98,7 @@ class Screen:
             draw_fault("prune", None if job is None else job.details)
             end_run()
         train = questions_work("train questions", replace(self.task, split="train"), data_dir, 1).value()
-        x = Experiment(subject, data_dir, judged, train, self.limit, pruning, self.width)
+        x = Experiment(target, data_dir, judged, train, self.limit, pruning, self.width)
         if st.session_state.get("prune all of") == replace(x, width=0).key:
             x = replace(x, width=0)
         shown = Shown(x, info.title, self.postponed)

@@ -4,7 +4,7 @@ import streamlit as st
 
 from engine.accuracy.speed import Speed, speed
 from pages.ui.prune.screen import Shown
-from pages.ui.shared.runtime import lab
+from pages.ui.shared.runtime import session
 from pages.ui.shared.work import Work
 
 SLOT = "speed"
@@ -15,7 +15,7 @@ def draw_speed(shown: Shown) -> None:
     """The table where it is stored, and the job that measures it."""
     if shown.mask is None:
         return
-    found, work = stored(shown), Work(SLOT, "Speed", speed(shown.x.subject, shown.mask, anew=True), 1)
+    found, work = stored(shown), Work(SLOT, "Speed", speed(shown.x.target, shown.mask, anew=True), 1)
     if found is not None:
         st.markdown(table(found))
         st.caption(note(found))
@@ -26,7 +26,7 @@ def draw_speed(shown: Shown) -> None:
 
 def stored(shown: Shown) -> Speed | None:
     """What is stored of the mask that is set."""
-    return None if shown.mask is None else speed(shown.x.subject, shown.mask).stored(lab())
+    return None if shown.mask is None else speed(shown.x.target, shown.mask).stored(session())
 
 
 def table(found: Speed) -> str:

@@ -10,7 +10,7 @@ from engine.composed import Run, composed
 from engine.importance.rankings_of import Evidence, Pruning, Ranking
 from engine.measurement import Measurement
 from engine.models.masks import parse_edits
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.progress import Progress
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import task_info
@@ -21,7 +21,7 @@ from pages.ui.shared.address import one_among, put_right
 from pages.ui.shared.carried import set_pruned
 from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOTS
 from pages.ui.shared.many_tasks import local_tasks
-from pages.ui.shared.runtime import lab
+from pages.ui.shared.runtime import session
 from pages.ui.shared.sidebar import Setup, wait_for_model
 from pages.ui.shared.work import Work
 from pages.ui.shared.written import hold, write
@@ -85,9 +85,9 @@ def set_controls(setup: Setup) -> None:
         write("prune_heads", level // 10)
     if not state.get(TO_SET) or story is None:
         return
-    subject, cast, heads = wait_for_model(setup), cast_of(setup), ()
+    target, cast, heads = wait_for_model(setup), cast_of(setup), ()
     if story != "far":
-        found = found_heads(subject).stored(lab()) or heads_work(subject).value()
+        found = found_heads(target).stored(session()) or heads_work(target).value()
         if found is None:
             return  # they are being measured; the page runs again afterwards
         heads = found.heads
@@ -100,7 +100,7 @@ def set_controls(setup: Setup) -> None:
     if story == "far":
         write("prune_ranking", "importance")
         state[FAR] = True
-    mask = draw(subject.shape, heads, 0) if story == "others" else without(subject.shape, heads)
+    mask = draw(target.shape, heads, 0) if story == "others" else without(target.shape, heads)
     set_pruned("prune", mask.text())
 
 
@@ -129,14 +129,14 @@ def cast_from(needs: Mapping[str, str], *preferred: str | None) -> tuple[str, st
     return main, control
 
 
-def heads_work(subject: Subject) -> Work[Removal]:
+def heads_work(target: Target) -> Work[Removal]:
     """What finds the induction heads."""
-    return Work("story heads", "Induction scores", found_heads(subject), while_seen=True)
+    return Work("story heads", "Induction scores", found_heads(target), while_seen=True)
 
 
 def removal_work(x: Experiment, cast: Cast) -> Work[Removal]:
     """What removes them, and as many others."""
-    wanted = removal(x.subject, cast.main, cast.control, min(x.limit, N_ASKED), x.data_dir)
+    wanted = removal(x.target, cast.main, cast.control, min(x.limit, N_ASKED), x.data_dir)
     return Work("story", "Story", wanted, 1, while_seen=True)
 
 
@@ -159,12 +159,12 @@ def how_far(x: Experiment) -> Measurement[Far]:
         lines = {level: line_of(full, answers) for level, (_, answers) in levels.items()}
         changes, n_full = {level: line.change for level, line in lines.items()}, int(full.correct.sum())
         found = Far(lines, break_point(x.task, changes, n_full, x.judged.chance), 0, 0)
-        known, (mask, _) = found_heads(x.subject).stored(run.lab), levels[found.level]
+        known, (mask, _) = found_heads(x.target).stored(run.session), levels[found.level]
         kept = [kept for row in mask.heads for kept in row]
         heads = known.heads if known is not None else ()
         return replace(found, n_left=sum(kept[head] for head in heads), n_heads=len(heads))
 
-    return composed(x.subject, ("far", x.key), body)
+    return composed(x.target, ("far", x.key), body)
 
 
 def _in_link() -> str | None:

@@ -9,7 +9,7 @@ from pages.ui.shared.exports import Drawn, Sheet, Table, file_name, to_html, to_
 from pages.ui.shared.marks import mark
 from pages.ui.shared.measured import draw_measured, permalink
 from pages.ui.shared.origin import Origin
-from pages.ui.shared.runtime import lab
+from pages.ui.shared.runtime import session
 from pages.ui.shared.stage import presenting
 from pages.ui.shared.tables import plain
 
@@ -28,7 +28,7 @@ def closing(origin: Origin, tables: Mapping[str, Table], pictures: Mapping[str, 
         st.container(key="about").caption(plain(origin.about))
     with st.container(key="closing"):  # a slide leaves it out
         mark("command", "drawn", text=origin.command)  # the browser draws a popover's content once it is open
-        _draw_buttons(Sheet(origin, tables, pictures, lab(), permalink()))
+        _draw_buttons(Sheet(origin, tables, pictures, session(), permalink()))
 
 
 def draw_command(command: str) -> None:

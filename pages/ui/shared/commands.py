@@ -7,19 +7,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.models.subject import Subject
+from engine.models.session import Target
 
 
-def command_line(command: str, subject: Subject, data_dir: str | None, arguments: Sequence[str | int]) -> str:
+def command_line(command: str, target: Target, data_dir: str | None, arguments: Sequence[str | int]) -> str:
     """`headroom COMMAND` for this model with `arguments`."""
-    spec, bos = subject.spec, subject.bos
+    spec, bos = target.spec, target.bos
     words = [program(), command, "--model", spec.model, "--precision", spec.precision]
-    words += [] if bos == subject.identity.default_bos else ["--bos" if bos else "--no-bos"]
+    words += [] if bos == target.identity.default_bos else ["--bos" if bos else "--no-bos"]
     words += ["--task-data", data_dir] if data_dir else []
     return shlex.join([*words, *map(str, arguments)])
 
 
-def command_like(line: str, second: Subject) -> str:
+def command_like(line: str, second: Target) -> str:
     """The same command for the second model of a comparison; what it writes has a name of its own."""
     words = shlex.split(line)
     for option, now in (("--model", second.spec.model), ("--precision", second.spec.precision)):

@@ -9,7 +9,7 @@ import streamlit as st
 from engine.importance.criteria import CRITERIA
 from engine.importance.rankings_of import OF_ONE_TASK
 from engine.measurement import Measurement
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.compare import ALONG, RANDOM, SEEDS, Compared, Comparing, areas, comparison
@@ -80,7 +80,7 @@ class Comparison:
 
     slot: str
     setting: Setting
-    subject: Subject
+    target: Target
     comparing: Comparing
 
     @property
@@ -90,7 +90,7 @@ class Comparison:
 
     @property
     def measurement(self) -> Measurement[Compared]:
-        return comparison(self.subject, self.setting, self.comparing)
+        return comparison(self.target, self.setting, self.comparing)
 
     def command(self) -> str:
         """The shell command that measures the same."""
@@ -100,7 +100,7 @@ class Comparison:
         words += ["--ranking-questions", setting.n_ranking or MOST, "--criteria", ",".join(of.criteria)]
         words += ["--axis", of.axis, "--levels", ",".join(f"{level / 10:g}" for level in of.levels)]
         words += ["--seeds", of.n_seeds, "--out", "criteria.csv"]
-        return command_line("compare", self.subject, setting.data_dir, words)
+        return command_line("compare", self.target, setting.data_dir, words)
 
 
 def draw_comparison(of: Comparison, drawn: Drawn) -> None:
@@ -115,7 +115,7 @@ def draw_comparison(of: Comparison, drawn: Drawn) -> None:
         st.caption(f"{len(found.curves)} of {n} curves are there.")
     show_failed({replace(comparing.task, name=name): reason for name, reason in found.failed.items()})
     if found.curves:
-        _draw(found, of.subject.shape, of.slot, drawn)
+        _draw(found, of.target.shape, of.slot, drawn)
 
 
 def _draw(found: Compared, shape: ModelShape, key: str, drawn: Drawn) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 
 import pandas as pd
 
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.progress import final
 from engine.receipts import Part, facts, read_receipts
 from pages.ui.shared import charts
@@ -43,13 +43,13 @@ window.views = Promise.all(specs.map((spec, i) => vegaEmbed(`#picture${i}`, spec
 
 @dataclass(frozen=True)
 class Sheet:
-    """A screen as it is now: where its numbers come from, its tables and pictures by name, the lab that has the
+    """A screen as it is now: where its numbers come from, its tables and pictures by name, the session that has the
     receipts, and the link to it."""
 
     origin: Origin
     tables: Mapping[str, Table]
     pictures: Mapping[str, Drawn]
-    lab: Lab
+    session: Session
     link: str
 
     @property
@@ -77,7 +77,7 @@ class Sheet:
 
     def receipts(self) -> tuple[Part, ...]:
         """How what is shown was measured."""
-        return final(read_receipts(self.origin.measurements, self.lab)) if self.origin.measurements else ()
+        return final(read_receipts(self.origin.measurements, self.session)) if self.origin.measurements else ()
 
 
 def file_name(name: str, ending: str) -> str:

@@ -8,7 +8,7 @@ import streamlit as st
 
 from engine.errors import one_line
 from engine.importance.importance import Scores
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
 from engine.studies.surveys import Setting, Survey, grid, survey
@@ -79,10 +79,10 @@ def choose_tasks(
 
 
 def importance_work(
-    setting: Setting, subject: Subject, tasks: Sequence[TaskSpec], what: str, slot: str, title: str
+    setting: Setting, target: Target, tasks: Sequence[TaskSpec], what: str, slot: str, title: str
 ) -> Work[Survey]:
     """The work that measures the importance of every task; `so_far` tells what there is of it."""
-    return Work(slot, title, survey(subject, setting, tuple(tasks), what), priority=2)
+    return Work(slot, title, survey(target, setting, tuple(tasks), what), priority=2)
 
 
 def so_far(work: Work[Survey]) -> Survey:

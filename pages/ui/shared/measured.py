@@ -9,7 +9,7 @@ import streamlit as st
 
 from engine.receipts import Measurements, Part, facts, read_receipts
 from pages.ui.shared.address import as_written
-from pages.ui.shared.runtime import lab, store
+from pages.ui.shared.runtime import session, store
 from pages.ui.shared.tables import plain
 from pages.ui.shared.views import link_of
 from pages.ui.shared.work import Action, Work, live
@@ -20,7 +20,7 @@ LINK = "This view as a link, for whoever has this app open at the same address:"
 
 def draw_measured(measurements: Measurements, of: str) -> None:
     """Draws the receipts of the measurements, and the link; `of` changes with what is read."""
-    action = Action(f"{of} {store().n_puts}", partial(read_receipts, measurements, lab()))
+    action = Action(f"{of} {store().n_puts}", partial(read_receipts, measurements, session()))
     work = Work(SLOT, "Receipts", action, 1, while_seen=True)
     parts = work.value()
     if parts is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.importance.rankings_of import Evidence, Pruning, evidence
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.receipts import Measurements
 
@@ -27,9 +27,9 @@ class Origin:
     says: Sequence[str] = ()
 
 
-def about(subject: Subject, *more: str) -> str:
+def about(target: Target, *more: str) -> str:
     """Such as "demo in int8 · demo_outfit, 5 shots · 100 questions"."""
-    return " · ".join([f"{subject.identity.name} in {subject.spec.precision}", *more])
+    return " · ".join([f"{target.identity.name} in {target.spec.precision}", *more])
 
 
 def tasks_in_words(tasks: Sequence[TaskSpec]) -> str:
@@ -39,9 +39,9 @@ def tasks_in_words(tasks: Sequence[TaskSpec]) -> str:
     return f"{some}, {' and '.join(map(str, counts))} shot{'' if counts == [1] else 's'}"
 
 
-def ranking_part(subject: Subject, pruning: Pruning, data_dir: str | None) -> Measurements:
+def ranking_part(target: Target, pruning: Pruning, data_dir: str | None) -> Measurements:
     """The scores that the levels of a pruning go by; nothing if they take none."""
     wanted = pruning.missing(Evidence())
     if not wanted:
         return {}
-    return {"Ranking": evidence(subject, pruning.task, pruning.ranking, wanted, data_dir=data_dir)}
+    return {"Ranking": evidence(target, pruning.task, pruning.ranking, wanted, data_dir=data_dir)}

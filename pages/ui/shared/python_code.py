@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.importance.rankings_of import Pruning
 from engine.models.masks import Mask
-from engine.models.subject import Subject
+from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.studies.compare import Comparing
 from engine.studies.one_head import Asked
@@ -29,7 +29,7 @@ MODULES = {
     "engine.importance.rankings_of": "Pruning Ranking orders_of",
     "engine.models.loading": "LoadSpec",
     "engine.models.masks": "parse_edits parse_heads parse_mask",
-    "engine.models.subject": "Lab",
+    "engine.models.session": "Session",
     "engine.progress": "final",
     "engine.questions.requests": "TaskSpec get_requests select",
     "engine.studies.compare": "Comparing areas comparison",
@@ -45,12 +45,12 @@ MODULES = {
 }
 
 
-def of_accuracy(subject: Subject, data_dir: str | None, task: TaskSpec, n: int, pruning: Pruning) -> str:
+def of_accuracy(target: Target, data_dir: str | None, task: TaskSpec, n: int, pruning: Pruning) -> str:
     """Accuracy on `n` questions of a task under a pruning."""
     lines = [
         f"task = {_task(task)}",
-        f"questions = select(get_requests(task, {data_dir!r}, lab.store), {n}, {SAMPLE!r})",
-        f"typed = parse_edits({pruning.typed.text()!r}, subject.shape)",
+        f"questions = select(get_requests(task, {data_dir!r}, session.store), {n}, {SAMPLE!r})",
+        f"typed = parse_edits({pruning.typed.text()!r}, target.shape)",
         "mask = typed.alone",
     ]
     if pruning.by_level:
@@ -60,31 +60,31 @@ def of_accuracy(subject: Subject, data_dir: str | None, task: TaskSpec, n: int, 
         lines += [
             f"ranking = Ranking({ranking.name!r}, {ranking.seed}, {ranking.n_questions}{layers_by})",
             f"pruning = Pruning(task, ranking, {levels}, typed{layers})  # levels in permille",
-            f"mask = pruning.mask(final(orders_of(subject, pruning, {data_dir!r}).run(lab)))",
+            f"mask = pruning.mask(final(orders_of(target, pruning, {data_dir!r}).run(session)))",
         ]
-    lines += ["answers = final(evaluation(subject, questions, mask).run(lab))", "print(accuracy(answers))"]
-    return program(lines, subject)
+    lines += ["answers = final(evaluation(target, questions, mask).run(session))", "print(accuracy(answers))"]
+    return program(lines, target)
 
 
-def of_two_accuracies(both: Sequence[tuple[Subject, Pruning]], data_dir: str | None, task: TaskSpec, n: int) -> str:
+def of_two_accuracies(both: Sequence[tuple[Target, Pruning]], data_dir: str | None, task: TaskSpec, n: int) -> str:
     """Two models on the same `n` questions of a task, each under its own pruning."""
     ranking, at = both[0][1].ranking, both[0][1]
     by, layers = (f", layers_by={ranking.layers_by!r}", f", {at.layers_permille}") if at.layers_permille else ("", "")
     lines = [
         f"task = {_task(task)}",
-        f"questions = select(get_requests(task, {data_dir!r}, lab.store), {n}, {SAMPLE!r})",
+        f"questions = select(get_requests(task, {data_dir!r}, session.store), {n}, {SAMPLE!r})",
         f"ranking = Ranking({ranking.name!r}, {ranking.seed}, {ranking.n_questions}{by})",
         "",
-        "def answers(subject, typed):",
-        "    edits = parse_edits(typed, subject.shape)",
+        "def answers(target, typed):",
+        "    edits = parse_edits(typed, target.shape)",
         f"    levels = {at.heads_permille}, {at.ffns_permille}  # in permille",
         f"    pruning = Pruning(task, ranking, *levels, edits{layers})",
-        f"    mask = pruning.mask(final(orders_of(subject, pruning, {data_dir!r}).run(lab)))",
-        "    return final(evaluation(subject, questions, mask).run(lab))",
+        f"    mask = pruning.mask(final(orders_of(target, pruning, {data_dir!r}).run(session)))",
+        "    return final(evaluation(target, questions, mask).run(session))",
         "",
         *(
-            f"{name} = answers({_subject(subject)}, {pruning.typed.text()!r})"
-            for name, (subject, pruning) in zip(("first", "second"), both, strict=True)
+            f"{name} = answers({_subject(target)}, {pruning.typed.text()!r})"
+            for name, (target, pruning) in zip(("first", "second"), both, strict=True)
         ),
         "print(compared(first, second).row())",
     ]
@@ -96,7 +96,7 @@ def of_importance(setting: Setting, tasks: Sequence[TaskSpec], what: str, second
     lines = [
         *_study(setting),
         f"tasks = {_grid(tasks)}",
-        f"found = final(survey(subject, setting, tasks, {what!r}).run(lab))",
+        f"found = final(survey(target, setting, tasks, {what!r}).run(session))",
         "mean = together(setting, found.scores)",
     ]
     if what == "ffns":
@@ -106,65 +106,65 @@ def of_importance(setting: Setting, tasks: Sequence[TaskSpec], what: str, second
     if second is not None:
         lines += [
             f"second = {_setting(second)}",
-            "other = lab.subject(second.spec, second.bos)",
-            f"scores = final(survey(other, second, tasks, {what!r}).run(lab)).scores",
+            "other = session.target(second.spec, second.bos)",
+            f"scores = final(survey(other, second, tasks, {what!r}).run(session)).scores",
             "print(agreed(mean.scores, together(second, scores).scores).row())  # of models of one shape",
         ]
     return program(lines)
 
 
-def of_induction(subject: Subject, variant: str, seed: int, second: Subject | None = None) -> str:
+def of_induction(target: Target, variant: str, seed: int, second: Target | None = None) -> str:
     """The heads that match prefixes best; and how far a second model's scores agree."""
     lines = [
-        f"found = final(induction(subject, {variant!r}, {seed}).run(lab))",
+        f"found = final(induction(target, {variant!r}, {seed}).run(session))",
         'for name, score in best_heads(found.mean["prefix_matching"], 5):',
         '    print(f"{name} {score:.3f}")',
     ]
     if second is not None:
         lines += [
-            f"other = final(induction({_subject(second)}, {variant!r}, {seed}).run(lab))",
+            f"other = final(induction({_subject(second)}, {variant!r}, {seed}).run(session))",
             'for name in ("prefix_matching", "copying"):  # of models of one shape',
             "    print(name, agreed(found.mean[name], other.mean[name]).row())",
         ]
-    return program(lines, subject)
+    return program(lines, target)
 
 
-def of_losses(a: tuple[Subject, Mask], b: tuple[Subject, Mask], arguments: Sequence[str]) -> str:
+def of_losses(a: tuple[Target, Mask], b: tuple[Target, Mask], arguments: Sequence[str]) -> str:
     """The mean loss of a text, named as `texts.Chosen.arguments`, by two models."""
     lines = [f"text = {_text(arguments)}"]
-    for name, (subject, mask) in (("a", a), ("b", b)):
-        of = f"subject_{name}" if b[0] != a[0] else "subject"
-        if of != "subject":
-            lines.append(f"{of} = {_subject(subject)}")
-        lines.append(f"{name} = final(token_losses({of}, text, {_mask(mask, of)}).run(lab))")
+    for name, (target, mask) in (("a", a), ("b", b)):
+        of = f"target_{name}" if b[0] != a[0] else "target"
+        if of != "target":
+            lines.append(f"{of} = {_subject(target)}")
+        lines.append(f"{name} = final(token_losses({of}, text, {_mask(mask, of)}).run(session))")
     lines += ['print(f"{a.loss_nats.mean():.4f} nats, {b.loss_nats.mean():.4f} by B")']
     return program(lines, a[0] if a[0] == b[0] else None)
 
 
-def of_attention(subject: Subject, mask: Mask, arguments: Sequence[str], names: Sequence[str]) -> str:
+def of_attention(target: Target, mask: Mask, arguments: Sequence[str], names: Sequence[str]) -> str:
     """The patterns of some heads on a text."""
     lines = [
         f"text, mask = {_text(arguments)}, {_mask(mask)}",
-        f"heads = parse_heads({','.join(names)!r}, subject.shape)",
-        "seen = final(overview(subject, text, mask).run(lab))",
-        "views = final(head_views(subject, text, mask, heads).run(lab))",
+        f"heads = parse_heads({','.join(names)!r}, target.shape)",
+        "seen = final(overview(target, text, mask).run(session))",
+        "views = final(head_views(target, text, mask, heads).run(session))",
         "pattern = sum(views[head].pattern for head in heads) / len(heads)",
         'print(f"{len(seen.pieces)} tokens; the last one looks at {seen.pieces[pattern[-1].argmax()]!r}")',
     ]
-    return program(lines, subject)
+    return program(lines, target)
 
 
-def of_continuation(subject: Subject, prompt: str, mask: Mask, how: How) -> str:
+def of_continuation(target: Target, prompt: str, mask: Mask, how: How) -> str:
     """What a model says after a prompt under a mask."""
     lines = [
         f"prompt, mask = {prompt!r}, {_mask(mask)}",
         f"how = How({how.n_tokens}, {how.temperature_permille}, {how.seed})  # tokens, temperature in permille, seed",
-        "print(final(continuation(subject, prompt, mask, how).run(lab)).text)",
+        "print(final(continuation(target, prompt, mask, how).run(session)).text)",
     ]
-    return program(lines, subject)
+    return program(lines, target)
 
 
-def of_context(subject: Subject, data_dir: str | None, source: Source, mask: Mask, around: int) -> str:
+def of_context(target: Target, data_dir: str | None, source: Source, mask: Mask, around: int) -> str:
     """The in-context-learning score of some texts under a mask."""
     if source.kind == "text":
         text = f"Source('text', {source.name!r}, {_text(())}, n_texts={source.n_texts})"
@@ -172,12 +172,12 @@ def of_context(subject: Subject, data_dir: str | None, source: Source, mask: Mas
         text = f"Source({source.kind!r}, {source.name!r}, n_texts={source.n_texts}, seed={source.seed})"
     lines = [
         f"source = {text}",
-        f"texts = final(texts_of(subject, source, {data_dir!r}).run(lab))",
+        f"texts = final(texts_of(target, source, {data_dir!r}).run(session))",
         f"mask = {_mask(mask)}",
-        "losses = final(losses_of_texts(subject, texts, mask).run(lab))",
+        "losses = final(losses_of_texts(target, texts, mask).run(session))",
         f"print(icl_score(losses, around={around}))",
     ]
-    return program(lines, subject)
+    return program(lines, target)
 
 
 def of_correlations(setting: Setting, tasks: Sequence[TaskSpec], what: str, aggregate: str) -> str:
@@ -185,7 +185,7 @@ def of_correlations(setting: Setting, tasks: Sequence[TaskSpec], what: str, aggr
     lines = [
         *_study(setting),
         f"tasks = {_grid(tasks)}",
-        f"found = final(survey(subject, setting, tasks, {what!r}).run(lab))",
+        f"found = final(survey(target, setting, tasks, {what!r}).run(session))",
         f"for row in agreement_rows(found, {aggregate!r}):",
         "    print(written_row(row))",
     ]
@@ -200,7 +200,7 @@ def of_sweep(setting: Setting, tasks: Sequence[TaskSpec], wanted: Sequence[Point
         "wanted = [",
         *(f"    *{each}," for each in _points(wanted, tasks)),
         "]",
-        f"swept = final(sweep(subject, setting, wanted, {list(pool)!r}).run(lab))",
+        f"swept = final(sweep(target, setting, wanted, {list(pool)!r}).run(session))",
         "for row in swept.rows:",
         "    print(row.cells())",
     ]
@@ -213,26 +213,26 @@ def of_comparison(setting: Setting, comparing: Comparing) -> str:
     lines = [
         *_study(setting),
         f"comparing = Comparing({of}, {comparing.n_seeds})  # levels in permille",
-        "for area in areas(final(comparison(subject, setting, comparing).run(lab))):",
+        "for area in areas(final(comparison(target, setting, comparing).run(session))):",
         '    print(f"{area.criterion} {area.area:.3f} {area.verdict}")',
     ]
     return program(lines)
 
 
-def of_head(subject: Subject, asked: Asked) -> str:
+def of_head(target: Target, asked: Asked) -> str:
     """All that is known of one head."""
     lines = [
         f"setting = {_setting(asked.setting)}",
         f"tasks = {_grid(asked.tasks) if asked.tasks else '[]'}",
-        f"found = final(portrait(subject, Asked({asked.head!r}, setting, tuple(tasks))).run(lab))",
+        f"found = final(portrait(target, Asked({asked.head!r}, setting, tuple(tasks))).run(session))",
         "print(found.verdict)",
     ]
-    return program(lines, subject)
+    return program(lines, target)
 
 
-def program(lines: Iterable[str], subject: Subject | None = None) -> str:
+def program(lines: Iterable[str], target: Target | None = None) -> str:
     """A program of these lines; before them its imports, the store, and the model where one is given."""
-    body = ["lab = Lab(open_store())", *([f"subject = {_subject(subject)}"] if subject else []), *lines]
+    body = ["session = Session(open_store())", *([f"target = {_subject(target)}"] if target else []), *lines]
     used = set(re.findall(r"\w+", re.sub(r"'[^']*'|\"[^\"]*\"", "", "\n".join(body))))
     imports = [
         f"from {module} import {', '.join(each)}"
@@ -249,12 +249,12 @@ def _path() -> list[str]:
     return ["# run in the folder of the clone, with the Python that the app runs with"]
 
 
-def _subject(subject: Subject) -> str:
-    return f"lab.subject({_spec(subject)}, bos={subject.bos})"
+def _subject(target: Target) -> str:
+    return f"session.target({_spec(target)}, bos={target.bos})"
 
 
-def _spec(subject: Subject) -> str:
-    return f"LoadSpec({subject.spec.model!r}, {subject.spec.precision!r})"
+def _spec(target: Target) -> str:
+    return f"LoadSpec({target.spec.model!r}, {target.spec.precision!r})"
 
 
 def _setting(setting: Setting) -> str:
@@ -265,7 +265,7 @@ def _setting(setting: Setting) -> str:
 
 def _study(setting: Setting) -> list[str]:
     """The lines that name a setting and its model."""
-    return [f"setting = {_setting(setting)}", "subject = lab.subject(setting.spec, setting.bos)"]
+    return [f"setting = {_setting(setting)}", "target = session.target(setting.spec, setting.bos)"]
 
 
 def _grid(tasks: Sequence[TaskSpec]) -> str:
@@ -293,8 +293,8 @@ def _task(task: TaskSpec) -> str:
     return f"TaskSpec({task.name!r}, {task.shots}{same})"
 
 
-def _mask(mask: Mask, subject: str = "subject") -> str:
-    return f"parse_mask({mask.text()!r}, {subject}.shape)"
+def _mask(mask: Mask, target: str = "target") -> str:
+    return f"parse_mask({mask.text()!r}, {target}.shape)"
 
 
 def _text(arguments: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from engine.errors import HeadroomError, one_line, unforeseen
 from engine.jobs import Jobs
 from engine.memory import bound_growth, return_freed_memory
 from engine.models.loading import LoadSpec
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.readable import is_readable
 from pages.ui.shared.address import as_written
 from pages.ui.shared.defaults import idle_budget_s
@@ -96,14 +96,14 @@ def jobs() -> Jobs:
 
 
 @st.cache_resource(show_spinner=False)
-def lab() -> Lab:
+def session() -> Session:
     """The store and the one model in memory, for all tabs; only the worker asks it to load."""
-    return Lab(store())
+    return Session(store())
 
 
 def in_memory(spec: LoadSpec) -> bool:
     """Whether this model is loaded now."""
-    return lab().models.holds(spec)
+    return session().models.holds(spec)
 
 
 @contextmanager

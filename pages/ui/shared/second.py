@@ -7,13 +7,13 @@ import pandas as pd
 import streamlit as st
 
 from engine.measurement import Measurement
-from engine.models.subject import Subject
+from engine.models.session import Target
 from pages.ui.shared.against import compared
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.commands import command_like
 from pages.ui.shared.marks import mark
 from pages.ui.shared.origin import Origin
-from pages.ui.shared.runtime import lab
+from pages.ui.shared.runtime import session
 from pages.ui.shared.sidebar import Setup, look_for_model
 from pages.ui.shared.tables import plain
 
@@ -23,7 +23,7 @@ class Drawn:
     """What a section on two models has drawn, for the downloads; nothing without a second one. `measurements`
     are the second's, `python` is the program for both."""
 
-    second: Subject | None = None
+    second: Target | None = None
     pictures: dict[str, Picture] = field(default_factory=dict)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     says: list[str] = field(default_factory=list)
@@ -41,23 +41,23 @@ class Drawn:
                        says=[*of.says, *self.says])  # fmt: skip
 
 
-def second_model(setup: Setup) -> Subject | None:
+def second_model(setup: Setup) -> Target | None:
     """The model that the sidebar's is compared with; None where there is none, or until its files are here and read,
     which is said in its place: the page goes on. Both may then be in memory at once, where they fit."""
-    spec, models = compared(setup.spec), lab().models
+    spec, models = compared(setup.spec), session().models
     pair = frozenset() if spec is None else frozenset({setup.spec, spec})
     if models.pair != pair:
         models.pair = pair
     return None if spec is None else look_for_model(setup, spec)
 
 
-def heading(first: Subject, second: Subject, help: str) -> None:
+def heading(first: Target, second: Target, help: str) -> None:
     """Draws the heading of a section that compares them."""
     st.subheader(f"{plain(first.spec.in_words)} and {plain(second.spec.in_words)}", help=help, divider="gray")
     mark("comparison", "shown", first=first.spec.in_words, second=second.spec.in_words)
 
 
-def shapes_in_words(first: Subject, second: Subject) -> str:
+def shapes_in_words(first: Target, second: Target) -> str:
     """Why heads of the two cannot be paired; "" where they can."""
     a, b = ((each.shape.n_layers, each.shape.n_heads) for each in (first, second))
     if a == b:

@@ -16,14 +16,14 @@ from engine.models.checkpoints import Identity
 from engine.models.hub import is_away
 from engine.models.loading import PRECISIONS, LoadSpec, identify, known_ways, stamp, ways_of
 from engine.models.names import model_name
-from engine.models.subject import Subject, subject_of
+from engine.models.session import Target, target_of
 from engine.models.tuning import Products
 from engine.training.folders import Run, opened
 from pages.ui.shared.against import draw_against
 from pages.ui.shared.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
 from pages.ui.shared.marks import mark
 from pages.ui.shared.offers import is_here, under_way
-from pages.ui.shared.runtime import end_run, in_memory, lab, show_error, store
+from pages.ui.shared.runtime import end_run, in_memory, session, show_error, store
 from pages.ui.shared.tables import plain
 from pages.ui.shared.work import FETCH_TASKS, Action, Work
 
@@ -77,19 +77,19 @@ def identity_of(spec: LoadSpec) -> Work[Identity]:
     return Work(f"identity of {spec.model}", "Reading the model's files", action)
 
 
-def wait_for_model(setup: Setup, spec: LoadSpec | None = None) -> Subject:
+def wait_for_model(setup: Setup, spec: LoadSpec | None = None) -> Target:
     """The sidebar's model, or another one, as it is measured; until its files are here and read, the page says so and
     ends."""
     return look_for_model(setup, spec or setup.spec) or end_run()
 
 
-def look_for_model(setup: Setup, spec: LoadSpec) -> Subject | None:
+def look_for_model(setup: Setup, spec: LoadSpec) -> Target | None:
     """A model as it is measured; None until its files are here and read, which is said in its place."""
     if not is_here(spec):
         return None
     identity = identity_of(spec).awaited(IDENTIFY_WAIT_S)
     ways = None if identity is None else ways_here(spec, identity)
-    return None if identity is None or ways is None else subject_of(spec, identity, setup.bos, ways)
+    return None if identity is None or ways is None else target_of(spec, identity, setup.bos, ways)
 
 
 def ways_here(spec: LoadSpec, identity: Identity) -> Products | None:
@@ -143,7 +143,7 @@ def short_path(path: str) -> str:
 
 def memory_in_words() -> str:
     """What this process holds now, such as "This app holds 0.8 GB: model 0.2, the rest 0.6"."""
-    held, both = resident_bytes(), (lab().models.loaded, lab().models.beside)
+    held, both = resident_bytes(), (session().models.loaded, session().models.beside)
     here = [each for each in both if each is not None]
     if not here or here[0].device != "cpu":
         return f"This app holds {held / 1e9:.1f} GB"
@@ -180,7 +180,7 @@ def _about(spec: LoadSpec) -> None:
             f"{about.weight_bytes(spec.precision) / 1e6:,.1f} MB, {state}"
         )
         with suppress(HeadroomError):  # no room: whoever has it loaded is told
-            if where := lab().places(spec, about):
+            if where := session().places(spec, about):
                 st.caption(f"{where[0].upper()}{where[1:]}", help=PLACES_HELP)
         if snapshot := snapshot_in_words(spec):
             st.caption(plain(snapshot))

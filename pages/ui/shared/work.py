@@ -10,11 +10,11 @@ import streamlit as st
 
 from engine.jobs import UNSEEN_S, Job, Jobs, Snapshot
 from engine.measurement import Measurement, Stored
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.progress import Progress, in_time
 from engine.questions.tasks import agree_to_fetch
 from pages.ui.shared.marks import mark
-from pages.ui.shared.runtime import budget_s, end_run, faults_shown, jobs, lab, show_error, store
+from pages.ui.shared.runtime import budget_s, end_run, faults_shown, jobs, session, show_error, store
 from pages.ui.shared.tables import plain
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class Action(Generic[T]):
 
         return cls(key, start)
 
-    def run(self, lab: Lab) -> Iterator[Progress[T]]:
+    def run(self, session: Session) -> Iterator[Progress[T]]:
         """Yields Progress."""
         return self.start()
 
@@ -81,7 +81,7 @@ class Work(Generic[T]):
             return None if read.value is None else read.value.left.seconds(store(), self.of.target) or None
         forecasts, of_now = _forecasts(), (self.key, store().n_puts)
         if forecasts.get(self.slot, (None,))[0] != of_now:
-            forecasts[self.slot] = of_now, self.of.seconds(lab())
+            forecasts[self.slot] = of_now, self.of.seconds(session())
         return forecasts[self.slot][1]
 
     def start(self, again: bool = False) -> Snapshot[T]:
@@ -104,7 +104,7 @@ class Work(Generic[T]):
 
     def _job(self, priority: int, while_seen: bool = False) -> Job:
         """The job, which may download task rows if the session that starts it has agreed to that."""
-        run = partial(_with_consent, bool(st.session_state.get(FETCH_TASKS)), partial(self.of.run, lab()))
+        run = partial(_with_consent, bool(st.session_state.get(FETCH_TASKS)), partial(self.of.run, session()))
         return Job(self.key, run, priority, self.title, while_seen, self.owner)
 
     def offer(self, label: str, icon: str, help: str, least_s: float = LONG_S, **more: Any) -> None:
@@ -188,7 +188,7 @@ class Work(Generic[T]):
         something: what was read before comes first then, until the read has ended.
         """
         assert isinstance(self.of, Measurement)
-        start = partial(self.of.read, lab())
+        start = partial(self.of.read, session())
         action = Action(f"{self.key}, {store().n_puts} stored {others}", start)
         reading, whole = Work(f"{self.slot}, stored", "", action, 1, owner=self.key), _read_whole()
         if not (self.under_way and self._last_read() is not None):

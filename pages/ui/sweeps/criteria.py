@@ -25,12 +25,12 @@ def draw_section(setup: Setup, task: TaskSpec, n_questions: int, at: DeltaGenera
     if comparing is None:
         st.info("Choose at least one criterion.", icon=":material/checklist:")
         return
-    subject, since_s = wait_for_model(setup), time.monotonic()
-    of, drawn = Comparison("sweep compare", setting_of(setup, n_questions), subject, comparing), Drawn()
+    target, since_s = wait_for_model(setup), time.monotonic()
+    of, drawn = Comparison("sweep compare", setting_of(setup, n_questions), target, comparing), Drawn()
     stored = of.work
     stored.stored()
     live(stored.watched(), partial(draw_comparison, of, drawn), since_s)
     questions, pruned = f"{n_questions:,} questions", f"pruned: {ALONG[comparing.axis]}"
-    told = about(subject, tasks_in_words([task]), questions, pruned)
+    told = about(target, tasks_in_words([task]), questions, pruned)
     program = of_comparison(of.setting, comparing)
     closing(Origin("Sweeps", of.command(), program, {TITLE: of.measurement}, told), drawn.tables, drawn.pictures)

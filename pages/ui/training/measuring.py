@@ -7,11 +7,11 @@ from functools import partial
 import streamlit as st
 
 from engine.measurement import with_value
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.progress import Progress
 from engine.training.folders import write
 from engine.training.trajectory import Trajectory, encode
-from pages.ui.shared.runtime import errors_shown, lab
+from pages.ui.shared.runtime import errors_shown, session
 from pages.ui.shared.tables import plain
 from pages.ui.shared.work import Action, Work, under_way
 from pages.ui.training.runs import Source
@@ -25,13 +25,13 @@ REDRAW_S = 10.0
 PER_MILLION_S, EACH_S = 6.0, 4.0
 
 
-def measure(source: Source, lab: Lab) -> Iterator[Progress[Trajectory]]:
+def measure(source: Source, session: Session) -> Iterator[Progress[Trajectory]]:
     """Job: the run measured at each of its snapshots; at its end the record lies in the run's folder."""
     from engine.training.measuring import subject_at, trajectory
     from engine.training.series import series_of
 
     series = series_of(str(source.folder))
-    found, _ = yield from with_value(trajectory(subject_at(lab, series), series).steps(lab, True))
+    found, _ = yield from with_value(trajectory(subject_at(session, series), series).steps(session, True))
     if found is not None:
         write(source.record, encode(found))
 
@@ -39,7 +39,7 @@ def measure(source: Source, lab: Lab) -> Iterator[Progress[Trajectory]]:
 def work_of(source: Source) -> Work[Trajectory]:
     """The work that measures a run."""
     slot = f"trajectory {source.folder}"
-    action = Action(slot, partial(measure, source, lab()))
+    action = Action(slot, partial(measure, source, session()))
     return Work(slot, f"Measuring {source.name}", action, 2, takes=partial(takes_s, source))
 
 

@@ -16,7 +16,7 @@ from engine.importance.importance import Scores, importance
 from engine.importance.rankings import mask_at, random_order, random_order_within_layers
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.progress import final
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.studies.surveys import Setting
@@ -59,17 +59,17 @@ def last(steps):
     return value
 
 
-def sweep_in(lab, setting, wanted, pool):
+def sweep_in(session, setting, wanted, pool):
     """The sweep of the setting's model."""
-    return sweep(lab.subject(setting.spec, setting.bos), setting, wanted, pool)
+    return sweep(session.target(setting.spec, setting.bos), setting, wanted, pool)
 
 
-def swept(lab, setting, wanted, pool) -> Swept:
-    return last(sweep_in(lab, setting, wanted, pool).run(lab))
+def swept(session, setting, wanted, pool) -> Swept:
+    return last(sweep_in(session, setting, wanted, pool).run(session))
 
 
-def read_only(lab, setting, wanted, pool) -> Swept | None:
-    return sweep_in(lab, setting, wanted, pool).so_far(lab)
+def read_only(session, setting, wanted, pool) -> Swept | None:
+    return sweep_in(session, setting, wanted, pool).so_far(session)
 
 
 def answers_stored(store):
@@ -86,9 +86,9 @@ class ByHand:
     """Importance, orders and accuracies of a model by single calls, in a store of its own."""
 
     def __init__(self, setting, store):
-        self.setting, self.store, self.lab = setting, store, Lab(store)
-        self.subject = self.lab.subject(setting.spec, setting.bos)
-        self.shape, self.folder = self.subject.shape, self.subject.identity.folder
+        self.setting, self.store, self.session = setting, store, Session(store)
+        self.target = self.session.target(setting.spec, setting.bos)
+        self.shape, self.folder = self.target.shape, self.target.identity.folder
         self.rendered = {}
 
     def asked(self, task):
@@ -97,10 +97,10 @@ class ByHand:
         return select(self.rendered[task], None, "stratified")
 
     def answers(self, task, mask):
-        return final(evaluation(self.subject, self.asked(task), mask).run(self.lab))
+        return final(evaluation(self.target, self.asked(task), mask).run(self.session))
 
     def scores(self, task, what, mask=None) -> Scores:
-        return final(importance(self.subject, self.asked(task), what, mask).run(self.lab))
+        return final(importance(self.target, self.asked(task), what, mask).run(self.session))
 
     def order(self, point, pool, kind):
         """Least important first, from the definitions of the rankings."""
@@ -117,7 +117,7 @@ class ByHand:
         if point.by == "within-layers" and kind == "heads":
             return random_order_within_layers(self.shape, ranked, point.seed)
         if point.by.startswith("induction") and kind == "heads":
-            prefix = final(induction(self.subject, "olsson").run(self.lab)).mean["prefix_matching"].ravel()
+            prefix = final(induction(self.target, "olsson").run(self.session)).mean["prefix_matching"].ravel()
             if point.by == "induction-first":
                 return np.array(sorted(range(size), key=lambda head: (-prefix[head], head)))
             return np.array(sorted(ranked, key=lambda head: bool(prefix[head] >= INDUCTIVE)))
@@ -142,7 +142,7 @@ class ByHand:
         questions = self.asked(row.point.task)
         n_choices = [len(question.contexts) for question in questions.requests.questions]
         assert row.chance == pytest.approx(np.mean([1 / n for n in n_choices]))
-        measured = evaluation(self.subject, questions, mask).so_far(Lab(store))
+        measured = evaluation(self.target, questions, mask).so_far(Session(store))
         assert len(measured) == len(full), f"the sweep did not measure {mask.text()!r} for {row.point}"
 
 
@@ -196,9 +196,9 @@ def store(by_hand, tmp_path):
 
 
 @pytest.fixture
-def lab(store, by_hand):
+def session(store, by_hand):
     """That store, and the model that `by_hand` has loaded."""
-    return Lab(store, by_hand.lab.models)
+    return Session(store, by_hand.session.models)
 
 
 def without_columns(folder, mask, target):

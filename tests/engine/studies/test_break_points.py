@@ -137,8 +137,8 @@ def test_levels_far_apart_are_neighbors_where_none_between_is_measured(tasks):
     assert found.full_acc == 0.95 and found.cliff_from == 0.1, "every row says what the full model does"
 
 
-def test_break_points_of_a_real_sweep(setting, tasks, lab):
-    found = swept(lab, setting, points(tasks[1:], [0, 250, 500, 750, 1000], [0], "random", seed=2), ())
+def test_break_points_of_a_real_sweep(setting, tasks, session):
+    found = swept(session, setting, points(tasks[1:], [0, 250, 500, 750, 1000], [0], "random", seed=2), ())
     for each, task in zip(break_points(found.rows, "heads"), tasks[1:], strict=True):
         mine = [row for row in found.rows if row.point.task == task]
         assert each.task == task and each.full_acc == mine[0].acc and each.chance == mine[0].chance

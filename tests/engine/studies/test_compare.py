@@ -26,9 +26,9 @@ def comparing(tasks):
     return Comparing(tasks[0], CRITERIA, "heads", LEVELS, n_seeds=2)
 
 
-def compared(lab, setting, comparing):
+def compared(session, setting, comparing):
     """The comparison of the setting's model."""
-    return comparison(lab.subject(setting.spec, setting.bos), setting, comparing)
+    return comparison(session.target(setting.spec, setting.bos), setting, comparing)
 
 
 def last(steps) -> Compared:
@@ -36,9 +36,9 @@ def last(steps) -> Compared:
 
 
 @pytest.mark.parametrize("axis", ["heads", "ffns", "both"])
-def test_curves_are_what_the_masks_of_each_ranking_give(axis, setting, tasks, lab, by_hand):
+def test_curves_are_what_the_masks_of_each_ranking_give(axis, setting, tasks, session, by_hand):
     comparing = Comparing(tasks[0], CRITERIA, axis, LEVELS, n_seeds=2)
-    found = last(compared(lab, setting, comparing).run(lab))
+    found = last(compared(session, setting, comparing).run(session))
     assert [(curve.criterion, curve.seed) for curve in found.curves] == [
         *((name, 0) for name in CRITERIA), (RANDOM, 0), (RANDOM, 1)
     ]  # fmt: skip
@@ -48,13 +48,13 @@ def test_curves_are_what_the_masks_of_each_ranking_give(axis, setting, tasks, la
         scores = {}
         for each in ("heads", "ffns"):
             what = Ranking(curve.criterion).what(each)
-            scores[each] = final(importance(by_hand.subject, train, what).run(by_hand.lab))
+            scores[each] = final(importance(by_hand.target, train, what).run(by_hand.session))
         ties = [np.zeros(s.scores.size) if s.tie_break is None else s.tie_break.ravel() for s in scores.values()]
         orders = [np.lexsort((tie, s.scores.ravel())) for tie, s in zip(ties, scores.values(), strict=True)]
         for level, right in zip(LEVELS, curve.correct, strict=True):
             at = (level if axis != "ffns" else 0, level if axis != "heads" else 0)
             mask = mask_at(by_hand.shape, *orders, *at)
-            expected = final(evaluation(by_hand.subject, by_hand.asked(tasks[0]), mask).run(by_hand.lab)).correct
+            expected = final(evaluation(by_hand.target, by_hand.asked(tasks[0]), mask).run(by_hand.session)).correct
             np.testing.assert_array_equal(right, expected)
     assert (found.curves[0].correct[0] == found.curves[-1].correct[0]).all(), "at nothing pruned all are the full model"
 
@@ -114,8 +114,8 @@ def test_no_area_before_every_random_order_is_there():
     assert areas(Compared(found.comparing, found.curves[:-1], n=found.n)) == []
 
 
-def test_agreement_is_spearmans_of_the_scores(setting, comparing, lab):
-    found = last(compared(lab, setting, comparing).run(lab))
+def test_agreement_is_spearmans_of_the_scores(setting, comparing, session):
+    found = last(compared(session, setting, comparing).run(session))
     agreeing = found.agreement("heads")
     assert agreeing.labels == (*CRITERIA, RANDOM) and found.agreement("ffns") is None
     at = {name: number for number, name in enumerate(agreeing.labels)}
@@ -125,42 +125,42 @@ def test_agreement_is_spearmans_of_the_scores(setting, comparing, lab):
     assert agreeing.srcc[at["importance"], at["reversed"]] == pytest.approx(-1)
 
 
-def test_what_is_stored_is_read_and_what_is_left_is_told(setting, comparing, lab, monkeypatch):
-    before = compared(lab, setting, comparing).look(lab)
+def test_what_is_stored_is_read_and_what_is_left_is_told(setting, comparing, session, monkeypatch):
+    before = compared(session, setting, comparing).look(session)
     assert not before.value.curves and {"forward", "gradient", "patterns"} <= {*before.left.characters}
-    done = list(compared(lab, setting, comparing).run(lab))
+    done = list(compared(session, setting, comparing).run(session))
     assert done[-1].done == done[-1].total and not done[-1].cached
     assert all(a.done <= b.done for a, b in zip(done, done[1:], strict=False))
-    monkeypatch.setattr(type(lab), "loaded", no_model)
-    again = list(compared(lab, setting, comparing).run(lab))
-    read = compared(lab, setting, comparing).stored(lab)
-    assert again[-1].cached and compared(lab, setting, comparing).seconds(lab) == 0
+    monkeypatch.setattr(type(session), "loaded", no_model)
+    again = list(compared(session, setting, comparing).run(session))
+    read = compared(session, setting, comparing).stored(session)
+    assert again[-1].cached and compared(session, setting, comparing).seconds(session) == 0
     for found in (again[-1].value, read):
         for one, other in zip(found.curves, done[-1].value.curves, strict=True):
             np.testing.assert_array_equal(one.correct, other.correct)
 
 
-def test_a_run_that_is_left_goes_on_where_it_was(setting, comparing, lab):
-    steps = compared(lab, setting, comparing).run(lab)
+def test_a_run_that_is_left_goes_on_where_it_was(setting, comparing, session):
+    steps = compared(session, setting, comparing).run(session)
     for step in steps:
         if step.value is not None and len(step.value.curves) == 1:
             break
     steps.close()
-    kept = compared(lab, setting, comparing).look(lab)
+    kept = compared(session, setting, comparing).look(session)
     assert len(kept.value.curves) == 1 and kept.missing and not kept.value.is_whole
-    assert last(compared(lab, setting, comparing).run(lab)).is_whole
+    assert last(compared(session, setting, comparing).run(session)).is_whole
 
 
-def test_a_criterion_that_cannot_be_measured_is_set_aside_with_the_reason(setting, comparing, lab, monkeypatch):
+def test_a_criterion_that_cannot_be_measured_is_set_aside_with_the_reason(setting, comparing, session, monkeypatch):
     from engine.errors import HeadroomError
 
-    def broken(subject, questions, what, mask=None):
+    def broken(target, questions, what, mask=None):
         if "wanda" in what:
             raise HeadroomError("no Wanda today")
-        return importance(subject, questions, what, mask)
+        return importance(target, questions, what, mask)
 
     monkeypatch.setattr("engine.importance.rankings_of.importance", broken)
-    found = last(compared(lab, setting, comparing).run(lab))
+    found = last(compared(session, setting, comparing).run(session))
     assert found.failed == {"wanda": "no Wanda today"} and found.is_whole and len(areas(found)) == len(CRITERIA)
 
 

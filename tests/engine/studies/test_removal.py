@@ -14,7 +14,7 @@ from engine.shapes import ModelShape
 from engine.statistics import paired
 from engine.studies import removal as module
 from engine.studies.removal import Line, Removal, draw, induction_heads, removal, without
-from tests.engine.fixtures import subject_in, write_questions
+from tests.engine.fixtures import target_in, write_questions
 
 SHAPE = ModelShape(4, 8, 8, 32, 4, 64, 512, 256)
 
@@ -51,11 +51,11 @@ def test_a_story_holds_where_the_loss_is_clear_and_twice_that_of_the_draws(lost,
     assert found.holds is holds
 
 
-def test_the_story_holds_on_the_embedded_model(lab):
+def test_the_story_holds_on_the_embedded_model(session):
     """Whichever they are: at least three heads match prefixes, and without them only what needs examples is lost."""
-    subject = lab.subject(LoadSpec("demo", "int8"))
-    found = final(removal(subject, TaskSpec("demo_outfit", 5), TaskSpec("demo_question"), 48).run(lab))
-    matching = final(induction(subject, "olsson", INDUCTION_SEED).run(lab)).mean["prefix_matching"]
+    target = session.target(LoadSpec("demo", "int8"))
+    found = final(removal(target, TaskSpec("demo_outfit", 5), TaskSpec("demo_question"), 48).run(session))
+    matching = final(induction(target, "olsson", INDUCTION_SEED).run(session)).mean["prefix_matching"]
     assert len(found.heads) >= 3 and (matching > 0.5).sum() >= 3
     assert set(found.heads) == set(np.flatnonzero(matching.ravel() >= matching.max() / 2))
     assert found.removed is not None and found.control is not None
@@ -63,23 +63,23 @@ def test_the_story_holds_on_the_embedded_model(lab):
     assert found.at_random[0] >= -10 and found.holds
 
 
-def test_every_line_is_the_difference_of_two_counts(lab, tiny_opt, tmp_path, monkeypatch):
+def test_every_line_is_the_difference_of_two_counts(session, tiny_opt, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "INDUCTION_FROM", 0.0)  # a random model has no induction heads
-    subject, task = subject_in(lab, tiny_opt), TaskSpec(str(write_questions(tmp_path / "own.jsonl", 24)))
-    found = final(removal(subject, task, task, 20).run(lab))
-    scores = final(induction(subject, "olsson", 0).run(lab)).mean["prefix_matching"]
+    target, task = target_in(session, tiny_opt), TaskSpec(str(write_questions(tmp_path / "own.jsonl", 24)))
+    found = final(removal(target, task, task, 20).run(session))
+    scores = final(induction(target, "olsson", 0).run(session)).mean["prefix_matching"]
     assert found.heads == induction_heads(scores) and found.heads
-    questions = select(get_requests(task, None, lab.store), 20, "stratified")
+    questions = select(get_requests(task, None, session.store), 20, "stratified")
 
     def right(mask, n):
-        answers = final(evaluation(subject, questions, mask).run(lab))
+        answers = final(evaluation(target, questions, mask).run(session))
         return sum(int(np.nanargmax(row) in one.golds) for one, row in
                    list(zip(answers.questions, answers.log_likelihood_nats, strict=True))[:n])  # fmt: skip
 
-    full, gone = Mask.full(subject.shape), without(subject.shape, found.heads)
+    full, gone = Mask.full(target.shape), without(target.shape, found.heads)
     assert found.removed is not None
     assert found.removed.pruned == right(gone, 20) / 20 and found.removed.full == right(full, 20) / 20
     assert len(found.draws) == module.N_DRAWS
     for seed, drawn in enumerate(found.draws):
-        assert drawn.pruned == right(draw(subject.shape, found.heads, seed), 20) / 20
+        assert drawn.pruned == right(draw(target.shape, found.heads, seed), 20) / 20
         assert drawn.full == found.removed.full, "one baseline"

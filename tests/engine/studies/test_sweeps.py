@@ -16,7 +16,7 @@ from engine.importance.rankings_of import OF_MANY_TASKS
 from engine.measurement import known_value
 from engine.models.loading import LoadSpec
 from engine.models.masks import Edits, Mask, parse_mask
-from engine.models.subject import Lab
+from engine.models.session import Session
 from engine.studies.surveys import Setting, together
 from engine.studies.sweeps import Point, points
 from tests.engine.studies.conftest import (
@@ -44,9 +44,9 @@ ONE_SHOT = [by for by in OF_MANY_TASKS if by != "rescored"]
 
 
 @pytest.mark.parametrize("by", ONE_SHOT)
-def test_rows_are_those_of_the_masks_that_the_ranking_says(by, setting, tasks, pool, lab, store, by_hand):
+def test_rows_are_those_of_the_masks_that_the_ranking_says(by, setting, tasks, pool, session, store, by_hand):
     wanted = points(tasks[:1], [0, FEW, MANY, 1000], [0], by, of=pool[2] if by == "task" else "", seed=1)
-    found = swept(lab, setting, wanted, pool)
+    found = swept(session, setting, wanted, pool)
     assert [row.point for row in found.rows] == wanted and not found.failed
     masks = [by_hand.mask(point, pool) for point in wanted]
     for row, mask in zip(found.rows, masks, strict=True):
@@ -57,9 +57,9 @@ def test_rows_are_those_of_the_masks_that_the_ranking_says(by, setting, tasks, p
 
 
 @pytest.mark.parametrize("by", ONE_SHOT)
-def test_rows_of_ffns_and_of_both_axes(by, setting, tasks, pool, lab, store, by_hand):
+def test_rows_of_ffns_and_of_both_axes(by, setting, tasks, pool, session, store, by_hand):
     wanted = points(tasks[1:2], [0, FEW], [0, 500, 1000], by, of=pool[2] if by == "task" else "", seed=1)
-    found = swept(lab, setting, wanted, pool)
+    found = swept(session, setting, wanted, pool)
     assert [row.point for row in found.rows] == wanted
     for row in found.rows:
         by_hand.check(row, by_hand.mask(row.point, pool), store)
@@ -85,8 +85,8 @@ def test_the_rankings_are_different_ones(tasks, pool, by_hand):
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("by", ["random", "within-layers"])
-def test_the_seed_says_which_heads_go_at_random(by, seed, setting, tasks, lab, store, by_hand):
-    row = swept(lab, setting, [Point(tasks[1], MANY, 0, by, seed=seed)], ()).rows[0]
+def test_the_seed_says_which_heads_go_at_random(by, seed, setting, tasks, session, store, by_hand):
+    row = swept(session, setting, [Point(tasks[1], MANY, 0, by, seed=seed)], ()).rows[0]
     by_hand.check(row, by_hand.mask(row.point, ()), store)
     assert answers_stored(store) == 2
 
@@ -94,21 +94,23 @@ def test_the_seed_says_which_heads_go_at_random(by, seed, setting, tasks, lab, s
 def hand_made(monkeypatch, scores_of):
     """Puts importance by task name in the place of what the store holds."""
 
-    def known(subject, questions, what):
+    def known(target, questions, what):
         scores = Scores(what, questions.n, np.array(scores_of[questions.task.name]).reshape(2, 8))
-        return known_value(subject, (what, questions), scores)
+        return known_value(target, (what, questions), scores)
 
     monkeypatch.setattr("engine.studies.surveys.importance", known)
 
 
 @pytest.mark.parametrize("how", ["scores", "ranks"])
 @pytest.mark.parametrize("by", ["aggregate", "others"])
-def test_a_task_that_dominates_is_left_out_by_others(how, by, setting, tasks, pool, lab, store, by_hand, monkeypatch):
+def test_a_task_that_dominates_is_left_out_by_others(
+    how, by, setting, tasks, pool, session, store, by_hand, monkeypatch
+):
     rng = np.random.default_rng(0)
     scores = dict(zip(pool, rng.permuted(np.tile(np.arange(1.0, 17), (3, 1)), axis=1), strict=True))
     scores[pool[0]] *= 1e6
     hand_made(monkeypatch, scores)
-    row = swept(lab, replace(setting, aggregate=how), [Point(tasks[0], 500, 0, by)], pool).rows[0]
+    row = swept(session, replace(setting, aggregate=how), [Point(tasks[0], 500, 0, by)], pool).rows[0]
     ranks = {name: stats.rankdata(values) for name, values in scores.items()}
     names = pool if by == "aggregate" else pool[1:]
     order = np.argsort(np.mean([(scores if how == "scores" else ranks)[name] for name in names], axis=0), kind="stable")
@@ -127,12 +129,12 @@ def test_equal_ffn_scores_are_ordered_by_the_mean_tie_break(setting, tasks):
 
 
 @pytest.mark.parametrize("rankings", [ONE_SHOT, ["rescored"]])
-def test_no_and_full_pruning_need_no_importance(rankings, setting, tasks, pool, lab, store, by_hand, monkeypatch):
+def test_no_and_full_pruning_need_no_importance(rankings, setting, tasks, pool, session, store, by_hand, monkeypatch):
     """Nor does a level at which no component goes: 4 % of 16 heads is none."""
     monkeypatch.setattr("engine.importance.importance.gate_gradients", no_importance)
     masks = {(0, 0): "", (40, 0): "", (1000, 0): "L*H*", (0, 300): "", (0, 1000): "F*", (1000, 1000): "L*H* F*"}
     wanted = [Point(tasks[0], *at, by, pool[1] if by == "task" else "") for by in rankings for at in masks]
-    found = swept(lab, setting, wanted, pool)
+    found = swept(session, setting, wanted, pool)
     assert [row.point for row in found.rows] == wanted and not found.failed
     assert answers_stored(store) == 4 * N_CHUNKS, "one full model and three masks, no oracle"
     full = by_hand.answers(tasks[0], Mask.full(by_hand.shape))
@@ -150,8 +152,8 @@ def test_an_unknown_ranking_is_named(tasks):
         Point(tasks[0], 0, 0, "magic")
 
 
-def test_a_row_of_a_table_has_every_number_under_a_plain_name(setting, tasks, lab):
-    row = swept(lab, setting, [Point(tasks[0], 600, 500, "random", seed=2)], ()).rows[0]
+def test_a_row_of_a_table_has_every_number_under_a_plain_name(setting, tasks, session):
+    row = swept(session, setting, [Point(tasks[0], 600, 500, "random", seed=2)], ()).rows[0]
     assert row.cells() == {
         "task": tasks[0].name, "shots": 0, "heads": 0.6, "ffns": 0.5, "by": "random", "of": "", "seed": 2, "n": N,
         "acc": row.acc, "low": row.low, "high": row.high, "chance": row.chance, "n_heads_pruned": 9,
@@ -166,7 +168,7 @@ def test_other_kinds_of_head_importance_and_shots_are_the_ones_asked_for(tiny_op
     for heads_by, shots in (("gate", 0), ("heads-oracle", 0), ("heads", 2)):
         setting = Setting(LoadSpec(str(tiny_opt), "fp32"), bos=False, heads_by=heads_by)
         task = replace(tasks[1], shots=shots)
-        row = swept(Lab(store), setting, [Point(task, 500, 0)], pool).rows[0]
+        row = swept(Session(store), setting, [Point(task, 500, 0)], pool).rows[0]
         own_store = open_store(tmp_path / f"{heads_by}{shots}")
         by_hand = ByHand(setting, own_store)
         scores = by_hand.scores(task, heads_by)
@@ -198,7 +200,7 @@ def test_importance_under_a_mask_is_that_of_a_model_without_those_columns(what, 
 
 def test_importance_under_the_full_mask_is_importance(by_hand, tasks):
     plain = by_hand.scores(tasks[0], "heads")
-    about = (by_hand.lab, by_hand.subject, by_hand.asked(tasks[0]), "heads", Mask.full(by_hand.shape))
+    about = (by_hand.session, by_hand.target, by_hand.asked(tasks[0]), "heads", Mask.full(by_hand.shape))
     with counted() as passes:
         step = list(importance(*about[1:]).run(about[0]))[-1]
     assert step.cached and not passes
@@ -207,19 +209,21 @@ def test_importance_under_the_full_mask_is_importance(by_hand, tasks):
 
 
 @pytest.mark.parametrize("heads_by", ["heads", "gate"])
-def test_the_first_step_of_scoring_anew_is_the_one_shot_ranking(heads_by, setting, tasks, pool, lab, store, by_hand):
+def test_the_first_step_of_scoring_anew_is_the_one_shot_ranking(
+    heads_by, setting, tasks, pool, session, store, by_hand
+):
     """Whichever importance the setting ranks by: `rescored` is `own`, measured anew."""
     setting = replace(setting, heads_by=heads_by)
     by_score = np.argsort(by_hand.scores(tasks[0], heads_by).scores.ravel(), kind="stable")
-    found = swept(lab, setting, points(tasks[:1], [0, FEW], [0], "rescored"), ())
+    found = swept(session, setting, points(tasks[:1], [0, FEW], [0], "rescored"), ())
     assert [row.point.heads_permille for row in found.rows] == [0, FEW]
     by_hand.check(found.rows[1], mask_at(by_hand.shape, by_score, np.arange(2), FEW, 0), store)
-    own = swept(lab, setting, points(tasks[:1], [0, FEW], [0]), pool)
+    own = swept(session, setting, points(tasks[:1], [0, FEW], [0]), pool)
     assert [replace(row, point=None) for row in own.rows] == [replace(row, point=None) for row in found.rows]
     assert answers_stored(store) == 2 * N_CHUNKS, "the two share their only mask"
 
 
-def test_scoring_anew_equals_pruning_columns_step_by_step(setting, tasks, lab, store, by_hand, tmp_path):
+def test_scoring_anew_equals_pruning_columns_step_by_step(setting, tasks, session, store, by_hand, tmp_path):
     """Each step by hand: columns set to 0 in the model's file, its importance measured, the least of what is left."""
     task, levels, gone, masks = tasks[0], [0, 200, 210, 450, 700, 900], [], []
     for level in levels:
@@ -230,7 +234,7 @@ def test_scoring_anew_equals_pruning_columns_step_by_step(setting, tasks, lab, s
             assert (scores[gone] == 0).all()
             gone += [int(head) for head in np.argsort(scores, kind="stable") if head not in gone][:more]
         masks.append(without(gone))
-    found = swept(lab, setting, points([task], levels[::-1], [0], "rescored"), ())
+    found = swept(session, setting, points([task], levels[::-1], [0], "rescored"), ())
     assert [row.point.heads_permille for row in found.rows] == levels[::-1], "the order asked for does not matter"
     for row, mask in zip(found.rows, masks[::-1], strict=True):
         by_hand.check(row, mask, store)
@@ -243,11 +247,11 @@ def test_scoring_anew_equals_pruning_columns_step_by_step(setting, tasks, lab, s
 
 
 def test_scoring_anew_by_the_oracle_is_done_or_refused_but_never_left_out(
-    setting, tasks, lab, store, by_hand, tmp_path
+    setting, tasks, session, store, by_hand, tmp_path
 ):
     """The oracle knows no mask: its scores of the whole model must not pass for scores of what is left."""
     setting, task = replace(setting, heads_by="heads-oracle"), tasks[1]
-    found = swept(lab, setting, points([task], [500, 700], [0], "rescored"), ())
+    found = swept(session, setting, points([task], [500, 700], [0], "rescored"), ())
     oracle = by_hand.scores(task, "heads-oracle")
     first = [int(head) for head in np.lexsort((np.arange(16), oracle.tie_break.ravel(), oracle.scores.ravel()))][:8]
     folder = without_columns(by_hand.folder, without(first), tmp_path / "half")
@@ -285,19 +289,19 @@ def test_reading_alone_on_an_empty_store_finds_nothing_and_measures_nothing(sett
     monkeypatch.setattr("engine.models.loading.load", no_model)
     monkeypatch.setattr("engine.importance.importance.gate_gradients", no_importance)
     with counted() as passes:
-        wanted = sweep_in(lab := Lab(store), setting, everything(tasks, pool), pool)
-        known = wanted.look(lab)
+        wanted = sweep_in(session := Session(store), setting, everything(tasks, pool), pool)
+        known = wanted.look(session)
     assert (known.value.rows, known.value.failed) == ((), {}) and not passes
     left = known.left.characters
     assert left["forward"] > 0 and left["gradient"] > 0, "how much there is to do is known"
-    assert wanted.seconds(lab) is None, "nothing was timed yet"
+    assert wanted.seconds(session) is None, "nothing was timed yet"
     assert not [key for key in store.keys() if "/answers/" in key or "/importance/" in key]
 
 
-def test_reading_alone_gives_the_rows_that_are_stored_already(setting, tasks, pool, lab, store, monkeypatch):
-    swept(lab, setting, points(tasks[:1], [0, 250], [0]), pool)
+def test_reading_alone_gives_the_rows_that_are_stored_already(setting, tasks, pool, session, store, monkeypatch):
+    swept(session, setting, points(tasks[:1], [0, 250], [0]), pool)
     monkeypatch.setattr("engine.models.loading.load", no_model)
-    found = read_only(Lab(store), setting, everything(tasks, pool), pool)
+    found = read_only(Session(store), setting, everything(tasks, pool), pool)
     assert not found.failed
     # the full model needs no importance; the first step of scoring anew is the one-shot ranking's
     assert {(row.point.by, row.point.task, row.point.heads_permille) for row in found.rows} == {
@@ -308,44 +312,44 @@ def test_reading_alone_gives_the_rows_that_are_stored_already(setting, tasks, po
 def test_a_finished_sweep_costs_no_forward_pass_and_loads_no_model(setting, tasks, pool, store, monkeypatch):
     wanted = everything(tasks, pool)
     with counted() as passes:
-        first = list(sweep_in(Lab(store), setting, wanted, pool).run(Lab(store)))
+        first = list(sweep_in(Session(store), setting, wanted, pool).run(Session(store)))
     assert [row.point for row in first[-1].value.rows] == wanted and passes and not first[-1].cached
     before = {key: store.get(key) for key in store.keys()}
     monkeypatch.setattr("engine.models.loading.load", no_model)
     with counted() as passes:
-        again = list(sweep_in(Lab(store), setting, wanted, pool).run(Lab(store)))
-    known = sweep_in(Lab(store), setting, wanted, pool).stored(Lab(store))
+        again = list(sweep_in(Session(store), setting, wanted, pool).run(Session(store)))
+    known = sweep_in(Session(store), setting, wanted, pool).stored(Session(store))
     assert not passes and again[-1].value == first[-1].value == known
     assert all(step.cached for step in again)
     assert {key: store.get(key) for key in store.keys()} == before
 
 
-def test_a_sweep_that_shares_masks_measures_only_the_new_ones(setting, tasks, pool, lab, store):
-    swept(lab, setting, points(tasks[:1], [0, 250, 700], [0]), pool)
+def test_a_sweep_that_shares_masks_measures_only_the_new_ones(setting, tasks, pool, session, store):
+    swept(session, setting, points(tasks[:1], [0, 250, 700], [0]), pool)
     n_before = answers_stored(store)
     with counted() as passes:  # 260 permille of 16 heads are the 4 heads of 250
-        found = swept(lab, setting, points(tasks[:1], [0, 250, 260, 500, 700], [0]), pool)
+        found = swept(session, setting, points(tasks[:1], [0, 250, 260, 500, 700], [0]), pool)
     assert len(found.rows) == 5 and answers_stored(store) == n_before + N_CHUNKS
     with counted() as passes_of_one:
-        swept(lab, setting, points(tasks[:1], [900], [0]), pool)
+        swept(session, setting, points(tasks[:1], [900], [0]), pool)
     assert len(passes) == len(passes_of_one) > 0, "one new mask"
     with counted() as passes:
-        fewer = swept(lab, replace(setting, n_questions=16, n_ranking=N), points(tasks[:1], [0, 500], [0]), pool)
+        fewer = swept(session, replace(setting, n_questions=16, n_ranking=N), points(tasks[:1], [0, 500], [0]), pool)
     assert [row.n for row in fewer.rows] == [16, 16] and not passes, "the first questions are a beginning of all"
 
 
-def test_a_sweep_that_is_closed_keeps_what_was_finished(setting, tasks, pool, lab, store):
+def test_a_sweep_that_is_closed_keeps_what_was_finished(setting, tasks, pool, session, store):
     wanted = everything(tasks[::-1], pool[::-1])
 
     def run(stop=None):
         """(forward passes, last step) up to the step of that number."""
         with counted() as passes:
-            steps = sweep_in(lab, setting, wanted, pool).run(lab)
+            steps = sweep_in(session, setting, wanted, pool).run(session)
             for number, step in enumerate(steps):  # noqa: B007
                 if number == stop:
                     break
             steps.close()
-        modules = lab.models.get(setting.spec).model.modules()
+        modules = session.models.get(setting.spec).model.modules()
         assert not any(module._forward_hooks or module._forward_pre_hooks for module in modules)
         return len(passes), step
 

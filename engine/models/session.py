@@ -1,4 +1,4 @@
-"""Who is measured, and where: `Subject` is what a key says of a model, `Lab` one store and one model in memory."""
+"""Who is measured, and where: `Target` is what a key says of a model, `Session` one store and one model in memory."""
 
 import os
 import platform
@@ -22,7 +22,7 @@ from engine.shapes import ModelShape
 
 
 @dataclass(frozen=True)
-class Subject:
+class Target:
     """A model in one precision, with or without the beginning-of-sequence token in front; `products` are the ways in
     which its matrix products are computed here."""
 
@@ -36,7 +36,7 @@ class Subject:
         return self.identity.shape
 
     @property
-    def as_usual(self) -> "Subject":
+    def as_usual(self) -> "Target":
         """The same with BOS as its own tokenizer has it."""
         return replace(self, bos=self.identity.default_bos)
 
@@ -76,7 +76,7 @@ class Subject:
         return self.key() | about | how | more
 
 
-class Lab:
+class Session:
     """Where things are measured: a result store, and the one model that is held in memory. `trimming` returns the
     memory that long work frees."""
 
@@ -85,24 +85,24 @@ class Lab:
         self.models = models or Models(store)
         self.trimming = Trimming()
 
-    def subject(self, spec: LoadSpec, bos: bool | None = None) -> Subject:
-        """The Subject of a model, from its files alone; `bos` None = as the model's own tokenizer does."""
+    def target(self, spec: LoadSpec, bos: bool | None = None) -> Target:
+        """The Target of a model, from its files alone; `bos` None = as the model's own tokenizer does."""
         identity = identify(spec, self.store)
-        return subject_of(spec, identity, bos, ways_of(spec, identity, self.store))
+        return target_of(spec, identity, bos, ways_of(spec, identity, self.store))
 
-    def loaded(self, subject: Subject, done: int = 0, total: int = 1) -> Generator[Progress[Any], None, Loaded]:
+    def loaded(self, target: Target, done: int = 0, total: int = 1) -> Generator[Progress[Any], None, Loaded]:
         """Gives the model, after a Progress that says so where it has to be loaded first.
 
-        HeadroomError where its files are no longer those of the subject: what is measured would lie under a wrong key.
+        HeadroomError where its files are no longer those of the target: what is measured would lie under a wrong key.
         """
-        spec = subject.spec
+        spec = target.spec
         if not self.models.holds(spec):
             message = f"loading {spec.model} in {spec.precision}"
             yield Progress(done, total, message=message, is_loading=True)
         loaded = self.models.get(spec)
-        if loaded.identity.digest != subject.identity.digest:
+        if loaded.identity.digest != target.identity.digest:
             raise HeadroomError(f"the files of {spec.model} have changed since they were read; start it once more")
-        if loaded.products != subject.products:
+        if loaded.products != target.products:
             raise HeadroomError(f"the ways of matrix products have changed since {spec.model} was named; start it anew")
         return loaded
 
@@ -121,8 +121,6 @@ class Lab:
         return "" if placing is None or placing.is_whole else placing.with_cost(known_rates(self.store, folder))
 
 
-def subject_of(
-    spec: LoadSpec, identity: Identity, bos: bool | None = None, products: Products | None = None
-) -> Subject:
-    """The Subject of a model whose identity is known, and the ways of its products (None: the libraries' own)."""
-    return Subject(spec, identity, identity.default_bos if bos is None else bos, products or Products())
+def target_of(spec: LoadSpec, identity: Identity, bos: bool | None = None, products: Products | None = None) -> Target:
+    """The Target of a model whose identity is known, and the ways of its products (None: the libraries' own)."""
+    return Target(spec, identity, identity.default_bos if bos is None else bos, products or Products())
