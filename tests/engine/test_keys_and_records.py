@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 from engine import records as results
 from engine.accuracy.evaluation import chunk_pieces, evaluation
-from engine.models import target as targets
+from engine.models import session as sessions
 from engine.models.loading import LoadSpec, identify
 from engine.models.masks import Mask, parse_mask
 from engine.models.session import target_of
@@ -108,10 +108,10 @@ def test_every_field_of_the_key_counts(tiny_opt, tmp_path, monkeypatch):
         key(mask=parse_mask("L1H1", identity.shape)),
         key(bos=False),
     ]
-    monkeypatch.setattr(targets, "version", lambda name: "0.0")
+    monkeypatch.setattr(sessions, "version", lambda name: "0.0")
     found.append(key())
     monkeypatch.undo()
-    monkeypatch.setattr(targets, "device_class", lambda: "cuda")
+    monkeypatch.setattr(sessions, "device_class", lambda: "cuda")
     found.append(key())
     monkeypatch.undo()
     monkeypatch.setattr(results, "SCHEMA", "another")
