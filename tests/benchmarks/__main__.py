@@ -30,6 +30,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer tasks and rounds: minutes")
     parser.add_argument("--out", type=Path, default=OUT, help="folder of speed.json and speed.svg")
     options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
     here, path = machine(), options.out / "speed.json"
     runs = kept(path, here) if options.names else {}
     for name in options.names or NAMES:

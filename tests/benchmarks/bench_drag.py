@@ -70,12 +70,13 @@ def accuracy(percent):
 percent = st.slider("Heads pruned", 0, 100, 0, 5)
 st.metric(f"Right with {percent} % pruned", f"{100 * accuracy(percent):.1f} %")
 """
-# Every text of the block that holds the large figure, with its time and the mark in it (pages/ui/shared/marks.py).
+# Every text of the block that holds the large figure, with its time and the mark of the figure, which need not stand in
+# that block (pages/ui/shared/marks.py).
 WATCH = """() => {
   window.seen = []
   setInterval(() => {
     const block = document.querySelector("[data-testid=stMetric]")?.closest("[data-testid=stVerticalBlock]")
-    const text = block?.innerText, mark = { ...block?.querySelector("[data-mark=figure]")?.dataset }
+    const text = block?.innerText, mark = { ...document.querySelector("[data-mark=figure]")?.dataset }
     const last = window.seen.at(-1)
     if (text && (text !== last?.[1] || JSON.stringify(mark) !== JSON.stringify(last?.[2])))
       window.seen.push([performance.now(), text, mark])
