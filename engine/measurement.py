@@ -189,7 +189,7 @@ def of_records(
     value: Callable[[list[Record]], T | None],
     expected: Callable[[], Workload] | None = None,
     counted: Callable[[list[Record]], tuple[int, int]] | None = None,
-    anew: bool = False,
+    again: bool = False,
 ) -> Measurement[T]:
     """A measurement that is stored as records.
 
@@ -197,7 +197,7 @@ def of_records(
     is given the list of the records so far, which fills up as they are read or measured. `value`: what the first of
     these records give, or None if they are too few. `expected`: the work of measuring all of it, if the pieces do not
     say how much they read. `counted`: (done, total) on the progress bar by the records so far, if the pieces' sizes do
-    not say. `anew`: stored records count as missing, and each is replaced once it has been measured again.
+    not say. `again`: stored records count as missing, and each is replaced once it has been measured again.
     """
 
     def steps(session: Session, measures: bool) -> Steps[T]:
@@ -209,10 +209,10 @@ def of_records(
         ends: list[float] | None = None
 
         def known(piece: Piece) -> Record | None:
-            return None if anew else found(session.store, piece)
+            return None if again else found(session.store, piece)
 
         def placed(step: Progress[Any], is_end: bool = False) -> Progress[Any]:
-            """A step of the piece in hand, or the one that ends it, in its place among all of them."""
+            """A step of the current piece, or the one that ends it, in its place among all of them."""
             share, n = None, len(records)
             if ends:
                 began = ends[n - 1] if n else 0.0
@@ -264,14 +264,14 @@ def single(
     piece: Piece,
     value: Callable[[Record], T],
     expected: Callable[[], Workload] | None = None,
-    anew: bool = False,
+    again: bool = False,
 ) -> Measurement[T]:
     """A measurement that is stored as one record."""
 
     def of_one(records: list[Record]) -> T | None:
         return value(records[0]) if records else None
 
-    return of_records(target, (piece.key,), lambda session, records: [piece], of_one, expected, anew=anew)
+    return of_records(target, (piece.key,), lambda session, records: [piece], of_one, expected, again=again)
 
 
 def by_name(

@@ -49,8 +49,10 @@ class Cost:
     n_cpus: int = 0
 
 
-def cost(target: Target, questions: Questions, mask: Mask, timed: bool = True, anew: bool = False) -> Measurement[Cost]:
-    """The Cost of a mask, with seconds if `timed`. `anew`: it is measured again even if it is stored."""
+def cost(
+    target: Target, questions: Questions, mask: Mask, timed: bool = True, again: bool = False
+) -> Measurement[Cost]:
+    """The Cost of a mask, with seconds if `timed`. `again`: measured even if it is stored."""
     fields = target.key() | {"mask": mask.key()}
     shapes: dict[str, tuple[int | str, ...]] = {"sizes": (5,)}
     if timed:
@@ -63,7 +65,7 @@ def cost(target: Target, questions: Questions, mask: Mask, timed: bool = True, a
         n_passes = len(WAYS) * (N_ROUNDS + 1) if timed else 0
         return Workload({"forward": n_passes * all_characters(replace(questions, n=len(_chunk(questions))))})
 
-    return single(target, piece, _cost, expected, anew)
+    return single(target, piece, _cost, expected, again)
 
 
 def _measured(loaded: Loaded, target: Target, questions: Questions, mask: Mask, timed: bool) -> Measuring:

@@ -75,8 +75,8 @@ class Speed:
         return pd.DataFrame(self.rows())
 
 
-def speed(target: Target, mask: Mask, anew: bool = False) -> Measurement[Speed]:
-    """The Speed under a mask; its progress counts turns. `anew`: it is measured again even if it is stored."""
+def speed(target: Target, mask: Mask, again: bool = False) -> Measurement[Speed]:
+    """The Speed under a mask; its progress counts turns. `again`: measured even if it is stored."""
     about = {"mask": mask.key(), "prompt": PROMPT_TOKENS, "new": NEW_TOKENS, "rounds": N_ROUNDS, "slices": "all"}
     shapes: dict[str, tuple[int | str, ...]] = {"sizes": (6,)}
     shapes |= {f"{what}_{way}": ("rounds",) for what in ("prompt", "generated") for way in WAYS}
@@ -84,7 +84,7 @@ def speed(target: Target, mask: Mask, anew: bool = False) -> Measurement[Speed]:
     measure = partial(_measured, bos=target.bos, mask=mask)
     piece = Piece(canonical_key("speed", target.key() | about), 1 + n_turns, shapes, measure, reads=_speed)
     expected = partial(Workload, {"forward": float(n_turns * tokens * CHARACTERS_A_TOKEN)})
-    return single(target, piece, _speed, expected, anew)
+    return single(target, piece, _speed, expected, again)
 
 
 def _measured(loaded: Loaded, bos: bool, mask: Mask) -> Measuring:

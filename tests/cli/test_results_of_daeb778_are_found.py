@@ -14,7 +14,6 @@ import pytest
 from engine import demo
 from engine.models import loading
 from engine.questions.tasks import embedded_tasks
-from tests.daeb778 import unpack
 
 TASK = "--task boats.jsonl --ranking-questions 16"
 BOTH = "--tasks boats.jsonl,roads.jsonl --ranking-questions 16"
@@ -69,12 +68,6 @@ CHANGED = {
     "idealise": "idealise --passage 'Three languages' --heads L1H0,L1H1",
 }
 SPEED = "speed --task boats.jsonl --prune-heads 50 --ranking random"
-
-
-@pytest.fixture(scope="module")
-def unpacked(tmp_path_factory):
-    """The folder of what daeb778 wrote, which no test here changes."""
-    return unpack(tmp_path_factory.mktemp("daeb778"))
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ def test_the_time_is_measured_again_and_replaced_once_that_is_complete(asked):
     session, target, questions = asked
     mask = mask_of(asked, "L0H0-1")
     first = measured(asked, mask)
-    again = cost(target, questions, mask, anew=True)
+    again = cost(target, questions, mask, again=True)
     passes = 3 * (N_ROUNDS + 1)
     assert again.left(session) == Workload({"forward": passes * all_characters(replace(questions, n=8))})
     assert cost(target, questions, mask).left(session) == Workload()

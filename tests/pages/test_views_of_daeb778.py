@@ -10,7 +10,6 @@ import pytest
 from streamlit.util import calc_hash
 
 from pages.ui.shared import runtime
-from tests.daeb778 import unpack
 from tests.pages.conftest import WAIT_S, components, settled, worker_state
 
 VIEWS = {
@@ -121,12 +120,6 @@ SLOW = {
     "Two precisions": "the Induction screen renders all embedded tasks",
 }
 LISTED = [{"name": name, "link": link} for name, (link, _) in VIEWS.items()]
-
-
-@pytest.fixture(scope="module")
-def unpacked(tmp_path_factory):
-    """The folder of what daeb778 wrote."""
-    return unpack(tmp_path_factory.mktemp("daeb778"))
 
 
 @pytest.fixture

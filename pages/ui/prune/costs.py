@@ -29,7 +29,7 @@ def draw_costs(shown: Shown) -> None:
         return
     wanted = partial(cost, x.target, x.questions, mask)
     found = wanted().stored(session()) or wanted(timed=False).stored(session())
-    sizes, times = (Work(SLOT, "Cost", each, 1) for each in (wanted(timed=False), wanted(anew=True)))
+    sizes, times = (Work(SLOT, "Cost", each, 1) for each in (wanted(timed=False), wanted(again=True)))
     st.markdown(f"{mask_in_words(x.shape, mask)}.", help=HELP)
     if found is not None:
         table_at, notes_at = st.columns([6, 5], gap="medium")

@@ -15,7 +15,7 @@ def draw_speed(shown: Shown) -> None:
     """The table where it is stored, and the job that measures it."""
     if shown.mask is None:
         return
-    found, work = stored(shown), Work(SLOT, "Speed", speed(shown.x.target, shown.mask, anew=True), 1)
+    found, work = stored(shown), Work(SLOT, "Speed", speed(shown.x.target, shown.mask, again=True), 1)
     if found is not None:
         st.markdown(table(found))
         st.caption(note(found))
