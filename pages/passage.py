@@ -71,10 +71,10 @@ badge_at = st.container()
 if text is None:
     st.info("This text is no longer kept here; choose another.", icon=":material/notes:")
     end_run()
-target, a_subject = wait_for_model(setup), wait_for_model(setup, a_spec)
+target, a_target = wait_for_model(setup), wait_for_model(setup, a_spec)
 with errors_shown():
-    pruning, a_mask = levels.pruning(target.shape), parse_mask(a_typed, a_subject.shape)
-a_side, whole = reading.Side(a_subject, a_mask), reading.Side(target, Mask.full(target.shape))
+    pruning, a_mask = levels.pruning(target.shape), parse_mask(a_typed, a_target.shape)
+a_side, whole = reading.Side(a_target, a_mask), reading.Side(target, Mask.full(target.shape))
 of_text = (text.name, text.text, text.landmarks, text.arguments)
 x = reading.Reading(*of_text, setup.data_dir, a_side, whole, pruning)
 whole_a, orders = run.losses(x, "a", x.a), run.order(x)

@@ -50,7 +50,7 @@ def add_parsers(commands: Any) -> None:
 
 def _trajectory(options: Namespace, session: Session, report: Report) -> int:
     """Measures every snapshot, writes the table and the record, and prints where the phase change lies."""
-    from engine.training.measuring import Plan, subject_at, trajectory
+    from engine.training.measuring import Plan, target_at, trajectory
     from engine.training.phase_change import window
     from engine.training.series import series_of
 
@@ -67,7 +67,7 @@ def _trajectory(options: Namespace, session: Session, report: Report) -> int:
         Path(options.text).name if text else "",
     )  # fmt: skip
     series, started = series_of(options.series, options.step_tokens), time.monotonic()
-    found, cached = last(trajectory(subject_at(session, series), series, plan).run(session), report)
+    found, cached = last(trajectory(target_at(session, series), series, plan).run(session), report)
     if options.out:
         write(options.out, table_file(Path(options.out).suffix, table(found, plan.what)))
     if options.save:

@@ -38,9 +38,8 @@ def reference_model(session: Session, target: Target) -> Loaded:
     """The base model in fp32, or bf16 where that does not fit. The model that the session holds is let go of first."""
     session.models.unload()
     fits = [each for each in ("fp32", "bf16") if memory_estimate(target.identity, each).fits]
-    return load(
-        replace(target.spec, precision=fits[0] if fits else "bf16"), session.store
-    )  # says so where neither fits
+    precision = fits[0] if fits else "bf16"  # loading says so where neither fits
+    return load(replace(target.spec, precision=precision), session.store)
 
 
 def masked_logits(loaded: Loaded, bos: bool, mask: Mask, means: Means | None = None) -> np.ndarray:

@@ -82,7 +82,7 @@ class _Found:
 
 def trajectory(first: Target, series: Series, plan: Plan = Plan()) -> Measurement[Trajectory]:
     """The Trajectory of a series as far as it is measured, None if no snapshot's losses are; its progress counts
-    snapshots. `first`: the first of them, as `subject_at` gives it.
+    snapshots. `first`: the first of them, as `target_at` gives it.
 
     HeadroomError: a snapshot was deleted meanwhile, or cannot be read; UsageError: a plan that does not fit.
     """
@@ -111,7 +111,7 @@ def trajectory(first: Target, series: Series, plan: Plan = Plan()) -> Measuremen
             return Progress(done, total, value, cached=run.cached, share=run.done / run.total)
 
         for at in range(n):
-            targets.append(target := subject_at(run.session, series, at))
+            targets.append(target := target_at(run.session, series, at))
             yield from measured(snapshot_losses(target, texts), LOSSES, at, found.losses)
             if scored:
                 yield from measured(induction(target, "olsson"), INDUCTION, at, found.scores)
@@ -151,7 +151,7 @@ def ablated_at(tokens: np.ndarray, where: Window | None, most: int = N_ABLATED) 
     return sorted(wanted)
 
 
-def subject_at(session: Session, series: Series, at: int = 0) -> Target:
+def target_at(session: Session, series: Series, at: int = 0) -> Target:
     """One snapshot of a series, as it is measured. HeadroomError: it was deleted."""
     model = series.models[at]
     if series.run is not None and not (Path(model) / "model.safetensors").is_file():

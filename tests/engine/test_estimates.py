@@ -255,14 +255,14 @@ def test_keys_differ_with_everything_that_changes_the_gradients(tiny_opt, tmp_pa
     for name in ("log_likelihood_nats", "heads", "ffns"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
     assert again.questions == found.questions
-    for other_subject, other_questions in (
+    for other_target, other_questions in (
         (replace(target, spec=replace(target.spec, precision="bf16")), questions),
         (replace(target, bos=False), questions),
         (target, asked(session, tiny_opt, tmp_path / "..", 7)[2]),
         (target, replace(questions, order=questions.order[::-1])),
         (replace(target, identity=replace(target.identity, digest="other")), questions),
     ):
-        assert gradients(other_subject, other_questions).stored(session) is None
+        assert gradients(other_target, other_questions).stored(session) is None
     assert importance(*about[1:], "gate", parse_mask("L0H0", target.shape)).stored(about[0]) is None
 
 

@@ -10,7 +10,7 @@ from engine.errors import HeadroomError, NotHere, UsageError
 from engine.models import hub
 from engine.progress import final
 from engine.training.folders import Foreign, open_run, runs_in
-from engine.training.measuring import Plan, subject_at, trajectory
+from engine.training.measuring import Plan, target_at, trajectory
 from engine.training.series import series_of
 from engine.training.trajectory import decode, encode
 from tests import hub_stand_in as stand_in
@@ -44,10 +44,10 @@ def test_published_snapshots_in_order_are_asked_for_one_by_one_and_equal_weights
     assert series.models == tuple(f"someone/tiny@step{step}" for step in series.steps) and served.requests == []
     for model in series.models:
         with pytest.raises(NotHere) as away:
-            final(trajectory(subject_at(session, series), series, LOSS).run(session))
+            final(trajectory(target_at(session, series), series, LOSS).run(session))
         assert away.value.model == model
         list(hub.download(hub.look_up(model)))
-    found = final(trajectory(subject_at(session, series), series, LOSS).run(session))
+    found = final(trajectory(target_at(session, series), series, LOSS).run(session))
     assert found.about["same_weights"] == [[2000, 3000]] and found.loss[0] != found.loss[1] == found.loss[2]
 
 
@@ -63,7 +63,7 @@ def test_a_run_is_a_series_of_all_its_snapshots(tmp_path, monkeypatch):
 def test_a_run_of_another_trainer_is_measured_like_any_other(foreign, session):
     series = series_of(f"{foreign.folder}@step{{8,64}}")
     assert isinstance(foreign, Foreign) and (series.label, series.tokens) == (foreign.label, (800, 12_000))
-    found = final(trajectory(subject_at(session, series), series, Plan(n_ablated_texts=1, n_ablated=1)).run(session))
+    found = final(trajectory(target_at(session, series), series, Plan(n_ablated_texts=1, n_ablated=1)).run(session))
     assert dict(found.recipe) == dict(foreign.said) and found.about["text"] == "held-out text: books held out"
     assert found.by_index.shape == (2, 256) and np.isfinite(found.ablated_icl).all()
     loaded = session.models.get(target_in(session, foreign.snapshot(64)).spec)

@@ -10,7 +10,7 @@ from engine.errors import HeadroomError, UsageError
 from engine.heads.induction import SCORES, induction
 from engine.models.loading import Models
 from engine.progress import final
-from engine.training.measuring import Plan, ablated_at, subject_at, trajectory
+from engine.training.measuring import Plan, ablated_at, target_at, trajectory
 from engine.training.phase_change import window
 from engine.training.series import series_of
 from engine.training.snapshot_losses import _chosen
@@ -26,7 +26,7 @@ def run(tmp_path):
 
 
 def wanted(session, series, plan=FEW):
-    return trajectory(subject_at(session, series), series, plan)
+    return trajectory(target_at(session, series), series, plan)
 
 
 def plain_losses(folder, ids, without=None, forced=None):

@@ -24,7 +24,7 @@ from engine.models.runs import RECIPE
 from engine.models.session import Session
 from engine.progress import Progress
 from engine.training.folders import Run
-from engine.training.measuring import Plan, subject_at, trajectory
+from engine.training.measuring import Plan, target_at, trajectory
 from engine.training.recipes import RECIPES
 from engine.training.running import begin, train
 from engine.training.series import series_of
@@ -83,7 +83,7 @@ def _last(steps: Iterator[Progress[Any]], words: str) -> Any:
 
 def _measured(session: Session, address: str, plan: Plan, words: str) -> Trajectory:
     series = series_of(address)
-    return _last(trajectory(subject_at(session, series), series, plan).run(session), words)
+    return _last(trajectory(target_at(session, series), series, plan).run(session), words)
 
 
 def main() -> None:

@@ -83,7 +83,7 @@ def of_two_accuracies(both: Sequence[tuple[Target, Pruning]], data_dir: str | No
         "    return final(evaluation(target, questions, mask).run(session))",
         "",
         *(
-            f"{name} = answers({_subject(target)}, {pruning.typed.text()!r})"
+            f"{name} = answers({_target(target)}, {pruning.typed.text()!r})"
             for name, (target, pruning) in zip(("first", "second"), both, strict=True)
         ),
         "print(compared(first, second).row())",
@@ -122,7 +122,7 @@ def of_induction(target: Target, variant: str, seed: int, second: Target | None 
     ]
     if second is not None:
         lines += [
-            f"other = final(induction({_subject(second)}, {variant!r}, {seed}).run(session))",
+            f"other = final(induction({_target(second)}, {variant!r}, {seed}).run(session))",
             'for name in ("prefix_matching", "copying"):  # of models of one shape',
             "    print(name, agreed(found.mean[name], other.mean[name]).row())",
         ]
@@ -135,7 +135,7 @@ def of_losses(a: tuple[Target, Mask], b: tuple[Target, Mask], arguments: Sequenc
     for name, (target, mask) in (("a", a), ("b", b)):
         of = f"target_{name}" if b[0] != a[0] else "target"
         if of != "target":
-            lines.append(f"{of} = {_subject(target)}")
+            lines.append(f"{of} = {_target(target)}")
         lines.append(f"{name} = final(token_losses({of}, text, {_mask(mask, of)}).run(session))")
     lines += ['print(f"{a.loss_nats.mean():.4f} nats, {b.loss_nats.mean():.4f} by B")']
     return program(lines, a[0] if a[0] == b[0] else None)
@@ -232,7 +232,7 @@ def of_head(target: Target, asked: Asked) -> str:
 
 def program(lines: Iterable[str], target: Target | None = None) -> str:
     """A program of these lines; before them its imports, the store, and the model where one is given."""
-    body = ["session = Session(open_store())", *([f"target = {_subject(target)}"] if target else []), *lines]
+    body = ["session = Session(open_store())", *([f"target = {_target(target)}"] if target else []), *lines]
     used = set(re.findall(r"\w+", re.sub(r"'[^']*'|\"[^\"]*\"", "", "\n".join(body))))
     imports = [
         f"from {module} import {', '.join(each)}"
@@ -249,7 +249,7 @@ def _path() -> list[str]:
     return ["# run in the folder of the clone, with the Python that the app runs with"]
 
 
-def _subject(target: Target) -> str:
+def _target(target: Target) -> str:
     return f"session.target({_spec(target)}, bos={target.bos})"
 
 

@@ -27,11 +27,11 @@ PER_MILLION_S, EACH_S = 6.0, 4.0
 
 def measure(source: Source, session: Session) -> Iterator[Progress[Trajectory]]:
     """Job: the run measured at each of its snapshots; at its end the record lies in the run's folder."""
-    from engine.training.measuring import subject_at, trajectory
+    from engine.training.measuring import target_at, trajectory
     from engine.training.series import series_of
 
     series = series_of(str(source.folder))
-    found, _ = yield from with_value(trajectory(subject_at(session, series), series).steps(session, True))
+    found, _ = yield from with_value(trajectory(target_at(session, series), series).steps(session, True))
     if found is not None:
         write(source.record, encode(found))
 
