@@ -6,7 +6,12 @@
 `export`: a pruned model as a folder that others load
 `heads`: what single heads look at and do
 `importance`: scores, rankings and estimates
+`architecture`: what models are made of
+`kernels`: matrix products on this processor
+`checkpoints`: a model as files
+`placement`: where the parts of a model go
 `models`: models in memory, and what prunes them
+`timing`: how long work takes here
 `questions`: tasks, and their rows as text and as tokens
 `studies`: the same over many tasks, levels and rankings
 `plans`: a study as cells that many processes measure

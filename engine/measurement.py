@@ -15,12 +15,12 @@ from types import SimpleNamespace
 from typing import Any, Generic, TypeVar, cast
 
 from cache import Store
-from engine.models.rates import FACTOR, Pass, seconds_for, together_s
 from engine.models.session import Session, Target
 from engine.pieces import Piece, found, measured
 from engine.progress import Progress, driven, returned
-from engine.questions.amounts import CHARACTERS_A_TOKEN
 from engine.records import Record
+from engine.timing.observed_timings import FACTOR, Pass, seconds_for, together_s
+from engine.timing.workload import CHARACTERS_A_TOKEN
 
 T = TypeVar("T")
 U = TypeVar("U")

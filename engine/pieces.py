@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from cache import Store
-from engine.models import rates
 from engine.models.loading import Loaded
 from engine.models.session import Session, Target
 from engine.progress import Progress, may_stop
 from engine.records import Record, decode, encode, made_of
+from engine.timing import observed_timings as rates
 
 Measured = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]  # arrays, and what the receipt says beside the target
 Measuring = Generator[Progress[Any], None, Measured]  # its Progress is within the piece

@@ -72,7 +72,7 @@ def facts(receipts: Iterable[Receipt]) -> dict[str, list[str]]:
 
 
 def ways_in_words(told: Receipt) -> str:
-    """Such as "bf16 fp32, int8 integer, gradient own": the ways of `engine.models.tuning.Products`."""
+    """Such as "bf16 fp32, int8 integer, gradient own": the ways of `engine.kernels.kernel_choice.Products`."""
     return ", ".join(f"{name} {way}" for name, way in (told.get("products") or {}).items()) or "the library's own"
 
 

@@ -8,8 +8,8 @@ import pandas as pd
 import streamlit as st
 
 from engine.importance.rankings import agreement
-from engine.models.rates import together_s
 from engine.studies.surveys import Survey, in_words, survey, together
+from engine.timing.observed_timings import together_s
 from pages.ui.importance import charts, tables
 from pages.ui.importance.beside import First
 from pages.ui.importance.beside import draw as draw_beside

@@ -2,8 +2,8 @@
 
 import json
 
+from engine.architecture.family import shape_of
 from engine.demo import model_folder
-from engine.models.architectures import shape_of
 
 SHAPE = shape_of(json.loads((model_folder() / "config.json").read_text(encoding="utf-8")))
 HEADS, FFNS = SHAPE.n_heads_total, SHAPE.n_layers

@@ -19,8 +19,13 @@ FLOORS = [
     "cache engine.errors",
     "engine.demo engine.files engine.memory engine.process_marks engine.progress engine.records engine.shapes "
     "engine.statistics",
-    "engine.jobs engine.models",
-    "engine.pieces engine.questions",
+    "engine.architecture engine.jobs",
+    "engine.checkpoints engine.kernels",
+    "engine.placement",
+    "engine.models",
+    "engine.questions",
+    "engine.timing",
+    "engine.pieces",
     "engine.measurement",
     "engine.composed engine.receipts",
     "engine.accuracy engine.readable",
@@ -42,7 +47,7 @@ FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor.s
 DRAWING = {"streamlit", "altair", "vl_convert"}
 OF_TORCH = {  # classes and functions of torch itself, imported where they are first needed
     "engine/export/modeling_pruned.py",  # written beside exported weights, for transformers to run
-    "engine/models/small.py", "engine/training/model.py", "engine/training/watching.py",
+    "engine/architecture/modeling_headroom.py", "engine/training/model.py", "engine/training/watching.py",
 }  # fmt: skip
 HEAVY = {"torch", "transformers", "lm_eval", "bitsandbytes", "streamlit", "accelerate", "datasets", "ray"}
 

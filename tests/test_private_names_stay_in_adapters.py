@@ -31,7 +31,7 @@ LIBRARIES = {
         (r"^import streamlit\.(?!components\.v2\b)", r"data-(testid|tag|heading-text)\b", r"\.st[A-Z]\w+"),
     ),
     "transformers": Library(
-        ("engine/models/transformers_internals.py",),
+        ("engine/architecture/transformers_internals.py",),
         (
             r"^import transformers\.\w+\.",
             r"\b_attn_implementation$",
@@ -44,19 +44,19 @@ LIBRARIES = {
         {"engine/export/modeling_pruned.py": "is copied next to exported weights, where Headroom is not installed"},
     ),
     "bitsandbytes": Library(
-        ("engine/models/bitsandbytes_internals.py",),
+        ("engine/kernels/bitsandbytes_internals.py",),
         (r"^import bitsandbytes\b", r'^"bitsandbytes\.', r"\.S?CB$", r"^S?CB=", r"\bstate\.threshold$"),
     ),
     "torch": Library(
-        ("engine/models/torch_internals.py",),
+        ("engine/architecture/torch_internals.py",),
         (r"\btorch\._", r"\b_int_mm$", r"\btorch\.compile$", r"\.__class__$"),
-        {"engine/models/headers.py": "compares names that pickles in checkpoints hold, and imports none of them"},
+        {"engine/checkpoints/tensor_index.py": "compares names that pickles in checkpoints hold, imports none"},
     ),
     "accelerate": Library(
-        ("engine/models/accelerate_internals.py",), (r"^import accelerate\b", r'^"accelerate\.', r"\b_hf_hook$")
+        ("engine/placement/accelerate_internals.py",), (r"^import accelerate\b", r'^"accelerate\.', r"\b_hf_hook$")
     ),
     "huggingface_hub": Library(
-        ("engine/models/hub_internals.py",), (r"\.HF_HUB_CACHE$", r'^"models--', r'^"(blobs|refs)$')
+        ("engine/checkpoints/hub_internals.py",), (r"\.HF_HUB_CACHE$", r'^"models--', r'^"(blobs|refs)$')
     ),
     "lm_eval": Library(
         ("engine/questions/lm_eval_internals.py",),
@@ -70,7 +70,7 @@ LIBRARIES = {
             r"\b(FROM|INTO|UPDATE) (Cache|Settings)\b",
         ),
     ),
-    "pickle": Library(("engine/models/headers.py",), (r"\bpickle\._",)),
+    "pickle": Library(("engine/checkpoints/tensor_index.py",), (r"\bpickle\._",)),
     "ray": Library(
         ("engine/plans/ray_internals.py",), (r"^_temp_dir=", r'^"(OUT_OF_MEMORY|its node|worker process) ?(has died)?$')
     ),

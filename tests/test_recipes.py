@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
+from engine.architecture.family import FAMILIES, SMALL
+from engine.architecture.layer_tensors import is_attention, is_ffn, place_of
+from engine.checkpoints.model_config import Outline
+from engine.checkpoints.validation import LAYER
 from engine.export import even, forms
 from engine.importance import rankings_of
 from engine.importance.criteria import CRITERIA
 from engine.importance.importance import WHAT
 from engine.importance.rankings_of import NEEDS, OF_ONE_TASK, OF_OTHERS
-from engine.models.architectures import FAMILIES, SMALL
-from engine.models.layer_tensors import is_attention, is_ffn, place_of
 from engine.models.masks import Edits, Mask
-from engine.models.outlines import Outline
-from engine.models.whole import LAYER
 from engine.plans.planning import SEEDED
 from engine.questions import lengths
 from engine.questions.lengths import SHOTS, known_tasks, lengths_of
@@ -154,8 +154,8 @@ def is_named(kind: str, words: str) -> bool:
 
 
 FAMILY = [
-    Place("engine.models.architectures.FAMILIES", lambda kind: kind in FAMILIES),
-    Place("engine/models/layer_tensors.py", has_tensor_names),
+    Place("engine.architecture.family.FAMILIES", lambda kind: kind in FAMILIES),
+    Place("engine/architecture/layer_tensors.py", has_tensor_names),
     Place("engine.export.forms.CLASSES", has_classes),
     Place("engine.export.even.BEGINS", lambda kind: kind in even.BEGINS),
     Place("pages.ui.shared.sidebar.MODEL_HELP", lambda kind: is_named(kind, MODEL_HELP)),

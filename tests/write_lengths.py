@@ -10,13 +10,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from engine.models import hub
-from engine.models.names import model_name
-from engine.questions.amounts import LOOKED_AT, characters
+from engine.checkpoints import hub
+from engine.checkpoints.names import model_name
 from engine.questions.encoding import encode_questions
 from engine.questions.lengths import SHOTS, TABLE, Lengths, known_tasks, lengths_of, measured_lengths, write_table
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.questions.tasks import HARNESS_TASKS, embedded_tasks, task_info
+from engine.timing.workload import LOOKED_AT, characters
 from tests.benchmarks.measure import SHARED, task_data
 
 WINDOW = 2048  # OPT's

@@ -22,9 +22,9 @@ from engine.models.session import Target
 from engine.models.slicing import applied, sliced
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.amounts import all_characters
 from engine.questions.requests import Questions
 from engine.records import Record, canonical_key
+from engine.timing.workload import all_characters
 
 WAYS = ("full", "masked", "sliced")
 N_QUESTIONS = 8

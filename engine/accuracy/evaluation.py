@@ -19,11 +19,11 @@ from engine.models.session import Session, Target
 from engine.models.slicing import sliced
 from engine.pieces import Measured, Measuring, Piece
 from engine.progress import Progress, driven
-from engine.questions.amounts import all_characters, characters, kept_share
 from engine.questions.encoding import Encoded, encode_questions
 from engine.questions.requests import CHUNK, SMALL_CHUNK, Question, Questions, SizedChunk
 from engine.records import Record, canonical_key
 from engine.statistics import exponential, wilson
+from engine.timing.workload import all_characters, characters, kept_share
 
 ENCODED_TOKENS = 1_500_000  # of 36 bytes each: 54 MB
 LONG_S = 2.0  # of a chunk, from which a smaller one gives the first figure sooner

@@ -14,10 +14,10 @@ from functools import cache as once
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from engine.models.kinds import FP32, OWN
+from engine.architecture.transformers_internals import attention_named, keys_and_values, sdpa_attention
+from engine.kernels.kinds import FP32, OWN
 from engine.models.last_layer import last_layer_at
 from engine.models.loading import Loaded
-from engine.models.transformers_internals import attention_named, keys_and_values, sdpa_attention
 from engine.questions.encoding import Row, batches, joined
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from engine.accuracy.evaluation import Answers, accuracy
+from engine.checkpoints.names import model_name
 from engine.errors import HeadroomError
 from engine.files import read_regular
 from engine.models.loading import LoadSpec
-from engine.models.names import model_name
 from engine.questions.requests import TaskSpec
 
 TABLE = Path(__file__).with_name("published.csv")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.accuracy.passes import compute_prefix, hidden_states, passes, read_places
-from engine.models.architectures import smears_keys
+from engine.architecture.family import smears_keys
 from engine.models.loading import Loaded
-from engine.models.operations import CACHED_POSITIONS, READ_POSITIONS
 from engine.models.slicing import Sliced, applied
+from engine.placement.pass_memory import CACHED_POSITIONS, READ_POSITIONS
 from engine.questions.encoding import Encoded, Row, pack
 
 if TYPE_CHECKING:

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine.architecture.transformers_internals import keys_and_values
 from engine.demo import story
 from engine.measurement import Measurement, Workload, single
 from engine.models.loading import Loaded
 from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.models.slicing import applied, sliced
-from engine.models.transformers_internals import keys_and_values
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress, may_stop
-from engine.questions.amounts import CHARACTERS_A_TOKEN
 from engine.questions.tokens import read
 from engine.records import Record, canonical_key
+from engine.timing.workload import CHARACTERS_A_TOKEN
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -60,7 +60,7 @@ from engine.cli.studies import Draw
 from engine.errors import Cancelled, HeadroomError, NotHere, UsageError, one_line, unforeseen
 from engine.files import named
 from engine.memory import bound_growth
-from engine.models.placing import PLACE, places
+from engine.placement.placement import PLACE, places
 from engine.progress import tell
 
 CANCELLED = "cancelled; finished parts are stored, the same command goes on from there"

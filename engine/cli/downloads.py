@@ -24,9 +24,9 @@ def fetch(options: Namespace, away: NotHere, session: Session, report: Report) -
             _ask("Fetch the rows of this command's tasks from the hub?")
         agree_to_fetch()
         return
-    from engine.models import hub
+    from engine.checkpoints import hub
     from engine.models.loading import aside_folder
-    from engine.models.placing import refusal
+    from engine.placement.placement import refusal
 
     offer = hub.look_up(away.model)
     if refused := refusal(offer, options.precision, aside_folder(session.store)):

@@ -4,21 +4,21 @@ from argparse import Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from engine.checkpoints.model_config import outline_of
+from engine.checkpoints.names import with_revision
 from engine.cli.options import MOST, Parser, names_of, numbers_of, shared
 from engine.cli.output import Report, print_result
 from engine.errors import UsageError
-from engine.models.hardware import GPUS, Machine, machine_of
 from engine.models.loading import PRECISIONS
-from engine.models.memory_needed import main_memory_bytes
-from engine.models.names import with_revision
-from engine.models.outlines import outline_of
 from engine.models.session import Session
+from engine.placement.hardware import GPUS, Machine, machine_of
+from engine.placement.memory_needed import main_memory_bytes
 from engine.progress import in_time
 from engine.questions.tasks import HARNESS_TASKS
 from engine.studies.surveys import grid
 
 if TYPE_CHECKING:
-    from engine.models.allotment import Share
+    from engine.placement.allotment import Share
     from engine.plans.forecast import Forecast, Work
 
 MOST_WORKERS, MOST_GB = 100_000, 1_000_000

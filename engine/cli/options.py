@@ -12,7 +12,7 @@ from engine.errors import UsageError, one_line
 from engine.importance.layers import LAYERS_BY
 from engine.importance.rankings_of import OF_ONE_TASK
 from engine.models.loading import PRECISIONS
-from engine.models.placing import PLACE_HELP
+from engine.placement.placement import PLACE_HELP
 
 MOST, MOST_SEED, MOST_THREADS = 1_000_000, 2**31 - 1, 1024
 PATHS = {"cache", "claims", "items", "out", "plan", "save", "table", "task_data", "text"}

@@ -11,8 +11,8 @@ from engine.cli.options import MOST, MOST_THREADS, data, data_dir, shared
 from engine.cli.output import Report, check_writable, print_result, say, write
 from engine.errors import HeadroomError, UsageError
 from engine.files import named
-from engine.models.placing import PLACE_HELP
 from engine.models.session import Session
+from engine.placement.placement import PLACE_HELP
 from engine.progress import in_time
 from engine.studies.surveys import in_words
 

@@ -3,11 +3,11 @@
 from argparse import Namespace
 from typing import Any
 
+from engine.checkpoints.hub_internals import held_revisions
 from engine.cli import equal, exchange
 from engine.cli.options import data, data_dir, shared
 from engine.cli.output import Report, print_result
 from engine.errors import HeadroomError, UsageError
-from engine.models.hub_internals import held_revisions
 from engine.models.session import Session
 
 
@@ -89,10 +89,10 @@ def _tasks(options: Namespace, session: Session, report: Report) -> int:
 
 
 def _models(options: Namespace, session: Session, report: Report) -> int:
-    from engine.models.checkpoints import PRECISIONS
+    from engine.architecture.opt_sizes import LAYERS_HEADS_WIDTH, REPO
+    from engine.checkpoints.identity import PRECISIONS
     from engine.models.loading import LoadSpec, identify
-    from engine.models.opt_sizes import LAYERS_HEADS_WIDTH, REPO
-    from engine.models.placing import asked_places
+    from engine.placement.placement import asked_places
 
     asked_places()  # what is no place is said once
     entries, lines = [], []

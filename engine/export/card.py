@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from engine.accuracy.evaluation import Accuracy, Answers, accuracy
+from engine.checkpoints.hub_internals import blobs_of
+from engine.checkpoints.identity import Identity
+from engine.checkpoints.names import REPO
 from engine.errors import HeadroomError
 from engine.export.verifying import Checked
-from engine.models.checkpoints import Identity
-from engine.models.hub_internals import blobs_of
-from engine.models.names import REPO
 from engine.statistics import change_interval, paired
 
 CARD_BYTES = 65_536  # of a card that are read for its header
@@ -167,7 +167,7 @@ def base_cards(folder: Path) -> list[Path]:
 def copied(folder: Path) -> Sequence[Path]:
     """The files beside the weights that go along: tokenizer, generation settings, chat template, license texts.
     HeadroomError: one of them links to a file outside the folder."""
-    from engine.models.checkpoints import TOKENIZER_FILES
+    from engine.checkpoints.identity import TOKENIZER_FILES
 
     names = {*TOKENIZER_FILES, "generation_config.json", "chat_template.jinja", "chat_template.json"}
     found = [file for file in sorted(folder.iterdir()) if file.is_file()]

@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from engine.architecture.family import family_of, is_tied
+from engine.architecture.layer_tensors import head_numbers, key_heads, place_of
+from engine.checkpoints.identity import Identity
+from engine.checkpoints.tensors import Stored
 from engine.errors import UsageError
 from engine.export.folders import Planned
 from engine.export.forms import Plan, bytes_of, made, n_params_of, taken_at
-from engine.models.architectures import family_of, is_tied
-from engine.models.checkpoints import Identity
-from engine.models.layer_tensors import head_numbers, key_heads, place_of
 from engine.models.masks import Mask
-from engine.models.tensors import Stored
 
 if TYPE_CHECKING:
     from torch import Tensor

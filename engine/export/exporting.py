@@ -10,6 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from engine.accuracy.evaluation import evaluation
+from engine.architecture.family import SMALL, is_tied, smears_keys
+from engine.architecture.sizes import BUFFERS
+from engine.architecture.transformers_internals import model_config
+from engine.checkpoints.compact_checkpoint import is_small, stock_config, stock_tensors
+from engine.checkpoints.identity import Identity
+from engine.checkpoints.tensor_index import contents
+from engine.checkpoints.tensors import Stored
+from engine.checkpoints.weight_files import read_json, weight_files
 from engine.errors import UsageError
 from engine.export.card import Exported, Judged, base_cards, copied, licence_of, write_card
 from engine.export.even import even
@@ -18,16 +26,8 @@ from engine.export.forms import FORMS, Plan, masked, own_model, small
 from engine.export.means import filled, means
 from engine.export.verifying import compared, masked_logits, reference_model
 from engine.heads.ablation import FILLS
-from engine.models.architectures import SMALL, is_tied, smears_keys
-from engine.models.checkpoints import Identity
-from engine.models.headers import contents
 from engine.models.masks import Mask
 from engine.models.session import Session, Target
-from engine.models.sizes import BUFFERS
-from engine.models.spread import is_small, stock_config, stock_tensors
-from engine.models.tensors import Stored
-from engine.models.transformers_internals import model_config
-from engine.models.weight_files import read_json, weight_files
 from engine.progress import Progress, last_value
 from engine.questions.requests import Questions
 

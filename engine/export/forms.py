@@ -15,17 +15,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.architecture.family import family_of, is_tied
+from engine.architecture.layer_tensors import CONSTANT, head_numbers, is_attention, is_ffn, key_heads, place_of
+from engine.architecture.sizes import UNEMBEDDINGS, n_parameters
+from engine.checkpoints.compact_checkpoint import PRUNED
+from engine.checkpoints.identity import Identity
+from engine.checkpoints.tensor_index import TYPES
+from engine.checkpoints.tensors import Stored, finite
+from engine.checkpoints.validation import refuse_unless_loaded
+from engine.checkpoints.weight_files import read_json
 from engine.export.folders import Planned
-from engine.models.architectures import family_of, is_tied
-from engine.models.checkpoints import Identity
-from engine.models.headers import TYPES
-from engine.models.layer_tensors import CONSTANT, head_numbers, is_attention, is_ffn, key_heads, place_of
 from engine.models.masks import Mask
-from engine.models.sizes import UNEMBEDDINGS, n_parameters
-from engine.models.spread import PRUNED
-from engine.models.tensors import Stored, finite
-from engine.models.weight_files import read_json
-from engine.models.whole import refuse_unless_loaded
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine.architecture.family import family_of
+from engine.architecture.layer_tensors import Place, head_numbers, is_attention, is_ffn, place_of
+from engine.checkpoints.identity import Identity
+from engine.checkpoints.tensors import Stored
 from engine.demo import story
 from engine.heads.ablation import mean_outputs
-from engine.models.architectures import family_of
-from engine.models.checkpoints import Identity
-from engine.models.layer_tensors import Place, head_numbers, is_attention, is_ffn, place_of
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, Means
-from engine.models.tensors import Stored
 from engine.progress import Progress, may_stop
 from engine.questions.encoding import encode_questions
 from engine.questions.requests import Questions

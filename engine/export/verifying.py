@@ -15,8 +15,8 @@ from engine.demo import story
 from engine.errors import HeadroomError
 from engine.models.loading import Loaded, LoadSpec, load
 from engine.models.masks import Mask, Means, pruned
-from engine.models.memory_needed import memory_estimate
 from engine.models.session import Session, Target
+from engine.placement.memory_needed import memory_estimate
 from engine.questions.tokens import read
 
 TOKENS = 256

@@ -22,8 +22,8 @@ from engine.models.session import Target
 from engine.models.weights import attention_norm, attention_weights, embedding, folded, output_weights
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.amounts import CHARACTERS_A_TOKEN
 from engine.records import canonical_key
+from engine.timing.workload import CHARACTERS_A_TOKEN
 
 if TYPE_CHECKING:
     from torch import Tensor

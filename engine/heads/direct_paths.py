@@ -18,8 +18,8 @@ from engine.accuracy.scoring import log_probabilities
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
 from engine.models.patterns import Visit, unseen, visited
-from engine.models.reaching import in_reach
 from engine.models.weights import folded, norm_scale, normed, norms_behind, output_bias, output_weights, unembedding
+from engine.placement.offload import in_reach
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -29,7 +29,6 @@ from engine.models.patterns import Replaced, visited
 from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress, driven
-from engine.questions.amounts import characters
 from engine.questions.encoding import Encoded, Row, pack
 from engine.questions.requests import Questions
 from engine.questions.tokens import tokenized, with_beginning
@@ -37,6 +36,7 @@ from engine.records import Record, canonical_key
 from engine.texts.incontext import MIN_TOKENS
 from engine.texts.passages import checked, text_digest
 from engine.texts.tokenloss import Tokenize
+from engine.timing.workload import characters
 
 PATTERNS = {
     "previous": "the token before",

@@ -23,11 +23,11 @@ from engine.models.session import Target
 from engine.models.weights import output_weights, unembedding
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.amounts import CHARACTERS_A_TOKEN
 from engine.questions.tokens import pieces_at, read
 from engine.records import Record, canonical_key
 from engine.shapes import ModelShape
 from engine.texts.passages import checked, text_digest
+from engine.timing.workload import CHARACTERS_A_TOKEN
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -19,9 +19,9 @@ from engine.models.loading import Loaded
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.amounts import CHARACTERS_A_TOKEN
 from engine.records import Record, canonical_key
 from engine.shapes import ModelShape
+from engine.timing.workload import CHARACTERS_A_TOKEN
 
 Probe = Callable[[Loaded, int, probes.Generators], dict[str, np.ndarray]]
 VARIANTS = ("olsson", "bansal")

@@ -20,10 +20,10 @@ from engine.models.session import Target
 from engine.models.weights import output_weights
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.amounts import gold_characters
 from engine.questions.encoding import Row, batches, pack
 from engine.questions.requests import CHUNK, Questions
 from engine.records import Record, canonical_key
+from engine.timing.workload import gold_characters
 
 if TYPE_CHECKING:
     from torch import Tensor

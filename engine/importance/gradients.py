@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.accuracy.passes import gradient_pass, read_places, tokens_computed
 from engine.models.loading import Loaded
-from engine.models.placing import refuse_gradients
+from engine.placement.placement import refuse_gradients
 from engine.progress import may_stop
 from engine.questions.encoding import Row
 

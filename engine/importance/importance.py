@@ -26,11 +26,11 @@ from engine.models.masks import Mask, pruned
 from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.amounts import gradient_characters
 from engine.questions.encoding import Encoded, Row, pack
 from engine.questions.requests import Questions
 from engine.records import Record, canonical_key
 from engine.shapes import ModelShape
+from engine.timing.workload import gradient_characters
 
 ORACLES = ("heads-oracle", "ffns")
 OF_THE_SAME_PASSES = ("heads-one-divisor", "heads-taylor", "ffns-taylor")  # as "heads"

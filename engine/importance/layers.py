@@ -22,11 +22,11 @@ from engine.models.masks import Mask, without_layers
 from engine.models.session import Session, Target
 from engine.pieces import Measuring, Piece, is_sound
 from engine.progress import Progress
-from engine.questions.amounts import all_characters, gradient_characters
 from engine.questions.encoding import pack
 from engine.questions.requests import Questions
 from engine.records import Record, canonical_key, decode, encode
 from engine.shapes import ModelShape
+from engine.timing.workload import all_characters, gradient_characters
 
 # every way there is, and whether it is measured, on the task's train questions
 LAYERS_BY = {"influence": True, "oracle": True, "greedy": True, "last-first": False, "random": False}

@@ -15,9 +15,9 @@ from engine.models.masks import Mask, single_ablations
 from engine.models.session import Session, Target
 from engine.pieces import found
 from engine.progress import Progress, driven
-from engine.questions.amounts import all_characters
 from engine.questions.requests import Questions
 from engine.records import Record, encode
+from engine.timing.workload import all_characters
 
 
 def oracle(target: Target, questions: Questions, what: str) -> Measurement[list[Answers]]:

@@ -13,24 +13,24 @@ from pathlib import Path
 from typing import Any
 
 from cache import Store
+from engine.architecture.family import SMALL, Family, family_of
+from engine.architecture.transformers_internals import causal_lm_class, load_tensors, model_config
+from engine.checkpoints import hub
+from engine.checkpoints.compact_checkpoint import stock_tensors
+from engine.checkpoints.identity import PRECISIONS, Identity, identify_folder
+from engine.checkpoints.names import model_name, short_name, with_revision, without_revision
+from engine.checkpoints.validation import refuse_unknown_tokens, refuse_unless_loaded, refuse_unless_whole
 from engine.errors import HeadroomError, UsageError
+from engine.kernels import cpu_kernels as linear
+from engine.kernels.bitsandbytes_internals import bitsandbytes
+from engine.kernels.kernel_choice import known_products, products, set_threads, tuning
+from engine.kernels.kinds import Products
 from engine.memory import freed_at_once, return_freed_memory
-from engine.models import cpu_products as linear
-from engine.models import hub
-from engine.models.accelerate_internals import quiet_accelerate
-from engine.models.architectures import SMALL, Family, family_of
-from engine.models.bitsandbytes_internals import bitsandbytes
-from engine.models.checkpoints import PRECISIONS, Identity, identify_folder
-from engine.models.kinds import Products
-from engine.models.memory_needed import asked_device, device_class, memory_estimate, refuse_other_device
-from engine.models.names import model_name, short_name, with_revision, without_revision
-from engine.models.placing import Placing, device_map, placing_of, remember_rates
-from engine.models.reaching import bytes_per_s_to
-from engine.models.set_aside import FOLDER, Quantised, clear_leftovers, on_disk, set_aside
-from engine.models.spread import stock_tensors
-from engine.models.transformers_internals import causal_lm_class, load_tensors, model_config
-from engine.models.tuning import known_products, products, set_threads, tuning
-from engine.models.whole import refuse_unknown_tokens, refuse_unless_loaded, refuse_unless_whole
+from engine.placement.accelerate_internals import quiet_accelerate
+from engine.placement.disk_offload import FOLDER, Quantised, clear_leftovers, on_disk, set_aside
+from engine.placement.memory_needed import asked_device, device_class, memory_estimate, refuse_other_device
+from engine.placement.offload import bytes_per_s_to
+from engine.placement.placement import Placing, device_map, placing_of, remember_rates
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
     import transformers
 
     if identity.config["model_type"] == SMALL:
-        from engine.models.small import register
+        from engine.architecture.modeling_headroom import register
 
         register()
     transformers.utils.logging.set_verbosity_error()

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from engine.architecture.transformers_internals import additive_mask, attention_named
 from engine.models.loading import Loaded
-from engine.models.transformers_internals import additive_mask, attention_named
 
 if TYPE_CHECKING:
     from torch import Tensor

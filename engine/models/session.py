@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cache import Store
+from engine.checkpoints.identity import Identity
 from engine.errors import HeadroomError
+from engine.kernels.kernel_choice import processor
+from engine.kernels.kinds import Products
 from engine.memory import Trimming
-from engine.models.checkpoints import Identity
-from engine.models.kinds import Products
 from engine.models.loading import Loaded, LoadSpec, Models, aside_folder, device_class, identify, ways_of
-from engine.models.memory_needed import asked_device, memory_estimate
-from engine.models.placing import Placing, asked_places, known_rates, placing_of
-from engine.models.tuning import processor
+from engine.placement.memory_needed import asked_device, memory_estimate
+from engine.placement.placement import Placing, asked_places, known_rates, placing_of
 from engine.progress import Progress
 from engine.records import version
 from engine.shapes import ModelShape

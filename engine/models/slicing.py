@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.models.bitsandbytes_internals import layer_like, quantized
+from engine.architecture.transformers_internals import count_tokens, read_by_head
+from engine.kernels.bitsandbytes_internals import layer_like, quantized
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
-from engine.models.reaching import in_reach, is_away
-from engine.models.transformers_internals import count_tokens, read_by_head
+from engine.placement.offload import in_reach, is_away
 
 if TYPE_CHECKING:
     from torch import Tensor

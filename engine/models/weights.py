@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine.models.loading import Loaded
-from engine.models.reaching import in_reach
+from engine.placement.offload import in_reach
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,10 +13,10 @@ from engine.errors import HeadroomError, UsageError
 from engine.files import named, read_regular
 from engine.importance.importance import WHAT
 from engine.models.loading import LoadSpec
-from engine.models.rates import Pass
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Setting, in_words
 from engine.studies.sweeps import Point, in_levels
+from engine.timing.observed_timings import Pass
 
 FORMAT = "headroom plan 1"
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from cache import Store
+from engine.checkpoints.model_config import Outline
 from engine.errors import UsageError
 from engine.importance.importance import GRADIENT_TOKENS
 from engine.measurement import OPERATIONS_A_SECOND
-from engine.models.allotment import Allotment, Passes, allotted
-from engine.models.hardware import Machine
-from engine.models.operations import Operations, Reading, forward, gradient
-from engine.models.outlines import Outline
-from engine.models.pace import DISK_BYTES_A_SECOND, UTILISED, Pace, Typical, pace_of, processor_pace
+from engine.placement.allotment import Allotment, Passes, allotted
+from engine.placement.hardware import Machine
+from engine.placement.pass_memory import Reading
 from engine.plans.planning import n_gone, plain, prunes_some
 from engine.questions.encoding import BATCH_TOKENS
 from engine.questions.lengths import Lengths, lengths_of
@@ -24,6 +23,8 @@ from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.study import paper_points
 from engine.studies.sweeps import Point
+from engine.timing.operations import Operations, forward, gradient
+from engine.timing.throughput import DISK_BYTES_A_SECOND, UTILISED, Pace, Typical, pace_of, processor_pace
 
 UNKNOWN_PROCESSOR = (
     f"assumed: {OPERATIONS_A_SECOND / 1e12:g} tera-operations a second, as of any processor; it is measured here by "

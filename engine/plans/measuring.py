@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.errors import HeadroomError
+from engine.kernels.kernel_choice import PINNED, pinned_as
 from engine.models.session import Session
-from engine.models.tuning import PINNED, pinned_as
 from engine.plans.cells import Cell, Group, Plan
 from engine.plans.worker import Outcome
 from engine.progress import Progress

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import HeadroomError, NotHere
-from engine.models.memory_needed import device_class, free_bytes, needed_bytes
 from engine.models.session import Session
+from engine.placement.memory_needed import device_class, free_bytes, needed_bytes
 from engine.plans.actors import Errand, digest_of
 from engine.plans.cells import Plan, read_plan
 from engine.plans.claims import Claims

@@ -12,14 +12,14 @@ from engine.importance.criteria import record_of
 from engine.importance.importance import OF_WEIGHTS, PREFIX, importance
 from engine.importance.rankings import n_pruned
 from engine.measurement import Workload
-from engine.models.rates import FACTOR, seconds_for
 from engine.models.session import Session, Target
 from engine.plans.cells import Cell, Group, Plan, cell_id
-from engine.questions.amounts import all_characters
 from engine.questions.requests import Questions, TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.surveys import Setting
 from engine.studies.sweeps import Point, evidence_needed, ranked_by_some, scores_needed
+from engine.timing.observed_timings import FACTOR, seconds_for
+from engine.timing.workload import all_characters
 
 Surveys = Mapping[str, Sequence[TaskSpec]]  # by score the tasks whose importance is wanted
 NO_SURVEYS: Surveys = {}

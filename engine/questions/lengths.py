@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import UsageError
-from engine.models.operations import Reading
+from engine.placement.pass_memory import Reading
 from engine.questions.encoding import Encoded, Row, batches, joined, pack
 from engine.questions.requests import CHUNK, TaskSpec
 
@@ -23,7 +23,7 @@ SHOTS = (0, 1, 5)  # that were measured
 
 @dataclass(frozen=True)
 class Lengths:
-    """Of a task at one shot count, means a question. What scoring reads: `characters` (as engine.questions.amounts
+    """Of a task at one shot count, means a question. What scoring reads: `characters` (as engine.timing.workload
     counts them), `tokens` without padding, `padded` with it, `pairs` that attention compares, `places` that are read;
     the same of the right answer alone, which gradient passes read; `groups` of rows, each a pass where padding is
     computed, `passes` where groups share them; `longest`, the tokens of the longest row."""

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from cache import Store
+from engine.architecture.transformers_internals import supply_squad_metrics
+from engine.checkpoints.hub_internals import disable_telemetry
 from engine.errors import HeadroomError, NotHere, UsageError
 from engine.memory import Kept
-from engine.models.hub_internals import disable_telemetry
-from engine.models.transformers_internals import supply_squad_metrics
 from engine.progress import may_stop, tell
 from engine.questions import lm_eval_internals, rows, squad
 from engine.questions.tasks import OWN, SPLITS, TaskInfo, embedded_tasks, local_files, may_fetch, task_info

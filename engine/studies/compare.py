@@ -20,11 +20,11 @@ from engine.measurement import Measurement, Workload
 from engine.models.masks import parse_edits
 from engine.models.session import Session, Target
 from engine.progress import Progress
-from engine.questions.amounts import all_characters, kept_share
 from engine.questions.requests import Questions, TaskSpec
 from engine.shapes import ModelShape
 from engine.statistics import wilson
 from engine.studies.surveys import Setting
+from engine.timing.workload import all_characters, kept_share
 
 RANDOM = "random"
 ALONG = {"heads": "attention heads", "ffns": "FFNs", "both": "heads and FFNs, the same share of each"}

@@ -26,7 +26,6 @@ from engine.importance.rankings_of import INDUCTION_SEED
 from engine.measurement import Measurement, Workload, known_value
 from engine.models.masks import Mask, parse_heads, parse_mask
 from engine.models.session import Session, Target
-from engine.questions.amounts import CHARACTERS_A_TOKEN
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.portrait import Portrait
@@ -34,6 +33,7 @@ from engine.studies.surveys import Setting, Survey, survey
 from engine.texts.incontext import MIN_TOKENS, icl_change, icl_score
 from engine.texts.sources import N_TEXTS, Source, texts_of
 from engine.texts.tokenloss import losses_of_texts, token_losses
+from engine.timing.workload import CHARACTERS_A_TOKEN
 
 CRITERIA = {criterion.heads: criterion.label for criterion in TABLE.values()}  # of heads
 LOOKING = (

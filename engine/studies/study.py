@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from engine.checkpoints.names import short_name
 from engine.composed import Run, composed
 from engine.importance.rankings import Agreement, agreement, n_pruned
+from engine.kernels.kernel_choice import processor
 from engine.measurement import Measurement
-from engine.models.names import short_name
 from engine.models.session import Target
-from engine.models.tuning import processor
 from engine.progress import Progress, driven
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape

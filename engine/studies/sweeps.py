@@ -30,11 +30,11 @@ from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask
 from engine.models.session import Session, Target
 from engine.progress import Progress
-from engine.questions.amounts import all_characters
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.statistics import paired
 from engine.studies.surveys import Setting, Survey, in_words, survey, together
+from engine.timing.workload import all_characters
 
 
 @dataclass(frozen=True)

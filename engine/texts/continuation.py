@@ -19,10 +19,10 @@ from engine.models.masks import Mask, pruned
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.amounts import CHARACTERS_A_TOKEN
 from engine.questions.tokens import read
 from engine.records import Record, canonical_key
 from engine.texts.passages import checked, text_digest
+from engine.timing.workload import CHARACTERS_A_TOKEN
 
 N_LIKELIEST = 10
 MOST_TOKENS, MOST_PERMILLE = 256, 2000

@@ -23,12 +23,12 @@ from engine.models.session import Target
 from engine.models.slicing import Sliced, applied, sliced
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress, may_stop
-from engine.questions.amounts import kept_share
 from engine.questions.encoding import BATCH_TOKENS
 from engine.questions.tokens import beginning, tokenized
 from engine.records import Record, canonical_key
 from engine.statistics import exponential, over_texts
 from engine.texts.passages import checked, text_digest
+from engine.timing.workload import kept_share
 
 MOST_BYTES = 10_000_000
 BLOCK = 64  # tokens whose mean counts as one in an interval: neighbouring losses are alike

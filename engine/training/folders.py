@@ -19,9 +19,9 @@ from typing import Any, TypedDict
 import numpy as np
 
 from cache.typed_json import Count, InvalidFile, Plain, Threads, decode_json, read_bytes
+from engine.checkpoints.runs import RECIPE, is_run, steps_of
 from engine.demo import runs_folder
 from engine.errors import HeadroomError, one_line
-from engine.models.runs import RECIPE, is_run, steps_of
 from engine.training.recipe import Recipe, is_foreign, recipe_of
 
 MAX_RECIPE_BYTES, MAX_LOG_BYTES, MAX_HELD_OUT_BYTES = 1_000_000, 500_000_000, 500_000_000

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from engine.checkpoints.runs import is_run
 from engine.errors import HeadroomError, one_line, unforeseen
-from engine.models.runs import is_run
 from engine.progress import Progress
 from engine.training.folders import Run, open_run
 from engine.training.recipe import Recipe, recipe_of

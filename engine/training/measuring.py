@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from engine.checkpoints.hub_internals import is_blob
+from engine.checkpoints.weight_files import weight_files
 from engine.composed import Run, all_of, composed
 from engine.demo import passages as built_in
 from engine.errors import HeadroomError, UsageError
 from engine.heads.induction import SCORES, InductionScores, fits, induction
 from engine.measurement import Measurement
-from engine.models.hub_internals import is_blob
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.models.session import Session, Target
-from engine.models.weight_files import weight_files
 from engine.progress import Progress, driven
 from engine.records import Record, version
 from engine.texts.incontext import EARLY, LATE, MIN_TOKENS

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from engine.checkpoints.identity import identify_folder
+from engine.checkpoints.runs import RECIPE, is_run
 from engine.errors import HeadroomError, UsageError
 from engine.files import is_file
-from engine.models.checkpoints import identify_folder
-from engine.models.runs import RECIPE, is_run
 from engine.progress import Progress
 from engine.training.batches import rows_of
 from engine.training.folders import HELD_OUT, LOG, STATE, TEXT, TOKENIZER, Run, not_written, open_run, write

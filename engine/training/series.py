@@ -5,9 +5,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.checkpoints.names import models_of
+from engine.checkpoints.runs import run_of
 from engine.errors import HeadroomError, UsageError
-from engine.models.names import models_of
-from engine.models.runs import run_of
 from engine.training.folders import Foreign, Run, opened
 
 STEP = re.compile(r"step(\d{1,12})")

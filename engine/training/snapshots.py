@@ -1,7 +1,8 @@
 """A model in training as a folder that every screen and transformers open: a stock Llama wherever that is the same.
 
 Queries and keys have biases, so Llama's `attention_bias` is on and its other two are zero; without MLPs the FFN is a
-narrow one of zeros. Smeared keys and positions beside the stream are no Llama's: `engine.models.small` opens those.
+narrow one of zeros. Models with smeared keys or positions beside the stream are not
+Llama models: `engine.architecture.modeling_headroom` opens those.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from engine.models.architectures import SMALL
+from engine.architecture.family import SMALL
 from engine.training.folders import not_written
 from engine.training.recipe import EPSILON, THETA, Recipe
 from engine.training.text import END

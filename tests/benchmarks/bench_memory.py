@@ -1,5 +1,5 @@
 """The most memory that `evaluate` holds in a process of its own, against the model's weights in that precision and what
-`engine.models.memory_needed.memory_estimate` says; OPT-1.3b's shape in 16 bits, OPT-125m's with --quick.
+`engine.placement.memory_needed.memory_estimate` says; OPT-1.3b's shape in 16 bits, OPT-125m's with --quick.
 
 A line's ratio is the estimate over what was measured; what share of the weights that is stands behind it.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engine.models.loading import LoadSpec, identify
-from engine.models.memory_needed import memory_estimate
+from engine.placement.memory_needed import memory_estimate
 from tests.benchmarks.measure import Comparison, alone, opt_125m, peak_bytes
 
 OPT_1_3B = {"hidden_size": 2048, "word_embed_proj_dim": 2048, "ffn_dim": 8192, "num_hidden_layers": 24,

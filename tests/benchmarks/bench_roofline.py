@@ -87,7 +87,7 @@ def products_s(shapes: Shapes, precision: str) -> float:
     """Processor seconds of these products and nothing else."""
     import torch
 
-    from engine.models.cpu_products import exact_product
+    from engine.kernels.cpu_kernels import exact_product
 
     runs, numbers = [], []
     for (rows, n_in, n_out, in_int8), n in shapes.items():

@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from engine.models.tuning import processor
+from engine.kernels.kernel_choice import processor
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SHARED = REPOSITORY.parent / "shared"  # OPT's tokenizer and real tasks, where a checkout has them beside it

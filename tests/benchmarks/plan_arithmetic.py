@@ -20,18 +20,19 @@ from pathlib import Path
 from typing import Any
 
 from cache import open_store
-from engine.models import rates
-from engine.models.allotment import Passes, allotted
-from engine.models.hardware import Device, Machine
+from engine.architecture.opt_sizes import opt_config
+from engine.checkpoints.model_config import Outline, outline_of
 from engine.models.loading import Loaded, LoadSpec
 from engine.models.masks import parse_mask
-from engine.models.operations import Reading, forward, gradient
-from engine.models.opt_sizes import opt_config
-from engine.models.outlines import Outline, outline_of
-from engine.models.pace import Typical, pace_of
 from engine.models.session import Session, Target
-from engine.questions.amounts import characters, gradient_characters
+from engine.placement.allotment import Passes, allotted
+from engine.placement.hardware import Device, Machine
+from engine.placement.pass_memory import Reading
 from engine.questions.requests import Questions, TaskSpec, get_requests, select
+from engine.timing import observed_timings as rates
+from engine.timing.operations import forward, gradient
+from engine.timing.throughput import Typical, pace_of
+from engine.timing.workload import characters, gradient_characters
 from tests.benchmarks.measure import alone, opt_125m, peak_bytes, processor_flags, task_data
 
 SIZES, PRECISIONS = ("125m", "1.3b"), ("bf16", "int8")

@@ -123,7 +123,7 @@ def compare(precision: str, what: str, a: dict[str, np.ndarray], b: dict[str, np
 
 def cpu() -> str:
     """The processor's name."""
-    from engine.models.tuning import processor
+    from engine.kernels.kernel_choice import processor
 
     return processor()
 

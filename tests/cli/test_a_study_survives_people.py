@@ -20,7 +20,7 @@ import pytest
 from cache import Store
 from engine.__main__ import main
 from engine.demo import model_folder
-from engine.models.tuning import abilities, processor
+from engine.kernels.kernel_choice import abilities, processor
 from pages.ui.study_report import TIMES, but_for_times
 from tests.conftest import HANG_S, IS_THOROUGH, REPOSITORY, make_tiny_opt
 from tests.engine.fixtures import write_questions

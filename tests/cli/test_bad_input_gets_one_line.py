@@ -87,7 +87,9 @@ def test_model_too_large(cli, questions, tiny_opt, tmp_path):
 
 def test_refusal_names_the_smaller_precision(tiny_opt, monkeypatch):
     from engine.errors import HeadroomError
-    from engine.models import loading, memory_needed, placing
+    from engine.models import loading
+    from engine.placement import memory_needed
+    from engine.placement import placement as placing
 
     identity = loading.identify(loading.LoadSpec(str(tiny_opt)))
     free = memory_needed.needed_bytes(identity, "bf16")

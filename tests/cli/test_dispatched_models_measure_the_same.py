@@ -11,7 +11,7 @@ import pytest
 
 from cache import open_store
 from engine.models import loading
-from engine.models.placing import Placing
+from engine.placement.placement import Placing
 from engine.records import decode
 from tests.conftest import TEXT
 from tests.engine.fixtures import family_folder, write_questions
@@ -105,7 +105,8 @@ def brought(monkeypatch, tmp_path):
         return loading.replace(held, placing=placing)
 
     monkeypatch.setattr(loading, "load", load)
-    monkeypatch.setattr("engine.models.placing.rooms", lambda folder: {"gpu0": 10**12, "cpu": 10**12, "disk": 10**12})
+    rooms = {"gpu0": 10**12, "cpu": 10**12, "disk": 10**12}
+    monkeypatch.setattr("engine.placement.placement.rooms", lambda folder: rooms)
     monkeypatch.setattr("engine.export.verifying.load", load)
 
 

@@ -20,12 +20,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cache.typed_json import InvalidFile, decode_json, read_json
+from engine.checkpoints import hub
+from engine.checkpoints.identity import identify_folder
+from engine.checkpoints.tensor_index import contents
 from engine.errors import HeadroomError
-from engine.models import hub
-from engine.models.checkpoints import identify_folder
-from engine.models.headers import contents
 from engine.models.loading import LoadSpec
-from engine.models.memory_needed import memory_estimate, offered
+from engine.placement.memory_needed import memory_estimate, offered
 from engine.plans.cells import Cell, Group, Plan, cell_id, read_plan, written
 from engine.plans.claims import Claims
 from engine.plans.measuring import in_line

@@ -17,7 +17,9 @@ from cache import open_store
 from cache.store import Store
 from engine import demo
 from engine.__main__ import main
-from engine.models import checkpoints, loading, tuning
+from engine.checkpoints import identity as checkpoints
+from engine.kernels import kernel_choice as tuning
+from engine.models import loading
 from engine.questions.tasks import embedded_tasks
 
 FILLED_BY_9C61A22 = Path(__file__).parent / "store_of_9c61a22.zip"

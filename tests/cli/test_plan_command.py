@@ -7,12 +7,12 @@ import sys
 import pytest
 
 from cache import open_store
-from engine.models import rates
-from engine.models.pace import IN_OPERATIONS
 from engine.models.session import Session
 from engine.questions.lengths import lengths_of
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import HARNESS_TASKS
+from engine.timing import observed_timings as rates
+from engine.timing.throughput import IN_OPERATIONS
 from tests.cli.conftest import refused
 from tests.conftest import HANG_S, REPOSITORY
 from tests.engine.fixtures import target_in

@@ -36,7 +36,7 @@ def family_folder(family: str, tiny_opt: Path, folder: Path) -> Path:
     import torch
     import transformers as t
 
-    from engine.models.small import HeadroomSmallConfig, register
+    from engine.architecture.modeling_headroom import HeadroomSmallConfig, register
 
     register()
     torch.manual_seed(1)

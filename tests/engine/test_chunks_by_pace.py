@@ -9,10 +9,10 @@ from engine.accuracy import evaluation as module
 from engine.accuracy.evaluation import evaluation
 from engine.models.loading import Models
 from engine.models.masks import Mask, parse_mask
-from engine.models.rates import learn
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Setting
 from engine.studies.sweeps import points, sweep
+from engine.timing.observed_timings import learn
 from tests.engine.fixtures import last, questions_in, target_in, write_questions
 
 SLOW, FAST = 0.0, 1e9  # seconds of a chunk that count as long

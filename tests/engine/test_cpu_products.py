@@ -12,12 +12,12 @@ import torch
 
 from engine.errors import HeadroomError, UsageError
 from engine.importance.importance import importance
-from engine.models import cpu_products as linear
-from engine.models import tuning
+from engine.kernels import cpu_kernels as linear
+from engine.kernels import kernel_choice as tuning
+from engine.kernels.kernel_choice import FP32, INTEGER, OWN, Products
 from engine.models.loading import LoadSpec, load
 from engine.models.masks import Mask, pruned
 from engine.models.slicing import applied, sliced
-from engine.models.tuning import FP32, INTEGER, OWN, Products
 from engine.records import canonical_key
 from tests.engine.fixtures import finished, last, questions_in, target_in, write_questions
 
@@ -332,7 +332,7 @@ def test_an_unknown_torch_is_measured(monkeypatch, store, measured):
 def test_bitsandbytes_brings_no_compiler_and_no_word():
     code = """
 import sys
-from engine.models.bitsandbytes_internals import bitsandbytes
+from engine.kernels.bitsandbytes_internals import bitsandbytes
 assert bitsandbytes() is bitsandbytes() and bitsandbytes().nn.Linear8bitLt
 import torch
 print("torch._inductor.compile_fx" in sys.modules, torch.compile.__name__)

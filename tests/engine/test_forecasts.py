@@ -11,22 +11,19 @@ import pytest
 from engine.accuracy.evaluation import evaluation
 from engine.accuracy.passes import hidden_states
 from engine.accuracy.scoring import read_rows
+from engine.architecture.family import shape_of
+from engine.architecture.opt_sizes import LAYERS_HEADS_WIDTH, opt_config, opt_parts
+from engine.checkpoints.model_config import Outline, outline_of
 from engine.errors import UsageError
 from engine.importance import gradients
 from engine.importance.gradients import gate_gradients
-from engine.models import pace as paces
-from engine.models import rates
-from engine.models.allotment import DISK, MAIN, NOWHERE, Passes, allotted
-from engine.models.architectures import shape_of
-from engine.models.hardware import GPUS, Device, Machine, known_gpu, machine_of
+from engine.kernels.kernel_choice import processor
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
-from engine.models.memory_needed import LIBRARY_BYTES, WORKSPACE_BYTES, needed_bytes
-from engine.models.operations import Reading, forward, gradient, kept_bytes
-from engine.models.opt_sizes import LAYERS_HEADS_WIDTH, opt_config, opt_parts
-from engine.models.outlines import Outline, outline_of
-from engine.models.pace import Typical, pace_of
-from engine.models.tuning import processor
+from engine.placement.allotment import DISK, MAIN, NOWHERE, Passes, allotted
+from engine.placement.hardware import GPUS, Device, Machine, known_gpu, machine_of
+from engine.placement.memory_needed import LIBRARY_BYTES, WORKSPACE_BYTES, needed_bytes
+from engine.placement.pass_memory import Reading, kept_bytes
 from engine.plans import forecast as forecasts
 from engine.plans.forecast import study_points, study_work
 from engine.plans.planning import planned
@@ -36,6 +33,10 @@ from engine.questions.requests import TaskSpec
 from engine.questions.tasks import HARNESS_TASKS, embedded_tasks
 from engine.studies.study import paper_points, pool_of
 from engine.studies.surveys import Setting
+from engine.timing import observed_timings as rates
+from engine.timing import throughput as paces
+from engine.timing.operations import forward, gradient
+from engine.timing.throughput import Typical, pace_of
 from tests.benchmarks.measure import SHARED
 from tests.engine.fixtures import last, loaded, questions_in, target_in, write_questions
 from tests.write_lengths import lengths_here, opt_tokenizer

@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from engine.checkpoints import tensor_index as headers
+from engine.checkpoints.tensor_index import contents
 from engine.errors import HeadroomError
-from engine.models import headers
-from engine.models.headers import contents
 
 
 def saved(value, file):

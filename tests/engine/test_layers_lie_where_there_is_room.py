@@ -13,20 +13,22 @@ import pytest
 import torch
 
 from cache import open_store
+from engine.architecture.family import shape_of
+from engine.architecture.opt_sizes import opt_config
+from engine.architecture.sizes import n_parameters_of
 from engine.errors import HeadroomError, UsageError
 from engine.heads.ablation import Ablating, head_ablations
 from engine.importance.gradients import gate_gradients
-from engine.models import memory_needed, placing, set_aside
-from engine.models.architectures import shape_of
 from engine.models.loading import LoadSpec, Models, aside_folder, identify, load
 from engine.models.masks import Mask, parse_mask, pruned
-from engine.models.memory_needed import memory_estimate, needed_bytes
-from engine.models.opt_sizes import opt_config
-from engine.models.placing import Placing, layer_bytes, places, placing_of
-from engine.models.reaching import in_reach, is_away
 from engine.models.session import Session
-from engine.models.sizes import n_parameters_of
 from engine.models.slicing import applied, sliced
+from engine.placement import disk_offload as set_aside
+from engine.placement import memory_needed
+from engine.placement import placement as placing
+from engine.placement.memory_needed import memory_estimate, needed_bytes
+from engine.placement.offload import in_reach, is_away
+from engine.placement.placement import Placing, layer_bytes, places, placing_of
 from tests.conftest import HANG_S, TEXT
 from tests.engine.fixtures import family_folder, last, target_in
 

@@ -19,14 +19,11 @@ import pytest
 import torch
 import transformers
 
-from engine.models import (
-    accelerate_internals,
-    bitsandbytes_internals,
-    headers,
-    hub_internals,
-    torch_internals,
-    transformers_internals,
-)
+from engine.architecture import torch_internals, transformers_internals
+from engine.checkpoints import hub_internals
+from engine.checkpoints import tensor_index as headers
+from engine.kernels import bitsandbytes_internals
+from engine.placement import accelerate_internals
 from engine.plans import ray_internals
 from engine.questions import lm_eval_internals, squad
 from tests.conftest import REPOSITORY

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.checkpoints.compact_checkpoint import stock_config
+from engine.checkpoints.tensors import stored_tensors
 from engine.demo import model_folder
 from engine.errors import HeadroomError, UsageError
 from engine.models.loading import LoadSpec, Models, identify, load
-from engine.models.memory_needed import memory_estimate
-from engine.models.spread import stock_config
-from engine.models.tensors import stored_tensors
+from engine.placement.memory_needed import memory_estimate
 from tests.conftest import HANG_S, REPOSITORY
 from tests.engine.fixtures import family_folder, run, write_questions
 
@@ -143,7 +143,7 @@ def pickled(folder: Path, to: Path, n_files: int = 1) -> Path:
 
 @pytest.mark.parametrize("is_pickled", [False, True])
 def test_one_tensor_is_read_at_a_time(is_pickled, tiny_opt, tmp_path, monkeypatch):
-    from engine.models import tensors
+    from engine.checkpoints import tensors
 
     alive, most, real = [], [], tensors.finite
 
@@ -207,7 +207,7 @@ def test_pickled_files_are_counted_whatever_they_hold(dtype, tiny_opt, tmp_path)
 
 
 def test_a_weight_file_is_digested_once_with_a_store_or_without(session, tiny_opt, tmp_path):
-    from engine.models import checkpoints
+    from engine.checkpoints import identity as checkpoints
 
     folder = Path(shutil.copytree(tiny_opt, tmp_path / "model"))
     before, models = checkpoints._content_digest.cache_info().misses, Models()

@@ -8,10 +8,10 @@ from engine.heads.composition import feeding
 from engine.heads.in_text import head_in_texts
 from engine.heads.ov_tokens import ov_tokens
 from engine.measurement import OPERATIONS_A_SECOND, Workload, by_name, single
-from engine.models import rates
 from engine.pieces import Piece
 from engine.progress import Progress, final
-from engine.questions.amounts import CHARACTERS_A_TOKEN
+from engine.timing import observed_timings as rates
+from engine.timing.workload import CHARACTERS_A_TOKEN
 from tests.engine.fixtures import last, target_in
 
 HEAD = (1, 0)

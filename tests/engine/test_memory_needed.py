@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from engine.models import memory_needed
-from engine.models.architectures import is_tied
-from engine.models.checkpoints import identify_folder
+from engine.architecture.family import is_tied
+from engine.architecture.sizes import n_parameters_of
+from engine.checkpoints.identity import identify_folder
 from engine.models.loading import LoadSpec, load
-from engine.models.memory_needed import LIBRARY_BYTES, free_bytes, left_in_container
-from engine.models.sizes import n_parameters_of
+from engine.placement import memory_needed
+from engine.placement.memory_needed import LIBRARY_BYTES, free_bytes, left_in_container
 from tests.conftest import REPOSITORY
 from tests.engine.fixtures import family_folder
 

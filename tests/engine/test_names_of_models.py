@@ -2,10 +2,10 @@
 
 import pytest
 
+from engine.checkpoints import runs
+from engine.checkpoints.names import model_name, models_of, short_name, without_revision
 from engine.errors import HeadroomError, UsageError
-from engine.models import runs
 from engine.models.loading import LoadSpec
-from engine.models.names import model_name, models_of, short_name, without_revision
 
 
 @pytest.mark.parametrize(

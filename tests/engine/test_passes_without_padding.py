@@ -9,10 +9,10 @@ import torch
 from engine.accuracy import passes, scoring
 from engine.accuracy.scoring import read_rows, score
 from engine.importance.gradients import gate_gradients
+from engine.kernels.kernel_choice import FP32, INTEGER, Products
 from engine.models.loading import LoadSpec, load
 from engine.models.masks import parse_mask
 from engine.models.slicing import applied, sliced
-from engine.models.tuning import FP32, INTEGER, Products
 from engine.questions import encoding
 from engine.questions.encoding import Encoded, batches, encode_questions, joined, pack
 from engine.questions.requests import TaskSpec, get_requests

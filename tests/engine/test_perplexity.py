@@ -12,8 +12,8 @@ from engine.errors import HeadroomError, UsageError
 from engine.models.loading import Models
 from engine.models.masks import Mask, parse_mask, pruned
 from engine.progress import final
-from engine.questions.amounts import kept_share
 from engine.texts.perplexity import BLOCK, Both, Perplexity, both, change, perplexity, windows
+from engine.timing.workload import kept_share
 from tests.conftest import TEXT
 from tests.engine.fixtures import target_in
 

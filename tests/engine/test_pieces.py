@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from engine.kernels.kernel_choice import Products
 from engine.measurement import of_records
 from engine.models.session import Session
-from engine.models.tuning import Products
 from engine.pieces import Piece
 from engine.progress import Progress, driven, final, last_value
 from engine.records import Record, canonical_key, decode, encode

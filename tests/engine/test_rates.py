@@ -7,11 +7,11 @@ import pytest
 
 from engine.importance import importance as of_importance
 from engine.importance.importance import importance
-from engine.models import rates
 from engine.models.masks import Mask
 from engine.progress import Stopped, final, is_to_stop
-from engine.questions.amounts import all_characters, characters, gradient_characters, kept_share
 from engine.questions.requests import Question, TaskSpec, get_requests, select
+from engine.timing import observed_timings as rates
+from engine.timing.workload import all_characters, characters, gradient_characters, kept_share
 from tests.engine.fixtures import target_in
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from engine.errors import HeadroomError, UsageError
-from engine.models import memory_needed
+from engine.placement import memory_needed
 from tests.cli.conftest import cli, refused  # noqa: F401
 from tests.engine.fixtures import write_questions
 

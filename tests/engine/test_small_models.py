@@ -9,6 +9,7 @@ import torch
 from transformers import DynamicCache
 
 from engine.accuracy.evaluation import evaluation
+from engine.architecture.modeling_headroom import smeared, tokens_before
 from engine.demo import passages
 from engine.errors import HeadroomError, UsageError
 from engine.export.exporting import Export, export, sizes
@@ -21,7 +22,6 @@ from engine.models.loading import LoadSpec
 from engine.models.masks import Mask, parse_mask
 from engine.models.patterns import visited
 from engine.models.session import Session
-from engine.models.small import smeared, tokens_before
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.texts.continuation import How, continuation
 from engine.texts.perplexity import perplexity

@@ -5,11 +5,11 @@ import torch
 import transformers
 
 from engine.accuracy.speed import N_ROUNDS, WAYS, speed
+from engine.architecture.transformers_internals import keys_and_values
 from engine.export import modeling_pruned
 from engine.export.exporting import Export, export
 from engine.models.masks import Mask, parse_mask, pruned
 from engine.models.slicing import applied, sliced
-from engine.models.transformers_internals import keys_and_values
 from engine.progress import final
 from tests.engine.fixtures import target_in
 

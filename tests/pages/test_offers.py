@@ -6,8 +6,8 @@ import time
 import pytest
 from streamlit.util import calc_hash
 
+from engine.checkpoints import hub
 from engine.errors import HeadroomError
-from engine.models import hub
 from pages.ui.shared import offers
 from tests import hub_stand_in as stand_in
 from tests.pages.conftest import WAIT_S, button, figure, level, settled, slide

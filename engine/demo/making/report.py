@@ -116,7 +116,7 @@ def passage_part(measured: Any, options: argparse.Namespace) -> list[bars.Bar]:
 
 def sample_part(measured: Any, options: argparse.Namespace) -> list[bars.Bar]:
     """A continuation, and the size of the weights."""
-    from engine.models.weight_files import weight_files
+    from engine.checkpoints.weight_files import weight_files
 
     print(measured.sample(BEGINNING))
     n_bytes = sum(file.stat().st_size for file in weight_files(measured.target().identity.folder))

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from cache import Store
+from engine.checkpoints.runs import RECIPE
 from engine.demo import RUN as EMBEDDED_RUN
 from engine.demo import runs_folder
-from engine.models.runs import RECIPE
 from engine.models.session import Session
 from engine.progress import Progress
 from engine.training.folders import Run

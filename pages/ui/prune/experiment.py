@@ -29,10 +29,10 @@ from engine.measurement import Measurement, Workload
 from engine.models.masks import Mask
 from engine.models.session import Session, Target
 from engine.progress import Progress
-from engine.questions.amounts import all_characters, kept_share
 from engine.questions.requests import Questions, Requests, TaskSpec, select
 from engine.shapes import ModelShape
 from engine.statistics import MIN_QUESTIONS, wilson
+from engine.timing.workload import all_characters, kept_share
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.defaults import RANKING_QUESTIONS, SAMPLE
 from pages.ui.shared.tables import level_percent

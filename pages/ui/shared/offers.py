@@ -10,10 +10,10 @@ from functools import partial
 
 import streamlit as st
 
+from engine.checkpoints import hub
 from engine.jobs import Job, Jobs, Snapshot
-from engine.models import hub
 from engine.models.loading import LoadSpec, aside_folder
-from engine.models.placing import refusal
+from engine.placement.placement import refusal
 from engine.progress import Progress, in_time
 from pages.ui.shared.runtime import show_error, store
 from pages.ui.shared.work import live

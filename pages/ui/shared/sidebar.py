@@ -10,14 +10,14 @@ from typing import Any
 
 import streamlit as st
 
+from engine.checkpoints.hub import is_away
+from engine.checkpoints.identity import Identity
+from engine.checkpoints.names import model_name
 from engine.errors import HeadroomError
+from engine.kernels.kernel_choice import Products
 from engine.memory import resident_bytes
-from engine.models.checkpoints import Identity
-from engine.models.hub import is_away
 from engine.models.loading import PRECISIONS, LoadSpec, identify, known_ways, stamp, ways_of
-from engine.models.names import model_name
 from engine.models.session import Target, target_of
-from engine.models.tuning import Products
 from engine.training.folders import Run, opened
 from pages.ui.shared.against import draw_against
 from pages.ui.shared.controls import EXAMPLE, example_mask, one_listed, one_of, with_own

@@ -11,9 +11,9 @@ from pathlib import Path
 import streamlit as st
 from streamlit.components.v2 import component
 
+from engine.checkpoints.runs import is_run
 from engine.errors import HeadroomError
 from engine.jobs import Job, Jobs
-from engine.models.runs import is_run
 from engine.training.folders import Run, open_run, runs_in
 from engine.training.live import free_name, trained
 from engine.training.locking import trainer

@@ -9,9 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from engine import demo
+from engine.checkpoints import runs
 from engine.errors import HeadroomError, UsageError
 from engine.files import read_regular
-from engine.models import runs
 from engine.training.folders import Foreign, Run, opened
 from engine.training.phase_change import Window, window
 from engine.training.recipe import Recipe, recipe_of

@@ -1,0 +1,11 @@
+"""What models are made of: families, parameters and shapes, read from config.json.
+
+`family`: where heads and FFNs live in each family
+`config_fields`: which fields of a config.json are used
+`layer_tensors`: which tensor is what of a layer, and where a head lies in it
+`sizes`: how many parameters a model has, as a whole and part by part
+`opt_sizes`: the sizes in which OPT was published
+`modeling_headroom`: small models trained here that no class of transformers is
+`torch_internals`: private and fragile parts of torch
+`transformers_internals`: the same of transformers
+"""

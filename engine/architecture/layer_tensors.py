@@ -1,0 +1,73 @@
+"""Which tensor of a checkpoint is what of a layer, and where a head's numbers lie in it: by names alone, for all that
+cuts, zeroes or spreads weights without building a model.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.architecture.family import Family
+from engine.shapes import ModelShape
+
+IN_LAYER = re.compile(r"(.*\.)?(?:layers|h)\.(\d+)\.(.+)")
+CONSTANT = "constant"  # what a part that is gone still adds at every position: its output bias
+
+
+@dataclass(frozen=True)
+class Place:
+    """Tensor `rest` (such as `self_attn.q_proj.weight`) of layer `layer`; `front` is what its name begins with."""
+
+    front: str
+    layer: int
+    rest: str
+
+
+def place_of(name: str) -> Place | None:
+    """Where the tensor of that name belongs; None outside of the layers."""
+    found = IN_LAYER.fullmatch(name)
+    return None if found is None else Place(name[: found.start(3)], int(found[2]), found[3])
+
+
+def attention_of(family: Family) -> str:
+    """The attention module, from a layer."""
+    return family.attention_out.rpartition(".")[0]
+
+
+def is_attention(family: Family, rest: str) -> bool:
+    """Whether a tensor belongs to the attention of its layer, its norm aside."""
+    return rest.startswith(f"{attention_of(family)}.")
+
+
+def is_ffn(family: Family, rest: str) -> bool:
+    """Whether a tensor belongs to the FFN of its layer, its norm aside."""
+    return rest.startswith(("fc1.", "fc2.") if family.ffn_in else "mlp.")
+
+
+def head_numbers(family: Family, shape: ModelShape, rest: str, kept: Sequence[int]) -> tuple[int, np.ndarray] | None:
+    """(axis, indices along it) of what these heads take of a tensor, in its own order; None where heads have no part
+    of it. A key and value head that several share counts where one of them is kept."""
+    module, _, kind = rest.rpartition(".")
+    transposed = family.qkv_layout == "joined" and kind == "weight"  # GPT-2's Conv1D holds (inputs, outputs)
+    if module == family.attention_out:
+        return None if kind == "bias" else (0 if transposed else 1, _positions(kept, shape.d_head))
+    within, _, name = module.rpartition(".")
+    if within != attention_of(family) or name not in family.qkv:
+        return None
+    if family.qkv_layout == "by head":  # each head's query, key and value one behind the other
+        return 0, _positions(kept, 3 * shape.d_head)
+    if family.qkv_layout == "joined":
+        one = _positions(kept, shape.d_head)
+        width = shape.n_heads * shape.d_head
+        return int(transposed), np.concatenate([one, width + one, 2 * width + one])
+    return 0, _positions(kept if name == family.qkv[0] else key_heads(shape, kept), shape.d_head)
+
+
+def key_heads(shape: ModelShape, kept: Sequence[int]) -> list[int]:
+    """The key and value heads that these heads read, in order."""
+    return sorted({head // (shape.n_heads // shape.n_key_value_heads) for head in kept})
+
+
+def _positions(heads: Sequence[int], width: int) -> np.ndarray:
+    return (np.array(heads, int)[:, None] * width + np.arange(width)).ravel()

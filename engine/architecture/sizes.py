@@ -1,0 +1,114 @@
+"""How many parameters a model has: counted from the tensors in its files, or part by part from its config.json."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from engine.architecture.family import family_of, is_tied, smears_keys
+from engine.shapes import ModelShape
+
+# what older files hold beside the weights: masks and angles, made anew from the config
+BUFFERS = re.compile(r"(.*\.)?((attn|attention)\.(masked_)?bias|rotary_emb\.inv_freq|position_ids|decoder\.version)")
+UNEMBEDDINGS = ("lm_head.weight", "embed_out.weight")  # the second in GPT-NeoX's files
+EMBEDDINGS = ("embed", "wte", "wpe", "lm_head")
+SCALE_BYTES = 4  # bitsandbytes keeps the largest absolute weight of each output of a matrix, in fp32
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a model: its parameters, those of them that int8 stores in one byte, and the outputs of these matrices,
+    each of which has a scale."""
+
+    n_params: int = 0
+    n_quantised: int = 0
+    n_outputs: int = 0
+
+    def n_bytes(self, precision: str) -> int:
+        """What it takes in memory in that precision."""
+        if precision == "int8":
+            return self.n_quantised + 2 * (self.n_params - self.n_quantised) + SCALE_BYTES * self.n_outputs
+        return self.n_params * (4 if precision == "fp32" else 2)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A model in the order of its passes: `embeddings` of tokens and positions, each of `n_layers` layers alike, the
+    `end` (its norm, and OPT-350m's projection) and the `head`, empty where it is the embedding of tokens."""
+
+    embeddings: Part
+    layer: Part
+    end: Part
+    head: Part
+    n_layers: int
+
+    @property
+    def n_params(self) -> int:
+        return self._sum("n_params")
+
+    @property
+    def n_quantised(self) -> int:
+        return self._sum("n_quantised")
+
+    def n_bytes(self, precision: str) -> int:
+        """What all of it takes in memory in that precision."""
+        return self.n_layers * self.layer.n_bytes(precision) + sum(
+            part.n_bytes(precision) for part in (self.embeddings, self.end, self.head)
+        )
+
+    def _sum(self, name: str) -> int:
+        once = sum(getattr(part, name) for part in (self.embeddings, self.end, self.head))
+        return once + self.n_layers * getattr(self.layer, name)
+
+
+def n_parameters(shapes: Iterable[tuple[str, tuple[int, ...]]], tied: bool) -> tuple[int, int]:
+    """(parameters, parameters that int8 stores in one byte) of a model that holds tensors of these names and shapes:
+    an unembedding that is the embedding counts once, buffers do not."""
+    n_params = n_quantised = 0
+    for name, shape in shapes:
+        if BUFFERS.fullmatch(name) or (tied and name.endswith(UNEMBEDDINGS)):
+            continue
+        count = 1
+        for size in shape:
+            count *= size
+        n_params += count
+        if len(shape) == 2 and not any(part in name for part in EMBEDDINGS):
+            n_quantised += count
+    return n_params, n_quantised
+
+
+def n_parameters_of(config: Mapping[str, Any], shape: ModelShape) -> tuple[int, int]:
+    """The same from a config.json, before any weights are there."""
+    parts = parts_of(config, shape)
+    return parts.n_params, parts.n_quantised
+
+
+def embedding_width(config: Mapping[str, Any], shape: ModelShape) -> int:
+    """How wide the embeddings of tokens are: d_model, but in OPT-350m."""
+    return (config.get("word_embed_proj_dim") or shape.d_model) if config["model_type"] == "opt" else shape.d_model
+
+
+def parts_of(config: Mapping[str, Any], shape: ModelShape) -> Parts:
+    """The parts of the model of a config.json."""
+    kind, d, d_mlp = config["model_type"], shape.d_model, shape.d_mlp
+    family, width = family_of(config), embedding_width(config, shape)
+    d_kv, d_heads = shape.d_head * shape.n_key_value_heads, shape.d_head * shape.n_heads
+    norm = 2 * d if family.has_biases else d
+    matrices = 2 * d * (d_heads + d_kv) + (3 if family.is_gated else 2) * d * d_mlp
+    qkv, inner = d_heads + 2 * d_kv, d_mlp * (2 if family.is_gated else 1)
+    rest = 2 * norm + shape.n_key_value_heads * smears_keys(config)
+    if config.get({"opt": "enable_bias"}.get(kind, "attention_bias"), family.has_biases):
+        rest += qkv + d
+    if config.get({"opt": "enable_bias"}.get(kind, "mlp_bias"), family.has_biases):
+        rest += inner + d
+    tokens = shape.n_vocab * width
+    positions = {"opt": shape.n_ctx + 2, "gpt2": shape.n_ctx}.get(kind, 0) * d
+    projection = width * d if width != d else 0
+    ends_in_norm = config.get("do_layer_norm_before") is not False or kind != "opt"
+    return Parts(
+        embeddings=Part(tokens + positions + projection, projection, d if projection else 0),
+        layer=Part(matrices + rest, matrices, qkv + inner + 2 * d),
+        end=Part(projection + norm * ends_in_norm, projection, width if projection else 0),
+        head=Part(0 if is_tied(config) else tokens),
+        n_layers=shape.n_layers,
+    )

@@ -1,0 +1,180 @@
+"""Private and fragile parts of transformers. Read in version 5.23; each has a test in
+tests/engine/test_library_internals.py.
+
+The one exception is engine/export/modeling_pruned.py, which is copied next to exported weights and stands alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache as once
+from typing import TYPE_CHECKING, Any
+
+from engine.architecture.config_fields import model_fields
+from engine.architecture.torch_internals import replace_class
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@contextmanager
+def attention_named(model: Any, name: str) -> Iterator[None]:
+    """Context in which a model uses the attention function that is registered under this name. The public setter has no
+    getter, and looks through all modules, too slow for once a forward pass."""
+    before = model.config._attn_implementation
+    try:
+        model.config._attn_implementation = name
+        yield
+    finally:
+        model.config._attn_implementation = before
+
+
+@once
+def _attention_functions() -> Any:
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    return ALL_ATTENTION_FUNCTIONS
+
+
+def sdpa_attention() -> Callable[..., Any]:
+    """The attention function around torch's scaled_dot_product_attention."""
+    return _attention_functions()["sdpa"]
+
+
+def attention_chooser() -> Callable[[Any], Callable[..., Any]]:
+    """A function from a config to the attention function that a model of it uses, as transformers' own layers find
+    it."""
+    from transformers.models.llama.modeling_llama import eager_attention_forward
+
+    functions = _attention_functions()
+
+    def choose(config: Any) -> Callable[..., Any]:
+        return functions.get_interface(str(config._attn_implementation), eager_attention_forward)
+
+    return choose
+
+
+def additive_mask() -> Callable[..., Any]:
+    """The function that makes the mask of eager attention, which is added to scores."""
+    from transformers.masking_utils import eager_mask
+
+    return eager_mask
+
+
+def llama_attention() -> Any:
+    """The class of Llama's attention, to derive from: `q_proj`, `k_proj`, `v_proj`, `o_proj`, `head_dim`, `scaling` and
+    `layer_idx` are its attributes, and a layer calls it with `position_embeddings` and `past_key_values`."""
+    from transformers.models.llama.modeling_llama import LlamaAttention
+
+    return LlamaAttention
+
+
+def replace_positions(model: Any, positions: Any) -> None:
+    """Has all layers of a Llama model get what this module makes of position ids, in place of rotary cosines and
+    sines."""
+    model.model.rotary_emb = positions
+
+
+def model_config(config: Mapping[str, Any]) -> Any:
+    """transformers' config object of a config.json, from its known fields alone: it would keep all others, and a model
+    of it would download and import the attention kernel that they name."""
+    import transformers
+
+    return transformers.AutoConfig.for_model(config["model_type"], **copy.deepcopy(model_fields(config)))
+
+
+def causal_lm_class(config: Any) -> Any:
+    """The class of language models with this config, without making one."""
+    import transformers
+
+    return transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+
+
+def tied_weights(model: Any) -> Mapping[str, str]:
+    """Names of parameters that are one and the same, either of which a checkpoint may hold."""
+    return model.all_tied_weights_keys
+
+
+def load_tensors(
+    model_class: Any, tensors: Mapping[str, Any], begin: Callable[[Any], None] | None = None, **options: Any
+) -> tuple[Any, Mapping[str, Any]]:
+    """(a model of this class with these tensors, what transformers reports of its keys). from_pretrained without a name
+    takes them from `state_dict`, and reads each by `tensors[name][...]` when its turn comes, layer by layer.
+
+    `begin` gets the model before the first tensor is read; nothing public gives a model while it is being loaded.
+    """
+    built = model_class if begin is None else _beginning(model_class, begin)
+    model, report = built.from_pretrained(
+        None, state_dict=tensors, output_loading_info=True, ignore_mismatched_sizes=True, **options
+    )
+    if begin is not None:
+        replace_class(model, model_class)
+    return model, report
+
+
+def _beginning(model_class: Any, begin: Callable[[Any], None]) -> Any:
+    def init(model: Any, *args: Any, **options: Any) -> None:
+        model_class.__init__(model, *args, **options)
+        begin(model)
+
+    return type(model_class.__name__, (model_class,), {"__init__": init, "__module__": model_class.__module__})
+
+
+def mark_loaded(parameter: Any) -> None:
+    """Marks a parameter that was replaced during a load as loaded: at the end transformers fills all others with random
+    numbers."""
+    parameter._is_hf_initialized = True
+
+
+def keys_and_values(cache: Any) -> dict[int, tuple[Tensor, Tensor]]:
+    """Keys and values (B, H, T, d_head) in a DynamicCache by layer; a layer without heads has none."""
+    return {at: (layer.keys, layer.values) for at, layer in enumerate(cache.layers) if layer.is_initialized}
+
+
+def count_tokens(hidden_states: Tensor, given: Sequence[Any]) -> None:
+    """Notes in a cache, if one is among what a layer was `given`, that layer 0 has read these positions: transformers
+    counts the tokens of a cache there."""
+    for cache in given:
+        if hasattr(cache, "get_seq_length"):
+            zeros = hidden_states.new_zeros(len(hidden_states), 1, hidden_states.shape[1], 1)
+            cache.update(zeros, zeros, 0)
+
+
+def read_by_head(attention: Any, reads: Sequence[int]) -> Any:
+    """Has the heads of a Llama attention read these key and value heads, each of which the cache holds once; gives the
+    hook, to be removed. The attention itself repeats all key heads alike (`num_key_value_groups`, here 1)."""
+
+    def wrap(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return args, kwargs | {"past_key_values": _ReadByHead(kwargs.get("past_key_values"), list(reads))}
+
+    return attention.register_forward_pre_hook(wrap, with_kwargs=True)
+
+
+class _ReadByHead:
+    """What the attention takes for its cache: `update` gives keys and values by head."""
+
+    def __init__(self, cache: Any, reads: list[int]) -> None:
+        self.cache, self.reads = cache, reads
+
+    def update(self, keys: Tensor, values: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        if self.cache is not None:
+            keys, values = self.cache.update(keys, values, *args, **kwargs)
+        return keys[:, self.reads], values[:, self.reads]
+
+
+def supply_squad_metrics(compute_exact: Callable[..., Any], compute_f1: Callable[..., Any]) -> None:
+    """Puts these two functions into a module of transformers that version 5 has dropped, and from which
+    lm-evaluation-harness 0.4.13 still imports them: its ReCoRD task cannot be loaded without."""
+    parent, name = "transformers.data.metrics", "transformers.data.metrics.squad_metrics"
+    if name in sys.modules:
+        return
+    package, module = types.ModuleType(parent), types.ModuleType(name)
+    package.__path__ = []  # makes it a package to the import system
+    module.__dict__.update(compute_exact=compute_exact, compute_f1=compute_f1)
+    package.__dict__["squad_metrics"] = module
+    sys.modules.setdefault(parent, package)
+    sys.modules[name] = module

@@ -1,0 +1,15 @@
+"""A model as files: its name, its folder, its tensors.
+
+`names`: how a model is typed: `demo`, a folder, a hub id with its revision, a run with its snapshot
+`runs`: runs of training as places where models lie
+`hub`: models of the hub: what is here, what it takes to have one, the download
+`hub_internals`: private and fragile parts of huggingface_hub
+`fetching`: the process that downloads
+`weight_files`: which files of a folder hold the weights
+`tensor_index`: what these hold, from their tables of contents
+`tensors`: the tensors of a checkpoint, each read when it is asked for
+`compact_checkpoint`: a folder that the form `small` of an export wrote, as the stock model that it is of
+`validation`: whether the tensors are those that the config asks for
+`identity`: what a model folder is, read from its files alone
+`model_config`: a model's shape and parts, known before any weight is there
+"""

@@ -1,0 +1,100 @@
+"""Whether the tensors of a checkpoint are those that the model of its config.json has: all of them, no others, and
+each of the right shape. Told before a value is read; transformers fills what is missing with random numbers.
+"""
+
+import copy
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from engine.architecture.sizes import UNEMBEDDINGS
+from engine.architecture.transformers_internals import tied_weights
+from engine.errors import HeadroomError
+
+LAYER = re.compile(r"(?:^|\.)(?:layers|h)\.(\d+)\.")
+AGAIN = "download or copy the folder again"
+
+
+def refuse_other_layers(model: str, names: Iterable[str], n_layers: int) -> None:
+    """HeadroomError where tensors of these names are of more layers than the config has, or of fewer."""
+    found = {int(match[1]) for name in names if (match := LAYER.search(name))}
+    if found and max(found) + 1 != n_layers:
+        layers = "1 layer" if n_layers == 1 else f"{n_layers} layers"
+        raise HeadroomError(
+            f"{model} is not whole: config.json says {layers} and the weights have {max(found) + 1}; "
+            "use the config.json and the weights of one model"
+        )
+
+
+def refuse_unless_whole(model: str, stored: Mapping[str, Any], model_class: Any, config: Any) -> None:
+    """HeadroomError naming the first tensor that is missing, has another shape or no place, and how many there are.
+
+    `stored` has a `shape` and a `dtype` (torch's name) for each name.
+    """
+    import torch
+
+    refuse_other_layers(model, stored, config.num_hidden_layers)
+    with torch.device("meta"):
+        skeleton = model_class(copy.deepcopy(config))
+    due = {name: tuple(value.shape) for name, value in skeleton.state_dict().items()}
+    places = {name: _place(name, skeleton.base_model_prefix, due) for name in stored}
+    given = {place: name for name, place in places.items() if place}
+    for place, count in Counter(places.values()).items():
+        if place and count > 1:
+            raise HeadroomError(f"{model}: {place} is in its files under {count} names; keep one of them")
+    wrong = [
+        f"{name} is {stored[name].shape} and should be {due[place]}"
+        for place, name in given.items()
+        if stored[name].shape != due[place]
+    ]
+    wrong += [
+        f"{name} is of type {stored[name].dtype} and should be of floating point"
+        for name in given.values()
+        if "float" not in stored[name].dtype
+    ]
+    missing = due.keys() - given.keys()
+    for one, other in tied_weights(skeleton).items():  # either will do
+        missing -= {one} if one in missing else {other}
+    wrong += [f"{name} is missing" for name in due if name in missing]
+    strangers = sorted(name for name, place in places.items() if not place)
+    if wrong:
+        instead = f"; the files hold {strangers[0]} instead" if missing and strangers else ""
+        raise HeadroomError(f"{model} is not whole: {wrong[0]}{_more(wrong)}{instead}; {AGAIN}")
+    if strangers:
+        raise HeadroomError(
+            f"{model}: its config.json has no place for {strangers[0]}{_more(strangers)}; use the config.json that "
+            "belongs to the weights"
+        )
+
+
+def refuse_unless_loaded(model: str, report: Mapping[str, Any]) -> None:
+    """The same from what transformers says after a load."""
+    wrong = sorted(report["missing_keys"]) + sorted(name for name, *_ in report["mismatched_keys"])
+    if wrong:
+        raise HeadroomError(f"{model} is not whole: {wrong[0]} was not loaded{_more(wrong)}; {AGAIN}")
+
+
+def refuse_unknown_tokens(model: str, tokenizer: Any, n_rows: int) -> None:
+    """HeadroomError where a tokenizer gives tokens that have no row in the embedding."""
+    beyond = sorted((number, token) for token, number in tokenizer.get_vocab().items() if number >= n_rows)
+    if beyond:
+        number, token = beyond[0]
+        raise HeadroomError(
+            f"{model}: its tokenizer gives token {number} ({token[:40]!r}){_more(beyond)}, and the embedding has "
+            f"{n_rows:,} rows; use the tokenizer and the weights of one model"
+        )
+
+
+def _place(name: str, prefix: str, due: Mapping[str, Any]) -> str:
+    """The parameter that a tensor of that name becomes, as transformers sees it; "" for none."""
+    for old in UNEMBEDDINGS:
+        if name == old and old not in due:
+            name = next((each for each in UNEMBEDDINGS if each in due), name)
+    if name.startswith(f"{prefix}.") and name.removeprefix(f"{prefix}.") in due:
+        return name.removeprefix(f"{prefix}.")
+    return next((each for each in (f"{prefix}.{name}", name) if each in due), "")
+
+
+def _more(wrong: list[Any]) -> str:
+    return f" (and {len(wrong) - 1:,} more like it)" if len(wrong) > 1 else ""

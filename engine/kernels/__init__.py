@@ -1,0 +1,7 @@
+"""Matrix products on this processor, and which are fastest.
+
+`kinds`: the kinds of matrix products
+`cpu_kernels`: bf16 and int8 layers by the products that this processor is fastest at
+`kernel_choice`: which kind is fastest on this machine, measured once
+`bitsandbytes_internals`: private and fragile parts of bitsandbytes
+"""

@@ -1,0 +1,46 @@
+"""Weights that lie in main memory while their layer runs on a GPU: accelerate brings them there for each pass, and here
+they are brought for whoever reads them besides. In between their parameters are on torch's `meta` device, empty.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from engine.placement.accelerate_internals import is_hooked, onloaded
+
+SAMPLE_BYTES = 2**27
+
+
+@contextmanager
+def in_reach(*modules: Any) -> Iterator[None]:
+    """Context in which the weights of these modules, and of what they are made of, can be read on the device that they
+    run on. What lies there anyway costs nothing."""
+    away = [each for module in modules if module is not None for each in module.modules() if is_away(each)]
+    if not away:
+        yield
+        return
+    with ExitStack() as brought:
+        for each in away:
+            brought.enter_context(onloaded(each))
+        yield
+
+
+def is_away(module: Any) -> bool:
+    """Whether a module's own weights lie elsewhere now."""
+    return is_hooked(module) and any(each.device.type == "meta" for each in module.parameters(recurse=False))
+
+
+def bytes_per_s_to(device: Any) -> float | None:
+    """How fast main memory's tensors are brought to a GPU, measured now; None of a CPU."""
+    import torch
+
+    if device.type != "cuda":
+        return None
+    values = torch.empty(SAMPLE_BYTES, dtype=torch.uint8)
+    values.to(device)  # the first one waits for the driver
+    torch.cuda.synchronize(device)
+    began = time.perf_counter()
+    values.to(device)
+    torch.cuda.synchronize(device)
+    return SAMPLE_BYTES / (time.perf_counter() - began)
