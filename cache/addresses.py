@@ -4,10 +4,10 @@ import errno
 import os
 
 from cache.remote import RemoteFolder
-from cache.shared import Shared, SharedFolder
+from cache.shared import SharedFolder, SharedStore
 
 
-def shared_folder(address: str, make: bool = False) -> Shared:
+def shared_folder(address: str, make: bool = False) -> SharedStore:
     """The results in a folder, or with `://` in the address wherever fsspec and its packages reach; OSError says why
     not. `make` creates the folder if it is missing, and never the one above it."""
     _, is_remote, place = address.partition("://")

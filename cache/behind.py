@@ -13,7 +13,7 @@ from functools import partial
 
 from cache.addresses import shared_folder
 from cache.patience import Patient
-from cache.shared import Shared, Unreadable, name_of, reason, shown, travels
+from cache.shared import SharedStore, Unreadable, name_of, reason, shown, travels
 
 RETRY_S = 30  # how long a place that failed is left alone; longer the more calls hang in it
 CHECK_S = 5  # how often it is looked whether the place itself is still there, which no miss tells
@@ -35,7 +35,7 @@ class Behind:
     def __init__(self, address: str, held: Callable[[str], bytes | None]) -> None:
         self.address, self.n_news = address, 0
         self._held = held
-        self._shared: Shared | None = None
+        self._shared: SharedStore | None = None
         self._patient = Patient()
         self._reading, self._writing = _State(), _State()
         self._some_reads, self._some_writes = _State(), _State()  # of a place that works, and refuses a few
@@ -143,7 +143,7 @@ class Behind:
         """As `Patient.call`; the first call opens the place, and may take as long as that."""
         return self._patient.call(OPEN_S if self._shared is None else patience_s, function, *arguments)
 
-    def _opened(self, failed: bool) -> Shared:
+    def _opened(self, failed: bool) -> SharedStore:
         """The place; after a failure only if it is there again."""
         if self._shared is None or (failed and "://" in self.address):  # with a new connection
             self._shared = shared_folder(self.address)

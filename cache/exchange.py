@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from cache.checking import IsReadable, Verified, any_blob
 from cache.disk import CorruptEntry
-from cache.shared import Shared, Unreadable, max_bytes, name_of, travels
+from cache.shared import SharedStore, Unreadable, max_bytes, name_of, travels
 from cache.store import Store
 
 
@@ -39,7 +39,7 @@ class Moved:
     n_left_out: int = 0
 
 
-def missing_there(store: Store, shared: Shared | None) -> Missing:
+def missing_there(store: Store, shared: SharedStore | None) -> Missing:
     """What a push would bring: the results of the store that are not in the shared place (None: which is yet to be
     made)."""
     ours = {key: n for key, n in store.sizes().items() if travels(key) and n <= max_bytes(key)}
@@ -48,14 +48,14 @@ def missing_there(store: Store, shared: Shared | None) -> Missing:
     return Missing(sizes, len(ours) - len(sizes))
 
 
-def missing_here(store: Store, shared: Shared) -> Missing:
+def missing_here(store: Store, shared: SharedStore) -> Missing:
     """What a pull would bring."""
     there = shared.names()
     wanted = there - {name_of(key) for key in store.keys()}
     return Missing(shared.sizes(wanted), len(there) - len(wanted))
 
 
-def push(store: Store, shared: Shared, missing: Missing) -> Iterator[Moved]:
+def push(store: Store, shared: SharedStore, missing: Missing) -> Iterator[Moved]:
     """How far it is, after each result; OSError where the place cannot be written to."""
     refused: list[OSError] = []
 
@@ -79,7 +79,7 @@ def push(store: Store, shared: Shared, missing: Missing) -> Iterator[Moved]:
         raise refused[0]
 
 
-def pull(store: Store, shared: Shared, missing: Missing) -> Iterator[Moved]:
+def pull(store: Store, shared: SharedStore, missing: Missing) -> Iterator[Moved]:
     """How far it is, after each result; OSError where the place cannot be read, or the store not written to."""
 
     def one(name: str) -> int | None:
@@ -123,7 +123,7 @@ def _moved(wanted: Sequence[str], one: Callable[[str], int | None], at_once: int
             pool.shutdown(cancel_futures=True)
 
 
-def verify_shared(shared: Shared, is_readable: IsReadable = any_blob) -> Iterator[Verified]:
+def verify_shared(shared: SharedStore, is_readable: IsReadable = any_blob) -> Iterator[Verified]:
     """How far it is: every file read, damaged ones removed, and at last what killed writers left."""
     found = Verified()
     for name in sorted(shared.names()):
@@ -141,7 +141,7 @@ def verify_shared(shared: Shared, is_readable: IsReadable = any_blob) -> Iterato
     yield replace(found, n_orphans_removed=shared.remove_parts())
 
 
-def _is_damaged(shared: Shared, name: str, is_readable: IsReadable) -> bool:
+def _is_damaged(shared: SharedStore, name: str, is_readable: IsReadable) -> bool:
     try:
         found = shared.read(name)
     except CorruptEntry:

@@ -7,13 +7,13 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from cache.disk import CorruptEntry
-from cache.shared import FOLDER, HEAD_BYTES, MAX_BYTES, NAME, PART, PART_AGE_S, Shared, Unreadable
+from cache.shared import FOLDER, HEAD_BYTES, MAX_BYTES, NAME, PART, PART_AGE_S, SharedStore, Unreadable
 
 # stores of objects, where a write is seen when it is whole, and a rename would be a copy
 OF_OBJECTS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "hf", "memory"}
 
 
-class RemoteFolder(Shared):
+class RemoteFolder(SharedStore):
     """Behind an address of fsspec, whose package is imported now."""
 
     def __init__(self, address: str) -> None:

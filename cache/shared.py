@@ -100,7 +100,7 @@ def _digest(rest: bytes) -> bytes:
     return hashlib.blake2b(rest, digest_size=DIGEST_BYTES).digest()
 
 
-class Shared(ABC):
+class SharedStore(ABC):
     """Results under text keys in one place that many machines reach. Safe to use from many threads and processes.
 
     OSError wherever the place does not do what it is asked: it is gone, full, or not to be written to.
@@ -168,7 +168,7 @@ class Shared(ABC):
         """Removes what killed writers left more than a day ago; how many files that were."""
 
 
-class SharedFolder(Shared):
+class SharedFolder(SharedStore):
     """In a folder of this computer's file system, which a network may hold."""
 
     def __init__(self, address: str, make: bool = False) -> None:

@@ -1,7 +1,7 @@
 """Measurements made of other measurements: of every task or part, or one that follows from another.
 
-All of them are written once, as a generator that asks a `Run` for one part after the other: measured, it measures what
-is missing; read, it adds up what that would take.
+All of them are written once, as a generator that asks a `ComposedRun` for one part after the other: measured, it
+measures what is missing; read, it adds up what that would take.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class Run:
+class ComposedRun:
     """One run of a composed measurement: it measures its parts or only reads them, one after the other.
 
     `total` is that of the progress bar, `done` how far it is. `cached`: everything so far was stored. `missing`: what
@@ -85,14 +85,15 @@ class Run:
 def composed(
     target: Target,
     about: tuple[object, ...],
-    body: Callable[[Run], Generator[Progress[Any], None, T | None]],
+    body: Callable[[ComposedRun], Generator[Progress[Any], None, T | None]],
     total: int = 1,
 ) -> Measurement[T]:
-    """A measurement made of others: `body` asks a `Run` for one part after the other, and returns the value of all of
-    them, or of those that are known. `total` is that of the progress bar; `body` may change the run's at its start."""
+    """A measurement made of others: `body` asks a `ComposedRun` for one part after the other, and returns the value of
+    all of them, or of those that are known. `total` is that of the progress bar; `body` may change the run's at its
+    start."""
 
     def steps(session: Session, measures: bool) -> Steps[T]:
-        run = Run(session, measures, total)
+        run = ComposedRun(session, measures, total)
         value = yield from body(run)
         yield Progress(run.total, run.total, value, cached=run.cached)
         return run.missing
@@ -127,7 +128,7 @@ def every(
     progress bar. One that raises a HeadroomError is set aside with the reason; the others go on. Steps are called by
     `label`, or by their own messages if it is empty."""
 
-    def body(run: Run) -> Generator[Progress[Gathered[K, T]], None, Gathered[K, T]]:
+    def body(run: ComposedRun) -> Generator[Progress[Gathered[K, T]], None, Gathered[K, T]]:
         known = Gathered[K, T]()
         for name, build in parts.items():
 
@@ -160,7 +161,7 @@ def all_of(parts: Sequence[Measurement[T]], label: str = "") -> Measurement[tupl
     """The values of several measurements in order, None for each that is not complete; one that raises ends them
     all."""
 
-    def body(run: Run) -> Generator[Progress[tuple[T | None, ...]], None, tuple[T | None, ...]]:
+    def body(run: ComposedRun) -> Generator[Progress[tuple[T | None, ...]], None, tuple[T | None, ...]]:
         values = list[T | None]()
         for part in parts:
             values.append((yield from run.part(part, 1, label)))
@@ -179,7 +180,7 @@ def then(
     """The measurement that follows from the value of `first`, such as an accuracy under the mask that scores give;
     `expected` is its work while `first` is not known. `sizes` are those of the two on the progress bar."""
 
-    def body(run: Run) -> Generator[Progress[U], None, U | None]:
+    def body(run: ComposedRun) -> Generator[Progress[U], None, U | None]:
         known = yield from run.part(first, sizes[0])
         if known is None:
             run.expect(f"after {first.key}", expected)

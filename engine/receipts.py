@@ -27,7 +27,7 @@ FACTS: Mapping[str, Fact] = {
 
 
 @dataclass(frozen=True)
-class Part:
+class ReceiptSummary:
     """The records that one part of a screen is read from: how many, when the first and the last of them was measured
     (UTC, "" where there is none), and the seconds that all of them took."""
 
@@ -51,7 +51,7 @@ class Part:
         return float(sum(told["seconds"] for told in self.receipts))
 
 
-def read_receipts(measurements: Measurements, session: Session) -> Iterator[Progress[tuple[Part, ...]]]:
+def read_receipts(measurements: Measurements, session: Session) -> Iterator[Progress[tuple[ReceiptSummary, ...]]]:
     """Yields Progress; the last one's value are the parts, in order. Measures nothing."""
     parts = []
     for number, (name, measurement) in enumerate(measurements.items()):
@@ -61,7 +61,7 @@ def read_receipts(measurements: Measurements, session: Session) -> Iterator[Prog
             with noted(notes):
                 is_read = next(steps, None) is None
             yield Progress(number, len(measurements))
-        parts.append(Part(name, tuple(told for told in notes.values() if "measured_at" in told)))
+        parts.append(ReceiptSummary(name, tuple(told for told in notes.values() if "measured_at" in told)))
         yield Progress(number + 1, len(measurements), tuple(parts))
 
 
@@ -72,7 +72,7 @@ def facts(receipts: Iterable[Receipt]) -> dict[str, list[str]]:
 
 
 def ways_in_words(told: Receipt) -> str:
-    """Such as "bf16 fp32, int8 integer, gradient own": the ways of `engine.kernels.kernel_choice.Products`."""
+    """Such as "bf16 fp32, int8 integer, gradient own": the ways of `engine.kernels.kinds.Kernels`."""
     return ", ".join(f"{name} {way}" for name, way in (told.get("products") or {}).items()) or "the library's own"
 
 

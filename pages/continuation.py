@@ -25,7 +25,7 @@ levels, badge_at = choose_pruning("continue", setup.data_dir), st.container()
 target = wait_for_model(setup)
 with errors_shown():
     prompt, pruning = checked(prompt, "the prompt"), levels.pruning(target.shape)
-x = setting.Setting(target, setup.data_dir, prompt, pruning, how)
+x = setting.ContinuationControls(target, setup.data_dir, prompt, pruning, how)
 since_s = time.monotonic()
 work = Work("continuation", "Continuation", Action(x.key, partial(setting.measure, x, session())), while_seen=True)
 work.value()

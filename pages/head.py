@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from engine.studies.one_head import Asked, head_named, portrait
+from engine.studies.one_head import HeadRequest, head_named, portrait
 from pages.ui.head import by_weights, feeders, idealised, in_texts, losses, tables
 from pages.ui.head.asking import choose
 from pages.ui.head.measuring import draw_all, look_up
@@ -26,7 +26,7 @@ target = wait_for_model(setup)
 with errors_shown():
     choice = choose(target, setup.data_dir)
     head = head_named(choice.head, target.shape)
-asked = Asked(head, setting_of(setup, N_QUESTIONS), choice.tasks)
+asked = HeadRequest(head, setting_of(setup, N_QUESTIONS), choice.tasks)
 known = look_up(target, asked)
 verdict = known.found.verdict or "What it is, its scores will say."
 st.header(f"{asked.name} · {verdict.rstrip('.')}")

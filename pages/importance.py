@@ -11,7 +11,7 @@ from engine.importance.rankings import agreement
 from engine.studies.surveys import Survey, in_words, survey, together
 from engine.timing.observed_timings import together_s
 from pages.ui.importance import charts, tables
-from pages.ui.importance.beside import First
+from pages.ui.importance.beside import FirstImportance
 from pages.ui.importance.beside import draw as draw_beside
 from pages.ui.importance.divisors import draw_line
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
@@ -130,7 +130,9 @@ if scores := found["ffns"].scores:
     st.markdown(words)
     draw_chart(pictures["FFNs by task"], "importance_ffns", words)
 
-beside = draw_beside(setup, First(replace(setting, aggregate=how), target, tasks, front, what, found), since_s)
+beside = draw_beside(
+    setup, FirstImportance(replace(setting, aggregate=how), target, tasks, front, what, found), since_s
+)
 
 st.subheader(f"Gradient against oracle: {in_words(front)}", help="SRCC: Spearman's rank correlation over the heads.")
 if n_heads > ORACLE_HEADS:

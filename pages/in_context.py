@@ -44,7 +44,7 @@ target = wait_for_model(setup)
 with errors_shown():
     pruning = controls.levels.pruning(target.shape)
 texts = Work("incontext texts", "Texts", texts_of(target, source, setup.data_dir)).required()
-x = setting.Setting(target, setup.data_dir, source, texts, pruning)
+x = setting.InContextControls(target, setup.data_dir, source, texts, pruning)
 since_s = time.monotonic()
 losses = Work("incontext", "Losses", setting.losses(x), while_seen=True)
 losses.value()

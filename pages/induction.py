@@ -9,7 +9,7 @@ from engine.heads.induction import SCORES, VARIANTS, induction
 from engine.importance.rankings_of import INDUCTION_FROM
 from engine.models.masks import parse_mask
 from pages.ui.induction import charts, overlap
-from pages.ui.induction.beside import First
+from pages.ui.induction.beside import FirstInduction
 from pages.ui.induction.beside import draw as draw_beside
 from pages.ui.induction.closely import draw_closely
 from pages.ui.induction.selection import chart_with_heads, head_table, selected_heads, send_to_prune
@@ -102,7 +102,7 @@ with table_at:
     head_table(frame)
     send_to_prune(target.shape, names)
 
-beside = draw_beside(setup, First(target, variant, seed, found, frame))
+beside = draw_beside(setup, FirstInduction(target, variant, seed, found, frame))
 overlap_pictures, overlap_tables = {}, {}
 if not presenting():  # a slide is one screen, and these are below it
     pictures |= draw_closely(frame)

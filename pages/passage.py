@@ -9,7 +9,7 @@ from engine.texts.tokenloss import TokenLosses
 from pages.ui.passage import reading, tables
 from pages.ui.passage.charts import difference_bars, tinted_text
 from pages.ui.passage.controls import choose_a, choose_colours, largest_tables, offer_example
-from pages.ui.passage.jobs import Run, so_far
+from pages.ui.passage.jobs import PassageRun, so_far
 from pages.ui.shared import carried
 from pages.ui.shared.closing import closing
 from pages.ui.shared.drawing import draw_chart
@@ -27,10 +27,10 @@ require_frame("pages/passage.py")
 SAME = "Nothing differs between A and B so far: prune something, or change A."
 OLD = "B is being measured; these are the colours of the levels before."
 WAITING = "B is being measured."
-run = Run()
+run = PassageRun()
 
 
-def both() -> tuple[TokenLosses | None, TokenLosses | None, reading.Side | None, str]:
+def both() -> tuple[TokenLosses | None, TokenLosses | None, reading.PassageModel | None, str]:
     """(A, B, which B that is, what is to be said of it) as it is to be shown now."""
     a, b = whole_a or so_far(x, "a", x.a), whole_b or so_far(x, "b", b_side)
     if b is not None or a is None:
@@ -74,9 +74,9 @@ if text is None:
 target, a_target = wait_for_model(setup), wait_for_model(setup, a_spec)
 with errors_shown():
     pruning, a_mask = levels.pruning(target.shape), parse_mask(a_typed, a_target.shape)
-a_side, whole = reading.Side(a_target, a_mask), reading.Side(target, Mask.full(target.shape))
+a_side, whole = reading.PassageModel(a_target, a_mask), reading.PassageModel(target, Mask.full(target.shape))
 of_text = (text.name, text.text, text.landmarks, text.arguments)
-x = reading.Reading(*of_text, setup.data_dir, a_side, whole, pruning)
+x = reading.PassageControls(*of_text, setup.data_dir, a_side, whole, pruning)
 whole_a, orders = run.losses(x, "a", x.a), run.order(x)
 b_side = x.b(orders) if orders is not None else None
 offer_example(example_at, target, levels, None if b_side is None else b_side.mask)

@@ -9,13 +9,13 @@ from pages.ui.prune import beside, costs, criteria, dragging, exports, parts, pe
 from pages.ui.prune.figure import component_tables
 from pages.ui.prune.origin import origin
 from pages.ui.prune.questions import draw_questions
-from pages.ui.prune.screen import Screen
+from pages.ui.prune.screen import PruneScreen
 from pages.ui.prune.stories import set_controls
 from pages.ui.prune.tables import answers_csv
 from pages.ui.shared.address import flag, put_right
 from pages.ui.shared.closing import Table, closing
 from pages.ui.shared.controls import choose_ranking, choose_task
-from pages.ui.shared.criteria import Drawn
+from pages.ui.shared.criteria import CriteriaDownloads
 from pages.ui.shared.runtime import errors_shown, require_frame
 from pages.ui.shared.sidebar import chosen
 from pages.ui.shared.tables import for_file
@@ -30,7 +30,7 @@ with st.container(key="prune_controls"):  # a slide leaves them out
 with errors_shown():
     task, limit, width = choose_task("prune", task_at, setup.data_dir)
 ranking = choose_ranking("prune", ranking_at)
-screen = Screen(setup, task, limit, width, ranking, postponed=dragging.nothing_drawn_yet())
+screen = PruneScreen(setup, task, limit, width, ranking, postponed=dragging.nothing_drawn_yet())
 parts.draw_levels(screen)
 screen.whole = False  # the next time, it is the sliders' fragment that runs
 shown = screen.shown
@@ -52,7 +52,7 @@ if cost_at.open:
         live([speeds.SLOT], partial(speeds.draw_speed, shown), screen.since_s)
 put_right("prune_compare", "Compare criteria", flag)
 compare_at = st.expander("Compare criteria", key="prune_compare", on_change="rerun", bind="query-params")
-compared, comparison = Drawn(), None
+compared, comparison = CriteriaDownloads(), None
 if compare_at.open:
     comparison = criteria.draw_criteria(screen, setup, compare_at, compared)
 put_right("prune_export", "Export this model", flag)

@@ -40,7 +40,7 @@ if not choice.runs:
     draw_live(choice.folder)
     end_run()
 at = moment(tokens_at, choice.runs)
-view = sections.View.of(choice.runs, choice.log, at)
+view = sections.TrainingFrames.of(choice.runs, choice.log, at)
 slider(choice.runs, view.look, at)
 add(sections.first_charts(view))
 tables["Runs"] = recipes(view.runs)

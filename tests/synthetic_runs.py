@@ -4,7 +4,7 @@ import numpy as np
 
 from engine.heads.induction import SCORES
 from engine.training.recipe import Recipe
-from engine.training.trajectory import Passage, Trajectory
+from engine.training.trajectory import PassageTrajectory, Trajectory
 
 PIECES = tuple(
     "Mrs| Pot|ter| and| the| Dur|sleys|.| Mrs| Pot|ter| saw| the| Dur|sleys|.|\n|The| Dur|sleys| slept|.".split("|")
@@ -43,9 +43,9 @@ def trajectory(name, changes_at=None, n=20, n_texts=60, **recipe):
                "n_texts": n_texts, "seconds": 1.0},
         steps=(tokens / made.step_tokens).astype(np.int64), tokens=tokens, loss=by_index.mean(1),
         icl=-0.05 * learnt - 0.3 * formed + drawn.normal(0, 0.002, n), first_copy=6.2 + 0 * learnt,
-        second_copy=6.2 - 4 * formed,
-        by_index=by_index, token_losses=token_losses, heads=heads, passages={"By hand": Passage(PIECES, passage)},
-        ablated=ablated, ablated_icl=ablated_icl, ablated_losses=ablated_losses,
+        second_copy=6.2 - 4 * formed, by_index=by_index, token_losses=token_losses, heads=heads,
+        passages={"By hand": PassageTrajectory(PIECES, passage)}, ablated=ablated,
+        ablated_icl=ablated_icl, ablated_losses=ablated_losses,
     )  # fmt: skip
 
 

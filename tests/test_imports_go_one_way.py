@@ -143,6 +143,15 @@ def test_a_circle_is_found_in_functions_too_and_named():
     assert found in ("p.a -> p.b -> p.c -> p.a", "p.b -> p.c -> p.a -> p.b", "p.c -> p.a -> p.b -> p.c")
 
 
+def test_no_two_public_classes_share_a_name():
+    where: dict[str, set[str]] = {}
+    for path in sources():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                where.setdefault(node.name, set()).add(dotted(path))
+    assert {name: modules for name, modules in where.items() if len(modules) > 1} == {}
+
+
 def test_everything_stands_on_a_floor():
     assert {room(module) for module in MODULES} - {None} == set(FLOOR)
 

@@ -16,7 +16,7 @@ import pytest
 
 from engine.architecture.family import FAMILIES, SMALL
 from engine.architecture.layer_tensors import is_attention, is_ffn, place_of
-from engine.checkpoints.model_config import Outline
+from engine.checkpoints.model_config import ModelConfig
 from engine.checkpoints.validation import LAYER
 from engine.export import even, forms
 from engine.importance import rankings_of
@@ -314,7 +314,7 @@ def test_a_family_is_counted_and_recognized_from_its_row(monkeypatch):
     config = {"model_type": "mistral", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
               "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000,
               "max_position_embeddings": 32768, "tie_word_embeddings": False}  # fmt: skip
-    outline = Outline("Mistral-7B", config)
+    outline = ModelConfig("Mistral-7B", config)
     assert outline.parts.n_params == 7_241_732_096, "as published"
     assert outline.is_gated and outline.shape.d_head == 128 and has_tensor_names("mistral")
     missing = {place.name for place in FAMILY if not place.holds("mistral")}

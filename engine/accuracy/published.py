@@ -58,7 +58,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PublishedComparison:
     """A published value beside `ours`, from n questions. `difference` and what is `allowed` are in points of an
     accuracy, in percent of a perplexity."""
 
@@ -121,7 +121,7 @@ def published_value(spec: LoadSpec, task: TaskSpec, bos: bool, metric: str = "ac
     return min(found, key=lambda row: row.bos != bos, default=None)
 
 
-def compare(row: Published, answers: Answers, precision: str, n_all: float) -> Comparison:
+def compare(row: Published, answers: Answers, precision: str, n_all: float) -> PublishedComparison:
     """A published value beside that of `answers`, which are some or all of the task's questions; the value was measured
     on `n_all` of them.
 
@@ -134,10 +134,10 @@ def compare(row: Published, answers: Answers, precision: str, n_all: float) -> C
         ours = found.perplexity
         error = N_STANDARD_ERRORS * float(np.std(answers.gold_log_likelihood_nats)) * math.sqrt(left / n)
         allowed = PERCENT.get(precision, 2.0) + 100 * math.expm1(min(error, 100.0))
-        return Comparison(row, ours, n, 100 * (ours / row.value - 1), allowed)
+        return PublishedComparison(row, ours, n, 100 * (ours / row.value - 1), allowed)
     ours = found.acc if row.metric == "acc" else found.acc_norm
     error = N_STANDARD_ERRORS * math.sqrt(row.value * (1 - row.value) * left / n)
-    return Comparison(row, ours, n, 100 * (ours - row.value), POINTS.get(precision, 0.6) + 100 * error)
+    return PublishedComparison(row, ours, n, 100 * (ours - row.value), POINTS.get(precision, 0.6) + 100 * error)
 
 
 def n_published(rows: Sequence[Published], n_here: int) -> float:

@@ -16,7 +16,7 @@ CONSTANT = "constant"  # what a part that is gone still adds at every position: 
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorPlace:
     """Tensor `rest` (such as `self_attn.q_proj.weight`) of layer `layer`; `front` is what its name begins with."""
 
     front: str
@@ -24,10 +24,10 @@ class Place:
     rest: str
 
 
-def place_of(name: str) -> Place | None:
+def place_of(name: str) -> TensorPlace | None:
     """Where the tensor of that name belongs; None outside of the layers."""
     found = IN_LAYER.fullmatch(name)
-    return None if found is None else Place(name[: found.start(3)], int(found[2]), found[3])
+    return None if found is None else TensorPlace(name[: found.start(3)], int(found[2]), found[3])
 
 
 def attention_of(family: Family) -> str:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from engine.architecture.config_fields import known_fields
 from engine.architecture.family import FAMILIES, Family, family_of, shape_of
-from engine.architecture.layer_tensors import CONSTANT, Place, head_numbers, is_attention, place_of
+from engine.architecture.layer_tensors import CONSTANT, TensorPlace, head_numbers, is_attention, place_of
 from engine.architecture.transformers_internals import model_config
-from engine.checkpoints.tensors import Stored, stored_tensors
+from engine.checkpoints.tensors import LazyTensor, stored_tensors
 from engine.checkpoints.weight_files import read_json
 from engine.errors import HeadroomError
 from engine.shapes import ModelShape
@@ -56,14 +56,14 @@ def stock_config(config: Mapping[str, Any], folder: str = "the folder") -> Mappi
 
 
 @contextmanager
-def stock_tensors(folder: Path, is_tied: bool) -> Iterator[dict[str, Stored]]:
+def stock_tensors(folder: Path, is_tied: bool) -> Iterator[dict[str, LazyTensor]]:
     """The tensors of a folder as the stock model has them, readable while the context is open; as `stored_tensors`."""
     config = read_json(folder / "config.json", "the folder is damaged")
     with stored_tensors(folder, is_tied) as stored:
         yield _spread_out(config, stored) if is_small(config) else stored
 
 
-def _spread_out(config: Mapping[str, Any], stored: Mapping[str, Stored]) -> dict[str, Stored]:
+def _spread_out(config: Mapping[str, Any], stored: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]:
     """The tensors of the stock model, each made when it is asked for."""
     stock = stock_config(config)
     family, shape, kept = family_of(stock), shape_of(stock), config["kept_heads"]
@@ -78,17 +78,17 @@ def _spread_out(config: Mapping[str, Any], stored: Mapping[str, Stored]) -> dict
         if place.rest.endswith(f".{CONSTANT}"):
             module = family.attention_out if is_attention(family, place.rest) else family.ffn_write
             whole = f"{place.front}{module}.bias"
-            found[whole] = Stored(whole, tensor.shape, tensor.dtype, tensor.read)
+            found[whole] = LazyTensor(whole, tensor.shape, tensor.dtype, tensor.read)
             continue
         size = due.get(place.rest, tensor.shape)
         if size != tensor.shape:
             read = partial(_spread, tensor, size, family, shape, place, kept[place.layer])
-            tensor = Stored(name, size, tensor.dtype, read)
+            tensor = LazyTensor(name, size, tensor.dtype, read)
         found[name] = tensor
     for layer in range(shape.n_layers):
         for rest, size in due.items():
             name = f"{front}{layer}.{rest}"
-            found.setdefault(name, Stored(name, size, dtype, partial(_nothing, name, size, dtype)))
+            found.setdefault(name, LazyTensor(name, size, dtype, partial(_nothing, name, size, dtype)))
     return found
 
 
@@ -117,7 +117,12 @@ def _nothing(name: str, size: tuple[int, ...], dtype: str) -> Tensor:
 
 
 def _spread(
-    source: Stored, size: tuple[int, ...], family: Family, shape: ModelShape, place: Place, kept: Sequence[int]
+    source: LazyTensor,
+    size: tuple[int, ...],
+    family: Family,
+    shape: ModelShape,
+    place: TensorPlace,
+    kept: Sequence[int],
 ) -> Tensor:
     import torch
 

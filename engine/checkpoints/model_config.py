@@ -18,7 +18,7 @@ from engine.shapes import ModelShape
 
 
 @dataclass(frozen=True)
-class Outline:
+class ModelConfig:
     """What a `config` (as in config.json) says of a model; `source` says in words where it was found."""
 
     name: str
@@ -54,7 +54,7 @@ class Outline:
         return embedding_width(self.config, self.shape)
 
 
-def outline_of(text: str) -> Outline:
+def read_model_config(text: str) -> ModelConfig:
     """The outline of the model that `text` names: a folder (its config.json is enough), `demo`, a run's snapshot, a
     model of the hub that is on this computer, or a published size of OPT that is not.
 
@@ -67,7 +67,7 @@ def outline_of(text: str) -> Outline:
     elif (folder := hub.held(name)) is not None:
         outline = _in_folder(name, folder)
     elif (config := published_config(name.repo)) is not None:
-        outline = Outline(str(name), config, "its published shape")
+        outline = ModelConfig(str(name), config, "its published shape")
     else:
         sizes = ", ".join(LAYERS_HEADS_WIDTH)
         raise HeadroomError(f"{name} is not on this computer, and only of {REPO}{{{sizes}}} is the shape known without "
@@ -76,9 +76,9 @@ def outline_of(text: str) -> Outline:
     return outline
 
 
-def _in_folder(name: ModelName, folder: Path) -> Outline:
+def _in_folder(name: ModelName, folder: Path) -> ModelConfig:
     config = read_json(folder / "config.json", f"{name} is not a model folder")
-    return Outline(str(name), stock_config(config, str(folder)), "its config.json")
+    return ModelConfig(str(name), stock_config(config, str(folder)), "its config.json")
 
 
 def _demo() -> Path:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Stored:
+class LazyTensor:
     """A tensor that still lies in its file; `stored[...]` reads it, as of a slice of safetensors."""
 
     name: str
@@ -38,7 +38,7 @@ class Stored:
 
 
 @contextmanager
-def stored_tensors(folder: Path, is_tied: bool) -> Iterator[dict[str, Stored]]:
+def stored_tensors(folder: Path, is_tied: bool) -> Iterator[dict[str, LazyTensor]]:
     """The tensors of a folder's weight files by name, buffers left out, readable while the context is open.
 
     `is_tied`: the unembedding is the embedding, so that one that lies at the same place in a file is left out.
@@ -47,7 +47,7 @@ def stored_tensors(folder: Path, is_tied: bool) -> Iterator[dict[str, Stored]]:
     from safetensors import safe_open
 
     with ExitStack() as opened:
-        found: dict[str, Stored] = {}
+        found: dict[str, LazyTensor] = {}
         for file in weight_files(folder):
             entries = contents(file)
             if entries is None:
@@ -55,12 +55,12 @@ def stored_tensors(folder: Path, is_tied: bool) -> Iterator[dict[str, Stored]]:
             elif file.suffix == ".safetensors":
                 handle = opened.enter_context(safe_open(str(file), framework="pt", device="cpu", backend="pread"))
                 for name, entry in entries.items():
-                    found[name] = Stored(name, entry.shape, entry.dtype, partial(_slice, handle, name))
+                    found[name] = LazyTensor(name, entry.shape, entry.dtype, partial(_slice, handle, name))
             else:
                 places = [entry.at for entry in entries.values()]
                 for name, entry in entries.items():
                     if not (is_tied and name.endswith(UNEMBEDDINGS) and places.count(entry.at) > 1):
-                        found[name] = Stored(name, entry.shape, entry.dtype, partial(_read, entry))
+                        found[name] = LazyTensor(name, entry.shape, entry.dtype, partial(_read, entry))
         yield {name: stored for name, stored in found.items() if not BUFFERS.fullmatch(name)}
 
 
@@ -95,7 +95,7 @@ def _read(entry: Entry) -> Tensor:
     return values.as_strided(entry.shape, entry.strides)
 
 
-def _read_whole(file: Path) -> dict[str, Stored]:
+def _read_whole(file: Path) -> dict[str, LazyTensor]:
     """The tensors of a `.bin` file without a table of contents: all at once or not at all."""
     import torch
 
@@ -112,7 +112,7 @@ def _read_whole(file: Path) -> dict[str, Stored]:
     if not isinstance(whole, dict) or not any(isinstance(value, torch.Tensor) for value in whole.values()):
         raise HeadroomError(f"{file} holds no table of tensors by name; save the model's state_dict alone")
     return {
-        name: Stored(name, tuple(value.shape), str(value.dtype).removeprefix("torch."), partial(_itself, value))
+        name: LazyTensor(name, tuple(value.shape), str(value.dtype).removeprefix("torch."), partial(_itself, value))
         for name, value in whole.items()
         if isinstance(name, str) and isinstance(value, torch.Tensor)
     }

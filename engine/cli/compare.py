@@ -14,7 +14,7 @@ from engine.importance.rankings import permille
 from engine.models.session import Session
 from engine.questions.requests import MAX_SHOTS, TaskSpec
 from engine.studies.compare import ALONG, SEEDS, TENTHS, Comparing, areas, comparison
-from engine.studies.surveys import Setting
+from engine.studies.surveys import StudySettings
 
 if TYPE_CHECKING:
     from engine.studies.compare import Area
@@ -50,7 +50,7 @@ def _compare(options: Namespace, session: Session, report: Report) -> int:
     task = TaskSpec(options.task, options.shots, same_examples=options.same_examples)
     levels = tuple(sorted({permille(level) for level in names_of(options.levels, ())}))
     comparing = Comparing(task, tuple(names_of(options.criteria, tuple(CRITERIA))), options.axis, levels, options.seeds)
-    setting = Setting(spec_of(options), options.bos, data_dir(options), options.limit, options.ranking_questions)
+    setting = StudySettings(spec_of(options), options.bos, data_dir(options), options.limit, options.ranking_questions)
     started = time.monotonic()
     target = session.target(setting.spec, setting.bos)
     found, cached = last(comparison(target, setting, comparing).run(session), report)

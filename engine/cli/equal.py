@@ -22,7 +22,7 @@ Blob = tuple[str, bytes]  # with its key
 
 
 @dataclass(frozen=True)
-class Side:
+class StoreSide:
     """One of two places: the `names` of its results, and what reads the key and bytes of one: None where it is damaged,
     gone, or not to be read."""
 
@@ -32,7 +32,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Compared:
+class StoreComparison:
     """How two places compare so far: results that are equal, and keys of those that are not, with what is another;
     those that only one has."""
 
@@ -65,7 +65,7 @@ def run(options: Namespace, store: Store, report: Report) -> int:
     return 0 if found.are_equal else 1
 
 
-def _lines(first: Side, second: Side, found: Compared) -> Iterator[str]:
+def _lines(first: StoreSide, second: StoreSide, found: StoreComparison) -> Iterator[str]:
     told = [f"{key}: {what}" for key, what in found.different]
     told += [f"{key}: only in {side.where}" for side, keys in ((first, found.only_first), (second, found.only_second))
              for key in keys]  # fmt: skip
@@ -77,7 +77,7 @@ def _lines(first: Side, second: Side, found: Compared) -> Iterator[str]:
            f"{len(found.only_second):,} only in {second.where}")  # fmt: skip
 
 
-def _steps(first: Side, second: Side) -> Iterator[Progress[Compared]]:
+def _steps(first: StoreSide, second: StoreSide) -> Iterator[Progress[StoreComparison]]:
     """Yields Progress; both are read, and nothing is held of them."""
     n_equal, different, only = 0, list[tuple[str, str]](), (list[str](), list[str]())
     names = sorted({*first.names, *second.names})
@@ -92,10 +92,10 @@ def _steps(first: Side, second: Side) -> Iterator[Progress[Compared]]:
             else:
                 n_equal += 1
         is_last = number + 1 == len(names)
-        found = Compared(n_equal, tuple(different), tuple(only[0]), tuple(only[1])) if is_last else None
+        found = StoreComparison(n_equal, tuple(different), tuple(only[0]), tuple(only[1])) if is_last else None
         yield Progress(number + 1, len(names), found, "results compared")
     if not names:
-        yield Progress(1, 1, Compared())
+        yield Progress(1, 1, StoreComparison())
 
 
 def _counts(key: str) -> bool:
@@ -103,7 +103,7 @@ def _counts(key: str) -> bool:
     return travels(key) and key.split("/")[1] not in OF_A_MACHINE
 
 
-def _opened(where: str) -> Side:
+def _opened(where: str) -> StoreSide:
     """The store of a machine where that folder is one, else what many share; HeadroomError where neither is there."""
     folder = Path(where) if "://" in where else named(where, "folder")
     if "://" not in where and (folder / DATABASE).exists():
@@ -121,14 +121,14 @@ def _opened(where: str) -> Side:
             return shared.read(name)
         return None
 
-    return Side(shared.address, shared.names(), read)
+    return StoreSide(shared.address, shared.names(), read)
 
 
-def _of_store(store: Store) -> Side:
+def _of_store(store: Store) -> StoreSide:
     keys = {name_of(key): key for key in store.keys() if _counts(key)}
 
     def read(name: str) -> Blob | None:
         blob = store.get_here(keys[name])
         return None if blob is None else (keys[name], blob)
 
-    return Side(str(store.directory), keys, read)
+    return StoreSide(str(store.directory), keys, read)

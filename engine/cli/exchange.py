@@ -8,7 +8,7 @@ from typing import Any
 
 from cache import Store, Verified, exchange
 from cache.addresses import shared_folder
-from cache.shared import Shared, reason, shown
+from cache.shared import SharedStore, reason, shown
 from engine.cli.output import Report, last, print_result
 from engine.errors import HeadroomError, UsageError
 from engine.files import named
@@ -102,7 +102,7 @@ def _print_verified(options: Namespace, found: Verified) -> None:
     print_result(options, fields, text)
 
 
-def _opened(where: str, make: bool = False) -> Shared:
+def _opened(where: str, make: bool = False) -> SharedStore:
     try:
         return shared_folder(where, make)
     except OSError as error:

@@ -4,7 +4,7 @@ from argparse import Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from engine.checkpoints.model_config import outline_of
+from engine.checkpoints.model_config import read_model_config
 from engine.checkpoints.names import with_revision
 from engine.cli.options import MOST, Parser, names_of, numbers_of, shared
 from engine.cli.output import Report, print_result
@@ -18,8 +18,8 @@ from engine.questions.tasks import HARNESS_TASKS
 from engine.studies.surveys import grid
 
 if TYPE_CHECKING:
-    from engine.placement.allotment import Share
-    from engine.plans.forecast import Forecast, Work
+    from engine.placement.allotment import DeviceShare
+    from engine.plans.forecast import Forecast, PassWork
 
 MOST_WORKERS, MOST_GB = 100_000, 1_000_000
 DAY_S, SHOWN_BYTES = 86_400, 50_000_000
@@ -55,7 +55,7 @@ def _plan(options: Namespace, session: Session, report: Report) -> int:
     names, shots = names_of(options.tasks, tuple(HARNESS_TASKS)), sorted(set(numbers_of("--shots", options.shots)))
     if not names or not shots:
         raise UsageError(f"no tasks or shot counts are left of --tasks {options.tasks!r} --shots {options.shots!r}")
-    machine, model = machine_of(options.gpus), outline_of(with_revision(options.model, options.revision))
+    machine, model = machine_of(options.gpus), read_model_config(with_revision(options.model, options.revision))
     memory = main_memory_bytes() if options.memory is None else round(options.memory * 1e9)
     found = forecast(session.store, model, options.precision, machine, grid(names, shots), options.limit,
                      options.ranking_questions, memory)  # fmt: skip
@@ -84,7 +84,7 @@ def _fields(found: "Forecast", workers: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _work(found: "Forecast", work: "Work") -> dict[str, Any]:
+def _work(found: "Forecast", work: "PassWork") -> dict[str, Any]:
     return {"operations": asdict(work.operations) | {"total": work.operations.total}, "passes": work.reads,
             "cells": work.cells, "seconds": found.seconds(work)}  # fmt: skip
 
@@ -136,7 +136,7 @@ def _places(found: "Forecast") -> list[str]:
     return [f"{machine}{' (this machine)' * machine.device.is_cpu}: {fit}", *map(_line, allotment.shares), *fetched]
 
 
-def _line(share: "Share") -> str:
+def _line(share: "DeviceShare") -> str:
     """What a device holds."""
     layers = f"layers {share.first} to {share.stop - 1}" if share.n_layers else "no layers"
     layers += ", embeddings and unembedding" * share.ends

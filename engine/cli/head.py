@@ -33,16 +33,16 @@ def add_parsers(commands: Any) -> None:
 
 def _head(options: Namespace, session: Session, report: Report) -> int:
     from engine.questions.tasks import task_info
-    from engine.studies.one_head import Asked, head_named, portrait
-    from engine.studies.surveys import Setting, grid
+    from engine.studies.one_head import HeadRequest, head_named, portrait
+    from engine.studies.surveys import StudySettings, grid
 
     target, started = session.target(spec_of(options), options.bos), time.monotonic()
     sizes = options.limit, options.ranking_questions
-    setting = Setting(spec_of(options), options.bos, data_dir(options), *sizes)
+    setting = StudySettings(spec_of(options), options.bos, data_dir(options), *sizes)
     tasks = tuple(grid(names_of(options.tasks, ()), [options.shots]))
     for task in tasks:
         task_info(task.name)  # refuses a name that is none before anything is measured
-    asked = Asked(head_named(options.head, target.shape), setting, tasks, options.token)
+    asked = HeadRequest(head_named(options.head, target.shape), setting, tasks, options.token)
     wanted = portrait(target, asked)
     if options.stored:
         found, cached = wanted.so_far(session), True

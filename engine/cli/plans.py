@@ -148,7 +148,7 @@ def _asked(options: Namespace) -> Any:
             raise UsageError(f"--{given[0]} is for workers that Ray starts; give --executor ray beside it")
         return None
     from engine.plans.clusters import address_of
-    from engine.plans.on_ray import Asked
+    from engine.plans.on_ray import RayOptions
     from engine.questions.tasks import may_fetch
 
     for name in ("cpus", "gpus"):
@@ -156,7 +156,7 @@ def _asked(options: Namespace) -> Any:
         if n > 1 and n != int(n):
             raise UsageError(f"--{name} is {n:g}; beyond 1 Ray gives whole ones, so choose {int(n)} or {int(n) + 1}")
     wanted = address_of(options.executor), options.workers, options.cpus, options.gpus
-    return Asked(*wanted, has_cache=bool(options.cache), may_fetch=options.download or may_fetch())
+    return RayOptions(*wanted, has_cache=bool(options.cache), may_fetch=options.download or may_fetch())
 
 
 def _told(plan: str, stands: "Standing") -> list[str]:

@@ -20,7 +20,7 @@ from engine.importance.rankings import AGGREGATES, permille
 from engine.importance.rankings_of import OF_MANY_TASKS
 from engine.models.session import Session
 from engine.questions.requests import TaskSpec
-from engine.studies.surveys import AGGREGATE, RANDOM, Setting, agreement_rows, grid, in_words, survey, written_row
+from engine.studies.surveys import AGGREGATE, RANDOM, StudySettings, agreement_rows, grid, in_words, survey, written_row
 
 if TYPE_CHECKING:
     from engine.studies.break_points import BreakPoint
@@ -191,8 +191,8 @@ def _tasks(options: Namespace) -> list[TaskSpec]:
     return grid(names, sorted(set(shots)))
 
 
-def _setting(options: Namespace) -> Setting:
-    return Setting(spec_of(options), options.bos, data_dir(options), getattr(options, "limit", None),
+def _setting(options: Namespace) -> StudySettings:
+    return StudySettings(spec_of(options), options.bos, data_dir(options), getattr(options, "limit", None),
                    options.ranking_questions, aggregate=options.aggregate)  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def add_parsers(commands: Any) -> None:
 
 def _trajectory(options: Namespace, session: Session, report: Report) -> int:
     """Measures every snapshot, writes the table and the record, and prints where the phase change lies."""
-    from engine.training.measuring import Plan, target_at, trajectory
+    from engine.training.measuring import TrajectoryPlan, target_at, trajectory
     from engine.training.phase_change import window
     from engine.training.series import series_of
 
@@ -61,7 +61,7 @@ def _trajectory(options: Namespace, session: Session, report: Report) -> int:
             raise UsageError(f"--save {options.save!r} must end in .safetensors")
         check_writable(options.save)
     text = read_text(options.text, MOST_BYTES) if options.text else ""
-    plan = Plan(
+    plan = TrajectoryPlan(
         tuple(names_of(options.what, WITHOUT_ABLATIONS)), options.texts, options.ablation_texts,
         options.ablation_snapshots, options.early or 0, options.late or 0, options.around, text,
         Path(options.text).name if text else "",

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from engine.architecture.family import family_of, is_tied
 from engine.architecture.layer_tensors import head_numbers, key_heads, place_of
 from engine.checkpoints.identity import Identity
-from engine.checkpoints.tensors import Stored
+from engine.checkpoints.tensors import LazyTensor
 from engine.errors import UsageError
-from engine.export.folders import Planned
-from engine.export.forms import Plan, bytes_of, made, n_params_of, taken_at
+from engine.export.folders import PlannedTensor
+from engine.export.forms import ExportForm, bytes_of, made, n_params_of, taken_at
 from engine.models.masks import Mask
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ BEGINS = {"opt": r"(.*\.)?embed_positions\.weight", "gpt2": r"(.*\.)?wpe\.weight
 
 
 def even(
-    identity: Identity, stored: Mapping[str, Stored], mask: Mask, is_filled: bool = False, reads: bool = True
-) -> Plan:
+    identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_filled: bool = False, reads: bool = True
+) -> ExportForm:
     """The plan of the form `even`. `is_filled`: the output bias of a pruned FFN is its mean already, and stays too. Not
     `reads`: no tensor is read, and the plan is good for its sizes alone.
     UsageError says what is uneven, and what to prune or keep besides."""
@@ -63,12 +63,12 @@ def even(
             name = f"{front}{stays.index(place.layer)}.{place.rest}"
         elif begins.fullmatch(name) and -1 in added:
             change = partial(_plus, added[-1])
-        planned.append(Planned(name, bytes_of(tuple(size), tensor.dtype), partial(made, tensor, change)))
+        planned.append(PlannedTensor(name, bytes_of(tuple(size), tensor.dtype), partial(made, tensor, change)))
         sizes.append((name, tuple(size)))
     said = {key: value for key, value in config.items() if not (key == "n_layer" and "num_hidden_layers" in changed)}
     if "n_layer" in config:
         changed["n_layer"] = changed.pop("num_hidden_layers")
-    return Plan({**said, **changed}, tuple(planned), n_params=n_params_of(sizes, is_tied(config)))
+    return ExportForm({**said, **changed}, tuple(planned), n_params=n_params_of(sizes, is_tied(config)))
 
 
 def _refuse_uneven(identity: Identity, mask: Mask, kept: Mapping[int, list[int]]) -> None:
@@ -114,7 +114,9 @@ def _refuse_uneven(identity: Identity, mask: Mask, kept: Mapping[int, list[int]]
                              f"them is uneven: keep as many heads of each group in every layer, {INSTEAD}")  # fmt: skip
 
 
-def _biases(identity: Identity, stored: Mapping[str, Stored], stays: list[int], with_ffns: bool) -> dict[int, Tensor]:
+def _biases(
+    identity: Identity, stored: Mapping[str, LazyTensor], stays: list[int], with_ffns: bool
+) -> dict[int, Tensor]:
     """What the layers that go still add: (d_model,) by the layer in front that stays, -1 for none. UsageError where
     there is nothing that it could be added to."""
     config, family = identity.config, family_of(identity.config)

@@ -16,13 +16,13 @@ from engine.architecture.transformers_internals import model_config
 from engine.checkpoints.compact_checkpoint import is_small, stock_config, stock_tensors
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.tensor_index import contents
-from engine.checkpoints.tensors import Stored
+from engine.checkpoints.tensors import LazyTensor
 from engine.checkpoints.weight_files import read_json, weight_files
 from engine.errors import UsageError
 from engine.export.card import Exported, Judged, base_cards, copied, licence_of, write_card
 from engine.export.even import even
 from engine.export.folders import folder_bytes, named_folder, refuse_taken, write_weights, written_aside
-from engine.export.forms import FORMS, Plan, masked, own_model, small
+from engine.export.forms import FORMS, ExportForm, masked, own_model, small
 from engine.export.means import filled, means
 from engine.export.verifying import compared, masked_logits, reference_model
 from engine.heads.ablation import FILLS
@@ -104,7 +104,7 @@ def sizes(identity: Identity, mask: Mask, form: str) -> tuple[int, int] | None:
     for inside in entries:
         if inside is None:
             return None
-        stored |= {name: Stored(name, entry.shape, entry.dtype, _unread) for name, entry in inside.items()
+        stored |= {name: LazyTensor(name, entry.shape, entry.dtype, _unread) for name, entry in inside.items()
                    if not BUFFERS.fullmatch(name)}  # fmt: skip
     plan = even(identity, stored, mask, reads=False) if form == "even" else PLANS[form](identity, stored, mask)
     return plan.n_params, plan.n_bytes
@@ -137,7 +137,7 @@ def _judged(
     return Judged(Path(task.name).name, task.shots, target.spec.precision, *found)
 
 
-def _write_beside(base: Path, aside: Path, plan: Plan) -> None:
+def _write_beside(base: Path, aside: Path, plan: ExportForm) -> None:
     """Config, tokenizer and the rest, the base model's own card among it."""
     for file in copied(base):
         shutil.copyfile(file, aside / file.name)

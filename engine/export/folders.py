@@ -29,7 +29,7 @@ MORE_BYTES = 20_000_000  # tokenizer, card and the rest beside the weights
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedTensor:
     """A tensor that is to be written: its name, its size in bytes, and what makes it when it is its turn."""
 
     name: str
@@ -81,13 +81,13 @@ def written_aside(out: Path, n_bytes: int) -> Iterator[Path]:
             shutil.rmtree(aside, ignore_errors=True)
 
 
-def write_weights(folder: Path, tensors: Sequence[Planned]) -> Iterator[tuple[int, str]]:
+def write_weights(folder: Path, tensors: Sequence[PlannedTensor]) -> Iterator[tuple[int, str]]:
     """Writes the tensors as safetensors, in as many files as SHARD_BYTES asks for, with an index where they are
     several; yields (bytes done, name) after each tensor."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    shards: list[list[Planned]] = []
+    shards: list[list[PlannedTensor]] = []
     for tensor in tensors:
         if not shards or sum(each.n_bytes for each in shards[-1]) + tensor.n_bytes > SHARD_BYTES:
             shards.append([])

@@ -21,10 +21,10 @@ from engine.architecture.sizes import UNEMBEDDINGS, n_parameters
 from engine.checkpoints.compact_checkpoint import PRUNED
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.tensor_index import TYPES
-from engine.checkpoints.tensors import Stored, finite
+from engine.checkpoints.tensors import LazyTensor, finite
 from engine.checkpoints.validation import refuse_unless_loaded
 from engine.checkpoints.weight_files import read_json
-from engine.export.folders import Planned
+from engine.export.folders import PlannedTensor
 from engine.models.masks import Mask
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ CLASSES = {"opt": ("PrunedOPTConfig", "PrunedOPTForCausalLM"),
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExportForm:
     """A form of one model under one mask: `config` is its config.json, `files` what else is to be written (text by
     name), `says` what is to be known of it."""
 
     config: Mapping[str, Any]
-    tensors: tuple[Planned, ...]
+    tensors: tuple[PlannedTensor, ...]
     files: Mapping[str, str] = field(default_factory=dict)
     says: tuple[str, ...] = ()
 
@@ -55,7 +55,7 @@ class Plan:
         return sum(tensor.n_bytes for tensor in self.tensors)
 
 
-def masked(identity: Identity, stored: Mapping[str, Stored], mask: Mask, is_filled: bool = False) -> Plan:
+def masked(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_filled: bool = False) -> ExportForm:
     """The plan of the form `masked`: every tensor that is there, some with zeros. `is_filled`: the output bias of a
     pruned FFN is its mean already, and stays."""
     family, shape = family_of(identity.config), identity.shape
@@ -72,12 +72,12 @@ def masked(identity: Identity, stored: Mapping[str, Stored], mask: Mask, is_fill
                 change = partial(_zeroed_at, found[0], found[1])
             elif module == family.ffn_write and not mask.ffns[place.layer] and not (is_filled and kind == "bias"):
                 change = _zeroed
-        planned.append(Planned(name, bytes_of(tensor.shape, tensor.dtype), partial(made, tensor, change)))
+        planned.append(PlannedTensor(name, bytes_of(tensor.shape, tensor.dtype), partial(made, tensor, change)))
     n_params = n_params_of([(name, tensor.shape) for name, tensor in stored.items()], is_tied(identity.config))
-    return Plan(identity.config, tuple(planned), n_params=n_params)
+    return ExportForm(identity.config, tuple(planned), n_params=n_params)
 
 
-def small(identity: Identity, stored: Mapping[str, Stored], mask: Mask, is_filled: bool = False) -> Plan:
+def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_filled: bool = False) -> ExportForm:
     """The plan of the form `small`; `is_filled` as of `masked`."""
     family, shape, stock = family_of(identity.config), identity.shape, identity.config
     kept = [[head for head, keeps in enumerate(row) if keeps] for row in mask.heads]
@@ -115,13 +115,13 @@ def small(identity: Identity, stored: Mapping[str, Stored], mask: Mask, is_fille
         elif name in UNEMBEDDINGS:  # GPT-NeoX's files may use an old name, which is known of its own type alone
             name = UNEMBEDDINGS[0]
         sizes.append((name, tuple(size)))
-        planned.append(Planned(name, bytes_of(tuple(size), tensor.dtype), partial(made, tensor, change)))
+        planned.append(PlannedTensor(name, bytes_of(tuple(size), tensor.dtype), partial(made, tensor, change)))
     names = CLASSES[stock["model_type"]]
     config = {**stock, "model_type": f"{PRUNED}{stock['model_type']}", "architectures": [names[1]],
               "auto_map": {"AutoConfig": f"{MODELING}.{names[0]}", "AutoModelForCausalLM": f"{MODELING}.{names[1]}"},
               "per_layer_config": layers, "kept_heads": kept, "head_dim": shape.d_head}  # fmt: skip
     code = Path(__file__).with_name(f"{MODELING}.py").read_text(encoding="utf-8")
-    return Plan(config, tuple(planned), {f"{MODELING}.py": code}, n_params=n_params_of(sizes, is_tied(stock)))
+    return ExportForm(config, tuple(planned), {f"{MODELING}.py": code}, n_params=n_params_of(sizes, is_tied(stock)))
 
 
 def bytes_of(shape: tuple[int, ...], dtype: str) -> int:
@@ -134,7 +134,7 @@ def n_params_of(sizes: Sequence[tuple[str, tuple[int, ...]]], tied: bool) -> int
     return n_parameters(sizes, tied)[0]
 
 
-def made(tensor: Stored, change: Callable[[Tensor], Tensor] | None) -> Tensor:
+def made(tensor: LazyTensor, change: Callable[[Tensor], Tensor] | None) -> Tensor:
     """The stored tensor, changed; HeadroomError where it holds a value that is no number."""
     whole = finite(tensor.name, tensor.read())
     return whole if change is None else change(whole)

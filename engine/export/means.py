@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.architecture.family import family_of
-from engine.architecture.layer_tensors import Place, head_numbers, is_attention, is_ffn, place_of
+from engine.architecture.layer_tensors import TensorPlace, head_numbers, is_attention, is_ffn, place_of
 from engine.checkpoints.identity import Identity
-from engine.checkpoints.tensors import Stored
+from engine.checkpoints.tensors import LazyTensor
 from engine.demo import story
 from engine.heads.ablation import mean_outputs
 from engine.models.loading import Loaded
@@ -57,8 +57,8 @@ def means(loaded: Loaded, bos: bool, train: Questions | None) -> Iterator[Progre
 
 
 def filled(
-    identity: Identity, stored: Mapping[str, Stored], mask: Mask, found: Means
-) -> tuple[Identity, dict[str, Stored]]:
+    identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, found: Means
+) -> tuple[Identity, dict[str, LazyTensor]]:
     """The model with the means of what the mask prunes in its output biases; nothing is pruned of it yet."""
     family = family_of(identity.config)
     places = {name: place for name in stored if (place := place_of(name)) is not None}
@@ -85,14 +85,14 @@ def filled(
     return replace(identity, config=config), changed
 
 
-def _zero_biases(stored: Mapping[str, Stored], places: Mapping[str, Place]) -> dict[str, Stored]:
+def _zero_biases(stored: Mapping[str, LazyTensor], places: Mapping[str, TensorPlace]) -> dict[str, LazyTensor]:
     """A bias of zeros for every weight of these."""
     found = {}
     for name, place in places.items():
         if place.rest.endswith(".weight"):
             weight, bias = stored[name], f"{name.removesuffix('weight')}bias"
             size = weight.shape[:1]
-            found[bias] = Stored(bias, size, weight.dtype, partial(_zeros, size, weight.dtype))
+            found[bias] = LazyTensor(bias, size, weight.dtype, partial(_zeros, size, weight.dtype))
     return found
 
 
@@ -102,7 +102,7 @@ def _zeros(size: tuple[int, ...], dtype: str) -> Tensor:
     return torch.zeros(size, dtype=getattr(torch, dtype))
 
 
-def _with_heads(bias: Stored, weight: Stored, at: tuple[int, np.ndarray], z: np.ndarray) -> Tensor:
+def _with_heads(bias: LazyTensor, weight: LazyTensor, at: tuple[int, np.ndarray], z: np.ndarray) -> Tensor:
     """The output projection's bias with what mean z (n, d_head) add through those of its weights that lie at `at`."""
     import torch
 
@@ -113,7 +113,7 @@ def _with_heads(bias: Stored, weight: Stored, at: tuple[int, np.ndarray], z: np.
     return (before.float() + torch.from_numpy(z.ravel()) @ through).to(before.dtype)
 
 
-def _instead(bias: Stored, mean: np.ndarray) -> Tensor:
+def _instead(bias: LazyTensor, mean: np.ndarray) -> Tensor:
     import torch
 
     return torch.from_numpy(mean).to(getattr(torch, bias.dtype))

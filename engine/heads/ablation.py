@@ -25,7 +25,7 @@ from engine.models.patterns import Patterns, visited
 from engine.models.session import Target
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.tokens import Reading, read
+from engine.questions.tokens import TokenizedText, read
 from engine.records import Record, canonical_key
 from engine.statistics import over_texts
 from engine.texts.incontext import MIN_TOKENS, scores, too_short
@@ -205,12 +205,12 @@ def _measured(loaded: Loaded, bos: bool, text: str, how: Ablating, records: Sequ
     return {"base": base, "ablated": ablated}, about
 
 
-def read_512(loaded: Loaded, text: str, bos: bool) -> Reading:
+def read_512(loaded: Loaded, text: str, bos: bool) -> TokenizedText:
     """The text's first 512 tokens, or what the model's window holds, BOS in front where it is on."""
     return read(text, loaded.tokenizer, bos, min(MIN_TOKENS, loaded.identity.shape.n_ctx))
 
 
-def inputs_of(loaded: Loaded, reading: Reading) -> Tensor:
+def inputs_of(loaded: Loaded, reading: TokenizedText) -> Tensor:
     """(1, T) ids of which each predicts the next; the last one predicts nothing."""
     import torch
 
@@ -218,7 +218,7 @@ def inputs_of(loaded: Loaded, reading: Reading) -> Tensor:
     return torch.from_numpy(ids.astype(np.int64))[None].to(loaded.model.get_input_embeddings().weight.device)
 
 
-def losses_of(loaded: Loaded, reading: Reading, *changed: AbstractContextManager[None]) -> np.ndarray:
+def losses_of(loaded: Loaded, reading: TokenizedText, *changed: AbstractContextManager[None]) -> np.ndarray:
     """(n,) losses of the text's tokens in nats, nan in front where the first has none, of the model as it is in these
     contexts, which are opened in order."""
     import torch

@@ -23,7 +23,7 @@ from engine.models.session import Session, Target
 from engine.models.weights import output_weights
 from engine.pieces import Measuring, Piece
 from engine.progress import Progress
-from engine.questions.tokens import Reading, pieces_at, read
+from engine.questions.tokens import TokenizedText, pieces_at, read
 from engine.records import Record, canonical_key, decode, encode, made_of
 from engine.texts.passages import checked, text_digest
 
@@ -171,7 +171,7 @@ def _largest(name: str, rows: Tensor) -> dict[str, np.ndarray]:
     return {name: rows.gather(1, sources).half().cpu().numpy(), f"{name}_at": sources.short().cpu().numpy()}
 
 
-def _reading(loaded: Loaded, text: str, bos: bool) -> Reading:
+def _reading(loaded: Loaded, text: str, bos: bool) -> TokenizedText:
     reading = read(text, loaded.tokenizer, bos, min(MAX_TOKENS, loaded.identity.shape.n_ctx) - bos)
     if len(reading.inputs) < 2:
         raise HeadroomError(f"the text {text[:40]!r} is a single token, and attention needs two; take a longer text")

@@ -19,7 +19,7 @@ from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
 from engine.models.patterns import Visit, unseen, visited
 from engine.models.weights import folded, norm_scale, normed, norms_behind, output_bias, output_weights, unembedding
-from engine.placement.offload import in_reach
+from engine.placement.offload import onloaded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -99,7 +99,7 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
         """The reader in front of a norm, from the one behind it."""
         nonlocal reader, constant
         if norm is not None:
-            with in_reach(norm):
+            with onloaded(norm):
                 bias = getattr(norm, "bias", None)
                 constant = constant if bias is None else constant + reader @ bias.to(reader.device).float()
             reader = folded(norm, reader) / scale[norm].to(reader.device)

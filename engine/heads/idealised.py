@@ -19,7 +19,7 @@ import numpy as np
 from engine.accuracy.evaluation import Answers, answers_measured, answers_of, encoded_chunk, evaluation
 from engine.accuracy.passes import padded_inputs, read_places
 from engine.accuracy.scoring import Scored, gathered, read_rows
-from engine.composed import Run, composed
+from engine.composed import ComposedRun, composed
 from engine.errors import UsageError
 from engine.heads.ablation import losses_of
 from engine.measurement import Measurement, Workload, of_records
@@ -153,7 +153,7 @@ def ideal_answers(target: Target, questions: Questions, ideal: Ideal) -> Measure
             target, (kind, ideal, questions), lambda session, records, pieces=pieces: pieces(), value
         )
 
-    def body(run: Run) -> Generator[Progress[Any], None, dict[str, Answers]]:
+    def body(run: ComposedRun) -> Generator[Progress[Any], None, dict[str, Answers]]:
         found: dict[str, Answers] = {}
         for side, part in parts.items():
             answers = yield from run.part(part, questions.n, f"heads: {side}")

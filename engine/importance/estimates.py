@@ -14,7 +14,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from engine.accuracy.evaluation import Answers, evaluation
-from engine.composed import Run, composed
+from engine.composed import ComposedRun, composed
 from engine.errors import UsageError
 from engine.importance.importance import Scores, importance
 from engine.measurement import Measurement
@@ -78,7 +78,7 @@ def gradients(target: Target, questions: Questions) -> Measurement[Gradients]:
                          "log-likelihoods; measure it")  # fmt: skip
     full, scores = evaluation(target, questions, Mask.full(target.shape)), importance(target, questions, "gate")
 
-    def body(run: Run) -> Generator[Progress[Gradients], None, Gradients | None]:
+    def body(run: ComposedRun) -> Generator[Progress[Gradients], None, Gradients | None]:
         answers = yield from run.part(full, questions.n)
         if answers is None:
             yield from run.part(scores, questions.n)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from engine.accuracy.evaluation import Answers, evaluation
-from engine.composed import Run, composed
+from engine.composed import ComposedRun, composed
 from engine.heads.induction import induction
 from engine.importance.rankings import order
 from engine.importance.rankings_of import INDUCTION_SEED
@@ -84,7 +84,7 @@ def _over_sets(target: Target, n: int, of: Callable[[Mask], Measurement[T]]) -> 
     """The value of each set, `n` steps of progress each."""
     scores, full = induction(target, "olsson", INDUCTION_SEED), of(Mask.full(target.shape))
 
-    def body(run: Run) -> Generator[Progress[Any], None, dict[HeadSet, T]]:
+    def body(run: ComposedRun) -> Generator[Progress[Any], None, dict[HeadSet, T]]:
         values: dict[HeadSet, T] = {}
         found = yield from run.part(scores, 0, "induction scores")
         if found is None:

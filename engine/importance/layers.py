@@ -13,7 +13,7 @@ import numpy as np
 
 from engine.accuracy.evaluation import Answers, encoded_chunk
 from engine.accuracy.passes import hidden_states, passes, tokens_computed
-from engine.composed import Run, composed
+from engine.composed import ComposedRun, composed
 from engine.importance.oracle import lost, oracle, under_each
 from engine.importance.rankings import order, random_order
 from engine.measurement import Measurement, Workload, known_value, of_records
@@ -159,7 +159,7 @@ def greedy(target: Target, questions: Questions, n: int) -> Measurement[list[Ste
         passes = n_passes(target.shape, "greedy", n) - n_passes(target.shape, "greedy", n_done)
         return Workload({"forward": all_characters(questions) * passes / 2})  # a pass without a layer begins in it
 
-    def body(run: Run) -> Generator[Progress[Any], None, list[Step]]:
+    def body(run: ComposedRun) -> Generator[Progress[Any], None, list[Step]]:
         found: list[Step] = []
         run.total = max(1, n_passes(target.shape, "greedy", n) * questions.n)
         for number in range(n if run.measures else n_layers):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from engine.composed import Run, composed
+from engine.composed import ComposedRun, composed
 from engine.errors import UsageError
 from engine.heads.induction import induction
 from engine.importance.criteria import CRITERIA, Part, passes
@@ -203,7 +203,7 @@ def evidence(
     shape, needed = target.shape, [name for name in RANKED if name in wanted or name == "layers" and n_layers]
     measured = {*PARTS, *(["layers"] if LAYERS_BY[ranking.layers_by] else [])}
 
-    def body(run: Run) -> Generator[Progress[Any], None, Evidence]:
+    def body(run: ComposedRun) -> Generator[Progress[Any], None, Evidence]:
         known, questions = Evidence(), None
         if measured & {*needed}:
             asked = requests or get_requests(replace(task, split=ranking.split), data_dir, run.session.store)

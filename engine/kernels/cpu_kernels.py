@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from engine.architecture.torch_internals import exact_product, has_exact_product, replace_class
 from engine.errors import HeadroomError
 from engine.kernels.bitsandbytes_internals import is_plain_layer, layer_class, quantized, threshold
-from engine.kernels.kinds import FP32, INTEGER, OWN, Products
+from engine.kernels.kinds import FP32, INTEGER, OWN, Kernels
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,7 +33,7 @@ FEWEST = 128  # rows below which the int8 products themselves slow down
 LEVELS = 127.0  # of int8 on each side of 0
 
 
-def put_in_place(model: Any, products: Products) -> None:
+def install_kernels(model: Any, products: Kernels) -> None:
     """Lets every linear layer of a bf16 or int8 model on the CPU compute by these products from now on."""
     import torch
 
@@ -41,7 +41,7 @@ def put_in_place(model: Any, products: Products) -> None:
         raise HeadroomError(
             "the installed torch has no exact int8 product; set HEADROOM_PRODUCTS to own, or delete the store's tuning"
         )
-    shared = Shared(products.int8, products.gradient)
+    shared = SharedInput(products.int8, products.gradient)
     for module in model.modules():
         if type(module) is torch.nn.Linear and module.weight.dtype == torch.bfloat16 and products.bf16 == FP32:
             replace_class(module, _bf16_linear())
@@ -68,7 +68,7 @@ def bf16_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Rows:
+class QuantizedInput:
     """A layer's input for LLM.int8(): `whole` (rows, in) int8, one fp32 `size` (rows, 1) of a step, and the outlier
     `columns` with their values `apart` (rows, columns) fp32, None without any."""
 
@@ -78,15 +78,15 @@ class Rows:
     apart: Tensor | None
 
 
-class Shared:
+class SharedInput:
     """What the int8 layers of a model have in common: their ways, and the input that was quantised last: queries, keys
     and values are made of the same one, as are gates and what they gate."""
 
     def __init__(self, product: str, gradient: str) -> None:
         self.product, self.gradient = product, gradient
-        self._last: tuple[Any, float, Rows] | None = None
+        self._last: tuple[Any, float, QuantizedInput] | None = None
 
-    def quantised(self, x: Tensor, threshold: float) -> Rows:
+    def quantised(self, x: Tensor, threshold: float) -> QuantizedInput:
         """The input (..., in) of a layer, quantised; no pass changes a layer's input in place once a layer had it."""
         if self._last is not None and self._last[0]() is x and self._last[1] == threshold:
             return self._last[2]
@@ -96,7 +96,7 @@ class Shared:
         return found
 
 
-def quantised(flat: Tensor, threshold: float) -> Rows:
+def quantised(flat: Tensor, threshold: float) -> QuantizedInput:
     """`flat` (rows, in) bf16 as LLM.int8() has it: a column with a value of at least `threshold` in any row is kept
     apart (0: none is), and a row's step is a 127th of the largest of its other values."""
     import torch
@@ -116,10 +116,10 @@ def quantised(flat: Tensor, threshold: float) -> Rows:
         whole[rows] = held[: rows.stop - rows.start].copy_(flat[rows]).mul_(scale[rows]).round_()
     if columns is not None:
         whole[:, columns] = 0
-    return Rows(whole, size / LEVELS, columns, apart)
+    return QuantizedInput(whole, size / LEVELS, columns, apart)
 
 
-def int8_product(rows: Rows, weight: Tensor, scales: Tensor, bias: Tensor | None, exactly: bool) -> Tensor:
+def int8_product(rows: QuantizedInput, weight: Tensor, scales: Tensor, bias: Tensor | None, exactly: bool) -> Tensor:
     """(rows, out) bf16 by LLM.int8(): `weight` (out, in) int8, `scales` (out,) the largest absolute weight of each row,
     `exactly`: by integer products, else in fp32."""
     import torch
@@ -230,7 +230,7 @@ def _int8_linear() -> Any:
     import torch
 
     class Int8Linear(layer_class()):
-        shared: Shared
+        shared: SharedInput
 
         def forward(self, x: Tensor) -> Tensor:
             if x.dtype != torch.bfloat16:

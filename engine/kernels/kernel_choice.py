@@ -16,7 +16,7 @@ from engine.architecture.torch_internals import KNOWN_TORCH
 from engine.errors import UsageError
 from engine.kernels import bitsandbytes_internals
 from engine.kernels import cpu_kernels as cpu_products
-from engine.kernels.kinds import FP32, INTEGER, OWN, Products
+from engine.kernels.kinds import FP32, INTEGER, OWN, Kernels
 from engine.records import Record, canonical_key, decode, encode, version
 
 SMALL_PARAMETERS = 20_000_000
@@ -30,7 +30,7 @@ PINNED = "HEADROOM_PRODUCTS"  # the user's choice of a way
 SHAPES = ((64, 768, 768), (384, 768, 768))  # rows, inputs, outputs: of a short text, and of questions packed together
 
 
-PINS = {OWN: Products(), FP32: Products(FP32, FP32, FP32, FP32), INTEGER: Products(int8=INTEGER)}
+PINS = {OWN: Kernels(), FP32: Kernels(FP32, FP32, FP32, FP32), INTEGER: Kernels(int8=INTEGER)}
 WAYS = {"bf16": (OWN, FP32), "int8": (OWN, FP32, INTEGER), "gradient": (OWN, FP32), "attention": (OWN, FP32)}
 
 
@@ -50,14 +50,14 @@ def tuning(store: Store | None = None) -> Tuning:
     return _stored(store, key, Tuning) or _put(store, key, measured())
 
 
-def products(store: Store | None = None, n_params: int = SMALL_PARAMETERS) -> Products:
+def products(store: Store | None = None, n_params: int = SMALL_PARAMETERS) -> Kernels:
     """The fastest ways of the products on this processor for a model of this size, measured where neither this process
     nor the store has them; a user's HEADROOM_PRODUCTS stands. UsageError where that is no way."""
     found = known_products(store, n_params)
     return _put(store, _products_key(), measured_products()) if found is None else found
 
 
-def known_products(store: Store | None = None, n_params: int = SMALL_PARAMETERS) -> Products | None:
+def known_products(store: Store | None = None, n_params: int = SMALL_PARAMETERS) -> Kernels | None:
     """`products` where they need not be measured: without torch. A small model's first figure is not made to wait for
     a measurement: what the processor says of itself is enough."""
     if pin := os.environ.get(PINNED):
@@ -69,7 +69,7 @@ def known_products(store: Store | None = None, n_params: int = SMALL_PARAMETERS)
     return None
 
 
-def pinned(text: str) -> Products:
+def pinned(text: str) -> Kernels:
     """The ways that a user pins: a name for all of them, or as `pinned_as` writes those of another machine; UsageError
     for anything else."""
     if text in PINS:
@@ -78,17 +78,17 @@ def pinned(text: str) -> Products:
     if len(ways) != text.count(",") + 1 or any(way not in WAYS.get(name, ()) for name, way in ways.items()):
         each = f"ways such as {pinned_as({'int8': INTEGER})}"
         raise UsageError(f"{PINNED} is {text!r}; choose one of {', '.join(PINS)}, give {each}, or leave it empty")
-    return Products(**ways)
+    return Kernels(**ways)
 
 
 def pinned_as(ways: Mapping[str, str] | None) -> str:
     """The text of `pinned` for these ways, those that are not named being the library's own."""
     known = {name: way for name, way in (ways or {}).items() if name in WAYS}
-    return ",".join(f"{name}={way}" for name, way in asdict(Products(**known)).items())
+    return ",".join(f"{name}={way}" for name, way in asdict(Kernels(**known)).items())
 
 
 @once
-def named_products() -> Products | None:
+def named_products() -> Kernels | None:
     """The ways that go with what the processor says it can do; None where it does not say, or where the installed torch
     is none that is known to have its products."""
     able = abilities()
@@ -96,13 +96,13 @@ def named_products() -> Products | None:
         return None
     in_16_bits = OWN if able & {"avx512_bf16", "amx_bf16"} else FP32
     in_8_bits = INTEGER if able & {"avx512_vnni", "avx_vnni", "amx_int8"} else FP32
-    return Products(in_16_bits, in_8_bits, gradient=in_16_bits, attention=FP32)
+    return Kernels(in_16_bits, in_8_bits, gradient=in_16_bits, attention=FP32)
 
 
 @lru_cache(maxsize=8)
-def _kept_products(store: Store | None) -> Products:
+def _kept_products(store: Store | None) -> Kernels:
     """Those in the store, read once: what is deleted meanwhile must not change a process's ways. LookupError."""
-    found = _stored(store, _products_key(), Products)
+    found = _stored(store, _products_key(), Kernels)
     if found is None or not all(way in PINS for way in asdict(found).values()):
         raise LookupError
     return found
@@ -155,7 +155,7 @@ def measured() -> Tuning:
 
 
 @once
-def measured_products() -> Products:
+def measured_products() -> Kernels:
     """The products' ways, measured now: in turn, so that other work in between slows all of them alike."""
     import torch
 
@@ -166,7 +166,7 @@ def measured_products() -> Products:
         taken = [_ways(*shape) for shape in SHAPES]
     finally:
         torch.set_num_threads(before)
-    return Products(**{of: fastest([each[of] for each in taken], CLEARLY[of]) for of in CLEARLY})
+    return Kernels(**{of: fastest([each[of] for each in taken], CLEARLY[of]) for of in CLEARLY})
 
 
 def fastest(taken: Sequence[Mapping[str, float]], clearly: float) -> str:
@@ -178,7 +178,7 @@ def fastest(taken: Sequence[Mapping[str, float]], clearly: float) -> str:
 
 
 def _ways(rows: int, d_in: int, d_out: int) -> dict[str, dict[str, float]]:
-    """Seconds of each way of each field of Products."""
+    """Seconds of each way of each field of Kernels."""
     import torch
 
     x, weight = torch.randn(rows, d_in).bfloat16(), torch.randn(d_out, d_in).bfloat16()

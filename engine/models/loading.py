@@ -24,13 +24,13 @@ from engine.errors import HeadroomError, UsageError
 from engine.kernels import cpu_kernels as linear
 from engine.kernels.bitsandbytes_internals import bitsandbytes
 from engine.kernels.kernel_choice import known_products, products, set_threads, tuning
-from engine.kernels.kinds import Products
+from engine.kernels.kinds import Kernels
 from engine.memory import freed_at_once, return_freed_memory
 from engine.placement.accelerate_internals import quiet_accelerate
-from engine.placement.disk_offload import FOLDER, Quantised, clear_leftovers, on_disk, set_aside
+from engine.placement.disk_offload import FOLDER, Quantised, clear_leftovers, offload_to_disk, on_disk
 from engine.placement.memory_needed import asked_device, device_class, memory_estimate, refuse_other_device
 from engine.placement.offload import bytes_per_s_to
-from engine.placement.placement import Placing, device_map, placing_of, remember_rates
+from engine.placement.placement import Placement, device_map, plan_placement, remember_rates
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class Loaded:
     family: Family
     device: str
     seconds: float
-    placing: Placing
-    products: Products = Products()
+    placing: Placement
+    products: Kernels = Kernels()
     encoded: dict[Any, Any] = field(
         default_factory=dict
     )  # questions as tokens, see `engine.accuracy.evaluation.encoded_chunk`
@@ -120,16 +120,16 @@ def stamp(spec: LoadSpec) -> str:
     return " ".join(f"{name} {found.st_size} {found.st_mtime_ns}" for name, found in files)
 
 
-def ways_of(spec: LoadSpec, identity: Identity, store: Store | None = None) -> Products:
+def ways_of(spec: LoadSpec, identity: Identity, store: Store | None = None) -> Kernels:
     """How this model's matrix products are computed here; measured first where that is not known yet."""
     found = known_ways(spec, identity, store)
     return products(store, identity.n_params).of(spec.precision) if found is None else found
 
 
-def known_ways(spec: LoadSpec, identity: Identity, store: Store | None = None) -> Products | None:
+def known_ways(spec: LoadSpec, identity: Identity, store: Store | None = None) -> Kernels | None:
     """The same where nothing need be measured, else None; without torch."""
     if spec.precision == "fp32" or (asked_device() or device_class()) != "cpu":
-        return Products()
+        return Kernels()
     found = known_products(store, identity.n_params)
     return None if found is None else found.of(spec.precision)
 
@@ -141,7 +141,7 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
     progress("reading the model's files")
     identity = identify(spec, store)
     clear_leftovers(aside_folder(store))
-    placing = placing_of(identity, spec.precision, memory_estimate(identity, spec.precision), aside_folder(store))
+    placing = plan_placement(identity, spec.precision, memory_estimate(identity, spec.precision), aside_folder(store))
     progress("importing torch and transformers")
     import torch
     import transformers
@@ -173,7 +173,7 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
         model_class = causal_lm_class(config)
         with (
             stock_tensors(identity.folder, bool(config.tie_word_embeddings)) as tensors,
-            set_aside(aside_folder(store), is_needed=bool(placing.on_disk)) as aside,
+            offload_to_disk(aside_folder(store), is_needed=bool(placing.on_disk)) as aside,
             freed_at_once(),
         ):
             refuse_unless_whole(spec.model, tensors, model_class, config)
@@ -204,7 +204,7 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
         what = " ".join(str(error).split())[:200] or type(error).__name__
         raise HeadroomError(f"{spec.model} cannot be loaded: {what}; check or download the folder again") from error
     model.eval().requires_grad_(False)
-    linear.put_in_place(model, ways)
+    linear.install_kernels(model, ways)
     return_freed_memory()
     if not placing.is_whole:
         rates = {"disk": aside and aside.bytes_per_s(), "gpu": bytes_per_s_to(model.device)}

@@ -11,11 +11,11 @@ from cache import Store
 from engine.checkpoints.identity import Identity
 from engine.errors import HeadroomError
 from engine.kernels.kernel_choice import processor
-from engine.kernels.kinds import Products
+from engine.kernels.kinds import Kernels
 from engine.memory import Trimming
 from engine.models.loading import Loaded, LoadSpec, Models, aside_folder, device_class, identify, ways_of
 from engine.placement.memory_needed import asked_device, memory_estimate
-from engine.placement.placement import Placing, asked_places, known_rates, placing_of
+from engine.placement.placement import Placement, asked_places, known_rates, plan_placement
 from engine.progress import Progress
 from engine.records import version
 from engine.shapes import ModelShape
@@ -29,7 +29,7 @@ class Target:
     spec: LoadSpec
     identity: Identity
     bos: bool
-    products: Products = Products()
+    products: Kernels = Kernels()
 
     @property
     def shape(self) -> ModelShape:
@@ -113,14 +113,14 @@ class Session:
         room, and beside GPUs unless they may be asked, which needs torch. HeadroomError: there is no room.
         """
         held = [each for each in (self.models.loaded, self.models.beside) if each is not None and each.spec == spec]
-        placing: Placing | None = held[0].placing if held else None
+        placing: Placement | None = held[0].placing if held else None
         folder = aside_folder(self.store)
         is_known = asked_places() is not None or self.models.loaded is None
         if placing is None and identity is not None and is_known and (asks_gpus or device_class() == "cpu"):
-            placing = placing_of(identity, spec.precision, memory_estimate(identity, spec.precision), folder)
+            placing = plan_placement(identity, spec.precision, memory_estimate(identity, spec.precision), folder)
         return "" if placing is None or placing.is_whole else placing.with_cost(known_rates(self.store, folder))
 
 
-def target_of(spec: LoadSpec, identity: Identity, bos: bool | None = None, products: Products | None = None) -> Target:
+def target_of(spec: LoadSpec, identity: Identity, bos: bool | None = None, products: Kernels | None = None) -> Target:
     """The Target of a model whose identity is known, and the ways of its products (None: the libraries' own)."""
-    return Target(spec, identity, identity.default_bos if bos is None else bos, products or Products())
+    return Target(spec, identity, identity.default_bos if bos is None else bos, products or Kernels())

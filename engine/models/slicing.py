@@ -23,7 +23,7 @@ from engine.architecture.transformers_internals import count_tokens, read_by_hea
 from engine.kernels.bitsandbytes_internals import layer_like, quantized
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, pruned
-from engine.placement.offload import in_reach, is_away
+from engine.placement.offload import is_offloaded, onloaded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,7 +64,7 @@ def sliced(loaded: Loaded, mask: Mask, as_exported: bool = False) -> Sliced:
         kept = [head for head, keep in enumerate(mask.heads[index]) if keep]
         # smeared keys: accelerate would bring the whole of what is mixed into a module that has a slice of it
         n_most = shape.n_heads - 1 if as_exported else SLICE_BELOW * shape.n_heads
-        if len(family.qkv) < 3 or len(kept) > n_most or (kept and is_away(attention)):
+        if len(family.qkv) < 3 or len(kept) > n_most or (kept and is_offloaded(attention)):
             still[index] = mask.heads[index]
         elif kept:
             found, read = _attention(loaded, attention, kept, index in loaded.placing.moved, as_exported)
@@ -173,7 +173,7 @@ def _size(modules: Sequence[Any]) -> tuple[int, int]:
 
 def _silent(out: Any, index: int) -> Any:
     """Attention without heads: the output projection's bias at every position."""
-    with in_reach(out):
+    with onloaded(out):
         return _modules()[0](out.bias, index == 0)
 
 
@@ -182,7 +182,7 @@ def _dropped(loaded: Loaded, layer: Any, index: int) -> Any:
     family = loaded.family
     norms = family.norms_behind if family.norms_come_behind(loaded.model) else ()
     out = attrgetter(family.attention_out)(layer)
-    with in_reach(out):
+    with onloaded(out):
         return _modules()[2](out.bias, [getattr(layer, name) for name in norms], index == 0)
 
 
@@ -240,7 +240,7 @@ def _modules() -> tuple[Any, Any, Any, Any]:
             self.size = _slice(linear, **which, is_empty=True)
 
         def forward(self, x: Tensor) -> Tensor:
-            with in_reach(*self.whole):
+            with onloaded(*self.whole):
                 return _slice(*self.whole, **self.which)(x)
 
     return Silent, Nothing, Dropped, Anew

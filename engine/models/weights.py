@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine.models.loading import Loaded
-from engine.placement.offload import in_reach
+from engine.placement.offload import onloaded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,7 +49,7 @@ def linear(loaded: Loaded, module: Any, n_inputs: int) -> tuple[Tensor, Tensor]:
     """(weight (n_inputs, n_outputs), bias (n_outputs,)) of any linear module, fp32."""
     import torch
 
-    with in_reach(module):
+    with onloaded(module):
         if isinstance(module, torch.nn.Linear) and module.weight.is_floating_point():
             bias = module.weight.new_zeros(len(module.weight)) if module.bias is None else module.bias
             return module.weight.detach().T.float(), bias.detach().float()
@@ -84,7 +84,7 @@ def folded(norm: Any, readers: Tensor) -> Tensor:
 
 def _gain(norm: Any, beside: Tensor) -> Tensor:
     """(d_model,): what a norm multiplies by, where what it is for lies."""
-    with in_reach(norm):
+    with onloaded(norm):
         return norm.weight.to(beside.device).float()
 
 

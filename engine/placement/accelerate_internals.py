@@ -12,7 +12,7 @@ def is_hooked(module: Any) -> bool:
     return hasattr(module, "_hf_hook")
 
 
-def onloaded(module: Any) -> AbstractContextManager[None]:
+def onloaded_module(module: Any) -> AbstractContextManager[None]:
     """Context in which the own weights of a module that is hooked are on the device that it runs on."""
     from accelerate.utils import align_module_device
 

@@ -8,10 +8,10 @@ none for on the disk: each pass brings it to the first GPU. In int8 it cannot: b
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.checkpoints.model_config import Outline
+from engine.checkpoints.model_config import ModelConfig
 from engine.placement.hardware import CONTEXT_BYTES, MOST_GPUS, Machine
 from engine.placement.memory_needed import LIBRARY_BYTES, WORKSPACE_BYTES, sliced_bytes
-from engine.placement.pass_memory import Reading, gradient_bytes, kept_bytes, workspace_bytes
+from engine.placement.pass_memory import TokenCounts, gradient_bytes, kept_bytes, workspace_bytes
 
 MAIN, DISK, NOWHERE = "main memory", "disk", "nowhere"
 Counts = Sequence[int]  # layers on each device
@@ -19,7 +19,7 @@ Bytes = dict[str, int]  # by what they are for
 
 
 @dataclass(frozen=True)
-class Share:
+class DeviceShare:
     """What one device holds: layers from `first` up to, not with, `stop`, with `ends` also embeddings, last norm and
     unembedding; bytes by what they are for, and the `room` that there is, None where that is not known."""
 
@@ -44,7 +44,7 @@ class Allotment:
     """`shares` of the `n_used` devices that one worker takes, and of what else holds layers. `n_needed`: devices of
     this kind that would hold all of them (None: no number would). A pass fetches `from_main` and `from_disk` bytes."""
 
-    shares: tuple[Share, ...]
+    shares: tuple[DeviceShare, ...]
     n_used: int
     n_needed: int | None
     from_main: int = 0
@@ -75,8 +75,8 @@ class Allotment:
 class Passes:
     """The largest passes that memory is for: one that scores questions, and one that gradients pass back through."""
 
-    scoring: Reading
-    gradient: Reading
+    scoring: TokenCounts
+    gradient: TokenCounts
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class _Needs:
         return (room - sum(self.always.values()) - self.rest * is_first) // sum(self.layer.values())
 
 
-def allotted(model: Outline, precision: str, machine: Machine, passes: Passes, main_memory: int = 0) -> Allotment:
+def allotted(model: ModelConfig, precision: str, machine: Machine, passes: Passes, main_memory: int = 0) -> Allotment:
     """Where the model would lie, with what passes under masks take; `main_memory` bytes are free beside the GPUs."""
     needs, n_layers, device = _needs(model, precision, machine, passes), model.shape.n_layers, machine.device
     most = 1 if device.is_cpu else min(n_layers, MOST_GPUS)
@@ -113,13 +113,13 @@ def allotted(model: Outline, precision: str, machine: Machine, passes: Passes, m
     shares, at = list(_shares(needs, machine, held)), n_layers - left
     for name, n, free in rooms:
         if n:
-            shares.append(Share(name, at, at + n, False, {"weights": n * needs.away}, free))
+            shares.append(DeviceShare(name, at, at + n, False, {"weights": n * needs.away}, free))
         at += n
     bytes_in = {share.device: share.total for share in shares}
     return Allotment(tuple(shares), machine.n, n_needed, bytes_in.get(MAIN, 0), bytes_in.get(DISK, 0))
 
 
-def _needs(model: Outline, precision: str, machine: Machine, passes: Passes) -> _Needs:
+def _needs(model: ModelConfig, precision: str, machine: Machine, passes: Passes) -> _Needs:
     parts, is_cpu = model.parts, machine.device.is_cpu
     back = gradient_bytes(model) if precision == "int8" else 0
     workspace = max(WORKSPACE_BYTES, workspace_bytes(model, precision, passes.scoring), back)
@@ -132,7 +132,7 @@ def _needs(model: Outline, precision: str, machine: Machine, passes: Passes) -> 
     return _Needs(always, of_layer, rest, weights)
 
 
-def _loading_bytes(model: Outline, precision: str) -> int:
+def _loading_bytes(model: ModelConfig, precision: str) -> int:
     """The largest tensor as it is stored, where that is in another type: it lies beside the weights for a moment."""
     stored = model.config.get("dtype") or model.config.get("torch_dtype") or "float16"
     if stored == ("float32" if precision == "fp32" else "bfloat16"):
@@ -173,12 +173,12 @@ def _as_many_as_fit(needs: _Needs, n_layers: int, machine: Machine) -> Counts:
     return counts
 
 
-def _shares(needs: _Needs, machine: Machine, held: Counts) -> tuple[Share, ...]:
+def _shares(needs: _Needs, machine: Machine, held: Counts) -> tuple[DeviceShare, ...]:
     shares, first = [], 0
     for number, n in enumerate(held):
         n_bytes = {name: n * each for name, each in needs.layer.items()} | needs.always
         n_bytes["weights"] += needs.rest if number == 0 else 0
         name = machine.device.name if machine.device.is_cpu else f"GPU {number}"
-        shares.append(Share(name, first, first + n, number == 0, n_bytes, machine.device.n_bytes))
+        shares.append(DeviceShare(name, first, first + n, number == 0, n_bytes, machine.device.n_bytes))
         first += n
     return tuple(shares)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from engine.architecture.family import Family
 from engine.architecture.layer_tensors import place_of
 from engine.architecture.transformers_internals import mark_loaded
-from engine.checkpoints.tensors import Stored, finite
+from engine.checkpoints.tensors import LazyTensor, finite
 from engine.errors import HeadroomError
 from engine.kernels.bitsandbytes_internals import is_plain_layer, quantized, set_quantized
 
@@ -40,7 +40,7 @@ PAGE_BYTES = 4096
 MOST_WRITERS = 8  # above the threads in which transformers reads: each may write one more once a load has failed
 
 
-class SetAside:
+class DiskOffload:
     """A folder for the tensors of one model. `files` are what was written so far."""
 
     def __init__(self, within: Path) -> None:
@@ -103,9 +103,9 @@ class SetAside:
 
 
 @contextmanager
-def set_aside(within: Path, is_needed: bool) -> Iterator[SetAside | None]:
-    """A SetAside where one is needed, else None; its folder goes when the context ends in an error."""
-    aside = SetAside(within) if is_needed else None
+def offload_to_disk(within: Path, is_needed: bool) -> Iterator[DiskOffload | None]:
+    """A DiskOffload where one is needed, else None; its folder goes when the context ends in an error."""
+    aside = DiskOffload(within) if is_needed else None
     try:
         yield aside
     except BaseException:
@@ -114,10 +114,12 @@ def set_aside(within: Path, is_needed: bool) -> Iterator[SetAside | None]:
         raise
 
 
-def on_disk(tensors: Mapping[str, Stored], layers: Sequence[int], aside: SetAside, dtype: Any) -> dict[str, Stored]:
+def on_disk(
+    tensors: Mapping[str, LazyTensor], layers: Sequence[int], aside: DiskOffload, dtype: Any
+) -> dict[str, LazyTensor]:
     """The same tensors, those of these layers mapped from files in `dtype` once they are asked for."""
 
-    def mapped(stored: Stored) -> Tensor:
+    def mapped(stored: LazyTensor) -> Tensor:
         return aside.mapped(finite(stored.name, stored.read()).to(dtype))
 
     return {
@@ -130,7 +132,7 @@ class Quantised:
     """Sets int8 layers aside while they are loaded: each as soon as the next one is begun, so that never all of them
     lie in memory. Norms and biases stay there. transformers loads layers in order, one tensor at a time."""
 
-    def __init__(self, family: Family, layers: Sequence[int], aside: SetAside) -> None:
+    def __init__(self, family: Family, layers: Sequence[int], aside: DiskOffload) -> None:
         self._family, self._waiting, self._aside = family, list(layers), aside
         self._model: Any = None
 
@@ -138,10 +140,10 @@ class Quantised:
         """Takes the model, as soon as it is there and before its first tensor is loaded."""
         self._model = model
 
-    def followed(self, tensors: Mapping[str, Stored]) -> dict[str, Stored]:
+    def followed(self, tensors: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]:
         """The same tensors, which set aside what is finished when they are asked for."""
 
-        def read(stored: Stored, layer: int) -> Tensor:
+        def read(stored: LazyTensor, layer: int) -> Tensor:
             self.set_aside_before(layer)
             return stored.read()
 
@@ -162,7 +164,7 @@ class Quantised:
                     mark_loaded(module.weight)
 
 
-def _layer_of(stored: Stored) -> int | None:
+def _layer_of(stored: LazyTensor) -> int | None:
     place = place_of(stored.name)
     return None if place is None else place.layer
 

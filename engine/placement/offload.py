@@ -7,26 +7,26 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from engine.placement.accelerate_internals import is_hooked, onloaded
+from engine.placement.accelerate_internals import is_hooked, onloaded_module
 
 SAMPLE_BYTES = 2**27
 
 
 @contextmanager
-def in_reach(*modules: Any) -> Iterator[None]:
+def onloaded(*modules: Any) -> Iterator[None]:
     """Context in which the weights of these modules, and of what they are made of, can be read on the device that they
     run on. What lies there anyway costs nothing."""
-    away = [each for module in modules if module is not None for each in module.modules() if is_away(each)]
+    away = [each for module in modules if module is not None for each in module.modules() if is_offloaded(each)]
     if not away:
         yield
         return
     with ExitStack() as brought:
         for each in away:
-            brought.enter_context(onloaded(each))
+            brought.enter_context(onloaded_module(each))
         yield
 
 
-def is_away(module: Any) -> bool:
+def is_offloaded(module: Any) -> bool:
     """Whether a module's own weights lie elsewhere now."""
     return is_hooked(module) and any(each.device.type == "meta" for each in module.parameters(recurse=False))
 

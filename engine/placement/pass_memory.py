@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from engine.checkpoints.model_config import Outline
+from engine.checkpoints.model_config import ModelConfig
 
 READ_POSITIONS = 128  # positions whose logits scoring computes at once: 128 x 50,272 x 4 bytes = 26 MB
 CACHED_POSITIONS = 8  # positions whose logits it converts to fp32 at once: 1.6 MB, which fit in the processor's cache
 
 
 @dataclass(frozen=True)
-class Reading:
+class TokenCounts:
     """What passes read, a question or many (means may be fractions): `tokens` that are computed, `pairs` of a token and
     one that attention compares it with, padding and what is masked among them, `places` whose prediction is read."""
 
@@ -17,15 +17,15 @@ class Reading:
     pairs: float = 0.0
     places: float = 0.0
 
-    def __add__(self, other: "Reading") -> "Reading":
-        return Reading(self.tokens + other.tokens, self.pairs + other.pairs, self.places + other.places)
+    def __add__(self, other: "TokenCounts") -> "TokenCounts":
+        return TokenCounts(self.tokens + other.tokens, self.pairs + other.pairs, self.places + other.places)
 
-    def times(self, n: float) -> "Reading":
+    def times(self, n: float) -> "TokenCounts":
         """That of n such questions."""
-        return Reading(self.tokens * n, self.pairs * n, self.places * n)
+        return TokenCounts(self.tokens * n, self.pairs * n, self.places * n)
 
 
-def workspace_bytes(model: Outline, precision: str, reading: Reading) -> int:
+def workspace_bytes(model: ModelConfig, precision: str, reading: TokenCounts) -> int:
     """Bytes that a forward pass over this holds at its peak beside the weights: the residual stream and the inside of
     an FFN, the masks of attention, and logits of the places that are read together."""
     size, shape = _size(precision), model.shape
@@ -35,7 +35,7 @@ def workspace_bytes(model: Outline, precision: str, reading: Reading) -> int:
     return round(tokens + reading.pairs * (size + 2) + logits)
 
 
-def kept_bytes(model: Outline, precision: str, reading: Reading, on_cpu: bool) -> int:
+def kept_bytes(model: ModelConfig, precision: str, reading: TokenCounts, on_cpu: bool) -> int:
     """Bytes that a layer keeps of a forward pass until gradients pass back through it: what its norms and activations
     read, queries, keys, values and z, and what its FFN gives. On a CPU attention is in fp32 then; on a GPU int8 keeps
     what its matrices read too."""
@@ -46,7 +46,7 @@ def kept_bytes(model: Outline, precision: str, reading: Reading, on_cpu: bool) -
     return round(reading.tokens * (widths * size + heads * (4 if on_cpu else size)))
 
 
-def gradient_bytes(model: Outline) -> int:
+def gradient_bytes(model: ModelConfig) -> int:
     """Bytes of a layer's largest matrix, as int8 is made 16 bits for a gradient to pass through it, with the one that
     it is made of in between."""
     shape = model.shape

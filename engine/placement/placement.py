@@ -50,7 +50,7 @@ ABOUT = 100_000_000  # two disks are taken for one where they have as much free,
 
 
 @dataclass(frozen=True)
-class Placing:
+class Placement:
     """Where each layer lies ("gpu0", "cpu" or "disk"), and on which device all else, `main`: the first GPU, else "cpu".
     `layer_bytes` is what one layer takes; `is_asked`: the user has said so."""
 
@@ -134,11 +134,11 @@ def places(text: str) -> tuple[tuple[str, int | None], ...]:
     return tuple(found)
 
 
-def placing_of(identity: Identity, precision: str, estimate: MemoryEstimate, folder: Path) -> Placing:
+def plan_placement(identity: Identity, precision: str, estimate: MemoryEstimate, folder: Path) -> Placement:
     """Where the layers of this model go: as the user has it, on one device where it fits (`estimate`), else on as many
     devices as it takes. `folder`: where layers would be set aside on disk. HeadroomError: there is no room."""
     asked, main = asked_places(), _main()
-    whole = Placing((main,) * identity.shape.n_layers, main, layer_bytes(identity, precision))
+    whole = Placement((main,) * identity.shape.n_layers, main, layer_bytes(identity, precision))
     if asked is None and estimate.fits and (main == CPU or estimate.needed_bytes <= rooms(folder)[main]):
         return whole
     free = rooms(folder)
@@ -158,7 +158,7 @@ def refusal(offer: Offer, precision: str, folder: Path) -> str | None:
     HeadroomError: its architecture is not supported."""
     identity = offered(offer)
     try:
-        placing = placing_of(identity, precision, memory_estimate(identity, precision), folder)
+        placing = plan_placement(identity, precision, memory_estimate(identity, precision), folder)
     except HeadroomError as error:
         return str(error)
     if offer.disk_refusal or not placing.on_disk:
@@ -170,7 +170,7 @@ def refusal(offer: Offer, precision: str, folder: Path) -> str | None:
     return None
 
 
-def refuse_gradients(placing: Placing, name: str) -> None:
+def refuse_gradients(placing: Placement, name: str) -> None:
     """HeadroomError where passing gradients back would hold more on the first GPU than it has room for: every layer
     that is brought there stays until they are through."""
     due = placing.moved_bytes().get("gpu", 0)
@@ -196,7 +196,7 @@ def rooms(folder: Path) -> dict[str, int]:
     return found | {CPU: in_memory, DISK: free_on_disk(folder)}
 
 
-def device_map(placing: Placing, model_class: Any, config: Any) -> dict[str, int | str]:
+def device_map(placing: Placement, model_class: Any, config: Any) -> dict[str, int | str]:
     """What transformers and accelerate are told: each module's GPU, or "cpu". Layers on disk are main memory's to them:
     their tensors are mapped files (`engine.placement.disk_offload`)."""
     import copy
@@ -217,7 +217,7 @@ def device_map(placing: Placing, model_class: Any, config: Any) -> dict[str, int
 
 
 def known_rates(store: Store | None, folder: Path) -> dict[str, float]:
-    """Bytes a second that were measured here when layers were last set there, by kind of `Placing.moved_bytes`."""
+    """Bytes a second that were measured here when layers were last set there, by kind of `Placement.moved_bytes`."""
     record = decode(store.get(_rates_key(folder))) if store is not None else None
     found = record.receipt.get("bytes_per_s") if record is not None else None
     said = found if isinstance(found, dict) else {}
@@ -262,7 +262,7 @@ def _asked(
     return tuple(found)
 
 
-def _have_room(placing: Placing, identity: Identity, precision: str, free: Mapping[str, int]) -> bool:
+def _have_room(placing: Placement, identity: Identity, precision: str, free: Mapping[str, int]) -> bool:
     def needed(place: str) -> int:
         count = placing.layers.count(place)
         is_used = count or place == placing.main
@@ -291,7 +291,8 @@ def _beside(place: str, identity: Identity, precision: str) -> int:
 
 
 def _no_room(
-    identity: Identity, precision: str, estimate: MemoryEstimate, free: Mapping[str, int], folder: Path, found: Placing
+    identity: Identity, precision: str, estimate: MemoryEstimate, free: Mapping[str, int], folder: Path,
+    found: Placement,
 ) -> str:  # fmt: skip
     """What a refusal says: of the model on one device as ever, and why other places do not help."""
     line, main = too_large(identity.name, precision, estimate), _main()

@@ -14,7 +14,7 @@ from engine.files import named, read_regular
 from engine.importance.importance import WHAT
 from engine.models.loading import LoadSpec
 from engine.questions.requests import TaskSpec
-from engine.studies.surveys import Setting, in_words
+from engine.studies.surveys import StudySettings, in_words
 from engine.studies.sweeps import Point, in_levels
 from engine.timing.observed_timings import Pass
 
@@ -26,7 +26,7 @@ class Group:
     """What many cells share: the setting, the tasks that aggregates are made of (`pool`), and where it was planned the
     fields of every key (`Target.key`)."""
 
-    setting: Setting
+    setting: StudySettings
     pool: tuple[str, ...]
     key: Mapping[str, Any] = field(default_factory=dict)
 
@@ -193,7 +193,7 @@ def _read_cell(found: _CellFields) -> Cell:
 
 
 def _read_group(found: _GroupFields) -> Group:
-    setting = Setting(**{**vars(found.setting), "spec": LoadSpec(**vars(found.setting.spec))})
+    setting = StudySettings(**{**vars(found.setting), "spec": LoadSpec(**vars(found.setting.spec))})
     return Group(setting, found.pool, found.key)
 
 

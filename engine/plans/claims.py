@@ -66,7 +66,7 @@ class _Ended:
 
 
 @dataclass(frozen=True)
-class Hand:
+class ClaimState:
     """A claim as it stands: of which worker, and whether it was renewed within its lease (`is_live`)."""
 
     cell: str
@@ -211,12 +211,12 @@ class Claims:
         """What is raised where nothing can be written here."""
         return HeadroomError(f"cannot write to {self.folder} ({error.strerror}); choose another folder with --claims")
 
-    def hands(self) -> Iterator[Hand]:
+    def hands(self) -> Iterator[ClaimState]:
         """The last claim on every cell that is not settled."""
         for cell, file in self._last_claims().items():
             with suppress(OSError, ValueError):
                 is_live = self._age_s(file.stat().st_mtime) <= self.lease_s
-                yield Hand(cell, int(read_bytes(file, MAX_CLAIM_BYTES) or b"-1"), is_live)
+                yield ClaimState(cell, int(read_bytes(file, MAX_CLAIM_BYTES) or b"-1"), is_live)
 
     def _last_claims(self) -> dict[str, Path]:
         """The file of the last claim on every cell that is not settled."""

@@ -34,7 +34,7 @@ HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 
 
 @dataclass(frozen=True)
-class Share:
+class WorkerResources:
     """How many workers there are to be, and the CPUs and GPUs that each has for itself."""
 
     workers: int
@@ -116,13 +116,13 @@ def _locked(folder: str) -> int:
     return descriptor
 
 
-def share_of(ray: Any, workers: int | None, cpus: float | None, gpus: float | None, most: int) -> Share:
+def share_of(ray: Any, workers: int | None, cpus: float | None, gpus: float | None, most: int) -> WorkerResources:
     """What was asked for, and for what was not: a CPU each, a GPU each where there are any, and as many workers as
     there is room for, `most` at most. HeadroomError where the machines of the cluster do not have that."""
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     if gpus is None:
         gpus = float(any(has.get("GPU", 0) >= 1 for has in machines))
-    share = Share(workers or 1, 1.0 if cpus is None else cpus, gpus)
+    share = WorkerResources(workers or 1, 1.0 if cpus is None else cpus, gpus)
     room = sum(_room(has, share) for has in machines)
     if not room:
         there = "; ".join(f"{has.get('CPU', 0):g} CPUs and {has.get('GPU', 0):g} GPUs" for has in machines[:3])
@@ -132,7 +132,7 @@ def share_of(ray: Any, workers: int | None, cpus: float | None, gpus: float | No
     if workers and workers > room:
         line = f"the cluster has room for {room:,} workers of {share}, not for {workers:,}"
         raise HeadroomError(f"{line}; choose --workers {room}, or less for each with --cpus and --gpus")
-    return Share(workers or max(1, min(room, most)), share.cpus, share.gpus)
+    return WorkerResources(workers or max(1, min(room, most)), share.cpus, share.gpus)
 
 
 def free(ray: Any) -> str:
@@ -141,7 +141,7 @@ def free(ray: Any) -> str:
     return " and ".join(f"{left.get(name, 0):g} of {there[name]:g} {name}s" for name in ("CPU", "GPU") if name in there)
 
 
-def _room(has: Mapping[str, float], share: Share) -> int:
+def _room(has: Mapping[str, float], share: WorkerResources) -> int:
     """How many workers one machine has room for."""
     wanted = {"CPU": share.cpus, "GPU": share.gpus}
     return min(int(has.get(name, 0) / n + 1e-9) for name, n in wanted.items() if n)

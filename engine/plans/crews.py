@@ -13,7 +13,7 @@ from engine.errors import HeadroomError, NotHere
 from engine.plans.actors import Errand
 from engine.plans.cells import Plan
 from engine.plans.claims import Claims
-from engine.plans.clusters import Share, free
+from engine.plans.clusters import WorkerResources, free
 from engine.plans.ray_internals import loss
 from engine.plans.status import left_s
 from engine.plans.worker import Tally
@@ -49,7 +49,7 @@ class Crew:
     module = "engine.plans.actors"
 
     def __init__(
-        self, ray: Any, share: Share, errand: Errand, plan: Plan, claims: Claims, say: Callable[[str], None]
+        self, ray: Any, share: WorkerResources, errand: Errand, plan: Plan, claims: Claims, say: Callable[[str], None]
     ) -> None:
         self.n_restarts = 0
         self._ray, self._kind, self._share, self._errand, self._plan = ray, _actor_class(ray), share, errand, plan

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from cache import Store
-from engine.checkpoints.model_config import Outline
+from engine.checkpoints.model_config import ModelConfig
 from engine.errors import UsageError
 from engine.importance.importance import GRADIENT_TOKENS
 from engine.measurement import OPERATIONS_A_SECOND
 from engine.placement.allotment import Allotment, Passes, allotted
 from engine.placement.hardware import Machine
-from engine.placement.pass_memory import Reading
+from engine.placement.pass_memory import TokenCounts
 from engine.plans.planning import n_gone, plain, prunes_some
 from engine.questions.encoding import BATCH_TOKENS
 from engine.questions.lengths import Lengths, lengths_of
@@ -24,7 +24,7 @@ from engine.shapes import ModelShape
 from engine.studies.study import paper_points
 from engine.studies.sweeps import Point
 from engine.timing.operations import Operations, forward, gradient
-from engine.timing.throughput import DISK_BYTES_A_SECOND, UTILISED, Pace, Typical, pace_of, processor_pace
+from engine.timing.throughput import DISK_BYTES_A_SECOND, UTILISED, Throughput, Typical, processor_pace, throughput_of
 
 UNKNOWN_PROCESSOR = (
     f"assumed: {OPERATIONS_A_SECOND / 1e12:g} tera-operations a second, as of any processor; it is measured here by "
@@ -33,7 +33,7 @@ UNKNOWN_PROCESSOR = (
 
 
 @dataclass(frozen=True)
-class Work:
+class PassWork:
     """Passes: their operations, and how often they read the weights of the whole model (part of a model, part of
     that); `cells` counts what is measured in one go, see engine.plans.cells."""
 
@@ -41,12 +41,12 @@ class Work:
     reads: float = 0.0
     cells: int = 0
 
-    def __add__(self, other: "Work") -> "Work":
-        return Work(self.operations + other.operations, self.reads + other.reads, self.cells + other.cells)
+    def __add__(self, other: "PassWork") -> "PassWork":
+        return PassWork(self.operations + other.operations, self.reads + other.reads, self.cells + other.cells)
 
-    def times(self, n: float) -> "Work":
+    def times(self, n: float) -> "PassWork":
         """That of n questions, in as many cells."""
-        return Work(self.operations.times(n), self.reads * n, self.cells)
+        return PassWork(self.operations.times(n), self.reads * n, self.cells)
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class Forecast:
     """`allotment` of the model to devices; `pace` of these, None where nothing is known of them; `questions`, the work
     of one question of each task by the full model; `study`, that of the paper's preset by its parts."""
 
-    model: Outline
+    model: ModelConfig
     precision: str
     machine: Machine
     allotment: Allotment
-    pace: Pace | None
-    questions: Mapping[TaskSpec, Work]
-    study: Mapping[str, Work]
+    pace: Throughput | None
+    questions: Mapping[TaskSpec, PassWork]
+    study: Mapping[str, PassWork]
 
     @property
     def n_workers(self) -> int:
@@ -68,14 +68,14 @@ class Forecast:
         return max(1, self.machine.n // self.allotment.n_used)
 
     @cached_property
-    def question(self) -> Work:
+    def question(self) -> PassWork:
         """A question's mean over the tasks."""
-        total = sum(self.questions.values(), Work())
+        total = sum(self.questions.values(), PassWork())
         return total.times(1 / len(self.questions))
 
     @cached_property
-    def whole_study(self) -> Work:
-        return sum(self.study.values(), Work())
+    def whole_study(self) -> PassWork:
+        return sum(self.study.values(), PassWork())
 
     @property
     def fetch_s(self) -> float | None:
@@ -87,7 +87,7 @@ class Forecast:
             bus = away / (UTILISED["bus"] * self.machine.device.bus)
         return bus + disk / DISK_BYTES_A_SECOND
 
-    def seconds(self, work: Work) -> float | None:
+    def seconds(self, work: PassWork) -> float | None:
         """Seconds of one worker; None where the pace is not known, or there is no room."""
         if self.pace is None or self.fetch_s is None or not self.allotment.runs:
             return None
@@ -96,7 +96,7 @@ class Forecast:
 
 
 def forecast(
-    store: Store, model: Outline, precision: str, machine: Machine, tasks: Sequence[TaskSpec], n_judges: int,
+    store: Store, model: ModelConfig, precision: str, machine: Machine, tasks: Sequence[TaskSpec], n_judges: int,
     n_ranking: int, main_memory: int,
 ) -> Forecast:  # fmt: skip
     """The forecast for these tasks, of which `n_judges` questions judge and `n_ranking` rank; `main_memory` bytes are
@@ -108,7 +108,7 @@ def forecast(
     lengths, is_padded = [lengths_of(task) for task in tasks], _computes_padding(precision, machine)
     longest = min(model.shape.n_ctx, round(max(each.longest for each in lengths)))
     passes = Passes(_pass(max(BATCH_TOKENS, longest), longest), _pass(max(GRADIENT_TOKENS, longest), longest))
-    found = pace_of(store, device, model, precision, _typical(lengths, is_padded))
+    found = throughput_of(store, device, model, precision, _typical(lengths, is_padded))
     if found is None and device.is_cpu:
         found = processor_pace(OPERATIONS_A_SECOND, UNKNOWN_PROCESSOR)
     allotment = allotted(model, precision, machine, passes, main_memory)
@@ -118,38 +118,38 @@ def forecast(
 
 
 def scored(
-    model: Outline, task: TaskSpec, is_padded: bool, heads_left: float = 1.0, ffns_left: float = 1.0
-) -> Work:  # fmt: skip
+    model: ModelConfig, task: TaskSpec, is_padded: bool, heads_left: float = 1.0, ffns_left: float = 1.0
+) -> PassWork:  # fmt: skip
     """The work of scoring a question of that task."""
     lengths = lengths_of(task)
     reads = (lengths.groups if is_padded else lengths.passes) * max(0.05, (heads_left + 2 * ffns_left) / 3)
-    return Work(forward(model, lengths.scored(is_padded), heads_left, ffns_left), reads)
+    return PassWork(forward(model, lengths.scored(is_padded), heads_left, ffns_left), reads)
 
 
-def ranked(model: Outline, task: TaskSpec) -> Work:
+def ranked(model: ModelConfig, task: TaskSpec) -> PassWork:
     """The work of a gradient pass over a question with its right answer."""
     lengths = lengths_of(task)
     passes = _gradient_passes(lengths)
-    return Work(gradient(model, lengths.gold, passes), 2 * passes)
+    return PassWork(gradient(model, lengths.gold, passes), 2 * passes)
 
 
-def without_each_ffn(model: Outline, task: TaskSpec, is_padded: bool) -> Work:
+def without_each_ffn(model: ModelConfig, task: TaskSpec, is_padded: bool) -> PassWork:
     """The work of scoring a question by the full model and without each FFN; a pass without one begins in its layer."""
     full, n = scored(model, task, is_padded), model.shape.n_layers
     share, every = 1 + n / 2, Operations(head=full.operations.head).times(n / 2)  # each one's places are read
-    return Work(full.operations.times(share) + every, full.reads * share)
+    return PassWork(full.operations.times(share) + every, full.reads * share)
 
 
 def study_work(
-    model: Outline, tasks: Sequence[TaskSpec], n_judges: int, n_ranking: int, is_padded: bool
-) -> dict[str, Work]:
+    model: ModelConfig, tasks: Sequence[TaskSpec], n_judges: int, n_ranking: int, is_padded: bool
+) -> dict[str, PassWork]:
     """The work of the paper's preset, by its parts: the cells that `engine.plans.planning.planned` makes of it."""
-    heads = ffns = accuracies = Work()
+    heads = ffns = accuracies = PassWork()
     for task in tasks:
         heads += _cell(ranked(model, task).times(n_ranking))
         ffns += _cell(without_each_ffn(model, task, is_padded).times(n_ranking))
     for points in study_points(model.shape, tasks):
-        cell = Work()
+        cell = PassWork()
         for point in points:
             left = 1 - point.heads_permille / 1000, 1 - point.ffns_permille / 1000
             cell += scored(model, point.task, is_padded, *left).times(n_judges)
@@ -173,8 +173,8 @@ def study_points(shape: ModelShape, tasks: Sequence[TaskSpec]) -> list[tuple[Poi
     return [*((point,) for point in distinct.values()), *(points for points in rescored if points)]
 
 
-def _cell(work: Work) -> Work:
-    return Work(work.operations, work.reads, 1)
+def _cell(work: PassWork) -> PassWork:
+    return PassWork(work.operations, work.reads, 1)
 
 
 def _computes_padding(precision: str, machine: Machine) -> bool:
@@ -188,13 +188,13 @@ def _gradient_passes(lengths: Lengths) -> float:
 
 
 def _typical(lengths: Sequence[Lengths], is_padded: bool) -> Typical:
-    read = sum((each.scored(is_padded) for each in lengths), Reading())
-    gold = sum((each.gold for each in lengths), Reading())
+    read = sum((each.scored(is_padded) for each in lengths), TokenCounts())
+    gold = sum((each.gold for each in lengths), TokenCounts())
     back = partial(gradient, reading=gold, passes=sum(map(_gradient_passes, lengths)))
     return Typical(partial(forward, reading=read), sum(each.characters for each in lengths),
                    back, 2 * sum(each.gold_characters for each in lengths))  # fmt: skip
 
 
-def _pass(tokens: int, longest: int) -> Reading:
+def _pass(tokens: int, longest: int) -> TokenCounts:
     """A pass over so many tokens in rows of the longest, all of which may be read."""
-    return Reading(tokens, tokens * longest, tokens)
+    return TokenCounts(tokens, tokens * longest, tokens)

@@ -10,7 +10,7 @@ from engine.models.session import Session
 from engine.plans.cells import Cell, Group, Plan
 from engine.plans.worker import Outcome
 from engine.progress import Progress
-from engine.studies.surveys import Setting, in_words, survey
+from engine.studies.surveys import StudySettings, in_words, survey
 from engine.studies.sweeps import sweep
 
 Tell = Callable[[str], None]
@@ -24,7 +24,7 @@ class Here:
     model: str | None = None
     data_dir: str | None = None
 
-    def setting(self, group: Group) -> Setting:
+    def setting(self, group: Group) -> StudySettings:
         """The setting of a group, as it is here."""
         spec = group.setting.spec if self.model is None else replace(group.setting.spec, model=self.model)
         return replace(group.setting, spec=spec, data_dir=self.data_dir or group.setting.data_dir)

@@ -28,7 +28,7 @@ from engine.records import Record, canonical_key, encode
 
 
 @dataclass(frozen=True)
-class Asked:
+class RayOptions:
     """What a user wants of Ray: at which address ("": a cluster of this computer's own), how many workers, and CPUs and
     GPUs for each (None: what fits). `has_cache`: the store's folder was named, and is meant on every machine;
     `may_fetch`: rows of tasks may come from the hub."""
@@ -51,7 +51,7 @@ class Done:
 
 
 def work_on_ray(
-    asked: Asked, session: Session, plan_file: str, claims: Claims, here: Here, say: Callable[[str], None]
+    asked: RayOptions, session: Session, plan_file: str, claims: Claims, here: Here, say: Callable[[str], None]
 ) -> Done:
     """Has every cell measured that no other worker takes; `say` is given what ought to be known.
 

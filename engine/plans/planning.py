@@ -16,7 +16,7 @@ from engine.models.session import Session, Target
 from engine.plans.cells import Cell, Group, Plan, cell_id
 from engine.questions.requests import Questions, TaskSpec
 from engine.shapes import ModelShape
-from engine.studies.surveys import Setting
+from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point, evidence_needed, ranked_by_some, scores_needed
 from engine.timing.observed_timings import FACTOR, seconds_for
 from engine.timing.workload import all_characters
@@ -37,7 +37,11 @@ class Planned:
 
 
 def planned(
-    session: Session, setting: Setting, wanted: Sequence[Point], pool: Sequence[str], surveys: Surveys = NO_SURVEYS
+    session: Session,
+    setting: StudySettings,
+    wanted: Sequence[Point],
+    pool: Sequence[str],
+    surveys: Surveys = NO_SURVEYS,
 ) -> Planned:
     """The cells of a sweep over `wanted`, and of importance that is wanted besides. Renders questions, whose length is
     what a cell costs; loads no model."""
@@ -109,7 +113,7 @@ class _Making:
 
     session: Session
     target: Target
-    setting: Setting
+    setting: StudySettings
     pool: tuple[str, ...]
     judged: Mapping[TaskSpec, Questions]
     ranked: Mapping[TaskSpec, Questions]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import UsageError
-from engine.placement.pass_memory import Reading
+from engine.placement.pass_memory import TokenCounts
 from engine.questions.encoding import Encoded, Row, batches, joined, pack
 from engine.questions.requests import CHUNK, TaskSpec
 
@@ -40,9 +40,9 @@ class Lengths:
     passes: float
     longest: float
 
-    def scored(self, is_padded: bool) -> Reading:
+    def scored(self, is_padded: bool) -> TokenCounts:
         """What scoring a question reads; `is_padded` where padding is computed too, as in bitsandbytes' int8."""
-        return Reading(self.padded if is_padded else self.tokens, self.pairs, self.places)
+        return TokenCounts(self.padded if is_padded else self.tokens, self.pairs, self.places)
 
     @property
     def gold_characters(self) -> float:
@@ -50,9 +50,9 @@ class Lengths:
         return self.characters * self.gold_tokens / self.tokens
 
     @property
-    def gold(self) -> Reading:
+    def gold(self) -> TokenCounts:
         """What a gradient pass over a question reads."""
-        return Reading(self.gold_tokens, self.gold_pairs, self.gold_places)
+        return TokenCounts(self.gold_tokens, self.gold_pairs, self.gold_places)
 
 
 def lengths_of(task: TaskSpec) -> Lengths:
@@ -77,8 +77,8 @@ def known_tasks() -> tuple[str, ...]:
 
 def measured_lengths(questions: Sequence[Sequence[Encoded]], golds: Sequence[int], characters: float) -> Lengths:
     """The lengths of these questions, in chunks as they are scored; `golds` is the first right choice of each."""
-    n, found = len(questions), Reading()
-    padded, n_groups, n_passes, longest, gold = 0, 0, 0, 0, Reading()
+    n, found = len(questions), TokenCounts()
+    padded, n_groups, n_passes, longest, gold = 0, 0, 0, 0, TokenCounts()
     for start in range(0, n, CHUNK):
         chunk = slice(start, start + CHUNK)
         rows = [row for choices in questions[chunk] for row in pack(choices)]
@@ -93,12 +93,12 @@ def measured_lengths(questions: Sequence[Sequence[Encoded]], golds: Sequence[int
                    gold.pairs / n, gold.places / n, n_groups / n, n_passes / n, longest)  # fmt: skip
 
 
-def reading_of(rows: Sequence[Row]) -> Reading:
+def reading_of(rows: Sequence[Row]) -> TokenCounts:
     """What passes over these rows compute, if nothing that they begin with is computed apart."""
     tokens = sum(len(row.tokens) for row in rows)
     pairs = sum(len(group) * len(group[0].tokens) ** 2 for group in batches(rows))
     places = sum(len({position for _, position, _ in row.read}) for row in rows)
-    return Reading(tokens, pairs, places)
+    return TokenCounts(tokens, pairs, places)
 
 
 def write_table(found: dict[tuple[str, int], Lengths]) -> None:

@@ -10,7 +10,7 @@ from engine.errors import HeadroomError
 
 
 @dataclass(frozen=True)
-class Reading:
+class TokenizedText:
     """A text as a model reads it: `inputs` (T,) token ids, `n_front` of them before the text (BOS or none); `ends` of
     the text's tokens among them, in characters; `n_left_out` tokens behind did not fit."""
 
@@ -41,16 +41,16 @@ def tokenized(text: str, tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.array(found.input_ids, np.int32), ends
 
 
-def read(text: str, tokenizer: Any, bos: bool, most: int) -> Reading:
+def read(text: str, tokenizer: Any, bos: bool, most: int) -> TokenizedText:
     """The text with its beginning in front where `bos` is on, cut behind at `most` tokens of its own."""
     ids, ends = tokenized(text, tokenizer)
     return replace(with_beginning(ids[:most], ends[:most], tokenizer, bos), n_left_out=max(0, len(ids) - most))
 
 
-def with_beginning(ids: np.ndarray, ends: np.ndarray, tokenizer: Any, bos: bool) -> Reading:
+def with_beginning(ids: np.ndarray, ends: np.ndarray, tokenizer: Any, bos: bool) -> TokenizedText:
     """Tokens of a text that end there, with its beginning in front where `bos` is on."""
     front = np.array([beginning(tokenizer)] if bos else [], np.int32)
-    return Reading(np.concatenate([front, ids]), len(front), ends, 0)
+    return TokenizedText(np.concatenate([front, ids]), len(front), ends, 0)
 
 
 def pieces_at(text: str, ends: np.ndarray) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.questions.requests import TaskSpec
 from engine.statistics import ALPHA, Paired, holm, wilson
-from engine.studies.sweeps import Row
+from engine.studies.sweeps import SweepRow
 
 AT_CHANCE, NOT_MEASURED = "at chance", "not measured"
 NOTHING = (math.nan, math.nan, math.nan, math.nan, math.nan)
@@ -63,7 +63,7 @@ def break_point(task: TaskSpec, changes: Mapping[int, Paired], n_full: int, chan
     return BreakPoint(task, before, first, *_cliff(changes, n_full, n), n_full / n, chance, n, len(looks))
 
 
-def break_points(rows: Sequence[Row], axis: str) -> list[BreakPoint]:
+def break_points(rows: Sequence[SweepRow], axis: str) -> list[BreakPoint]:
     """One for each task of `rows`, which are of one ranking with the other axis at 0; `axis` is heads or ffns."""
     found = []
     for task in dict.fromkeys(row.point.task for row in rows):

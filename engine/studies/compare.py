@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from engine.accuracy.evaluation import evaluation
-from engine.composed import Run, composed
+from engine.composed import ComposedRun, composed
 from engine.errors import Cancelled, HeadroomError, UsageError
 from engine.importance.criteria import CRITERIA, Part
 from engine.importance.importance import importance
@@ -23,7 +23,7 @@ from engine.progress import Progress
 from engine.questions.requests import Questions, TaskSpec
 from engine.shapes import ModelShape
 from engine.statistics import wilson
-from engine.studies.surveys import Setting
+from engine.studies.surveys import StudySettings
 from engine.timing.workload import all_characters, kept_share
 
 RANDOM = "random"
@@ -92,7 +92,7 @@ class Curve:
 
 
 @dataclass(frozen=True, eq=False)
-class Compared:
+class ComparedCriteria:
     """Curves so far, each whole, in the order of the criteria and then random's; by axis the `scores` that rank, by
     criterion (of rankings without scores of their own each part's place in the order); for criteria that could not be
     measured the reason."""
@@ -153,14 +153,14 @@ class Area:
         return BETTER if self.gain_low > 0 else WORSE if self.gain_high < 0 else UNCLEAR
 
 
-def comparison(target: Target, setting: Setting, comparing: Comparing) -> Measurement[Compared]:
+def comparison(target: Target, setting: StudySettings, comparing: Comparing) -> Measurement[ComparedCriteria]:
     """The Compared so far; rankings that cannot be measured are set aside with the reason."""
     rankings = comparing.rankings(setting.n_ranking)
 
-    def body(run: Run) -> Generator[Progress[Any], None, Compared]:
+    def body(run: ComposedRun) -> Generator[Progress[Any], None, ComparedCriteria]:
         questions = setting.judged(comparing.task, run.session.store)
         size = len(comparing.levels) * questions.n
-        found = Compared(comparing, chance=questions.requests.chance, n=questions.n)
+        found = ComparedCriteria(comparing, chance=questions.requests.chance, n=questions.n)
         costs = {ranking: _passes(target, setting, comparing, ranking) for ranking in rankings}
         run.total = sum(costs.values()) + len(rankings) * size
         for ranking in rankings:
@@ -188,7 +188,7 @@ def comparison(target: Target, setting: Setting, comparing: Comparing) -> Measur
     return composed(target, ("comparison", setting, comparing), body)
 
 
-def areas(found: Compared, draws: int = DRAWS) -> list[Area]:
+def areas(found: ComparedCriteria, draws: int = DRAWS) -> list[Area]:
     """The area of every criterion, largest first, and of random; none before random is measured.
 
     The area is the trapezoid's mean over the levels. Intervals are percentiles (2.5 and 97.5) of a bootstrap over
@@ -228,7 +228,7 @@ def _label(ranking: Ranking) -> str:
     return f"{named} {ranking.seed + 1}" if ranking.name == RANDOM else named
 
 
-def _passes(target: Target, setting: Setting, comparing: Comparing, ranking: Ranking) -> int:
+def _passes(target: Target, setting: StudySettings, comparing: Comparing, ranking: Ranking) -> int:
     """Forward passes that a ranking's scores take, about."""
     missing = comparing.pruning(ranking, target.shape).missing(Evidence())
     return sum(setting.cost(target.shape, ranking.what(axis)) for axis in comparing.axes if axis in missing)
@@ -242,7 +242,7 @@ def _levels(target: Target, questions: Questions, comparing: Comparing, ranking:
 
 
 def _curve(
-    run: Run, target: Target, questions: Questions, comparing: Comparing, orders: Orders, label: str
+    run: ComposedRun, target: Target, questions: Questions, comparing: Comparing, orders: Orders, label: str
 ) -> Generator[Progress[Any], None, np.ndarray | None]:
     """(level, n) which questions are right, or None if the answers at some level are missing."""
     rows: list[np.ndarray] = []
@@ -254,7 +254,7 @@ def _curve(
 
 
 def _ranked_by(
-    session: Session, target: Target, setting: Setting, comparing: Comparing, ranking: Ranking, orders: Orders
+    session: Session, target: Target, setting: StudySettings, comparing: Comparing, ranking: Ranking, orders: Orders
 ) -> dict[Part, np.ndarray]:
     """What ranks along each axis: the scores of a criterion, else each part's place in the order."""
     found: dict[Part, np.ndarray] = {}
@@ -267,7 +267,7 @@ def _ranked_by(
     return found
 
 
-def _with_scores(found: Compared, scores: Mapping[Part, np.ndarray], ranking: Ranking) -> Compared:
+def _with_scores(found: ComparedCriteria, scores: Mapping[Part, np.ndarray], ranking: Ranking) -> ComparedCriteria:
     """With what ranks, of random the first order alone."""
     if ranking.name == RANDOM and ranking.seed:
         return found

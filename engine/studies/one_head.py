@@ -29,7 +29,7 @@ from engine.models.session import Session, Target
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.portrait import Portrait
-from engine.studies.surveys import Setting, Survey, survey
+from engine.studies.surveys import StudySettings, Survey, survey
 from engine.texts.incontext import MIN_TOKENS, icl_change, icl_score
 from engine.texts.sources import N_TEXTS, Source, texts_of
 from engine.texts.tokenloss import losses_of_texts, token_losses
@@ -68,12 +68,12 @@ K = TypeVar("K")
 
 
 @dataclass(frozen=True)
-class Asked:
+class HeadRequest:
     """Of which head, in which `setting` and on which `tasks` (their importance too); `typed` is a text whose tokens the
     OV circuit is asked about. The in-context-learning score is that of solved questions of the first task."""
 
     head: Head
-    setting: Setting
+    setting: StudySettings
     tasks: tuple[TaskSpec, ...] = ()
     typed: str = ""
 
@@ -95,7 +95,7 @@ def head_named(text: str, shape: ModelShape) -> Head:
     return found[0]
 
 
-def portrait(target: Target, asked: Asked, names: Sequence[str] | None = None) -> Measurement[Portrait]:
+def portrait(target: Target, asked: HeadRequest, names: Sequence[str] | None = None) -> Measurement[Portrait]:
     """The Portrait so far, with the parts of these `names` (None: all there are). A part that cannot be measured is set
     aside with the reason."""
     names = asked.parts if names is None else names
@@ -110,12 +110,12 @@ def built_in() -> dict[str, str]:
     return {passage.title: passage.text for passage in passages()}
 
 
-def _masks(target: Target, asked: Asked) -> tuple[Mask, Mask]:
+def _masks(target: Target, asked: HeadRequest) -> tuple[Mask, Mask]:
     """Of the model with the head and without it."""
     return Mask.full(target.shape), parse_mask(asked.name, target.shape)
 
 
-def _scores(target: Target, asked: Asked, session: Session) -> Measurement[Fields]:
+def _scores(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
     """Olsson's scores, and Bansal's if they are stored."""
     olsson, bansal = VARIANTS
     stored = None
@@ -125,21 +125,21 @@ def _scores(target: Target, asked: Asked, session: Session) -> Measurement[Field
     return induction(target, olsson, INDUCTION_SEED).map(lambda scores: {"scores": known | {olsson: scores}})
 
 
-def _tokens(target: Target, asked: Asked, session: Session) -> Measurement[Fields]:
+def _tokens(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
     """Of the tokens of a passage, and of the typed ones."""
     texts = {"tokens": built_in()[READ]} | ({"typed": asked.typed} if asked.typed.strip() else {})
     known = all_of([ov_tokens(target, text, asked.head) for text in texts.values()])
     return known.map(lambda found: {name: each for name, each in zip(texts, found, strict=True) if each is not None})
 
 
-def _losses(target: Target, asked: Asked, session: Session) -> Measurement[Fields]:
+def _losses(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
     def both(title: str, session: Session) -> Measurement[Any]:
         return all_of([token_losses(target, built_in()[title], mask) for mask in _masks(target, asked)])
 
     return _each(target, asked, "losses", "losses", built_in(), both)
 
 
-def _tasks(target: Target, asked: Asked, session: Session) -> Measurement[Fields]:
+def _tasks(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
     def both(task: TaskSpec, session: Session) -> Measurement[Any]:
         questions = asked.setting.judged(task, session.store)
         return all_of([evaluation(target, questions, mask) for mask in _masks(target, asked)])
@@ -147,32 +147,32 @@ def _tasks(target: Target, asked: Asked, session: Session) -> Measurement[Fields
     return _each(target, asked, "tasks", "answers", asked.tasks, both)
 
 
-def _ideal_texts(target: Target, asked: Asked, session: Session) -> Measurement[Fields]:
+def _ideal_texts(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
     texts = list(built_in().values())
     known = ideal_losses(target, texts, _ideal(target, asked))
     # shown once all of them are there
     return known.map(lambda losses: {"ideal_texts": losses} if len(losses["full"]) == len(texts) else {})
 
 
-def _ideal_tasks(target: Target, asked: Asked, session: Session) -> Measurement[Fields]:
+def _ideal_tasks(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
     def answers(task: TaskSpec, session: Session) -> Measurement[Any]:
         return ideal_answers(target, asked.setting.judged(task, session.store), _ideal(target, asked))
 
     return _each(target, asked, "ideal-tasks", "ideal_answers", asked.tasks, answers)
 
 
-def _ideal(target: Target, asked: Asked) -> Ideal:
+def _ideal(target: Target, asked: HeadRequest) -> Ideal:
     return Ideal((asked.head,), Mask.full(target.shape))
 
 
-def _importance(what: str, target: Target, asked: Asked, session: Session) -> Measurement[Fields]:
+def _importance(what: str, target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
     def fields(found: Survey) -> Fields:
         return {"importance": {(what, task): each for task, each in found.scores.items()}, **_why(what, found.failed)}
 
     return survey(target, asked.setting, asked.tasks, what).map(fields)
 
 
-def _context(target: Target, asked: Asked, session: Session) -> Measurement[Fields]:
+def _context(target: Target, asked: HeadRequest, session: Session) -> Measurement[Fields]:
     """The score of the In context screen's texts; its own ablations if they are stored, else the head's alone."""
     if target.shape.n_ctx < MIN_TOKENS:
         raise HeadroomError(f"an in-context-learning score takes a window of {MIN_TOKENS} tokens, this model has "
@@ -198,7 +198,7 @@ def _context(target: Target, asked: Asked, session: Session) -> Measurement[Fiel
 
 def _each(
     target: Target,
-    asked: Asked,
+    asked: HeadRequest,
     part: str,
     field: str,
     names: Iterable[K],
@@ -219,7 +219,7 @@ def _as(field: str) -> Callable[[Any], Fields]:
     return lambda value: {field: value}
 
 
-_PARTS: Mapping[str, Callable[[Target, Asked, Session], Measurement[Fields]]] = {
+_PARTS: Mapping[str, Callable[[Target, HeadRequest, Session], Measurement[Fields]]] = {
     "scores": _scores,
     "probe": lambda target, asked, session: head_on_probe(target, asked.head).map(_as("probe")),
     "texts": lambda target, asked, session: head_in_texts(target, built_in(), asked.head).map(_as("texts")),

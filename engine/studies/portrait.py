@@ -43,7 +43,7 @@ class Effect:
 
 
 @dataclass(frozen=True)
-class Place:
+class HeadRank:
     """Where a head stands by one criterion for one task: its score, and its rank among all heads, 1 = most."""
 
     what: str
@@ -126,13 +126,13 @@ class Portrait:
         return found
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[HeadRank]:
         """Where the head stands by each criterion and task."""
         flat, found = self.head[0] * self.shape.n_heads + self.head[1], []
         for (what, task), scores in self.importance.items():
             least_first = order(scores.scores, scores.tie_break).tolist()
             rank = self.n_heads - least_first.index(flat)
-            found.append(Place(what, task, float(scores.scores[self.head]), rank, self.n_heads))
+            found.append(HeadRank(what, task, float(scores.scores[self.head]), rank, self.n_heads))
         return found
 
     @property

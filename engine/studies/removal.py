@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from engine.accuracy.evaluation import Answers, accuracy, evaluation
-from engine.composed import Run, composed
+from engine.composed import ComposedRun, composed
 from engine.heads.induction import InductionScores, induction
 from engine.importance.head_sets import HeadSet
 from engine.importance.rankings_of import INDUCTION_FROM, INDUCTION_SEED
@@ -27,7 +27,7 @@ N_DRAWS = 5
 
 
 @dataclass(frozen=True)
-class Line:
+class AccuracyWithout:
     """Questions answered by the full model and without some heads: accuracies 0-1 on the same questions."""
 
     full: float
@@ -53,9 +53,9 @@ class Removal:
 
     heads: tuple[int, ...]
     partner: int = 0  # flat index of the best previous-token head, which they read from
-    removed: Line | None = None
-    control: Line | None = None
-    draws: tuple[Line, ...] = ()
+    removed: AccuracyWithout | None = None
+    control: AccuracyWithout | None = None
+    draws: tuple[AccuracyWithout, ...] = ()
 
     @property
     def at_random(self) -> tuple[float, float, float]:
@@ -110,7 +110,7 @@ def removal(
     """The Removal so far, on n questions of the task and of the one without examples. The draws answer the same
     questions, so that the full model is one baseline."""
 
-    def body(run: Run) -> Generator[Progress[Any], None, Removal | None]:
+    def body(run: ComposedRun) -> Generator[Progress[Any], None, Removal | None]:
         yield Progress(0, 1, message="preparing the questions")
         questions, asked = (select(get_requests(each, data_dir, run.session.store), n, "stratified")
                             for each in (task, control))  # fmt: skip
@@ -141,7 +141,7 @@ def _so_far(found: Removal, answers: list[Answers]) -> Removal:
     return replace(found, removed=removed, control=control, draws=draws)
 
 
-def line_of(full: Answers, pruned: Answers) -> Line:
+def line_of(full: Answers, pruned: Answers) -> AccuracyWithout:
     """The line of these answers, over the questions that the pruned model has answered."""
     n = len(pruned)
-    return Line(float(full.correct[:n].mean()), accuracy(pruned).acc, paired(full.correct, pruned.correct))
+    return AccuracyWithout(float(full.correct[:n].mean()), accuracy(pruned).acc, paired(full.correct, pruned.correct))

@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.importance.rankings import n_pruned
 from engine.studies.study import Study
-from engine.studies.sweeps import Row, Swept
+from engine.studies.sweeps import SweepRow, Swept
 
 COMBINED = ((0, 700, 200, 5), (1, 700, 100, 6), (5, 600, 200, 4))  # shots, permille of heads and FFNs, points lost
 SMALL_LOSS = 5  # points: what "less than 5 points lost" and "little" mean here
@@ -23,7 +23,7 @@ class Statement:
     verdict: str
 
 
-def mean_accuracy(rows: Sequence[Row], shots: int, heads: int, ffns: int) -> float:
+def mean_accuracy(rows: Sequence[SweepRow], shots: int, heads: int, ffns: int) -> float:
     """Mean over tasks at one point, levels in permille; nan without any."""
     found = [row.acc for row in rows if (row.point.task.shots, row.point.heads_permille, row.point.ffns_permille)
              == (shots, heads, ffns)]  # fmt: skip
@@ -46,7 +46,7 @@ def statements(study: Study) -> list[Statement]:
     return [*found, _all_positive(study), _few_agree_more(study)]
 
 
-def _drop(study: Study, text: str, cases: Sequence[tuple[Sequence[Row], int, int, int, float]]) -> Statement:
+def _drop(study: Study, text: str, cases: Sequence[tuple[Sequence[SweepRow], int, int, int, float]]) -> Statement:
     words, holds = [], []
     for rows, shots, heads, ffns, allowed in cases:
         if ffns and not n_pruned(ffns, study.n_layers):

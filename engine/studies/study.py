@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from engine.checkpoints.names import short_name
-from engine.composed import Run, composed
+from engine.composed import ComposedRun, composed
 from engine.importance.rankings import Agreement, agreement, n_pruned
 from engine.kernels.kernel_choice import processor
 from engine.measurement import Measurement
@@ -22,7 +22,7 @@ from engine.progress import Progress, driven
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.break_points import break_points
-from engine.studies.surveys import Setting, Survey, agreement_rows, survey, written_row
+from engine.studies.surveys import StudySettings, Survey, agreement_rows, survey, written_row
 from engine.studies.sweeps import Point, Swept, points, sweep
 
 TENTHS = range(0, 1001, 100)
@@ -42,7 +42,7 @@ class Study:
     """
 
     tasks: tuple[TaskSpec, ...]
-    setting: Setting
+    setting: StudySettings
     heads: Survey = field(default_factory=Survey)
     ffns: Survey = field(default_factory=Survey)
     curves: Mapping[str, Swept] = field(default_factory=dict)
@@ -116,7 +116,7 @@ def paper_points(tasks: Sequence[TaskSpec]) -> dict[str, list[Point]]:
     }
 
 
-def paper_study(target: Target, setting: Setting, tasks: Sequence[TaskSpec]) -> Measurement[Study]:
+def paper_study(target: Target, setting: StudySettings, tasks: Sequence[TaskSpec]) -> Measurement[Study]:
     """The Study so far."""
     pool, shape = pool_of(list(dict.fromkeys(task.name for task in tasks))), target.shape
     parts: dict[str, Measurement[Any]] = {}
@@ -127,7 +127,7 @@ def paper_study(target: Target, setting: Setting, tasks: Sequence[TaskSpec]) -> 
         if plan:
             parts[name], sizes[name] = sweep(target, setting, plan, pool), _distinct(shape, plan) * setting.n_judges
 
-    def body(run: Run) -> Generator[Progress[Any], None, Study]:
+    def body(run: ComposedRun) -> Generator[Progress[Any], None, Study]:
         study = Study(tuple(tasks), setting, receipt=_receipt(target, setting, pool), n_layers=shape.n_layers,
                       made=_made(setting))  # fmt: skip
         for name, part in parts.items():
@@ -170,14 +170,14 @@ def with_short_names(study: Study) -> Study:
     return replace(study, tasks=tasks, heads=heads, ffns=ffns, curves=curves, receipt={**study.receipt, "pool": pool})
 
 
-def _receipt(target: Target, setting: Setting, pool: Sequence[str]) -> dict[str, Any]:
+def _receipt(target: Target, setting: StudySettings, pool: Sequence[str]) -> dict[str, Any]:
     """What made the numbers: the fields of every key, with all ways of products, and the setting without its paths."""
     same = {name: value for name, value in asdict(setting).items() if name not in ("spec", "data_dir")}
     about = {"name": short_name(target.identity.name), "products": asdict(target.products)}
     return target.key() | about | {"setting": same, "pool": list(pool)}
 
 
-def _made(setting: Setting) -> dict[str, Any]:
+def _made(setting: StudySettings) -> dict[str, Any]:
     """When, where and from which folders: all that another machine has otherwise."""
     made_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     where = {"processor": processor(), "cores": os.cpu_count(), "python": platform.python_version()}

@@ -27,7 +27,7 @@ MANY_QUESTIONS = 200  # stands for all of a task's, in forecasts
 
 
 @dataclass(frozen=True)
-class Setting:
+class StudySettings:
     """What stays the same in a study: model, where rows come from, how many questions judge and how many rank.
 
     `n_questions` of the validation split judge, `n_ranking` of the train split rank (None = all), both in the
@@ -80,7 +80,7 @@ def grid(names: Sequence[str], shots: Sequence[int]) -> list[TaskSpec]:
     return [TaskSpec(name, count) for name in names for count in shots]
 
 
-def survey(target: Target, setting: Setting, tasks: Sequence[TaskSpec], what: str) -> Measurement[Survey]:
+def survey(target: Target, setting: StudySettings, tasks: Sequence[TaskSpec], what: str) -> Measurement[Survey]:
     """The Survey of one score over tasks. Its progress is in forward passes, about."""
 
     def scores(task: TaskSpec, session: Session) -> Measurement[Scores]:
@@ -94,7 +94,7 @@ def survey(target: Target, setting: Setting, tasks: Sequence[TaskSpec], what: st
     return every_task.map(lambda known: Survey(known.values, known.failed))
 
 
-def together(setting: Setting, scores: Mapping[TaskSpec, Scores]) -> Scores:
+def together(setting: StudySettings, scores: Mapping[TaskSpec, Scores]) -> Scores:
     """The aggregate of several tasks' scores, equal ones ordered by the mean of their tie breaks."""
     named = {f"{task.name} {task.shots}": found for task, found in scores.items()}
     combined = aggregate({name: found.scores for name, found in named.items()}, setting.aggregate)

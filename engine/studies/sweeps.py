@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from engine.accuracy.evaluation import Answers, accuracy, evaluation
-from engine.composed import Gathered, Run, composed, every
+from engine.composed import ComposedRun, Gathered, composed, every
 from engine.errors import UsageError
 from engine.heads.induction import induction
 from engine.importance.importance import importance
@@ -33,7 +33,7 @@ from engine.progress import Progress
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.statistics import paired
-from engine.studies.surveys import Setting, Survey, in_words, survey, together
+from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
 from engine.timing.workload import all_characters
 
 
@@ -64,7 +64,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Row:
+class SweepRow:
     """What was measured at a point: `acc` with Wilson's 95 % interval, and against the full model on the same questions
     how many were gained and lost, with the exact McNemar p."""
 
@@ -93,7 +93,7 @@ class Row:
 class Swept:
     """Rows so far, in the order of the points, and for tasks that could not be measured the reason."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[SweepRow, ...] = ()
     failed: Mapping[TaskSpec, str] = field(default_factory=dict)
 
 
@@ -104,7 +104,7 @@ def points(
     return [Point(task, h, f, by, of, seed) for task in tasks for h in heads for f in ffns]
 
 
-def sweep(target: Target, setting: Setting, wanted: Sequence[Point], pool: Sequence[str]) -> Measurement[Swept]:
+def sweep(target: Target, setting: StudySettings, wanted: Sequence[Point], pool: Sequence[str]) -> Measurement[Swept]:
     """The Swept of these points; `pool` names the tasks that aggregates are made of."""
     some, unranked = ranked_by_some(wanted, pool)
     needed = scores_needed(setting, target.shape, some, pool)
@@ -115,7 +115,7 @@ def sweep(target: Target, setting: Setting, wanted: Sequence[Point], pool: Seque
     def size(task: TaskSpec) -> int:
         return len(by_task[task]) * setting.n_judges
 
-    def body(run: Run) -> Generator[Progress[Any], None, Swept]:
+    def body(run: ComposedRun) -> Generator[Progress[Any], None, Swept]:
         run.total = (sum(costs.values()) + sum(map(size, by_task))) or 1
         known = {what: Survey() for what in needed}
         for what, tasks in needed.items():
@@ -129,7 +129,7 @@ def sweep(target: Target, setting: Setting, wanted: Sequence[Point], pool: Seque
             failed |= each.failed
         parts = {task: partial(_rows, ready, task, points) for task, points in by_task.items()}
 
-        def swept(rows: Gathered[TaskSpec, dict[Point, Row]]) -> Swept:
+        def swept(rows: Gathered[TaskSpec, dict[Point, SweepRow]]) -> Swept:
             of = {point: row for each in (*rows.values.values(), *rows.partial.values()) for point, row in each.items()}
             return Swept(tuple(of[point] for point in some if point in of), failed | {**rows.failed})
 
@@ -152,7 +152,7 @@ class _Ready:
     and `prefix_matching` (L, H), if it is needed and known."""
 
     target: Target
-    setting: Setting
+    setting: StudySettings
     pool: Sequence[str]
     known: Mapping[str, Survey]
     prefix_matching: np.ndarray | None
@@ -181,14 +181,14 @@ def evidence_needed(shape: ModelShape, point: Point) -> list[str]:
     return [name for name in NEEDS[point.by] if some["ffns" if name == "ffns" else "heads"]]
 
 
-def _score_of(setting: Setting, point: Point, name: str) -> str:
+def _score_of(setting: StudySettings, point: Point, name: str) -> str:
     """The score that the point's ranking takes of `heads` or `ffns`."""
     ranking = Ranking(point.by, heads_by=setting.heads_by, ffns_by=setting.ffns_by)
     return ranking.what("heads" if name == "heads" else "ffns")
 
 
 def scores_needed(
-    setting: Setting, shape: ModelShape, wanted: Sequence[Point], pool: Sequence[str]
+    setting: StudySettings, shape: ModelShape, wanted: Sequence[Point], pool: Sequence[str]
 ) -> dict[str, list[TaskSpec]]:
     """For each score that the points' rankings take the tasks of which it is needed, those of heads first."""
     needed: dict[str, dict[TaskSpec, None]] = {}
@@ -208,7 +208,7 @@ def sources_of(point: Point, pool: Sequence[str]) -> list[TaskSpec]:
     return [replace(point.task, name=name) for name in names if point.by != "others" or name != point.task.name]
 
 
-def _rows(ready: _Ready, task: TaskSpec, mine: Sequence[Point], session: Session) -> Measurement[dict[Point, Row]]:
+def _rows(ready: _Ready, task: TaskSpec, mine: Sequence[Point], session: Session) -> Measurement[dict[Point, SweepRow]]:
     """The rows of one task's points."""
     target, n = ready.target, ready.setting.n_judges
     questions, shape = ready.setting.judged(task, session.store), target.shape
@@ -218,8 +218,8 @@ def _rows(ready: _Ready, task: TaskSpec, mine: Sequence[Point], session: Session
         share = 1 - (point.heads_permille + 2 * point.ffns_permille) / 3000
         return Workload({"forward": all_characters(questions) * share})
 
-    def body(run: Run) -> Generator[Progress[Any], None, dict[Point, Row]]:
-        rows: dict[Point, Row] = {}
+    def body(run: ComposedRun) -> Generator[Progress[Any], None, dict[Point, SweepRow]]:
+        rows: dict[Point, SweepRow] = {}
         rescored = yield from _rescored(run, ready, task, levels)
         for number, point in enumerate(mine):
             orders = ready.orders(point)
@@ -243,7 +243,7 @@ def _rows(ready: _Ready, task: TaskSpec, mine: Sequence[Point], session: Session
 
 
 def _rescored(
-    run: Run, ready: _Ready, task: TaskSpec, levels: Sequence[int]
+    run: ComposedRun, ready: _Ready, task: TaskSpec, levels: Sequence[int]
 ) -> Generator[Progress[Any], None, dict[int, np.ndarray]]:
     """Order of heads at each of the rising levels, as far as it is known: before each, the rest is scored again."""
     shape, setting = ready.target.shape, ready.setting
@@ -270,7 +270,7 @@ def in_levels(point: Point) -> str:
     return f"{in_words(point.task)}, {point.heads_permille / 10:g} % heads, {point.ffns_permille / 10:g} % FFNs{by}"
 
 
-def _row(point: Point, mask: Mask, full: Answers, pruned: Answers, chance: float) -> Row:
+def _row(point: Point, mask: Mask, full: Answers, pruned: Answers, chance: float) -> SweepRow:
     result, change = accuracy(pruned), paired(full.correct, pruned.correct)
-    return Row(point, result.n, result.acc, result.ci_low, result.ci_high, chance, mask.n_heads_pruned,
+    return SweepRow(point, result.n, result.acc, result.ci_low, result.ci_high, chance, mask.n_heads_pruned,
                mask.n_ffns_pruned, change.gained, change.lost, change.p_mcnemar)  # fmt: skip

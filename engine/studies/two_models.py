@@ -17,7 +17,7 @@ from engine.statistics import Paired, change_interval, paired
 
 
 @dataclass(frozen=True)
-class Compared:
+class ModelComparison:
     """Two models' accuracy on the same n questions. `change` counts from the first to the second: gained are the
     questions that only the second answers."""
 
@@ -51,13 +51,13 @@ class Compared:
                 "only_second": self.only_second, "p_mcnemar": self.change.p_mcnemar}  # fmt: skip
 
 
-def compared(first: Answers, second: Answers) -> Compared:
+def compared(first: Answers, second: Answers) -> ModelComparison:
     """The two on the questions that both have answered so far. HeadroomError where these are not the same."""
     n = min(len(first), len(second))
     if first.questions[:n] != second.questions[:n]:
         raise HeadroomError("the two models answered different questions; measure both on one task, anew")
     first, second = first.first(n), second.first(n)
-    return Compared(accuracy(first), accuracy(second), paired(first.correct, second.correct))
+    return ModelComparison(accuracy(first), accuracy(second), paired(first.correct, second.correct))
 
 
 def same_parts(first: ModelShape, second: ModelShape) -> bool:

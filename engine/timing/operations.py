@@ -9,8 +9,8 @@ take time: they are counted by the values that they make.
 from dataclasses import astuple, dataclass
 from operator import add
 
-from engine.checkpoints.model_config import Outline
-from engine.placement.pass_memory import Reading
+from engine.checkpoints.model_config import ModelConfig
+from engine.placement.pass_memory import TokenCounts
 
 # of 12 a layer and d_model in OPT: all have a gradient, of which some are sums (12 + 4); what attention reads is made
 # fp32 and back on either way (4 + 7), and so are z, the FFN's output and their products for scores (6): twice the bytes
@@ -45,7 +45,7 @@ class Operations:
         return Operations(*(each * n for each in astuple(self)))
 
 
-def forward(model: Outline, reading: Reading, heads_left: float = 1.0, ffns_left: float = 1.0) -> Operations:
+def forward(model: ModelConfig, reading: TokenCounts, heads_left: float = 1.0, ffns_left: float = 1.0) -> Operations:
     """Operations of forward passes; of a pruned model where these shares (0-1) of the heads and FFNs are left, spread
     evenly over the layers."""
     n, shape, (qkv, out, ffn) = reading.tokens, model.shape, _matrices(model)
@@ -58,7 +58,7 @@ def forward(model: Outline, reading: Reading, heads_left: float = 1.0, ffns_left
     return Operations(2 * (matrices + 2 * n * _projection(model)), 4 * attention, 2 * head, values=values)
 
 
-def gradient(model: Outline, reading: Reading, passes: float = 1.0) -> Operations:
+def gradient(model: ModelConfig, reading: TokenCounts, passes: float = 1.0) -> Operations:
     """Operations of forward and backward passes, so many for what is read, to every layer's heads and FFN; the backward
     pass of attention takes five products, since its pattern is made anew."""
     there, n, (qkv, out, ffn) = forward(model, reading), reading.tokens, _matrices(model)
@@ -70,18 +70,18 @@ def gradient(model: Outline, reading: Reading, passes: float = 1.0) -> Operation
     return Operations(there.matrices, there.attention, there.head, back, there.values, values, remade)
 
 
-def _matrices(model: Outline) -> tuple[int, int, int]:
+def _matrices(model: ModelConfig) -> tuple[int, int, int]:
     """Weights of a layer's matrices: those of queries, keys and values, that behind the heads, and the FFN's."""
     d = model.shape.d_model
     ffn = (3 if model.is_gated else 2) * d * model.shape.d_mlp
     return d * (model.d_heads + 2 * model.d_key_values), model.d_heads * d, ffn
 
 
-def _behind_heads(model: Outline, reading: Reading) -> float:
+def _behind_heads(model: ModelConfig, reading: TokenCounts) -> float:
     """Positions at which what follows the heads is computed, those of all layers together."""
     return reading.tokens * (model.shape.n_layers - 1) + reading.places
 
 
-def _projection(model: Outline) -> int:
+def _projection(model: ModelConfig) -> int:
     """Weights between the embeddings' width and d_model, of each of two projections."""
     return 0 if model.d_embedding == model.shape.d_model else model.d_embedding * model.shape.d_model

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from cache import Store
-from engine.checkpoints.model_config import Outline
+from engine.checkpoints.model_config import ModelConfig
 from engine.kernels.kernel_choice import SMALL_PARAMETERS
 from engine.placement.hardware import Device
 from engine.timing.observed_timings import Timed, timed_passes
@@ -25,7 +25,7 @@ APART = 1.5  # times as wide, from which two models show what values take
 
 
 @dataclass(frozen=True)
-class Pace:
+class Throughput:
     """Operations a second in the matrices of layers, in other products, and in gradients passed `back`; `values` and
     `back_values` made a second, and weights `remade` in 16 bits, where they are in 8; bytes of weights read a second,
     None where that bounds nothing. `said` is what is measured and assumed."""
@@ -52,13 +52,15 @@ class Typical:
     """What passes over the questions in hand do, from a model's outline: `forward` passes over so many `characters`,
     and gradient passes `back` over so many as count for them (see engine.timing.workload)."""
 
-    forward: Callable[[Outline], Operations]
+    forward: Callable[[ModelConfig], Operations]
     characters: float
-    back: Callable[[Outline], Operations]
+    back: Callable[[ModelConfig], Operations]
     characters_back: float
 
 
-def pace_of(store: Store, device: Device, model: Outline, precision: str, typical: Typical) -> Pace | None:
+def throughput_of(
+    store: Store, device: Device, model: ModelConfig, precision: str, typical: Typical
+) -> Throughput | None:
     """The pace of that device: measured where passes of models in that precision were timed on one like it and are in
     this store (of several it goes by the one nearest in size), else assumed; None of what nothing is known."""
     timed = [each for each in timed_passes(store) if each.precision == precision and each.is_on(device)]
@@ -72,21 +74,21 @@ def pace_of(store: Store, device: Device, model: Outline, precision: str, typica
     return _assumed(device, precision)
 
 
-def processor_pace(operations: float, said: str) -> Pace:
+def processor_pace(operations: float, said: str) -> Throughput:
     """The pace of a processor of which so many operations a second are assumed, all else among them."""
-    return Pace(operations, operations, operations, math.inf, math.inf, math.inf, None, said)
+    return Throughput(operations, operations, operations, math.inf, math.inf, math.inf, None, said)
 
 
-def _measured(timed: Timed, in_operations: float, typical: Typical) -> Pace:
+def _measured(timed: Timed, in_operations: float, typical: Typical) -> Throughput:
     """Operations and values take what they took together in the passes that were timed."""
-    of = Outline(timed.name, timed.config)
+    of = ModelConfig(timed.name, timed.config)
     there, there_s = typical.forward(of), timed.s_a_character * typical.characters
     rate = (there.total + in_operations * there.values) / there_s
     said = f"measured: {timed.name} in {timed.precision} took {timed.s_a_character * 1e3:.3g} s a thousand "
     said += f"characters on {timed.on}"
     plain = in_operations * IN_OPERATIONS[_plain(timed.precision)] / IN_OPERATIONS[timed.precision]
     remade = _remade(timed.precision, rate / plain)
-    pace = Pace(rate, rate, rate, rate / in_operations, rate / plain, remade, None, said, is_measured=True)
+    pace = Throughput(rate, rate, rate, rate / in_operations, rate / plain, remade, None, said, is_measured=True)
     if timed.gradient_s_a_character is not None:
         passed = typical.back(of)
         back_s = timed.gradient_s_a_character * typical.characters_back - pace.seconds(replace(passed, back=0.0))
@@ -99,7 +101,8 @@ def _in_operations(timed: Sequence[Timed], typical: Typical) -> float | None:
     where they are about as wide, or do not tell."""
     by_width = sorted(timed, key=lambda each: each.d_model)
     (narrow, narrow_s), (wide, wide_s) = (
-        (typical.forward(Outline(each.name, each.config)), each.s_a_character) for each in (by_width[0], by_width[-1])
+        (typical.forward(ModelConfig(each.name, each.config)), each.s_a_character)
+        for each in (by_width[0], by_width[-1])
     )
     if by_width[-1].d_model < APART * by_width[0].d_model:
         return None
@@ -109,7 +112,7 @@ def _in_operations(timed: Sequence[Timed], typical: Typical) -> float | None:
     return found if found > 0 else None
 
 
-def _assumed(device: Device, precision: str) -> Pace | None:
+def _assumed(device: Device, precision: str) -> Throughput | None:
     if device.memory is None or not device.peaks:
         return None
     of_rest = _plain(precision)
@@ -121,7 +124,7 @@ def _assumed(device: Device, precision: str) -> Pace | None:
     said = f"assumed: of {device.name}'s published peaks {', '.join(shares)}"
     memory = UTILISED["memory"] * device.memory
     values = memory / VALUE_BYTES[of_rest]
-    return Pace(rates[precision], rates[of_rest], rates[of_rest], memory / VALUE_BYTES[precision], values,
+    return Throughput(rates[precision], rates[of_rest], rates[of_rest], memory / VALUE_BYTES[precision], values,
                 _remade(precision, values), memory, said)  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.checkpoints.hub_internals import is_blob
 from engine.checkpoints.weight_files import weight_files
-from engine.composed import Run, all_of, composed
+from engine.composed import ComposedRun, all_of, composed
 from engine.demo import passages as built_in
 from engine.errors import HeadroomError, UsageError
 from engine.heads.induction import SCORES, InductionScores, fits, induction
@@ -30,7 +30,7 @@ from engine.texts.tokenloss import TokenLosses, token_losses
 from engine.training.phase_change import Window, window
 from engine.training.series import Series
 from engine.training.snapshot_losses import Texts, held_out, of_text, snapshot_ablations, snapshot_losses
-from engine.training.trajectory import Passage, Trajectory
+from engine.training.trajectory import PassageTrajectory, Trajectory
 
 T = TypeVar("T")
 QUANTITIES = ("loss", "icl", "index", "induction", "copies", "passages", "tokens", "ablations")
@@ -40,7 +40,7 @@ LOSSES, INDUCTION, PASSAGES, ABLATIONS = 10, 2, 3, 20  # how long each takes for
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrajectoryPlan:
     """What is measured (`what`, of QUANTITIES) on how many texts, and between which token indices the in-context score
     lies: 0 = the 50th and the 500th of 512, or the same shares of a shorter context. `around`: tokens on either side
     that it is a mean over. `text`: measured on in place of a run's held-out texts. UsageError: what cannot be."""
@@ -80,7 +80,7 @@ class _Found:
     ablations: dict[int, Record] = field(default_factory=dict)
 
 
-def trajectory(first: Target, series: Series, plan: Plan = Plan()) -> Measurement[Trajectory]:
+def trajectory(first: Target, series: Series, plan: TrajectoryPlan = TrajectoryPlan()) -> Measurement[Trajectory]:
     """The Trajectory of a series as far as it is measured, None if no snapshot's losses are; its progress counts
     snapshots. `first`: the first of them, as `target_at` gives it.
 
@@ -90,7 +90,7 @@ def trajectory(first: Target, series: Series, plan: Plan = Plan()) -> Measuremen
     n_ablated = min(n, plan.n_ablated) if "ablations" in plan.what else 0
     each = LOSSES + INDUCTION * scored + PASSAGES * ("passages" in plan.what)
 
-    def body(run: Run) -> Generator[Progress[Any], None, Trajectory | None]:
+    def body(run: ComposedRun) -> Generator[Progress[Any], None, Trajectory | None]:
         started, texts, found, targets = time.monotonic(), _texts(series, plan), _Found(), list[Target]()
         done, total, run.total = 0, n + n_ablated, n * each + n_ablated * ABLATIONS
 
@@ -160,7 +160,7 @@ def target_at(session: Session, series: Series, at: int = 0) -> Target:
     return session.target(LoadSpec(model, "fp32"))
 
 
-def _texts(series: Series, plan: Plan) -> Texts:
+def _texts(series: Series, plan: TrajectoryPlan) -> Texts:
     if plan.text:
         return of_text(plan.text, plan.source or "a text", plan.n_texts)
     if series.run is None:
@@ -170,7 +170,7 @@ def _texts(series: Series, plan: Plan) -> Texts:
 
 
 def _trajectory(
-    series: Series, plan: Plan, texts: Texts, targets: Sequence[Target], found: _Found
+    series: Series, plan: TrajectoryPlan, texts: Texts, targets: Sequence[Target], found: _Found
 ) -> Trajectory | None:
     if not found.losses:
         return None
@@ -187,7 +187,7 @@ def _trajectory(
         each = {at: losses for at, of in found.passages.items() if (losses := of[number]) is not None}
         if each:
             pieces = tuple(next(iter(each.values())).pieces)
-            passages[passage.title] = Passage(pieces, _rows(n, {at: of.loss_nats for at, of in each.items()}))
+            passages[passage.title] = PassageTrajectory(pieces, _rows(n, {at: of.loss_nats for at, of in each.items()}))
     ablated = np.array(sorted(found.ablations), np.int64)
     records = [found.ablations[at].arrays for at in ablated]
     none = np.zeros((0, shape.n_layers, shape.n_heads), np.float32)

@@ -33,7 +33,7 @@ from engine.training.recipe import Recipe
 from engine.training.snapshots import save_snapshot
 
 if TYPE_CHECKING:
-    from engine.training.text import Text
+    from engine.training.text import TrainingText
 
 BETAS, LARGEST_GRADIENT = (0.9, 0.98), 1.0
 SAVE_EVERY_S, TELL_EVERY_S = 10.0, 1.0  # so much work a kill loses at most; how often is said how it goes
@@ -181,13 +181,13 @@ def _in_words(line: Mapping[str, Any]) -> str:
     return f"loss {line['loss']:.2f}, in-context score {line['icl']:+.2f}, best prefix matching {best(line):.2f}"
 
 
-def _text(recipe: Recipe, path: Path | None) -> Text:
+def _text(recipe: Recipe, path: Path | None) -> TrainingText:
     from engine.training.text import text_for
 
     return text_for(recipe.text_tokens, recipe.n_vocab, path)
 
 
-def _write_text(folder: Path, found: Text, digest: str | None = None) -> None:
+def _write_text(folder: Path, found: TrainingText, digest: str | None = None) -> None:
     """Writes what a run reads. HeadroomError: it is not what it was, by its `digest`."""
     if digest not in (None, found.digest):
         raise HeadroomError(f"the text that {folder} had read is gone, and there is another now; its snapshots are "

@@ -33,7 +33,7 @@ AT_ONCE = 32  # files that are encoded together
 
 
 @dataclass(frozen=True)
-class Text:
+class TrainingText:
     """`tokens` (n,) to train on, `held_out` (text, 512) in whole stretches of held-out files, and the `tokenizer` that
     cut them; `digest` names the held-out part and the tokenizer, `source` says where it is from."""
 
@@ -44,7 +44,7 @@ class Text:
     source: str
 
 
-def text_for(n_tokens: int, n_vocab: int, path: Path | None = None) -> Text:
+def text_for(n_tokens: int, n_vocab: int, path: Path | None = None) -> TrainingText:
     """Text for a run of so many tokens, each used once. HeadroomError: no text there, or too little of it."""
     trained, held, source = _files(path)
     if not trained or not held:
@@ -58,7 +58,7 @@ def text_for(n_tokens: int, n_vocab: int, path: Path | None = None) -> Text:
         raise HeadroomError(f"the text has {len(tokens):,} tokens and the run reads {n_tokens:,}, each once; give more "
                             f"text, or fewer tokens")  # fmt: skip
     digest = hashlib.sha256(tokenizer.to_str().encode() + held_out.tobytes()).hexdigest()
-    return Text(tokens, held_out, tokenizer, digest, source)
+    return TrainingText(tokens, held_out, tokenizer, digest, source)
 
 
 def _files(path: Path | None) -> tuple[list[_File], list[_File], str]:

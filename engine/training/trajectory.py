@@ -28,7 +28,7 @@ SHAPES: Mapping[str, tuple[int | str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Passage:
+class PassageTrajectory:
     """A text at every snapshot: `pieces`, the text of each of its n tokens, and `losses` (S, n), nats a token."""
 
     pieces: tuple[str, ...]
@@ -66,7 +66,7 @@ class Trajectory:
     by_index: np.ndarray
     token_losses: np.ndarray
     heads: Mapping[str, np.ndarray] = field(default_factory=lambda: MappingProxyType({}))
-    passages: Mapping[str, Passage] = field(default_factory=lambda: MappingProxyType({}))
+    passages: Mapping[str, PassageTrajectory] = field(default_factory=lambda: MappingProxyType({}))
     ablated: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     ablated_icl: np.ndarray = field(default_factory=lambda: np.zeros((0, 0, 0), np.float32))
     ablated_losses: np.ndarray = field(default_factory=lambda: np.zeros((0, 0, 0, 0), np.float32))
@@ -113,7 +113,7 @@ def decode(blob: bytes) -> Trajectory:
             raise InvalidFile("its scores of heads or its passages are not of its snapshots")
     except InvalidFile as error:
         raise HeadroomError(f"this file of a trajectory is damaged ({error}); write it again from its run") from error
-    passages = {name: Passage(words[name], arrays[f"passages/{name}"]) for name in words}
+    passages = {name: PassageTrajectory(words[name], arrays[f"passages/{name}"]) for name in words}
     numbers = {name: arrays[name] for name in NUMBERS}
     return Trajectory(said.name, said.label, said.recipe, said.about, **numbers, heads=heads, passages=passages)
 

@@ -22,7 +22,7 @@ AROUND = 5  # tokens on either side of both indices
 
 
 @dataclass(frozen=True)
-class Look:
+class HeldOutLoss:
     """`loss` nats a held-out token; `icl` the loss around the 500th of 512 tokens minus that around the 50th (or the
     same shares of a shorter context); `first_copy` and `second_copy` nats a token of random tokens twice over;
     `prefix_matching` and `previous_token` (layer, head), 0 to 1."""
@@ -41,7 +41,7 @@ class Look:
         return plain | heads
 
 
-def look(model: SmallModel, recipe: Recipe, held_out: np.ndarray) -> Look:
+def look(model: SmallModel, recipe: Recipe, held_out: np.ndarray) -> HeldOutLoss:
     """The Look of a model as it is now."""
     with torch.inference_mode():
         texts = held_out[:N_TEXTS, : recipe.n_ctx].astype(np.int64)
@@ -57,7 +57,7 @@ def look(model: SmallModel, recipe: Recipe, held_out: np.ndarray) -> Look:
         found = [_scores(pattern, period) for pattern in patterns(model, copies[:, :-1])]
     prefixes, previous = zip(*found, strict=True)
     first, second = float(nats[:period].mean()), float(nats[period : 2 * period].mean())
-    return Look(float(losses.mean()), late - early, first, second, np.array(prefixes), np.array(previous))
+    return HeldOutLoss(float(losses.mean()), late - early, first, second, np.array(prefixes), np.array(previous))
 
 
 def patterns(model: SmallModel, tokens: Tensor) -> list[Tensor]:

@@ -13,7 +13,7 @@ from engine.studies.break_points import break_points
 from engine.studies.statements import SMALL_LOSS, Statement, statements
 from engine.studies.study import Study
 from engine.studies.surveys import in_words, shots_in_words, together
-from engine.studies.sweeps import Row, Swept
+from engine.studies.sweeps import SweepRow, Swept
 from pages.ui.correlations.charts import MEASURES, matrix
 from pages.ui.correlations.tables import cells, labelled, names_in_order, takeaway
 from pages.ui.importance.charts import aggregate_map, ffn_map
@@ -89,7 +89,7 @@ def _correlations(study: Study) -> Iterator[tuple[str, str, Picture]]:
         yield f"Correlations of head importance, {shots_in_words(shots)}", words, drawn
 
 
-def _sweeps(rows: Mapping[str, Sequence[Row]]) -> Iterator[tuple[str, str, Picture]]:
+def _sweeps(rows: Mapping[str, Sequence[SweepRow]]) -> Iterator[tuple[str, str, Picture]]:
     own = rows.get("heads", ())
     for axis, noun in NOUNS.items():
         frame = tables.curves(rows.get(axis, ()), rows.get("random", ()) if axis == "heads" else (), axis)

@@ -14,23 +14,23 @@ from typing import Any
 
 from cache import Store
 from pages.ui.shared import views
-from pages.ui.shared.views import View
+from pages.ui.shared.views import SavedView
 from tests.benchmarks.bench_drag import served
 from tests.benchmarks.measure import REPOSITORY
 
 QUIET_MS, WAIT_MS, BAR_S = 700, 300_000, 0.7
 FERRY = "passage_text=The+ferry&passage_ranking=random"
 VIEWS = (
-    View("The full model", "/"),
-    View("A third of the heads", "/?prune_heads=30"),
-    View("Two thirds", "/?prune_heads=65"),
-    View("Without four heads", "/?prune_mask=L1H1-3+L3H5"),
-    View("A task that needs no examples", "/?prune_task=demo_question&prune_mask=L1H1-3+L3H5"),
-    View("Which heads match prefixes", "/induction"),
-    View("A text, read twice", "/passage?passage_text=Privet+Drive%2C+twice&passage_mask=L1H1-3"),
-    View("Where a head looks", "/attention?attention_heads=L1H2"),
-    View("Another one", "/attention?attention_heads=L1H3"),
-    View("Later tokens are easier", "/in_context?incontext_texts=4&incontext_ranking=random&incontext_heads=20"),
+    SavedView("The full model", "/"),
+    SavedView("A third of the heads", "/?prune_heads=30"),
+    SavedView("Two thirds", "/?prune_heads=65"),
+    SavedView("Without four heads", "/?prune_mask=L1H1-3+L3H5"),
+    SavedView("A task that needs no examples", "/?prune_task=demo_question&prune_mask=L1H1-3+L3H5"),
+    SavedView("Which heads match prefixes", "/induction"),
+    SavedView("A text, read twice", "/passage?passage_text=Privet+Drive%2C+twice&passage_mask=L1H1-3"),
+    SavedView("Where a head looks", "/attention?attention_heads=L1H2"),
+    SavedView("Another one", "/attention?attention_heads=L1H3"),
+    SavedView("Later tokens are easier", "/in_context?incontext_texts=4&incontext_ranking=random&incontext_heads=20"),
 )
 # Notes when the page last changed: what stands there, and what charts and pictures show.
 WATCH = """() => {

@@ -17,7 +17,7 @@ from engine.training import running, watching
 from engine.training.recipe import Recipe
 from engine.training.recipes import RECIPES
 from engine.training.running import BETAS, LARGEST_GRADIENT, begin, train
-from engine.training.text import Text
+from engine.training.text import TrainingText
 from tests.benchmarks.measure import Comparison, in_turn
 
 N_STEPS, N_ROUNDS = 300, 5
@@ -52,8 +52,8 @@ def ours(recipe: Recipe) -> float:
     """The loss at the end; all of `begin` and `train` but looks and snapshots."""
     import torch
 
-    found = Text(random_text(recipe), np.zeros((1, 512), np.uint16), NoTokenizer(), "", "random tokens")
-    look = watching.Look(0.0, 0.0, 0.0, 0.0, np.zeros((1, 1)), np.zeros((1, 1)))
+    found = TrainingText(random_text(recipe), np.zeros((1, 512), np.uint16), NoTokenizer(), "", "random tokens")
+    look = watching.HeldOutLoss(0.0, 0.0, 0.0, 0.0, np.zeros((1, 1)), np.zeros((1, 1)))
     last: list[object] = []
     with (
         tempfile.TemporaryDirectory() as folder,

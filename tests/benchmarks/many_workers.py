@@ -29,12 +29,12 @@ from engine.models.loading import LoadSpec
 from engine.plans.actors import Errand, digest_of
 from engine.plans.cells import Cell, Group, Plan, written
 from engine.plans.claims import Claims
-from engine.plans.clusters import Share, opened
+from engine.plans.clusters import WorkerResources, opened
 from engine.plans.crews import Crew
 from engine.plans.status import standing
 from engine.plans.worker import work
 from engine.questions.requests import TaskSpec
-from engine.studies.surveys import Setting
+from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point
 from tests.benchmarks.sleeping import Sleeper
 
@@ -77,7 +77,7 @@ def plan_of(n: int, seconds: float) -> Plan:
         task = TaskSpec(f"task{number * 48 // n}")
         cost_s = seconds * draw.uniform(0.5, 1.5)
         cells.append(Cell(f"{number:08x}", 0, task, points=(Point(task, 0, 0),), needs=needs, cost_s=cost_s))
-    return Plan((Group(Setting(LoadSpec()), ()),), tuple(cells))
+    return Plan((Group(StudySettings(LoadSpec()), ()),), tuple(cells))
 
 
 def forked(plan: Plan, folder: Path) -> int:
@@ -110,7 +110,7 @@ def on_ray(plan: Plan, folder: Path, n: int, n_killed: int, ideal_s: float) -> N
         lease_s=LEASE_S, retried={}, cache="", has_cache=True, shared=None, meeting="",
     )  # fmt: skip
     with opened("") as ray:
-        crew = Sleepers(ray, Share(n, 0.01, 0.0), errand, plan, Claims(folder, LEASE_S), print_aside)
+        crew = Sleepers(ray, WorkerResources(n, 0.01, 0.0), errand, plan, Claims(folder, LEASE_S), print_aside)
         threading.Thread(target=kill, args=(folder, n_killed, 0.5 * ideal_s), daemon=True).start()
         crew.work()
     print(f"{n} actors, {crew.n_restarts} of them started anew")

@@ -21,17 +21,17 @@ from typing import Any
 
 from cache import open_store
 from engine.architecture.opt_sizes import opt_config
-from engine.checkpoints.model_config import Outline, outline_of
+from engine.checkpoints.model_config import ModelConfig, read_model_config
 from engine.models.loading import Loaded, LoadSpec
 from engine.models.masks import parse_mask
 from engine.models.session import Session, Target
 from engine.placement.allotment import Passes, allotted
 from engine.placement.hardware import Device, Machine
-from engine.placement.pass_memory import Reading
+from engine.placement.pass_memory import TokenCounts
 from engine.questions.requests import Questions, TaskSpec, get_requests, select
 from engine.timing import observed_timings as rates
 from engine.timing.operations import forward, gradient
-from engine.timing.throughput import Typical, pace_of
+from engine.timing.throughput import Typical, throughput_of
 from engine.timing.workload import characters, gradient_characters
 from tests.benchmarks.measure import alone, opt_125m, peak_bytes, processor_flags, task_data
 
@@ -53,7 +53,7 @@ def compare() -> bool:
         for precision in PRECISIONS:
             found = {size: alone(MODULE, "measure", folder, precision) for size, folder in folders.items()}
             for size, other in (SIZES, SIZES[::-1]):
-                named, model = f"OPT-{size} in {precision}", outline_of(folders[size])
+                named, model = f"OPT-{size} in {precision}", read_model_config(folders[size])
                 lines = [*_bytes(model, precision, found[size]),
                          *_seconds(model, precision, found[size], folders[other], found[other])]  # fmt: skip
                 for what, unit, expected, measured in lines:
@@ -67,8 +67,8 @@ def compare() -> bool:
 Line = tuple[str, str, float, float]  # what, unit, forecast, measured
 
 
-def _bytes(model: Outline, precision: str, found: dict[str, Any]) -> list[Line]:
-    passes = Passes(Reading(*found["scoring"]), Reading(*found["gradients"]))
+def _bytes(model: ModelConfig, precision: str, found: dict[str, Any]) -> list[Line]:
+    passes = Passes(TokenCounts(*found["scoring"]), TokenCounts(*found["gradients"]))
     [share] = allotted(model, precision, Machine(1, Device("cpu", 10**12)), passes).shares
     weights, libraries = model.parts.n_bytes(precision), share.n_bytes["libraries"]
     return [("weights", "bytes", weights, found["weights"]), ("growth by loading", "bytes", weights, found["growth"]),
@@ -76,12 +76,12 @@ def _bytes(model: Outline, precision: str, found: dict[str, Any]) -> list[Line]:
 
 
 def _seconds(
-    model: Outline, precision: str, found: dict[str, Any], other: str, of_other: dict[str, Any]
+    model: ModelConfig, precision: str, found: dict[str, Any], other: str, of_other: dict[str, Any]
 ) -> list[Line]:  # fmt: skip
     tasks = of_other["tasks"]
     names = ("characters", "seconds", "gradient_characters", "gradient_seconds", "passes")
     total = {name: sum(each[name] for each in tasks.values()) for name in names}
-    read, gold = (reduce(add, (Reading(*each[name]) for each in tasks.values())) for name in ("read", "gold"))
+    read, gold = (reduce(add, (TokenCounts(*each[name]) for each in tasks.values())) for name in ("read", "gold"))
     back = partial(gradient, reading=gold, passes=total["passes"])
     typical = Typical(partial(forward, reading=read), total["characters"], back, total["gradient_characters"])
     with tempfile.TemporaryDirectory() as folder:
@@ -89,12 +89,15 @@ def _seconds(
         target = Session(store).target(LoadSpec(other, precision))
         rates.learn(store, target, "forward", total["characters"], total["seconds"])
         rates.learn(store, target, "gradient", total["gradient_characters"], total["gradient_seconds"])
-        pace = pace_of(store, Device("cpu", 10**12), model, precision, typical)
+        pace = throughput_of(store, Device("cpu", 10**12), model, precision, typical)
         store.close()
     assert pace is not None and pace.is_measured
     lines: list[Line] = []
     for task, each in found["tasks"].items():
-        scored, ranked = forward(model, Reading(*each["read"])), gradient(model, Reading(*each["gold"]), each["passes"])
+        scored, ranked = (
+            forward(model, TokenCounts(*each["read"])),
+            gradient(model, TokenCounts(*each["gold"]), each["passes"]),
+        )
         for what, work, taken, n in (("scored", scored, each["seconds"], N_QUESTIONS),
                                      ("gradients", ranked, each["gradient_seconds"], N_GRADIENTS)):  # fmt: skip
             lines.append((f"{task}, {what}", "s a question", pace.seconds(work) / n, taken / n))

@@ -39,7 +39,7 @@ def page(chromium):
 def test_hostile_text_is_shown_and_nothing_is_fetched(page, app_server, tmp_path, tiny_opt):
     store = open_store(tmp_path / "results")
     assert passages.remember(IMAGE[:80], "A text of some length, with " + " ".join(HOSTILE), store)
-    views.save([views.View(IMAGE, f"/?prune_mask={IMAGE}")], store)
+    views.save([views.SavedView(IMAGE, f"/?prune_mask={IMAGE}")], store)
     store.close()
     rows = [{"context": f"{text} {n}", "choices": [f" {text}", " no"], "gold": 0} for n, text in enumerate(HOSTILE * 3)]
     task = tmp_path / IMAGE / "own ![x](y).jsonl"  # its name holds folders

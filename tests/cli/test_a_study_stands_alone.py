@@ -14,8 +14,8 @@ from engine.models.loading import LoadSpec
 from engine.questions.requests import TaskSpec
 from engine.studies.statements import mean_accuracy, statements
 from engine.studies.study import Study, tables, with_short_names
-from engine.studies.surveys import Setting, Survey
-from engine.studies.sweeps import Point, Row, Swept
+from engine.studies.surveys import StudySettings, Survey
+from engine.studies.sweeps import Point, SweepRow, Swept
 from pages.ui.study_report import but_for_times, figures, write_report
 
 TASKS = tuple(TaskSpec(name, shots) for name in ("piqa", "copa") for shots in (0, 1, 5))
@@ -25,7 +25,7 @@ LEVELS = range(0, 1001, 100)
 def rows(acc, heads=LEVELS, ffns=(0,)):
     """`acc(heads, ffns)` at every pair of levels, for every task."""
     return tuple(
-        Row(Point(task, h, f), 100, acc(h, f), 0.0, 1.0, 0.5, h // 10, f // 10, 0, 0, 1.0)
+        SweepRow(Point(task, h, f), 100, acc(h, f), 0.0, 1.0, 0.5, h // 10, f // 10, 0, 0, 1.0)
         for task in TASKS
         for h in heads
         for f in ffns
@@ -43,7 +43,7 @@ def study(acc=lambda h, f: 0.9, n_layers=10, scores=None):
         "combined": Swept(rows(acc, LEVELS, LEVELS)),
     }
     receipt = {"name": "m", "precision": "fp32"}
-    return Study(TASKS, Setting(LoadSpec("m"), n_ranking=64), Survey(found), Survey(), curves, receipt, n_layers)
+    return Study(TASKS, StudySettings(LoadSpec("m"), n_ranking=64), Survey(found), Survey(), curves, receipt, n_layers)
 
 
 def verdicts(found):
@@ -63,7 +63,7 @@ def test_losses_beyond_what_the_paper_allows_do_not_hold():
 
 def test_what_a_model_cannot_show_is_not_measured():
     assert verdicts(study(n_layers=4))[1:5] == ["not measured"] * 4, "20 % of 4 FFNs is none"
-    empty = Study(TASKS, Setting(LoadSpec("m")), n_layers=10)
+    empty = Study(TASKS, StudySettings(LoadSpec("m")), n_layers=10)
     assert verdicts(empty) == ["not measured"] * 7
     assert math.isnan(mean_accuracy((), 0, 0, 0))
 
@@ -137,13 +137,13 @@ def test_names_are_text_in_the_report_never_markup(tmp_path):
 def at(folder):
     """A study of two files of questions and a task whose rows are wrong, all in a folder."""
     tasks = [TaskSpec(f"{folder}/{name}.jsonl") for name in ("a", "b")]
-    rows = [Row(Point(task, 500, 0, "task", of.name), 9, 0.5, 0.0, 1.0, 0.5, 1, 0, 0, 0, 1.0)
+    rows = [SweepRow(Point(task, 500, 0, "task", of.name), 9, 0.5, 0.0, 1.0, 0.5, 1, 0, 0, 0, 1.0)
             for task in tasks for of in tasks]  # fmt: skip
     generator, wrong = np.random.default_rng(0), TaskSpec("piqa")
     heads = Survey({task: Scores("heads", 9, generator.random((10, 4))) for task in tasks},
                    {wrong: f"task piqa: {folder}/data/piqa/train.jsonl, row 3: no JSON",
                     replace(tasks[1], shots=9): f"{tasks[1].name}: too few rows"})  # fmt: skip
-    setting = Setting(LoadSpec(f"{folder}/model"), data_dir=f"{folder}/data", n_ranking=64)
+    setting = StudySettings(LoadSpec(f"{folder}/model"), data_dir=f"{folder}/data", n_ranking=64)
     receipt = {"name": "m", "precision": "fp32", "pool": [task.name for task in tasks]}
     made = {"made_at": f"at {folder}", "model": setting.spec.model}
     found = Study((*tasks, wrong), setting, heads, Survey(), {"transfer": Swept(tuple(rows))}, receipt, 10, made)
@@ -165,7 +165,7 @@ def test_folders_stand_in_one_line_of_the_report_and_nowhere_else(tmp_path):
 
 def test_files_of_one_name_keep_what_tells_them_apart():
     tasks = tuple(TaskSpec(f"/home/{folder}/own.jsonl") for folder in "ab")
-    assert with_short_names(Study(tasks, Setting(LoadSpec("m")))).tasks == tasks
+    assert with_short_names(Study(tasks, StudySettings(LoadSpec("m")))).tasks == tasks
 
 
 def test_figures_are_set_in_the_font_that_comes_along(folder):

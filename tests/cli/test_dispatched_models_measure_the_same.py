@@ -11,7 +11,7 @@ import pytest
 
 from cache import open_store
 from engine.models import loading
-from engine.placement.placement import Placing
+from engine.placement.placement import Placement
 from engine.records import decode
 from tests.conftest import TEXT
 from tests.engine.fixtures import family_folder, write_questions
@@ -101,7 +101,7 @@ def brought(monkeypatch, tmp_path):
         places |= {f"{family.layers}.{layer}": "disk" if layer else "cpu" for layer in range(n)}
         aside = tmp_path / f"offloaded-{next(numbers)}"
         dispatch_model(held.model, places, main_device="cpu", offload_dir=str(aside))
-        placing = Placing(("gpu0", *("cpu",) * (n - 1)), "gpu0", held.placing.layer_bytes)
+        placing = Placement(("gpu0", *("cpu",) * (n - 1)), "gpu0", held.placing.layer_bytes)
         return loading.replace(held, placing=placing)
 
     monkeypatch.setattr(loading, "load", load)

@@ -34,7 +34,7 @@ from engine.plans.worker import Outcome, work
 from engine.process_marks import running_process
 from engine.questions.requests import TaskSpec
 from engine.records import Record, decode, encode
-from engine.studies.surveys import Setting
+from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point
 from engine.texts import passages
 from engine.training.folders import opened
@@ -44,7 +44,7 @@ from engine.training.series import series_of
 from engine.training.trajectory import decode as decode_trajectory
 from engine.training.trajectory import encode as encode_trajectory
 from pages.ui.shared import views
-from pages.ui.shared.views import View
+from pages.ui.shared.views import SavedView
 from pages.ui.training import live_charts, runs
 from tests import hub_stand_in, synthetic_runs
 from tests.cli.conftest import refused
@@ -75,7 +75,7 @@ def within(seconds):
 
 def plan():
     """A plan of a score and an accuracy that needs it."""
-    task, setting = TaskSpec("demo_copy"), Setting(LoadSpec("demo", "fp32"), n_questions=20)
+    task, setting = TaskSpec("demo_copy"), StudySettings(LoadSpec("demo", "fp32"), n_questions=20)
     group = Group(setting, ("demo_copy",), {"model": "0" * 32, "bos": True, "versions": {"torch": "2"}, "products": {}})
     first, second = cell_id("first"), cell_id("second")
     cells = (Cell(first, 0, task, "heads"), Cell(second, 0, task, points=(Point(task, 100, 0),), needs=(first,)))
@@ -216,7 +216,7 @@ def trajectories(folder, **_):
         header = json.loads(header_of(blob))
         header["__metadata__"]["record"] = raw.decode(errors="replace")
         found = decode_trajectory(framed(json.dumps(header).encode()) + blob[8 + len(header_of(blob)) :])
-        source = runs.Source("run", folder)
+        source = runs.RunSource("run", folder)
         recipe = runs.recipe_in(source, found)
         told = runs.labels({"run": found}, {"run": recipe})
         runs.shown(["run"], told, {"run": found})
@@ -273,7 +273,7 @@ def answers_of_the_hub(folder, tiny_opt, name, monkeypatch, **_):
 
 
 def files_of_views(folder, **_):
-    return views.written([View("a", "/passage?passage_text=b"), View("c", "/")]), views.read
+    return views.written([SavedView("a", "/passage?passage_text=b"), SavedView("c", "/")]), views.read
 
 
 def remembered_texts(folder, store, **_):

@@ -21,7 +21,7 @@ from engine.plans.planning import planned
 from engine.plans.status import standing
 from engine.questions.requests import TaskSpec
 from engine.records import decode
-from engine.studies.surveys import Setting
+from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point, points, sweep
 from tests.cli.conftest import refused
 from tests.conftest import HANG_S
@@ -318,7 +318,7 @@ def test_what_cannot_be_planned_is_said_and_the_rest_is_planned(cli, sweeps, tmp
 @pytest.mark.parametrize("by", ["random", "weight", "prefix", "induction-protected", "taylor", "task", "others"])
 def test_workers_that_measure_cells_alone_leave_nothing_to_the_sweep(by, session, place, tiny_opt):
     """Whatever ranks: what a cell needs is among its needs, so that no worker measures a score beside it."""
-    setting = Setting(LoadSpec(str(tiny_opt), "fp32"), None, None, 4, 4)
+    setting = StudySettings(LoadSpec(str(tiny_opt), "fp32"), None, None, 4, 4)
     tasks = [TaskSpec(str(place / f"{name}.jsonl")) for name in "ab"]
     wanted, pool = points(tasks, [0, 500], [0, 500], by, tasks[0].name if by == "task" else ""), [t.name for t in tasks]
     found = planned(session, setting, wanted, pool)

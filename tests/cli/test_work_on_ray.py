@@ -34,7 +34,7 @@ from engine.plans.clusters import (
     LOOPBACK,
     OWN,
     PACKAGE,
-    Share,
+    WorkerResources,
     _locked,
     address_of,
     remove_left_folders,
@@ -259,12 +259,12 @@ def cluster_of(*machines):
 
 def test_a_gpu_each_where_there_are_any_and_as_many_as_there_is_room_for():
     boxes = cluster_of((8.0, 4.0), (8.0, 4.0), (64.0, 0.0))
-    assert share_of(boxes, None, None, None, 1000) == Share(8, 1.0, 1.0)
-    assert share_of(boxes, 3, 4.0, None, 1000) == Share(3, 4.0, 1.0)
-    assert share_of(boxes, None, 2.0, 0.5, 1000) == Share(8, 2.0, 0.5)
-    assert share_of(boxes, None, None, 0.0, 1000) == Share(80, 1.0, 0.0)
-    assert share_of(boxes, None, None, 0.0, 5) == Share(5, 1.0, 0.0), "what memory there is"
-    assert share_of(cluster_of((2.0, 0.0)), 20, 0.1, None, 1) == Share(20, 0.1, 0.0), "asked for is asked for"
+    assert share_of(boxes, None, None, None, 1000) == WorkerResources(8, 1.0, 1.0)
+    assert share_of(boxes, 3, 4.0, None, 1000) == WorkerResources(3, 4.0, 1.0)
+    assert share_of(boxes, None, 2.0, 0.5, 1000) == WorkerResources(8, 2.0, 0.5)
+    assert share_of(boxes, None, None, 0.0, 1000) == WorkerResources(80, 1.0, 0.0)
+    assert share_of(boxes, None, None, 0.0, 5) == WorkerResources(5, 1.0, 0.0), "what memory there is"
+    assert share_of(cluster_of((2.0, 0.0)), 20, 0.1, None, 1) == WorkerResources(20, 0.1, 0.0), "asked for is asked for"
     with pytest.raises(HeadroomError, match="room for 4 workers of 4 CPUs and 1 GPU, not for 5; choose --workers 4"):
         share_of(boxes, 5, 4.0, 1.0, 1000)
     with pytest.raises(HeadroomError, match="no machine of the cluster has 1 CPU and 8 GPUs for a worker"):
@@ -342,7 +342,11 @@ class FakeRay:
 def crew_of(answers, errand, n=2, claims=None):
     said, ray = [], FakeRay(answers)
     plan = read_plan(errand.plan)
-    return Crew(ray, Share(n, 1.0, 0.0), errand, plan, claims or Claims(errand.claims), said.append), ray, said
+    return (
+        Crew(ray, WorkerResources(n, 1.0, 0.0), errand, plan, claims or Claims(errand.claims), said.append),
+        ray,
+        said,
+    )
 
 
 def test_a_lost_actor_is_started_anew_so_often_and_no_oftener(errand):

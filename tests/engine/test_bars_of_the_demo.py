@@ -16,7 +16,7 @@ from engine.models.masks import parse_mask
 from engine.progress import final
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.statistics import paired
-from engine.studies.removal import Line, line_of
+from engine.studies.removal import AccuracyWithout, line_of
 from engine.texts.perplexity import Perplexity
 from tests.conftest import TEXT
 
@@ -30,7 +30,7 @@ def reached(found):
 def line(full, pruned, n=200):
     """A Line of so many right of n; what is gained and what is lost are other questions."""
     before, after = (np.arange(n) < round(share * n) for share in (full, pruned))
-    return Line(float(before.mean()), float(after.mean()), paired(before, after))
+    return AccuracyWithout(float(before.mean()), float(after.mean()), paired(before, after))
 
 
 def test_accuracy_is_held_against_the_mean_the_rises_and_int8():

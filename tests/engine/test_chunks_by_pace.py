@@ -10,7 +10,7 @@ from engine.accuracy.evaluation import evaluation
 from engine.models.loading import Models
 from engine.models.masks import Mask, parse_mask
 from engine.questions.requests import TaskSpec
-from engine.studies.surveys import Setting
+from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import points, sweep
 from engine.timing.observed_timings import learn
 from tests.engine.fixtures import last, questions_in, target_in, write_questions
@@ -76,7 +76,7 @@ def test_a_study_asks_in_whole_chunks_however_slow_and_whatever_was_asked_before
     monkeypatch.setattr(module, "LONG_S", SLOW)
     last(evaluation(*about[1:]).run(about[0]))
     file = questions.requests.task.name
-    setting, wanted = Setting(target.spec, target.bos, n_questions=38), points([TaskSpec(file)], [0, 1000], [0])
+    setting, wanted = StudySettings(target.spec, target.bos, n_questions=38), points([TaskSpec(file)], [0, 1000], [0])
     assert sweep(target, setting, wanted, [file]).so_far(session).rows == ()
     [*_, step] = sweep(target, setting, wanted, [file]).run(session)
     assert len(step.value.rows) == 2 and not step.cached

@@ -14,7 +14,7 @@ from engine.errors import HeadroomError, UsageError
 from engine.importance.importance import importance
 from engine.kernels import cpu_kernels as linear
 from engine.kernels import kernel_choice as tuning
-from engine.kernels.kernel_choice import FP32, INTEGER, OWN, Products
+from engine.kernels.kinds import FP32, INTEGER, OWN, Kernels
 from engine.models.loading import LoadSpec, load
 from engine.models.masks import Mask, pruned
 from engine.models.slicing import applied, sliced
@@ -22,8 +22,8 @@ from engine.records import canonical_key
 from tests.engine.fixtures import finished, last, questions_in, target_in, write_questions
 
 FAMILIES = ("opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small")
-WAYS = {"bf16": Products(bf16=FP32), "int8, fp32": Products(int8=FP32, gradient=FP32),
-        "int8, integer": Products(int8=INTEGER), "int8, gradient alone": Products(gradient=FP32)}  # fmt: skip
+WAYS = {"bf16": Kernels(bf16=FP32), "int8, fp32": Kernels(int8=FP32, gradient=FP32),
+        "int8, integer": Kernels(int8=INTEGER), "int8, gradient alone": Kernels(gradient=FP32)}  # fmt: skip
 NEEDED = pytest.mark.skipif(not linear.has_exact_product(), reason="this torch has no int8 product")
 
 
@@ -42,7 +42,7 @@ def plain(module):
 
 def in_ways(folder, ways):
     loaded = load(LoadSpec(str(folder), ways.split(",")[0]))
-    linear.put_in_place(loaded.model, WAYS[ways])
+    linear.install_kernels(loaded.model, WAYS[ways])
     return loaded
 
 
@@ -241,7 +241,7 @@ def measured(monkeypatch):
     """Ways as if measured here; a list that fills with how often."""
     monkeypatch.delenv(tuning.PINNED)
     asked = []
-    found = Products(bf16=FP32, int8=FP32, gradient=FP32)
+    found = Kernels(bf16=FP32, int8=FP32, gradient=FP32)
     monkeypatch.setattr(tuning, "measured_products", lambda: asked.append(1) or found)
     return asked
 
@@ -280,13 +280,13 @@ def test_the_ways_are_measured_once_and_kept(store, measured):
 
 def test_a_user_may_pin_a_way(store, monkeypatch, measured):
     for way, expected in (
-        ("own", Products()),
-        ("integer", Products(int8=INTEGER)),
-        ("fp32", Products(FP32, FP32, FP32, FP32)),
+        ("own", Kernels()),
+        ("integer", Kernels(int8=INTEGER)),
+        ("fp32", Kernels(FP32, FP32, FP32, FP32)),
     ):
         monkeypatch.setenv(tuning.PINNED, way)
         assert tuning.products(store) == expected
-    ways = Products(FP32, INTEGER, attention=FP32)
+    ways = Kernels(FP32, INTEGER, attention=FP32)
     assert tuning.pinned_as(ways.not_own(gradients=True)) == "bf16=fp32,int8=integer,gradient=own,attention=fp32"
     for text in (tuning.pinned_as(ways.not_own(gradients=True)), "attention=fp32,int8=integer,bf16=fp32"):
         monkeypatch.setenv(tuning.PINNED, text)
@@ -304,10 +304,10 @@ def test_a_user_may_pin_a_way(store, monkeypatch, measured):
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        ("avx2 avx512f avx512_vnni avx512_bf16", Products(int8=INTEGER, attention=FP32)),
-        ("avx2 avx512f avx512_vnni", Products(FP32, INTEGER, FP32, FP32)),
-        ("avx2 avx_vnni", Products(FP32, INTEGER, FP32, FP32)),
-        ("avx2 fma", Products(FP32, FP32, FP32, FP32)),
+        ("avx2 avx512f avx512_vnni avx512_bf16", Kernels(int8=INTEGER, attention=FP32)),
+        ("avx2 avx512f avx512_vnni", Kernels(FP32, INTEGER, FP32, FP32)),
+        ("avx2 avx_vnni", Kernels(FP32, INTEGER, FP32, FP32)),
+        ("avx2 fma", Kernels(FP32, FP32, FP32, FP32)),
         ("", None),
     ],
 )
@@ -318,7 +318,7 @@ def test_a_small_model_takes_the_ways_that_its_processor_names(store, monkeypatc
     assert tuning.known_products(store) is None, "for a larger one they are measured"
     found = tuning.products(store, 1000)
     assert len(measured) == (expected is None), "nothing is measured before the first screen where it says"
-    assert found == (expected or Products(bf16=FP32, int8=FP32, gradient=FP32))
+    assert found == (expected or Kernels(bf16=FP32, int8=FP32, gradient=FP32))
     tuning.named_products.cache_clear()
 
 
@@ -377,7 +377,7 @@ def test_a_key_names_the_ways_that_are_not_the_libraries_own(session, tiny_opt, 
             key = target_in(session, tiny_opt, precision).key(gradients=True)
             assert key.get("products") == expected
             assert {name: value for name, value in key.items() if name != "products"} == own[precision]
-    target = replace(target_in(session, tiny_opt, "int8"), products=Products(gradient=FP32))
+    target = replace(target_in(session, tiny_opt, "int8"), products=Kernels(gradient=FP32))
     assert target.key() == own["int8"] != target.key(gradients=True), "answers need no gradient"
     assert target.receipt(1.0)["products"] == {"bf16": OWN, "int8": OWN, "gradient": FP32, "attention": OWN}
 
@@ -392,4 +392,4 @@ def test_no_result_of_one_way_is_given_for_another(session, tiny_opt, tmp_path, 
         assert last(importance(target, questions, "heads").run(session)).cached
         assert session.models.loaded.products == target.products, "the model that is held follows"
     with pytest.raises(HeadroomError, match="have changed since .* start it anew"):
-        finished(session.loaded(replace(target, products=Products())))
+        finished(session.loaded(replace(target, products=Kernels())))

@@ -164,11 +164,11 @@ def test_an_exported_model_gives_the_trained_logits(tmp_path):
     from transformers import AutoModelForCausalLM, AutoTokenizer, OPTForCausalLM
 
     from engine.demo.making.network import new_model
-    from engine.demo.making.recipe import Recipe
+    from engine.demo.making.recipe import DemoRecipe
     from engine.demo.making.train import export
 
     tokenizer = build_tokenizer(["a small text for a small model"], 300)
-    model = new_model(Recipe(n_layers=2, n_vocab=300)).eval()
+    model = new_model(DemoRecipe(n_layers=2, n_vocab=300)).eval()
     export(model, tokenizer, tmp_path)
     back = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32).eval()
     assert isinstance(back, OPTForCausalLM)

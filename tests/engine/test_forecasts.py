@@ -13,7 +13,7 @@ from engine.accuracy.passes import hidden_states
 from engine.accuracy.scoring import read_rows
 from engine.architecture.family import shape_of
 from engine.architecture.opt_sizes import LAYERS_HEADS_WIDTH, opt_config, opt_parts
-from engine.checkpoints.model_config import Outline, outline_of
+from engine.checkpoints.model_config import ModelConfig, read_model_config
 from engine.errors import UsageError
 from engine.importance import gradients
 from engine.importance.gradients import gate_gradients
@@ -23,7 +23,7 @@ from engine.models.masks import Mask
 from engine.placement.allotment import DISK, MAIN, NOWHERE, Passes, allotted
 from engine.placement.hardware import GPUS, Device, Machine, known_gpu, machine_of
 from engine.placement.memory_needed import LIBRARY_BYTES, WORKSPACE_BYTES, needed_bytes
-from engine.placement.pass_memory import Reading, kept_bytes
+from engine.placement.pass_memory import TokenCounts, kept_bytes
 from engine.plans import forecast as forecasts
 from engine.plans.forecast import study_points, study_work
 from engine.plans.planning import planned
@@ -32,11 +32,11 @@ from engine.questions.lengths import SHOTS, known_tasks, lengths_of, measured_le
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import HARNESS_TASKS, embedded_tasks
 from engine.studies.study import paper_points, pool_of
-from engine.studies.surveys import Setting
+from engine.studies.surveys import StudySettings
 from engine.timing import observed_timings as rates
 from engine.timing import throughput as paces
 from engine.timing.operations import forward, gradient
-from engine.timing.throughput import Typical, pace_of
+from engine.timing.throughput import Typical, throughput_of
 from tests.benchmarks.measure import SHARED
 from tests.engine.fixtures import last, loaded, questions_in, target_in, write_questions
 from tests.write_lengths import lengths_here, opt_tokenizer
@@ -44,11 +44,11 @@ from tests.write_lengths import lengths_here, opt_tokenizer
 CPU_HERE = Device("cpu", 10**10)
 FAMILIES = ("opt", "opt-350m", "opt-untied", "llama", "gpt2", "gpt_neox", "small")
 PRECISIONS = ("fp32", "bf16", "int8")
-PASSES = Passes(Reading(2048, 2048 * 500, 2048), Reading(500, 500 * 500, 500))
+PASSES = Passes(TokenCounts(2048, 2048 * 500, 2048), TokenCounts(500, 500 * 500, 500))
 
 
-def outline_in(folder) -> Outline:
-    return outline_of(str(folder))
+def outline_in(folder) -> ModelConfig:
+    return read_model_config(str(folder))
 
 
 @pytest.mark.parametrize("size", LAYERS_HEADS_WIDTH)
@@ -66,7 +66,7 @@ def test_published_shapes_are_those_that_transformers_counts(size):
     assert parts.n_quantised == sum(module.weight.numel() for module in linear)
     n_outputs = parts.n_layers * parts.layer.n_outputs + parts.embeddings.n_outputs + parts.end.n_outputs
     assert n_outputs == sum(module.out_features for module in linear)
-    assert outline_of(f"facebook/opt-{size}").shape == shape_of(t.OPTConfig(**config).to_dict())
+    assert read_model_config(f"facebook/opt-{size}").shape == shape_of(t.OPTConfig(**config).to_dict())
     millions = float(size[:-1]) * (1000 if size.endswith("b") else 1)
     assert parts.n_params / 1e6 == pytest.approx(millions, rel=0.06), "as it is called"
 
@@ -207,7 +207,7 @@ def machines():
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("main_memory", [0, 20 * 10**9, 10**12])
 def test_every_layer_lies_somewhere_once(size, precision, main_memory):
-    model = outline_of(f"facebook/opt-{size}")
+    model = read_model_config(f"facebook/opt-{size}")
     for machine in machines():
         found = allotted(model, precision, machine, PASSES, main_memory)
         placed = [layer for share in found.shares for layer in range(share.first, share.stop)]
@@ -224,7 +224,7 @@ def test_every_layer_lies_somewhere_once(size, precision, main_memory):
 
 
 def test_as_few_gpus_as_will_do_and_as_evenly_as_layers_allow():
-    model, gpu = outline_of("facebook/opt-66b"), GPUS["A100-80GB"]
+    model, gpu = read_model_config("facebook/opt-66b"), GPUS["A100-80GB"]
     found = allotted(model, "int8", Machine(8, gpu), PASSES)
     assert found.n_used == found.n_needed == 2
     [first, second] = found.shares
@@ -237,7 +237,7 @@ def test_as_few_gpus_as_will_do_and_as_evenly_as_layers_allow():
 
 
 def test_no_number_of_gpus_is_enough_where_one_is_too_small():
-    found = allotted(outline_of("facebook/opt-66b"), "fp32", Machine(8, Device("2GB", 2 * 10**9)), PASSES)
+    found = allotted(read_model_config("facebook/opt-66b"), "fp32", Machine(8, Device("2GB", 2 * 10**9)), PASSES)
     assert found.n_needed is None and not found.fits and not found.runs and found.from_disk > 0
 
 
@@ -283,8 +283,8 @@ def test_every_gpu_is_known_by_its_name_and_by_what_its_driver_calls_it():
         assert gpu.peaks["int8"] == 0 or gpu.peaks["bf16"] < gpu.peaks["int8"]
 
 
-PLACE = Typical(partial(forward, reading=Reading(1000, 200_000, 60)), 4200.0,
-                partial(gradient, reading=Reading(300, 70_000, 9)), 2500.0)  # fmt: skip
+PLACE = Typical(partial(forward, reading=TokenCounts(1000, 200_000, 60)), 4200.0,
+                partial(gradient, reading=TokenCounts(300, 70_000, 9)), 2500.0)  # fmt: skip
 
 
 def taken(model, operations_a_second, values_a_second):
@@ -295,7 +295,7 @@ def taken(model, operations_a_second, values_a_second):
 
 
 def timed(size, precision="bf16", gradients=True, pace=(7e11, 5e8), **more):
-    model = outline_of(f"facebook/opt-{size}")
+    model = read_model_config(f"facebook/opt-{size}")
     forth, back = taken(model, *pace)
     here = {"processor": processor(), "cores": os.cpu_count()}
     return rates.Timed(model.name, model.config, precision, forth, back if gradients else None, **here | more)
@@ -303,13 +303,13 @@ def timed(size, precision="bf16", gradients=True, pace=(7e11, 5e8), **more):
 
 def pace_by(monkeypatch, known, size, device=CPU_HERE):
     monkeypatch.setattr(paces, "timed_passes", lambda store: iter(known))
-    return pace_of(None, device, outline_of(f"facebook/opt-{size}"), "bf16", PLACE)
+    return throughput_of(None, device, read_model_config(f"facebook/opt-{size}"), "bf16", PLACE)
 
 
 @pytest.mark.parametrize("size", LAYERS_HEADS_WIDTH)
 def test_two_widths_that_were_timed_give_the_time_of_any_other(size, monkeypatch):
     found = pace_by(monkeypatch, [timed("125m"), timed("1.3b"), timed("66b", "int8", pace=(1e12, 1e9))], size)
-    model = outline_of(f"facebook/opt-{size}")
+    model = read_model_config(f"facebook/opt-{size}")
     assert found.is_measured
     for seconds, of, n in zip(taken(model, 7e11, 5e8), (PLACE.forward(model), PLACE.back(model)),
                               (PLACE.characters, PLACE.characters_back), strict=True):  # fmt: skip
@@ -318,14 +318,14 @@ def test_two_widths_that_were_timed_give_the_time_of_any_other(size, monkeypatch
 
 def test_one_that_was_timed_gives_itself_and_the_nearest_of_several_counts(monkeypatch):
     for known in ([timed("1.3b")], [timed("1.3b", gradients=False)], [timed("1.3b"), timed("13b", pace=(1e13, 1e9))]):
-        found, model = pace_by(monkeypatch, known, "1.3b"), outline_of("facebook/opt-1.3b")
+        found, model = pace_by(monkeypatch, known, "1.3b"), read_model_config("facebook/opt-1.3b")
         assert found.seconds(PLACE.forward(model)) == pytest.approx(known[0].s_a_character * PLACE.characters)
         assert "opt-1.3b" in found.said
 
 
 def test_int8_makes_16_bits_of_the_weights_that_gradients_pass_through_once_a_pass(monkeypatch):
-    model = outline_of("facebook/opt-1.3b")
-    one, three = (gradient(model, Reading(600, 120_000, 9), passes) for passes in (1, 3))
+    model = read_model_config("facebook/opt-1.3b")
+    one, three = (gradient(model, TokenCounts(600, 120_000, 9), passes) for passes in (1, 3))
     assert one.remade == 24 * 12 * 2048**2 - 3 * 2048**2, "not what makes the first layer's queries, keys, values"
     assert three == replace(one, remade=3 * one.remade)
     in_16 = pace_by(monkeypatch, [timed("125m")], "1.3b")
@@ -333,7 +333,7 @@ def test_int8_makes_16_bits_of_the_weights_that_gradients_pass_through_once_a_pa
     monkeypatch.setattr(paces, "timed_passes", lambda store: iter([timed("1.3b", "int8")]))
     known = timed("1.3b", "int8").gradient_s_a_character * PLACE.characters_back
     for device in (CPU_HERE, GPUS["A100-80GB"]):
-        found = pace_of(None, device, model, "int8", PLACE)
+        found = throughput_of(None, device, model, "int8", PLACE)
         longer = found.seconds(three) - found.seconds(one)
         assert longer == pytest.approx(2 * one.remade * paces.REMADE / found.back_values) and longer > 0
         assert not found.is_measured or found.seconds(PLACE.back(model)) == pytest.approx(known)
@@ -349,8 +349,8 @@ def test_a_rate_counts_on_devices_like_its_own_alone(monkeypatch):
 
 
 def test_weights_bound_passes_over_few_tokens(monkeypatch):
-    found, model = pace_by(monkeypatch, [], "13b", GPUS["A100-80GB"]), outline_of("facebook/opt-13b")
-    few, many = (forward(model, Reading(n, n, 1)) for n in (1, 10_000))
+    found, model = pace_by(monkeypatch, [], "13b", GPUS["A100-80GB"]), read_model_config("facebook/opt-13b")
+    few, many = (forward(model, TokenCounts(n, n, 1)) for n in (1, 10_000))
     weights = model.parts.n_bytes("bf16")
     assert found.seconds(few, weights) == pytest.approx(weights / (2039e9 * paces.UTILISED["memory"]))
     assert found.seconds(many, weights) == found.seconds(many) > many.total / 312e12
@@ -410,10 +410,10 @@ def test_the_table_of_lengths_is_what_is_measured(name):
 def test_the_study_is_the_cells_that_a_plan_of_it_has(session):
     names, shots = ("demo_sort", "demo_copy", "demo_cloze"), (0, 1)
     tasks = [TaskSpec(name, count) for name in names for count in shots]
-    setting = Setting(LoadSpec("demo", "fp32"), n_questions=4, n_ranking=4)
+    setting = StudySettings(LoadSpec("demo", "fp32"), n_questions=4, n_ranking=4)
     wanted = [point for points in paper_points(tasks).values() for point in points]
     cells = planned(session, setting, wanted, pool_of(names), {"heads": tasks, "ffns": tasks}).plan.cells
-    model = outline_of("demo")
+    model = read_model_config("demo")
     work = study_work(model, tasks, 4, 4, False)
     scores = Counter(cell.scores for cell in cells if cell.scores)
     assert [each.cells for each in work.values()] == [scores["heads"], scores["ffns"], len(cells) - scores.total()]

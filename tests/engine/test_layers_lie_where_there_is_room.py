@@ -27,8 +27,8 @@ from engine.placement import disk_offload as set_aside
 from engine.placement import memory_needed
 from engine.placement import placement as placing
 from engine.placement.memory_needed import memory_estimate, needed_bytes
-from engine.placement.offload import in_reach, is_away
-from engine.placement.placement import Placing, layer_bytes, places, placing_of
+from engine.placement.offload import is_offloaded, onloaded
+from engine.placement.placement import Placement, layer_bytes, places, plan_placement
 from tests.conftest import HANG_S, TEXT
 from tests.engine.fixtures import family_folder, last, target_in
 
@@ -73,7 +73,7 @@ def machine(monkeypatch):
 
 
 def where(identity, precision, tmp_path):
-    return placing_of(identity, precision, memory_estimate(identity, precision), tmp_path)
+    return plan_placement(identity, precision, memory_estimate(identity, precision), tmp_path)
 
 
 def logits(loaded):
@@ -91,7 +91,7 @@ def brought(loaded, tmp_path, n_here=1):
     device_map |= {f"{family.layers}.{at}": "cpu" if at < n_here else "disk" for at in range(n)}
     dispatch_model(loaded.model, device_map, main_device="cpu", offload_dir=str(tmp_path / "offloaded"))
     layers = ("gpu0",) * n_here + ("cpu",) * (n - n_here)
-    return replace(loaded, placing=Placing(layers, "gpu0", loaded.placing.layer_bytes))
+    return replace(loaded, placing=Placement(layers, "gpu0", loaded.placing.layer_bytes))
 
 
 @pytest.mark.parametrize(
@@ -190,14 +190,14 @@ def test_each_layer_runs_on_the_first_device_or_where_it_lies(folder):
     from transformers import AutoConfig, OPTForCausalLM
 
     config = AutoConfig.from_pretrained(folder)
-    found = placing.device_map(Placing(("gpu0", "gpu1", "disk"), "gpu0", 1), OPTForCausalLM, config)
+    found = placing.device_map(Placement(("gpu0", "gpu1", "disk"), "gpu0", 1), OPTForCausalLM, config)
     layers = {name: place for name, place in found.items() if ".layers." in name}
     assert layers == {"model.decoder.layers.0": 0, "model.decoder.layers.1": 1, "model.decoder.layers.2": "cpu"}
     assert {place for name, place in found.items() if name not in layers} == {0}
     with torch.device("meta"):
         names = [name for name, _ in OPTForCausalLM(config).named_parameters()]
     assert all(any(name.startswith(f"{part}.") for part in found) for name in names)
-    assert placing.device_map(Placing(("cpu", "disk", "disk"), "cpu", 1), OPTForCausalLM, config) == {"": "cpu"}
+    assert placing.device_map(Placement(("cpu", "disk", "disk"), "cpu", 1), OPTForCausalLM, config) == {"": "cpu"}
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
@@ -242,12 +242,12 @@ def test_weights_are_read_where_they_lie(folder, tmp_path):
     whole = load(LoadSpec(str(folder), "fp32"))
     away = brought(load(LoadSpec(str(folder), "fp32")), tmp_path)
     layers = away.family.layer_list(away.model)
-    assert [is_away(layer.fc1) for layer in layers] == [False, True, True]
+    assert [is_offloaded(layer.fc1) for layer in layers] == [False, True, True]
     for layer, plain in zip(layers, whole.family.layer_list(whole.model), strict=True):
-        with in_reach(layer), in_reach(layer.fc1):
+        with onloaded(layer), onloaded(layer.fc1):
             for (name, value), (_, expected) in zip(layer.named_parameters(), plain.named_parameters(), strict=True):
                 assert torch.equal(value, expected), name
-    assert [is_away(layer.fc1) for layer in layers] == [False, True, True], "and go back"
+    assert [is_offloaded(layer.fc1) for layer in layers] == [False, True, True], "and go back"
 
 
 @pytest.mark.parametrize("place", ["disk:2,cpu", "disk"])
@@ -275,7 +275,7 @@ def test_gradients_beside_a_gpu_are_refused_where_they_would_not_fit(folder, mac
 def test_a_full_disk_is_one_line_and_leaves_nothing(folder, store, placed, monkeypatch):
     placed("cpu:1,disk")
     store.put("key", b"value")
-    real = set_aside.SetAside.mapped
+    real = set_aside.DiskOffload.mapped
 
     class Full(type(store.directory)):  # of this folder alone: transformers' threads go on behind the error
         def open(self, *arguments, **options):
@@ -286,7 +286,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(folder, store, placed, monke
             self.folder = Full(self.folder)
         return real(self, tensor)
 
-    monkeypatch.setattr(set_aside.SetAside, "mapped", full)
+    monkeypatch.setattr(set_aside.DiskOffload, "mapped", full)
     with pytest.raises(
         HeadroomError, match="cannot hold the model's layers .No space left on device.; free space"
     ) as no:

@@ -340,7 +340,7 @@ def hook_of_a_module(tmp_path, monkeypatch):
     assert not accelerate_internals.is_hooked(linear)
     accelerate.cpu_offload(torch.nn.Sequential(linear), execution_device=torch.device("cpu"))
     assert accelerate_internals.is_hooked(linear) and linear.weight.device.type == "meta"
-    with accelerate_internals.onloaded(linear):
+    with accelerate_internals.onloaded_module(linear):
         assert torch.equal(linear.weight, weight)
     assert linear.weight.device.type == "meta"
 

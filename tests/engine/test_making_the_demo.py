@@ -9,11 +9,11 @@ import torch
 
 from engine.demo.making import corpus, recipe, rows, train
 from engine.demo.making.network import hidden_states, look, losses_of, new_model
-from engine.demo.making.recipe import STAGES, Recipe, Stage
+from engine.demo.making.recipe import STAGES, DemoRecipe, Stage
 from engine.demo.making.tokenizer import BEGINNING, build_tokenizer
 from engine.errors import HeadroomError
 
-SMALL = Recipe(n_layers=2, n_heads=2, d_model=16, n_vocab=700, step_tokens=512, tokens=4096, warm_up=2)
+SMALL = DemoRecipe(n_layers=2, n_heads=2, d_model=16, n_vocab=700, step_tokens=512, tokens=4096, warm_up=2)
 WORDS = "the old man went down to the river and the river was low that summer\n\nin the house a lamp was lit "
 
 
@@ -25,7 +25,7 @@ def tokenizer():
 @pytest.fixture(scope="module")
 def text(tokenizer):
     tokens = np.array(tokenizer.encode(WORDS * 200).ids)
-    return rows.Text(tokens, np.array([0, 40, 400, 2000]))
+    return rows.CorpusText(tokens, np.array([0, 40, 400, 2000]))
 
 
 def test_the_forward_pass_is_opts():
@@ -58,7 +58,7 @@ def test_losses_are_those_of_the_wanted_tokens():
 
 
 def test_only_the_positions_start_as_something():
-    model = new_model(Recipe())
+    model = new_model(DemoRecipe())
     weights = {name: value.detach() for name, value in model.named_parameters() if value.dim() == 2}
     for name, value in weights.items():
         spread = 0.005 if name.endswith(("out_proj.weight", "fc2.weight")) else 0.02
@@ -114,7 +114,7 @@ def test_a_step_is_a_function_of_recipe_and_step(tokenizer, text, monkeypatch):
 
 def test_the_repeats_fade_and_the_rates_fall():
     assert [stage.repeats for stage in STAGES] == sorted((stage.repeats for stage in STAGES), reverse=True)
-    whole = Recipe()
+    whole = DemoRecipe()
     assert whole.share_of_rate(0) < 0.02 and whole.share_of_rate(whole.warm_up) == 1.0
     assert whole.share_of_rate(whole.n_steps - 1) == pytest.approx(0.02)
     assert {0, whole.n_steps} <= whole.snapshot_steps() and len(whole.snapshot_steps()) >= 30

@@ -20,9 +20,9 @@ from engine.models.loading import Models
 from engine.models.masks import Mask
 from engine.progress import final
 from engine.questions.requests import TaskSpec
-from engine.studies.one_head import LOOKING, PARTS, Asked, built_in, head_named, portrait
+from engine.studies.one_head import LOOKING, PARTS, HeadRequest, built_in, head_named, portrait
 from engine.studies.portrait import Portrait, joined
-from engine.studies.surveys import Setting
+from engine.studies.surveys import StudySettings
 from tests.conftest import TEXT
 from tests.engine.fixtures import target_in, write_questions
 
@@ -218,7 +218,7 @@ def test_rows_have_no_scale(model_of):
 def asked(tmp_path, folder_of, session):
     target = target_in(session, folder_of("opt"))
     task = TaskSpec(str(write_questions(tmp_path / "mine.jsonl", 12)))
-    return target, Asked(HEAD, Setting(target.spec, None, None, 8, 6), (task,), " fox")
+    return target, HeadRequest(HEAD, StudySettings(target.spec, None, None, 8, 6), (task,), " fox")
 
 
 def test_all_of_a_head_is_measured_once_and_found_again(asked, session, monkeypatch):

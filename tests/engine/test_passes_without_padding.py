@@ -9,7 +9,7 @@ import torch
 from engine.accuracy import passes, scoring
 from engine.accuracy.scoring import read_rows, score
 from engine.importance.gradients import gate_gradients
-from engine.kernels.kernel_choice import FP32, INTEGER, Products
+from engine.kernels.kinds import FP32, INTEGER, Kernels
 from engine.models.loading import LoadSpec, load
 from engine.models.masks import parse_mask
 from engine.models.slicing import applied, sliced
@@ -90,7 +90,7 @@ def test_log_probabilities_and_the_first_of_equal_logits(folder_of, monkeypatch)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("way", [Products(), Products(attention=FP32)])
+@pytest.mark.parametrize("way", [Kernels(), Kernels(attention=FP32)])
 def test_gradients_without_padding_are_those_with_it(family, way, folder_of, questions, monkeypatch):
     """In fp32 up to the order of sums; in bf16 attention in fp32 is no further from fp32 than bf16's own."""
     gradients = {}
@@ -121,7 +121,7 @@ def test_attention_of_a_gradient_pass_may_be_in_fp32(folder_of, questions, monke
 
     monkeypatch.setattr(passes, "sdpa_attention", lambda: spy)
     encoded = encode_questions(questions[:2], model.tokenizer, True, 256)
-    for way, expected in ((Products(), torch.bfloat16), (Products(attention=FP32), torch.float32)):
+    for way, expected in ((Kernels(), torch.bfloat16), (Kernels(attention=FP32), torch.float32)):
         model = replace(model, products=way)
         seen.clear()
         gate_gradients(model, [pack([encoded[0][0]])[0]])

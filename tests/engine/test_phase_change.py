@@ -18,7 +18,7 @@ from engine.training.phase_change import (
     slope_indices,
     window,
 )
-from engine.training.trajectory import Passage, Trajectory, decode, encode
+from engine.training.trajectory import PassageTrajectory, Trajectory, decode, encode
 
 EVEN = np.linspace(0, 4e6, 41)  # tokens: one snapshot every 100,000
 
@@ -35,7 +35,7 @@ def made(n=41, n_texts=30, seed=0, **more):
     numbers |= {"ablated_icl": drawn(2, 2, 3), "ablated_losses": drawn(2, 2, 3, 10)}
     held = Trajectory("a", "a run", {"version": 1}, {"text_digest": "t"}, np.arange(n), np.arange(n) * 1024.0,
                       **numbers, heads={name: drawn(n, 2, 3) for name in SCORES},
-                      passages={"story": Passage(("The", " end", " ü"), drawn(n, 3))})  # fmt: skip
+                      passages={"story": PassageTrajectory(("The", " end", " ü"), drawn(n, 3))})  # fmt: skip
     return replace(held, **more)
 
 

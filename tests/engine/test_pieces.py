@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from engine.kernels.kernel_choice import Products
+from engine.kernels.kinds import Kernels
 from engine.measurement import of_records
 from engine.models.session import Session
 from engine.pieces import Piece
@@ -29,7 +29,7 @@ class OneModel:
     def get(self, spec):
         self.n_asked += 1
         family = SimpleNamespace(layer_list=lambda model: [])
-        self.loaded = SimpleNamespace(spec=spec, identity=self.identity, family=family, model=None, products=Products())
+        self.loaded = SimpleNamespace(spec=spec, identity=self.identity, family=family, model=None, products=Kernels())
         return self.loaded
 
 

@@ -25,14 +25,14 @@ from engine.plans.claims import Claims
 from engine.plans.status import standing
 from engine.plans.worker import Outcome, Taking, in_turn, place_of, work
 from engine.questions.requests import TaskSpec
-from engine.studies.surveys import Setting
+from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point
 from tests.conftest import HANG_S, REPOSITORY
 
 
 def plan_of(n, n_scores=0, models=("demo",), cost_s=1.0):
     """A plan of n cells, the first of which are scores that every other one needs one of."""
-    groups = tuple(Group(Setting(LoadSpec(model, "fp32")), ("piqa",)) for model in models)
+    groups = tuple(Group(StudySettings(LoadSpec(model, "fp32")), ("piqa",)) for model in models)
     cells = []
     for number in range(n):
         task = TaskSpec(f"task{number % 7}")

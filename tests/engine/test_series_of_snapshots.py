@@ -10,7 +10,7 @@ from engine.cli.trajectory import table
 from engine.errors import HeadroomError, NotHere, UsageError
 from engine.progress import final
 from engine.training.folders import Foreign, open_run, runs_in
-from engine.training.measuring import Plan, target_at, trajectory
+from engine.training.measuring import TrajectoryPlan, target_at, trajectory
 from engine.training.series import series_of
 from engine.training.trajectory import decode, encode
 from tests import hub_stand_in as stand_in
@@ -18,7 +18,7 @@ from tests.engine.fixtures import foreign_run, small_run, target_in
 
 SERIES = "someone/tiny@step{3000,0,2000}"
 COMMITS = {"step0": "a" * 40, "step2000": "b" * 40, "step3000": "c" * 40}
-LOSS = Plan(what=("loss",), n_texts=2)
+LOSS = TrajectoryPlan(what=("loss",), n_texts=2)
 
 
 @pytest.fixture
@@ -63,7 +63,9 @@ def test_a_run_is_a_series_of_all_its_snapshots(tmp_path, monkeypatch):
 def test_a_run_of_another_trainer_is_measured_like_any_other(foreign, session):
     series = series_of(f"{foreign.folder}@step{{8,64}}")
     assert isinstance(foreign, Foreign) and (series.label, series.tokens) == (foreign.label, (800, 12_000))
-    found = final(trajectory(target_at(session, series), series, Plan(n_ablated_texts=1, n_ablated=1)).run(session))
+    found = final(
+        trajectory(target_at(session, series), series, TrajectoryPlan(n_ablated_texts=1, n_ablated=1)).run(session)
+    )
     assert dict(found.recipe) == dict(foreign.said) and found.about["text"] == "held-out text: books held out"
     assert found.by_index.shape == (2, 256) and np.isfinite(found.ablated_icl).all()
     loaded = session.models.get(target_in(session, foreign.snapshot(64)).spec)

@@ -10,14 +10,16 @@ from engine.errors import HeadroomError, UsageError
 from engine.heads.induction import SCORES, induction
 from engine.models.loading import Models
 from engine.progress import final
-from engine.training.measuring import Plan, ablated_at, target_at, trajectory
+from engine.training.measuring import TrajectoryPlan, ablated_at, target_at, trajectory
 from engine.training.phase_change import window
 from engine.training.series import series_of
 from engine.training.snapshot_losses import _chosen
 from engine.training.trajectory import decode, encode
 from tests.engine.fixtures import small_run, target_in
 
-FEW = Plan(n_texts=3, n_ablated_texts=2, n_ablated=2, what=("loss", "icl", "index", "copies", "tokens", "ablations"))
+FEW = TrajectoryPlan(
+    n_texts=3, n_ablated_texts=2, n_ablated=2, what=("loss", "icl", "index", "copies", "tokens", "ablations")
+)
 
 
 @pytest.fixture
@@ -100,7 +102,7 @@ def test_every_number_equals_a_plain_loop(run, session):
 
 
 def test_heads_and_passages_are_those_of_the_other_screens(run, session):
-    plan = Plan(n_texts=2, what=("induction", "passages"))
+    plan = TrajectoryPlan(n_texts=2, what=("induction", "passages"))
     found = final(wanted(session, series_of(f"{run.folder}@step{{8,32}}"), plan).run(session))
     assert list(found.steps) == [8, 32] and found.recipe == run.recipe.as_json()
     scores = final(induction(target_in(session, run.snapshot(32)), "olsson").run(session))
@@ -147,7 +149,7 @@ def test_what_was_stopped_goes_on(run, session, monkeypatch):
 
 def test_shares_of_the_progress_go_by_how_long_parts_take(run, session):
     series = series_of(f"{run.folder}@step{{0,32}}")
-    plan = Plan(n_texts=2, n_ablated_texts=1, n_ablated=1, what=("loss", "passages", "ablations"))
+    plan = TrajectoryPlan(n_texts=2, n_ablated_texts=1, n_ablated=1, what=("loss", "passages", "ablations"))
     steps = [step for step in wanted(session, series, plan).run(session) if step.value is not None]
     assert [(step.done, step.total) for step in steps] == [(1, 3), (2, 3), (3, 3), (3, 3)]
     assert [step.part for step in steps] == pytest.approx([13 / 46, 26 / 46, 1, 1])
@@ -162,7 +164,7 @@ def test_a_text_of_ones_own_is_cut_into_stretches(run, session):
 
 def test_bad_input_is_told_in_one_line(run, session, tmp_path):
     with pytest.raises(UsageError, match="quantity 'lose' is unknown; choose of loss, icl"):
-        Plan(("lose",))
+        TrajectoryPlan(("lose",))
     with pytest.raises(HeadroomError, match="no snapshot of step 5; there are those of 0, "):
         series_of(f"{run.folder}@step5")
     series = series_of(f"{run.folder}@step{{16,32}}")

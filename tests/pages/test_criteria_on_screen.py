@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from engine.importance.criteria import CRITERIA
-from engine.studies.compare import RANDOM, Compared, Comparing, Curve, areas
+from engine.studies.compare import RANDOM, ComparedCriteria, Comparing, Curve, areas
 from pages.ui.shared import criteria_charts, criteria_tables, runtime
 from pages.ui.shared.colours import PLACES
 from tests.pages.conftest import components, experiment_of, settled
@@ -20,7 +20,7 @@ def found():
     curves = [Curve(name, 0, rng.random((3, 40)) < share) for name, share in right.items()]
     curves += [Curve(RANDOM, seed, rng.random((3, 40)) < 0.4) for seed in range(2)]
     scores = {"heads": {name: rng.random(8) for name in (*right, RANDOM)}}
-    return Compared(comparing, tuple(curves), scores, chance=0.25, n=40)
+    return ComparedCriteria(comparing, tuple(curves), scores, chance=0.25, n=40)
 
 
 def test_lines_and_band_are_the_accuracies(found):

@@ -18,7 +18,7 @@ from engine.models.loading import LoadSpec
 from engine.models.session import Session
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.questions.tasks import TaskInfo, TaskStatus
-from engine.studies.surveys import Setting, grid, together
+from engine.studies.surveys import StudySettings, grid, together
 from pages.ui.importance import charts as drawn
 from pages.ui.importance import divisors, tables
 from pages.ui.shared import charts, many_tasks
@@ -164,7 +164,7 @@ def scores(*arrays, what="heads"):
 
 
 def mean_of(found, how="scores"):
-    return together(Setting(LoadSpec("demo"), aggregate=how), found)
+    return together(StudySettings(LoadSpec("demo"), aggregate=how), found)
 
 
 def encodings(chart, channel):
@@ -270,7 +270,7 @@ def test_a_line_says_what_the_papers_divisor_of_the_last_layer_does():
     two = [[6.0, 5.0, 4.0, 3.0, 0.5], [8.0, 7.0, 2.0, 1.0, 0.1]]
     one = Scores("heads", 2, np.array(two), n_targets=np.array([[1], [1]]), n_positions=20)
     prefix = np.array([[1.0, 0.9, 0.8, 0, 0], [0, 0, 0, 0, 0.0]])
-    found, setting = {TaskSpec("a", 5): one}, Setting(LoadSpec("demo"))
+    found, setting = {TaskSpec("a", 5): one}, StudySettings(LoadSpec("demo"))
     said = divisors.in_words(found, setting, prefix)
     assert "10 times as much" in said and "of the 3 most important heads 2 are its (one divisor: 0)" in said
     assert said.endswith("and 1 are among the 3 of highest prefix matching (one divisor: 3).")

@@ -19,7 +19,7 @@ from engine.texts import incontext as engine_incontext
 from engine.texts import passages
 from engine.texts.tokenloss import token_losses
 from pages.ui.in_context import charts, tables
-from pages.ui.in_context.setting import LossesSoFar, Setting, ablations
+from pages.ui.in_context.setting import InContextControls, LossesSoFar, ablations
 from pages.ui.shared import runtime
 from pages.ui.shared.commands import program
 from tests.conftest import TEXT
@@ -221,7 +221,7 @@ def test_what_a_session_shows_is_what_is_stored(open_screen, wide_opt):
 
 def test_ablations_are_those_of_the_first_texts_and_the_others_are_left(tiny_opt, session):
     target, texts = target_in(session, tiny_opt), (TEXT[:80], TEXT[100:220])
-    wanted = ablations(Setting(target, None, None, texts, None), "zero")
+    wanted = ablations(InContextControls(target, None, None, texts, None), "zero")
     n_passes = target.shape.n_heads_total + 1
     assert wanted.left(session) == Workload({"forward": 2 * n_passes * sum(map(len, texts))})
     final(head_ablations(target, texts[1:], Ablating(Mask.full(target.shape), KINDS[0])).run(session))

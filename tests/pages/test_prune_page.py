@@ -400,10 +400,10 @@ def test_estimates_are_the_engines(open_app):
 def test_what_measurements_contradict_is_said_and_not_drawn():
     """The line of the report: 89 % where 32 % were measured."""
     from engine.importance.calibration import Check
-    from pages.ui.prune.estimates import Level, Line, hand_frame, in_words, line_frame, short
+    from pages.ui.prune.estimates import EstimateLine, Level, hand_frame, in_words, line_frame, short
 
     level, levels = Level(0.32, None, False, shown=False), range(0, 1001, 50)
-    line = Line("x", dict.fromkeys(levels, level), {0: 0.32}, 1, (0, Check(4, 0.89, 0.32, 100)))
+    line = EstimateLine("x", dict.fromkeys(levels, level), {0: 0.32}, 1, (0, Check(4, 0.89, 0.32, 100)))
     x = SimpleNamespace(judged=SimpleNamespace(greedy=False))
     assert line_frame(line)["estimated"].isna().all() and line_frame(line)["low"].isna().all()
     assert hand_frame(line, 450, 450).empty and short(level) == "not to be trusted"
@@ -414,7 +414,7 @@ def test_what_measurements_contradict_is_said_and_not_drawn():
     known = {
         permille: Level(0.3, 0.01 if permille < 500 else 0.2, permille < 500, permille < 500) for permille in levels
     }
-    part = Line("x", known, dict.fromkeys(range(0, 1001, 100), 0.3), 11)
+    part = EstimateLine("x", known, dict.fromkeys(range(0, 1001, 100), 0.3), 11)
     assert list(line_frame(part)["estimated"].notna()) == [permille < 500 for permille in levels]
     assert "; here 30 % ± 1. Expected to be 1.0 points off" in in_words(x, part, 450)
     assert in_words(x, part, 450).endswith("Left out at 11 of 21 levels.")

@@ -13,7 +13,7 @@ from engine.questions.requests import TaskSpec
 from engine.questions.tasks import task_info
 from engine.statistics import paired
 from engine.studies.break_points import break_point, break_points
-from engine.studies.removal import Line, Removal, found_heads, without
+from engine.studies.removal import AccuracyWithout, Removal, found_heads, without
 from pages.ui.prune import story
 from pages.ui.prune.stories import Cast, Far, cast_from
 from pages.ui.shared.runtime import session
@@ -83,7 +83,7 @@ def test_a_model_that_cannot_be_asked_is_shown_a_text(open_app):
 def line(n, lost):
     right = np.ones(n, bool)
     pruned = np.arange(n) >= lost
-    return Line(1.0, float(pruned.mean()), paired(right, pruned))
+    return AccuracyWithout(1.0, float(pruned.mean()), paired(right, pruned))
 
 
 def test_words_say_whether_it_holds_and_what_a_bad_draw_has_hit():
@@ -184,10 +184,10 @@ def test_prune_and_sweeps_give_one_answer(open_app):
 
 def rows_of(at):
     """What the Sweeps screen draws, as the engine reads it from the store."""
-    from engine.studies.surveys import Setting
+    from engine.studies.surveys import StudySettings
     from engine.studies.sweeps import sweep
 
-    tasks, setting = [TaskSpec("demo_copy", 0)], Setting(LoadSpec("demo", "int8"), None, None, 48, 64)
+    tasks, setting = [TaskSpec("demo_copy", 0)], StudySettings(LoadSpec("demo", "int8"), None, None, 48, 64)
     plan = plan_of("heads", tasks, tasks[0], 500)
     target = session().target(setting.spec)
     return sweep(target, setting, plan.points, plan.pool).so_far(session()).rows

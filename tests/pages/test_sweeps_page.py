@@ -20,8 +20,8 @@ from engine.progress import final
 from engine.questions.requests import TaskSpec
 from engine.studies.break_points import break_points
 from engine.studies.study import pool_of
-from engine.studies.surveys import Setting, grid
-from engine.studies.sweeps import Point, Row, points, sweep
+from engine.studies.surveys import StudySettings, grid
+from engine.studies.sweeps import Point, SweepRow, points, sweep
 from pages.ui.shared import runtime, work
 from pages.ui.shared.tables import greyed, percent
 from pages.ui.sweeps import charts, plans, tables
@@ -33,7 +33,9 @@ TASKS = [TaskSpec(name, shots) for name in ("piqa", "copa") for shots in (0, 5)]
 
 def row(task, heads, ffns, acc, by="own", of="", seed=0, lost=0, n=100):
     p = 0.001 if lost > 10 else 1.0
-    return Row(Point(task, heads, ffns, by, of, seed), n, acc, acc - 0.1, acc + 0.1, 0.25, heads // 100, 0, 0, lost, p)
+    return SweepRow(
+        Point(task, heads, ffns, by, of, seed), n, acc, acc - 0.1, acc + 0.1, 0.25, heads // 100, 0, 0, lost, p
+    )
 
 
 def falling(task, start=0.9):
@@ -72,7 +74,7 @@ def test_curves_are_measured_once_and_found_again(open_screen, tiny_opt):
     assert not at.get("vega_lite_chart")
     at = measure(at)
     curves = drawn(at)["curves"]
-    setting = Setting(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64)
+    setting = StudySettings(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64)
     wanted = points([TaskSpec("demo_copy", 0), TaskSpec("demo_price", 0)], range(0, 1001, 100), [0])
     session = Session(runtime.store())
     rows = final(sweep(session.target(setting.spec), setting, wanted, ()).run(session)).rows
@@ -91,7 +93,7 @@ def test_what_workers_of_a_plan_measure_is_drawn(open_screen, tiny_opt, monkeypa
     assert not at.get("vega_lite_chart")
     plan, puts = plans.plan_of("heads", tasks, tasks[0], 500), runtime.store().n_puts
     store = open_store(runtime.store().directory)  # as another process opens it
-    session, setting = Session(store), Setting(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64)
+    session, setting = Session(store), StudySettings(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64)
     last = list(sweep(session.target(setting.spec), setting, plan.points, plan.pool).run(session))
     store.close()
     assert runtime.store().n_puts == puts
@@ -284,14 +286,14 @@ def test_criteria_compared_are_what_the_engine_measures(open_screen, tiny_opt, a
     from engine.models.loading import LoadSpec
     from engine.models.session import Session
     from engine.studies.compare import Comparing, areas, comparison
-    from engine.studies.surveys import Setting
+    from engine.studies.surveys import StudySettings
 
     at = open_screen(**COMPARE, sweeps_along=axis)
     assert not at.get("vega_lite_chart") and not at.exception, "nothing is measured before it is asked for"
     at = measure(at)
     task = TaskSpec("demo_copy", 0)
     comparing = Comparing(task, ("importance", "wanda"), axis.lower(), (0, 250, 500, 750, 1000), 2)
-    setting = Setting(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64)
+    setting = StudySettings(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64)
     session = Session(runtime.store())
     steps = list(comparison(session.target(setting.spec), setting, comparing).run(session))
     assert steps[-1].cached, "the page has measured all of it"

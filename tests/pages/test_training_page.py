@@ -23,7 +23,7 @@ from tests.engine.fixtures import foreign_run
 from tests.pages.conftest import charts_of, settled
 
 LEGEND_ENTRY = re.compile(r"role-legend-label.*?>([^<>]+)</text>")
-NOWHERE = runs.Source("", Path())
+NOWHERE = runs.RunSource("", Path())
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ def test_tables_hold_the_runs_numbers(shown):
 
 
 def test_every_picture_becomes_a_file(shown):
-    view = sections.View.of(shown, True, 2e6)
+    view = sections.TrainingFrames.of(shown, True, 2e6)
     like = sections.alike(shown)
     found = joint_components([run.trajectory for run in like])
     drawn = analysis_table(shown, view.still, found)
@@ -202,14 +202,14 @@ def test_every_picture_becomes_a_file(shown):
 
 
 def test_a_marker_in_a_file_stands_where_it_stood(shown):
-    view = sections.View.of(shown, False, 2.5e6)
+    view = sections.TrainingFrames.of(shown, False, 2.5e6)
     still = sections.score_panel(view, shown[2], view.still)
     assert "params" not in still.template and "2500000.0" in json.dumps(still.template)
     assert charts.MOMENT in json.dumps(sections.score_panel(view, shown[2], view.look).template)
 
 
 def test_legends_name_what_is_drawn(shown):
-    view = sections.View.of(shown, False, 2.5e6)
+    view = sections.TrainingFrames.of(shown, False, 2.5e6)
     one, _, two = shown
 
     def entries(drawn):

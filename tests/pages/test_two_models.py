@@ -17,7 +17,7 @@ from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.progress import final
 from engine.questions.requests import get_requests, select
-from engine.studies.surveys import Setting, grid, survey
+from engine.studies.surveys import StudySettings, grid, survey
 from pages.ui.prune import beside
 from pages.ui.shared import many_tasks, runtime
 from pages.ui.shared.defaults import RANKING_QUESTIONS
@@ -213,7 +213,7 @@ def open_importance(open_app, monkeypatch):
 
 def scores_of(model, what="heads"):
     """Importance of both tasks, by the engine."""
-    setting = Setting(LoadSpec(str(model), "fp32"), None, None, many_tasks.JUDGES, RANKING_QUESTIONS)
+    setting = StudySettings(LoadSpec(str(model), "fp32"), None, None, many_tasks.JUDGES, RANKING_QUESTIONS)
     tasks = grid(["demo_lookup", "demo_copy"], [0])
     session = runtime.session()
     found = final(survey(session.target(setting.spec), setting, tasks, what).run(session))

@@ -12,11 +12,11 @@ from engine.errors import HeadroomError
 from pages.ui.shared import runtime, views
 from pages.ui.shared.drawing import TYPE, larger
 from pages.ui.shared.tables import plain
-from pages.ui.shared.views import View
+from pages.ui.shared.views import SavedView
 from tests.conftest import HANG_S
 from tests.pages.conftest import button, charts_of, components, figure
 
-THREE = tuple(View(name, f"/?prune_heads={name}0") for name in "123")
+THREE = tuple(SavedView(name, f"/?prune_heads={name}0") for name in "123")
 
 
 def test_views_are_kept_in_order_and_as_a_file(tmp_path):
@@ -38,11 +38,11 @@ def test_a_view_is_moved(at, by, names):
 
 def test_a_link_holds_no_more_than_the_controls():
     assert views.link_of("", {"prune_heads": ["30"], "present": ["1"], "empty": [""]}) == "/?prune_heads=30"
-    assert views.checked(View(" a ", "/passage?passage_text=A+b%2C+c&present=1")) == View(
+    assert views.checked(SavedView(" a ", "/passage?passage_text=A+b%2C+c&present=1")) == SavedView(
         "a", "/passage?passage_text=A+b%2C+c"
     )
     several = "/sweeps?sweeps_tasks=a&sweeps_tasks=b"
-    assert views.checked(View("a", several)).link == several
+    assert views.checked(SavedView("a", several)).link == several
     assert views.link_of("/sweeps", {"sweeps_tasks": ["a", "b"]}) == several
 
 
@@ -63,7 +63,7 @@ HOSTILE = [
 @pytest.mark.parametrize("link", HOSTILE)
 def test_a_view_leads_to_no_other_place(link):
     with pytest.raises(HeadroomError, match="no link to a screen"):
-        views.checked(View("a", link))
+        views.checked(SavedView("a", link))
 
 
 @pytest.mark.parametrize("raw", [

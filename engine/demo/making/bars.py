@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.importance.rankings import TOP_SHARE, n_top, top_overlap
-from engine.studies.removal import Line
+from engine.studies.removal import AccuracyWithout
 
 CLEAR_MATCH = 0.5  # prefix matching of a head that plainly is an induction head
 EXAMPLES, COPYING, READING, NOTHING = (
@@ -62,9 +62,9 @@ class Removed:
     others, a draw each."""
 
     needs: str
-    at_five: Line
-    at_none: Line
-    draws: tuple[Line, ...] = ()
+    at_five: AccuracyWithout
+    at_none: AccuracyWithout
+    draws: tuple[AccuracyWithout, ...] = ()
 
 
 def of_removal(found: Mapping[str, Removed]) -> list[Bar]:
@@ -114,7 +114,7 @@ def by_layer_norm(scores: np.ndarray) -> np.ndarray:
     return np.divide(scores, norms, out=np.zeros_like(scores), where=norms > 0)
 
 
-def of_pruning(found: Mapping[str, Mapping[int, Line]]) -> list[Bar]:
+def of_pruning(found: Mapping[str, Mapping[int, AccuracyWithout]]) -> list[Bar]:
     """From each family's Line by level (permille of its heads pruned by importance)."""
     levels = sorted({level for lines in found.values() for level in lines})
     points = {level: float(np.mean([lines[level].points for lines in found.values()])) for level in levels}
@@ -130,7 +130,7 @@ def of_pruning(found: Mapping[str, Mapping[int, Line]]) -> list[Bar]:
     ]
 
 
-def rises(line: Line) -> bool:
+def rises(line: AccuracyWithout) -> bool:
     """Whether pruning gains accuracy by McNemar's exact test at 5 %."""
     return line.change.is_significant and line.change.gained > line.change.lost
 

@@ -52,7 +52,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Family:
+class QuestionFamily:
     """One kind of question: `rule` draws what its examples teach (None: nothing), `ask` makes one question.
 
     `needs`: what the answer takes from the context: the examples in front, a word of the question once more, what a
@@ -69,7 +69,7 @@ class Family:
     shape: Shape = "choices"
 
 
-def draw(family: Family, rng: random.Random, rule: Any, held_out: bool | None) -> Item:
+def draw(family: QuestionFamily, rng: random.Random, rule: Any, held_out: bool | None) -> Item:
     """A question of `family` whose phrases are held out, are not, or (None) either."""
     while True:
         item = family.ask(rng, rng.choice(TEMPLATES[family.name]), rule)
@@ -77,12 +77,12 @@ def draw(family: Family, rng: random.Random, rule: Any, held_out: bool | None) -
             return item
 
 
-def suite_rule(family: Family) -> Any:
+def suite_rule(family: QuestionFamily) -> Any:
     """The rule under which the suite asks; training rules are drawn until they differ."""
     return family.rule(random.Random(f"{SUITE_RULE_SEED} {family.name}"))
 
 
-def training_rule(family: Family, rng: random.Random) -> Any:
+def training_rule(family: QuestionFamily, rng: random.Random) -> Any:
     """A rule for a training episode, never the suite's."""
     while True:
         rule = family.rule(rng)
@@ -90,7 +90,7 @@ def training_rule(family: Family, rng: random.Random) -> Any:
             return rule
 
 
-def episode(family: Family, rng: random.Random, n_items: int) -> list[Item]:
+def episode(family: QuestionFamily, rng: random.Random, n_items: int) -> list[Item]:
     """`n_items` training questions under one rule."""
     rule = training_rule(family, rng)
     return [draw(family, rng, rule, held_out=False) for _ in range(n_items)]
@@ -252,39 +252,42 @@ def _ask_cloze(rng: random.Random, template: str, rule: None) -> Item:
 FAMILIES = {
     family.name: family
     for family in (
-        Family("demo_outfit", "Colour of a garment", "which garment has the colour, told by the examples, 4 answers",
-               0.25, _keyed(words.COLOURS, words.CLOTHES), _ask_keyed),
-        Family("demo_surname", "Surnames", "whose surname is what, told only by the examples, 4 answers", 0.25,
+        QuestionFamily("demo_outfit", "Colour of a garment",
+               "which garment has the colour, told by the examples, 4 answers", 0.25,
+               _keyed(words.COLOURS, words.CLOTHES), _ask_keyed),
+        QuestionFamily("demo_surname", "Surnames", "whose surname is what, told only by the examples, 4 answers", 0.25,
                _keyed(words.NAMES, words.FAMILIES), _ask_keyed),
-        Family("demo_walk", "Which place", "which place is so described, told by the examples, 4 answers", 0.25,
+        QuestionFamily("demo_walk", "Which place", "which place is so described, told by the examples, 4 answers", 0.25,
                _keyed(words.QUALITIES, words.PLACES), _ask_keyed),
-        Family("demo_pet", "Pet names", "what an animal is called, told only by the examples, 4 answers", 0.25,
+        QuestionFamily("demo_pet", "Pet names", "what an animal is called, told only by the examples, 4 answers", 0.25,
                _keyed(words.ANIMALS, words.INVENTED), _ask_keyed),
-        Family("demo_price", "Prices", "what a fruit costs, told only by the examples, 4 answers", 0.25,
+        QuestionFamily("demo_price", "Prices", "what a fruit costs, told only by the examples, 4 answers", 0.25,
                _keyed(words.FRUITS, tuple(f"{number} coins" for number in words.NUMBERS)), _ask_keyed),
-        Family("demo_lookup", "Who has what", "what a person has, told only by the examples, 4 answers", 0.25,
+        QuestionFamily("demo_lookup", "Who has what", "what a person has, told only by the examples, 4 answers", 0.25,
                _keyed(words.NAMES, words.THINGS), _ask_keyed),
-        Family("demo_guest", "Who may come in", "yes or no for a guest, told only by the examples", 0.5,
+        QuestionFamily("demo_guest", "Who may come in", "yes or no for a guest, told only by the examples", 0.5,
                _guest_rule, _ask_guest),
-        Family("demo_translation", "Invented language", "word by word into an invented language, 4 answers", 0.25,
-               _translation_rule, _ask_translation),
-        Family("demo_label", "Pattern labels", "which label a pair of kinds gets, told by the examples, 4 labels", 0.25,
-               _label_rule, _ask_label),
-        Family("demo_sort", "Two labels", "which label a word's kind gets, told by the examples, 2 labels", 0.5,
+        QuestionFamily("demo_translation", "Invented language", "word by word into an invented language, 4 answers",
+               0.25, _translation_rule, _ask_translation),
+        QuestionFamily("demo_label", "Pattern labels",
+               "which label a pair of kinds gets, told by the examples, 4 labels", 0.25, _label_rule, _ask_label),
+        QuestionFamily("demo_sort", "Two labels", "which label a word's kind gets, told by the examples, 2 labels", 0.5,
                _sort_rule, _ask_sort),
-        Family("demo_copy", "Literal copying", "the last word of a list that was just given, 4 answers", 0.25,
+        QuestionFamily("demo_copy", "Literal copying", "the last word of a list that was just given, 4 answers", 0.25,
                _no_rule, _ask_copy, "copying"),
-        Family("demo_cloze", "A name returns", "the last word of a passage, which it held before", 0.0,
+        QuestionFamily("demo_cloze", "A name returns", "the last word of a passage, which it held before", 0.0,
                _no_rule, _ask_cloze, "copying", "last word"),
-        Family("demo_completion", "Right tool", "which of 2 things does the job", 0.5, _no_rule, _ask_completion,
-               "nothing"),
-        Family("demo_question", "Kinds of things", "which word is of the kind asked, 4 answers", 0.25,
+        QuestionFamily("demo_completion", "Right tool", "which of 2 things does the job", 0.5, _no_rule,
+               _ask_completion, "nothing"),
+        QuestionFamily("demo_question", "Kinds of things", "which word is of the kind asked, 4 answers", 0.25,
                _no_rule, _ask_question, "nothing"),
-        Family("demo_blank", "Giver or taker", "which of 2 people the sentence goes on about", 0.5,
+        QuestionFamily("demo_blank", "Giver or taker", "which of 2 people the sentence goes on about", 0.5,
                _no_rule, _ask_blank, "reading", "contexts"),
-        Family("demo_yesno", "Open or shut", "yes or no about a passage", 0.5, _no_rule, _ask_yes_no, "reading"),
-        Family("demo_entailment", "Does it follow", "true, false or neither", 1 / 3, _no_rule, _ask_entailment,
+        QuestionFamily("demo_yesno", "Open or shut", "yes or no about a passage", 0.5, _no_rule, _ask_yes_no,
                "reading"),
-        Family("demo_sense", "Which sense", "which of its two senses a word has", 0.5, _no_rule, _ask_sense, "nothing"),
+        QuestionFamily("demo_entailment", "Does it follow", "true, false or neither", 1 / 3,
+               _no_rule, _ask_entailment, "reading"),
+        QuestionFamily("demo_sense", "Which sense", "which of its two senses a word has", 0.5, _no_rule, _ask_sense,
+               "nothing"),
     )
 }  # fmt: skip

@@ -16,8 +16,8 @@ from engine.models.masks import Mask, parse_edits
 from engine.models.session import Session, Target
 from engine.progress import final
 from engine.questions.requests import TaskSpec, get_requests, select
-from engine.studies.removal import Line, draw, induction_heads, line_of, without
-from engine.studies.surveys import Setting, survey, together
+from engine.studies.removal import AccuracyWithout, draw, induction_heads, line_of, without
+from engine.studies.surveys import StudySettings, survey, together
 from engine.texts.continuation import How, continuation
 from engine.texts.perplexity import Perplexity, perplexity
 from engine.texts.sources import slices
@@ -53,7 +53,7 @@ class Measured:
         questions = select(get_requests(TaskSpec(family, shots), None, self.session.store), n or self.n, "stratified")
         return final(evaluation(self.target(precision), questions, mask or self.full).run(self.session))
 
-    def change(self, family: str, shots: int, mask: Mask, n: int | None = None) -> Line:
+    def change(self, family: str, shots: int, mask: Mask, n: int | None = None) -> AccuracyWithout:
         """A family under this mask beside the full model."""
         return line_of(self.answers(family, shots, n=n), self.answers(family, shots, mask, n=n))
 
@@ -74,12 +74,12 @@ class Measured:
 
     def importance(self, families: Sequence[str], what: str) -> np.ndarray:
         """(L, H) mean over families of a head score at 5 shots, as the Importance screen takes it."""
-        setting = Setting(self.target().spec, n_ranking=RANKING_QUESTIONS)
+        setting = StudySettings(self.target().spec, n_ranking=RANKING_QUESTIONS)
         tasks = [TaskSpec(name, 5) for name in families]
         found = final(survey(self.target(), setting, tasks, what).run(self.session))
         return together(setting, found.scores).scores
 
-    def pruned(self, family: str, heads_by: str = "heads") -> dict[int, Line]:
+    def pruned(self, family: str, heads_by: str = "heads") -> dict[int, AccuracyWithout]:
         """A family at 5 shots at every level of its own importance, by that head score."""
         target = self.target()
         ranking = Ranking("importance", n_questions=RANKING_QUESTIONS, heads_by=heads_by)

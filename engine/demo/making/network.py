@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.demo.making.recipe import N_CTX, Recipe
+from engine.demo.making.recipe import N_CTX, DemoRecipe
 from engine.demo.making.tokenizer import BEGINNING, SPECIAL
 
 FIRST_POSITION = 2  # OPT's table of positions has two rows that are not used
@@ -17,7 +17,7 @@ N_TEXTS, N_EXAMPLES, PERIOD = 64, 10, 25
 LAST_TOKENS = 128  # of a held-out text, whose losses count
 
 
-def new_model(recipe: Recipe) -> Any:
+def new_model(recipe: DemoRecipe) -> Any:
     """An OPTForCausalLM with random weights: normal, 0.02 wide, what writes into the stream 1 / sqrt(2 n_layers) of
     that. The table of positions starts as sines and cosines, twice as large; nothing else is laid in."""
     from transformers import AutoModelForCausalLM, OPTConfig

@@ -32,7 +32,7 @@ STAGES = (
 
 
 @dataclass(frozen=True)
-class Recipe:
+class DemoRecipe:
     """Sizes and rates of one run. Tokens are those of the rows, whatever their weights."""
 
     n_layers: int = 8

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.demo.making.recipe import N_CTX, Recipe, Stage
+from engine.demo.making.recipe import N_CTX, DemoRecipe, Stage
 from engine.demo.making.tokenizer import BEGINNING, SPECIAL
 
 ANSWER_WEIGHT = 5.0  # of a token of an answer; the other tokens of an episode have none
@@ -18,7 +18,7 @@ LONGEST_EPISODE = 8  # questions under one rule
 
 
 @dataclass(frozen=True)
-class Text:
+class CorpusText:
     """Text as tokens, and where paragraphs begin in it."""
 
     tokens: np.ndarray
@@ -26,7 +26,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Rows:
+class TrainingRows:
     """tokens and weights (rows, length + 1), the kind of each row, and the position of the first token."""
 
     tokens: np.ndarray
@@ -35,7 +35,7 @@ class Rows:
     first_position: int
 
 
-def rows_of(recipe: Recipe, tokenizer: Any, text: Text, step: int) -> Rows:
+def rows_of(recipe: DemoRecipe, tokenizer: Any, text: CorpusText, step: int) -> TrainingRows:
     """A function of the recipe, the text and the step alone, so that an interrupted run goes on as it would have."""
     from engine.demo.making.families import FAMILIES
 
@@ -54,7 +54,7 @@ def rows_of(recipe: Recipe, tokenizer: Any, text: Text, step: int) -> Rows:
             kinds[row] = rng.choice(list(FAMILIES))
             tokens[row], weights[row] = _episodes(tokenizer, kinds[row], rng, length + 1)
     first = 0 if length == N_CTX or rng.random() < AT_FIRST_POSITION else rng.randrange(N_CTX - length)
-    return Rows(tokens, weights, kinds, first)
+    return TrainingRows(tokens, weights, kinds, first)
 
 
 def _kind(rng: random.Random, stage: Stage) -> str:
@@ -62,7 +62,7 @@ def _kind(rng: random.Random, stage: Stage) -> str:
     return "repeats" if drawn < stage.repeats else "episodes" if drawn < stage.repeats + stage.episodes else "text"
 
 
-def _stretch(rng: random.Random, text: Text, length: int, anywhere: float) -> np.ndarray:
+def _stretch(rng: random.Random, text: CorpusText, length: int, anywhere: float) -> np.ndarray:
     start = rng.randrange(len(text.tokens) - length)
     if rng.random() >= WITH_BEGINNING:
         return text.tokens[start : start + length]
@@ -71,7 +71,7 @@ def _stretch(rng: random.Random, text: Text, length: int, anywhere: float) -> np
     return np.concatenate([[BEGINNING], text.tokens[start : start + length - 1]])
 
 
-def _repeats(rng: random.Random, text: Text, n_vocab: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+def _repeats(rng: random.Random, text: CorpusText, n_vocab: int, length: int) -> tuple[np.ndarray, np.ndarray]:
     """One sequence again and again, its period drawn anew: tokens evenly drawn, tokens as often as in the text, or a
     stretch of the text; half with the beginning token. The first copy carries no weight."""
     period = rng.randint(PERIOD[0], min(PERIOD[1], length // 2))

@@ -24,7 +24,7 @@ from engine.demo import runs_folder
 from engine.models.session import Session
 from engine.progress import Progress
 from engine.training.folders import Run
-from engine.training.measuring import Plan, target_at, trajectory
+from engine.training.measuring import TrajectoryPlan, target_at, trajectory
 from engine.training.recipes import RECIPES
 from engine.training.running import begin, train
 from engine.training.series import series_of
@@ -33,8 +33,8 @@ from engine.training.trajectory import Trajectory, encode
 NAMES = ("plain", "smeared", "smeared-seed-1", "plain-2-layers", "smeared-2-layers", "curriculum", "curriculum-1-layer",
          "curriculum-3-layers", "curriculum-mlp", "curriculum-seed-1", "curriculum-batch-4")  # fmt: skip
 WITH_WEIGHTS = {"curriculum": (0.3, 0.4, 1.0), "smeared": (0.25, 0.5, 1.0)}  # shares of the tokens
-PLAN = Plan(n_texts=500, n_ablated_texts=60, around=5)
-EMBEDDED = Plan(n_texts=96, n_ablated_texts=12, around=5)
+PLAN = TrajectoryPlan(n_texts=500, n_ablated_texts=60, around=5)
+EMBEDDED = TrajectoryPlan(n_texts=96, n_ablated_texts=12, around=5)
 LONG, DENSE = 6000, (0.2, 0.46)  # snapshots; share of the tokens in which every one is measured, elsewhere every other
 
 
@@ -81,7 +81,7 @@ def _last(steps: Iterator[Progress[Any]], words: str) -> Any:
     return value
 
 
-def _measured(session: Session, address: str, plan: Plan, words: str) -> Trajectory:
+def _measured(session: Session, address: str, plan: TrajectoryPlan, words: str) -> Trajectory:
     series = series_of(address)
     return _last(trajectory(target_at(session, series), series, plan).run(session), words)
 

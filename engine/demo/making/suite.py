@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.demo import tasks_folder
-from engine.demo.making.families import FAMILIES, Family, Item, draw, suite_rule
+from engine.demo.making.families import FAMILIES, Item, QuestionFamily, draw, suite_rule
 
 N_ROWS = 200
 # how a row becomes requests: as in PIQA or ARC, as in WinoGrande, as in LAMBADA
@@ -22,7 +22,7 @@ FORMS = {
 }  # fmt: skip
 
 
-def yaml(family: Family) -> str:
+def yaml(family: QuestionFamily) -> str:
     """The harness's description of one task."""
     _, output_type, context, target, metric = FORMS[family.shape]
     choices = "doc_to_choice: choices\n" if output_type == "multiple_choice" else ""
@@ -37,7 +37,7 @@ def yaml(family: Family) -> str:
     )
 
 
-def row(family: Family, item: Item) -> dict[str, Any]:
+def row(family: QuestionFamily, item: Item) -> dict[str, Any]:
     """One question as it is stored."""
     if family.shape == "last word":
         return {"text": item.solved}
@@ -47,7 +47,7 @@ def row(family: Family, item: Item) -> dict[str, Any]:
     return {"context": item.context, "choices": list(item.choices), "gold": item.gold}
 
 
-def questions(family: Family, split: str) -> list[Item]:
+def questions(family: QuestionFamily, split: str) -> list[Item]:
     """The rows of one split: validation from held-out phrases, train from the others, no question twice, every
     place of the right answer equally often."""
     rng, rule, found = random.Random(f"{family.name} {split}"), suite_rule(family), {}

@@ -23,8 +23,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from engine.demo.making.corpus import documents
 from engine.demo.making.network import look, losses_of, new_model
-from engine.demo.making.recipe import N_CTX, Recipe
-from engine.demo.making.rows import Rows, Text, rows_of
+from engine.demo.making.recipe import N_CTX, DemoRecipe
+from engine.demo.making.rows import CorpusText, TrainingRows, rows_of
 from engine.demo.making.tokenizer import build_tokenizer
 
 SAVE_EVERY_S, REPORT_EVERY_S = 180, 30
@@ -33,7 +33,7 @@ WORKERS_BESIDE_A_GPU = 8
 EACH_FOR_TOKENIZER = 4  # every fourth piece is enough to build a vocabulary from
 
 
-def train(recipe: Recipe, corpus: Path, run: Path, until: int | None = None, device: str = "cpu") -> None:
+def train(recipe: DemoRecipe, corpus: Path, run: Path, until: int | None = None, device: str = "cpu") -> None:
     """Trains up to `until` tokens (None: to the end) in the folder `run`; progress goes to standard error."""
     tokenizer, text, held_out = _prepared(recipe, corpus, run)
     model = new_model(recipe).to(device)
@@ -76,17 +76,17 @@ def train(recipe: Recipe, corpus: Path, run: Path, until: int | None = None, dev
             sums[kind].append(nats)
 
 
-class _Steps(Dataset[Rows]):
+class _Steps(Dataset[TrainingRows]):
     """The rows of each step, by its number."""
 
-    def __init__(self, recipe: Recipe, tokenizer: Any, text: Text) -> None:
+    def __init__(self, recipe: DemoRecipe, tokenizer: Any, text: CorpusText) -> None:
         self.source = recipe, tokenizer, text
 
-    def __getitem__(self, step: int) -> Rows:
+    def __getitem__(self, step: int) -> TrainingRows:
         return rows_of(*self.source, step)
 
 
-def _loss(model: Any, rows: Rows) -> tuple[Tensor, Tensor]:
+def _loss(model: Any, rows: TrainingRows) -> tuple[Tensor, Tensor]:
     """(weighted mean of nats a token, mean nats of each row)."""
     weight = torch.from_numpy(rows.weights[:, 1:]).to(model.device)
     losses = losses_of(model, torch.from_numpy(rows.tokens).to(model.device), rows.first_position, weight > 0)
@@ -96,7 +96,7 @@ def _loss(model: Any, rows: Rows) -> tuple[Tensor, Tensor]:
     return (losses * weight[weight > 0]).sum() / weight.sum(), by_row.sum(1) / counted
 
 
-def _optimizers(recipe: Recipe, model: Any) -> tuple[torch.optim.Optimizer, ...]:
+def _optimizers(recipe: DemoRecipe, model: Any) -> tuple[torch.optim.Optimizer, ...]:
     """Muon for the matrices of the layers, AdamW for embeddings, positions, biases and norms."""
     groups: dict[str, list[Tensor]] = {"layers": [], "positions": [], "others": []}
     for name, weights in model.named_parameters():
@@ -111,7 +111,7 @@ def _optimizers(recipe: Recipe, model: Any) -> tuple[torch.optim.Optimizer, ...]
     return muon, torch.optim.AdamW(rest, lr=recipe.rate_of_others, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
 
 
-def _prepared(recipe: Recipe, corpus: Path, run: Path) -> tuple[Any, Text, np.ndarray]:
+def _prepared(recipe: DemoRecipe, corpus: Path, run: Path) -> tuple[Any, CorpusText, np.ndarray]:
     """(tokenizer, training text, held-out texts (n, N_CTX) without a beginning), made once and kept in the run."""
     from tokenizers import Tokenizer
 
@@ -130,7 +130,7 @@ def _prepared(recipe: Recipe, corpus: Path, run: Path) -> tuple[Any, Text, np.nd
     tokens = np.load(run / "text.npy").astype(np.int64)
     breaks = [id for piece, id in tokenizer.get_vocab().items() if piece in ("ĊĊ", "Ċ")]
     paragraphs = np.flatnonzero(np.isin(tokens, breaks) & ~np.isin(np.roll(tokens, -1), breaks)) + 1
-    return tokenizer, Text(tokens, np.concatenate([[0], paragraphs])), np.load(run / "held_out.npy")
+    return tokenizer, CorpusText(tokens, np.concatenate([[0], paragraphs])), np.load(run / "held_out.npy")
 
 
 def _windows(ids: np.ndarray) -> np.ndarray:
@@ -199,13 +199,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train the embedded model.")
     parser.add_argument("--corpus", type=Path, required=True, help="folder of .txt or .txt.xz files")
     parser.add_argument("--work", type=Path, required=True, help="folder of the run")
-    parser.add_argument("--tokens", type=int, default=Recipe.tokens, help="tokens in all")
+    parser.add_argument("--tokens", type=int, default=DemoRecipe.tokens, help="tokens in all")
     parser.add_argument("--until", type=int, help="stop after so many of them; the same command goes on later")
-    parser.add_argument("--decay-from", type=float, default=Recipe.decay_from, help="share after which rates fall")
+    parser.add_argument("--decay-from", type=float, default=DemoRecipe.decay_from, help="share after which rates fall")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    recipe = Recipe(tokens=arguments.tokens, decay_from=arguments.decay_from, seed=arguments.seed)
+    recipe = DemoRecipe(tokens=arguments.tokens, decay_from=arguments.decay_from, seed=arguments.seed)
     train(recipe, arguments.corpus, arguments.work, arguments.until, arguments.device)
 
 

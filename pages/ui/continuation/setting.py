@@ -1,4 +1,4 @@
-"""What the Continue screen measures: a `Setting` of all controls, its job for the worker, and its command.
+"""What the Continue screen measures: `ContinuationControls`, their job for the worker, and their command.
 
 No streamlit here: the generator runs in the worker thread, and everything can be tested as plain functions.
 """
@@ -30,7 +30,7 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Setting:
+class ContinuationControls:
     """One setting of all controls."""
 
     target: Target
@@ -59,7 +59,7 @@ class Setting:
         return {name: continuation(self.target, self.prompt, side, self.how) for name, side in sides}
 
 
-def measure(x: Setting, session: Session) -> Iterator[Progress[Said]]:
+def measure(x: ContinuationControls, session: Session) -> Iterator[Progress[Said]]:
     """Job: the ranking if it is needed, the next tokens of both models, then the full model's continuation and the
     pruned one's, token by token. What is stored is read."""
     orders = yield from last_value(orders_of(x.target, x.pruning, x.data_dir).run(session))
@@ -75,7 +75,7 @@ def measure(x: Setting, session: Session) -> Iterator[Progress[Said]]:
             yield replace(placed, value=found)
 
 
-def origin(x: Setting, mask: Mask | None, says: Sequence[str]) -> Origin:
+def origin(x: ContinuationControls, mask: Mask | None, says: Sequence[str]) -> Origin:
     """The command, the program and the records behind what is shown; `says`: that in sentences."""
     of = about(x.target, in_words(x.how), mask_in_words(x.target.shape, mask))
     mask = mask or Mask.full(x.target.shape)
@@ -91,7 +91,7 @@ def in_words(how: How) -> str:
     return f"{how.n_tokens} tokens, {drawn if how.temperature_permille else 'each the likeliest'}"
 
 
-def command(x: Setting, mask: Mask) -> str:
+def command(x: ContinuationControls, mask: Mask) -> str:
     """The shell command that measures the same and finds what is stored here."""
     words: list[str | int] = ["--prompt", x.prompt, "--tokens", x.how.n_tokens]
     if x.how.temperature_permille:

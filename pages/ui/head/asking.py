@@ -27,14 +27,14 @@ SHOTS_HELP = "Solved examples in front of each question."
 
 
 @dataclass(frozen=True)
-class Choice:
+class HeadControls:
     """What the controls are set to; `head` as it is written."""
 
     head: str
     tasks: tuple[TaskSpec, ...]
 
 
-def choose(target: Target, data_dir: str | None) -> Choice:
+def choose(target: Target, data_dir: str | None) -> HeadControls:
     """Draws the controls."""
     shape, first = target.shape, default_head(target)
     written = (st.session_state.get(KEY) or st.query_params.get(KEY) or "").strip()
@@ -52,7 +52,7 @@ def choose(target: Target, data_dir: str | None) -> Choice:
     counts = {count: str(count) for count in SHOT_COUNTS}
     shots = one_of(shots_at, "Solved examples", counts, "head_shots", SHOTS_HELP, default=SHOTS, width="stretch")
     tasks = tuple(grid([name for name in every if name in names], [shots]))
-    return Choice((typed or "").strip() or first, tasks)
+    return HeadControls((typed or "").strip() or first, tasks)
 
 
 def default_head(target: Target) -> str:

@@ -10,7 +10,7 @@ import streamlit as st
 
 from engine.models.session import Target
 from engine.progress import in_time
-from engine.studies.one_head import TITLES, Asked, portrait
+from engine.studies.one_head import TITLES, HeadRequest, portrait
 from engine.studies.portrait import Portrait, joined
 from pages.ui.shared.runtime import budget_s, end_run, store
 from pages.ui.shared.tables import plain
@@ -28,7 +28,7 @@ class Known:
     """What is known of a head, and the work that finds out the rest."""
 
     target: Target
-    asked: Asked
+    asked: HeadRequest
     found: Portrait
     work: Work[Portrait]
     since_s: float
@@ -57,7 +57,7 @@ class Known:
         return [*self.work.watched(), *(self.part(name).slot for name in self.asked.parts)]
 
 
-def look_up(target: Target, asked: Asked) -> Known:
+def look_up(target: Target, asked: HeadRequest) -> Known:
     """What is stored; what is cheap is begun. While the store is read the page says so and ends."""
     since_s = time.monotonic()
     work = Work(SLOT, asked.name, portrait(target, asked))

@@ -12,7 +12,7 @@ import streamlit as st
 from engine.importance.importance import Scores
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
-from engine.studies.surveys import Setting, Survey, in_words, survey, together
+from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
 from engine.studies.two_models import agreed
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.shared import pairs
@@ -20,7 +20,7 @@ from pages.ui.shared.charts import ROUGHLY
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import importance_work, show_failed, so_far, survey_line
 from pages.ui.shared.python_code import of_importance
-from pages.ui.shared.second import Drawn, heading, second_model, shapes_in_words
+from pages.ui.shared.second import SecondDownloads, heading, second_model, shapes_in_words
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.work import live
 
@@ -33,11 +33,11 @@ KINDS = {"heads": "Heads", "ffns": "FFNs"}
 
 
 @dataclass(frozen=True)
-class First:
+class FirstImportance:
     """The first model as the screen shows it: the tasks, which of them is in front, the head score, and by kind what is
     known of them."""
 
-    setting: Setting
+    setting: StudySettings
     target: Target
     tasks: Sequence[TaskSpec]
     front: TaskSpec
@@ -49,9 +49,9 @@ class First:
         return self.what if kind == "heads" else kind
 
 
-def draw(setup: Setup, of: First, since_s: float) -> Drawn:
+def draw(setup: Setup, of: FirstImportance, since_s: float) -> SecondDownloads:
     """Draws the section where a second model is chosen: what is missing is a button with its cost."""
-    drawn = Drawn(second_model(setup))
+    drawn = SecondDownloads(second_model(setup))
     if drawn.second is None:
         return drawn
     setting = replace(of.setting, spec=drawn.second.spec)
@@ -77,7 +77,7 @@ def both_of(first: Survey, second: Survey) -> dict[TaskSpec, tuple[Scores, Score
     return {task: (scores, second.scores[task]) for task, scores in first.scores.items() if task in second.scores}
 
 
-def means_of(setting: Setting, common: Mapping[TaskSpec, tuple[Scores, Scores]]) -> list[np.ndarray]:
+def means_of(setting: StudySettings, common: Mapping[TaskSpec, tuple[Scores, Scores]]) -> list[np.ndarray]:
     """Of each model one array of scores for all the tasks, as the screen's mean is taken."""
     return [together(setting, {task: pair[at] for task, pair in common.items()}).scores for at in (0, 1)]
 
@@ -87,11 +87,11 @@ def pairs_of(common: Mapping[TaskSpec, tuple[Scores, Scores]]) -> dict[str, tupl
     return {in_words(task): (first.scores, second.scores) for task, (first, second) in common.items()}
 
 
-def _names(of: First, second: Target) -> tuple[str, str]:
+def _names(of: FirstImportance, second: Target) -> tuple[str, str]:
     return of.target.spec.in_words, second.spec.in_words
 
 
-def _second_scores(of: First, second: Target, since_s: float) -> dict[str, Survey]:
+def _second_scores(of: FirstImportance, second: Target, since_s: float) -> dict[str, Survey]:
     """What is known of the second model by kind, each with how it stands or the button that measures it."""
     tasks, found = [of.front, *(task for task in of.tasks if task != of.front)], {}
     setting, n_heads = replace(of.setting, spec=second.spec), second.shape.n_heads_total
@@ -110,7 +110,11 @@ def _second_scores(of: First, second: Target, since_s: float) -> dict[str, Surve
 
 
 def _draw_agreement(
-    of: First, drawn: Drawn, common: Mapping[str, Any], means: Sequence[np.ndarray], names: tuple[str, str]
+    of: FirstImportance,
+    drawn: SecondDownloads,
+    common: Mapping[str, Any],
+    means: Sequence[np.ndarray],
+    names: tuple[str, str],
 ) -> None:
     """How far the two agree, in words, head by head and task by task; of models with as many heads and layers."""
     words = [pairs.in_words(agreed(*means), "Heads")]

@@ -11,13 +11,13 @@ from engine.importance.rankings import n_top, top_overlap
 from engine.importance.rankings_of import INDUCTION_SEED
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
-from engine.studies.surveys import Setting, together
+from engine.studies.surveys import StudySettings, together
 from pages.ui.shared.runtime import session
 
 PAPERS, EVEN = "heads", "heads-one-divisor"
 
 
-def draw_line(what: str, target: Target, setting: Setting, scores: Mapping[TaskSpec, Scores]) -> list[str]:
+def draw_line(what: str, target: Target, setting: StudySettings, scores: Mapping[TaskSpec, Scores]) -> list[str]:
     """Draws the line and gives it, where the head score `what` has such a divisor; prefix matching is only read."""
     if what not in (PAPERS, EVEN):
         return []
@@ -27,7 +27,7 @@ def draw_line(what: str, target: Target, setting: Setting, scores: Mapping[TaskS
     return [said]
 
 
-def in_words(scores: Mapping[TaskSpec, Scores], setting: Setting, prefix: np.ndarray | None) -> str:
+def in_words(scores: Mapping[TaskSpec, Scores], setting: StudySettings, prefix: np.ndarray | None) -> str:
     """How many of the most important heads are of the last layer by either divisor, in the mean over tasks; and, of
     `prefix` matching (L, H), how many are among as many of the highest."""
     both = [scores, {task: each.with_other_divisor() for task, each in scores.items()}]

@@ -1,4 +1,4 @@
-"""What the In context screen measures: a `Setting` of all controls, its jobs for the worker, and its commands.
+"""What the In context screen measures: `InContextControls`, their jobs for the worker, and their commands.
 
 No streamlit here: the generators run in the worker thread, and everything can be tested as plain functions.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.composed import Run, composed
+from engine.composed import ComposedRun, composed
 from engine.heads.ablation import KINDS, Ablating, HeadAblations, head_ablations
 from engine.importance.rankings_of import Pruning, orders_of
 from engine.measurement import Measurement
@@ -45,7 +45,7 @@ class LossesSoFar:
 
 
 @dataclass(frozen=True)
-class Setting:
+class InContextControls:
     """One setting of all controls. `texts` come from `source`."""
 
     target: Target
@@ -70,12 +70,12 @@ class Setting:
         return losses_of_texts(self.target, self.texts, mask, label)
 
 
-def losses(x: Setting) -> Measurement[LossesSoFar]:
+def losses(x: InContextControls) -> Measurement[LossesSoFar]:
     """Every text by the full model, then by the pruned one, whose mask may take a ranking first."""
     full, n = x.losses(Mask.full(x.target.shape), "Full model, texts"), len(x.texts)
     orders = orders_of(x.target, x.pruning, x.data_dir)
 
-    def body(run: Run) -> Generator[Progress[LossesSoFar], None, LossesSoFar]:
+    def body(run: ComposedRun) -> Generator[Progress[LossesSoFar], None, LossesSoFar]:
         found = LossesSoFar((yield from run.part(full, n)) or ())
         yield run.so_far(found)
         known = yield from run.part(orders, 0)
@@ -90,12 +90,12 @@ def losses(x: Setting) -> Measurement[LossesSoFar]:
     return composed(x.target, (x.key, "losses"), body, 2 * n)
 
 
-def ablations(x: Setting, fill: str) -> Measurement[dict[str, HeadAblations]]:
+def ablations(x: InContextControls, fill: str) -> Measurement[dict[str, HeadAblations]]:
     """What each head of the full model does, by both kinds of ablation: {kind: HeadAblations} of the texts finished so
     far."""
     full, n_passes = Mask.full(x.target.shape), x.target.shape.n_heads_total + 1
 
-    def body(run: Run) -> Generator[Progress[dict[str, HeadAblations]], None, dict[str, HeadAblations]]:
+    def body(run: ComposedRun) -> Generator[Progress[dict[str, HeadAblations]], None, dict[str, HeadAblations]]:
         finished = {kind: HeadAblations((), ()) for kind in KINDS}
         for number, text in enumerate(x.texts):
             of_text = {}
@@ -112,7 +112,7 @@ def ablations(x: Setting, fill: str) -> Measurement[dict[str, HeadAblations]]:
     return composed(x.target, (x.base_key, "ablations", fill), body, 2 * len(x.texts) * n_passes)
 
 
-def origin(x: Setting, mask: Mask | None, kind: str, fill: str, around: int) -> Origin:
+def origin(x: InContextControls, mask: Mask | None, kind: str, fill: str, around: int) -> Origin:
     """The commands, the program and the records behind what is shown."""
     full = Mask.full(x.target.shape)
     measurements: dict[str, Measurement[Any]] = {"Full model": x.losses(full)}
@@ -124,7 +124,7 @@ def origin(x: Setting, mask: Mask | None, kind: str, fill: str, around: int) -> 
     return Origin("In context", commands(x, mask, (kind, fill), around), program, measurements, of)
 
 
-def commands(x: Setting, mask: Mask | None, how: tuple[str, str], around: int) -> str:
+def commands(x: InContextControls, mask: Mask | None, how: tuple[str, str], around: int) -> str:
     """The shell commands that measure the same and find what is stored here, one a line; `how` heads are ablated: the
     kind, and what one gives."""
     words: list[str | int] = {

@@ -10,7 +10,7 @@ import streamlit as st
 from engine.importance.head_sets import HeadSet, Losses, n_sets, set_losses
 from engine.models.session import Target
 from engine.texts.incontext import MIN_TOKENS, icl_change, icl_score
-from pages.ui.in_context.setting import Setting
+from pages.ui.in_context.setting import InContextControls
 from pages.ui.shared import head_sets
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.drawing import draw_chart
@@ -32,7 +32,7 @@ def rows_of(target: Target, losses: dict[HeadSet, Losses], around: int) -> pd.Da
     return head_sets.rows(target.shape, values)
 
 
-def draw(x: Setting, around: int) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
+def draw(x: InContextControls, around: int) -> tuple[dict[str, Picture], dict[str, pd.DataFrame]]:
     """Draws the section; gives its charts and table for the downloads."""
     since_s = time.monotonic()
     st.subheader("What the strongest induction heads do together", help=head_sets.HELP)

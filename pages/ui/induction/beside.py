@@ -22,7 +22,7 @@ from pages.ui.shared.controls import one_of
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.python_code import of_induction
 from pages.ui.shared.runtime import session
-from pages.ui.shared.second import Drawn, heading, second_model, shapes_in_words
+from pages.ui.shared.second import SecondDownloads, heading, second_model, shapes_in_words
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.tables import number, percent, plain
 from pages.ui.shared.work import Work
@@ -35,7 +35,7 @@ CORNER_HELP = "The induction corner begins where a model's own heads fall apart 
 
 
 @dataclass(frozen=True)
-class First:
+class FirstInduction:
     """The first model as the screen shows it: its scores, and them as a table."""
 
     target: Target
@@ -45,13 +45,15 @@ class First:
     frame: pd.DataFrame
 
 
-def draw(setup: Setup, of: First) -> Drawn:
+def draw(setup: Setup, of: FirstInduction) -> SecondDownloads:
     """Draws the section where a second model is chosen; its scores are measured if they are not stored."""
     second = second_model(setup)
     if second is None:
-        return Drawn()
+        return SecondDownloads()
     names = (of.target.spec.in_words, second.spec.in_words)
-    drawn = Drawn(second.as_usual, python=of_induction(of.target.as_usual, of.variant, of.seed, second.as_usual))
+    drawn = SecondDownloads(
+        second.as_usual, python=of_induction(of.target.as_usual, of.variant, of.seed, second.as_usual)
+    )
     scores = induction(second, of.variant, of.seed)
     drawn.measurements[f"Scores of {names[1]}"] = scores
     heading(of.target, second, HELP)

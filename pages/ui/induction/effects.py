@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from engine.accuracy.evaluation import Answers, accuracy, evaluation
-from engine.composed import Run, composed
+from engine.composed import ComposedRun, composed
 from engine.measurement import Measurement
 from engine.models.masks import Mask, parse_mask
 from engine.models.session import Session, Target
@@ -45,7 +45,7 @@ def effects(setup: Setup, target: Target, task: TaskSpec, names: Sequence[str]) 
     """A table as `rows_of` gives it, of the heads whose answers are known."""
     masks = {"": Mask.full(target.shape)} | {name: parse_mask(name, target.shape) for name in names}
 
-    def body(run: Run) -> Generator[Progress[Any], None, pd.DataFrame | None]:
+    def body(run: ComposedRun) -> Generator[Progress[Any], None, pd.DataFrame | None]:
         questions = questions_of(setup, task, run.session)
         answers: dict[str, Answers] = {}
         run.total = len(masks) * questions.n

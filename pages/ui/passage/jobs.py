@@ -14,19 +14,19 @@ PATIENCE_S = 1.0  # after so long the progress is shown; until then the screen s
 SLICE_S = 0.05
 
 
-class Run:
+class PassageRun:
     """One run of the page: `waiting` holds, by slot, the work that goes on after it."""
 
     def __init__(self) -> None:
         self.since_s = time.monotonic()
         self.waiting: dict[str, Work[Any]] = {}
 
-    def order(self, x: reading.Reading) -> Orders | None:
+    def order(self, x: reading.PassageControls) -> Orders | None:
         """The orders of the ranking, if they are there soon; else None."""
         wanted = orders_of(x.whole.target, x.pruning, x.data_dir)
         return x.known_order or self._started(Work("passage order", "Ranking", wanted, while_seen=True))
 
-    def losses(self, x: reading.Reading, which: str, side: reading.Side) -> TokenLosses | None:
+    def losses(self, x: reading.PassageControls, which: str, side: reading.PassageModel) -> TokenLosses | None:
         """The losses of the whole text, stored or measured soon; else None, and they are being measured."""
         found, work = x.losses(side).stored(session()), losses_work(x, which, side)
         if found is None:
@@ -51,12 +51,12 @@ class Run:
             stop_if_outdated()  # as when a slider has moved on meanwhile
 
 
-def losses_work(x: reading.Reading, which: str, side: reading.Side) -> Work[TokenLosses]:
+def losses_work(x: reading.PassageControls, which: str, side: reading.PassageModel) -> Work[TokenLosses]:
     """What measures the losses of the text by A (`which` a) or by B."""
     name = which.upper()
     return Work(f"passage {name}", f"Losses of {name}", x.losses(side), while_seen=True)
 
 
-def so_far(x: reading.Reading, which: str, side: reading.Side | None) -> TokenLosses | None:
+def so_far(x: reading.PassageControls, which: str, side: reading.PassageModel | None) -> TokenLosses | None:
     """What has been measured of this side, and None when there is nothing or it is another tab's."""
     return losses_work(x, which, side).found if side is not None else None

@@ -1,4 +1,4 @@
-"""What the Passage screen measures: a `Reading` of one text by A and by B, the losses and their origin.
+"""What the Passage screen measures: a `PassageControls` of one text by A and by B, the losses and their origin.
 
 No streamlit here: everything can be tested as plain functions.
 """
@@ -17,7 +17,7 @@ from pages.ui.shared.origin import ranking_part
 
 
 @dataclass(frozen=True)
-class Side:
+class PassageModel:
     """A model as it reads the text: which one, in which precision, how much of it."""
 
     target: Target
@@ -25,7 +25,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Reading:
+class PassageControls:
     """One setting of all controls. `a` is what the text is compared with, `whole` B before anything is pruned.
 
     `arguments` name the text on the command line.
@@ -36,8 +36,8 @@ class Reading:
     landmarks: tuple[Landmark, ...]
     arguments: tuple[str, ...]
     data_dir: str | None
-    a: Side
-    whole: Side
+    a: PassageModel
+    whole: PassageModel
     pruning: Pruning
 
     @property
@@ -47,23 +47,23 @@ class Reading:
             return None
         return orders_from(self.whole.target.shape, self.pruning.ranking, Evidence())
 
-    def b(self, orders: Orders) -> Side:
+    def b(self, orders: Orders) -> PassageModel:
         """B: the two levels of these orders and the typed mask pruned."""
         return replace(self.whole, mask=self.pruning.mask(orders))
 
-    def losses(self, side: Side) -> Measurement[TokenLosses]:
+    def losses(self, side: PassageModel) -> Measurement[TokenLosses]:
         """The losses of the whole text by one side."""
         return token_losses(side.target, self.text, side.mask)
 
 
-def measurements(x: Reading, b: Side) -> Measurements:
+def measurements(x: PassageControls, b: PassageModel) -> Measurements:
     """What is shown: both sides, and what B is ranked by."""
     sides = {"A": x.a, "B": b} if b != x.a else {"A": x.a}
     found = {name: x.losses(side) for name, side in sides.items()}
     return {**found, **ranking_part(b.target, x.pruning, x.data_dir)}
 
 
-def in_words(x: Reading, b: Side, n_tokens: int) -> str:
+def in_words(x: PassageControls, b: PassageModel, n_tokens: int) -> str:
     """Which models read which text, and what they lack."""
     sides = []
     for name, side in (("A", x.a), ("B", b)):
@@ -72,7 +72,7 @@ def in_words(x: Reading, b: Side, n_tokens: int) -> str:
     return " · ".join([*sides, f"{x.name}, {n_tokens:,} tokens"])
 
 
-def command(x: Reading, b: Side) -> str:
+def command(x: PassageControls, b: PassageModel) -> str:
     """The shell command that measures the same and finds what is stored here."""
     words, of_a, of_b = list(x.arguments), x.a.target.spec, b.target.spec
     for option, mask in (("--mask-a", x.a.mask), ("--mask", b.mask)):

@@ -10,7 +10,7 @@ from engine.accuracy.evaluation import accuracy
 from engine.importance.rankings_of import Axis
 from engine.models.session import Target
 from engine.statistics import MIN_QUESTIONS
-from engine.studies.two_models import Compared, compared, pruning_of_second, same_parts
+from engine.studies.two_models import ModelComparison, compared, pruning_of_second, same_parts
 from pages.ui.prune import dragging
 from pages.ui.prune.experiment import AnswersSoFar, Experiment, accuracies
 from pages.ui.prune.found import Found
@@ -53,7 +53,7 @@ def is_complete(found: AnswersSoFar, n: int) -> bool:
     return all(answers is not None and len(answers) >= n for answers in (found.full, found.pruned))
 
 
-def pair(first: AnswersSoFar, second: AnswersSoFar) -> Compared | None:
+def pair(first: AnswersSoFar, second: AnswersSoFar) -> ModelComparison | None:
     """The two pruned models on the questions that both have answered; None before there is one."""
     if not first.pruned or not second.pruned:
         return None
@@ -76,7 +76,7 @@ def rows(first: AnswersSoFar, second: AnswersSoFar, names: Sequence[str]) -> pd.
     return pd.DataFrame(found).assign(**more, p_mcnemar=both.change.p_mcnemar)
 
 
-def in_words(both: Compared, names: Sequence[str]) -> str:
+def in_words(both: ModelComparison, names: Sequence[str]) -> str:
     """Such as "**demo in fp32 answers 4.0 points more** than demo in int8, 95 % interval 0.3 to 7.9 (p = 0.041)"."""
     low, high = (100 * end for end in both.interval)
     first, second = map(plain, names)
@@ -90,7 +90,7 @@ def in_words(both: Compared, names: Sequence[str]) -> str:
     return f"**{second} answers {points} points {more}** than {first}, 95 % interval {low} to {high} {_p(both)}"
 
 
-def _p(both: Compared) -> str:
+def _p(both: ModelComparison) -> str:
     return f"({p_in_words(both.change.p_mcnemar)})"
 
 

@@ -9,7 +9,7 @@ from pages.ui.prune import beside, dragging
 from pages.ui.prune.estimates import pruned_in_words
 from pages.ui.prune.experiment import LEVELS_PERMILLE
 from pages.ui.prune.jobs import curve_work
-from pages.ui.prune.screen import Screen, Shown
+from pages.ui.prune.screen import PruneResult, PruneScreen
 from pages.ui.shared.marks import mark
 from pages.ui.shared.runtime import jobs
 from pages.ui.shared.second import second_model
@@ -25,7 +25,7 @@ HELP = (
 CURVE_HELP = "Every tenth of this level by the second model, in the background."
 
 
-def draw_second_model(screen: Screen, shown: Shown) -> None:
+def draw_second_model(screen: PruneScreen, shown: PruneResult) -> None:
     """Draws what there is of the second model, if one is chosen; it is measured once the first one stands."""
     if screen.whole and not shown.postponed:
         target = second_model(screen.setup)
@@ -40,7 +40,7 @@ def draw_second_model(screen: Screen, shown: Shown) -> None:
     live([beside.SLOT, "accuracy"], partial(_draw, shown), screen.since_s)
 
 
-def _draw(shown: Shown) -> None:
+def _draw(shown: PruneResult) -> None:
     of, found = shown.beside, shown.measured
     if of is None:
         return
@@ -62,7 +62,7 @@ def _draw(shown: Shown) -> None:
         of.work(n).line()
 
 
-def draw_curve_of_second(shown: Shown, axis: Axis) -> None:
+def draw_curve_of_second(shown: PruneResult, axis: Axis) -> None:
     """Draws how the second model's curve stands, or the button that measures it."""
     of = shown.beside
     if of is None or dragging.moving():

@@ -8,7 +8,7 @@ import streamlit as st
 from engine.accuracy.costs import Cost, cost
 from engine.models.masks import Mask
 from engine.models.slicing import SLICE_BELOW
-from pages.ui.prune.screen import Shown
+from pages.ui.prune.screen import PruneResult
 from pages.ui.shared.runtime import in_memory, session
 from pages.ui.shared.tables import mask_in_words, whole_percent
 from pages.ui.shared.work import Work
@@ -21,7 +21,7 @@ HELP = (
 )
 
 
-def draw_costs(shown: Shown) -> None:
+def draw_costs(shown: PruneResult) -> None:
     """The panel's inside: what is stored of the mask that is set, and the job that measures the rest."""
     x, mask = shown.x, shown.mask
     if mask is None:

@@ -4,9 +4,9 @@ from functools import partial
 
 import streamlit as st
 
-from engine.studies.surveys import Setting
-from pages.ui.prune.screen import Screen
-from pages.ui.shared.criteria import Comparison, Drawn, choose_comparing, draw_comparison
+from engine.studies.surveys import StudySettings
+from pages.ui.prune.screen import PruneScreen
+from pages.ui.shared.criteria import CriteriaDownloads, CriteriaView, choose_comparing, draw_comparison
 from pages.ui.shared.defaults import RANKING_QUESTIONS
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.streamlit_internals import DeltaGenerator
@@ -16,7 +16,9 @@ SLOT = "prune compare"
 ALONE = "Each curve begins with the full model: what is pruned or dropped above does not count here."
 
 
-def draw_criteria(screen: Screen, setup: Setup, where: DeltaGenerator, drawn: Drawn) -> Comparison | None:
+def draw_criteria(
+    screen: PruneScreen, setup: Setup, where: DeltaGenerator, drawn: CriteriaDownloads
+) -> CriteriaView | None:
     """Draws the part where it is unfolded; what is compared, None where that is nothing."""
     assert screen.shown is not None
     x = screen.shown.x
@@ -28,8 +30,8 @@ def draw_criteria(screen: Screen, setup: Setup, where: DeltaGenerator, drawn: Dr
             return None
         if screen.shown.mask is None or not screen.shown.mask.is_full:
             st.caption(ALONE)
-        setting = Setting(setup.spec, setup.bos, x.data_dir, x.limit, RANKING_QUESTIONS)
-        of = Comparison(SLOT, setting, x.target, comparing)
+        setting = StudySettings(setup.spec, setup.bos, x.data_dir, x.limit, RANKING_QUESTIONS)
+        of = CriteriaView(SLOT, setting, x.target, comparing)
         of.work.stored()
         live(of.work.watched(), partial(draw_comparison, of, drawn), screen.since_s)
         st.code(of.command(), language="shell", wrap_lines=True)

@@ -37,7 +37,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Line:
+class EstimateLine:
     """Along one axis, everything else as it is (`of`, a `curve_key`): estimates, and accuracies that were measured on
     enough questions, 0-1. `contradiction`: the measured level at which the bare estimate is furthest off, too far."""
 
@@ -52,14 +52,14 @@ class Line:
 class Estimates:
     """The lines through an experiment; `has_gradients`: what estimates are made from is stored."""
 
-    heads: Line = Line()
-    ffns: Line = Line()
-    layers: Line = Line()
+    heads: EstimateLine = EstimateLine()
+    ffns: EstimateLine = EstimateLine()
+    layers: EstimateLine = EstimateLine()
     has_gradients: bool = False
 
-    def line(self, x: Experiment, axis: Axis) -> Line:
+    def line(self, x: Experiment, axis: Axis) -> EstimateLine:
         """The line along the axis, an empty one where it is of another experiment."""
-        return line if (line := getattr(self, axis)).of == x.curve_key(axis) else Line()
+        return line if (line := getattr(self, axis)).of == x.curve_key(axis) else EstimateLine()
 
 
 def read_estimates(x: Experiment, known: Evidence, session: Session) -> Estimates:
@@ -73,7 +73,7 @@ def read_estimates(x: Experiment, known: Evidence, session: Session) -> Estimate
     return Estimates(**lines, has_gradients=True)
 
 
-def _line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, session: Session) -> Line:
+def _line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, session: Session) -> EstimateLine:
     """The line along the axis, corrected by what is stored of its own masks alone."""
     levels = sorted({*STEPS_PERMILLE, x.pruning.level(axis)})
     masks = {permille: x.at(axis, permille).pruning.mask(orders) for permille in levels}
@@ -91,7 +91,7 @@ def _line(x: Experiment, axis: Axis, orders: Orders, found: Gradients, session: 
     for value, error, trusted, shown in zip(calibration.corrected, calibration.expected_error, calibration.is_trusted,
                                             calibration.is_shown, strict=True):  # fmt: skip
         of_line.append(Level(float(value), None if np.isnan(error) else float(error), bool(trusted), bool(shown)))
-    return Line(
+    return EstimateLine(
         x.curve_key(axis),
         {permille: of_line[place] for permille, place in at.items()},
         {permille: checks[place].measured for permille, place in at.items() if place in checks},
@@ -136,7 +136,7 @@ def pruned_in_words(x: Experiment, known: Evidence, mask: Mask | None) -> str:
     return f"{', '.join(numbers)} pruned  \nRanking {missing} (needed once per task)"
 
 
-def texts(x: Experiment, axis: Axis, known: Evidence, line: Line) -> dict[int, str]:
+def texts(x: Experiment, axis: Axis, known: Evidence, line: EstimateLine) -> dict[int, str]:
     """{percent: what is known of that level without measuring it}, such as "12 of 32 heads · estimate 41 % ± 3"."""
     said = {}
     for permille, words in counted(x, axis, known).items():
@@ -156,7 +156,7 @@ def short(level: Level) -> str:
     return f"{value}, unchecked" if level.error is None else f"{value} ± {100 * level.error:.0f}"
 
 
-def trust(line: Line, permille: int) -> str:
+def trust(line: EstimateLine, permille: int) -> str:
     """Whether to believe the line's estimate at a level, and how that is known, in a sentence."""
     level = line.estimated[permille]
     if not level.shown:
@@ -166,7 +166,7 @@ def trust(line: Line, permille: int) -> str:
     return f"Expected to be {100 * level.error:.1f} points off, going by the measured levels."
 
 
-def in_words(x: Experiment, line: Line, permille: int, is_ranked: bool = True) -> str:
+def in_words(x: Experiment, line: EstimateLine, permille: int, is_ranked: bool = True) -> str:
     """What the dashed line is and how far to believe it where the slider is, or why there is none and what to do."""
     if x.judged.greedy:
         return "No estimates: this task is judged by greedy decoding, which does not follow from log-likelihoods."
@@ -192,20 +192,20 @@ def in_words(x: Experiment, line: Line, permille: int, is_ranked: bool = True) -
     return f"{words} Left out at {left_out} of {len(line.estimated)} levels.{more}" if left_out else words
 
 
-def line_frame(line: Line) -> pd.DataFrame:
+def line_frame(line: EstimateLine) -> pd.DataFrame:
     """One row a level, shares 0-1, nan where the estimate is not to be shown; `low` and `high` are the error to expect,
     nan where that is unknown."""
     return pd.DataFrame([_row(*each) for each in line.estimated.items()], columns=COLUMNS)
 
 
-def hand_frame(line: Line, permille: int, shown_at: int) -> pd.DataFrame:
+def hand_frame(line: EstimateLine, permille: int, shown_at: int) -> pd.DataFrame:
     """The estimate at `permille`, drawn at another level where the curve runs along the other axis; one row or none."""
     level = line.estimated.get(permille)
     rows = [_row(permille, level)] if level is not None and level.shown else []
     return pd.DataFrame(rows, columns=COLUMNS).assign(level=shown_at / 1000)
 
 
-def _doubt(line: Line, level: Level) -> str:
+def _doubt(line: EstimateLine, level: Level) -> str:
     if level.error is not None:
         limit = f"more than {100 * TRUSTED_ERROR:.0f}"
         return f"expected to be {100 * level.error:.1f} points off, {limit}, going by the measured levels"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from engine.accuracy.evaluation import Answers, evaluation
-from engine.composed import Run, composed
+from engine.composed import ComposedRun, composed
 from engine.importance.criteria import CRITERIA
 from engine.importance.layers import n_passes
 from engine.importance.rankings_of import (
@@ -178,7 +178,7 @@ def accuracies(x: Experiment, mask: Mask | None, second: str = "") -> Measuremen
     passes = 2 * (at.heads_permille > 0) + x.shape.n_layers / 2 * (at.ffns_permille > 0) + gone  # of a question, about
     ranking, of = 0 if mask is not None else round(RANKING_QUESTIONS * passes), f"{second}, " if second else ""
 
-    def body(run: Run) -> Generator[Progress[Any], None, AnswersSoFar]:
+    def body(run: ComposedRun) -> Generator[Progress[Any], None, AnswersSoFar]:
         found = AnswersSoFar(mask=mask)
 
         def answered(side: str, mask: Mask, least: int = 0) -> Iterator[Progress[Any]]:
@@ -213,7 +213,7 @@ def curve(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int] = LE
     """The Curve over one axis at these levels, in this order, the others as they are; `known` is read already."""
     last = x.at(axis, 1000).pruning
 
-    def body(run: Run) -> Generator[Progress[Any], None, Curve]:
+    def body(run: ComposedRun) -> Generator[Progress[Any], None, Curve]:
         found, orders, n = Curve(), None, x.questions.n
         if last.missing(known) and (run.measures or x.train is not None):
             orders = yield from run.part(orders_of(x.target, last, x.data_dir, x.train), counts=False)

@@ -15,7 +15,7 @@ from engine.models.masks import Mask
 from engine.progress import Progress
 from engine.questions.requests import get_requests, select
 from pages.ui.prune.experiment import Experiment
-from pages.ui.prune.screen import Shown
+from pages.ui.prune.screen import PruneResult
 from pages.ui.shared.closing import draw_command
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import one_of
@@ -36,7 +36,7 @@ FILL_HELP = "What a pruned part gives: 0, or its mean over the task's train ques
 FOLDER_HELP = "A new folder on the computer that runs this app. One that is there is never written to."
 
 
-def draw_export(shown: Shown) -> None:
+def draw_export(shown: PruneResult) -> None:
     """The part's inside: form, fill, folder, what they will take, the job, and how its result is loaded."""
     x, mask = shown.x, shown.mask
     if mask is None:

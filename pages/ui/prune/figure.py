@@ -12,7 +12,7 @@ import streamlit as st
 
 from engine.accuracy.evaluation import Accuracy, Answers, accuracy
 from engine.statistics import MIN_QUESTIONS, Paired, change_interval, paired
-from pages.ui.prune.estimates import Line, trust
+from pages.ui.prune.estimates import EstimateLine, trust
 from pages.ui.prune.experiment import AnswersSoFar
 from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.tables import (
@@ -72,7 +72,7 @@ def accuracy_figure(
     st.markdown("  \n".join(lines), help=HELP)
 
 
-def estimate_figure(title: str, line: Line, permille: int, pruned_in_words: str, total: int) -> str:
+def estimate_figure(title: str, line: EstimateLine, permille: int, pruned_in_words: str, total: int) -> str:
     """Draws the accuracy of a level while the slider moves, of `total` questions if it was measured before; returns its
     source: "stored", "estimate", or "unknown"."""
     state = "unknown"

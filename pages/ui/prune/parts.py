@@ -14,7 +14,7 @@ from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment
 from pages.ui.prune.figure import accuracy_figure, estimate_figure
 from pages.ui.prune.jobs import ORDERS, accuracy_work, curve_work, gradients_work, importance_work, ranking_work
 from pages.ui.prune.questions import example_in_words
-from pages.ui.prune.screen import Screen, Shown, idle_work
+from pages.ui.prune.screen import PruneResult, PruneScreen, idle_work
 from pages.ui.prune.stories import choose_story
 from pages.ui.prune.story import draw_story
 from pages.ui.shared import carried, published
@@ -35,7 +35,7 @@ CLICKS = (
 
 
 @st.fragment
-def draw_levels(screen: Screen) -> None:
+def draw_levels(screen: PruneScreen) -> None:
     """The sliders and what follows them. While one moves this alone runs, and nothing is read or measured for it."""
     *places, mask_at = st.columns(4, gap="small")
     labels = zip(LEVELS.items(), places, strict=True)
@@ -91,7 +91,7 @@ def draw_levels(screen: Screen) -> None:
         screen.tables.update(draw_components(shown, screen.pictures))
 
 
-def draw_second(screen: Screen, shown: Shown) -> None:
+def draw_second(screen: PruneScreen, shown: PruneResult) -> None:
     """The perplexity of a text, or how its measuring stands; nothing is read while a slider moves."""
     text = chosen_text("prune", perplexity.TEXT)
     if dragging.moving():
@@ -101,7 +101,7 @@ def draw_second(screen: Screen, shown: Shown) -> None:
     live([perplexity.SLOT], partial(perplexity.draw_line, shown, text), screen.since_s)
 
 
-def draw_result(shown: Shown) -> None:
+def draw_result(shown: PruneResult) -> None:
     """The figure, redrawn while it is measured, or what is known of where the hand is."""
     if axes := dragging.moving():
         x = shown.at_hand()
@@ -144,7 +144,7 @@ def draw_stopped(x: Experiment, measured: AnswersSoFar) -> None:
         st.rerun()
 
 
-def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
+def draw_curve(shown: PruneResult, pictures: dict[str, Picture]) -> None:
     """Accuracy over the levels of one axis, measured and estimated, and the job that measures them all."""
     measured, x, moving = shown.measured, shown.at_hand(), dragging.moving()
     about = "Which of the levels runs along the chart; the others stay where they are."
@@ -188,7 +188,7 @@ def draw_curve(shown: Shown, pictures: dict[str, Picture]) -> None:
     draw_curve_of_second(shown, axis)
 
 
-def draw_components(shown: Shown, pictures: dict[str, Picture]) -> dict[str, pd.DataFrame]:
+def draw_components(shown: PruneResult, pictures: dict[str, Picture]) -> dict[str, pd.DataFrame]:
     """The map of heads and the bars of FFNs, with what is pruned where the hand is; gives their tables."""
     x = shown.at_hand()
     mask = x.mask(shown.known) if dragging.moving() else shown.mask
@@ -214,7 +214,7 @@ def draw_components(shown: Shown, pictures: dict[str, Picture]) -> dict[str, pd.
     return {"Heads": heads, "FFNs": ffns}
 
 
-def draw_importance(shown: Shown) -> None:
+def draw_importance(shown: PruneResult) -> None:
     """The job that scores what is not scored yet."""
     work, known = importance_work(shown.x), shown.known
     if not work.line() and (known.heads is None or known.ffns is None):

@@ -9,7 +9,7 @@ from engine.measurement import Measurement
 from engine.texts.perplexity import BLOCK, Both, Change, both
 from pages.ui.prune import dragging
 from pages.ui.prune.experiment import pruned_words
-from pages.ui.prune.screen import Shown
+from pages.ui.prune.screen import PruneResult
 from pages.ui.shared.commands import command_line
 from pages.ui.shared.marks import mark
 from pages.ui.shared.origin import Origin
@@ -29,17 +29,17 @@ HELP = (
 )
 
 
-def perplexities(shown: Shown, text: Chosen) -> Measurement[Both]:
+def perplexities(shown: PruneResult, text: Chosen) -> Measurement[Both]:
     """The perplexity of the text with nothing pruned and under the current mask."""
     return both(shown.x.target, text.text, shown.mask)
 
 
-def perplexity_work(shown: Shown, text: Chosen) -> Work[Both]:
+def perplexity_work(shown: PruneResult, text: Chosen) -> Work[Both]:
     """What measures both."""
     return Work(SLOT, "Perplexity", perplexities(shown, text), PRIORITY, while_seen=True)
 
 
-def look_ahead(shown: Shown, text: Chosen) -> Both:
+def look_ahead(shown: PruneResult, text: Chosen) -> Both:
     """What is known; the rest is measured once nothing else is and the accuracy stands, where it is forecast to take
     no longer than what nobody asked for may."""
     x, found = shown.x, perplexities(shown, text).so_far(session()) or Both()
@@ -50,13 +50,13 @@ def look_ahead(shown: Shown, text: Chosen) -> Both:
     return found
 
 
-def let_go_of(shown: Shown, text: Chosen) -> None:
+def let_go_of(shown: PruneResult, text: Chosen) -> None:
     """Abandons the measuring: the hand has moved on."""
     if perplexity_work(shown, text).under_way:
         jobs().drop(SLOT)
 
 
-def draw_line(shown: Shown, text: Chosen) -> None:
+def draw_line(shown: PruneResult, text: Chosen) -> None:
     """The figure in two lines, or how its measuring stands."""
     name, found = f"Perplexity of {plain(text.name)}", shown.second
     if found.complete and not dragging.moving():
@@ -70,7 +70,7 @@ def draw_line(shown: Shown, text: Chosen) -> None:
         work.offer("Measure perplexity", "text_fields", "Of the full and of the pruned model, in the background.")
 
 
-def _comes(shown: Shown, work: Work[Both]) -> bool:
+def _comes(shown: PruneResult, work: Work[Both]) -> bool:
     """Whether it is measured soon, without a bar that tells of it."""
     takes_s, job = work.takes_s(), work.now()
     if job is None:
@@ -107,7 +107,7 @@ def table(found: Both) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def draw_details(shown: Shown, text: Chosen) -> None:
+def draw_details(shown: PruneResult, text: Chosen) -> None:
     """The panel's inside: both models a token, a word and a byte, and the command."""
     frame = table(shown.second)
     if len(frame):
@@ -124,7 +124,7 @@ def draw_details(shown: Shown, text: Chosen) -> None:
     st.code(command(shown, text), language="shell", wrap_lines=True)
 
 
-def command(shown: Shown, text: Chosen) -> str:
+def command(shown: PruneResult, text: Chosen) -> str:
     """The shell command that measures the same and finds what is stored here."""
     x, words = shown.x, [*text.arguments, *pruned_words(shown.x)]
     if x.pruning.by_level:
@@ -133,7 +133,7 @@ def command(shown: Shown, text: Chosen) -> str:
     return command_line("perplexity", x.target, x.data_dir, words)
 
 
-def with_perplexity(of: Origin, shown: Shown, text: Chosen) -> Origin:
+def with_perplexity(of: Origin, shown: PruneResult, text: Chosen) -> Origin:
     """The screen's origin with the perplexity of the text: its measurement, and what the screen says of it."""
     found = shown.second
     if found.full is None:

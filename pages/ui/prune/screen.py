@@ -1,4 +1,4 @@
-"""What one run of the Prune screen knows: `Screen` is what is set and drawn, `Shown` what was found at the levels."""
+"""What one run of the Prune screen knows: `PruneScreen`, what is set and drawn, and `PruneResult`, what was found."""
 
 import time
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from pages.ui.shared.runtime import end_run, errors_shown, jobs
 from pages.ui.shared.sidebar import Setup, wait_for_model
 
 
-class Shown(Found):
+class PruneResult(Found):
     """What the last run of the whole page found, and what it drew.
 
     `title`: of the task. `postponed`: nothing is measured before the browser has drawn this once. `waits`: the slots
@@ -67,7 +67,7 @@ class Shown(Found):
 
 
 @dataclass
-class Screen:
+class PruneScreen:
     """What the controls above the sliders are set to, and what the run that set them has found and drawn. `whole`: the
     whole page runs; afterwards it is the fragment with the sliders alone."""
 
@@ -78,12 +78,12 @@ class Screen:
     ranking: str
     postponed: bool  # nothing is measured before the browser has drawn this once
     whole: bool = True
-    shown: Shown | None = None
+    shown: PruneResult | None = None
     since_s: float = field(default_factory=time.monotonic)
     pictures: dict[str, Picture] = field(default_factory=dict)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
 
-    def look(self, percent: Mapping[Axis, int], typed: str, layers_by: str) -> Shown:
+    def look(self, percent: Mapping[Axis, int], typed: str, layers_by: str) -> PruneResult:
         """What is known at these levels; what is not is being measured, unless a slider is in the hand."""
         data_dir = self.setup.data_dir
         target = wait_for_model(self.setup)
@@ -101,7 +101,7 @@ class Screen:
         x = Experiment(target, data_dir, judged, train, self.limit, pruning, self.width)
         if st.session_state.get("prune all of") == replace(x, width=0).key:
             x = replace(x, width=0)
-        shown = Shown(x, info.title, self.postponed)
+        shown = PruneResult(x, info.title, self.postponed)
         if x.settled(shown.stored):
             jobs().drop("accuracy")
         elif not dragging.moving() and not self.postponed:
@@ -109,7 +109,7 @@ class Screen:
         return shown
 
 
-def idle_work(shown: Shown, since_s: float) -> Idle:
+def idle_work(shown: PruneResult, since_s: float) -> Idle:
     """The levels of the axis that was moved last which are still to be measured once nothing else is."""
     x = shown.x
     levels: dict[Axis, int] = {axis: x.pruning.level(axis) for axis in LEVELS}

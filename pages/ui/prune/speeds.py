@@ -3,7 +3,7 @@
 import streamlit as st
 
 from engine.accuracy.speed import Speed, speed
-from pages.ui.prune.screen import Shown
+from pages.ui.prune.screen import PruneResult
 from pages.ui.shared.runtime import session
 from pages.ui.shared.work import Work
 
@@ -11,7 +11,7 @@ SLOT = "speed"
 ABOUT = "Full and pruned in turn, a prompt and what follows it with a cache of keys and values, in the background."
 
 
-def draw_speed(shown: Shown) -> None:
+def draw_speed(shown: PruneResult) -> None:
     """The table where it is stored, and the job that measures it."""
     if shown.mask is None:
         return
@@ -24,7 +24,7 @@ def draw_speed(shown: Shown) -> None:
     work.offer("Measure tokens a second again" if found else "Measure tokens a second", "speed", ABOUT)
 
 
-def stored(shown: Shown) -> Speed | None:
+def stored(shown: PruneResult) -> Speed | None:
     """What is stored of the mask that is set."""
     return None if shown.mask is None else speed(shown.x.target, shown.mask).stored(session())
 

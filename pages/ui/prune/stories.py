@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from engine.composed import Run, composed
+from engine.composed import ComposedRun, composed
 from engine.importance.rankings_of import Evidence, Pruning, Ranking
 from engine.measurement import Measurement
 from engine.models.masks import parse_edits
@@ -15,7 +15,7 @@ from engine.progress import Progress
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import task_info
 from engine.studies.break_points import BreakPoint, break_point
-from engine.studies.removal import Line, Removal, draw, found_heads, line_of, removal, without
+from engine.studies.removal import AccuracyWithout, Removal, draw, found_heads, line_of, removal, without
 from pages.ui.prune.experiment import Experiment, curve
 from pages.ui.shared.address import one_among, put_right
 from pages.ui.shared.carried import set_pruned
@@ -55,7 +55,7 @@ class Far:
     """How far heads can go by importance: `lines`, full and pruned by level (permille), and what is `read` from them,
     as on Sweeps. Of `n_heads` induction heads `n_left` are left at the `level` before the first detectable loss."""
 
-    lines: dict[int, Line]
+    lines: dict[int, AccuracyWithout]
     read: BreakPoint
     n_left: int
     n_heads: int
@@ -151,7 +151,7 @@ def far_work(x: Experiment) -> Work[Far]:
 def how_far(x: Experiment) -> Measurement[Far]:
     """The accuracy at every tenth of the heads, the least important first."""
 
-    def body(run: Run) -> Generator[Progress[Any], None, Far | None]:
+    def body(run: ComposedRun) -> Generator[Progress[Any], None, Far | None]:
         levels = yield from run.part(curve(x, "heads", Evidence()), counts=False)
         if levels is None:
             return None

@@ -10,7 +10,7 @@ from engine.questions.tasks import task_info
 from engine.shapes import ModelShape
 from engine.studies.removal import N_DRAWS, Removal, draw, without
 from engine.studies.surveys import in_words as task_in_words
-from pages.ui.prune.screen import Shown
+from pages.ui.prune.screen import PruneResult
 from pages.ui.prune.stories import FAR, LEVEL, SLOTS, Cast, Far, cast_of, far_work, removal_work
 from pages.ui.shared.break_points import cliff_in_words, power_in_words
 from pages.ui.shared.marks import mark
@@ -39,7 +39,7 @@ TEXT = "Privet Drive, twice"
 TEXT_HELP = "Opens the Passage screen with these heads pruned: a text that is said twice, token by token."
 
 
-def draw_story(shown: Shown, setup: Setup, story: str | None, since_s: float) -> None:
+def draw_story(shown: PruneResult, setup: Setup, story: str | None, since_s: float) -> None:
     """Draws the story that is open, and has it measured."""
     if story is not None:
         live(SLOTS, partial(_draw, shown, cast_of(setup), story), since_s)
@@ -122,7 +122,7 @@ def far_in_words(found: Far) -> str:
     return words
 
 
-def _draw(shown: Shown, cast: Cast | None, story: str) -> None:
+def _draw(shown: PruneResult, cast: Cast | None, story: str) -> None:
     with st.container(gap="xxsmall"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.markdown(f":small[**Expect:** {expected(story, shown.x.task.name)}]", width="content")

@@ -18,7 +18,7 @@ from engine.shapes import ModelShape
 from engine.statistics import MIN_QUESTIONS
 from pages.ui.shared.address import MOST, flag, number_field, one_among, put_right
 from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS, SHOTS
-from pages.ui.shared.drag_slider import Hand, drag_slider, hand
+from pages.ui.shared.drag_slider import SliderState, drag_slider, hand
 from pages.ui.shared.own_questions import draw_own_questions, open_own_questions
 from pages.ui.shared.runtime import budget_s
 from pages.ui.shared.streamlit_internals import DeltaGenerator
@@ -157,7 +157,7 @@ def choose_level(prefix: str, where: DeltaGenerator, axis: str, label: str, help
     return 10 * drag_slider(where, f"{prefix}_{axis}", label, help, default)
 
 
-def hand_level(prefix: str, axis: str) -> Hand:
+def hand_level(prefix: str, axis: str) -> SliderState:
     """Where the hand has the slider of a level now: a page that shows this shows a preview while it moves."""
     return hand(f"{prefix}_{axis}")
 

@@ -12,8 +12,8 @@ from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
-from engine.studies.compare import ALONG, RANDOM, SEEDS, Compared, Comparing, areas, comparison
-from engine.studies.surveys import Setting, in_words
+from engine.studies.compare import ALONG, RANDOM, SEEDS, ComparedCriteria, Comparing, areas, comparison
+from engine.studies.surveys import StudySettings, in_words
 from pages.ui.shared import criteria_charts, criteria_tables
 from pages.ui.shared.address import MOST, number_field
 from pages.ui.shared.charts import Picture
@@ -50,7 +50,7 @@ MEASURE_HELP = "In the background; what is finished is stored, whatever becomes 
 
 
 @dataclass
-class Drawn:
+class CriteriaDownloads:
     """What was drawn, for the downloads."""
 
     pictures: dict[str, Picture] = field(default_factory=dict)
@@ -75,21 +75,21 @@ def choose_comparing(prefix: str, at: DeltaGenerator, where: DeltaGenerator, tas
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CriteriaView:
     """A comparison on a screen: what is compared, of which model, and by which questions."""
 
     slot: str
-    setting: Setting
+    setting: StudySettings
     target: Target
     comparing: Comparing
 
     @property
-    def work(self) -> Work[Compared]:
+    def work(self) -> Work[ComparedCriteria]:
         """What measures it."""
         return Work(self.slot, "Compare criteria", self.measurement, priority=2)
 
     @property
-    def measurement(self) -> Measurement[Compared]:
+    def measurement(self) -> Measurement[ComparedCriteria]:
         return comparison(self.target, self.setting, self.comparing)
 
     def command(self) -> str:
@@ -103,10 +103,10 @@ class Comparison:
         return command_line("compare", self.target, setting.data_dir, words)
 
 
-def draw_comparison(of: Comparison, drawn: Drawn) -> None:
+def draw_comparison(of: CriteriaView, drawn: CriteriaDownloads) -> None:
     """What is measured so far, and how the measuring stands; to be run by `live`."""
     work, comparing = of.work, of.comparing
-    found = max((Compared(comparing), *work.stored()), key=lambda each: len(each.curves))
+    found = max((ComparedCriteria(comparing), *work.stored()), key=lambda each: len(each.curves))
     n = len(comparing.criteria) + comparing.n_seeds - len(found.failed)
     if not work.line() and len(found.curves) < n:
         label = f"Measure {n - len(found.curves)} curves"
@@ -118,7 +118,7 @@ def draw_comparison(of: Comparison, drawn: Drawn) -> None:
         _draw(found, of.target.shape, of.slot, drawn)
 
 
-def _draw(found: Compared, shape: ModelShape, key: str, drawn: Drawn) -> None:
+def _draw(found: ComparedCriteria, shape: ModelShape, key: str, drawn: CriteriaDownloads) -> None:
     comparing, ranked = found.comparing, areas(found)
     along = ALONG[comparing.axis]
     lines, said = criteria_tables.lines(found), criteria_tables.in_words(ranked, found.n, along)
@@ -137,7 +137,7 @@ def _draw(found: Compared, shape: ModelShape, key: str, drawn: Drawn) -> None:
     _draw_agreement(found, key, drawn)
 
 
-def _draw_agreement(found: Compared, key: str, drawn: Drawn) -> None:
+def _draw_agreement(found: ComparedCriteria, key: str, drawn: CriteriaDownloads) -> None:
     cells: dict[Axis, pd.DataFrame] = {
         axis: each for axis in found.comparing.axes if len(each := criteria_tables.agreement_cells(found, axis))
     }

@@ -8,7 +8,7 @@ import pandas as pd
 from engine.importance.criteria import CRITERIA, Part
 from engine.shapes import ModelShape
 from engine.statistics import wilson
-from engine.studies.compare import BETTER, RANDOM, WORSE, Area, Compared
+from engine.studies.compare import BETTER, RANDOM, WORSE, Area, ComparedCriteria
 from pages.ui.shared.tables import number, percent
 
 CHANCE = "chance"
@@ -32,12 +32,12 @@ def label(criterion: str) -> str:
     return CRITERIA[criterion].label if criterion in CRITERIA else criterion
 
 
-def accuracies(found: Compared) -> pd.DataFrame:
+def accuracies(found: ComparedCriteria) -> pd.DataFrame:
     """One row an accuracy, as it goes to a file."""
     return pd.DataFrame(found.cells())
 
 
-def lines(found: Compared) -> pd.DataFrame:
+def lines(found: ComparedCriteria) -> pd.DataFrame:
     """Rows for `criteria_charts.curves`: each criterion's line with Wilson's interval, the mean of random orders with
     the range of them, and chance."""
     levels, rows = [level / 1000 for level in found.comparing.levels], []
@@ -87,7 +87,7 @@ def area_words(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def agreement_cells(found: Compared, axis: Part) -> pd.DataFrame:
+def agreement_cells(found: ComparedCriteria, axis: Part) -> pd.DataFrame:
     """One row a pair of criteria, both ways round: Spearman's rho of their scores with its 95 % interval."""
     agreeing = found.agreement(axis)
     rows: list[dict[str, Any]] = []
@@ -100,7 +100,7 @@ def agreement_cells(found: Compared, axis: Part) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["a", "b", "value", "number", "interval"])
 
 
-def scores_table(found: Compared, shape: ModelShape) -> pd.DataFrame:
+def scores_table(found: ComparedCriteria, shape: ModelShape) -> pd.DataFrame:
     """One row a part, its score by every criterion (of rankings without scores its place in the order)."""
     frames = []
     for axis, scores in found.scores.items():

@@ -38,7 +38,7 @@ STEP = 5
 
 
 @dataclass(frozen=True)
-class Hand:
+class SliderState:
     """Where a slider is, in permille, and whether it still moves: until it lets go, what is set is another level."""
 
     permille: int
@@ -89,12 +89,12 @@ def draw_slider(field: Field, help: str, live: bool = False, texts: Mapping[int,
         _COMPONENT(key=f"{field.key} drag", data=data, on_hand_change=lambda: None)
 
 
-def hand(key: str) -> Hand:
+def hand(key: str) -> SliderState:
     """Where the slider is now; while it moves, that is not what is set."""
     reported = _reported(key)
     if reported and reported["moving"] and reported["number"] != st.session_state.get(f"{key} seen", 0):
-        return Hand(10 * reported["percent"], True)
-    return Hand(10 * int(st.session_state.get(key) or 0), False)
+        return SliderState(10 * reported["percent"], True)
+    return SliderState(10 * int(st.session_state.get(key) or 0), False)
 
 
 def _reported(key: str) -> dict[str, Any] | None:

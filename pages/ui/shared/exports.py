@@ -14,7 +14,7 @@ import pandas as pd
 
 from engine.models.session import Session
 from engine.progress import final
-from engine.receipts import Part, facts, read_receipts
+from engine.receipts import ReceiptSummary, facts, read_receipts
 from pages.ui.shared import charts
 from pages.ui.shared.colours import QUIET, light_theme
 from pages.ui.shared.measured import rows
@@ -75,7 +75,7 @@ class Sheet:
         """One of the pictures as PNG."""
         return charts.rasterised(self.svg(name))
 
-    def receipts(self) -> tuple[Part, ...]:
+    def receipts(self) -> tuple[ReceiptSummary, ...]:
         """How what is shown was measured."""
         return final(read_receipts(self.origin.measurements, self.session)) if self.origin.measurements else ()
 

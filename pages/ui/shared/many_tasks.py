@@ -11,7 +11,7 @@ from engine.importance.importance import Scores
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import list_tasks
-from engine.studies.surveys import Setting, Survey, grid, survey
+from engine.studies.surveys import StudySettings, Survey, grid, survey
 from pages.ui.shared.address import put_right_several
 from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOT_COUNTS, SHOTS
 from pages.ui.shared.marks import mark
@@ -35,9 +35,9 @@ TASKS_HELP = (
 )
 
 
-def setting_of(setup: Setup, n_questions: int = JUDGES, aggregate: str = "scores") -> Setting:
+def setting_of(setup: Setup, n_questions: int = JUDGES, aggregate: str = "scores") -> StudySettings:
     """How the sidebar's model is studied."""
-    return Setting(setup.spec, setup.bos, setup.data_dir, n_questions, RANKING_QUESTIONS, aggregate=aggregate)
+    return StudySettings(setup.spec, setup.bos, setup.data_dir, n_questions, RANKING_QUESTIONS, aggregate=aggregate)
 
 
 def local_tasks(data_dir: str | None) -> list[str]:
@@ -79,7 +79,7 @@ def choose_tasks(
 
 
 def importance_work(
-    setting: Setting, target: Target, tasks: Sequence[TaskSpec], what: str, slot: str, title: str
+    setting: StudySettings, target: Target, tasks: Sequence[TaskSpec], what: str, slot: str, title: str
 ) -> Work[Survey]:
     """The work that measures the importance of every task; `so_far` tells what there is of it."""
     return Work(slot, title, survey(target, setting, tuple(tasks), what), priority=2)

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pandas as pd
 import streamlit as st
 
-from engine.receipts import Measurements, Part, facts, read_receipts
+from engine.receipts import Measurements, ReceiptSummary, facts, read_receipts
 from pages.ui.shared.address import as_written
 from pages.ui.shared.runtime import session, store
 from pages.ui.shared.tables import plain
@@ -38,13 +38,13 @@ def permalink() -> str:
     return f"{address.scheme}://{address.netloc}{link_of(address.path, as_written())}"
 
 
-def rows(parts: Sequence[Part]) -> pd.DataFrame:
+def rows(parts: Sequence[ReceiptSummary]) -> pd.DataFrame:
     """One row for each part that has any record: how many, when (UTC), in how many seconds."""
     found = [(part.name, part.n, part.first, part.last, round(part.seconds, 3)) for part in parts if part.n]
     return pd.DataFrame(found, columns=["part", "records", "measured_first", "measured_last", "seconds"])
 
 
-def table(parts: Sequence[Part]) -> list[str]:
+def table(parts: Sequence[ReceiptSummary]) -> list[str]:
     """The same as a Markdown table."""
     if not any(part.n for part in parts):
         return ["Nothing of this is stored yet: the receipt comes with the first result."]
@@ -55,7 +55,7 @@ def table(parts: Sequence[Part]) -> list[str]:
     return written
 
 
-def when(part: Part) -> str:
+def when(part: ReceiptSummary) -> str:
     """Such as "2026-11-22 09:30", or from the first to the last."""
     first, last = (moment[:16].replace("T", " ") for moment in (part.first, part.last))
     if first == last:
@@ -63,7 +63,7 @@ def when(part: Part) -> str:
     return f"{first} to {last[11:] if first[:10] == last[:10] else last}"
 
 
-def lines(parts: Sequence[Part]) -> list[str]:
+def lines(parts: Sequence[ReceiptSummary]) -> list[str]:
     """Model, versions and machine, a line each."""
     told = facts(receipt for part in parts for receipt in part.receipts)
     return [plain(f"{name}: {'; '.join(each)}") for name, each in told.items() if each]

@@ -12,8 +12,8 @@ from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.studies.compare import Comparing
-from engine.studies.one_head import Asked
-from engine.studies.surveys import Setting
+from engine.studies.one_head import HeadRequest
+from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point
 from engine.texts.continuation import How
 from engine.texts.sources import Source
@@ -33,8 +33,8 @@ MODULES = {
     "engine.progress": "final",
     "engine.questions.requests": "TaskSpec get_requests select",
     "engine.studies.compare": "Comparing areas comparison",
-    "engine.studies.one_head": "Asked portrait",
-    "engine.studies.surveys": "Setting agreement_rows grid survey together written_row",
+    "engine.studies.one_head": "HeadRequest portrait",
+    "engine.studies.surveys": "StudySettings agreement_rows grid survey together written_row",
     "engine.studies.sweeps": "points sweep",
     "engine.studies.two_models": "agreed compared",
     "engine.texts.continuation": "How continuation",
@@ -91,7 +91,9 @@ def of_two_accuracies(both: Sequence[tuple[Target, Pruning]], data_dir: str | No
     return program(lines)
 
 
-def of_importance(setting: Setting, tasks: Sequence[TaskSpec], what: str, second: Setting | None = None) -> str:
+def of_importance(
+    setting: StudySettings, tasks: Sequence[TaskSpec], what: str, second: StudySettings | None = None
+) -> str:
     """The most important components over many tasks; and how far a second model's scores agree."""
     lines = [
         *_study(setting),
@@ -180,7 +182,7 @@ def of_context(target: Target, data_dir: str | None, source: Source, mask: Mask,
     return program(lines, target)
 
 
-def of_correlations(setting: Setting, tasks: Sequence[TaskSpec], what: str, aggregate: str) -> str:
+def of_correlations(setting: StudySettings, tasks: Sequence[TaskSpec], what: str, aggregate: str) -> str:
     """Every two rankings compared."""
     lines = [
         *_study(setting),
@@ -192,7 +194,7 @@ def of_correlations(setting: Setting, tasks: Sequence[TaskSpec], what: str, aggr
     return program(lines)
 
 
-def of_sweep(setting: Setting, tasks: Sequence[TaskSpec], wanted: Sequence[Point], pool: Sequence[str]) -> str:
+def of_sweep(setting: StudySettings, tasks: Sequence[TaskSpec], wanted: Sequence[Point], pool: Sequence[str]) -> str:
     """Accuracies at the `wanted` points, most of them of all `tasks`."""
     lines = [
         *_study(setting),
@@ -207,7 +209,7 @@ def of_sweep(setting: Setting, tasks: Sequence[TaskSpec], wanted: Sequence[Point
     return program(lines)
 
 
-def of_comparison(setting: Setting, comparing: Comparing) -> str:
+def of_comparison(setting: StudySettings, comparing: Comparing) -> str:
     """The areas of criteria."""
     of = f"{_task(comparing.task)}, {comparing.criteria!r}, {comparing.axis!r}, {comparing.levels!r}"
     lines = [
@@ -219,12 +221,12 @@ def of_comparison(setting: Setting, comparing: Comparing) -> str:
     return program(lines)
 
 
-def of_head(target: Target, asked: Asked) -> str:
+def of_head(target: Target, asked: HeadRequest) -> str:
     """All that is known of one head."""
     lines = [
         f"setting = {_setting(asked.setting)}",
         f"tasks = {_grid(asked.tasks) if asked.tasks else '[]'}",
-        f"found = final(portrait(target, Asked({asked.head!r}, setting, tuple(tasks))).run(session))",
+        f"found = final(portrait(target, HeadRequest({asked.head!r}, setting, tuple(tasks))).run(session))",
         "print(found.verdict)",
     ]
     return program(lines, target)
@@ -257,13 +259,13 @@ def _spec(target: Target) -> str:
     return f"LoadSpec({target.spec.model!r}, {target.spec.precision!r})"
 
 
-def _setting(setting: Setting) -> str:
+def _setting(setting: StudySettings) -> str:
     spec = f"LoadSpec({setting.spec.model!r}, {setting.spec.precision!r})"
     more = f"{setting.bos!r}, {setting.data_dir!r}, {setting.n_questions}, {setting.n_ranking}"
-    return f"Setting({spec}, {more}, aggregate={setting.aggregate!r})"
+    return f"StudySettings({spec}, {more}, aggregate={setting.aggregate!r})"
 
 
-def _study(setting: Setting) -> list[str]:
+def _study(setting: StudySettings) -> list[str]:
     """The lines that name a setting and its model."""
     return [f"setting = {_setting(setting)}", "target = session.target(setting.spec, setting.bos)"]
 

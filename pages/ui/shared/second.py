@@ -19,7 +19,7 @@ from pages.ui.shared.tables import plain
 
 
 @dataclass
-class Drawn:
+class SecondDownloads:
     """What a section on two models has drawn, for the downloads; nothing without a second one. `measurements`
     are the second's, `python` is the program for both."""
 

@@ -14,7 +14,7 @@ from engine.checkpoints.hub import is_away
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.names import model_name
 from engine.errors import HeadroomError
-from engine.kernels.kernel_choice import Products
+from engine.kernels.kinds import Kernels
 from engine.memory import resident_bytes
 from engine.models.loading import PRECISIONS, LoadSpec, identify, known_ways, stamp, ways_of
 from engine.models.session import Target, target_of
@@ -92,7 +92,7 @@ def look_for_model(setup: Setup, spec: LoadSpec) -> Target | None:
     return None if identity is None or ways is None else target_of(spec, identity, setup.bos, ways)
 
 
-def ways_here(spec: LoadSpec, identity: Identity) -> Products | None:
+def ways_here(spec: LoadSpec, identity: Identity) -> Kernels | None:
     """How this model's matrix products are computed here. Only the first time on a computer the worker measures them,
     which needs torch; until then that is said, and there are none."""
     title, message = "Measuring this computer's processor", "measuring this computer's processor once"

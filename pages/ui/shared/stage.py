@@ -13,7 +13,7 @@ from pages.ui.shared.address import as_written
 from pages.ui.shared.runtime import show_error, store
 from pages.ui.shared.streamlit_internals import PAGE_SCRIPT, SLIDE_STYLE
 from pages.ui.shared.tables import plain
-from pages.ui.shared.views import PRESENT, View
+from pages.ui.shared.views import PRESENT, SavedView
 
 HERE = Path(__file__).parent
 HTML = """
@@ -88,7 +88,7 @@ def _draw_views() -> None:
         st.file_uploader("Load a file of views", "json", key=f"views_file {_number('file')}", **more)
 
 
-def _draw_view(number: int, view: View, n: int) -> None:
+def _draw_view(number: int, view: SavedView, n: int) -> None:
     name_at, *buttons_at = st.columns([8, 1, 1, 1], vertical_alignment="center", gap="xsmall")
     name_at.markdown(f"{number + 1}\u2002{plain(view.name)}", help=plain(view.link[:200]))
     ways = (("↑", "Earlier", -1), ("↓", "Later", 1), ("×", "Forget this view", 0))
@@ -116,13 +116,13 @@ def _add(number: int) -> None:
     """Saves the page as it is under the name that was typed."""
     name = st.session_state.get("view_name")
     if name and _first("name", number):
-        _keep(lambda known: (*known, views.checked(View(name, _here()))))
+        _keep(lambda known: (*known, views.checked(SavedView(name, _here()))))
 
 
-def _change(number: int, view: View, by: int) -> None:
+def _change(number: int, view: SavedView, by: int) -> None:
     """Moves a view, or deletes it (`by` 0); nothing where the list is another by now."""
 
-    def changed(known: tuple[View, ...]) -> tuple[View, ...]:
+    def changed(known: tuple[SavedView, ...]) -> tuple[SavedView, ...]:
         if number >= len(known) or known[number] != view:
             return known
         return views.moved(known, number, by) if by else (*known[:number], *known[number + 1 :])

@@ -19,14 +19,14 @@ PRESENT = "present"  # the parameter of the address that shows a screen as a sli
 
 
 @dataclass(frozen=True)
-class View:
+class SavedView:
     """A name, and a link such as "/passage?passage_text=The+ferry"."""
 
     name: str
     link: str
 
 
-def saved(store: Store) -> tuple[View, ...]:
+def saved(store: Store) -> tuple[SavedView, ...]:
     """The views that are kept, in order."""
     raw = store.get(KEY)
     try:
@@ -35,17 +35,17 @@ def saved(store: Store) -> tuple[View, ...]:
         return ()  # written by another version
 
 
-def save(views: Sequence[View], store: Store) -> bool:
+def save(views: Sequence[SavedView], store: Store) -> bool:
     """Keeps these views in this order; False where they are kept in memory only."""
     return store.put(KEY, written(views))
 
 
-def written(views: Sequence[View]) -> bytes:
+def written(views: Sequence[SavedView]) -> bytes:
     """The views as a file."""
     return json.dumps({"form": FORM, "views": [asdict(view) for view in views]}, indent=1).encode()
 
 
-def read(raw: bytes) -> tuple[View, ...]:
+def read(raw: bytes) -> tuple[SavedView, ...]:
     """The views of such a file; HeadroomError where it is none."""
     try:
         if len(raw) > MAX_BYTES:
@@ -62,10 +62,10 @@ def read(raw: bytes) -> tuple[View, ...]:
 @dataclass(frozen=True)
 class _ViewsFile:
     form: Literal["headroom views"]
-    views: tuple[View, ...]
+    views: tuple[SavedView, ...]
 
 
-def checked(view: View) -> View:
+def checked(view: SavedView) -> SavedView:
     """The view, if its name can be shown and its link leads to a screen of this app; else HeadroomError."""
     name = view.name.strip()
     if not name or len(name) > MAX_NAME or not name.isprintable():
@@ -78,7 +78,7 @@ def checked(view: View) -> View:
     if parts.scheme or parts.netloc or not plain or len(view.link) > MAX_LINK:
         line = "is no link to a screen of this app; it begins with / and a screen's name"
         raise HeadroomError(f"{view.link[:60]!r} {line}")
-    return View(name, link_of(parts.path, parse_qs(parts.query)))
+    return SavedView(name, link_of(parts.path, parse_qs(parts.query)))
 
 
 def link_of(path: str, parameters: Mapping[str, Sequence[str]]) -> str:
@@ -88,7 +88,7 @@ def link_of(path: str, parameters: Mapping[str, Sequence[str]]) -> str:
     return (path or "/") + (f"?{query}" if query else "")
 
 
-def moved(views: Sequence[View], at: int, by: int) -> tuple[View, ...]:
+def moved(views: Sequence[SavedView], at: int, by: int) -> tuple[SavedView, ...]:
     """The views with one of them `by` places further on, as far as there are places."""
     rest = [view for number, view in enumerate(views) if number != at]
     rest.insert(max(0, min(len(rest), at + by)), views[at])

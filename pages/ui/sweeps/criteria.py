@@ -8,7 +8,7 @@ import streamlit as st
 from engine.questions.requests import TaskSpec
 from engine.studies.compare import ALONG
 from pages.ui.shared.closing import closing
-from pages.ui.shared.criteria import Comparison, Drawn, choose_comparing, draw_comparison
+from pages.ui.shared.criteria import CriteriaDownloads, CriteriaView, choose_comparing, draw_comparison
 from pages.ui.shared.many_tasks import setting_of
 from pages.ui.shared.origin import Origin, about, tasks_in_words
 from pages.ui.shared.python_code import of_comparison
@@ -26,7 +26,7 @@ def draw_section(setup: Setup, task: TaskSpec, n_questions: int, at: DeltaGenera
         st.info("Choose at least one criterion.", icon=":material/checklist:")
         return
     target, since_s = wait_for_model(setup), time.monotonic()
-    of, drawn = Comparison("sweep compare", setting_of(setup, n_questions), target, comparing), Drawn()
+    of, drawn = CriteriaView("sweep compare", setting_of(setup, n_questions), target, comparing), CriteriaDownloads()
     stored = of.work
     stored.stored()
     live(stored.watched(), partial(draw_comparison, of, drawn), since_s)

@@ -26,30 +26,30 @@ SECTIONS = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """The points of a section, and the tasks that its aggregates are made of."""
 
     points: tuple[Point, ...]
     pool: tuple[str, ...]
 
 
-def plan_of(section: str, tasks: Sequence[TaskSpec], front: TaskSpec, permille: int) -> Plan:
+def plan_of(section: str, tasks: Sequence[TaskSpec], front: TaskSpec, permille: int) -> SweepPlan:
     """The plan of a section for the chosen tasks; `front` is the task in front, `permille` the level of transfer."""
     pool = tuple(pool_of(list(dict.fromkeys(task.name for task in tasks))))
     here = [task for task in tasks if task.shots == front.shots]
     if section in ("heads", "ffns"):
         at = {"heads": (TENTHS, [0]), "ffns": ([0], TENTHS)}[section]
         random = {"heads": (RANDOM_LEVELS, [0]), "ffns": ([0], RANDOM_LEVELS)}[section]
-        return Plan((*points(tasks, *at), *random_points(tasks, *random)), pool)
+        return SweepPlan((*points(tasks, *at), *random_points(tasks, *random)), pool)
     if section == "both":
-        return Plan(tuple(points(tasks, TENTHS, TENTHS)), pool)
+        return SweepPlan(tuple(points(tasks, TENTHS, TENTHS)), pool)
     if section == "transfer":
-        return Plan((*points(here, [permille], [0]), *transfer_points(here, permille)), pool)
+        return SweepPlan((*points(here, [permille], [0]), *transfer_points(here, permille)), pool)
     if section == "outside":
         outside = [task for task in tasks if task.name in OUT_OF_DISTRIBUTION]
-        return Plan((*points(outside, TENTHS, [0]), *points(outside, TENTHS, [0], "aggregate")), pool)
+        return SweepPlan((*points(outside, TENTHS, [0]), *points(outside, TENTHS, [0], "aggregate")), pool)
     random = random_points([front], RANDOM_LEVELS, [0])
-    return Plan((*points([front], TENTHS, [0]), *random, *points([front], TENTHS, [0], "rescored")), pool)
+    return SweepPlan((*points([front], TENTHS, [0]), *random, *points([front], TENTHS, [0], "rescored")), pool)
 
 
 def arguments(section: str, tasks: Sequence[TaskSpec], front: TaskSpec, permille: int) -> list[list[str]]:

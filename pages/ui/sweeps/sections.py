@@ -10,7 +10,7 @@ from engine.questions.requests import TaskSpec
 from engine.studies.break_points import break_points
 from engine.studies.statements import SMALL_LOSS
 from engine.studies.surveys import in_words
-from engine.studies.sweeps import Row
+from engine.studies.sweeps import SweepRow
 from pages.ui.shared.break_points import POWER_HELP
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.defaults import NOUNS, Axis
@@ -24,7 +24,7 @@ Drawn = tuple[Mapping[str, Picture], Mapping[str, pd.DataFrame]]
 NOTHING = "Nothing is measured here yet."
 
 
-def draw_section(section: str, rows: Sequence[Row], front: TaskSpec, permille: int, published: Known) -> Drawn:
+def draw_section(section: str, rows: Sequence[SweepRow], front: TaskSpec, permille: int, published: Known) -> Drawn:
     """Draws a section; gives its charts and tables by name, for the downloads."""
     if not rows:
         st.caption(NOTHING)
@@ -35,7 +35,7 @@ def draw_section(section: str, rows: Sequence[Row], front: TaskSpec, permille: i
     return pictures, {"Accuracies": tables.table(rows), **more}
 
 
-def _curves(section: str, rows: Sequence[Row], front: TaskSpec, permille: int, published: Known) -> Drawn:
+def _curves(section: str, rows: Sequence[SweepRow], front: TaskSpec, permille: int, published: Known) -> Drawn:
     axis: Axis = "ffns" if section == "ffns" else "heads"
     own = [row for row in rows if row.point.by == "own"]
     random = [row for row in rows if row.point.by == "random"]
@@ -58,7 +58,7 @@ def _curves(section: str, rows: Sequence[Row], front: TaskSpec, permille: int, p
     return pictures, {"Break points": table}
 
 
-def _grid(section: str, rows: Sequence[Row], front: TaskSpec, permille: int) -> Drawn:
+def _grid(section: str, rows: Sequence[SweepRow], front: TaskSpec, permille: int) -> Drawn:
     cells, pictures = tables.grid(rows), {}
     st.markdown(tables.grid_in_words(cells, SMALL_LOSS))
     each = tables.by_shots(cells)
@@ -72,7 +72,7 @@ def _grid(section: str, rows: Sequence[Row], front: TaskSpec, permille: int) -> 
     return pictures, {"Means over tasks": cells}
 
 
-def _transfer(section: str, rows: Sequence[Row], front: TaskSpec, permille: int) -> Drawn:
+def _transfer(section: str, rows: Sequence[SweepRow], front: TaskSpec, permille: int) -> Drawn:
     own = [row for row in rows if row.point.by == "own"]
     frame = tables.transfer([row for row in rows if row.point.by != "own"], own)
     if frame.empty:
@@ -85,7 +85,7 @@ def _transfer(section: str, rows: Sequence[Row], front: TaskSpec, permille: int)
     return {"Transfer": chart}, {"Transfer": frame}
 
 
-def _lines(section: str, rows: Sequence[Row], front: TaskSpec, permille: int) -> Drawn:
+def _lines(section: str, rows: Sequence[SweepRow], front: TaskSpec, permille: int) -> Drawn:
     frame, pictures = tables.lines(rows), {}
     st.markdown(tables.lines_in_words(frame))
     each = tables.by_shots(frame)

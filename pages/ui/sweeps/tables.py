@@ -10,7 +10,7 @@ from engine.questions.requests import TaskSpec
 from engine.statistics import detectable
 from engine.studies.break_points import BreakPoint
 from engine.studies.surveys import shots_in_words
-from engine.studies.sweeps import Row
+from engine.studies.sweeps import SweepRow
 from pages.ui.shared.break_points import cliff_in_words, power_in_words
 from pages.ui.shared.tables import number, whole_percent
 
@@ -32,12 +32,12 @@ def by_shots(frame: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
     return [(int(shots), frame[frame["shots"] == shots]) for shots in sorted(frame["shots"].unique())]
 
 
-def table(rows: Sequence[Row]) -> pd.DataFrame:
+def table(rows: Sequence[SweepRow]) -> pd.DataFrame:
     """One row an accuracy, as it goes to a file."""
     return pd.DataFrame([row.cells() for row in rows])
 
 
-def curves(own: Sequence[Row], random: Sequence[Row], axis: str, front: str = "") -> pd.DataFrame:
+def curves(own: Sequence[SweepRow], random: Sequence[SweepRow], axis: str, front: str = "") -> pd.DataFrame:
     """Rows for `charts.curves`: each task's line (of kind `front` where it is that one), their mean, chance, and
     the mean of random rankings with the range of their seeds' means. A mean is given where every task of a shot count
     is measured."""
@@ -64,7 +64,7 @@ def curves(own: Sequence[Row], random: Sequence[Row], axis: str, front: str = ""
     return pd.concat(parts, ignore_index=True).reindex(columns=CURVE_COLUMNS)
 
 
-def lines(rows: Sequence[Row]) -> pd.DataFrame:
+def lines(rows: Sequence[SweepRow]) -> pd.DataFrame:
     """Rows for `charts.lines`: one line a task and kind of ranking, by heads; of random ones the seeds' mean."""
     frame = table(rows)
     frame = frame.assign(ranking=frame["by"].map(NAMES), level=frame["heads"])
@@ -72,7 +72,7 @@ def lines(rows: Sequence[Row]) -> pd.DataFrame:
     return frame.groupby(by, sort=False)[["acc", "low", "high"]].mean().reset_index()
 
 
-def grid(rows: Sequence[Row]) -> pd.DataFrame:
+def grid(rows: Sequence[SweepRow]) -> pd.DataFrame:
     """Mean over tasks at every pair of levels measured for all: shots, heads, ffns, acc, lost (points against nothing
     pruned), n (tasks)."""
     frame = table(rows)
@@ -108,7 +108,7 @@ def spread(cells: pd.DataFrame) -> pd.DataFrame:
     return cells.assign(x=x - dx / 2, x2=x + dx / 2, y=y - dy / 2, y2=y + dy / 2)
 
 
-def transfer(rows: Sequence[Row], own: Sequence[Row]) -> pd.DataFrame:
+def transfer(rows: Sequence[SweepRow], own: Sequence[SweepRow]) -> pd.DataFrame:
     """One row for a judged task and whose ranking pruned it: task, source, acc, lost (points against its own ranking's
     accuracy at the same level)."""
     by_own = {(row.point.task, row.point.heads_permille): row.acc for row in own}

@@ -8,9 +8,9 @@ import pandas as pd
 
 from pages.ui.shared import charts
 from pages.ui.training import tables
-from pages.ui.training.charts import ABLATED, Look, ablation_panel, heads_panel, heat_panel, joined, run_panel
+from pages.ui.training.charts import ABLATED, TokenAxis, ablation_panel, heads_panel, heat_panel, joined, run_panel
 from pages.ui.training.paths import path_panel
-from pages.ui.training.runs import Shown
+from pages.ui.training.runs import DrawnRun
 
 WIDTH_PX = 250
 ROWS = (
@@ -20,7 +20,7 @@ ROWS = (
 )  # fmt: skip
 
 
-def analysis_table(runs: Sequence[Shown], look: Look, found: Sequence[np.ndarray] | None) -> charts.Picture:
+def analysis_table(runs: Sequence[DrawnRun], look: TokenAxis, found: Sequence[np.ndarray] | None) -> charts.Picture:
     """Of each run its path on the two components (`found`; None: not computed), loss, loss by index, its slope,
     in-context score, prefix matching and QK trace of every head, and both effects of ablating each head."""
     every, where = tables.over_training(runs), tables.windows(runs)
@@ -39,7 +39,7 @@ def analysis_table(runs: Sequence[Shown], look: Look, found: Sequence[np.ndarray
     return joined(panels, len(runs), WIDTH_PX, titles)
 
 
-def _column(run: Shown, every: pd.DataFrame, where: pd.DataFrame, look: Look) -> list[charts.Picture]:
+def _column(run: DrawnRun, every: pd.DataFrame, where: pd.DataFrame, look: TokenAxis) -> list[charts.Picture]:
     """All rows of one run but the first."""
     name, (n_layers, _) = run.label, run.shape
     ablated = tables.ablations(run)

@@ -23,7 +23,7 @@ ONE = pd.DataFrame({"one": [0]})
 
 
 @dataclass(frozen=True)
-class Look:
+class TokenAxis:
     """The axis of tokens from `low` to `high`, linear or `log`; where the marker stands in a file (`moment`), or None:
     on screen, where it moves."""
 
@@ -50,12 +50,12 @@ class Look:
         return alt.X(f"{field}:Q", **{"title": "Tokens trained on", "scale": scale, "axis": axis, **more})
 
 
-def look_of(runs: Sequence[Any], log: bool, moment: float | None = None) -> Look:
+def look_of(runs: Sequence[Any], log: bool, moment: float | None = None) -> TokenAxis:
     """The axis that holds all these runs (`Shown`), to a round number of tokens; a logarithmic one begins at the first
     snapshot behind 0."""
     tokens = [each.trajectory.tokens for each in runs]
     low = min(float(each[each > 0].min()) for each in tokens) if log else 0.0
-    return Look(low, axis_end(max(float(each[-1]) for each in tokens)), log, moment)
+    return TokenAxis(low, axis_end(max(float(each[-1]) for each in tokens)), log, moment)
 
 
 def axis_end(tokens: float) -> float:
@@ -68,7 +68,9 @@ def axis_end(tokens: float) -> float:
 OF_RUNS = {"score": "In-context score, nats", "loss": "Loss, nats"}
 
 
-def run_panel(runs: pd.DataFrame, windows: pd.DataFrame, run: str, look: Look, column: str = "score") -> charts.Picture:
+def run_panel(
+    runs: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, column: str = "score"
+) -> charts.Picture:
     """The in-context score (`score`) or the `loss` of one run, those of the others in grey behind it."""
     lowest, highest = float(runs[column].min()), float(runs[column].max())
     ends = (min(lowest, -0.1), max(highest, 0.02)) if column == "score" else (lowest, highest)
@@ -77,7 +79,9 @@ def run_panel(runs: pd.DataFrame, windows: pd.DataFrame, run: str, look: Look, c
 
 
 @charts.kept
-def _run_panel(look: Look, names: tuple[str, ...], run: str, column: str, ends: tuple[float, float]) -> charts.Template:
+def _run_panel(
+    look: TokenAxis, names: tuple[str, ...], run: str, column: str, ends: tuple[float, float]
+) -> charts.Template:
     y = _y(column, OF_RUNS[column], domain=list(ends), nice=True)
     x = look.x() if look.moment is not None else look.x(title=None)  # on screen the chart below has the same axis
     base = charts.named_chart("runs").encode(x=x, y=y)
@@ -95,7 +99,7 @@ def _run_panel(look: Look, names: tuple[str, ...], run: str, column: str, ends: 
 
 
 def heads_panel(
-    heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: Look, score: str, n_layers: int
+    heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, score: str, n_layers: int
 ) -> charts.Picture:
     """One of the six scores of every head of one run: a line a head, coloured by layer."""
     free = score in ("qk_trace", "ov_eigen") and bool(heads["value"].notna().any())
@@ -105,7 +109,7 @@ def heads_panel(
 
 
 @charts.kept
-def _heads_panel(look: Look, score: str, n_layers: int, layers: tuple[int, ...], free: bool) -> charts.Template:
+def _heads_panel(look: TokenAxis, score: str, n_layers: int, layers: tuple[int, ...], free: bool) -> charts.Template:
     y = _y("value", TITLES[score]) if free else _y("value", TITLES[score], domain=[0, 1])
     base = charts.named_chart("heads").encode(x=look.x(), y=y, detail="name:N")
     colour = charts.by_layer(n_layers, layers, orient="top", direction="horizontal", symbolType="stroke", padding=0,
@@ -115,7 +119,7 @@ def _heads_panel(look: Look, score: str, n_layers: int, layers: tuple[int, ...],
     return charts.template(HEIGHT + charts.AXIS_PX, _band(look), lines, _marker(look))
 
 
-def ablation_panel(heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: Look, what: str) -> charts.Picture:
+def ablation_panel(heads: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, what: str) -> charts.Picture:
     """What ablating each head of one run does at the snapshots where that was measured: `score`, or `along` the
     before-and-after vector; coloured by kind."""
     of = _ablation_panel(look, what, kinds_in(heads, what))
@@ -127,7 +131,7 @@ ABLATED = {"score": "Change of in-context score, nats", "along": "Along before-a
 
 
 @charts.kept
-def _ablation_panel(look: Look, what: str, kinds: tuple[str, ...]) -> charts.Template:
+def _ablation_panel(look: TokenAxis, what: str, kinds: tuple[str, ...]) -> charts.Template:
     base = charts.named_chart("heads").transform_filter(f"isValid(datum.{what})")
     y = _y(what, ABLATED[what]) if kinds else _y(what, ABLATED[what], domain=[-1, 1])
     base = base.encode(x=look.x(), y=y, detail="name:N")
@@ -140,7 +144,7 @@ def _ablation_panel(look: Look, what: str, kinds: tuple[str, ...]) -> charts.Tem
 
 
 def curves(
-    runs: pd.DataFrame, windows: pd.DataFrame, look: Look, column: str, title: str, height: int = 210
+    runs: pd.DataFrame, windows: pd.DataFrame, look: TokenAxis, column: str, title: str, height: int = 210
 ) -> charts.Picture:
     """One quantity of every run over training, a line a run."""
     names = tuple(dict.fromkeys(runs["run"]))
@@ -152,7 +156,7 @@ def curves(
 
 @charts.kept
 def _curves(
-    look: Look,
+    look: TokenAxis,
     names: tuple[str, ...],
     drawn: tuple[str, ...],
     column: str,
@@ -175,7 +179,7 @@ def _curves(
     return charts.template(height + charts.AXIS_PX + 22 * len(drawn), bands, lines, _marker(look), dots)
 
 
-def tokens_panel(frame: pd.DataFrame, windows: pd.DataFrame, run: str, look: Look) -> charts.Picture:
+def tokens_panel(frame: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis) -> charts.Picture:
     """The loss of chosen tokens of a passage over the training of one run."""
     own = frame[frame["run"] == run]
     of = _tokens_panel(look, tuple(dict.fromkeys(frame["token"])), tuple(dict.fromkeys(own["token"])))
@@ -183,7 +187,7 @@ def tokens_panel(frame: pd.DataFrame, windows: pd.DataFrame, run: str, look: Loo
 
 
 @charts.kept
-def _tokens_panel(look: Look, tokens: tuple[str, ...], drawn: tuple[str, ...]) -> charts.Template:
+def _tokens_panel(look: TokenAxis, tokens: tuple[str, ...], drawn: tuple[str, ...]) -> charts.Template:
     legend = alt.Legend(values=list(drawn), orient="top", title=None, labelLimit=0, symbolType="stroke",
                         symbolStrokeWidth=3, padding=0)  # fmt: skip
     colour = alt.Color("token:N", scale=alt.Scale(domain=list(tokens)), legend=legend)
@@ -194,7 +198,7 @@ def _tokens_panel(look: Look, tokens: tuple[str, ...], drawn: tuple[str, ...]) -
 
 
 def heat_panel(
-    cells: pd.DataFrame, windows: pd.DataFrame, run: str, look: Look, column: str = "slope"
+    cells: pd.DataFrame, windows: pd.DataFrame, run: str, look: TokenAxis, column: str = "slope"
 ) -> charts.Picture:
     """Index in the text (logarithmic) by tokens trained on: `slope`, d loss / d ln(index), -0.3 to 0.3, or `loss`."""
     ends = (-0.3, 0.3) if column == "slope" else _ends(cells["loss"])
@@ -205,7 +209,7 @@ def heat_panel(
 
 
 @charts.kept
-def _heat_panel(look: Look, column: str, first: int, last: int, ends: tuple[float, float]) -> charts.Template:
+def _heat_panel(look: TokenAxis, column: str, first: int, last: int, ends: tuple[float, float]) -> charts.Template:
     is_slope = column == "slope"
     scale = (
         charts.around_zero(ends[1], clamp=True) if is_slope else alt.Scale(domain=list(ends), clamp=True, reverse=True)
@@ -270,7 +274,7 @@ def _ends(values: pd.Series) -> tuple[float, float]:
     return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
 
 
-def _on(frame: pd.DataFrame, look: Look) -> pd.DataFrame:
+def _on(frame: pd.DataFrame, look: TokenAxis) -> pd.DataFrame:
     """The rows that the axis has a place for: a logarithmic one has none for 0."""
     return frame[frame["tokens"] >= look.low] if look.log else frame
 
@@ -280,24 +284,24 @@ def _y(field: str, title: str, zero: bool = True, **scale: Any) -> alt.Y:
     return alt.Y(f"{field}:Q", title=title, axis=axis, scale=alt.Scale(**scale) if scale else alt.Scale(zero=zero))
 
 
-def _band(look: Look) -> alt.Chart:
+def _band(look: TokenAxis) -> alt.Chart:
     """The window of the phase change."""
     base = charts.named_chart("windows").mark_rect(color=MARK, opacity=BAND)
     return base.encode(x=look.x("start"), x2="end:Q", tooltip=alt.value(None))
 
 
-def _zero(look: Look) -> alt.Chart:
+def _zero(look: TokenAxis) -> alt.Chart:
     return charts.named_chart("one").mark_rule(color=GREY, opacity=0.6, aria=False).encode(y=alt.datum(0))
 
 
-def _marker(look: Look) -> alt.Chart:
+def _marker(look: TokenAxis) -> alt.Chart:
     """The line at the moment that the slider is at."""
     base = charts.named_chart("one").transform_calculate(at=f"clamp({look.at}, {look.low!r}, {look.high!r})")
     rule = base.mark_rule(strokeWidth=1.5, color=GREY, opacity=1).encode(x=look.x("at"), tooltip=alt.value(None))
     return heard(rule, look)
 
 
-def heard(chart: alt.Chart, look: Look) -> alt.Chart:
+def heard(chart: alt.Chart, look: TokenAxis) -> alt.Chart:
     """The chart, which on screen hears of the moment from the field of the page."""
     if look.moment is not None:
         return chart

@@ -17,8 +17,8 @@ from pages.ui.shared.tables import plain, typeset
 from pages.ui.shared.written import write
 from pages.ui.training.measuring import so_far
 from pages.ui.training.runs import (
-    Shown,
-    Source,
+    DrawnRun,
+    RunSource,
     first_names,
     labels,
     recipe_in,
@@ -47,17 +47,17 @@ SCALE_HELP = "Tokens trained on, evenly or by their logarithm: the early steps t
 
 
 @dataclass(frozen=True)
-class Choice:
+class RunChoice:
     """What is chosen: the runs that are measured, those that are not (`unmeasured`), where each is known from, the
     folder of the user's runs, whether the axis is logarithmic, and the run whose snapshots other screens open."""
 
-    runs: tuple[Shown, ...]
+    runs: tuple[DrawnRun, ...]
     unmeasured: tuple[str, ...]
-    sources: dict[str, Source]
+    sources: dict[str, RunSource]
     labels: dict[str, str]
     folder: Path
     log: bool
-    followed: Source | None
+    followed: RunSource | None
 
 
 def default_folder() -> Path:
@@ -65,7 +65,7 @@ def default_folder() -> Path:
     return store().directory / "runs"
 
 
-def choose(runs_at: DeltaGenerator, axis_at: DeltaGenerator, more_at: DeltaGenerator) -> Choice:
+def choose(runs_at: DeltaGenerator, axis_at: DeltaGenerator, more_at: DeltaGenerator) -> RunChoice:
     """Draws the controls; where there is nothing to choose, a Choice of no runs."""
     with more_at.popover(
         "Folder", width="stretch", help="Where your own runs lie, and whose snapshots other screens open."
@@ -83,7 +83,7 @@ def choose(runs_at: DeltaGenerator, axis_at: DeltaGenerator, more_at: DeltaGener
     told, names = {name: typeset(label) for name, label in short.items()}, list(found)
     if not names:
         st.info("There are no runs yet: train one below, or give the folder where some lie.", icon=":material/school:")
-        return Choice((), (), found, told, folder, False, None)
+        return RunChoice((), (), found, told, folder, False, None)
     draw = partial(runs_at.multiselect, "Runs", names, format_func=told.__getitem__, help=RUNS_HELP)
     older = {name: (full[name], short[name]) for name in names}
     chosen = several("training_runs", names, draw, first_names(names), told, older)
@@ -95,7 +95,7 @@ def choose(runs_at: DeltaGenerator, axis_at: DeltaGenerator, more_at: DeltaGener
     key = "training_model"
     follows = one_listed(rest, "Snapshots of", [*with_weights, NOBODY], key, help=FOLLOWS_HELP)
     followed = found.get(follows) if follows != NOBODY else None
-    return Choice(shown(chosen, told, read, full), unmeasured, found, told, folder, bool(log), followed)
+    return RunChoice(shown(chosen, told, read, full), unmeasured, found, told, folder, bool(log), followed)
 
 
 def folder_of(said: str | None) -> Path:
@@ -106,14 +106,14 @@ def folder_of(said: str | None) -> Path:
         raise UsageError(f"{str(said)[:60]!r} can be no folder ({error}); give another one") from error
 
 
-def draw_made(runs: Sequence[Shown]) -> None:
+def draw_made(runs: Sequence[DrawnRun]) -> None:
     """Draws how runs were trained whose labels do not say it: those of other trainers."""
     for run in runs:
         if words := (run.trajectory.recipe or {}).get("words"):
             st.caption(plain(f"{run.label[:1].upper()}{run.label[1:]}: {words}."))
 
 
-def draw_followed(choice: Choice, tokens: float) -> None:
+def draw_followed(choice: RunChoice, tokens: float) -> None:
     """Draws which snapshot is nearest to so many tokens, with a button that makes it the sidebar's model; or that there
     are no weights to open."""
     source = choice.followed

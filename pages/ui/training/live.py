@@ -45,13 +45,13 @@ ONE_CORE = "It runs beside the app and leaves one core to it."
 
 
 @dataclass(frozen=True)
-class Shown:
+class LiveRun:
     """What the section shows: a run's folder and recipe, and those of its control, where it has one."""
 
     folder: Path
     recipe: Recipe
     text: Path | None = None
-    control: "Shown | None" = None
+    control: "LiveRun | None" = None
 
     @property
     def slot(self) -> str:
@@ -65,7 +65,7 @@ def trainings() -> Jobs:
 
 
 @st.cache_resource(show_spinner=False)
-def shown_last() -> dict[Path, Shown]:
+def shown_last() -> dict[Path, LiveRun]:
     """By folder of runs: what was begun last, for all tabs, so that a page that is loaded again finds it."""
     return {}
 
@@ -93,11 +93,11 @@ def begin(folder: Path, name: str, recipe: Recipe, text: Path | None = None) -> 
     control, known = None, RECIPES.get(name)
     if known is not None and known.control:
         other = RECIPES[known.control].recipe
-        control = Shown(free_name(folder, known.control, other), other)
-    _train(folder, Shown(free_name(folder, name, recipe), recipe, text, control))
+        control = LiveRun(free_name(folder, known.control, other), other)
+    _train(folder, LiveRun(free_name(folder, name, recipe), recipe, text, control))
 
 
-def _train(folder: Path, shown: Shown) -> None:
+def _train(folder: Path, shown: LiveRun) -> None:
     st.session_state[BEGUN] = st.session_state.get(BEGUN, 0) + 1
     for before in _all(shown_last().get(folder)):
         trainings().cancel(before.slot)  # what it has done is kept
@@ -148,7 +148,7 @@ def _draw(folder: Path) -> None:
             st.rerun()
 
 
-def _draw_line(folder: Path, each: Shown) -> None:
+def _draw_line(folder: Path, each: LiveRun) -> None:
     """How a run stands: progress and cancel, or what ended it."""
     job = trainings().snapshot(each.slot)
     if job is None or job.state == "done":
@@ -171,7 +171,7 @@ def _draw_line(folder: Path, each: Shown) -> None:
     mark_job(each.slot, job)
 
 
-def _draw_charts(shown: Shown, log: live_charts.Log, control: live_charts.Log) -> None:
+def _draw_charts(shown: LiveRun, log: live_charts.Log, control: live_charts.Log) -> None:
     drawn = live_charts.pictures(shown.recipe, log, control)
     first = st.columns(3)
     second = st.columns(3)
@@ -191,7 +191,7 @@ def _draw_charts(shown: Shown, log: live_charts.Log, control: live_charts.Log) -
             st.caption(plain(f"Grey, dashed, its control, {told[:1].lower()}{told[1:]}"))
 
 
-def _told(shown: Shown, log: live_charts.Log) -> str:
+def _told(shown: LiveRun, log: live_charts.Log) -> str:
     """What the last look saw, in words."""
     words = typeset(shown.recipe.in_full)
     if not log:
@@ -208,7 +208,7 @@ def _draw_left(folder: Path) -> None:
     left = [run for run in runs_in(folder) if not run.is_done]
     for run in left[:N_LEFT]:
         path = run.about.get("path")
-        shown = Shown(run.folder, run.recipe, Path(path) if path else None)
+        shown = LiveRun(run.folder, run.recipe, Path(path) if path else None)
         at = max((line["tokens"] for line in run.log()), default=0)
         label = f"Resume {run.name}, {at / 1e6:.2f} of {run.recipe.tokens / 1e6:g} M tokens"
         goes = {"on_click": _train, "args": (folder, shown), "help": RESUME_HELP}
@@ -217,15 +217,15 @@ def _draw_left(folder: Path) -> None:
         st.caption("Nothing is being trained. Each button trains a model from nothing, in a minute or a few.")
 
 
-def _elsewhere(folder: Path) -> Shown | None:
+def _elsewhere(folder: Path) -> LiveRun | None:
     """A run of the folder that another process trains, such as one that was begun from a shell."""
     if folder in shown_last():
         return None
     going = next((run for run in runs_in(folder) if trainer(run.folder) is not None), None)
-    return None if going is None else Shown(going.folder, going.recipe)
+    return None if going is None else LiveRun(going.folder, going.recipe)
 
 
-def _all(shown: Shown | None) -> list[Shown]:
+def _all(shown: LiveRun | None) -> list[LiveRun]:
     return [] if shown is None else [shown, *_all(shown.control)]
 
 

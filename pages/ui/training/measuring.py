@@ -14,7 +14,7 @@ from engine.training.trajectory import Trajectory, encode
 from pages.ui.shared.runtime import errors_shown, session
 from pages.ui.shared.tables import plain
 from pages.ui.shared.work import Action, Work, under_way
-from pages.ui.training.runs import Source
+from pages.ui.training.runs import RunSource
 
 ABOUT = (
     "Losses, the in-context score, all heads' scores, passages and ablations of each snapshot, in the background: the "
@@ -25,7 +25,7 @@ REDRAW_S = 10.0
 PER_MILLION_S, EACH_S = 6.0, 4.0
 
 
-def measure(source: Source, session: Session) -> Iterator[Progress[Trajectory]]:
+def measure(source: RunSource, session: Session) -> Iterator[Progress[Trajectory]]:
     """Job: the run measured at each of its snapshots; at its end the record lies in the run's folder."""
     from engine.training.measuring import target_at, trajectory
     from engine.training.series import series_of
@@ -36,14 +36,14 @@ def measure(source: Source, session: Session) -> Iterator[Progress[Trajectory]]:
         write(source.record, encode(found))
 
 
-def work_of(source: Source) -> Work[Trajectory]:
+def work_of(source: RunSource) -> Work[Trajectory]:
     """The work that measures a run."""
     slot = f"trajectory {source.folder}"
     action = Action(slot, partial(measure, source, session()))
     return Work(slot, f"Measuring {source.name}", action, 2, takes=partial(takes_s, source))
 
 
-def takes_s(source: Source) -> float | None:
+def takes_s(source: RunSource) -> float | None:
     """Seconds that it takes, roughly, None if there is nothing to measure; passes of a new run were never timed."""
     run = source.run
     if run is None or not (steps := run.steps()):
@@ -52,12 +52,12 @@ def takes_s(source: Source) -> float | None:
     return len(steps) * (EACH_S + PER_MILLION_S * size)
 
 
-def so_far(source: Source) -> Trajectory | None:
+def so_far(source: RunSource) -> Trajectory | None:
     """What the measuring that is under way has found."""
     return work_of(source).found if source.folder is not None else None
 
 
-def draw_unmeasured(waiting: Sequence[tuple[Source, str]], drawn_s: float) -> None:
+def draw_unmeasured(waiting: Sequence[tuple[RunSource, str]], drawn_s: float) -> None:
     """Draws of each run (with its label) that is not measured how that stands, or the button that begins it; while one
     is measured, the page is drawn anew now and then, so that its charts grow."""
     for source, label in waiting:

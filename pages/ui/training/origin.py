@@ -7,7 +7,7 @@ import pandas as pd
 
 from pages.ui.shared.commands import program
 from pages.ui.shared.origin import Origin
-from pages.ui.training.runs import Shown, Source
+from pages.ui.training.runs import DrawnRun, RunSource
 from pages.ui.training.tables import in_words
 
 FIELDS = ("n_layers", "mlp", "smeared", "positions", "repeats", "n_heads", "d_model", "n_ctx", "n_vocab", "batch",
@@ -15,7 +15,7 @@ FIELDS = ("n_layers", "mlp", "smeared", "positions", "repeats", "n_heads", "d_mo
 SAID = ("text", "text_digest", "n_texts", "early", "late", "around", "n_ablated_texts", "seconds")
 
 
-def origin(runs: Sequence[Shown], sources: Mapping[str, Source]) -> Origin:
+def origin(runs: Sequence[DrawnRun], sources: Mapping[str, RunSource]) -> Origin:
     """Command, program and words for what is shown of these runs."""
     lines, reads = [], []
     for run in runs:
@@ -37,7 +37,7 @@ def origin(runs: Sequence[Shown], sources: Mapping[str, Source]) -> Origin:
     return Origin("Training", "\n".join(lines), code, {}, about, [in_words(run) for run in runs])
 
 
-def recipes(runs: Sequence[Shown]) -> pd.DataFrame:
+def recipes(runs: Sequence[DrawnRun]) -> pd.DataFrame:
     """A row a run: how it was made, and on what it was measured."""
     rows = []
     for run in runs:

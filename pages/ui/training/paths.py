@@ -5,12 +5,12 @@ import pandas as pd
 
 from pages.ui.shared import charts
 from pages.ui.shared.colours import GREY, MARK
-from pages.ui.training.charts import ABLATED, ONE, Look, by_kind, by_run, heard, kinds_in
+from pages.ui.training.charts import ABLATED, ONE, TokenAxis, by_kind, by_run, heard, kinds_in
 
 PATH_PX = 190
 
 
-def path_panel(paths: pd.DataFrame, run: str, look: Look) -> charts.Picture:
+def path_panel(paths: pd.DataFrame, run: str, look: TokenAxis) -> charts.Picture:
     """The path of one run on the two components, those of the others in grey; the window is thick, from A to B, and a
     dot is where the marker is. All panels have the same axes."""
     ends = tuple((float(paths[axis].min()), float(paths[axis].max())) for axis in ("x", "y"))
@@ -19,7 +19,9 @@ def path_panel(paths: pd.DataFrame, run: str, look: Look) -> charts.Picture:
 
 
 @charts.kept
-def _path_panel(look: Look, names: tuple[str, ...], run: str, ends: tuple[tuple[float, float], ...]) -> charts.Template:
+def _path_panel(
+    look: TokenAxis, names: tuple[str, ...], run: str, ends: tuple[tuple[float, float], ...]
+) -> charts.Template:
     axis = alt.Axis(tickCount=4, grid=False)
     across, up = (alt.Scale(domain=_roomy(reach), nice=False) for reach in ends)
     x = alt.X("x:Q", title="Component 1, nats", axis=axis, scale=across)
@@ -40,7 +42,7 @@ def _path_panel(look: Look, names: tuple[str, ...], run: str, ends: tuple[tuple[
     return charts.template(PATH_PX + charts.AXIS_PX, *layers)
 
 
-def bars(heads: pd.DataFrame, look: Look, what: str) -> charts.Picture:
+def bars(heads: pd.DataFrame, look: TokenAxis, what: str) -> charts.Picture:
     """A bar a head: what its ablation does (`charts.ABLATED`) at the measured snapshot nearest to the marker."""
     values = heads[what].dropna()
     reach = float(values.abs().max()) if len(values) else 1.0
@@ -49,7 +51,7 @@ def bars(heads: pd.DataFrame, look: Look, what: str) -> charts.Picture:
 
 
 @charts.kept
-def _bars(look: Look, what: str, names: tuple[str, ...], kinds: tuple[str, ...], reach: float) -> charts.Template:
+def _bars(look: TokenAxis, what: str, names: tuple[str, ...], kinds: tuple[str, ...], reach: float) -> charts.Template:
     now = look.now
     axis = alt.Axis(labelAngle=-90, labelOverlap=True, grid=False)
     x = alt.X("name:N", title="Head", sort=list(names), scale=alt.Scale(domain=list(names)), axis=axis)

@@ -28,7 +28,7 @@ APART = {"seed": "seed {}", "batch": "{} rows a step", "n_ctx": "context {}", "r
 
 
 @dataclass(frozen=True)
-class Source:
+class RunSource:
     """Where a run is known from: its `record` (there or not), and its folder with the snapshots, where there is one.
     `model`: where there is none, what its last snapshot is as a model, "" where that is not here either."""
 
@@ -49,7 +49,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Shown:
+class DrawnRun:
     """A run as it is drawn: its short `label`, what was measured along it, the window of its phase change (None: it has
     none), and its recipe in words."""
 
@@ -65,10 +65,10 @@ class Shown:
         return next(iter(self.trajectory.heads.values())).shape[1:]
 
 
-def sources(folder: Path | None) -> dict[str, Source]:
+def sources(folder: Path | None) -> dict[str, RunSource]:
     """By name: the runs that come with the app, then those in the folder, where there is one."""
     shipped = sorted(SHIPPED.glob("*.safetensors"), key=lambda file: (file.stem not in LAST, file.stem))
-    found = {file.stem: Source(file.stem, file, _if_run(SHIPPED / file.stem), LAST.get(file.stem, ""))
+    found = {file.stem: RunSource(file.stem, file, _if_run(SHIPPED / file.stem), LAST.get(file.stem, ""))
              for file in shipped}  # fmt: skip
     try:
         inside = sorted(folder.iterdir()) if folder is not None and folder.is_dir() else []
@@ -77,11 +77,11 @@ def sources(folder: Path | None) -> dict[str, Source]:
     for entry in inside:
         if entry.is_dir() and runs.is_run(entry):
             name = (entry.name if entry.name not in found else f"{entry.name} (in the folder)").replace(",", " ")
-            found[name] = Source(name, entry / RECORD, entry)
+            found[name] = RunSource(name, entry / RECORD, entry)
     return found
 
 
-def trajectory_of(source: Source) -> Trajectory | None:
+def trajectory_of(source: RunSource) -> Trajectory | None:
     """What was measured along a run; None where nothing is yet, or another version of the app wrote it."""
     try:
         stamp = source.record.stat().st_mtime_ns
@@ -133,7 +133,7 @@ def short_labels(full: Mapping[str, str], recipes: Mapping[str, Recipe | None]) 
     return {name: told[name] for name in full}
 
 
-def recipe_in(source: Source, trajectory: Trajectory | None) -> Recipe | None:
+def recipe_in(source: RunSource, trajectory: Trajectory | None) -> Recipe | None:
     """The run's recipe; None of a published one, of another trainer's, and where it is another version's."""
     try:
         if trajectory is not None:
@@ -149,11 +149,11 @@ def shown(
     told: Mapping[str, str],
     found: Mapping[str, Trajectory | None],
     full: Mapping[str, str] | None = None,
-) -> tuple[Shown, ...]:
+) -> tuple[DrawnRun, ...]:
     """The runs of these names that are measured, by their labels; `full`: their recipes in words."""
     measured = [(name, trajectory) for name in names if (trajectory := found[name]) is not None]
     words = full or told
-    return tuple(Shown(name, told[name], each, _window(each), typeset(words[name])) for name, each in measured)
+    return tuple(DrawnRun(name, told[name], each, _window(each), typeset(words[name])) for name, each in measured)
 
 
 def first_names(found: Iterable[str]) -> list[str]:
@@ -167,7 +167,7 @@ def _best_first(found: Iterable[str]) -> list[str]:
     return best + [name for name in names if name not in best]
 
 
-def snapshot_at(source: Source, tokens: float) -> tuple[int, float] | None:
+def snapshot_at(source: RunSource, tokens: float) -> tuple[int, float] | None:
     """(step, tokens) of the snapshot with weights that is nearest to so many tokens; None where there is none."""
     run = source.run
     steps = run.steps() if run is not None else ()
@@ -179,7 +179,7 @@ def snapshot_at(source: Source, tokens: float) -> tuple[int, float] | None:
     return None
 
 
-def typed(source: Source, step: int) -> str:
+def typed(source: RunSource, step: int) -> str:
     """What is typed wherever a model is named, such as runs/NAME@step512."""
     folder = source.folder
     if folder is None:

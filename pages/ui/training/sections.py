@@ -24,8 +24,8 @@ from pages.ui.shared.text_picture import text_picture
 from pages.ui.shared.work import Action, Work
 from pages.ui.training import charts, paths, tables
 from pages.ui.training.analysis import analysis_table
-from pages.ui.training.charts import Look, joined
-from pages.ui.training.runs import Shown
+from pages.ui.training.charts import TokenAxis, joined
+from pages.ui.training.runs import DrawnRun
 from pages.ui.training.tint import FULL_NATS, VIEWS, draw_tint
 
 IN_A_ROW, FILE_PX = 4, 380
@@ -63,14 +63,14 @@ ANALYSIS_HELP = (
 
 
 @dataclass(frozen=True)
-class View:
+class TrainingFrames:
     """What all parts draw: the runs with a colour each, in frames over training, and how: on screen, and in a file."""
 
-    runs: tuple[Shown, ...]
+    runs: tuple[DrawnRun, ...]
     every: pd.DataFrame
     windows: pd.DataFrame
-    look: Look
-    still: Look
+    look: TokenAxis
+    still: TokenAxis
 
     @property
     def names(self) -> list[str]:
@@ -78,16 +78,16 @@ class View:
         return list(dict.fromkeys(self.every["run"]))
 
     @classmethod
-    def of(cls, runs: Sequence[Shown], log: bool, moment: float) -> "View":
+    def of(cls, runs: Sequence[DrawnRun], log: bool, moment: float) -> "TrainingFrames":
         """The view of these runs at a moment."""
         looks = charts.look_of(runs, log), charts.look_of(runs, log, moment)
         return cls(tuple(runs), tables.over_training(runs), tables.windows(runs), *looks)
 
 
-Panel = Callable[[Shown, Look], Picture]
+Panel = Callable[[DrawnRun, TokenAxis], Picture]
 
 
-def row(view: View, key: str, words: str, panel: Panel, named: bool = True) -> dict[str, Drawn]:
+def row(view: TrainingFrames, key: str, words: str, panel: Panel, named: bool = True) -> dict[str, Drawn]:
     """Draws a panel a run, side by side, and gives them as one picture for a file."""
     for first in range(0, len(view.runs), IN_A_ROW):
         part = view.runs[first : first + IN_A_ROW]
@@ -99,30 +99,30 @@ def row(view: View, key: str, words: str, panel: Panel, named: bool = True) -> d
     return {words: partial(_in_file, view, panel)}
 
 
-def name_run(view: View, run: Shown) -> None:
+def name_run(view: TrainingFrames, run: DrawnRun) -> None:
     """Draws the name of a run with its colour in the charts."""
     theme = theme_of(st.context.theme.type or "light")["chartCategoricalColors"]
     colour = theme[view.names.index(run.label) % len(theme)]
     st.html(f'<p style="{NAME} border-left-color: {colour}" title="{escape(run.in_full)}">{escape(run.label)}</p>')
 
 
-def _in_file(view: View, panel: Panel) -> Picture:
+def _in_file(view: TrainingFrames, panel: Panel) -> Picture:
     panels = [panel(run, view.still) for run in view.runs]
     return joined(panels, min(len(panels), 3), FILE_PX, [run.label for run in view.runs])
 
 
-def score_panel(view: View, run: Shown, look: Look) -> Picture:
+def score_panel(view: TrainingFrames, run: DrawnRun, look: TokenAxis) -> Picture:
     """The in-context score of one run."""
     return charts.run_panel(view.every, view.windows, run.label, look)
 
 
-def heads_panel(view: View, score: str, run: Shown, look: Look) -> Picture:
+def heads_panel(view: TrainingFrames, score: str, run: DrawnRun, look: TokenAxis) -> Picture:
     """One score of all heads of one run."""
     scores = tables.head_scores(run, score)
     return charts.heads_panel(scores, view.windows, run.label, look, score, run.shape[0])
 
 
-def first_charts(view: View) -> Found:
+def first_charts(view: TrainingFrames) -> Found:
     """In-context score and prefix matching, a column a run: that they come together is what the screen is about."""
     pictures = row(view, "score", "In-context score", partial(score_panel, view))
     words, panel = "Prefix matching of every head", partial(heads_panel, view, "prefix_matching")
@@ -130,14 +130,14 @@ def first_charts(view: View) -> Found:
     return pictures, {"Over training": view.every}
 
 
-def more_heads(view: View) -> Found:
+def more_heads(view: TrainingFrames) -> Found:
     """Previous-token heads."""
     st.subheader("Previous-token heads", help=HEADS_HELP["previous_token"])
     words = "Previous-token score of every head"
     return row(view, "previous", words, partial(heads_panel, view, "previous_token")), {}
 
 
-def losses(view: View) -> Found:
+def losses(view: TrainingFrames) -> Found:
     """Loss, and what each doubling of the tokens gains, of all runs together."""
     pictures: dict[str, Drawn] = {}
     titles = (("loss", "Loss", "Loss, nats a token", "Of held-out text. In the window the curve is not convex."),
@@ -156,7 +156,7 @@ def losses(view: View) -> Found:
     return pictures, {}
 
 
-def index_maps(view: View) -> Found:
+def index_maps(view: TrainingFrames) -> Found:
     """Where in the text the loss falls, over training."""
     help = (
         "d loss / d ln(index): how much the loss falls from token to token along a text. Blue: it falls, later tokens "
@@ -165,36 +165,36 @@ def index_maps(view: View) -> Found:
     st.subheader("Where along a text the loss falls", help=help)
     frames = {run.name: tables.slopes(run) for run in view.runs}
 
-    def panel(run: Shown, look: Look) -> Picture:
+    def panel(run: DrawnRun, look: TokenAxis) -> Picture:
         return charts.heat_panel(frames[run.name], view.windows, run.label, look)
 
     pictures = row(view, "slopes", "d loss by d ln(index) over training", panel)
     return pictures, {"Slopes by index": pd.concat(frames.values(), ignore_index=True)}
 
 
-def path_work(runs: Sequence[Shown]) -> Work[list[np.ndarray]]:
+def path_work(runs: Sequence[DrawnRun]) -> Work[list[np.ndarray]]:
     """The work that finds the runs' paths on their two joint components; scikit-learn takes a second to import."""
     of = hashlib.sha256(b"".join(run.trajectory.token_losses.tobytes() for run in runs)).hexdigest()
     action = Action.of(of, partial(joint_components, [run.trajectory for run in runs]))
     return Work("training paths", "Principal components", action, 2)
 
 
-def alike(runs: Sequence[Shown]) -> tuple[Shown, ...]:
+def alike(runs: Sequence[DrawnRun]) -> tuple[DrawnRun, ...]:
     """The runs whose losses are of the same tokens as the first's: only those have joint components."""
 
-    def of(run: Shown) -> Any:
+    def of(run: DrawnRun) -> Any:
         return run.trajectory.about.get("text_digest"), run.trajectory.token_losses.shape[1]
 
     measured = [run for run in runs if run.trajectory.token_losses.size]
     return tuple(run for run in measured if of(run) == of(measured[0]))
 
 
-def draw_paths(view: View, found: Sequence[np.ndarray], of: Sequence[Shown]) -> Found:
+def draw_paths(view: TrainingFrames, found: Sequence[np.ndarray], of: Sequence[DrawnRun]) -> Found:
     """The path of each run on the same two axes."""
     st.subheader("The path of the whole run", help=PATHS_HELP)
     frame = tables.paths(of, found)
 
-    def panel(run: Shown, look: Look) -> Picture:
+    def panel(run: DrawnRun, look: TokenAxis) -> Picture:
         return paths.path_panel(frame, run.label, look)
 
     if left_out := [run.label for run in view.runs if run not in of]:
@@ -203,7 +203,7 @@ def draw_paths(view: View, found: Sequence[np.ndarray], of: Sequence[Shown]) -> 
     return row(here, "path", "Paths on two components", panel), {"Paths": frame}
 
 
-def carriers(view: View) -> Found:
+def carriers(view: TrainingFrames) -> Found:
     """Which heads carry the change: ablations along the before-and-after vector, and of the in-context score."""
     help = (
         "Each head is ablated, its attention pattern and those of the heads behind it kept, at some snapshots. First: "
@@ -224,19 +224,19 @@ def carriers(view: View) -> Found:
         if not of:
             continue
 
-        def panel(run: Shown, look: Look, what: str = what) -> Picture:
+        def panel(run: DrawnRun, look: TokenAxis, what: str = what) -> Picture:
             return paths.bars(frames[run.name], look, what)
 
-        def over(run: Shown, look: Look, what: str = what) -> Picture:
+        def over(run: DrawnRun, look: TokenAxis, what: str = what) -> Picture:
             return charts.ablation_panel(frames[run.name], view.windows, run.label, look, what)
 
-        here = View(of, view.every, view.windows, view.look, view.still)
+        here = TrainingFrames(of, view.every, view.windows, view.look, view.still)
         pictures |= row(here, f"bars {what}", title, panel)
         pictures |= row(here, f"over {what}", f"{title}, over training", over, named=False)
     return pictures, {"Ablations": pd.concat(frames.values(), ignore_index=True)}
 
 
-def passage(view: View) -> Found:
+def passage(view: TrainingFrames) -> Found:
     """A passage tinted by what training has changed, and two of its tokens over training."""
     st.subheader("A passage", help=PASSAGE_HELP)
     read_by = [run for run in view.runs if run.trajectory.passages]
@@ -264,7 +264,7 @@ def passage(view: View) -> Found:
     frame = tables.two_tokens(list(by_name.values()), name, list(dict.fromkeys(places)))
     here = replace(view, runs=tuple(by_name.values()))
 
-    def panel(run: Shown, look: Look) -> Picture:
+    def panel(run: DrawnRun, look: TokenAxis) -> Picture:
         return charts.tokens_panel(frame, view.windows, run.label, look)
 
     pictures = row(here, "two tokens", "Loss of two tokens of the passage", panel)
@@ -275,7 +275,7 @@ def passage(view: View) -> Found:
     return pictures, {"Tokens of the passage": frame, "Passage": change.drop(columns="piece")}
 
 
-def analysis(view: View, found: Sequence[np.ndarray] | None) -> Found:
+def analysis(view: TrainingFrames, found: Sequence[np.ndarray] | None) -> Found:
     """The model analysis table: a column a run, nine rows."""
     st.caption(ANALYSIS_HELP)
     drawn = analysis_table(view.runs, view.look, found)

@@ -14,8 +14,8 @@ from streamlit.components.v2 import component
 from pages.ui.shared.address import number_field
 from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.written import hold, write
-from pages.ui.training.charts import MOMENT, Look
-from pages.ui.training.runs import Shown
+from pages.ui.training.charts import MOMENT, TokenAxis
+from pages.ui.training.runs import DrawnRun
 from pages.ui.training.tables import at_each
 
 HERE = Path(__file__).parent
@@ -44,7 +44,7 @@ def draw_field() -> None:
     st.html(f'<input id="{MOMENT}" type="text" aria-hidden="true" tabindex="-1" hidden>')
 
 
-def moment(where: DeltaGenerator, runs: Sequence[Shown]) -> float:
+def moment(where: DeltaGenerator, runs: Sequence[DrawnRun]) -> float:
     """Draws the field for the tokens; where training is looked at: what it says, else where the first run's in-context
     score forms fastest."""
     hold(KEY)
@@ -56,7 +56,7 @@ def moment(where: DeltaGenerator, runs: Sequence[Shown]) -> float:
     return changed[0] if changed else float(runs[0].trajectory.tokens[-1])
 
 
-def slider(runs: Sequence[Shown], look: Look, at: float) -> None:
+def slider(runs: Sequence[DrawnRun], look: TokenAxis, at: float) -> None:
     """Draws the slider at so many tokens."""
     stops = sorted({float(tokens) for each in runs for tokens in each.trajectory.tokens})
     data: dict[str, Any] = {"field": MOMENT, "stops": stops, "value": at, "seen": st.session_state.get(SEEN, 0)}

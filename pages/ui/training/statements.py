@@ -11,7 +11,7 @@ from engine.training.findings import findings
 from pages.ui.shared.exports import Drawn, Table
 from pages.ui.shared.tables import typeset
 from pages.ui.shared.work import Action, Work
-from pages.ui.training.runs import Source, trajectory_of
+from pages.ui.training.runs import RunSource, trajectory_of
 
 ROW_PX = 110
 CAPTION = (
@@ -20,7 +20,7 @@ CAPTION = (
 )
 
 
-def statements(sources: Mapping[str, Source]) -> tuple[dict[str, Drawn], dict[str, Table]]:
+def statements(sources: Mapping[str, RunSource]) -> tuple[dict[str, Drawn], dict[str, Table]]:
     """Draws the statements as a table, and gives it for the files."""
     st.caption(CAPTION)
     known = [each for source in sources.values() if (each := trajectory_of(source)) is not None]

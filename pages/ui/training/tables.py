@@ -11,13 +11,13 @@ import pandas as pd
 
 from engine.training.phase_change import before_and_after, gain_rates, index_slopes, projections, slope_indices
 from pages.ui.shared.tables import number, whole_percent
-from pages.ui.training.runs import Shown
+from pages.ui.training.runs import DrawnRun
 
 KINDS = ("previous token", "induction", "other")
 IS_ONE = 0.3  # the share of attention, at the end of a run, from which a head is called one of the first two
 
 
-def over_training(runs: Sequence[Shown]) -> pd.DataFrame:
+def over_training(runs: Sequence[DrawnRun]) -> pd.DataFrame:
     """A row a snapshot of each run: loss, in-context score, loss on the first and second copy of random tokens, and
     d loss / d ln(tokens)."""
     frames = []
@@ -29,13 +29,13 @@ def over_training(runs: Sequence[Shown]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def windows(runs: Sequence[Shown]) -> pd.DataFrame:
+def windows(runs: Sequence[DrawnRun]) -> pd.DataFrame:
     """A row for each run that has a phase change: the window from `start` to `end`, and what share forms in it."""
     rows = [(each.label, each.window.start, each.window.end, each.window.share) for each in runs if each.window]
     return pd.DataFrame(rows, columns=["run", "start", "end", "share"])
 
 
-def head_scores(run: Shown, score: str) -> pd.DataFrame:
+def head_scores(run: DrawnRun, score: str) -> pd.DataFrame:
     """A row a snapshot and head: one of the six scores."""
     x = run.trajectory
     if score not in x.heads:
@@ -43,7 +43,7 @@ def head_scores(run: Shown, score: str) -> pd.DataFrame:
     return _by_head(run, np.arange(len(x.steps)), value=x.heads[score])
 
 
-def slopes(run: Shown) -> pd.DataFrame:
+def slopes(run: DrawnRun) -> pd.DataFrame:
     """A row a snapshot and stretch of the context: d loss / d ln(index), nats."""
     x = run.trajectory
     found, at = index_slopes(x.by_index), slope_indices(x.by_index.shape[1])
@@ -55,7 +55,7 @@ def slopes(run: Shown) -> pd.DataFrame:
     return frame.dropna(subset=["slope"])
 
 
-def by_index(run: Shown, n_bins: int = 32) -> pd.DataFrame:
+def by_index(run: DrawnRun, n_bins: int = 32) -> pd.DataFrame:
     """A row a snapshot and stretch of the context, even in ln(index): mean loss."""
     x = run.trajectory
     n = x.by_index.shape[1]
@@ -69,7 +69,7 @@ def by_index(run: Shown, n_bins: int = 32) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True).dropna(subset=["loss"])
 
 
-def paths(runs: Sequence[Shown], found: Sequence[np.ndarray]) -> pd.DataFrame:
+def paths(runs: Sequence[DrawnRun], found: Sequence[np.ndarray]) -> pd.DataFrame:
     """A row a snapshot: where it stands on the two components, whether inside the window, and A or B at its ends."""
     frames = []
     for each, path in zip(runs, found, strict=True):
@@ -82,7 +82,7 @@ def paths(runs: Sequence[Shown], found: Sequence[np.ndarray]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True).dropna(subset=["x"])
 
 
-def ablations(run: Shown) -> pd.DataFrame:
+def ablations(run: DrawnRun) -> pd.DataFrame:
     """A row for each snapshot at which heads were ablated, and head: the change of the in-context score without it, the
     loss change along the before-and-after vector (nan where there is no window), and what kind of head it is."""
     x = run.trajectory
@@ -98,7 +98,7 @@ def ablations(run: Shown) -> pd.DataFrame:
     return frame.assign(kind=kind[frame["layer"].to_numpy(), frame["head"].to_numpy()])
 
 
-def kinds(run: Shown) -> np.ndarray:
+def kinds(run: DrawnRun) -> np.ndarray:
     """(L, H) what each head has become by the end of the run: one of KINDS."""
     x = run.trajectory
     shape = x.ablated_icl.shape[1:]
@@ -109,7 +109,7 @@ def kinds(run: Shown) -> np.ndarray:
     return found
 
 
-def two_tokens(runs: Sequence[Shown], passage: str, places: Sequence[int]) -> pd.DataFrame:
+def two_tokens(runs: Sequence[DrawnRun], passage: str, places: Sequence[int]) -> pd.DataFrame:
     """A row a snapshot and token: the loss of some tokens of a passage (`places` from 0) in every run that has it."""
     frames = []
     for each in runs:
@@ -124,12 +124,12 @@ def two_tokens(runs: Sequence[Shown], passage: str, places: Sequence[int]) -> pd
     return pd.concat(frames, ignore_index=True).dropna(subset=["loss"]) if frames else pd.DataFrame(columns=columns)
 
 
-def ends_of(run: Shown) -> tuple[int, int]:
+def ends_of(run: DrawnRun) -> tuple[int, int]:
     """The snapshots whose difference tints a passage: the ends of the window, or of the run where it has none."""
     return (run.window.first, run.window.last) if run.window else (0, len(run.trajectory.steps) - 1)
 
 
-def change(run: Shown, passage: str) -> pd.DataFrame:
+def change(run: DrawnRun, passage: str) -> pd.DataFrame:
     """A row a token of a passage: its loss at the window's start and end, and the difference."""
     read = run.trajectory.passages[passage]
     first, last = ends_of(run)
@@ -140,7 +140,7 @@ def change(run: Shown, passage: str) -> pd.DataFrame:
     )
 
 
-def two_that_part(run: Shown, passage: str) -> list[int]:
+def two_that_part(run: DrawnRun, passage: str) -> list[int]:
     """The tokens (from 0) that the window changes most: the one predicted better, and the one predicted worse."""
     found = change(run, passage)["change"].to_numpy(float)
     return [] if np.isnan(found).all() else sorted({int(np.nanargmin(found)), int(np.nanargmax(found))})
@@ -151,7 +151,7 @@ def visible(piece: str) -> str:
     return piece.replace(" ", "␣").replace("\n", "↵").replace("\t", "⇥")
 
 
-def at_each(run: Shown) -> list[str]:
+def at_each(run: DrawnRun) -> list[str]:
     """What is said of each snapshot of a run, beside its name."""
     x = run.trajectory
     found = []
@@ -166,7 +166,7 @@ def at_each(run: Shown) -> list[str]:
     return found
 
 
-def in_words(run: Shown) -> str:
+def in_words(run: DrawnRun) -> str:
     """What a run shows, in a sentence."""
     x = run.trajectory
     if run.window is None:
@@ -199,7 +199,7 @@ def _spans(tokens: np.ndarray) -> dict[str, np.ndarray]:
     return {"tokens": tokens, "since": np.concatenate([[-1.0], middles]), "until": np.concatenate([middles, [far]])}
 
 
-def _by_head(run: Shown, at: np.ndarray, **values: np.ndarray) -> pd.DataFrame:
+def _by_head(run: DrawnRun, at: np.ndarray, **values: np.ndarray) -> pd.DataFrame:
     """A row for each of the snapshots `at` and each head; every one of `values` is (A, L, H)."""
     x = run.trajectory
     n_layers, n_heads = next(iter(values.values())).shape[1:]

@@ -8,7 +8,7 @@ import numpy as np
 from streamlit.components.v2 import component
 
 from pages.ui.training.charts import MOMENT
-from pages.ui.training.runs import Shown
+from pages.ui.training.runs import DrawnRun
 from pages.ui.training.tables import ends_of, in_tokens
 
 HERE = Path(__file__).parent
@@ -26,7 +26,7 @@ VIEWS = {"change": "end − start", "since": "moment − start", "loss": "loss a
 FULL_NATS = {"change": 2.0, "since": 2.0, "loss": 6.0}  # where a tint is in full colour
 
 
-def draw_tint(run: Shown, passage: str, view: str) -> None:
+def draw_tint(run: DrawnRun, passage: str, view: str) -> None:
     """Draws the passage as one run reads it: `view` is one of VIEWS; start and end are the window's, or the run's."""
     x = run.trajectory
     read, (first, last) = x.passages[passage], ends_of(run)

@@ -8,7 +8,7 @@ from scipy import stats
 
 from engine.statistics import wilson
 from engine.studies.break_points import break_points
-from engine.studies.sweeps import Point, Row, points
+from engine.studies.sweeps import Point, SweepRow, points
 from tests.engine.studies.conftest import swept
 
 
@@ -19,7 +19,7 @@ def curve(task, right, n=100, axis="heads", by_level=100):
         gained, lost = max(0, count - right[0]), max(0, right[0] - count)
         p = stats.binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
         levels = (number * by_level, 0) if axis == "heads" else (0, number * by_level)
-        rows.append(Row(Point(task, *levels), n, count / n, 0.0, 1.0, 0.25, number, 0, gained, lost, p))
+        rows.append(SweepRow(Point(task, *levels), n, count / n, 0.0, 1.0, 0.25, number, 0, gained, lost, p))
     return rows
 
 

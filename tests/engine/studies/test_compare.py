@@ -14,7 +14,18 @@ from engine.importance.importance import importance
 from engine.importance.rankings import mask_at
 from engine.importance.rankings_of import Ranking
 from engine.progress import final
-from engine.studies.compare import BETTER, RANDOM, UNCLEAR, WORSE, Area, Compared, Comparing, Curve, areas, comparison
+from engine.studies.compare import (
+    BETTER,
+    RANDOM,
+    UNCLEAR,
+    WORSE,
+    Area,
+    ComparedCriteria,
+    Comparing,
+    Curve,
+    areas,
+    comparison,
+)
 from tests.engine.studies.conftest import no_model
 
 LEVELS = (0, 250, 500, 1000)
@@ -31,7 +42,7 @@ def compared(session, setting, comparing):
     return comparison(session.target(setting.spec, setting.bos), setting, comparing)
 
 
-def last(steps) -> Compared:
+def last(steps) -> ComparedCriteria:
     return list(steps)[-1].value
 
 
@@ -66,7 +77,7 @@ def hand_made(n_seeds=3, n=23):
     chances = {"importance": 0.9, "wanda": 0.05, "taylor": 0.5}
     curves = [Curve(name, 0, rng.random((len(LEVELS), n)) < chance) for name, chance in chances.items()]
     curves += [Curve(RANDOM, seed, rng.random((len(LEVELS), n)) < 0.5) for seed in range(n_seeds)]
-    return Compared(comparing, tuple(curves), n=n)
+    return ComparedCriteria(comparing, tuple(curves), n=n)
 
 
 def test_areas_and_their_intervals_are_those_of_a_plain_loop():
@@ -105,13 +116,13 @@ def test_areas_and_their_intervals_are_those_of_a_plain_loop():
 def test_levels_that_are_not_even_count_by_their_distance():
     comparing = Comparing(None, ("importance",), "heads", (0, 100, 1000), 1)
     curve = np.array([[1], [1], [0]], bool)
-    found = Compared(comparing, (Curve("importance", 0, curve), Curve(RANDOM, 0, curve)), n=1)
+    found = ComparedCriteria(comparing, (Curve("importance", 0, curve), Curve(RANDOM, 0, curve)), n=1)
     assert areas(found)[0].area == pytest.approx(0.1 + 0.9 / 2)
 
 
 def test_no_area_before_every_random_order_is_there():
     found = hand_made()
-    assert areas(Compared(found.comparing, found.curves[:-1], n=found.n)) == []
+    assert areas(ComparedCriteria(found.comparing, found.curves[:-1], n=found.n)) == []
 
 
 def test_agreement_is_spearmans_of_the_scores(setting, comparing, session):

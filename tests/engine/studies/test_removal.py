@@ -13,7 +13,7 @@ from engine.questions.requests import TaskSpec, get_requests, select
 from engine.shapes import ModelShape
 from engine.statistics import paired
 from engine.studies import removal as module
-from engine.studies.removal import Line, Removal, draw, induction_heads, removal, without
+from engine.studies.removal import AccuracyWithout, Removal, draw, induction_heads, removal, without
 from tests.engine.fixtures import target_in, write_questions
 
 SHAPE = ModelShape(4, 8, 8, 32, 4, 64, 512, 256)
@@ -40,7 +40,7 @@ def line(n, lost):
     right = np.ones(n, bool)
     pruned = right.copy()
     pruned[:lost] = False
-    return Line(1.0, float(pruned.mean()), paired(right, pruned))
+    return AccuracyWithout(1.0, float(pruned.mean()), paired(right, pruned))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
 from engine.models.session import Session
 from engine.questions.requests import TaskSpec
-from engine.studies.surveys import Setting, agreement_rows, survey
+from engine.studies.surveys import StudySettings, agreement_rows, survey
 from engine.studies.sweeps import points
 from tests.conftest import make_tiny_opt
 from tests.engine.fixtures import write_questions
@@ -80,7 +80,7 @@ def test_an_aggregate_of_no_task_is_said_to_be_one(by, names, setting, tasks, po
 
 def test_a_model_with_one_layer(tasks, pool, store, tmp_path):
     (folder := tmp_path / "one").mkdir()
-    setting = Setting(LoadSpec(str(make_tiny_opt(folder, n_layers=1)), "fp32"), bos=True)
+    setting = StudySettings(LoadSpec(str(make_tiny_opt(folder, n_layers=1)), "fp32"), bos=True)
     wanted = [
         point
         for by in OF_MANY_TASKS
@@ -97,7 +97,7 @@ def test_all_equal_scores(tasks, pool, store, tmp_path, by_hand):
     """A model whose heads and FFNs add nothing: every score is 0, and what goes first is decided by position."""
     nothing = parse_mask("L*H* F*", by_hand.shape)
     folder = without_columns(by_hand.folder, nothing, tmp_path / "nothing")
-    setting, session = Setting(LoadSpec(str(folder), "fp32"), bos=True), Session(store)
+    setting, session = StudySettings(LoadSpec(str(folder), "fp32"), bos=True), Session(store)
     wanted = [
         point
         for by in OF_MANY_TASKS
