@@ -19,10 +19,10 @@ from engine.models.masks import parse_mask, pruned
 from engine.progress import final
 from engine.questions.tokens import read
 from tests.conftest import HANG_S
-from tests.engine.fixtures import loaded, questions_in, target_in, write_questions
+from tests.engine.fixtures import STOCK, UNTIED, loaded, questions_in, target_in, write_questions
 from tests.warm import WarmInterpreter
 
-FAMILIES = ["opt", "opt-350m", "opt-untied", "llama", "gpt2", "gpt_neox"]
+FAMILIES = [*STOCK, UNTIED]
 IDS = [2, *range(40, 70)]
 MASK = "L0H1 L1H* L2H0-2 F1"
 OUTSIDE = """

@@ -15,9 +15,8 @@ from engine.models.patterns import visited
 from engine.models.session import Session
 from engine.models.weights import output_weights
 from engine.progress import final
-from tests.engine.fixtures import family_folder, last, loaded, target_in
+from tests.engine.fixtures import FAMILIES, family_folder, last, loaded, target_in
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 N, PERIOD = 2, 6
 
 

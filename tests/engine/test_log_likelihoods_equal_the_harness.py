@@ -13,7 +13,7 @@ from engine.questions.encoding import encode_questions
 from engine.questions.requests import TaskSpec, get_requests
 from engine.questions.tasks import HARNESS_TASKS
 from tests.conftest import REPOSITORY
-from tests.engine.fixtures import family_folder, finished, loaded, write_questions
+from tests.engine.fixtures import STOCK, family_folder, finished, loaded, write_questions
 
 SHARED = Path(os.environ.get("HEADROOM_TASK_DATA") or REPOSITORY.parent / "shared" / "task_data")
 
@@ -61,7 +61,7 @@ def compare(model, questions, bos, by_greedy=False):
 
 @pytest.mark.filterwarnings("ignore")  # the harness's and its libraries' own
 @pytest.mark.parametrize("bos", [True, False])
-@pytest.mark.parametrize("family", ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"])
+@pytest.mark.parametrize("family", STOCK)
 def test_every_family(family, bos, tiny_opt, tmp_path):
     model = loaded(family_folder(family, tiny_opt, tmp_path / "model"))
     file = write_questions(tmp_path / "own.jsonl", 12)

@@ -1,0 +1,18 @@
+"""The supported model families, a module each.
+
+What Headroom knows of a family is one `Family` value, and NAMES is the one list of them.
+
+`definition`: what a Family says
+`opt`: OPT
+`llama`: Llama, and models of its shape
+`headroom_small`: small models trained here that no class of transformers is
+`gpt2`: GPT-2
+`gpt_neox`: GPT-NeoX and Pythia
+"""
+
+from importlib import import_module
+
+from engine.architecture.families.definition import Family
+
+NAMES = ("opt", "llama", "headroom_small", "gpt2", "gpt_neox")  # each a `model_type` of config.json, and a module here
+FAMILIES: dict[str, Family] = {name: import_module(f"{__name__}.{name}").FAMILY for name in NAMES}
