@@ -16,5 +16,7 @@ def known_fields(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def model_fields(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of them that the model itself is built from, without the ones that only say where it comes from."""
-    return {name: value for name, value in known_fields(config).items() if name not in ABOUT}
+    """Those of them that the model itself is built from, without the ones that only say where it comes from. Attention
+    is built without its window: within the context, which the window limits, it is the same."""
+    found = {name: value for name, value in known_fields(config).items() if name not in ABOUT}
+    return found | ({} if family_of(config).window is None else {"sliding_window": None})

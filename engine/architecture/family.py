@@ -64,24 +64,20 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
         raise HeadroomError(f"{error}; repair the folder") from error
 
     def first(usual: str, default: int | None = None) -> int:
-        names = list(dict.fromkeys((usual, family.own_name(usual))))
-        for name in names:
-            value = config.get(name)
-            if value is not None:
-                if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
-                    raise HeadroomError(
-                        f"config.json: {name} is {value!r}, must be a positive whole number; repair the folder"
-                    )
-                return value
+        for name in (usual, family.own_name(usual)):
+            if (value := config.get(name)) is not None:
+                return _positive(name, value)
         if default is None:
-            raise HeadroomError(f"config.json has no {' or '.join(names)}; it is not a complete model config")
+            names = " or ".join(dict.fromkeys((usual, family.own_name(usual))))
+            raise HeadroomError(f"config.json has no {names}; it is not a complete model config")
         return default
 
     first("word_embed_proj_dim", default=1)
     n_heads = first("num_attention_heads")
     d_model = first("hidden_size")
-    if d_model % n_heads and "head_dim" not in config:
+    if d_model % n_heads and config.get("head_dim") is None:
         raise HeadroomError(f"config.json: width {d_model} is not a multiple of {n_heads} heads; repair the folder")
+    n_ctx, window = first("max_position_embeddings"), family.window and family.window(config)
     return ModelShape(
         n_layers=first("num_hidden_layers"),
         n_heads=n_heads,
@@ -90,5 +86,11 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
         d_head=first("head_dim", default=d_model // n_heads),
         d_mlp=first("intermediate_size", default=4 * d_model),
         n_vocab=first("vocab_size"),
-        n_ctx=first("max_position_embeddings"),
+        n_ctx=n_ctx if window is None else min(n_ctx, _positive("sliding_window", window)),
     )
+
+
+def _positive(name: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        raise HeadroomError(f"config.json: {name} is {value!r}, must be a positive whole number; repair the folder")
+    return value

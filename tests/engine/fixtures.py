@@ -36,8 +36,8 @@ def write_questions(file: Path, n: int = 40, seed: int = 0) -> Path:
     return file
 
 
-def family_folder(family: str, tiny_opt: Path, folder: Path) -> Path:
-    """A random tiny checkpoint of `family`, one of TINY, with the tiny tokenizer."""
+def family_folder(family: str, tiny_opt: Path, folder: Path, **changes) -> Path:
+    """A random tiny checkpoint of `family`, one of TINY, with the tiny tokenizer; `changes` go into its config."""
     import shutil
 
     import torch
@@ -49,7 +49,7 @@ def family_folder(family: str, tiny_opt: Path, folder: Path) -> Path:
     torch.manual_seed(1)
     kind = TINY[family]
     usual = {families.FAMILIES[kind].own_name(name): value for name, value in SIZES.items()}
-    config = transformers.AutoConfig.for_model(kind, **usual | families.FAMILIES[kind].tiny[family])
+    config = transformers.AutoConfig.for_model(kind, **usual | families.FAMILIES[kind].tiny[family] | changes)
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():  # biases are zero when fresh, and a mask must be seen to leave or drop them
         for name, parameter in model.named_parameters():

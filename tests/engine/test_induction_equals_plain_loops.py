@@ -79,7 +79,7 @@ def final_direction(model, token, norm=True):
         return row @ weights["decoder.project_out.weight"].double()
     if not norm:
         return row
-    if model.family.name in ("Llama", "Headroom small"):
+    if "norm.weight" in weights:  # Llama's shape, which takes no mean away
         return row * weights["norm.weight"]
     names = {"OPT": "decoder.final_layer_norm.weight", "GPT-2": "ln_f.weight", "GPT-NeoX": "final_layer_norm.weight"}
     row = row * weights[names[model.family.name]]

@@ -41,8 +41,6 @@ def zeroed(model, mask):
                     attention_out.weight[:, span] = 0
             if not mask.ffns[layer]:
                 last = [m for m in ffn_out.modules() if hasattr(m, "weight")][-1]
-                if model.family.name == "Llama":
-                    last = ffn_out.down_proj
                 last.weight.zero_()
                 if getattr(last, "bias", None) is not None:
                     last.bias.zero_()

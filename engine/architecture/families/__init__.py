@@ -8,11 +8,13 @@ What Headroom knows of a family is one `Family` value, and NAMES is the one list
 `headroom_small`: small models trained here that no class of transformers is
 `gpt2`: GPT-2
 `gpt_neox`: GPT-NeoX and Pythia
+`mistral`: Mistral
 """
 
 from importlib import import_module
 
 from engine.architecture.families.definition import Family
 
-NAMES = ("opt", "llama", "headroom_small", "gpt2", "gpt_neox")  # each a `model_type` of config.json, and a module here
+# each is a module here, and what a config.json says as its `model_type`
+NAMES = ("opt", "llama", "headroom_small", "mistral", "gpt2", "gpt_neox")
 FAMILIES: dict[str, Family] = {name: import_module(f"{__name__}.{name}").FAMILY for name in NAMES}

@@ -4,7 +4,7 @@ A head is reached at the *input* of the attention output projection (there the h
 the output of the last module of its branch, before the residual sum. That is all that pruning and scoring need.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Literal
@@ -56,6 +56,7 @@ class Family:
     biased_type: str = ""  # the model_type that computes the same and has these two fields; "" where biases are there
     states_head_width: bool = False  # head_dim may differ from width / heads
     heads_divide_width: bool = False  # transformers refuses other numbers of heads even so
+    window: Callable[[Mapping[str, Any]], Any] | None = None  # how many tokens attention reaches, by config.json
     adds_bos: bool = False  # the tokenizer puts the beginning token in front, whatever its own config says
     is_stock: bool = True  # transformers has a class for it
 
