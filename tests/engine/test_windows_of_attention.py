@@ -48,6 +48,10 @@ def config_of(family, **said):
             "vocab_size": 512} | ON | said  # fmt: skip
 
 
+def test_qwen2_has_a_window_only_where_its_config_turns_it_on():
+    assert [shape_of(config_of("qwen2", use_sliding_window=on)).n_ctx for on in (True, False, None)] == [64, 96, 96]
+
+
 def test_mistral_has_a_window_unless_its_config_says_that_it_has_none():
     config = config_of("mistral", max_position_embeddings=32768)
     del config["sliding_window"]
@@ -55,7 +59,9 @@ def test_mistral_has_a_window_unless_its_config_says_that_it_has_none():
 
 
 # layers, heads, key and value heads, width, FFN, vocabulary, whether tied, and parameters as published
-PUBLISHED = {"mistral": [(32, 32, 8, 4096, 14336, 32000, False, 7_241_732_096)]}
+PUBLISHED = {"mistral": [(32, 32, 8, 4096, 14336, 32000, False, 7_241_732_096)],
+             "qwen2": [(24, 14, 2, 896, 4864, 151936, True, 494_032_768),
+                       (28, 28, 4, 3584, 18944, 152064, False, 7_615_616_512)]}  # fmt: skip
 
 
 @pytest.mark.parametrize("family, sizes", [(family, sizes) for family, rows in PUBLISHED.items() for sizes in rows])
