@@ -1,8 +1,7 @@
 """What models are made of: families, parameters and shapes, read from config.json.
 
 `families`: where heads and FFNs live in each family, a module each
-`family`: a model's family and shape
-`config_fields`: which fields of a config.json are used
+`family`: a model's family and shape, and which fields of its config.json are used
 `layer_tensors`: which tensor is what of a layer, and where a head lies in it
 `sizes`: how many parameters a model has, as a whole and part by part
 `opt_sizes`: the sizes in which OPT was published

@@ -1,11 +1,11 @@
-"""The family of a model and its shape, read from its config.json."""
+"""The family of a model, its shape and the fields that are used, read from its config.json."""
 
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
 from cache.typed_json import InvalidFile, convert
 from engine.architecture.families import FAMILIES
-from engine.architecture.families.definition import Family
+from engine.architecture.families.definition import ABOUT, COMMON, Family
 from engine.errors import HeadroomError
 from engine.shapes import ModelShape
 
@@ -21,6 +21,21 @@ def family_of(config: Mapping[str, Any]) -> Family:
             f"model architecture {str(model_type)[:60]!r} is not supported; use a model of type {known}"
         )
     return FAMILIES[model_type]
+
+
+def known_fields(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are used. All others are ignored: among them are those that choose an attention implementation, a
+    kernel or code of the checkpoint, which transformers would download and import.
+    HeadroomError: the architecture is not supported."""
+    used = COMMON | family_of(config).fields
+    return {name: value for name, value in config.items() if name in used}
+
+
+def model_fields(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of them that the model itself is built from, without the ones that only say where it comes from. Attention
+    is built without its window: within the context, which the window limits, it is the same."""
+    found = {name: value for name, value in known_fields(config).items() if name not in ABOUT}
+    return found | ({} if family_of(config).window is None else {"sliding_window": None})
 
 
 def supported_families() -> str:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.architecture.config_fields import known_fields
 from engine.architecture.families import FAMILIES
-from engine.architecture.family import family_of
+from engine.architecture.family import family_of, known_fields
 from engine.architecture.layer_tensors import TensorPlace, head_numbers, is_attention, is_ffn, place_of
 from engine.architecture.transformers_internals import causal_lm_class, model_config
 from engine.checkpoints.identity import Identity

@@ -4,6 +4,7 @@ import json
 import random
 from dataclasses import replace
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
 
 from engine.accuracy.evaluation import evaluation
@@ -12,11 +13,26 @@ from engine.models.loading import LoadSpec, load
 from engine.models.masks import parse_mask
 from engine.models.session import Session
 from engine.questions.requests import TaskSpec, get_requests, select
+from tests.conftest import IS_THOROUGH
+
+
+def has_anothers_modules(kind: str) -> bool:
+    """Whether a family that comes earlier in the list has modules of the same names; models trained here do not count,
+    as their attention is their own."""
+
+    def modules(family):
+        return family.is_stock, family.layers, family.attention_out, family.qkv, family.ffn_out, family.norm
+
+    earlier = takewhile(lambda each: each != kind, families.FAMILIES)
+    return modules(families.FAMILIES[kind]) in [modules(families.FAMILIES[each]) for each in earlier]
+
 
 TINY = {name: kind for kind, family in families.FAMILIES.items() for name in family.tiny}  # tiny model -> model_type
 UNTIED = "opt-untied"  # OPT but for its unembedding, for what that matters to
 FAMILIES = [name for name in TINY if name != UNTIED]
 STOCK = [name for name in FAMILIES if families.FAMILIES[TINY[name]].is_stock]  # those that transformers has a class for
+# for slow tests, unless thorough: without families whose modules have the names of an earlier one's, as Mistral's have
+DISTINCT = FAMILIES if IS_THOROUGH else [name for name in FAMILIES if not has_anothers_modules(TINY[name])]
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
          "max_position_embeddings": 256, "initializer_range": 0.3, "vocab_size": 512, "bos_token_id": 2,
          "eos_token_id": 2}  # fmt: skip

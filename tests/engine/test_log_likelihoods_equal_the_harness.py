@@ -65,7 +65,7 @@ def compare(model, questions, bos, by_greedy=False):
 @pytest.mark.parametrize("family", STOCK)
 def test_every_family(family, bos, tiny_opt, tmp_path):
     model = loaded(family_folder(family, tiny_opt, tmp_path / "model"))
-    file = write_questions(tmp_path / "own.jsonl", 12)
+    file = write_questions(tmp_path / "own.jsonl", 20)
     for shots in (0, 2):  # with two examples most rows are longer than the window of 256 and are cut on the left
         compare(model, get_requests(TaskSpec(str(file), shots)).questions, bos)
 

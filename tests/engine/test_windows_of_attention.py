@@ -68,5 +68,5 @@ PUBLISHED = {"mistral": [(32, 32, 8, 4096, 14336, 32000, False, 7_241_732_096)],
 def test_published_models_are_counted_from_their_config(family, sizes):
     names = ("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "intermediate_size",
              "vocab_size", "tie_word_embeddings")  # fmt: skip
-    config = config_of(family) | dict(zip(names, sizes, strict=False))
+    config = config_of(family, head_dim=None) | dict(zip(names, sizes, strict=False))
     assert ModelConfig(family, config).parts.n_params == sizes[-1]
