@@ -11,11 +11,10 @@ from engine.shapes import ModelShape
 
 # what older files hold beside the weights: masks and angles, made anew from the config
 BUFFERS = re.compile(r"(.*\.)?((attn|attention)\.(masked_)?bias|rotary_emb\.inv_freq|position_ids|decoder\.version)")
-OLD = sorted({family.old_unembedding for family in FAMILIES.values()} - {""})
+OLD = [family.old_unembedding for family in FAMILIES.values() if family.old_unembedding]
 UNEMBEDDINGS = tuple(f"{name}.weight" for name in ("lm_head", *OLD))  # the first is the name that transformers has
-EMBEDDINGS = {family.token_embedding for family in FAMILIES.values()} | {
-    *(family.position_embedding for family in FAMILIES.values() if family.position_embedding), "lm_head", *OLD,
-}  # fmt: skip
+TABLES = [(family.token_embedding, family.position_embedding) for family in FAMILIES.values()]
+EMBEDDINGS = {"lm_head", *OLD, *(name for names in TABLES for name in names if name)}
 SCALE_BYTES = 4  # bitsandbytes keeps the largest absolute weight of each output of a matrix, in fp32
 
 

@@ -1,9 +1,10 @@
 """The form `even`: where what is left fits the stock architecture, a plain config and smaller tensors.
 
-Whole layers go (`num_hidden_layers`), and the layers that stay keep equally many heads, which Llama can say
-(`head_dim`); OPT, GPT-2 and GPT-NeoX fix a head's width as the model's width divided by the number of heads. Of a layer
-that goes its attention's output bias stays: it is added to the FFN output bias of the layer in front, or, where there
-is none, to the positions or token embeddings that every token begins with. What does not fit is refused in one line.
+Whole layers go (`num_hidden_layers`), and the layers that stay keep equally many heads, which Llama and models of its
+shape can say (`head_dim`); OPT, GPT-2 and GPT-NeoX fix a head's width as the model's width divided by the number of
+heads. Of a layer that goes its attention's output bias stays: it is added to the FFN output bias of the layer in front,
+or, where there is none, to the positions or token embeddings that every token begins with. What does not fit is refused
+in one line.
 """
 
 from __future__ import annotations

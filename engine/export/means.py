@@ -22,6 +22,7 @@ from engine.architecture.transformers_internals import causal_lm_class, model_co
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.tensors import LazyTensor
 from engine.demo import story
+from engine.errors import UsageError
 from engine.heads.ablation import mean_outputs
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, Means
@@ -89,11 +90,16 @@ def filled(
 
 
 def _biased(identity: Identity, mask: Mask) -> dict[str, Any]:
-    """The config of a model that computes the same and has biases wherever means are to go."""
-    config, family = dict(identity.config), family_of(identity.config)
+    """The config of a model that computes the same and has biases wherever means are to go. UsageError: there is none,
+    as its width is not a multiple of its heads."""
+    config, family, shape = dict(identity.config), family_of(identity.config), identity.shape
     biased = FAMILIES[family.biased_type]
     if biased is not family:
-        config |= {"model_type": family.biased_type, "max_position_embeddings": identity.shape.n_ctx}
+        if biased.heads_divide_width and shape.d_model % shape.n_heads:
+            raise UsageError(f"{family.name} has no output biases for means, and {biased.name}, which may have them, "
+                             f"needs a width that is a multiple of its heads: it is {shape.d_model}, with "
+                             f"{shape.n_heads} heads; use --fill zero")  # fmt: skip
+        config |= {"model_type": family.biased_type, "max_position_embeddings": shape.n_ctx}
         config = known_fields(config)
         config["architectures"] = [causal_lm_class(model_config(config)).__name__]
     if mask.n_heads_pruned or family.has_qkv_biases:

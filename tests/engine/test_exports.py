@@ -180,6 +180,8 @@ def test_heads_that_do_not_divide_the_width_can_stay_where_a_config_may_say_so(s
     made = exported(session, folder, tmp_path / "out", "L*H0", form="even")
     config = json.loads((made.folder / "config.json").read_text())
     assert (config["num_attention_heads"], config["head_dim"], config["hidden_size"]) == (3, 8, 32)
+    with pytest.raises(UsageError, match="multiple of its heads: it is 32, with 3 heads; use --fill zero"):
+        exported(session, made.folder, tmp_path / "filled", "L0H0", fill="mean")
 
 
 @pytest.mark.parametrize(("family", "text", "said"), [

@@ -46,7 +46,7 @@ class Family:
 
     # config.json
     fields: frozenset[str]  # the fields that are used besides COMMON
-    own_names: Mapping[str, str] = field(default_factory=dict, hash=False)  # its names of Llama's fields, where others
+    own_names: Mapping[str, str] = field(default_factory=dict, hash=False)  # usual name -> its name
     n_extra_positions: int = 0  # rows of the position embedding beyond max_position_embeddings
     is_tied: bool = False  # whether the unembedding is the embedding, unless a config.json says otherwise
     has_biases: bool = True  # of norms and projections, unless these two fields say otherwise of projections
