@@ -27,8 +27,9 @@ from engine.kernels.kernel_choice import known_products, products, set_threads, 
 from engine.kernels.kinds import Kernels
 from engine.memory import freed_at_once, return_freed_memory
 from engine.placement.accelerate_internals import quiet_accelerate
+from engine.placement.devices import asked_device, device_class, refuse_other_device
 from engine.placement.disk_offload import FOLDER, Quantised, clear_leftovers, offload_to_disk, on_disk
-from engine.placement.memory_needed import asked_device, device_class, memory_estimate, refuse_other_device
+from engine.placement.needs import memory_estimate
 from engine.placement.offload import bytes_per_s_to
 from engine.placement.placement import Placement, device_map, plan_placement, remember_rates
 
@@ -141,7 +142,7 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
     progress("reading the model's files")
     identity = identify(spec, store)
     clear_leftovers(aside_folder(store))
-    placing = plan_placement(identity, spec.precision, memory_estimate(identity, spec.precision), aside_folder(store))
+    placing = plan_placement(identity.model_config, spec.precision, identity.loading_bytes, aside_folder(store))
     progress("importing torch and transformers")
     import torch
     import transformers
@@ -265,7 +266,8 @@ class Models:
             return False
         del held
         self._free(beside_alone=True)
-        return memory_estimate(identify(spec, self._store), spec.precision).fits
+        identity = identify(spec, self._store)
+        return memory_estimate(identity.model_config, spec.precision, identity.loading_bytes).fits
 
     def _free(self, beside_alone: bool = False) -> None:
         if (self.beside if beside_alone else self.beside or self.loaded) is None:
