@@ -213,11 +213,11 @@ def _actor_class(ray: Any) -> Any:
             package = "headroom."
             found = importlib.util.find_spec("headroom")
             if not module.startswith(package) and os.path.isfile(os.path.join(code, "engine", "plans", "actors.py")):
-                sys.path.insert(0, code)  # the clone of the driver, which this machine sees too
+                sys.path.insert(0, code)  # the driver's clone, on a disk that this machine sees
             elif found is not None and found.submodule_search_locations:
                 module = package + module.removeprefix(package)  # installed here
             else:
-                module = module.removeprefix(package)  # a clone, if it is among PYTHONPATH
+                module = module.removeprefix(package)  # a clone of this machine, on PYTHONPATH
             try:
                 self.actor = importlib.import_module(module).Actor(told)
             except (ImportError, TypeError) as error:
