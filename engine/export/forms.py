@@ -159,10 +159,10 @@ def _zeroed(tensor: Tensor) -> Tensor:
 
 def own_model(folder: Path, dtype: Any) -> Any:
     """The model in a folder of the form `small`, built by Headroom's own copy of its modelling file."""
-    import importlib
+    from engine.export import modeling_pruned
 
     kind = read_json(folder / "config.json", "the export is damaged")["model_type"].removeprefix(PRUNED)
-    made = getattr(importlib.import_module(f"engine.export.{MODELING}"), CLASSES[kind][1])
+    made = getattr(modeling_pruned, CLASSES[kind][1])
     model, report = made.from_pretrained(folder, dtype=dtype, local_files_only=True, output_loading_info=True)
     refuse_unless_loaded(str(folder), report)
     return model.eval()
