@@ -1,7 +1,7 @@
 """`headroom` opens the app, `headroom COMMAND` is the command line: what an installation and a clone have in common.
 
-In a clone this file lies beside app.py, cache, engine and pages. A wheel holds all of them in one package, and this
-file as that package's own: so that nothing called cache, engine or pages comes to lie in site-packages.
+In a clone this file lies beside app.py, cache, engine and pages. A wheel holds all of them in one package, this file as
+that package's own, and imports `headroom.engine`: nothing called cache, engine or pages comes to lie in site-packages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ SOON_S = 0.5  # the server takes connections a moment after it says that it star
 
 def main() -> int:
     """Exit code of the command that the process was given, or of the app."""
-    sys.path.insert(0, HERE)
     arguments = sys.argv[1:]
     try:
         from engine.__main__ import cancel, silence_libraries
@@ -109,7 +108,8 @@ def _value(text: str) -> Any:
         return text  # a word, which TOML would have in quotes
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # in a clone; an installation imports the package
+    sys.path.insert(0, HERE)
     code = main()
     if code == 130:  # at once, as `engine.__main__.leave` does
         sys.stdout.flush()

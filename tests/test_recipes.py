@@ -17,15 +17,13 @@ import pytest
 from engine.architecture.families import FAMILIES, NAMES
 from engine.architecture.family import supported_families
 from engine.architecture.layer_tensors import is_attention, is_ffn, place_of
-from engine.checkpoints.model_config import ModelConfig
+from engine.architecture.model_config import ModelConfig
 from engine.importance import rankings_of
 from engine.importance.criteria import CRITERIA
 from engine.importance.importance import WHAT
 from engine.importance.rankings_of import NEEDS, OF_ONE_TASK, OF_OTHERS
 from engine.models.masks import Edits, Mask
 from engine.plans.planning import SEEDED
-from engine.questions import lengths
-from engine.questions.lengths import SHOTS, known_tasks, lengths_of
 from engine.questions.requests import TaskSpec
 from engine.questions.rows import read as read_rows
 from engine.questions.tasks import HARNESS_TASKS, TaskInfo, list_tasks, local_files
@@ -34,7 +32,6 @@ from engine.studies import sweeps
 from pages.ui.shared.controls import RANKING_HELP
 from pages.ui.shared.screens import STORY
 from pages.ui.shared.sidebar import MODEL_HELP
-from tests import write_lengths
 from tests.engine.fixtures import TINY
 from tests.test_imports_go_one_way import FLOORS, REPOSITORY
 
@@ -106,9 +103,7 @@ def is_counted(name: str, path: str) -> bool:
 
 TASK = [
     Place("engine.questions.tasks.HARNESS_TASKS", has_yaml),
-    Place("engine/questions/lengths.csv", lambda name: name in known_tasks()),
     Place("README.md", lambda name: is_counted(name, "README.md")),
-    Place("engine/cli/forecast.py", lambda name: is_counted(name, "engine/cli/forecast.py")),
 ]
 
 # a model family
@@ -262,20 +257,6 @@ def test_a_task_is_found_once_its_line_and_its_rows_are_there(tmp_path, monkeypa
     files = local_files(info, tmp_path)
     assert state.available and state.where == "folder" and has_yaml("sciq") and files is not None
     assert read_rows(info, files).rows("validation", info) == [{"question": "Why?", "correct_answer": "because"}]
-
-
-def test_the_lengths_of_one_task_are_added_to_the_table(tmp_path, monkeypatch):
-    table, before = tmp_path / "lengths.csv", text("engine/questions/lengths.csv")
-    lengths.known_tasks()  # the table is read once per process: here before its place is changed
-    monkeypatch.setattr(lengths, "TABLE", table)
-    monkeypatch.setitem(HARNESS_TASKS, NEW, replace(HARNESS_TASKS["piqa"], name=NEW))
-    monkeypatch.setattr(write_lengths, "opt_tokenizer", lambda: None)
-    monkeypatch.setattr(write_lengths, "lengths_here", lambda task, tokenizer: lengths_of(TaskSpec("piqa", task.shots)))
-    write_lengths.main([NEW])
-    written = table.read_text(encoding="utf-8").splitlines()
-    added = [line for line in written if line.startswith(f"{NEW},")]
-    assert [line.split(",")[1] for line in added] == [str(shots) for shots in SHOTS]
-    assert [line for line in written if line not in added] == before.splitlines()
 
 
 def test_a_family_is_counted_recognized_and_offered_once_its_value_is_there(monkeypatch):

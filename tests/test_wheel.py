@@ -1,8 +1,11 @@
-"""A wheel is built, installed into an empty environment and run from an empty folder: one command, nothing left behind.
+"""A wheel is built, installed into an empty environment and run from a folder of a user: one command, one package,
+nothing left behind. The folder has modules that are called like the parts of Headroom, and is on PYTHONPATH.
 
 Without the network: the environment has nothing but the wheel, and finds its dependencies where this Python does.
 """
 
+import ast
+import importlib.util
 import json
 import os
 import re
@@ -20,10 +23,58 @@ import pytest
 from packaging.requirements import Requirement
 
 from cache.store import default_directory
+from engine.__main__ import main
+from engine.export.forms import small_model
 from tests.conftest import HANG_S, REPOSITORY
 from tests.test_server_is_local_only import handshake
 
 PARTS = ("cache", "engine", "pages")
+ASKED = (
+    "evaluate --task demo_copy --shots 0 --limit 12 --sample first --mask L3H5,F7,L1H0-3 --precision fp32 --bos --json"
+)
+SCRIPT = """
+import json, sys
+from pathlib import Path
+before, modules = [*sys.path], {*sys.modules}
+import headroom
+came = sorted({*sys.modules} - modules)
+import cache, engine, pages
+from headroom.cache import open_store
+from headroom.engine.accuracy.evaluation import accuracy, evaluation
+from headroom.engine.errors import HeadroomError
+from headroom.engine.export.exporting import Export, export
+from headroom.engine.models.loading import LoadSpec
+from headroom.engine.models.masks import parse_mask
+from headroom.engine.models.session import Session
+from headroom.engine.plans.crews import _actor_class
+from headroom.engine.progress import final
+from headroom.engine.questions.requests import TaskSpec, get_requests, select
+from headroom.engine.training.live import trained
+from headroom.engine.training.recipe import Recipe
+
+store, folder = sys.argv[1:]
+session = Session(open_store(store))
+target = session.target(LoadSpec("demo", "fp32"), bos=True)
+questions = select(get_requests(TaskSpec("demo_copy", 0), None, session.store), 12, "first")
+mask = parse_mask("L3H5,F7,L1H0-3", target.shape)
+found = accuracy(final(evaluation(target, questions, mask).run(session)))
+final(export(session, target, Export(mask, folder + "/pruned", "small")))
+try:
+    final(trained(Path(folder, "run"), Recipe(1, 2, 16, 16), Path(folder, "gone")))
+except HeadroomError as error:
+    trainer = str(error)
+actor = _actor_class(type("Ray", (), {"remote": staticmethod(lambda kind: kind)}))()
+joined = actor.join("/a/clone/of/another/machine", "engine.plans.actors", {})
+print(json.dumps({
+    "own": [each.MARK for each in (cache, engine, pages)],
+    "parts": sorted(name for name in sys.modules if name.partition(".")[0] in ("app", "cache", "engine", "pages")),
+    "came": came,
+    "same path": sys.path == before,
+    "acc": found.acc,
+    "trainer": trainer,
+    "joined": joined["refused"],
+}))
+"""
 
 
 def called(*command, **more):
@@ -43,7 +94,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
-    """(the folder of commands, an environment with folders of its own, an empty folder to stand in)."""
+    """(the folder of commands, an environment with folders of its own, a folder with modules of a user)."""
     home = tmp_path_factory.mktemp("home")
     called(sys.executable, "-m", "venv", "--without-pip", home / "venv")
     [library] = (home / "venv").glob("lib/python*/site-packages")
@@ -55,10 +106,17 @@ def installed(wheel, tmp_path_factory):
         "headroom",
         f"{wheel.name.split('-py3')[0]}.dist-info",
     }
-    (home / "empty").mkdir()
+    (home / "own").mkdir()
+    for part in PARTS:
+        (home / "own" / f"{part}.py").write_text(f'MARK = "the {part} of a user"\n')
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("HEADROOM_", "PYTHON"))}
     own = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "caches"), "OMP_NUM_THREADS": "1"}
-    return home / "venv" / "bin", clean | own, home / "empty"
+    return home / "venv" / "bin", clean | own | {"PYTHONPATH": str(home / "own")}, home / "own"
+
+
+def is_untouched(folder):
+    """Whether the folder has what the user put there alone. A module that was imported would have left __pycache__."""
+    return {path.name for path in folder.iterdir()} == {f"{part}.py" for part in PARTS}
 
 
 def test_every_module_and_every_file_of_data_is_in_the_wheel_under_one_name(wheel):
@@ -74,6 +132,48 @@ def test_every_module_and_every_file_of_data_is_in_the_wheel_under_one_name(whee
     assert any(name.endswith(".safetensors") for name in ours) and any(name.endswith(".css") for name in ours)
 
 
+def test_modules_in_the_wheel_are_those_of_the_clone_but_import_from_the_package(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name: archive.read(name) for name in archive.namelist() if name.endswith(".py")}
+    for name, source in packed.items():
+        file = "headroom.py" if name == "headroom/__init__.py" else name.removeprefix("headroom/")
+        assert source.replace(b"headroom.", b"") == (REPOSITORY / file).read_bytes().replace(b"headroom.", b""), name
+        found = {module.partition(".")[0] for module in imported(source)}
+        assert not found & {"app", *PARTS}, f"{name} imports a part by a name that a module of a user may have"
+
+
+def imported(source):
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module
+
+
+@pytest.mark.parametrize(
+    ("written", "packed"),
+    [
+        ("from cache import open_store", "from headroom.cache import open_store"),
+        ("from engine.x import (  # y\n    a,\n    b\n)", "from headroom.engine.x import (  # y\n    a,\n    b\n)"),
+        ("from \\\n  pages import ui", "from \\\n  headroom.pages import ui"),
+        ("def f():\n\tfrom engine import cli", "def f():\n\tfrom headroom.engine import cli"),
+        ("import os, engine.x as e", "import os, headroom.engine.x as e"),
+        ("import cache", "import headroom.cache as cache"),
+        ("import cache.store, os", "import headroom.cache.store as cache, headroom.cache as cache, os"),
+        ("s = 'é'; import pages; import app", "s = 'é'; import headroom.pages as pages; import headroom.app as app"),
+        ("from engineer import x\nfrom .engine import y\nimport pagesize", None),
+        ('"""\nfrom engine import x\n"""\nengine = "import cache"  # import pages', None),
+    ],
+)
+def test_an_import_is_packed_so_that_it_binds_the_same_names_on_the_same_line(written, packed):
+    spec = importlib.util.spec_from_file_location("package_imports", REPOSITORY / ".ci" / "package_imports.py")
+    hook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hook)
+    for before, after in (("", ""), ("# é\r\n\n", "\nx = 1\n")):
+        source = before + written + after
+        assert hook.in_package(source.encode()).decode() == before + (packed or written) + after
+
+
 def test_the_versions_that_are_tested_lie_in_the_ranges_of_the_wheel(wheel):
     with zipfile.ZipFile(wheel) as packed:
         [metadata] = [packed.read(name).decode() for name in packed.namelist() if name.endswith("/METADATA")]
@@ -86,25 +186,54 @@ def test_the_versions_that_are_tested_lie_in_the_ranges_of_the_wheel(wheel):
         assert {part.operator for part in ranges[name]} == {">=", "<"}
 
 
-def test_commands_run_from_an_empty_folder_and_store_in_the_users_cache_folder(installed):
-    commands, environment, empty = installed
-    listed = called(commands / "headroom", "tasks", "--json", cwd=empty, env=environment)
+@pytest.mark.slow("installs the wheel, and two commands import torch")
+def test_commands_run_from_a_users_folder_and_store_in_the_users_cache_folder(installed):
+    commands, environment, folder = installed
+    listed = called(commands / "headroom", "tasks", "--json", cwd=folder, env=environment)
     assert "demo_copy" in {task["name"] for task in json.loads(listed)["tasks"]}
     words = "evaluate --task demo_copy --limit 4 --precision fp32 --json".split()
-    first, again = (json.loads(called(commands / "headroom", *words, cwd=empty, env=environment)) for _ in range(2))
+    first, again = (json.loads(called(commands / "headroom", *words, cwd=folder, env=environment)) for _ in range(2))
     assert first["n"] == 4 and first["saved"] and not first["cached"]
     assert again["cached"] and again["acc"] == first["acc"]
     assert (Path(environment["XDG_CACHE_HOME"]) / "headroom" / "results" / "cache.db").is_file()
-    assert not list(empty.iterdir()) and not list((commands.parent).rglob("cache.db"))
+    assert is_untouched(folder) and not list((commands.parent).rglob("cache.db"))
 
 
-def test_the_app_runs_from_an_empty_folder_with_its_own_settings(installed):
-    commands, environment, empty = installed
+@pytest.mark.slow("two processes import torch, and a model is exported")
+def test_modules_of_a_user_and_of_the_package_live_in_one_process_that_measures_what_a_clone_does(
+    installed, tmp_path, capsys, monkeypatch
+):
+    commands, environment, folder = installed
+    script = tmp_path / "script"
+    script.mkdir()
+    for part in PARTS:
+        (script / f"{part}.py").write_bytes((folder / f"{part}.py").read_bytes())
+    (script / "run.py").write_text(SCRIPT)
+    store, clones = str(tmp_path / "store"), str(tmp_path / "of a clone")
+    said = json.loads(called(commands / "python", script / "run.py", store, tmp_path, cwd=tmp_path, env=environment))
+    assert said["own"] == [f"the {part} of a user" for part in PARTS] and said["parts"] == list(PARTS)
+    assert said["same path"] and set(said["came"]) <= {"__future__", "headroom"}
+    assert said["trainer"].startswith("there is no"), "the process that trains has begun, and misses the text"
+    assert "required positional argument" in said["joined"], "the actor was found by its name in the package"
+
+    for name in ("HEADROOM_CACHE", "HEADROOM_SHARED", "HEADROOM_PRODUCTS"):
+        monkeypatch.delenv(name, raising=False)
+    for where, is_cached in ((clones, False), (store, True)):
+        assert main([*ASKED.split(), "--cache", where]) == 0
+        read = json.loads(capsys.readouterr().out)
+        assert read["cached"] is is_cached and read["acc"] == said["acc"]
+    assert main(["cache", "equal", store, clones]) == 0, "the same keys and results"
+    assert small_model(tmp_path / "pruned", None).num_parameters() > 0
+
+
+@pytest.mark.slow("starts the app")
+def test_the_app_runs_from_a_users_folder_with_its_own_settings(installed):
+    commands, environment, folder = installed
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [str(commands / "headroom"), f"--server.port={port}", "--server.headless", "true"]
-    process = subprocess.Popen(command, cwd=empty, env=environment, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + HANG_S
         while not (listening := addresses(process)):
@@ -123,7 +252,7 @@ def test_the_app_runs_from_an_empty_folder_with_its_own_settings(installed):
     assert not [element.exception.message for element in elements if element.HasField("exception")]
     assert {"Prune", "Sweeps"} <= {page.page_name for message in messages for page in message.navigation.app_pages}
     assert "Model" in {element.selectbox.label for element in elements}
-    assert not list(empty.iterdir())
+    assert is_untouched(folder)
 
 
 def addresses(process):

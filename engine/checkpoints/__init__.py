@@ -11,5 +11,5 @@
 `compact_checkpoint`: a folder that the form `small` of an export wrote, as the stock model that it is of
 `validation`: whether the tensors are those that the config asks for
 `identity`: what a model folder is, read from its files alone
-`model_config`: a model's shape and parts, known before any weight is there
+`config_lookup`: the config of a model by name, whether or not its weights are here
 """

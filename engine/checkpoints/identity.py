@@ -4,12 +4,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 from cache import Store
 from engine.architecture.family import family_of, is_tied, shape_of
+from engine.architecture.model_config import ModelConfig
 from engine.architecture.sizes import n_parameters, n_parameters_of
 from engine.checkpoints.compact_checkpoint import is_small, stock_config
 from engine.checkpoints.tensor_index import Entry, contents
@@ -29,8 +30,7 @@ READ_BYTES = 1 << 24
 class Identity:
     """A model as its files say it is. Same digest = same config, tokenizer and weights, whatever the folder's name.
 
-    `n_quantised` counts the parameters that int8 stores in one byte (matrices of the layers); embeddings, norms and
-    biases stay in 16 bits. `largest_bytes` are what the largest tensor takes as it is stored, in the type `stored_as`.
+    `largest_bytes` are what the largest tensor takes as it is stored, in the type `stored_as`.
     """
 
     name: str
@@ -41,20 +41,22 @@ class Identity:
     digest: str
     tokenizer_digest: str
     n_params: int
-    n_quantised: int
     largest_bytes: int
     stored_as: str
     default_bos: bool
 
-    def bytes_beside(self, precision: str) -> int:
-        """Bytes that a load in that precision holds for a moment beside the weights: a tensor as it was stored."""
+    @cached_property
+    def model_config(self) -> ModelConfig:
+        """Its config with shape and parts."""
+        return ModelConfig(self.name, self.config)
+
+    def loading_bytes(self, precision: str) -> int:
+        """Bytes that a load in that precision holds for a moment next to the weights: a tensor as it was stored."""
         return 0 if self.stored_as == {"fp32": "float32"}.get(precision, "bfloat16") else self.largest_bytes
 
     def weight_bytes(self, precision: str) -> int:
         """Bytes of the weights in memory in that precision."""
-        if precision == "int8":
-            return self.n_quantised + 2 * (self.n_params - self.n_quantised)
-        return self.n_params * (4 if precision == "fp32" else 2)
+        return self.model_config.parts.n_bytes(precision)
 
 
 def identify_folder(name: str, folder: Path, commit: str | None, store: Store | None = None) -> Identity:
@@ -74,14 +76,14 @@ def identify_folder(name: str, folder: Path, commit: str | None, store: Store | 
     weights = weight_files(folder)
     tensors = _tensors(weights, None if is_small(said) else shape)
     if tensors is None:
-        n_params, n_quantised = n_parameters_of(config, shape)
+        n_params = n_parameters_of(config, shape)[0]
         largest_bytes, stored_as = sum(file.stat().st_size for file in weights), "whole"  # all is read at once
     elif is_small(said):  # it is spread out when it is loaded
-        n_params, n_quantised = n_parameters_of(config, shape)
+        n_params = n_parameters_of(config, shape)[0]
         largest_bytes, stored_as = max((entry.n_bytes, entry.dtype) for entry in tensors.values())
     else:
         shapes = [(name, entry.shape) for name, entry in tensors.items()]
-        n_params, n_quantised = n_parameters(shapes, is_tied(config))
+        n_params = n_parameters(shapes, is_tied(config))[0]
         largest_bytes, stored_as = max((entry.n_bytes, entry.dtype) for entry in tensors.values())
 
     tokenizer = hashlib.blake2b(digest_size=16)
@@ -104,7 +106,6 @@ def identify_folder(name: str, folder: Path, commit: str | None, store: Store | 
         digest=whole.hexdigest(),
         tokenizer_digest=tokenizer.hexdigest(),
         n_params=n_params,
-        n_quantised=n_quantised,
         largest_bytes=largest_bytes,
         stored_as=stored_as,
         default_bos=family.adds_bos or _adds_bos(folder),

@@ -70,7 +70,7 @@ def _correlate(options: Namespace, session: Session, report: Report) -> int:
     if options.induction and options.what == "ffns":
         raise UsageError("--induction compares heads, and --what is ffns; leave one of them out")
     check_out(options.out, TABLES)
-    tasks, setting = _tasks(options), _setting(options)
+    tasks, setting = tasks_of(options), _setting(options)
     started = time.monotonic()
     target = session.target(setting.spec, setting.bos)
     found, cached = last(survey(target, setting, tasks, options.what).run(session), report)
@@ -108,7 +108,7 @@ def _sweep(draw: Draw, options: Namespace, session: Session, report: Report) -> 
         return _paper(draw, options, session, report)
     if options.out:
         check_out(options.out, TABLES)
-    tasks, setting, started = _tasks(options), _setting(options), time.monotonic()
+    tasks, setting, started = tasks_of(options), _setting(options), time.monotonic()
     heads, ffns = ([permille(level) for level in names_of(text, ())] for text in (options.heads, options.ffns))
     wanted = sweeps.points(tasks, heads, ffns, options.by, options.of, options.seed)
     pool = pool_of(names_of(options.pool, list(dict.fromkeys(task.name for task in tasks))))
@@ -161,7 +161,7 @@ def _paper(draw: Draw, options: Namespace, session: Session, report: Report) -> 
         raise HeadroomError(f"cannot make the folder {folder} ({error.strerror}); choose another --out") from error
     if not os.access(folder, os.W_OK):
         raise HeadroomError(f"cannot write to {folder} (no permission); choose another --out")
-    tasks, setting = _tasks(options), _setting(options)
+    tasks, setting = tasks_of(options), _setting(options)
     study, cached = last(paper_study(session.target(setting.spec, setting.bos), setting, tasks).run(session), report)
     study = with_short_names(study)
     found = statements(study)
@@ -176,7 +176,8 @@ def _paper(draw: Draw, options: Namespace, session: Session, report: Report) -> 
     return 0
 
 
-def _tasks(options: Namespace) -> list[TaskSpec]:
+def tasks_of(options: Namespace) -> list[TaskSpec]:
+    """The tasks and shot counts that --tasks and --shots name. UsageError: none are left."""
     from engine.questions.tasks import embedded_tasks, list_tasks
 
     folder = data_dir(options)

@@ -16,7 +16,7 @@ from engine.errors import HeadroomError
 from engine.models.loading import Loaded, LoadSpec, load
 from engine.models.masks import Mask, Means, pruned
 from engine.models.session import Session, Target
-from engine.placement.memory_needed import memory_estimate
+from engine.placement.needs import memory_estimate
 from engine.questions.tokens import read
 
 TOKENS = 256
@@ -37,7 +37,8 @@ class Checked:
 def reference_model(session: Session, target: Target) -> Loaded:
     """The base model in fp32, or bf16 where that does not fit. The model that the session holds is let go of first."""
     session.models.unload()
-    fits = [each for each in ("fp32", "bf16") if memory_estimate(target.identity, each).fits]
+    about, loading = target.identity.model_config, target.identity.loading_bytes
+    fits = [each for each in ("fp32", "bf16") if memory_estimate(about, each, loading).fits]
     precision = fits[0] if fits else "bf16"  # loading says so where neither fits
     return load(replace(target.spec, precision=precision), session.store)
 

@@ -27,8 +27,9 @@ from engine.kernels.kernel_choice import known_products, products, set_threads, 
 from engine.kernels.kinds import Kernels
 from engine.memory import freed_at_once, return_freed_memory
 from engine.placement.accelerate_internals import quiet_accelerate
-from engine.placement.disk_offload import FOLDER, Quantised, clear_leftovers, offload_to_disk, on_disk
-from engine.placement.memory_needed import asked_device, device_class, memory_estimate, refuse_other_device
+from engine.placement.devices import asked_device, device_class, refuse_other_device
+from engine.placement.disk_offload import FOLDER, DiskOffload, Quantised, clear_leftovers, offload_to_disk, on_disk
+from engine.placement.needs import memory_estimate
 from engine.placement.offload import bytes_per_s_to
 from engine.placement.placement import Placement, device_map, plan_placement, remember_rates
 
@@ -137,67 +138,20 @@ def known_ways(spec: LoadSpec, identity: Identity, store: Store | None = None) -
 def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], None] = lambda message: None) -> Loaded:
     """The model of `spec`, loaded; `progress` gets one line a step. HeadroomError as `identify`, or too large."""
     refuse_other_device()
-    started = time.perf_counter()
+    started, folder = time.perf_counter(), aside_folder(store)
     progress("reading the model's files")
     identity = identify(spec, store)
-    clear_leftovers(aside_folder(store))
-    placing = plan_placement(identity, spec.precision, memory_estimate(identity, spec.precision), aside_folder(store))
+    clear_leftovers(folder)
+    placing = plan_placement(identity.model_config, spec.precision, identity.loading_bytes, folder)
     progress("importing torch and transformers")
-    import torch
-    import transformers
-
-    if identity.config["model_type"] == SMALL:
-        from engine.architecture.modeling_headroom import register
-
-        register()
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    quiet_accelerate()
+    _set_up_libraries(identity)
     set_threads(identity.n_params, tuning(store))
     ways = ways_of(spec, identity, store)
     where = "" if placing.is_whole else f", {placing.in_words()}"
     progress(f"loading {identity.n_params / 1e6:,.0f} M parameters in {spec.precision}{where}")
-    dtype = torch.float32 if spec.precision == "fp32" else torch.bfloat16
-    options: dict[str, Any] = {"dtype": dtype}
-    if spec.precision == "int8":
-        bitsandbytes()
-        options["quantization_config"] = transformers.BitsAndBytesConfig(
-            load_in_8bit=True, llm_int8_threshold=spec.int8_threshold
-        )
-    folder = str(identity.folder)
     try:
-        config = model_config(identity.config)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
-            folder, config=config, local_files_only=True, trust_remote_code=False
-        )
-        model_class = causal_lm_class(config)
-        with (
-            stock_tensors(identity.folder, bool(config.tie_word_embeddings)) as tensors,
-            offload_to_disk(aside_folder(store), is_needed=bool(placing.on_disk)) as aside,
-            freed_at_once(),
-        ):
-            refuse_unless_whole(spec.model, tensors, model_class, config)
-            refuse_unknown_tokens(spec.model, tokenizer, identity.shape.n_vocab)
-            places, family = device_map(placing, model_class, config), family_of(identity.config)
-            quantised = Quantised(family, placing.on_disk, aside) if aside and spec.precision == "int8" else None
-            if quantised is not None:
-                tensors = quantised.followed(tensors)
-            elif aside is not None:
-                tensors = on_disk(tensors, placing.on_disk, aside, dtype)
-            model, report = load_tensors(
-                model_class,
-                tensors,
-                begin=quantised and quantised.begin,
-                config=config,
-                attn_implementation="sdpa",
-                device_map=places,
-                **options,
-            )
-            refuse_unless_loaded(spec.model, report)
-            if quantised is not None:
-                quantised.set_aside_before(identity.shape.n_layers)
-            if aside is not None:
-                aside.goes_with(model)
+        with offload_to_disk(folder, is_needed=bool(placing.on_disk)) as aside, freed_at_once():
+            model, tokenizer = _load_model(spec, identity, placing, aside)
     except HeadroomError:
         raise
     except Exception as error:  # whatever torch, transformers and tokenizers think of foreign files
@@ -208,9 +162,65 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
     return_freed_memory()
     if not placing.is_whole:
         rates = {"disk": aside and aside.bytes_per_s(), "gpu": bytes_per_s_to(model.device)}
-        remember_rates(store, aside_folder(store), {kind: rate for kind, rate in rates.items() if rate})
-    seconds = time.perf_counter() - started
+        remember_rates(store, folder, {kind: rate for kind, rate in rates.items() if rate})
+    seconds, family = time.perf_counter() - started, family_of(identity.config)
     return Loaded(spec, identity, model, tokenizer, family, device_class(), seconds, placing, ways)
+
+
+def _set_up_libraries(identity: Identity) -> None:
+    """Imports transformers and makes it quiet; registers the project's own architecture if the model is of it."""
+    import transformers
+
+    if identity.config["model_type"] == SMALL:
+        from engine.architecture.modeling_headroom import register
+
+        register()
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    quiet_accelerate()
+
+
+def _load_model(spec: LoadSpec, identity: Identity, placing: Placement, aside: DiskOffload | None) -> tuple[Any, Any]:
+    """(model, tokenizer) from the folder's files, once these are known to be whole; the layers that `placing` has on
+    disk are written to `aside`."""
+    import torch
+    import transformers
+
+    dtype = torch.float32 if spec.precision == "fp32" else torch.bfloat16
+    options: dict[str, Any] = {"dtype": dtype}
+    if spec.precision == "int8":
+        bitsandbytes()
+        options["quantization_config"] = transformers.BitsAndBytesConfig(
+            load_in_8bit=True, llm_int8_threshold=spec.int8_threshold
+        )
+    config = model_config(identity.config)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(
+        str(identity.folder), config=config, local_files_only=True, trust_remote_code=False
+    )
+    model_class, family = causal_lm_class(config), family_of(identity.config)
+    with stock_tensors(identity.folder, bool(config.tie_word_embeddings)) as tensors:
+        refuse_unless_whole(spec.model, tensors, model_class, config)
+        refuse_unknown_tokens(spec.model, tokenizer, identity.shape.n_vocab)
+        quantised = Quantised(family, placing.on_disk, aside) if aside and spec.precision == "int8" else None
+        if quantised is not None:
+            tensors = quantised.followed(tensors)
+        elif aside is not None:
+            tensors = on_disk(tensors, placing.on_disk, aside, dtype)
+        model, report = load_tensors(
+            model_class,
+            tensors,
+            begin=quantised and quantised.begin,
+            config=config,
+            attn_implementation="sdpa",
+            device_map=device_map(placing, model_class, config),
+            **options,
+        )
+    refuse_unless_loaded(spec.model, report)
+    if quantised is not None:
+        quantised.set_aside_before(identity.shape.n_layers)
+    if aside is not None:
+        aside.goes_with(model)
+    return model, tokenizer
 
 
 def aside_folder(store: Store | None = None) -> Path:
@@ -265,7 +275,8 @@ class Models:
             return False
         del held
         self._free(beside_alone=True)
-        return memory_estimate(identify(spec, self._store), spec.precision).fits
+        identity = identify(spec, self._store)
+        return memory_estimate(identity.model_config, spec.precision, identity.loading_bytes).fits
 
     def _free(self, beside_alone: bool = False) -> None:
         if (self.beside if beside_alone else self.beside or self.loaded) is None:

@@ -14,7 +14,7 @@ from engine.kernels.kernel_choice import processor
 from engine.kernels.kinds import Kernels
 from engine.memory import Trimming
 from engine.models.loading import Loaded, LoadSpec, Models, aside_folder, device_class, identify, ways_of
-from engine.placement.memory_needed import asked_device, memory_estimate
+from engine.placement.devices import asked_device
 from engine.placement.placement import Placement, asked_places, known_rates, plan_placement
 from engine.progress import Progress
 from engine.records import version
@@ -117,7 +117,7 @@ class Session:
         folder = aside_folder(self.store)
         is_known = asked_places() is not None or self.models.loaded is None
         if placing is None and identity is not None and is_known and (asks_gpus or device_class() == "cpu"):
-            placing = plan_placement(identity, spec.precision, memory_estimate(identity, spec.precision), folder)
+            placing = plan_placement(identity.model_config, spec.precision, identity.loading_bytes, folder)
         return "" if placing is None or placing.is_whole else placing.with_cost(known_rates(self.store, folder))
 
 

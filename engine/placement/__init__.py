@@ -1,9 +1,10 @@
 """Where the parts of a model go: GPUs, main memory, disk, and what each has room for.
 
-`memory_needed`: what a load needs of the memory that there is
-`pass_memory`: what passes take beside the weights
+`devices`: the class of device that measures here
+`free_memory`: what is free on GPUs, in main memory and on disk
+`needs`: what a model needs of memory
+`pass_memory`: what the largest passes of a study need
 `placement`: where the layers of a model larger than one device go
-`allotment`: the same for a machine that is described
 `hardware`: GPUs by name, with what their makers say of them
 `disk_offload`: layers on disk, as files that are mapped
 `offload`: weights that are brought to the device that they are read on

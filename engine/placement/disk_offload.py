@@ -169,13 +169,6 @@ def _layer_of(stored: LazyTensor) -> int | None:
     return None if place is None else place.layer
 
 
-def free_on_disk(folder: Path) -> int:
-    """Bytes free where layers would be set aside."""
-    with suppress(OSError):
-        return shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists())).free
-    return 0
-
-
 def clear_leftovers(within: Path) -> None:
     """Removes what killed processes left."""
     with suppress(OSError):

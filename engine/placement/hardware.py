@@ -1,31 +1,26 @@
-"""GPUs by name: memory, and how fast they are at best, as their maker has published it; and what `--gpus` means.
+"""GPUs by name with their memory, and what `--gpus` means.
 
-Peaks are of dense products (data sheets like to give twice as much, of sparse ones) with fp32 sums. A chip without
-16-bit products of bfloat16 takes them in fp32, as its rate says. Memory is what is sold as so many GB, at 10^9 bytes:
-what a driver gives is as much or a little more.
+Memory is what is sold as so many GB, at 10^9 bytes: what a driver reports is as much or a little more.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from engine.errors import UsageError
+from engine.placement.free_memory import CPU, main_memory_bytes
 
-CONTEXT_BYTES = 600_000_000  # of a GPU's memory, for the driver and the libraries' code
 MOST_GPUS = 1024
-CPU = "cpu"
+GPUS = ("T4-16GB", "V100-16GB", "V100-32GB", "A10-24GB", "A40-48GB", "A6000-48GB", "A100-40GB", "A100-80GB", "L4-24GB",
+        "L40S-48GB", "H100-80GB", "H200-141GB", "RTX3090-24GB", "RTX4090-24GB")  # fmt: skip
+WITHOUT_INT8 = ("V100-16GB", "V100-32GB")  # bitsandbytes multiplies in int8 on Turing and later
 
 
 @dataclass(frozen=True)
 class Device:
-    """One device: its memory in bytes, and where they are known operations a second by precision (0 in int8: it has no
-    8-bit products that bitsandbytes could use), bytes a second of its memory, and of the bus to main memory."""
+    """One device: a name of `GPUS`, one such as "80GB" for any GPU of that memory, or "cpu"; and its memory."""
 
     name: str
     n_bytes: int
-    peaks: Mapping[str, float] = field(default_factory=dict)
-    memory: float | None = None
-    bus: float | None = None
 
     @property
     def is_cpu(self) -> bool:
@@ -42,36 +37,6 @@ class Machine:
     def __str__(self) -> str:
         """As `--gpus` takes it."""
         return self.device.name if self.n == 1 else f"{self.n}x{self.device.name}"
-
-
-PCIE3, PCIE4, PCIE5 = 15.75e9, 31.5e9, 63e9  # sixteen lanes, one direction
-
-
-def _gpu(name: str, fp32: float, bf16: float, int8: float, memory: float, bus: float) -> Device:
-    """From teraoperations and gigabytes a second; the gigabytes of memory are the end of the name."""
-    peaks = {"fp32": fp32 * 1e12, "bf16": bf16 * 1e12, "int8": int8 * 1e12}
-    return Device(name, int(name.rpartition("-")[2].removesuffix("GB")) * 10**9, peaks, memory * 1e9, bus)
-
-
-GPUS = {
-    gpu.name: gpu
-    for gpu in (
-        _gpu("T4-16GB", 8.1, 8.1, 130, 320, PCIE3),
-        _gpu("V100-16GB", 15.7, 15.7, 0, 900, PCIE3),
-        _gpu("V100-32GB", 15.7, 15.7, 0, 900, PCIE3),
-        _gpu("A10-24GB", 31.2, 125, 250, 600, PCIE4),
-        _gpu("A40-48GB", 37.4, 149.7, 299.3, 696, PCIE4),
-        _gpu("A6000-48GB", 38.7, 154.8, 309.7, 768, PCIE4),
-        _gpu("A100-40GB", 19.5, 312, 624, 1555, PCIE4),
-        _gpu("A100-80GB", 19.5, 312, 624, 2039, PCIE4),
-        _gpu("L4-24GB", 30.3, 121, 242, 300, PCIE4),
-        _gpu("L40S-48GB", 91.6, 362, 733, 864, PCIE4),
-        _gpu("H100-80GB", 67, 989.4, 1979, 3350, PCIE5),
-        _gpu("H200-141GB", 67, 989.4, 1979, 4800, PCIE5),
-        _gpu("RTX3090-24GB", 35.6, 71, 284, 936, PCIE4),
-        _gpu("RTX4090-24GB", 82.6, 165.2, 660.6, 1008, PCIE4),
-    )
-}
 
 
 def machine_of(text: str) -> Machine:
@@ -93,8 +58,6 @@ def machine_of(text: str) -> Machine:
 
 def this_machine() -> Device:
     """This machine's processor, with the main memory that is free to this process."""
-    from engine.placement.memory_needed import main_memory_bytes
-
     return Device(CPU, main_memory_bytes())
 
 
@@ -111,8 +74,13 @@ def known_gpu(told: str) -> str | None:
 def _device(plain: str) -> Device | None:
     if memory := re.fullmatch(r"(\d{1,5})gb", plain):
         return Device(f"{int(memory[1])}GB", int(memory[1]) * 10**9) if int(memory[1]) else None
-    same = [gpu for name, gpu in GPUS.items() if plain in (name.lower().replace("-", ""), _stem(name))]
-    return same[0] if len(same) == 1 else None
+    same = [name for name in GPUS if plain in (name.lower().replace("-", ""), _stem(name))]
+    return _gpu(same[0]) if len(same) == 1 else None
+
+
+def _gpu(name: str) -> Device:
+    """A device of `GPUS`; its memory is the end of its name."""
+    return Device(name, int(name.rpartition("-")[2].removesuffix("GB")) * 10**9)
 
 
 def _stem(name: str) -> str:

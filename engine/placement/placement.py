@@ -1,38 +1,35 @@
-"""Where the layers of a model larger than one device lie: on GPUs one behind the other, in main memory, on disk.
+"""Where the layers of a model larger than one device lie: on GPUs in order, in main memory, on disk.
 
 Whole layers alone are moved; embeddings, final norm and unembedding lie on the first device. A layer that lies in main
-memory beside a GPU, or on disk, is brought to the first device in every pass and runs there. So all layers run on
-devices of one class, and numbers and their keys are those of the model in one piece.
+memory beside a GPU, or on disk, is moved to the first device in every pass and runs there. So all layers run on devices
+of one class, and numbers and their keys are those of the model in one piece.
 """
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from cache import Store
-from engine.architecture.family import FAMILIES
-from engine.architecture.sizes import parts_of
+from engine.architecture.family import FAMILIES, shape_of
+from engine.architecture.model_config import ModelConfig
+from engine.checkpoints.compact_checkpoint import stock_config
 from engine.checkpoints.hub import Offer
-from engine.checkpoints.identity import Identity
 from engine.errors import HeadroomError, UsageError
 from engine.kernels.kernel_choice import processor
-from engine.placement import memory_needed
-from engine.placement.disk_offload import free_on_disk
-from engine.placement.memory_needed import (
-    LIBRARY_BYTES,
-    WORKSPACE_BYTES,
+from engine.placement.devices import device_class
+from engine.placement.free_memory import CPU, DISK, free_memory, free_on_disk
+from engine.placement.needs import (
+    SPARE_ON_DISK,
     MemoryEstimate,
-    device_class,
+    Needs,
     in_gb,
-    main_memory_bytes,
+    load_needs,
     memory_estimate,
-    needed_bytes,
-    offered,
-    sliced_bytes,
+    no_loading_bytes,
     too_large,
 )
 from engine.records import Record, canonical_key, decode, encode
@@ -44,8 +41,6 @@ PLACE_HELP = (
     "that is too small)"
 )
 TERM = re.compile(r"(gpu\d{1,3}|cpu|disk)(?::(\d{1,4}))?")
-CPU, DISK = "cpu", "disk"
-SPARE_ON_DISK = 1_000_000_000  # left free there, for results
 ABOUT = 100_000_000  # two disks are taken for one where they have as much free, within this
 
 
@@ -134,66 +129,94 @@ def places(text: str) -> tuple[tuple[str, int | None], ...]:
     return tuple(found)
 
 
-def plan_placement(identity: Identity, precision: str, estimate: MemoryEstimate, folder: Path) -> Placement:
-    """Where the layers of this model go: as the user has it, on one device where it fits (`estimate`), else on as many
-    devices as it takes. `folder`: where layers would be set aside on disk. HeadroomError: there is no room."""
-    asked, main = asked_places(), _main()
-    whole = Placement((main,) * identity.shape.n_layers, main, layer_bytes(identity, precision))
-    if asked is None and estimate.fits and (main == CPU or estimate.needed_bytes <= rooms(folder)[main]):
+def place(needs: Needs, free: Mapping[str, int], how: Literal["fill", "even"] = "fill") -> tuple[str, ...]:
+    """The place of each layer, in order; fewer than there are layers if there is no room, and none at all if the first
+    place, on which the rest of the model lies, has no room for that.
+
+    `free` has the free bytes of each place in the order in which they are used. "fill": as many as fit in each. "even":
+    the fullest GPU holds as little as possible.
+    """
+    main = next(iter(free))
+    running = {name: room for name, room in free.items() if name not in (CPU, DISK) or name == main}
+    found = _fill(needs, running, main)
+    if len(found) < needs.n_layers:
+        return _fill(needs, free, main, is_fetching=len(running) < len(free))
+    if how == "fill":
+        return found
+    low, high = 0, max(running.values())
+    while low < high:
+        middle = (low + high) // 2
+        capped = {name: min(room, middle) for name, room in running.items()}
+        low, high = (low, middle) if len(_fill(needs, capped, main)) == needs.n_layers else (middle + 1, high)
+    return _fill(needs, {name: min(room, low) for name, room in running.items()}, main)
+
+
+def _fill(needs: Needs, free: Mapping[str, int], main: str, is_fetching: bool = False) -> tuple[str, ...]:
+    found: list[str] = []
+    for name, room in free.items():
+        n = needs.n_that_fit(room, name, main, is_fetching)
+        if name == main and n < 0:
+            return ()
+        found += [name] * max(0, min(n, needs.n_layers - len(found)))
+    return tuple(found)
+
+
+def plan_placement(
+    model: ModelConfig, precision: str, loading_bytes: Callable[[str], int], folder: Path
+) -> Placement:  # fmt: skip
+    """Where the layers of this model go: where the user wants them (HEADROOM_PLACE), on one device if it fits there,
+    else on as many places as it takes. `folder`: where layers would lie on disk. HeadroomError: there is no room."""
+    asked, main, needs = asked_places(), _main(), load_needs(model, precision, loading_bytes)
+    whole = Placement((main,) * needs.n_layers, main, needs.layer["weights"])
+    estimate = memory_estimate(model, precision, loading_bytes)
+    if asked is None and estimate.fits and (main == CPU or estimate.needed_bytes <= free_memory(folder)[main]):
         return whole
-    free = rooms(folder)
-    order = [name for name in free if precision != "int8" or main == CPU or name.startswith("gpu")]
-    layers = _asked(asked, identity, free) if asked else _filled(identity, precision, free, order)
+    free = free_memory(folder)
+    usable = {name: room for name, room in free.items() if not (_is_int8_on_gpu(precision) and name in (CPU, DISK))}
+    layers = _asked(asked, model.name, needs.n_layers, free) if asked else place(needs, usable)
     found = replace(whole, layers=layers, is_asked=asked is not None)
-    if precision == "int8" and main != CPU and found.moved_bytes():
+    if _is_int8_on_gpu(precision) and found.moved_bytes():
         raise HeadroomError(f"{PLACE} sets layers beside a GPU, and int8 layers run where they lie (bitsandbytes); "
                             "name GPUs alone, or choose bf16 or fp32")  # fmt: skip
-    if len(layers) < identity.shape.n_layers or (asked and not _have_room(found, identity, precision, free)):
-        raise HeadroomError(_no_room(identity, precision, estimate, free, folder, found))
+    if len(layers) < needs.n_layers or (asked and not _has_room(found, needs, free)):
+        raise HeadroomError(_no_room(model.name, precision, needs, estimate, free, folder, found))
     return found
 
 
 def refusal(offer: Offer, precision: str, folder: Path) -> str | None:
-    """Why a model of the hub cannot be had here in that precision, for its disk space or memory; None where it can.
+    """Why a model of the hub cannot be loaded here in that precision, for its disk space or memory; None if it can.
     HeadroomError: its architecture is not supported."""
-    identity = offered(offer)
+    model = offered_config(offer)
     try:
-        placing = plan_placement(identity, precision, memory_estimate(identity, precision), folder)
+        placement = plan_placement(model, precision, no_loading_bytes, folder)
     except HeadroomError as error:
         return str(error)
-    if offer.disk_refusal or not placing.on_disk:
+    if offer.disk_refusal or not placement.on_disk:
         return offer.disk_refusal
-    free, due = free_on_disk(folder), offer.missing_bytes + placing.disk_bytes + SPARE_ON_DISK
+    free, due = free_on_disk(folder), offer.missing_bytes + placement.disk_bytes + SPARE_ON_DISK
     if abs(free - offer.free_bytes) < ABOUT and free < due:  # one disk for both
-        return (f"{offer.name} in {precision} needs {in_gb(due)} on the disk, for its files and {placing.in_words()}, "
-                f"and {in_gb(free)} is free; free some, or choose a smaller model")  # fmt: skip
+        what = f"its files and {placement.in_words()}"
+        return (f"{offer.name} in {precision} needs {in_gb(due)} on the disk, for {what}, and {in_gb(free)} is free; "
+                "free some, or choose a smaller model")  # fmt: skip
     return None
 
 
-def refuse_gradients(placing: Placement, name: str) -> None:
-    """HeadroomError where passing gradients back would hold more on the first GPU than it has room for: every layer
-    that is brought there stays until they are through."""
-    due = placing.moved_bytes().get("gpu", 0)
-    if due and due > (free := rooms(Path())[placing.main]):
+def offered_config(offer: Offer) -> ModelConfig:
+    """The config of a model of the hub that is not here yet. HeadroomError: its architecture is not supported, or its
+    weights are quantized."""
+    name = str(offer.name)
+    model = ModelConfig(name, stock_config(offer.config, name), "its config.json")
+    shape_of(model.config)
+    return model
+
+
+def refuse_gradients(placement: Placement, name: str) -> None:
+    """Raises HeadroomError if passing gradients back would hold more on the first GPU than it has room for: every layer
+    that is moved there stays until they are through."""
+    due = placement.moved_bytes().get("gpu", 0)
+    if due and due > (free := free_memory(Path())[placement.main]):
         raise HeadroomError(f"gradients through {name} need all of its layers on GPUs at once, {in_gb(due)} more than "
                             f"lie there, and {in_gb(free)} is free; choose a criterion without gradients")  # fmt: skip
-
-
-def layer_bytes(identity: Identity, precision: str) -> int:
-    """What one layer's weights take."""
-    layer = parts_of(identity.config, identity.shape).layer
-    return replace(identity, n_params=layer.n_params, n_quantised=layer.n_quantised).weight_bytes(precision)
-
-
-def rooms(folder: Path) -> dict[str, int]:
-    """Bytes free at each place there is here, in the order in which they are filled."""
-    found = {}
-    if device_class() == "cuda":
-        import torch
-
-        found = {f"gpu{index}": torch.cuda.mem_get_info(index)[0] for index in range(torch.cuda.device_count())}
-    in_memory = main_memory_bytes() if found else memory_needed.free_bytes()
-    return found | {CPU: in_memory, DISK: free_on_disk(folder)}
 
 
 def device_map(placing: Placement, model_class: Any, config: Any) -> dict[str, int | str]:
@@ -238,75 +261,51 @@ def _main() -> str:
     return "gpu0" if device_class() == "cuda" else CPU
 
 
-def _filled(identity: Identity, precision: str, free: Mapping[str, int], order: Sequence[str]) -> tuple[str, ...]:
-    """The layers in order, in each place as many as have room; fewer than there are where they have none."""
-    found: list[str] = []
-    for place in order:
-        count = max(0, free[place] - _beside(place, identity, precision)) // _each(place, identity, precision)
-        found += [place] * min(count, identity.shape.n_layers - len(found))
-    return tuple(found) if free[_main()] >= _beside(_main(), identity, precision) else ()
+def _is_int8_on_gpu(precision: str) -> bool:
+    """Whether bitsandbytes multiplies on a GPU, which it does where a layer lies."""
+    return precision == "int8" and _main() != CPU
 
 
 def _asked(
-    asked: Sequence[tuple[str, int | None]], identity: Identity, free: Mapping[str, int]
-) -> tuple[str, ...]:  # fmt: skip
+    asked: Sequence[tuple[str, int | None]], name: str, n_layers: int, free: Mapping[str, int]
+) -> tuple[str, ...]:
     found: list[str] = []
-    n = identity.shape.n_layers
     for place, count in asked:
         if place not in free:
             raise UsageError(f"{PLACE} names {place}, and this computer has {', '.join(free)}; choose among these")
-        found += [place] * (n - len(found) if count is None else min(count, n - len(found)))
-    if len(found) < n:
-        raise UsageError(f"{PLACE} has places for {len(found)} layers, and {identity.name} has {n}; leave the number "
+        left = n_layers - len(found)
+        found += [place] * (left if count is None else min(count, left))
+    if len(found) < n_layers:
+        raise UsageError(f"{PLACE} has places for {len(found)} layers, and {name} has {n_layers}; leave the number "
                          "of the last place out, and it takes the rest")  # fmt: skip
     return tuple(found)
 
 
-def _have_room(placing: Placement, identity: Identity, precision: str, free: Mapping[str, int]) -> bool:
-    def needed(place: str) -> int:
-        count = placing.layers.count(place)
-        is_used = count or place == placing.main
-        return count * _each(place, identity, precision) + _beside(place, identity, precision) if is_used else 0
-
-    return all(needed(place) <= free[place] for place in free)
-
-
-def _each(place: str, identity: Identity, precision: str) -> int:
-    """Bytes that one layer takes at a place: where it runs from, with its share of a smaller model beside it."""
-    is_away = place == DISK or (place == CPU != _main())
-    beside = 0 if is_away else sliced_bytes(identity.config, identity.shape, precision)
-    return layer_bytes(identity, precision) + beside
-
-
-def _beside(place: str, identity: Identity, precision: str) -> int:
-    """Bytes that are needed at a place beside layers: on the first device for all that is no layer, and for one that is
-    brought there."""
-    if place == DISK:
-        return SPARE_ON_DISK
-    if place != _main():
-        return WORKSPACE_BYTES + (LIBRARY_BYTES if place == CPU else 0)
-    each = layer_bytes(identity, precision) + sliced_bytes(identity.config, identity.shape, precision)
-    layers = identity.shape.n_layers * each
-    return needed_bytes(identity, precision) - layers + layer_bytes(identity, precision)
+def _has_room(placement: Placement, needs: Needs, free: Mapping[str, int]) -> bool:
+    main, is_fetching = placement.main, bool(placement.moved)
+    used = {*placement.layers, main}
+    return all(
+        sum(needs.at(place, placement.layers.count(place), main, is_fetching).values()) <= free[place] for place in used
+    )
 
 
 def _no_room(
-    identity: Identity, precision: str, estimate: MemoryEstimate, free: Mapping[str, int], folder: Path,
+    name: str, precision: str, needs: Needs, estimate: MemoryEstimate, free: Mapping[str, int], folder: Path,
     found: Placement,
 ) -> str:  # fmt: skip
     """What a refusal says: of the model on one device as ever, and why other places do not help."""
-    line, main = too_large(identity.name, precision, estimate), _main()
+    line, main = too_large(name, precision, estimate), _main()
     if found.is_asked:
-        return (f"{PLACE} sets {found.in_words()} of {identity.name} in {precision}, for which there is no room: "
+        return (f"{PLACE} sets {found.in_words()} of {name} in {precision}, for which there is no room: "
                 f"{_free_in_words(free)}; set fewer there, or leave it empty")  # fmt: skip
-    if free[main] < (beside := _beside(main, identity, precision)):
-        return f"{line}; without its layers it needs {in_gb(beside)} there, so that layers on disk do not help"
-    if precision == "int8" and main != CPU:
+    without = sum(needs.at(main, 0, main, is_fetching=True).values())
+    if free[main] < without:
+        return f"{line}; without its layers it needs {in_gb(without)} there, so that layers on disk do not help"
+    if _is_int8_on_gpu(precision):
         return f"{line}; in bf16 or fp32 layers may lie in main memory and on disk too"
-    n = identity.shape.n_layers
-    room = _filled(identity, precision, free, [place for place in free if place != DISK])
-    due = (n - len(room)) * layer_bytes(identity, precision) + SPARE_ON_DISK
-    return f"{line}; or free {in_gb(due - free[DISK])} more in {folder}, where {n - len(room)} of its layers would lie"
+    left = needs.n_layers - len([where for where in place(needs, free) if where != DISK])
+    due = sum(needs.at(DISK, left, main).values()) - free[DISK]
+    return f"{line}; or free {in_gb(due)} more in {folder}, where {left} of its layers would lie"
 
 
 def _free_in_words(free: Mapping[str, int]) -> str:

@@ -7,7 +7,7 @@
 `measuring`: one cell measured, as the same sweep would
 `sharing`: what it owes those who wait elsewhere for its results
 `status`: how all workers stand
-`forecast`: what a study would take elsewhere, from a model's outline alone
+`forecast`: what a study takes on given devices, before the model is there
 `on_ray`: a plan worked on by actors of Ray: what they are told, and by what they know that they see the same
 `clusters`: a cluster of Ray, and how many workers it has room for
 `ray_internals`: private and fragile parts of Ray

@@ -46,7 +46,7 @@ class Member:
 class Crew:
     """All actors of one driver; `n_restarts` of them took the place of a lost one. `module` has the `Actor`."""
 
-    module = "engine.plans.actors"
+    module = Errand.__module__
 
     def __init__(
         self, ray: Any, share: WorkerResources, errand: Errand, plan: Plan, claims: Claims, say: Callable[[str], None]
@@ -210,10 +210,14 @@ def _actor_class(ray: Any) -> Any:
             import sys
 
             me = {"host": platform.node(), "pid": os.getpid()}
-            if not os.path.isfile(os.path.join(code, "engine", "plans", "actors.py")):
-                found = importlib.util.find_spec("headroom")
-                code = os.path.dirname(found.origin) if found is not None and found.origin else code
-            sys.path.insert(0, code)
+            package = "headroom."
+            found = importlib.util.find_spec("headroom")
+            if not module.startswith(package) and os.path.isfile(os.path.join(code, "engine", "plans", "actors.py")):
+                sys.path.insert(0, code)  # the driver's clone, on a disk that this machine sees
+            elif found is not None and found.submodule_search_locations:
+                module = package + module.removeprefix(package)  # installed here
+            else:
+                module = module.removeprefix(package)  # a clone of this machine, on PYTHONPATH
             try:
                 self.actor = importlib.import_module(module).Actor(told)
             except (ImportError, TypeError) as error:

@@ -1,162 +1,197 @@
-"""What a study of a model would take on given devices, from the model's outline alone: memory, operations, seconds.
-
-Questions are as long as the table of `engine.questions.lengths` has them, and what a pruned model saves is what it
-prunes, spread evenly over its layers.
-"""
+"""What a study of a model takes on given devices, before the model is there: memory from its config, and time from what
+was timed on such a device before."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
 
 from cache import Store
-from engine.checkpoints.model_config import ModelConfig
-from engine.errors import UsageError
-from engine.importance.importance import GRADIENT_TOKENS
-from engine.measurement import OPERATIONS_A_SECOND
-from engine.placement.allotment import Allotment, Passes, allotted
-from engine.placement.hardware import Machine
-from engine.placement.pass_memory import TokenCounts
+from engine.architecture.model_config import ModelConfig
+from engine.errors import HeadroomError, UsageError
+from engine.measurement import Workload
+from engine.placement.free_memory import CPU, DISK
+from engine.placement.hardware import MOST_GPUS, WITHOUT_INT8, Machine
+from engine.placement.needs import Needs
+from engine.placement.pass_memory import study_needs
+from engine.placement.placement import place
 from engine.plans.planning import n_gone, plain, prunes_some
 from engine.questions.encoding import BATCH_TOKENS
-from engine.questions.lengths import Lengths, lengths_of
-from engine.questions.requests import TaskSpec
+from engine.questions.requests import Questions, TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.study import paper_points
+from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point
-from engine.timing.operations import Operations, forward, gradient
-from engine.timing.throughput import DISK_BYTES_A_SECOND, UTILISED, Throughput, Typical, processor_pace, throughput_of
+from engine.timing.scaled_timings import ScaledTiming, scaled_timing
+from engine.timing.workload import all_characters
 
-UNKNOWN_PROCESSOR = (
-    f"assumed: {OPERATIONS_A_SECOND / 1e12:g} tera-operations a second, as of any processor; it is measured here by "
-    "whatever is evaluated in that precision"
-)
+UNKNOWN_ROOM = 2**63  # of a disk on another machine
 
 
 @dataclass(frozen=True)
-class PassWork:
-    """Passes: their operations, and how often they read the weights of the whole model (part of a model, part of
-    that); `cells` counts what is measured in one go, see engine.plans.cells."""
+class DeviceShare:
+    """What one place ("gpu0", "cpu", "disk") holds: layers from `first` up to but not including `stop`, bytes by
+    purpose, and its free bytes (None: not known)."""
 
-    operations: Operations = Operations()
-    reads: float = 0.0
-    cells: int = 0
+    place: str
+    first: int
+    stop: int
+    n_bytes: Mapping[str, int]
+    free: int | None
 
-    def __add__(self, other: "PassWork") -> "PassWork":
-        return PassWork(self.operations + other.operations, self.reads + other.reads, self.cells + other.cells)
+    @property
+    def total(self) -> int:
+        return sum(self.n_bytes.values())
 
-    def times(self, n: float) -> "PassWork":
-        """That of n questions, in as many cells."""
-        return PassWork(self.operations.times(n), self.reads * n, self.cells)
+
+@dataclass(frozen=True)
+class StudyPart:
+    """One part of a study: how many cells it has, and the text that their passes read."""
+
+    n_cells: int = 0
+    work: Workload = Workload()
+
+    def __add__(self, other: "StudyPart") -> "StudyPart":
+        return StudyPart(self.n_cells + other.n_cells, self.work + other.work)
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """`allotment` of the model to devices; `pace` of these, None where nothing is known of them; `questions`, the work
-    of one question of each task by the full model; `study`, that of the paper's preset by its parts."""
+    """A model on a machine.
+
+    `shares`: what each device holds that one worker uses; not all layers if there is no room for them.
+    `n_needed`: how many devices of this kind would hold the whole model; None if no number would.
+    `timing`: None if nothing was timed on such a device in this precision.
+    `questions`: by task the text of one question (mean), of the tasks whose rows are here.
+    `study`: the parts of the paper's preset over these tasks.
+    `failed`: tasks without rows, and why.
+    """
 
     model: ModelConfig
     precision: str
     machine: Machine
-    allotment: Allotment
-    pace: Throughput | None
-    questions: Mapping[TaskSpec, PassWork]
-    study: Mapping[str, PassWork]
+    shares: tuple[DeviceShare, ...]
+    n_needed: int | None
+    timing: ScaledTiming | None = None
+    questions: Mapping[TaskSpec, Workload] = field(default_factory=dict)
+    study: Mapping[str, StudyPart] = field(default_factory=dict)
+    failed: Mapping[TaskSpec, str] = field(default_factory=dict)
+
+    @property
+    def n_used(self) -> int:
+        """Devices that one worker uses."""
+        return 1 if self.machine.device.is_cpu else sum(share.place.startswith("gpu") for share in self.shares)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the devices hold all of it."""
+        return self.n_needed is not None and self.n_needed <= self.machine.n
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is room for everything somewhere."""
+        return bool(self.shares) and self.shares[-1].stop == self.model.shape.n_layers
 
     @property
     def n_workers(self) -> int:
         """How many workers there is room for at once."""
-        return max(1, self.machine.n // self.allotment.n_used)
-
-    @cached_property
-    def question(self) -> PassWork:
-        """A question's mean over the tasks."""
-        total = sum(self.questions.values(), PassWork())
-        return total.times(1 / len(self.questions))
-
-    @cached_property
-    def whole_study(self) -> PassWork:
-        return sum(self.study.values(), PassWork())
+        return max(1, self.machine.n // self.n_used) if self.fits else 1
 
     @property
-    def fetch_s(self) -> float | None:
-        """Seconds that a pass waits for layers that no GPU has room for; None where the bus is not known."""
-        away, disk, bus = self.allotment.from_main + self.allotment.from_disk, self.allotment.from_disk, 0.0
-        if not self.machine.device.is_cpu and away:
-            if self.machine.device.bus is None:
-                return None
-            bus = away / (UTILISED["bus"] * self.machine.device.bus)
-        return bus + disk / DISK_BYTES_A_SECOND
+    def fetched_bytes(self) -> dict[str, int]:
+        """Bytes of weights that each pass moves to the first device, by where they lie ("cpu", "disk")."""
+        main = CPU if self.machine.device.is_cpu else "gpu0"
+        return {
+            share.place: share.n_bytes["weights"]
+            for share in self.shares
+            if share.place in (CPU, DISK) and share.place != main
+        }
 
-    def seconds(self, work: PassWork) -> float | None:
-        """Seconds of one worker; None where the pace is not known, or there is no room."""
-        if self.pace is None or self.fetch_s is None or not self.allotment.runs:
-            return None
-        held = self.model.parts.n_bytes(self.precision) - self.allotment.from_main - self.allotment.from_disk
-        return self.pace.seconds(work.operations, work.reads * max(0, held)) + work.reads * self.fetch_s
+    @property
+    def place(self) -> str:
+        """Where layers lie as HEADROOM_PLACE takes it; "" if that is one device, or nowhere."""
+        if not self.runs or len(self.shares) == 1:
+            return ""
+        return ",".join(f"{each.place}:{each.stop - each.first}" for each in self.shares if each.stop > each.first)
+
+    def seconds(self, work: Workload) -> float | None:
+        """Seconds of one worker, fetching of layers not counted; None if nothing was timed, or there is no room."""
+        return None if self.timing is None or not self.runs else self.timing.seconds(work.characters)
 
 
 def forecast(
-    store: Store, model: ModelConfig, precision: str, machine: Machine, tasks: Sequence[TaskSpec], n_judges: int,
-    n_ranking: int, main_memory: int,
+    store: Store, model: ModelConfig, machine: Machine, setting: StudySettings, tasks: Sequence[TaskSpec],
+    main_memory: int,
 ) -> Forecast:  # fmt: skip
-    """The forecast for these tasks, of which `n_judges` questions judge and `n_ranking` rank; `main_memory` bytes are
-    free beside the GPUs. UsageError: a task of unknown length, or int8 on GPUs that have no products for it."""
-    device = machine.device
-    if precision == "int8" and device.peaks.get("int8") == 0:
+    """The forecast of a study with this `setting` over these tasks; `main_memory` bytes are free next to the GPUs.
+    Questions are rendered only if passes were timed on such a device. UsageError: int8 on GPUs that cannot."""
+    device, precision = machine.device, setting.spec.precision
+    if precision == "int8" and device.name in WITHOUT_INT8:
         raise UsageError(f"bitsandbytes multiplies in int8 on Turing and later, and {device.name} is older; choose "
                          "--precision bf16")  # fmt: skip
-    lengths, is_padded = [lengths_of(task) for task in tasks], _computes_padding(precision, machine)
-    longest = min(model.shape.n_ctx, round(max(each.longest for each in lengths)))
-    passes = Passes(_pass(max(BATCH_TOKENS, longest), longest), _pass(max(GRADIENT_TOKENS, longest), longest))
-    found = throughput_of(store, device, model, precision, _typical(lengths, is_padded))
-    if found is None and device.is_cpu:
-        found = processor_pace(OPERATIONS_A_SECOND, UNKNOWN_PROCESSOR)
-    allotment = allotted(model, precision, machine, passes, main_memory)
-    questions = {task: scored(model, task, is_padded) for task in tasks}
-    study = study_work(model, tasks, n_judges, n_ranking, is_padded)
-    return Forecast(model, precision, machine, allotment, found, questions, study)
-
-
-def scored(
-    model: ModelConfig, task: TaskSpec, is_padded: bool, heads_left: float = 1.0, ffns_left: float = 1.0
-) -> PassWork:  # fmt: skip
-    """The work of scoring a question of that task."""
-    lengths = lengths_of(task)
-    reads = (lengths.groups if is_padded else lengths.passes) * max(0.05, (heads_left + 2 * ffns_left) / 3)
-    return PassWork(forward(model, lengths.scored(is_padded), heads_left, ffns_left), reads)
-
-
-def ranked(model: ModelConfig, task: TaskSpec) -> PassWork:
-    """The work of a gradient pass over a question with its right answer."""
-    lengths = lengths_of(task)
-    passes = _gradient_passes(lengths)
-    return PassWork(gradient(model, lengths.gold, passes), 2 * passes)
-
-
-def without_each_ffn(model: ModelConfig, task: TaskSpec, is_padded: bool) -> PassWork:
-    """The work of scoring a question by the full model and without each FFN; a pass without one begins in its layer."""
-    full, n = scored(model, task, is_padded), model.shape.n_layers
-    share, every = 1 + n / 2, Operations(head=full.operations.head).times(n / 2)  # each one's places are read
-    return PassWork(full.operations.times(share) + every, full.reads * share)
-
-
-def study_work(
-    model: ModelConfig, tasks: Sequence[TaskSpec], n_judges: int, n_ranking: int, is_padded: bool
-) -> dict[str, PassWork]:
-    """The work of the paper's preset, by its parts: the cells that `engine.plans.planning.planned` makes of it."""
-    heads = ffns = accuracies = PassWork()
+    n_tokens = min(model.shape.n_ctx, BATCH_TOKENS)
+    needs = study_needs(model, precision, CPU if device.is_cpu else "cuda", n_tokens)
+    shares, n_needed = _shares(needs, machine, main_memory, moves=precision != "int8" or device.is_cpu)
+    found = Forecast(model, precision, machine, shares, n_needed, scaled_timing(store, model, precision, device))
+    if found.timing is None:
+        return found
+    judged: dict[TaskSpec, Questions] = {}
+    ranked: dict[TaskSpec, Questions] = {}
+    failed = {}
     for task in tasks:
-        heads += _cell(ranked(model, task).times(n_ranking))
-        ffns += _cell(without_each_ffn(model, task, is_padded).times(n_ranking))
-    for points in study_points(model.shape, tasks):
-        cell = PassWork()
+        try:
+            judged[task], ranked[task] = setting.judged(task, store), setting.ranked(task, store)
+        except HeadroomError as error:
+            failed[task] = str(error)
+    questions = {task: Workload({"forward": all_characters(each) / max(1, each.n)}) for task, each in judged.items()}
+    study = study_parts(model.shape, judged, ranked) if judged else {}
+    return replace(found, questions=questions, study=study, failed=failed)
+
+
+def _shares(
+    needs: Needs, machine: Machine, main_memory: int, moves: bool
+) -> tuple[tuple[DeviceShare, ...], int | None]:
+    """(what each place holds, how many devices would hold all of it); `moves`: layers may lie elsewhere."""
+    device = machine.device
+    names = [CPU] if device.is_cpu else [f"gpu{number}" for number in range(min(needs.n_layers, MOST_GPUS))]
+    rooms = [dict.fromkeys(names[:n], device.n_bytes) for n in range(1, len(names) + 1)]
+    n_needed = next((n for n, room in enumerate(rooms, 1) if len(place(needs, room)) == needs.n_layers), None)
+    free = rooms[min(machine.n, len(rooms), n_needed or machine.n) - 1]
+    if n_needed is None or n_needed > machine.n:
+        elsewhere = {DISK: UNKNOWN_ROOM} if device.is_cpu else {CPU: main_memory, DISK: UNKNOWN_ROOM}
+        free = free | (elsewhere if moves else {})
+    layers, main, shares, first = place(needs, free, "even"), names[0], [], 0
+    is_fetching = any(each in (CPU, DISK) and each != main for each in layers)
+    for name, room in free.items():
+        n = layers.count(name)
+        if n or name.startswith("gpu") or name == main:
+            n_bytes = needs.at(name, n, main, is_fetching)
+            shares.append(DeviceShare(name, first, first + n, n_bytes, None if room == UNKNOWN_ROOM else room))
+        first += n
+    return tuple(shares), n_needed
+
+
+def study_parts(
+    shape: ModelShape, judged: Mapping[TaskSpec, Questions], ranked: Mapping[TaskSpec, Questions]
+) -> dict[str, StudyPart]:
+    """The paper's preset by its parts: the cells that `engine.plans.planning.planned` makes of it, and their text."""
+    gradients = {task: _gradients(each) for task, each in ranked.items()}
+    heads = ffns = accuracies = StudyPart()
+    for task, each in ranked.items():
+        heads += StudyPart(1, gradients[task])
+        read = all_characters(each) * (1 + shape.n_layers / 2)  # a pass without an FFN begins in its layer
+        ffns += StudyPart(1, Workload({"forward": read}))
+    for points in study_points(shape, list(judged)):
+        work = Workload()
         for point in points:
-            left = 1 - point.heads_permille / 1000, 1 - point.ffns_permille / 1000
-            cell += scored(model, point.task, is_padded, *left).times(n_judges)
-            if point.by == "rescored" and prunes_some(model.shape, point):
-                cell += ranked(model, point.task).times(n_ranking)
-        accuracies += _cell(cell)
+            kept = max(0.05, 1 - (point.heads_permille + 2 * point.ffns_permille) / 3000)
+            work += Workload({"forward": kept * all_characters(judged[point.task])})
+            if point.by == "rescored" and prunes_some(shape, point):
+                work += gradients[point.task]
+        accuracies += StudyPart(1, work)
     return {"importance of heads": heads, "importance of FFNs": ffns, "accuracies": accuracies}
+
+
+def _gradients(questions: Questions) -> Workload:
+    return Workload({"gradient": all_characters(questions, gradients=True, every_choice=False)})
 
 
 def study_points(shape: ModelShape, tasks: Sequence[TaskSpec]) -> list[tuple[Point, ...]]:
@@ -171,30 +206,3 @@ def study_points(shape: ModelShape, tasks: Sequence[TaskSpec]) -> list[tuple[Poi
         distinct.setdefault((point.task, whose, n_gone(shape, point)), point)
     rescored = [tuple(point for point in every if point.by == "rescored" and point.task == task) for task in tasks]
     return [*((point,) for point in distinct.values()), *(points for points in rescored if points)]
-
-
-def _cell(work: PassWork) -> PassWork:
-    return PassWork(work.operations, work.reads, 1)
-
-
-def _computes_padding(precision: str, machine: Machine) -> bool:
-    """Whether passes are padded, as they are by bitsandbytes' own int8: on GPUs."""
-    return precision == "int8" and not machine.device.is_cpu
-
-
-def _gradient_passes(lengths: Lengths) -> float:
-    """Passes a question: as many rows as there is room for share one."""
-    return 1 / max(1, GRADIENT_TOKENS // lengths.gold_tokens)
-
-
-def _typical(lengths: Sequence[Lengths], is_padded: bool) -> Typical:
-    read = sum((each.scored(is_padded) for each in lengths), TokenCounts())
-    gold = sum((each.gold for each in lengths), TokenCounts())
-    back = partial(gradient, reading=gold, passes=sum(map(_gradient_passes, lengths)))
-    return Typical(partial(forward, reading=read), sum(each.characters for each in lengths),
-                   back, 2 * sum(each.gold_characters for each in lengths))  # fmt: skip
-
-
-def _pass(tokens: int, longest: int) -> TokenCounts:
-    """A pass over so many tokens in rows of the longest, all of which may be read."""
-    return TokenCounts(tokens, tokens * longest, tokens)

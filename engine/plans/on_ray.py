@@ -15,7 +15,9 @@ from pathlib import Path
 
 from engine.errors import HeadroomError, NotHere
 from engine.models.session import Session
-from engine.placement.memory_needed import device_class, free_bytes, needed_bytes
+from engine.placement.devices import device_class
+from engine.placement.free_memory import free_bytes
+from engine.placement.needs import load_needs
 from engine.plans.actors import Errand, digest_of
 from engine.plans.cells import Plan, read_plan
 from engine.plans.claims import Claims
@@ -83,9 +85,11 @@ def _most_in_memory(session: Session, plan: Plan, here: Here) -> int:
     """How many workers this computer's main memory holds, one at least; what lies on GPUs Ray counts by itself."""
     if device_class() == "cuda":
         return sys.maxsize
-    settings = [here.setting(group) for group in plan.groups]
-    needed = [needed_bytes(session.target(each.spec, each.bos).identity, each.spec.precision) for each in settings]
-    return max(1, free_bytes() // max(needed, default=1))
+    needed = [1]
+    for setting in (here.setting(group) for group in plan.groups):
+        identity = session.target(setting.spec, setting.bos).identity
+        needed.append(load_needs(identity.model_config, setting.spec.precision, identity.loading_bytes).total)
+    return max(1, free_bytes() // max(needed))
 
 
 def _shared() -> str | None:

@@ -5,7 +5,6 @@
 `requests`: rows rendered by lm-evaluation-harness into hashed questions
 `lm_eval_internals`: private and fragile parts of lm-evaluation-harness
 `encoding`: questions as tokens, packed one row a question
-`lengths`: how long questions of the known tasks are, in tokens, where no rows are at hand
 `tokens`: a text as tokens, and what stands in front of it
 `squad`: two answer metrics that ReCoRD needs
 """

@@ -2,6 +2,5 @@
 
 `workload`: how much there is to read for the answers to questions, in characters
 `observed_timings`: how fast a model is on this machine, from what it has done so far
-`operations`: how many operations passes take
-`throughput`: how fast a device is at any model, from such timings, else from what its maker says
+`scaled_timings`: the same of a model that was not timed, scaled by operations from one that was
 """

@@ -46,10 +46,6 @@ class Timed:
         return n_parameters_of(self.config, shape_of(self.config))[0]
 
     @property
-    def d_model(self) -> int:
-        return shape_of(self.config).d_model
-
-    @property
     def on(self) -> str:
         """The device, in words."""
         return self.gpu or f"{self.cores} cores of {self.processor or 'this processor'}"

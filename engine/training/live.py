@@ -22,7 +22,7 @@ from engine.progress import Progress
 from engine.training.folders import Run, open_run
 from engine.training.recipe import Recipe, recipe_of
 
-CODE = Path(__file__).resolve().parents[2]  # where `engine` lies, in a clone as in an installation
+CODE = Path(__file__).resolve().parents[2]  # where `engine` lies
 TICK_S, LEAVE_S = 0.2, 5.0  # how often it says how it goes; for the state to be saved
 READING = "Reading text and making the vocabulary"
 
@@ -34,11 +34,12 @@ def trained(folder: Path, recipe: Recipe, text: Path | None = None) -> Generator
              "threads": max(1, (os.cpu_count() or 2) - 1)}  # fmt: skip
     total = recipe.n_steps * recipe.step_tokens
     yield Progress(0, total, None, READING, is_loading=True)
-    environment = {**os.environ, "PYTHONPATH": str(CODE), "TOKENIZERS_PARALLELISM": "true",
-                   "OMP_NUM_THREADS": str(asked["threads"])}  # fmt: skip
+    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "true", "OMP_NUM_THREADS": str(asked["threads"])}
+    if __name__.startswith("engine."):  # in a clone; an installed package is found as it is
+        environment["PYTHONPATH"] = str(CODE)
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
         # -P: nothing in the folder that the app was started in is to be taken for the engine
-        process = subprocess.Popen([sys.executable, "-P", "-m", "engine.training.live"], env=environment, stderr=errors,
+        process = subprocess.Popen([sys.executable, "-P", "-m", __name__], env=environment, stderr=errors,
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)  # fmt: skip
         assert process.stdin is not None and process.stdout is not None
         ending: Any = None

@@ -1,5 +1,5 @@
 """The most memory that `evaluate` holds in a process of its own, against the model's weights in that precision and what
-`engine.placement.memory_needed.memory_estimate` says; OPT-1.3b's shape in 16 bits, OPT-125m's with --quick.
+`engine.placement.needs.memory_estimate` says; OPT-1.3b's shape in 16 bits, OPT-125m's with --quick.
 
 A line's ratio is the estimate over what was measured; what share of the weights that is stands behind it.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engine.models.loading import LoadSpec, identify
-from engine.placement.memory_needed import memory_estimate
+from engine.placement.needs import memory_estimate
 from tests.benchmarks.measure import Comparison, alone, opt_125m, peak_bytes
 
 OPT_1_3B = {"hidden_size": 2048, "word_embed_proj_dim": 2048, "ffn_dim": 8192, "num_hidden_layers": 24,
@@ -30,7 +30,8 @@ def compare(quick: bool) -> Iterator[Comparison]:
         for layout, precision, ranking, bar in CASES:
             model = str(Path(folder) / layout)
             identity = identify(LoadSpec(model))
-            weights, said = identity.weight_bytes(precision), memory_estimate(identity, precision).needed_bytes
+            weights = identity.weight_bytes(precision)
+            said = memory_estimate(identity.model_config, precision, identity.loading_bytes).needed_bytes
             with tempfile.TemporaryDirectory() as store:
                 of_model = ("--model", model, "--precision", precision, "--ranking", ranking, "--cache", store)
                 peak = alone(MODULE, "evaluate", *of_model, *QUESTIONS)

@@ -88,13 +88,13 @@ def test_model_too_large(cli, questions, tiny_opt, tmp_path):
 def test_refusal_names_the_smaller_precision(tiny_opt, monkeypatch):
     from engine.errors import HeadroomError
     from engine.models import loading
-    from engine.placement import memory_needed
-    from engine.placement import placement as placing
+    from engine.placement import free_memory, needs
 
     identity = loading.identify(loading.LoadSpec(str(tiny_opt)))
-    free = memory_needed.needed_bytes(identity, "bf16")
-    monkeypatch.setattr(memory_needed, "free_bytes", lambda: free)
-    monkeypatch.setattr(placing, "free_on_disk", lambda folder: 0)
+    free = needs.load_needs(identity.model_config, "bf16", identity.loading_bytes).total
+    for module in (needs, free_memory):
+        monkeypatch.setattr(module, "free_bytes", lambda: free)
+    monkeypatch.setattr(free_memory, "free_on_disk", lambda folder: 0)
     with pytest.raises(HeadroomError, match="bf16 needs .* and would fit"):
         loading.load(loading.LoadSpec(str(tiny_opt), "fp32"))
 
@@ -359,7 +359,6 @@ def test_warnings_of_libraries_stay_off_the_terminal(tmp_path, monkeypatch, caps
     import headroom
 
     monkeypatch.setattr(sys, "argv", ["headroom", "cache", "size", "--cache", str(tmp_path)])
-    monkeypatch.setattr(sys, "path", [*sys.path])
     assert headroom.main() == 0
     warnings.warn("of a library", stacklevel=1)  # an error in tests, unless it is silenced
     assert "of a library" not in capsys.readouterr().err

@@ -109,7 +109,7 @@ def brought(monkeypatch, tmp_path):
 
     monkeypatch.setattr(loading, "load", load)
     rooms = {"gpu0": 10**12, "cpu": 10**12, "disk": 10**12}
-    monkeypatch.setattr("engine.placement.placement.rooms", lambda folder: rooms)
+    monkeypatch.setattr("engine.placement.placement.free_memory", lambda folder: rooms)
     monkeypatch.setattr("engine.export.verifying.load", load)
 
 

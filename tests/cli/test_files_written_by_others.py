@@ -25,7 +25,8 @@ from engine.checkpoints.identity import identify_folder
 from engine.checkpoints.tensor_index import contents
 from engine.errors import HeadroomError
 from engine.models.loading import LoadSpec
-from engine.placement.memory_needed import memory_estimate, offered
+from engine.placement.needs import memory_estimate
+from engine.placement.placement import offered_config
 from engine.plans.cells import Cell, Group, Plan, cell_id, read_plan, written
 from engine.plans.claims import Claims
 from engine.plans.measuring import in_line
@@ -267,7 +268,7 @@ def answers_of_the_hub(folder, tiny_opt, name, monkeypatch, **_):
             repository.told = raw
         else:
             repository.files[name] = raw
-        memory_estimate(offered(hub.look_up("someone/tiny")), "fp32")
+        memory_estimate(offered_config(hub.look_up("someone/tiny")), "fp32")
 
     return json.dumps(listing).encode() if name == "listing" else files[name], read
 

@@ -40,7 +40,7 @@ from engine.plans.clusters import (
     remove_left_folders,
     share_of,
 )
-from engine.plans.crews import Crew
+from engine.plans.crews import Crew, _actor_class
 from engine.plans.status import standing
 from tests.cli.conftest import refused
 from tests.cli.test_work_command import values
@@ -368,6 +368,15 @@ def test_a_machine_that_cannot_help_leaves_the_rest_to_others(errand):
     crew, _, said = crew_of(lambda number, method: {"refused": "none of it is here", "away": "a/b"}, errand)
     with pytest.raises(NotHere, match="none of it is here"):
         crew.work()
+
+
+@pytest.mark.parametrize("told", ["engine.plans.actors", "headroom.engine.plans.actors"])
+@pytest.mark.parametrize("code", [str(REPOSITORY), "/a/clone/of/another/machine"])
+def test_an_actor_is_found_in_a_clone_whether_the_driver_runs_in_a_clone_or_is_installed(code, told, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    actor = _actor_class(SimpleNamespace(remote=lambda kind: kind))()
+    refused_by = actor.join(code, told, {})["refused"]
+    assert "Errand.__init__() missing" in refused_by, "the module was imported, and wants to know its errand"
 
 
 def test_nobody_waits_forever_for_what_others_use(errand, monkeypatch):

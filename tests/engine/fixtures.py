@@ -195,3 +195,13 @@ def foreign_run(folder: Path, tiny_opt: Path, steps=(0, 8, 32, 64), **of_recipe)
     said = {"recipe": recipe | of_recipe, "text": "books held out"}
     (folder / "recipe.json").write_text(json.dumps(said))
     return opened(folder)
+
+
+def held_bytes(model) -> int:
+    """Bytes of a model in memory: parameters, buffers, and the scales beside its int8 matrices."""
+    held = {each.data_ptr(): each.numel() * each.element_size() for each in (*model.parameters(), *model.buffers())}
+    for module in model.modules():
+        if type(module).__name__ in ("Linear8bitLt", "Int8Linear"):
+            scales = module.weight.SCB if module.weight.SCB is not None else module.state.SCB
+            held[scales.data_ptr()] = scales.numel() * scales.element_size()
+    return sum(held.values())

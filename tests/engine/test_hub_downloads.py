@@ -16,7 +16,7 @@ from engine.checkpoints import fetching, hub, hub_internals
 from engine.checkpoints.names import model_name
 from engine.errors import HeadroomError, NotHere
 from engine.models.loading import LoadSpec, identify, load
-from engine.placement.memory_needed import memory_estimate
+from engine.placement.needs import memory_estimate
 from engine.placement.placement import refusal
 from tests import hub_stand_in as stand_in
 from tests.conftest import HANG_S, REPOSITORY
@@ -180,7 +180,8 @@ def test_what_is_not_what_the_hub_describes_is_not_kept(large, monkeypatch):
 def test_what_cannot_fit_is_refused_before_its_first_byte(served, cache, monkeypatch):
     config = json.loads(served.files["config.json"]) | {"num_hidden_layers": 64, "hidden_size": 9216, "ffn_dim": 36864}
     served.files["config.json"] = json.dumps(config | {"num_attention_heads": 72}).encode()
-    monkeypatch.setattr("engine.placement.memory_needed.free_bytes", lambda: 8_000_000_000)
+    for module in ("needs", "free_memory"):
+        monkeypatch.setattr(f"engine.placement.{module}.free_bytes", lambda: 8_000_000_000)
     monkeypatch.setattr("engine.placement.placement.free_on_disk", lambda folder: 90_000_000_000)
     refused = refusal(hub.look_up(TINY), "bf16", cache) or ""
     assert "needs about 1" in refused and "more in" in refused and "of its layers would lie" in refused
@@ -199,7 +200,7 @@ def test_memory_is_reckoned_from_the_config_as_from_the_files(served, cache):
     offer = hub.look_up(TINY)
     assert refusal(offer, "fp32", cache) is None
     fetch(TINY)
-    assert memory_estimate(identify(LoadSpec(TINY)), "fp32").fits
+    assert memory_estimate(identify(LoadSpec(TINY)).model_config, "fp32").fits
 
 
 def test_a_quantized_model_is_refused_before_it_is_downloaded(served, cache):

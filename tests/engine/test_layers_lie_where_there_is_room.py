@@ -24,11 +24,11 @@ from engine.models.masks import Mask, parse_mask, pruned
 from engine.models.session import Session
 from engine.models.slicing import applied, sliced
 from engine.placement import disk_offload as set_aside
-from engine.placement import memory_needed
+from engine.placement import needs
 from engine.placement import placement as placing
-from engine.placement.memory_needed import memory_estimate, needed_bytes
+from engine.placement.needs import load_needs
 from engine.placement.offload import is_offloaded, onloaded
-from engine.placement.placement import Placement, layer_bytes, places, plan_placement
+from engine.placement.placement import Placement, places, plan_placement
 from tests.conftest import HANG_S, TEXT
 from tests.engine.fixtures import family_folder, last, target_in
 
@@ -54,7 +54,7 @@ def large(tiny_opt):
     tiny = identify(LoadSpec(str(tiny_opt)))
     of = shape_of(found := {**tiny.config, **opt_config("30b")})
     counts = n_parameters_of(found, of)
-    return replace(tiny, config=found, shape=of, n_params=counts[0], n_quantised=counts[1], largest_bytes=0)
+    return replace(tiny, config=found, shape=of, n_params=counts[0], largest_bytes=0)
 
 
 @pytest.fixture
@@ -63,17 +63,17 @@ def machine(monkeypatch):
 
     def make(**rooms):
         device = "cuda" if "gpu0" in rooms else "cpu"
-        for module in (placing, memory_needed):
+        for module in (placing, needs):
             monkeypatch.setattr(module, "device_class", lambda: device)
         gpus = sum(room for name, room in rooms.items() if name.startswith("gpu"))
-        monkeypatch.setattr(memory_needed, "free_bytes", lambda: gpus or rooms["cpu"])
-        monkeypatch.setattr(placing, "rooms", lambda folder: rooms)
+        monkeypatch.setattr(needs, "free_bytes", lambda: gpus or rooms["cpu"])
+        monkeypatch.setattr(placing, "free_memory", lambda folder: rooms)
 
     return make
 
 
 def where(identity, precision, tmp_path):
-    return plan_placement(identity, precision, memory_estimate(identity, precision), tmp_path)
+    return plan_placement(identity.model_config, precision, identity.loading_bytes, tmp_path)
 
 
 def logits(loaded):
@@ -137,12 +137,13 @@ def test_a_model_that_fits_lies_on_one_device(large, machine, tmp_path):
 
 @pytest.mark.parametrize("precision", ["int8", "bf16", "fp32"])
 def test_what_is_too_large_for_memory_goes_on_disk(precision, large, machine, tmp_path):
-    machine(cpu=needed_bytes(large, precision) * 3 // 4, disk=GB * 400)
+    needed = load_needs(large.model_config, precision, large.loading_bytes)
+    machine(cpu=needed.total * 3 // 4, disk=GB * 400)
     found = where(large, precision, tmp_path)
     n = found.layers.count("cpu")
     assert found.layers == ("cpu",) * n + ("disk",) * (48 - n) and 30 < n < 40
-    assert found.moved_bytes() == {"disk": (48 - n) * layer_bytes(large, precision)}
-    assert layer_bytes(large, precision) * 48 == pytest.approx(large.weight_bytes(precision), rel=0.04)
+    assert found.moved_bytes() == {"disk": (48 - n) * found.layer_bytes}
+    assert found.layer_bytes * 48 == pytest.approx(large.weight_bytes(precision), rel=0.04)
 
 
 def test_gpus_are_filled_in_order_then_memory_then_the_disk(large, machine, tmp_path):
@@ -150,10 +151,10 @@ def test_gpus_are_filled_in_order_then_memory_then_the_disk(large, machine, tmp_
     found = where(large, "bf16", tmp_path)
     assert list(dict.fromkeys(found.layers)) == ["gpu0", "gpu1", "cpu", "disk"] and len(found.layers) == 48
     assert found.main == "gpu0" and found.moved == set(range(48 - found.layers[::-1].index("gpu1"), 48))
-    counts = {name: found.layers.count(name) * layer_bytes(large, "bf16") for name in ("gpu0", "gpu1", "cpu")}
+    counts = {name: found.layers.count(name) * found.layer_bytes for name in ("gpu0", "gpu1", "cpu")}
     assert counts["gpu0"] + 2 * 50272 * 7168 < GB * 24 and counts["gpu1"] < GB * 16 and counts["cpu"] < GB * 12
     moved = found.moved_bytes()
-    on_disk = found.layers.count("disk") * layer_bytes(large, "bf16")
+    on_disk = found.layers.count("disk") * found.layer_bytes
     assert moved == {"disk": on_disk, "gpu": on_disk + counts["cpu"]}
     said = found.with_cost({"disk": 2e9})
     assert said.startswith("layers 0-") and "on GPU 0, " in said and "s at the 2.0 GB/s measured here" in said

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from engine.errors import HeadroomError, UsageError
-from engine.placement import memory_needed
+from engine.placement import devices
 from tests.cli.conftest import cli, refused  # noqa: F401
 from tests.engine.fixtures import write_questions
 
@@ -30,14 +30,14 @@ def untimed(told: str) -> dict:
 
 
 def test_a_device_that_is_none_and_one_that_is_here(monkeypatch):
-    monkeypatch.setattr(memory_needed, "device_class", lambda: "cpu")
-    assert memory_needed.asked_device() is None
-    memory_needed.refuse_other_device()
+    monkeypatch.setattr(devices, "device_class", lambda: "cpu")
+    assert devices.asked_device() is None
+    devices.refuse_other_device()
     monkeypatch.setenv("HEADROOM_DEVICE", "cpu")
-    memory_needed.refuse_other_device()
+    devices.refuse_other_device()
     monkeypatch.setenv("HEADROOM_DEVICE", "gpu")
     with pytest.raises(UsageError, match="'gpu'; choose one of cpu, cuda"):
-        memory_needed.asked_device()
+        devices.asked_device()
     monkeypatch.setenv("HEADROOM_DEVICE", "cuda")
     with pytest.raises(HeadroomError):
-        memory_needed.refuse_other_device()
+        devices.refuse_other_device()

@@ -6,7 +6,7 @@ from transformers import AutoModelForCausalLM
 
 from engine.architecture import families
 from engine.architecture.family import shape_of
-from engine.checkpoints.model_config import ModelConfig
+from engine.architecture.model_config import ModelConfig
 from engine.errors import HeadroomError
 from tests.engine.fixtures import STOCK, TINY, family_folder, loaded
 

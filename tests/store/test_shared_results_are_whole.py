@@ -266,5 +266,9 @@ def test_only_results_travel(tmp_path):
 def test_the_kinds_that_stay_are_those_that_the_engine_overwrites_or_times():
     """Were one renamed, how long a machine takes would be told to all the others."""
     engine = REPOSITORY / "engine"
-    for kind, file in {"rates": "models/rates.py", "cost": "accuracy/costs.py", "speed": "accuracy/speed.py"}.items():
+    for kind, file in {
+        "rates": "timing/observed_timings.py",
+        "cost": "accuracy/costs.py",
+        "speed": "accuracy/speed.py",
+    }.items():
         assert f'canonical_key("{kind}"' in (engine / file).read_text()

@@ -5,7 +5,6 @@ Each function gives the text of a program that prints the screen's main number.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from engine.importance.rankings_of import Pruning
 from engine.models.masks import Mask
@@ -19,7 +18,7 @@ from engine.texts.continuation import How
 from engine.texts.sources import Source
 from pages.ui.shared.defaults import SAMPLE
 
-ROOT = Path(__file__).resolve().parents[3]
+PACKAGE = __name__.removesuffix("pages.ui.shared.python_code")  # "headroom." where it is installed, "" in a clone
 MODULES = {
     "cache": "open_store",
     "engine.accuracy.evaluation": "accuracy evaluation",
@@ -237,18 +236,12 @@ def program(lines: Iterable[str], target: Target | None = None) -> str:
     body = ["session = Session(open_store())", *([f"target = {_target(target)}"] if target else []), *lines]
     used = set(re.findall(r"\w+", re.sub(r"'[^']*'|\"[^\"]*\"", "", "\n".join(body))))
     imports = [
-        f"from {module} import {', '.join(each)}"
+        f"from {module if module == 'pathlib' else PACKAGE + module} import {', '.join(each)}"
         for module, names in MODULES.items()
         if (each := [name for name in names.split() if name in used])
     ]
-    return "\n".join([*_path(), *imports, "", *body])
-
-
-def _path() -> list[str]:
-    """What lets Python find the engine: in a clone it runs from the clone's folder, installed it is in the package."""
-    if (ROOT / "__init__.py").exists():
-        return ["import sys, headroom", "sys.path.insert(0, str(headroom.HERE))"]
-    return ["# run in the folder of the clone, with the Python that the app runs with"]
+    where = [] if PACKAGE else ["# run in the folder of the clone, with the Python that the app runs with"]
+    return "\n".join([*where, *imports, "", *body])
 
 
 def _target(target: Target) -> str:

@@ -1,0 +1,85 @@
+"""Free memory of this computer: on GPUs, in main memory within what a container may use, and on disk."""
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from engine.placement.devices import device_class
+
+LIBRARY_BYTES = 540_000_000  # python, torch, transformers, bitsandbytes and the harness in memory
+CPU, DISK = "cpu", "disk"
+
+
+def free_memory(folder: Path) -> dict[str, int]:
+    """Free bytes of each place that this computer has, in the order in which layers fill them: "gpu0", "gpu1", ...,
+    "cpu" (main memory) and "disk", where layers would lie in `folder`."""
+    found = {}
+    if device_class() == "cuda":
+        import torch
+
+        found = {f"gpu{index}": torch.cuda.mem_get_info(index)[0] for index in range(torch.cuda.device_count())}
+    in_memory = main_memory_bytes() if found else free_bytes()
+    return found | {CPU: in_memory, DISK: free_on_disk(folder)}
+
+
+def free_bytes() -> int:
+    """What is free on the device, or in main memory as `main_memory_bytes` counts it."""
+    if device_class() == "cuda":
+        import torch
+
+        return sum(torch.cuda.mem_get_info(index)[0] for index in range(torch.cuda.device_count()))
+    return main_memory_bytes()
+
+
+def main_memory_bytes() -> int:
+    """What is free in main memory, the libraries of this process counted as free: what a model needs includes them. The
+    pages of their files are not added, as they count as free already."""
+    import psutil
+
+    free, left, held = psutil.virtual_memory().available, left_in_container(), psutil.Process().memory_info()
+    own = held.rss - getattr(held, "shared", 0)  # Linux alone tells the two apart
+    return min(free, free if left is None else left) + max(0, min(LIBRARY_BYTES, own))
+
+
+def free_on_disk(folder: Path) -> int:
+    """Free bytes of the disk that `folder` is on, or would be on."""
+    with suppress(OSError):
+        return shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists())).free
+    return 0
+
+
+def left_in_container(root: Path = Path("/")) -> int | None:
+    """Bytes that the control groups of this process (cgroup v1 or v2) leave it, the least of them and their parents;
+    None where none sets a limit. A process that goes beyond is killed without a word. Pages of files that can be
+    dropped at once count as free."""
+    left = []
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        controllers, _, path = line.partition(":")[2].partition(":")
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        top = root / "sys/fs/cgroup" / ("memory" if controllers else "")
+        at = top / path.lstrip("/")
+        at = at if at.is_dir() else top  # a container may see its own group as the topmost
+        for group in (at, *(parent for parent in at.parents if parent.is_relative_to(top))):
+            left += _left_in(group, is_v1=bool(controllers))
+    return min(left, default=None)
+
+
+def _left_in(group: Path, is_v1: bool) -> list[int]:
+    """What a group's limits leave, an entry for each that is set."""
+    limits = ("memory.limit_in_bytes",) if is_v1 else ("memory.max", "memory.high")
+    used = _text(group / ("memory.usage_in_bytes" if is_v1 else "memory.current"))
+    if not used.isdecimal():
+        return []
+    cached = dict(line.split(" ", 1) for line in _text(group / "memory.stat").splitlines() if " " in line)
+    cached_bytes = cached.get("total_inactive_file" if is_v1 else "inactive_file", "0")
+    held = int(used) - (int(cached_bytes) if cached_bytes.isdecimal() else 0)
+    found = [_text(group / limit) for limit in limits]
+    return [max(0, int(limit) - held) for limit in found if limit.isdecimal()]  # v2 says `max` for none
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except (OSError, ValueError):
+        return ""
