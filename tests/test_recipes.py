@@ -285,7 +285,7 @@ def test_tensors_of_each_family_are_recognized(kind):
 def test_no_test_names_all_families_by_itself():
     """A list of three types of models or more is a copy of the one list, which a new family would not be in."""
     found = []
-    for file in sorted((REPOSITORY / "tests" / "engine").glob("test_*.py")):
+    for file in sorted((REPOSITORY / "tests").rglob("test_*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.List | ast.Tuple | ast.Set):
                 named = {each.value for each in node.elts if isinstance(each, ast.Constant)}

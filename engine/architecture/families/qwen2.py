@@ -1,6 +1,6 @@
 """Qwen2 and Qwen2.5: Llama's shape, with biases of queries, keys and values alone; small ones are tied.
 
-Where `use_sliding_window` is on, which no published one has, the window is the length of the context, as in Mistral.
+Where `use_sliding_window` is on, which it seldom is, the window is the length of the context, as in Mistral.
 """
 
 from collections.abc import Mapping
