@@ -144,9 +144,9 @@ def test_every_name_of_the_code_is_there(path):
 def is_there(name: str) -> bool:
     """Whether it is a package, a module, or what a module defines."""
     folder, _, last = (REPOSITORY / name.replace(".", "/")).as_posix().rpartition("/")
-    module = Path(folder).with_suffix(".py")
-    defined = module.exists() and re.search(rf"^(?:def |class |){last}\b", read(module), re.M)
-    return bool(defined) or Path(folder, last).is_dir() or Path(folder, f"{last}.py").exists()
+    modules = [file for file in (Path(f"{folder}.py"), Path(folder, "__init__.py")) if file.exists()]
+    defined = any(re.search(rf"^(?:def |class |){last}\b", read(module), re.M) for module in modules)
+    return defined or Path(folder, last).is_dir() or Path(folder, f"{last}.py").exists()
 
 
 def test_every_target_of_make_is_told_and_every_one_told_exists():

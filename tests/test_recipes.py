@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.architecture.family import FAMILIES, SMALL
+from engine.architecture.families import FAMILIES, NAMES
+from engine.architecture.family import supported_families
 from engine.architecture.layer_tensors import is_attention, is_ffn, place_of
 from engine.architecture.model_config import ModelConfig
-from engine.checkpoints.validation import LAYER
-from engine.export import even, forms
 from engine.importance import rankings_of
 from engine.importance.criteria import CRITERIA
 from engine.importance.importance import WHAT
@@ -33,10 +32,12 @@ from engine.studies import sweeps
 from pages.ui.shared.controls import RANKING_HELP
 from pages.ui.shared.screens import STORY
 from pages.ui.shared.sidebar import MODEL_HELP
+from tests.engine.fixtures import TINY
 from tests.test_imports_go_one_way import FLOORS, REPOSITORY
 
 NEW = "made_up"  # an item that nobody has added anywhere
 NUMBERS = {16: "sixteen", 17: "seventeen", 18: "eighteen", 19: "nineteen", 20: "twenty"}
+NOT_FAMILIES = {"__init__", "definition"}
 WITHOUT_MODEL = {"training"}  # the screens that do not measure the sidebar's model
 
 
@@ -108,40 +109,16 @@ TASK = [
 # a model family
 
 
-@cache
-def family_lists() -> dict[str, frozenset[str]]:
-    """The lists FAMILIES of the tests of the engine that name families of models."""
-    found = {}
-    for file in sorted((REPOSITORY / "tests" / "engine").glob("test_*.py")):
-        path = file.relative_to(REPOSITORY).as_posix()
-        if any("FAMILIES" in named(node) for node in ast.parse(text(path)).body):
-            found[path] = constant(path, "FAMILIES")
-    return found
+FOLDER = REPOSITORY / "engine" / "architecture" / "families"
 
 
-def has_classes(kind: str) -> bool:
-    """Whether the classes for export exist and find the modules where FAMILIES says they are."""
-    if kind not in forms.CLASSES:
-        return False
-    family, of_class = FAMILIES[kind], {}
-    for node in ast.parse(text("engine/export/modeling_pruned.py")).body:
-        if isinstance(node, ast.ClassDef):
-            of_class[node.name] = texts_in(node)
-    config, model = forms.CLASSES[kind]
-    attention, _, out = family.attention_out.rpartition(".")
-    modules = {family.layers, attention, out, *family.qkv, family.attention_norm, family.ffn_norm}
-    return {config, model} <= of_class.keys() and of_class[config] >= {f"pruned_{kind}"} and of_class[model] >= modules
+def has_module(kind: str) -> bool:
+    return (FOLDER / f"{kind}.py").exists() and FAMILIES[kind].tiny != {}
 
 
-def has_tensor_names(kind: str) -> bool:
-    """Whether tensors are recognized as those of a layer's attention and FFN."""
-    if kind not in FAMILIES:
-        return False
-    family = FAMILIES[kind]
-    out, ffn = (place_of(f"{family.layers}.3.{module}.weight") for module in (family.attention_out, family.ffn_write))
-    if out is None or ffn is None or not LAYER.search(f"{family.layers}.3."):
-        return False
-    return is_attention(family, out.rest) and is_ffn(family, ffn.rest) and out.layer == ffn.layer == 3
+def is_stock(kind: str) -> bool:
+    """Whether users meet it by its name; an item that is new is to be missed."""
+    return kind not in FAMILIES or FAMILIES[kind].is_stock
 
 
 def is_named(kind: str, words: str) -> bool:
@@ -149,18 +126,10 @@ def is_named(kind: str, words: str) -> bool:
 
 
 FAMILY = [
-    Place("engine.architecture.family.FAMILIES", lambda kind: kind in FAMILIES),
-    Place("engine/architecture/layer_tensors.py", has_tensor_names),
-    Place("engine.export.forms.CLASSES", has_classes),
-    Place("engine.export.even.BEGINS", lambda kind: kind in even.BEGINS),
-    Place("pages.ui.shared.sidebar.MODEL_HELP", lambda kind: is_named(kind, MODEL_HELP)),
-    Place("README.md", lambda kind: is_named(kind, text("README.md"))),
-    Place("tests.engine.fixtures.family_folder",
-          lambda kind: kind in constant("tests/engine/fixtures.py", "family_folder")),
-    Place("FAMILIES", lambda kind: family_lists() and all(kind in names for names in family_lists().values())),
-    Place("tests/engine/test_log_likelihoods_equal_the_harness.py",
-          lambda kind: kind in constant("tests/engine/test_log_likelihoods_equal_the_harness.py", "test_every_family")),
-]  # fmt: skip
+    Place("engine/architecture/families/", has_module),
+    Place("engine.architecture.families.NAMES", lambda kind: kind in NAMES),
+    Place("README.md", lambda kind: is_named(kind, text("README.md")), is_stock),
+]
 
 # a screen
 
@@ -258,7 +227,7 @@ def branch_of(name: str) -> str:
 
 RECIPES = {
     "A task of lm-evaluation-harness": (list(HARNESS_TASKS), TASK),
-    "A model family": ([kind for kind in FAMILIES if kind != SMALL], FAMILY),
+    "A model family": (sorted(file.stem for file in FOLDER.glob("*.py") if file.stem not in NOT_FAMILIES), FAMILY),
     "A screen": (sorted(file.stem for file in (REPOSITORY / "pages").glob("*.py")), SCREEN),
     "A criterion": (list(CRITERIA), CRITERION),
     "A ranking": ([name for name in NEEDS if name not in (*CRITERIA, "own")], RANKING),
@@ -290,18 +259,38 @@ def test_a_task_is_found_once_its_line_and_its_rows_are_there(tmp_path, monkeypa
     assert read_rows(info, files).rows("validation", info) == [{"question": "Why?", "correct_answer": "because"}]
 
 
-def test_a_family_is_counted_and_recognized_from_its_row(monkeypatch):
-    monkeypatch.setitem(FAMILIES, "mistral", replace(FAMILIES["llama"], name="Mistral"))
-    config = {"model_type": "mistral", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+def test_a_family_is_counted_recognized_and_offered_once_its_value_is_there(monkeypatch):
+    monkeypatch.setitem(FAMILIES, NEW, replace(FAMILIES["llama"], name="Made-up"))
+    config = {"model_type": NEW, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
               "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000,
               "max_position_embeddings": 32768, "tie_word_embeddings": False}  # fmt: skip
-    outline = ModelConfig("Mistral-7B", config)
-    assert outline.parts.n_params == 7_241_732_096, "as published"
-    assert outline.is_gated and outline.shape.d_head == 128 and has_tensor_names("mistral")
-    missing = {place.name for place in FAMILY if not place.holds("mistral")}
-    monkeypatch.setitem(forms.CLASSES, "mistral", ("PrunedMistralConfig", "PrunedMistralForCausalLM"))
-    monkeypatch.setitem(even.BEGINS, "mistral", even.BEGINS["llama"])
-    assert missing - {place.name for place in FAMILY if not place.holds("mistral")} == {"engine.export.even.BEGINS"}
+    outline = ModelConfig("made up", config)
+    assert outline.parts.n_params == 7_241_732_096, "as published of Mistral-7B, which has this shape"
+    assert outline.is_gated and outline.shape.d_head == 128 and "Made-up" in supported_families()
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_tensors_of_each_family_are_recognized(kind):
+    family = FAMILIES[kind]
+    out, ffn, norm = (
+        place_of(f"{family.layers}.3.{module}.weight")
+        for module in (family.attention_out, family.ffn_write, family.attention_norm)
+    )
+    assert out is not None and ffn is not None and norm is not None
+    assert [is_attention(family, each.rest) for each in (out, ffn, norm)] == [True, False, False]
+    assert [is_ffn(family, each.rest) for each in (out, ffn, norm)] == [False, True, False]
+    assert out.layer == ffn.layer == 3 and is_named(kind, MODEL_HELP) == family.is_stock
+
+
+def test_no_test_names_all_families_by_itself():
+    """A list of three types of models or more is a copy of the one list, which a new family would not be in."""
+    found = []
+    for file in sorted((REPOSITORY / "tests").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.List | ast.Tuple | ast.Set):
+                named = {each.value for each in node.elts if isinstance(each, ast.Constant)}
+                found += [f"{file.name}:{node.lineno}"] if len(named & {*TINY}) > 2 and named <= {*TINY} else []
+    assert found == []
 
 
 def test_a_ranking_prunes_once_it_is_in_the_two_places(tmp_path, monkeypatch):

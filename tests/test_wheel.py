@@ -24,7 +24,7 @@ from packaging.requirements import Requirement
 
 from cache.store import default_directory
 from engine.__main__ import main
-from engine.export.forms import own_model
+from engine.export.forms import small_model
 from tests.conftest import HANG_S, REPOSITORY
 from tests.test_server_is_local_only import handshake
 
@@ -223,7 +223,7 @@ def test_modules_of_a_user_and_of_the_package_live_in_one_process_that_measures_
         read = json.loads(capsys.readouterr().out)
         assert read["cached"] is is_cached and read["acc"] == said["acc"]
     assert main(["cache", "equal", store, clones]) == 0, "the same keys and results"
-    assert own_model(tmp_path / "pruned", None).num_parameters() > 0
+    assert small_model(tmp_path / "pruned", None).num_parameters() > 0
 
 
 @pytest.mark.slow("starts the app")

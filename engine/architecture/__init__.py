@@ -1,7 +1,7 @@
 """What models are made of: families, parameters and shapes, read from config.json.
 
-`family`: where heads and FFNs live in each family
-`config_fields`: which fields of a config.json are used
+`families`: where heads and FFNs live in each family, a module each
+`family`: a model's family and shape, and which fields of its config.json are used
 `layer_tensors`: which tensor is what of a layer, and where a head lies in it
 `model_config`: what a config.json says of a model: its shape and its parts
 `sizes`: how many parameters a model has, as a whole and part by part

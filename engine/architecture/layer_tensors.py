@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.architecture.family import Family
+from engine.architecture.families import FAMILIES
+from engine.architecture.families.definition import Family
 from engine.shapes import ModelShape
 
-IN_LAYER = re.compile(r"(.*\.)?(?:layers|h)\.(\d+)\.(.+)")
+LISTS = sorted({family.layers.rpartition(".")[2] for family in FAMILIES.values()})  # what files call the layers
+IN_LAYER = re.compile(rf"(.*\.)?(?:{'|'.join(LISTS)})\.(\d+)\.(.+)")
 CONSTANT = "constant"  # what a part that is gone still adds at every position: its output bias
 
 
@@ -30,19 +32,14 @@ def place_of(name: str) -> TensorPlace | None:
     return None if found is None else TensorPlace(name[: found.start(3)], int(found[2]), found[3])
 
 
-def attention_of(family: Family) -> str:
-    """The attention module, from a layer."""
-    return family.attention_out.rpartition(".")[0]
-
-
 def is_attention(family: Family, rest: str) -> bool:
     """Whether a tensor belongs to the attention of its layer, its norm aside."""
-    return rest.startswith(f"{attention_of(family)}.")
+    return rest.startswith(f"{family.attention}.")
 
 
 def is_ffn(family: Family, rest: str) -> bool:
     """Whether a tensor belongs to the FFN of its layer, its norm aside."""
-    return rest.startswith(("fc1.", "fc2.") if family.ffn_in else "mlp.")
+    return rest.startswith(tuple(f"{module}." for module in (family.ffn_in, family.ffn_out) if module))
 
 
 def head_numbers(family: Family, shape: ModelShape, rest: str, kept: Sequence[int]) -> tuple[int, np.ndarray] | None:
@@ -53,7 +50,7 @@ def head_numbers(family: Family, shape: ModelShape, rest: str, kept: Sequence[in
     if module == family.attention_out:
         return None if kind == "bias" else (0 if transposed else 1, _positions(kept, shape.d_head))
     within, _, name = module.rpartition(".")
-    if within != attention_of(family) or name not in family.qkv:
+    if within != family.attention or name not in family.qkv:
         return None
     if family.qkv_layout == "by head":  # each head's query, key and value one behind the other
         return 0, _positions(kept, 3 * shape.d_head)

@@ -5,13 +5,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from engine.architecture.families import FAMILIES
 from engine.architecture.family import family_of, is_tied, smears_keys
 from engine.shapes import ModelShape
 
 # what older files hold beside the weights: masks and angles, made anew from the config
 BUFFERS = re.compile(r"(.*\.)?((attn|attention)\.(masked_)?bias|rotary_emb\.inv_freq|position_ids|decoder\.version)")
-UNEMBEDDINGS = ("lm_head.weight", "embed_out.weight")  # the second in GPT-NeoX's files
-EMBEDDINGS = ("embed", "wte", "wpe", "lm_head")
+OLD = [family.old_unembedding for family in FAMILIES.values() if family.old_unembedding]
+UNEMBEDDINGS = tuple(f"{name}.weight" for name in ("lm_head", *OLD))  # the first is the name that transformers has
+TABLES = [(family.token_embedding, family.position_embedding) for family in FAMILIES.values()]
+EMBEDDINGS = {"lm_head", *OLD, *(name for names in TABLES for name in names if name)}
 SCALE_BYTES = 4  # bitsandbytes keeps the largest absolute weight of each output of a matrix, in fp32
 
 
@@ -85,26 +88,27 @@ def n_parameters_of(config: Mapping[str, Any], shape: ModelShape) -> tuple[int, 
 
 def embedding_width(config: Mapping[str, Any], shape: ModelShape) -> int:
     """How wide the embeddings of tokens are: d_model, but in OPT-350m."""
-    return (config.get("word_embed_proj_dim") or shape.d_model) if config["model_type"] == "opt" else shape.d_model
+    return config.get("word_embed_proj_dim") or shape.d_model
 
 
 def parts_of(config: Mapping[str, Any], shape: ModelShape) -> Parts:
     """The parts of the model of a config.json."""
-    kind, d, d_mlp = config["model_type"], shape.d_model, shape.d_mlp
-    family, width = family_of(config), embedding_width(config, shape)
+    d, d_mlp, family, width = shape.d_model, shape.d_mlp, family_of(config), embedding_width(config, shape)
     d_kv, d_heads = shape.d_head * shape.n_key_value_heads, shape.d_head * shape.n_heads
     norm = 2 * d if family.has_biases else d
     matrices = 2 * d * (d_heads + d_kv) + (3 if family.is_gated else 2) * d * d_mlp
     qkv, inner = d_heads + 2 * d_kv, d_mlp * (2 if family.is_gated else 1)
     rest = 2 * norm + shape.n_key_value_heads * smears_keys(config)
-    if config.get({"opt": "enable_bias"}.get(kind, "attention_bias"), family.has_biases):
+    if config.get(family.attention_biases, family.has_biases):
         rest += qkv + d
-    if config.get({"opt": "enable_bias"}.get(kind, "mlp_bias"), family.has_biases):
+    elif family.has_qkv_biases:
+        rest += qkv
+    if config.get(family.ffn_biases, family.has_biases):
         rest += inner + d
     tokens = shape.n_vocab * width
-    positions = {"opt": shape.n_ctx + 2, "gpt2": shape.n_ctx}.get(kind, 0) * d
+    positions = (shape.n_ctx + family.n_extra_positions) * d if family.position_embedding else 0
     projection = width * d if width != d else 0
-    ends_in_norm = config.get("do_layer_norm_before") is not False or kind != "opt"
+    ends_in_norm = config.get("do_layer_norm_before") is not False or not family.norms_behind
     return Parts(
         embeddings=Part(tokens + positions + projection, projection, d if projection else 0),
         layer=Part(matrices + rest, matrices, qkv + inner + 2 * d),

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import cache as once
 from typing import TYPE_CHECKING, Any
 
-from engine.architecture.config_fields import model_fields
+from engine.architecture.family import model_fields
 from engine.architecture.torch_internals import replace_class
 
 if TYPE_CHECKING:

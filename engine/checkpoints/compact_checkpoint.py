@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.architecture.config_fields import known_fields
-from engine.architecture.family import FAMILIES, Family, family_of, shape_of
+from engine.architecture.family import FAMILIES, Family, family_of, known_fields, shape_of
 from engine.architecture.layer_tensors import CONSTANT, TensorPlace, head_numbers, is_attention, place_of
 from engine.architecture.transformers_internals import model_config
 from engine.checkpoints.tensors import LazyTensor, stored_tensors

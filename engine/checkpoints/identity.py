@@ -108,7 +108,7 @@ def identify_folder(name: str, folder: Path, commit: str | None, store: Store | 
         n_params=n_params,
         largest_bytes=largest_bytes,
         stored_as=stored_as,
-        default_bos=_default_bos(folder, config),
+        default_bos=family.adds_bos or _adds_bos(folder),
     )
 
 
@@ -154,9 +154,7 @@ def _content_digest(file: Path, *stamp: int) -> bytes:
     return digest.digest()
 
 
-def _default_bos(folder: Path, config: Mapping[str, Any]) -> bool:
-    """Whether the tokenizer puts a beginning-of-sequence token in front by itself: always for OPT, else as it says."""
-    if config.get("model_type") == "opt":
-        return True
+def _adds_bos(folder: Path) -> bool:
+    """Whether the tokenizer says that it puts a beginning-of-sequence token in front."""
     file = folder / "tokenizer_config.json"
     return bool(read_json(file, "the tokenizer is damaged").get("add_bos_token")) if file.is_file() else False

@@ -3,22 +3,21 @@ each of the right shape. Told before a value is read; transformers fills what is
 """
 
 import copy
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from engine.architecture.layer_tensors import place_of
 from engine.architecture.sizes import UNEMBEDDINGS
 from engine.architecture.transformers_internals import tied_weights
 from engine.errors import HeadroomError
 
-LAYER = re.compile(r"(?:^|\.)(?:layers|h)\.(\d+)\.")
 AGAIN = "download or copy the folder again"
 
 
 def refuse_other_layers(model: str, names: Iterable[str], n_layers: int) -> None:
     """HeadroomError where tensors of these names are of more layers than the config has, or of fewer."""
-    found = {int(match[1]) for name in names if (match := LAYER.search(name))}
+    found = {place.layer for name in names if (place := place_of(name)) is not None}
     if found and max(found) + 1 != n_layers:
         layers = "1 layer" if n_layers == 1 else f"{n_layers} layers"
         raise HeadroomError(

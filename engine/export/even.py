@@ -1,9 +1,10 @@
 """The form `even`: where what is left fits the stock architecture, a plain config and smaller tensors.
 
-Whole layers go (`num_hidden_layers`), and the layers that stay keep equally many heads, which Llama can say
-(`head_dim`); OPT, GPT-2 and GPT-NeoX fix a head's width as the model's width divided by the number of heads. Of a layer
-that goes its attention's output bias stays: it is added to the FFN output bias of the layer in front, or, where there
-is none, to the positions or token embeddings that every token begins with. What does not fit is refused in one line.
+Whole layers go (`num_hidden_layers`), and the layers that stay keep equally many heads, which Llama and models of its
+shape can say (`head_dim`); OPT, GPT-2 and GPT-NeoX fix a head's width as the model's width divided by the number of
+heads. Of a layer that goes its attention's output bias stays: it is added to the FFN output bias of the layer in front,
+or, where there is none, to the positions or token embeddings that every token begins with. What does not fit is refused
+in one line.
 """
 
 from __future__ import annotations
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 INSTEAD = "or use --form small, which takes any mask"
-BEGINS = {"opt": r"(.*\.)?embed_positions\.weight", "gpt2": r"(.*\.)?wpe\.weight",
-          "gpt_neox": r"(.*\.)?embed_in\.weight", "llama": r"(.*\.)?embed_tokens\.weight"}  # fmt: skip
 
 
 def even(
@@ -42,9 +41,10 @@ def even(
     _refuse_uneven(identity, mask, kept)
     n_heads = len(kept[stays[0]])
     n_keys = len(key_heads(shape, kept[stays[0]]))
-    begins = re.compile(BEGINS[str(config["model_type"])])
+    begins = re.compile(rf"(.*\.)?{family.position_embedding or family.token_embedding}\.weight")
     added = _biases(identity, stored, stays, is_filled) if reads else {}  # by the layer in front, -1 for none
-    changed: dict[str, Any] = {"num_hidden_layers": len(stays)}
+    own = family.own_name("num_hidden_layers")
+    changed: dict[str, Any] = {own if own in config else "num_hidden_layers": len(stays)}
     if n_heads < shape.n_heads:
         changed |= {"num_attention_heads": n_heads, "num_key_value_heads": n_keys, "head_dim": shape.d_head}
     planned, sizes = [], []
@@ -65,10 +65,7 @@ def even(
             change = partial(_plus, added[-1])
         planned.append(PlannedTensor(name, bytes_of(tuple(size), tensor.dtype), partial(made, tensor, change)))
         sizes.append((name, tuple(size)))
-    said = {key: value for key, value in config.items() if not (key == "n_layer" and "num_hidden_layers" in changed)}
-    if "n_layer" in config:
-        changed["n_layer"] = changed.pop("num_hidden_layers")
-    return ExportForm({**said, **changed}, tuple(planned), n_params=n_params_of(sizes, is_tied(config)))
+    return ExportForm({**config, **changed}, tuple(planned), n_params=n_params_of(sizes, is_tied(config)))
 
 
 def _refuse_uneven(identity: Identity, mask: Mask, kept: Mapping[int, list[int]]) -> None:
@@ -98,10 +95,10 @@ def _refuse_uneven(identity: Identity, mask: Mask, kept: Mapping[int, list[int]]
         return
     if not usual:
         raise UsageError(f"the layers that stay keep no heads; keep one in each, {INSTEAD}")
-    if family.name != "Llama":
+    if not family.states_head_width:
         raise UsageError(f"{family.name} models fix a head's width as {shape.d_model} / heads, so that layers cannot "
                          f"keep {usual} of {shape.n_heads}; prune whole layers only, {INSTEAD}")  # fmt: skip
-    if shape.d_model % usual:  # transformers refuses such a config, whatever `head_dim` says
+    if family.heads_divide_width and shape.d_model % usual:  # whatever `head_dim` says
         fits = max(n for n in range(1, usual + 1) if shape.d_model % n == 0)
         raise UsageError(f"transformers wants a width that is a multiple of the number of heads, and "
                          f"{shape.d_model} is none of {usual}; keep {fits} heads in each layer, {INSTEAD}")  # fmt: skip
@@ -131,7 +128,7 @@ def _biases(
         before = max((each for each in stays if each < layer), default=-1)
         if before >= 0 and (before, f"{family.ffn_write}.bias") not in by_place:
             raise UsageError(_nowhere(layer, f"the FFN of layer {before} has no output bias"))
-        if before < 0 and config["model_type"] in ("gpt_neox", "llama") and is_tied(config):
+        if before < 0 and not family.position_embedding and is_tied(config):
             raise UsageError(_nowhere(layer, "no layer stays in front, and the embedding is read again at the end"))
         found[before] = bias if before not in found else found[before] + bias
     return found

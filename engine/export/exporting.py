@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.accuracy.evaluation import evaluation
-from engine.architecture.family import SMALL, is_tied, smears_keys
+from engine.architecture.family import family_of, is_tied, smears_keys
 from engine.architecture.sizes import BUFFERS
 from engine.architecture.transformers_internals import model_config
 from engine.checkpoints.compact_checkpoint import is_small, stock_config, stock_tensors
@@ -22,7 +22,7 @@ from engine.errors import UsageError
 from engine.export.card import Exported, Judged, base_cards, copied, licence_of, write_card
 from engine.export.even import even
 from engine.export.folders import folder_bytes, named_folder, refuse_taken, write_weights, written_aside
-from engine.export.forms import FORMS, ExportForm, masked, own_model, small
+from engine.export.forms import FORMS, ExportForm, masked, small, small_model
 from engine.export.means import filled, means
 from engine.export.verifying import compared, masked_logits, reference_model
 from engine.heads.ablation import FILLS
@@ -82,7 +82,7 @@ def export(session: Session, target: Target, asked: Export) -> Iterator[Progress
                 yield Progress(total // 3 + done // 1_000_000, total, message=f"writing {name}")
             _write_beside(identity.folder, aside, plan)
             yield Progress(2 * total // 3, total, message="loading what was written to compare", is_loading=True)
-            checked = compared(expected, spec, aside, target.bos, own_model if asked.form == "small" else None)
+            checked = compared(expected, spec, aside, target.bos, small_model if asked.form == "small" else None)
             if judged is not None and asked.fill == "mean":
                 judged = yield from _judged_filled(session, target, asked, judged, aside)
             before = sum(file.stat().st_size for file in weight_files(identity.folder))
@@ -112,7 +112,7 @@ def sizes(identity: Identity, mask: Mask, form: str) -> tuple[int, int] | None:
 
 def _refuse_small(identity: Identity) -> None:
     """UsageError where no class of transformers computes what this model does."""
-    if identity.config["model_type"] == SMALL:
+    if not family_of(identity.config).is_stock:
         what = "smeared keys" if smears_keys(identity.config) else "positions beside the stream (shortformer)"
         raise UsageError(f"{identity.name} has {what}, which no class of transformers has, and is not exported; its "
                          f"own folder is what Headroom opens")  # fmt: skip

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.architecture.families import FAMILIES
 from engine.architecture.family import family_of, is_tied
 from engine.architecture.layer_tensors import CONSTANT, head_numbers, is_attention, is_ffn, key_heads, place_of
 from engine.architecture.sizes import UNEMBEDDINGS, n_parameters
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
 
 FORMS = ("masked", "small", "even")
 MODELING = "modeling_pruned"  # the file that goes along with the form `small`
-CLASSES = {"opt": ("PrunedOPTConfig", "PrunedOPTForCausalLM"),
-           "llama": ("PrunedLlamaConfig", "PrunedLlamaForCausalLM"),
-           "gpt2": ("PrunedGPT2Config", "PrunedGPT2LMHeadModel"),
-           "gpt_neox": ("PrunedGPTNeoXConfig", "PrunedGPTNeoXForCausalLM")}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -116,12 +113,23 @@ def small(identity: Identity, stored: Mapping[str, LazyTensor], mask: Mask, is_f
             name = UNEMBEDDINGS[0]
         sizes.append((name, tuple(size)))
         planned.append(PlannedTensor(name, bytes_of(tuple(size), tensor.dtype), partial(made, tensor, change)))
-    names = CLASSES[stock["model_type"]]
-    config = {**stock, "model_type": f"{PRUNED}{stock['model_type']}", "architectures": [names[1]],
-              "auto_map": {"AutoConfig": f"{MODELING}.{names[0]}", "AutoModelForCausalLM": f"{MODELING}.{names[1]}"},
+    kind = stock["model_type"]
+    config = {**stock, "model_type": f"{PRUNED}{kind}", "architectures": ["PrunedForCausalLM"],
+              "auto_map": {"AutoConfig": f"{MODELING}.PrunedConfig",
+                           "AutoModelForCausalLM": f"{MODELING}.PrunedForCausalLM"},
               "per_layer_config": layers, "kept_heads": kept, "head_dim": shape.d_head}  # fmt: skip
     code = Path(__file__).with_name(f"{MODELING}.py").read_text(encoding="utf-8")
+    parts = "".join(f"    {name}={value!r},\n" for name, value in _parts(kind).items())
+    code += f"\n\nPrunedConfig, PrunedForCausalLM = pruned_classes(\n{parts})\n"
     return ExportForm(config, tuple(planned), {f"{MODELING}.py": code}, n_params=n_params_of(sizes, is_tied(stock)))
+
+
+def _parts(kind: str) -> dict[str, Any]:
+    """What `engine.export.modeling_pruned.pruned_classes` is told of a family."""
+    family = FAMILIES[kind]
+    return {"kind": kind, "layers": family.layers, "attention": family.attention,
+            "out": family.attention_out.rpartition(".")[2], "projections": family.qkv, "ffn": family.ffn_out,
+            "ffn_begins": family.ffn_in, "norms": (family.attention_norm, family.ffn_norm)}  # fmt: skip
 
 
 def bytes_of(shape: tuple[int, ...], dtype: str) -> int:
@@ -157,12 +165,12 @@ def _zeroed(tensor: Tensor) -> Tensor:
     return tensor.new_zeros(tensor.shape)
 
 
-def own_model(folder: Path, dtype: Any) -> Any:
+def small_model(folder: Path, dtype: Any) -> Any:
     """The model in a folder of the form `small`, built by Headroom's own copy of its modelling file."""
-    from engine.export import modeling_pruned
+    from engine.export.modeling_pruned import pruned_classes
 
     kind = read_json(folder / "config.json", "the export is damaged")["model_type"].removeprefix(PRUNED)
-    made = getattr(modeling_pruned, CLASSES[kind][1])
+    _, made = pruned_classes(**_parts(kind))
     model, report = made.from_pretrained(folder, dtype=dtype, local_files_only=True, output_loading_info=True)
     refuse_unless_loaded(str(folder), report)
     return model.eval()

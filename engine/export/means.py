@@ -1,8 +1,9 @@
 """What pruned parts give on average, folded into output biases: `--fill mean`.
 
 The mean of a head's z over a reference goes through its part of the output projection into that projection's bias; the
-mean of an FFN's output becomes its last bias. Means are of the full model. Llama has no such biases: its config gets
-`attention_bias` or `mlp_bias`, and every other projection a bias of zeros.
+mean of an FFN's output becomes its last bias. Means are of the full model. A family without such biases is written as
+one that computes the same and may have them: Llama, whose config gets `attention_bias` or `mlp_bias`, and every other
+projection a bias of zeros.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.architecture.family import family_of
+from engine.architecture.families import FAMILIES
+from engine.architecture.family import family_of, known_fields
 from engine.architecture.layer_tensors import TensorPlace, head_numbers, is_attention, is_ffn, place_of
+from engine.architecture.transformers_internals import causal_lm_class, model_config
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.tensors import LazyTensor
 from engine.demo import story
+from engine.errors import UsageError
 from engine.heads.ablation import mean_outputs
 from engine.models.loading import Loaded
 from engine.models.masks import Mask, Means
@@ -62,14 +66,14 @@ def filled(
     """The model with the means of what the mask prunes in its output biases; nothing is pruned of it yet."""
     family = family_of(identity.config)
     places = {name: place for name in stored if (place := place_of(name)) is not None}
-    changed, config = dict(stored), dict(identity.config)
-    if family.name == "Llama":
-        if mask.n_heads_pruned and not config.get("attention_bias"):
-            config["attention_bias"] = True
-            changed |= _zero_biases(stored, {n: p for n, p in places.items() if is_attention(family, p.rest)})
-        if mask.n_ffns_pruned and not config.get("mlp_bias"):
-            config["mlp_bias"] = True
-            changed |= _zero_biases(stored, {n: p for n, p in places.items() if is_ffn(family, p.rest)})
+    changed, config = dict(stored), identity.config
+    if family.biased_type:
+        config = _biased(identity, mask)
+        biased = FAMILIES[family.biased_type]
+        for says, belongs in ((biased.attention_biases, is_attention), (biased.ffn_biases, is_ffn)):
+            if config.get(says):
+                zeros = _zero_biases(stored, {n: p for n, p in places.items() if belongs(family, p.rest)})
+                changed |= {bias: zero for bias, zero in zeros.items() if bias not in stored}
     for name, bias in list(changed.items()):
         place = place_of(name)
         if place is None:
@@ -83,6 +87,26 @@ def filled(
         elif place.rest == f"{family.ffn_write}.bias" and not mask.ffns[place.layer]:
             changed[name] = replace(bias, read=partial(_instead, bias, found.ffns[place.layer]))
     return replace(identity, config=config), changed
+
+
+def _biased(identity: Identity, mask: Mask) -> dict[str, Any]:
+    """The config of a model that computes the same and has biases wherever means are to go. UsageError: there is none,
+    as its width is not a multiple of its heads."""
+    config, family, shape = dict(identity.config), family_of(identity.config), identity.shape
+    biased = FAMILIES[family.biased_type]
+    if biased is not family:
+        if biased.heads_divide_width and shape.d_model % shape.n_heads:
+            raise UsageError(f"{family.name} has no output biases for means, and {biased.name}, which may have them, "
+                             f"needs a width that is a multiple of its heads: it is {shape.d_model}, with "
+                             f"{shape.n_heads} heads; use --fill zero")  # fmt: skip
+        config |= {"model_type": family.biased_type, "max_position_embeddings": shape.n_ctx}
+        config = known_fields(config)
+        config["architectures"] = [causal_lm_class(model_config(config)).__name__]
+    if mask.n_heads_pruned or family.has_qkv_biases:
+        config[biased.attention_biases] = True
+    if mask.n_ffns_pruned:
+        config[biased.ffn_biases] = True
+    return config
 
 
 def _zero_biases(stored: Mapping[str, LazyTensor], places: Mapping[str, TensorPlace]) -> dict[str, LazyTensor]:

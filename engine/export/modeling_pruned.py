@@ -6,21 +6,12 @@ that it still adds. `per_layer_config` says what a layer keeps; `kept_heads` whi
 """
 # pyright: reportAttributeAccessIssue=false, reportCallIssue=false
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
-from transformers import (
-    GPT2Config,
-    GPT2LMHeadModel,
-    GPTNeoXConfig,
-    GPTNeoXForCausalLM,
-    LlamaConfig,
-    LlamaForCausalLM,
-    OPTConfig,
-    OPTForCausalLM,
-)
-from transformers.models.llama.modeling_llama import LlamaAttention
+from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.pytorch_utils import Conv1D
 
 
@@ -51,19 +42,14 @@ class NoAttention(NoFFN):
         return super().forward(hidden_states), None
 
 
-class UnevenLlamaAttention(LlamaAttention):
-    """Heads that share keys and values in groups of different sizes; the cache holds each key and value head once."""
-
-    reads: tuple = ()  # which key and value head each head reads
-
-    def forward(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **kwargs):
-        cache: Any = _ReadByHead(past_key_values, self.reads)
-        return super().forward(hidden_states, position_embeddings, attention_mask, cache, **kwargs)
+def _read_by_head(reads, attention, args, kwargs):
+    """Has heads that share keys and values in groups of different sizes read these; a cache holds each of them once."""
+    return args, {**kwargs, "past_key_values": _ReadByHead(kwargs.get("past_key_values"), reads)}
 
 
 class _ReadByHead:
     def __init__(self, cache, reads):
-        self.cache, self.reads = cache, list(reads)
+        self.cache, self.reads = cache, reads
 
     def update(self, keys, values, *args, **kwargs):
         if self.cache is not None:
@@ -72,12 +58,11 @@ class _ReadByHead:
 
 
 class Pruned:
-    """What the four families have in common; each says where its modules are."""
+    """A stock model with smaller layers; a subclass says where its modules are, as `pruned_classes` is told."""
 
-    LAYERS = ATTENTION = OUT = FFN = ""
-    PROJECTIONS: tuple = ()  # of queries, keys and values: three, or one that holds all
-    FFN_BEGINS = None  # where the FFN is no module of its own
-    NORMS: tuple = ()  # in front of attention and FFN
+    LAYERS = ATTENTION = OUT = FFN = FFN_BEGINS = ""
+    PROJECTIONS: tuple = ()
+    NORMS: tuple = ()
 
     def __init__(self, config):
         layers, said = list(config.per_layer_config), config.to_dict().get("per_layer_config")
@@ -102,15 +87,14 @@ class Pruned:
                                                     config.num_attention_heads)  # fmt: skip
             keys = sorted({head // shared for head in kept})
             reads = [keys.index(head // shared) for head in kept]
-            if shared > 1 and reads != [n // (len(kept) // len(keys)) for n in range(len(kept))]:
-                attention = UnevenLlamaAttention(config, number)
-                attention.reads = tuple(reads)
-                setattr(layer, self.ATTENTION, attention)
+            groups = len(kept) // len(keys)
+            if shared > 1 and reads != [n // groups for n in range(len(kept))]:
+                attention.register_forward_pre_hook(partial(_read_by_head, reads), with_kwargs=True)
+                groups = 1
             sizes = [len(kept), len(keys), len(keys)] if len(self.PROJECTIONS) == 3 else [3 * len(kept)]
             for name, size in zip(self.PROJECTIONS, sizes, strict=True):
                 setattr(attention, name, _sized(getattr(attention, name), width, size * d_head))
             setattr(attention, self.OUT, _sized(getattr(attention, self.OUT), len(kept) * d_head, width))
-            groups = 1 if isinstance(attention, UnevenLlamaAttention) else len(kept) // len(keys)
             counts = {"num_heads": len(kept), "split_size": len(kept) * d_head, "num_key_value_groups": groups}
             for name, count in counts.items():
                 if hasattr(attention, name):
@@ -130,49 +114,19 @@ def _sized(linear, n_inputs, n_outputs):
     return nn.Linear(n_inputs, n_outputs, bias=linear.bias is not None)
 
 
-class PrunedOPTConfig(OPTConfig):
-    model_type = "pruned_opt"
+def pruned_classes(kind, layers, attention, out, projections, ffn, ffn_begins, norms):
+    """The classes of the config and of the model that are made of transformers' own model type `kind`.
+
+    `layers` is the list of layers in the model, `attention` a layer's attention module, `projections` its queries, keys
+    and values (three, or one that holds all), `out` its output projection. `ffn` is the last module of the FFN, which
+    begins with `ffn_begins` if it has several. `norms` are in front of attention and FFN."""
+    stock: Any = CONFIG_MAPPING[kind]
+    model: Any = MODEL_FOR_CAUSAL_LM_MAPPING[stock]
+    names = {"LAYERS": layers, "ATTENTION": attention, "PROJECTIONS": projections, "OUT": out, "FFN": ffn,
+             "FFN_BEGINS": ffn_begins, "NORMS": norms}  # fmt: skip
+    config = type("PrunedConfig", (stock,), {"model_type": f"pruned_{kind}", "validate_architecture": _takes_any_heads})
+    return config, type("PrunedForCausalLM", (Pruned, model), {"config_class": config, **names})
 
 
-class PrunedLlamaConfig(LlamaConfig):
-    model_type = "pruned_llama"
-
-    def validate_architecture(self):
-        """A layer's heads need not divide the width."""
-
-
-class PrunedGPT2Config(GPT2Config):
-    model_type = "pruned_gpt2"
-
-
-class PrunedGPTNeoXConfig(GPTNeoXConfig):
-    model_type = "pruned_gpt_neox"
-
-    def validate_architecture(self):
-        """A layer's heads need not divide the width."""
-
-
-class PrunedOPTForCausalLM(Pruned, OPTForCausalLM):
-    config_class = PrunedOPTConfig
-    LAYERS, ATTENTION, OUT, FFN = "model.decoder.layers", "self_attn", "out_proj", "fc2"
-    PROJECTIONS, FFN_BEGINS = ("q_proj", "k_proj", "v_proj"), "fc1"
-    NORMS = ("self_attn_layer_norm", "final_layer_norm")
-
-
-class PrunedLlamaForCausalLM(Pruned, LlamaForCausalLM):
-    config_class = PrunedLlamaConfig
-    LAYERS, ATTENTION, OUT, FFN = "model.layers", "self_attn", "o_proj", "mlp"
-    PROJECTIONS = ("q_proj", "k_proj", "v_proj")
-    NORMS = ("input_layernorm", "post_attention_layernorm")
-
-
-class PrunedGPT2LMHeadModel(Pruned, GPT2LMHeadModel):
-    config_class = PrunedGPT2Config
-    LAYERS, ATTENTION, OUT, FFN = "transformer.h", "attn", "c_proj", "mlp"
-    PROJECTIONS, NORMS = ("c_attn",), ("ln_1", "ln_2")
-
-
-class PrunedGPTNeoXForCausalLM(Pruned, GPTNeoXForCausalLM):
-    config_class = PrunedGPTNeoXConfig
-    LAYERS, ATTENTION, OUT, FFN = "gpt_neox.layers", "attention", "dense", "mlp"
-    PROJECTIONS, NORMS = ("query_key_value",), ("input_layernorm", "post_attention_layernorm")
+def _takes_any_heads(config):
+    """A layer's heads need not divide the width."""

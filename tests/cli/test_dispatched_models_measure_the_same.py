@@ -5,6 +5,7 @@ for it, and weights are as empty between passes as they are there.
 """
 
 import os
+from itertools import cycle, product
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from engine.models import loading
 from engine.placement.placement import Placement
 from engine.records import decode
 from tests.conftest import TEXT
-from tests.engine.fixtures import family_folder, write_questions
+from tests.engine.fixtures import DISTINCT, family_folder, write_questions
 
 MASK = "L0H1-3 F1 L2H*"
 TASK = ("--task", "{questions}", "--shots", "0", "--limit", "12")
@@ -43,6 +44,8 @@ COMMANDS = {
                  "--ranking-questions", "8", "--out", "{out}.csv"),
     "what pruning saves": ("speed", "--mask", MASK),
 }  # fmt: skip
+BUT_OPT = [family for family in DISTINCT if family != "opt"]  # of which every command is compared
+PRECISIONS = ("bf16", "int8", "fp32")  # in turns
 TIMED = ("rates", "tuning", "cost", "speed")  # kinds of records that are of this moment
 
 
@@ -144,8 +147,8 @@ def test_every_measurement_is_that_of_the_model_in_one_piece(
     assert_same(found, in_one_piece[command])
 
 
-@pytest.mark.parametrize("family, precision", [("llama", "fp32"), ("opt-350m", "bf16"), ("gpt2", "int8"),
-                                               ("gpt_neox", "bf16"), ("small", "fp32"), ("llama", "int8")])  # fmt: skip
+@pytest.mark.thorough
+@pytest.mark.parametrize("family, precision", [*zip(BUT_OPT, cycle(PRECISIONS), strict=False), ("llama", "fp32")])
 @pytest.mark.parametrize("command", ["accuracy", "by importance"])
 def test_in_every_family_and_precision(command, family, precision, stored, folder_of):
     arguments = (*COMMANDS[command], "--model", folder_of(family), "--precision", precision)
@@ -153,9 +156,8 @@ def test_in_every_family_and_precision(command, family, precision, stored, folde
     assert_same(stored("placed", *arguments, "--place", "disk:1,cpu")[0], expected)
 
 
-@pytest.mark.parametrize("command, family", [(command, family) for family in ("llama", "gpt2", "gpt_neox", "small")
-                                             for command in ("accuracy", "by importance")]
-                                            + [("accuracy", "opt-350m")])  # fmt: skip
+@pytest.mark.thorough
+@pytest.mark.parametrize("command, family", [*product(("accuracy", "by importance"), BUT_OPT)])
 def test_in_every_family_where_layers_are_brought(command, family, stored, folder_of, monkeypatch, tmp_path):
     """Heads whose keys are smeared are masked there, not sliced: other sums."""
     arguments = (*COMMANDS[command], "--model", folder_of(family), "--precision", "fp32")

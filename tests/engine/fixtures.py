@@ -4,14 +4,38 @@ import json
 import random
 from dataclasses import replace
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
 
 from engine.accuracy.evaluation import evaluation
+from engine.architecture import families
 from engine.models.loading import LoadSpec, load
 from engine.models.masks import parse_mask
 from engine.models.session import Session
 from engine.questions.requests import TaskSpec, get_requests, select
+from tests.conftest import IS_THOROUGH
 
+
+def has_anothers_modules(kind: str) -> bool:
+    """Whether a family that comes earlier in the list has modules of the same names; models trained here do not count,
+    as their attention is their own."""
+
+    def modules(family):
+        return family.is_stock, family.layers, family.attention_out, family.qkv, family.ffn_out, family.norm
+
+    earlier = takewhile(lambda each: each != kind, families.FAMILIES)
+    return modules(families.FAMILIES[kind]) in [modules(families.FAMILIES[each]) for each in earlier]
+
+
+TINY = {name: kind for kind, family in families.FAMILIES.items() for name in family.tiny}  # tiny model -> model_type
+UNTIED = "opt-untied"  # OPT but for its unembedding, for what that matters to
+FAMILIES = [name for name in TINY if name != UNTIED]
+STOCK = [name for name in FAMILIES if families.FAMILIES[TINY[name]].is_stock]  # those that transformers has a class for
+# for slow tests, unless thorough: without families whose modules have the names of an earlier one's, as Mistral's have
+DISTINCT = FAMILIES if IS_THOROUGH else [name for name in FAMILIES if not has_anothers_modules(TINY[name])]
+SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,
+         "max_position_embeddings": 256, "initializer_range": 0.3, "vocab_size": 512, "bos_token_id": 2,
+         "eos_token_id": 2}  # fmt: skip
 WORDS = "river boats bread road letters children morning stones question answer water summer".split()
 
 
@@ -28,40 +52,21 @@ def write_questions(file: Path, n: int = 40, seed: int = 0) -> Path:
     return file
 
 
-def family_folder(family: str, tiny_opt: Path, folder: Path) -> Path:
-    """A random tiny checkpoint of `family` with the tiny tokenizer: opt, opt-350m, opt-untied, llama, gpt2,
-    gpt_neox, or small: smeared keys, as models that are trained here may have them."""
+def family_folder(family: str, tiny_opt: Path, folder: Path, **changes) -> Path:
+    """A random tiny checkpoint of `family`, one of TINY, with the tiny tokenizer; `changes` go into its config."""
     import shutil
 
     import torch
-    import transformers as t
+    import transformers
 
-    from engine.architecture.modeling_headroom import HeadroomSmallConfig, register
+    from engine.architecture.modeling_headroom import register
 
     register()
     torch.manual_seed(1)
-    sizes = {"vocab_size": 512, "bos_token_id": 2, "eos_token_id": 2}
-    config = {
-        "opt": lambda: t.OPTConfig(hidden_size=32, word_embed_proj_dim=32, ffn_dim=64, num_hidden_layers=3,
-                                   num_attention_heads=4, max_position_embeddings=256, init_std=0.3, **sizes),
-        "opt-350m": lambda: t.OPTConfig(hidden_size=32, word_embed_proj_dim=16, ffn_dim=64, num_hidden_layers=3,
-                                        num_attention_heads=4, max_position_embeddings=256, init_std=0.3,
-                                        do_layer_norm_before=False, **sizes),
-        "opt-untied": lambda: t.OPTConfig(hidden_size=32, word_embed_proj_dim=32, ffn_dim=64, num_hidden_layers=3,
-                                          num_attention_heads=4, max_position_embeddings=256, init_std=0.3,
-                                          tie_word_embeddings=False, **{**sizes, "vocab_size": 600}),
-        "llama": lambda: t.LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4,
-                                       num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.3,
-                                       **sizes),
-        "gpt2": lambda: t.GPT2Config(n_embd=32, n_layer=3, n_head=4, n_positions=256, initializer_range=0.3, **sizes),
-        "gpt_neox": lambda: t.GPTNeoXConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=3,
-                                            num_attention_heads=4, max_position_embeddings=256, initializer_range=0.3,
-                                            **sizes),
-        "small": lambda: HeadroomSmallConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=3,
-                                             num_attention_heads=4, max_position_embeddings=256, smeared=True,
-                                             initializer_range=0.3, attention_bias=True, **sizes),
-    }[family]()  # fmt: skip
-    model = t.AutoModelForCausalLM.from_config(config).eval()
+    kind = TINY[family]
+    usual = {families.FAMILIES[kind].own_name(name): value for name, value in SIZES.items()}
+    config = transformers.AutoConfig.for_model(kind, **usual | families.FAMILIES[kind].tiny[family] | changes)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():  # biases are zero when fresh, and a mask must be seen to leave or drop them
         for name, parameter in model.named_parameters():
             if name.endswith(("bias", "smear")):

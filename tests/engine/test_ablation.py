@@ -16,9 +16,8 @@ from engine.models.patterns import visited
 from engine.progress import final
 from engine.texts.tokenloss import token_losses
 from tests.conftest import TEXT
-from tests.engine.fixtures import last, target_in
+from tests.engine.fixtures import FAMILIES, last, target_in
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 IDS = torch.tensor([[2, *range(40, 90), *range(40, 90)]])
 
 
@@ -178,7 +177,7 @@ def test_pattern_preserving_ablation_equals_a_plain_rerun(family, fill, folder_o
     model.model.set_attn_implementation("sdpa")
 
 
-@pytest.mark.parametrize("family", ["opt", "opt-350m", "llama"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_means_are_the_means(family, model_of):
     model = model_of(family)
     shape, mask = model.identity.shape, parse_mask("L0H1", model.identity.shape)

@@ -9,9 +9,8 @@ from engine.models.masks import Mask, parse_mask, pruned
 from engine.progress import final
 from engine.texts.continuation import How, chosen, continuation, next_tokens
 from tests.conftest import TEXT
-from tests.engine.fixtures import loaded, target_in
+from tests.engine.fixtures import FAMILIES, loaded, target_in
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 PROMPT, MASK = TEXT[:120], "L0H1 L1H2 F1"
 
 

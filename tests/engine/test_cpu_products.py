@@ -19,9 +19,8 @@ from engine.models.loading import LoadSpec, load
 from engine.models.masks import Mask, pruned
 from engine.models.slicing import applied, sliced
 from engine.records import canonical_key
-from tests.engine.fixtures import finished, last, questions_in, target_in, write_questions
+from tests.engine.fixtures import FAMILIES, finished, last, questions_in, target_in, write_questions
 
-FAMILIES = ("opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small")
 WAYS = {"bf16": Kernels(bf16=FP32), "int8, fp32": Kernels(int8=FP32, gradient=FP32),
         "int8, integer": Kernels(int8=INTEGER), "int8, gradient alone": Kernels(gradient=FP32)}  # fmt: skip
 NEEDED = pytest.mark.skipif(not linear.has_exact_product(), reason="this torch has no int8 product")

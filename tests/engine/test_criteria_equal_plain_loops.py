@@ -12,11 +12,10 @@ from engine.importance.rankings_of import OF_ONE_TASK
 from engine.models.masks import Mask
 from engine.progress import final
 from engine.questions.encoding import encode_questions
-from tests.engine.fixtures import family_folder, finished, loaded, questions_in, target_in, write_questions
+from tests.engine.fixtures import FAMILIES, family_folder, finished, loaded, questions_in, target_in, write_questions
 from tests.engine.test_importance_equals_a_plain_loop import plain_loop
 
 N = 18  # more than a chunk, which is 16
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -52,14 +51,12 @@ class Plain:
         config = self.model.config
         self.layers = {
             "opt": lambda: self.model.model.decoder.layers,
-            "llama": lambda: self.model.model.layers,
-            "headroom_small": lambda: self.model.model.layers,
             "gpt2": lambda: self.model.transformer.h,
             "gpt_neox": lambda: self.model.gpt_neox.layers,
-        }[config.model_type]()
+        }.get(config.model_type, lambda: self.model.model.layers)()
         self.weights, self.outs, self.writers, self.ffns = [], [], [], []
         for layer in self.layers:
-            of = getattr(self, config.model_type)
+            of = getattr(self, config.model_type, self.llama_shaped)
             weights, out, writer, ffn = of(layer)
             self.weights.append(weights)
             self.outs.append(out)
@@ -71,14 +68,12 @@ class Plain:
         return (at.v_proj.weight.T, at.out_proj.weight.T, [layer.fc1.weight.T], layer.fc2.weight.T), at.out_proj, \
             layer.fc2, layer.fc2  # fmt: skip
 
-    def llama(self, layer):
+    def llama_shaped(self, layer):
         at, mlp = layer.self_attn, layer.mlp
-        values = at.v_proj.weight.T.view(32, -1, 8)
-        values = values.repeat_interleave(4 // values.shape[1], dim=1).reshape(32, 32)  # of Llama's two heads share one
+        values = at.v_proj.weight.T.unflatten(1, (-1, 8))
+        values = values.repeat_interleave(4 // values.shape[1], dim=1).flatten(1)  # of Llama's two heads share one
         return (values, at.o_proj.weight.T, [mlp.gate_proj.weight.T, mlp.up_proj.weight.T], mlp.down_proj.weight.T), \
             at.o_proj, mlp.down_proj, mlp  # fmt: skip
-
-    headroom_small = llama
 
     def gpt2(self, layer):
         at, mlp = layer.attn, layer.mlp

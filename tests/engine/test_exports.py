@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from engine.accuracy.evaluation import evaluation
+from engine.architecture import families
 from engine.demo import story
 from engine.errors import HeadroomError, UsageError
 from engine.export import folders
@@ -19,10 +20,10 @@ from engine.models.masks import parse_mask, pruned
 from engine.progress import final
 from engine.questions.tokens import read
 from tests.conftest import HANG_S
-from tests.engine.fixtures import loaded, questions_in, target_in, write_questions
+from tests.engine.fixtures import STOCK, TINY, UNTIED, family_folder, loaded, questions_in, target_in, write_questions
 from tests.warm import WarmInterpreter
 
-FAMILIES = ["opt", "opt-350m", "opt-untied", "llama", "gpt2", "gpt_neox"]
+FAMILIES = [*STOCK, UNTIED]
 IDS = [2, *range(40, 70)]
 MASK = "L0H1 L1H* L2H0-2 F1"
 OUTSIDE = """
@@ -145,7 +146,9 @@ def test_a_folder_of_uneven_layers_that_is_not_headroom_s_is_refused(session, fo
 
 
 # whole layers of each family (their attention biases are folded away), and Llama's heads, whole groups and one of each
+LLAMA_SHAPED = [name for name in STOCK if families.FAMILIES[TINY[name]].states_head_width]
 EVEN = [
+    *((family, "B2 L*H1 L*H3") for family in LLAMA_SHAPED),
     ("opt", "B1"),
     ("opt", "B0 B2"),
     ("opt-untied", "B0-1"),
@@ -154,7 +157,6 @@ EVEN = [
     ("gpt_neox", "B2"),
     ("llama", "B0"),
     ("llama", "L*H0-1"),
-    ("llama", "L*H1 L*H3 B2"),
     ("llama", "L0H0 L1H1 L2H0 L*H2"),
     ("opt-350m", ""),
 ]
@@ -171,6 +173,15 @@ def test_even_folders_are_plain_and_smaller_and_give_the_masked_model_s_logits(
         torch.testing.assert_close(outcome["logits"], expected, atol=1e-5 * float(expected.abs().max()), rtol=0)
         assert outcome["said"] == outcome["alone"]
         assert (each.n_params[1] < each.n_params[0]) == bool(text) and not list(each.folder.glob("*.py"))
+
+
+def test_heads_that_do_not_divide_the_width_can_stay_where_a_config_may_say_so(session, tiny_opt, tmp_path):
+    folder = family_folder("mistral", tiny_opt, tmp_path / "model", hidden_size=32, num_key_value_heads=4)
+    made = exported(session, folder, tmp_path / "out", "L*H0", form="even")
+    config = json.loads((made.folder / "config.json").read_text())
+    assert (config["num_attention_heads"], config["head_dim"], config["hidden_size"]) == (3, 8, 32)
+    with pytest.raises(UsageError, match="multiple of its heads: it is 32, with 3 heads; use --fill zero"):
+        exported(session, made.folder, tmp_path / "filled", "L0H0", fill="mean")
 
 
 @pytest.mark.parametrize(("family", "text", "said"), [

@@ -33,10 +33,19 @@ from engine.timing import observed_timings as rates
 from engine.timing import scaled_timings
 from engine.timing.scaled_timings import operations_a_token, scaled_timing
 from engine.timing.workload import all_characters
-from tests.engine.fixtures import held_bytes, last, loaded, questions_in, target_in, write_questions
+from tests.engine.fixtures import (
+    FAMILIES,
+    STOCK,
+    UNTIED,
+    held_bytes,
+    last,
+    loaded,
+    questions_in,
+    target_in,
+    write_questions,
+)
 
 CPU_HERE = Device("cpu", 10**10)
-FAMILIES = ("opt", "opt-350m", "opt-untied", "llama", "gpt2", "gpt_neox", "small")
 PRECISIONS = ("fp32", "bf16", "int8")
 SETTING = StudySettings(LoadSpec("demo", "bf16"))
 
@@ -70,7 +79,7 @@ def test_published_shapes_are_those_that_transformers_counts(size):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, UNTIED])
 def test_bytes_are_those_that_a_loaded_model_holds(family, precision, folder_of, model_of):
     model, parts = model_of(family, precision).model, config_in(folder_of(family)).parts
     buffers = sum(each.numel() * each.element_size() for each in model.buffers())
@@ -93,7 +102,7 @@ def rows_of(model_of, tmp_path_factory):
     return rows
 
 
-@pytest.mark.parametrize("family", ["opt", "opt-untied", "llama", "gpt_neox"])
+@pytest.mark.parametrize("family", [each for each in (*STOCK, UNTIED) if each != "opt-350m"])  # it projects embeddings
 def test_operations_a_token_are_the_matrix_products_that_torch_counts(family, folder_of, model_of):
     """Of a whole row, whose last layer is computed at every position as transformers does."""
     import torch

@@ -23,7 +23,7 @@ from engine.models.masks import Mask, parse_mask
 from engine.progress import final
 from engine.questions.encoding import Encoded, Row, encode_questions, pack
 from tests.conftest import TEXT
-from tests.engine.fixtures import loaded, questions_in, target_in, write_questions
+from tests.engine.fixtures import STOCK, loaded, questions_in, target_in, write_questions
 
 
 def plain_pattern(kind, tokens):
@@ -149,7 +149,7 @@ def test_answers_equal_a_plain_loop(folder_of, tmp_path, session):
     assert all((again[side].correct == answers[side].correct).all() for side in SIDES)
 
 
-@pytest.mark.parametrize("family", ["opt-350m", "llama", "gpt2", "gpt_neox"])
+@pytest.mark.parametrize("family", STOCK)
 def test_a_uniform_head_of_any_family_is_one_whose_queries_are_nothing(family, folder_of, model_of, session):
     """With all heads of a layer uniform the model is that whose queries there are 0."""
     folder = folder_of(family)

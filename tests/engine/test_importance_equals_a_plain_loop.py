@@ -10,7 +10,7 @@ from engine.importance.importance import importance
 from engine.models.masks import Mask, single_ablations
 from engine.progress import final
 from engine.questions.encoding import encode_questions
-from tests.engine.fixtures import family_folder, finished, questions_in, target_in, write_questions
+from tests.engine.fixtures import STOCK, family_folder, finished, questions_in, target_in, write_questions
 
 
 def asked(session, folder, tmp_path, n, precision="fp32"):
@@ -62,7 +62,7 @@ def plain_loop(model, questions):
     return scores, gates
 
 
-@pytest.mark.parametrize("family", ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"])
+@pytest.mark.parametrize("family", STOCK)
 def test_heads_by_gradient(family, tiny_opt, tmp_path, session):
     folder = family_folder(family, tiny_opt, tmp_path / "model")
     _, target, questions = about = asked(session, folder, tmp_path, 20)

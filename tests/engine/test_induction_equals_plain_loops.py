@@ -15,9 +15,8 @@ from engine.models.patterns import visited
 from engine.models.session import Session
 from engine.models.weights import output_weights
 from engine.progress import final
-from tests.engine.fixtures import family_folder, last, loaded, target_in
+from tests.engine.fixtures import FAMILIES, family_folder, last, loaded, target_in
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 N, PERIOD = 2, 6
 
 
@@ -80,7 +79,7 @@ def final_direction(model, token, norm=True):
         return row @ weights["decoder.project_out.weight"].double()
     if not norm:
         return row
-    if model.family.name in ("Llama", "Headroom small"):
+    if "norm.weight" in weights:  # Llama's shape, which takes no mean away
         return row * weights["norm.weight"]
     names = {"OPT": "decoder.final_layer_norm.weight", "GPT-2": "ln_f.weight", "GPT-NeoX": "final_layer_norm.weight"}
     row = row * weights[names[model.family.name]]

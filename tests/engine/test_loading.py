@@ -20,7 +20,7 @@ from engine.errors import HeadroomError, UsageError
 from engine.models.loading import LoadSpec, Models, identify, load
 from engine.placement.needs import memory_estimate
 from tests.conftest import HANG_S, REPOSITORY
-from tests.engine.fixtures import family_folder, held_bytes, run, write_questions
+from tests.engine.fixtures import STOCK, family_folder, held_bytes, run, write_questions
 
 TOKENS = torch.tensor([[2, 40, 41, 99, 300]])
 
@@ -41,14 +41,14 @@ def test_the_old_model_is_gone_before_the_new_one_is_loaded(tiny_opt, monkeypatc
     assert models.loaded is None
 
 
-@pytest.mark.parametrize("family", ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"])
+@pytest.mark.parametrize("family", STOCK)
 def test_shape_and_size_are_read_from_the_files(family, tiny_opt, tmp_path):
     folder = family_folder(family, tiny_opt, tmp_path / "model")
     identity = identify(LoadSpec(str(folder)))
     model = load(LoadSpec(str(folder), "fp32")).model
     assert identity.n_params == sum(parameter.numel() for parameter in model.parameters())
     assert (identity.shape.n_layers, identity.shape.n_heads, identity.shape.d_head) == (3, 4, 8)
-    assert identity.shape.n_key_value_heads == (2 if family == "llama" else 4)
+    assert identity.shape.n_key_value_heads == getattr(model.config, "num_key_value_heads", 4)
 
 
 @pytest.mark.parametrize("precision", ["int8", "bf16", "fp32"])
@@ -115,7 +115,7 @@ def test_a_pickled_checkpoint_loads_weights_only(tiny_opt, tmp_path):
     assert not canary.exists()
 
 
-@pytest.mark.parametrize("family", ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"])
+@pytest.mark.parametrize("family", STOCK)
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 def test_weights_are_those_that_transformers_loads_by_itself(family, precision, tiny_opt, tmp_path):
     from tests.benchmarks.measure import as_transformers_loads

@@ -13,7 +13,7 @@ from engine.questions.encoding import encode_questions
 from engine.questions.requests import TaskSpec, get_requests
 from engine.questions.tasks import HARNESS_TASKS
 from tests.conftest import REPOSITORY
-from tests.engine.fixtures import family_folder, finished, loaded, write_questions
+from tests.engine.fixtures import STOCK, family_folder, finished, loaded, write_questions
 
 SHARED = Path(os.environ.get("HEADROOM_TASK_DATA") or REPOSITORY.parent / "shared" / "task_data")
 
@@ -33,7 +33,8 @@ def harness(model, questions, bos):
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
 
-    lm = HFLM(pretrained=model.model, tokenizer=model.tokenizer, add_bos_token=bos, batch_size=4)
+    n_ctx = model.identity.shape.n_ctx  # Mistral's window ends it before its last position
+    lm = HFLM(pretrained=model.model, tokenizer=model.tokenizer, add_bos_token=bos, batch_size=4, max_length=n_ctx)
     pairs = [(c, d) for q in questions for c, d in zip(q.contexts, q.continuations, strict=True)]
     answers = iter(lm.loglikelihood([Instance("loglikelihood", {}, pair, 0) for pair in pairs], disable_tqdm=True))
     return [[next(answers) for _ in q.contexts] for q in questions]
@@ -61,10 +62,10 @@ def compare(model, questions, bos, by_greedy=False):
 
 @pytest.mark.filterwarnings("ignore")  # the harness's and its libraries' own
 @pytest.mark.parametrize("bos", [True, False])
-@pytest.mark.parametrize("family", ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"])
+@pytest.mark.parametrize("family", STOCK)
 def test_every_family(family, bos, tiny_opt, tmp_path):
     model = loaded(family_folder(family, tiny_opt, tmp_path / "model"))
-    file = write_questions(tmp_path / "own.jsonl", 12)
+    file = write_questions(tmp_path / "own.jsonl", 20)
     for shots in (0, 2):  # with two examples most rows are longer than the window of 256 and are cut on the left
         compare(model, get_requests(TaskSpec(str(file), shots)).questions, bos)
 

@@ -16,9 +16,8 @@ from engine.models.session import Session
 from engine.progress import final
 from engine.records import Record, decode, encode
 from tests.conftest import TEXT
-from tests.engine.fixtures import target_in
+from tests.engine.fixtures import FAMILIES, STOCK, target_in
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 IDS = np.array([2, *range(40, 90), *range(40, 90)])
 
 
@@ -70,7 +69,7 @@ def test_a_heads_part_is_what_its_output_alone_adds(family, model_of):
 
 
 @pytest.mark.parametrize("bos", [True, False])
-@pytest.mark.parametrize("family", ["opt", "llama", "gpt_neox"])
+@pytest.mark.parametrize("family", STOCK)
 def test_views_are_the_models_own_patterns(family, bos, folder_of, model_of, session):
     model, target = model_of(family), target_in(session, folder_of(family), bos=bos)
     mask = parse_mask("L0H3", model.identity.shape)

@@ -13,7 +13,7 @@ from engine.models.loading import LoadSpec, load
 from engine.placement import free_memory
 from engine.placement.free_memory import LIBRARY_BYTES, free_bytes, left_in_container
 from tests.conftest import REPOSITORY
-from tests.engine.fixtures import family_folder
+from tests.engine.fixtures import STOCK, TINY, family_folder
 
 GB = 10**9
 V2 = "0::/user.slice/job\n"
@@ -148,7 +148,7 @@ def test_parameters_and_bytes_are_those_that_transformers_has(name, dtype, with_
     assert identity.weight_bytes("int8") == 2 * n_params - quantised + scales
 
 
-@pytest.mark.parametrize("kind", ["opt", "llama", "gpt2", "gpt_neox"])
+@pytest.mark.parametrize("kind", sorted({TINY[name] for name in STOCK}))
 def test_a_config_that_does_not_say_whether_it_is_tied(kind):
     from transformers import CONFIG_MAPPING
 
@@ -157,7 +157,7 @@ def test_a_config_that_does_not_say_whether_it_is_tied(kind):
     assert not is_tied({"model_type": kind, "tie_word_embeddings": False})
 
 
-@pytest.mark.parametrize("family", ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"])
+@pytest.mark.parametrize("family", STOCK)
 @pytest.mark.parametrize("is_old", [True, False], ids=["before torch 1.6", "zip"])
 def test_a_bin_file_is_counted_by_its_tensors(family, is_old, tiny_opt, tmp_path):
     """With the unembedding and the buffers of older files in it, whatever its values take."""
@@ -176,7 +176,7 @@ def test_a_bin_file_is_counted_by_its_tensors(family, is_old, tiny_opt, tmp_path
         if name.endswith("attention.dense.weight"):
             state[name.replace("dense.weight", "bias")] = torch.ones(1, 1, 256, 256, dtype=torch.bool)
             state[name.replace("dense.weight", "rotary_emb.inv_freq")] = torch.ones(4)
-    if family in ("opt", "gpt2"):
+    if is_tied(json.loads((plain / "config.json").read_text())):
         embedding = next(name for name in state if name.endswith(("embed_tokens.weight", "wte.weight")))
         state["lm_head.weight"] = state[embedding]
     if family == "gpt2":  # as it lies on the hub

@@ -13,9 +13,7 @@ from engine.models.loading import Models
 from engine.models.masks import Mask, parse_edits, parse_mask, without_layers
 from engine.progress import final
 from engine.questions.encoding import encode_questions
-from tests.engine.fixtures import finished, questions_in, target_in, write_questions
-
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
+from tests.engine.fixtures import FAMILIES, finished, questions_in, target_in, write_questions
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,7 @@ from engine.models.slicing import applied, sliced
 from engine.questions import encoding
 from engine.questions.encoding import Encoded, batches, encode_questions, joined, pack
 from engine.questions.requests import TaskSpec, get_requests
-from tests.engine.fixtures import finished, loaded, write_questions
-
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
+from tests.engine.fixtures import FAMILIES, finished, loaded, write_questions
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,8 @@ from engine.progress import final
 from engine.texts.perplexity import BLOCK, Both, Perplexity, both, change, perplexity, windows
 from engine.timing.workload import kept_share
 from tests.conftest import TEXT
-from tests.engine.fixtures import target_in
+from tests.engine.fixtures import FAMILIES, target_in
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 LONG = "\n\n".join([TEXT, TEXT.upper(), TEXT, TEXT.title()])
 
 

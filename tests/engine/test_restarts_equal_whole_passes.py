@@ -12,9 +12,8 @@ from engine.models.masks import Mask, parse_mask, single_ablations
 from engine.models.slicing import applied, sliced
 from engine.questions.encoding import encode_questions
 from engine.questions.requests import TaskSpec, get_requests
-from tests.engine.fixtures import finished, last, loaded, questions_in, target_in, write_questions
+from tests.engine.fixtures import DISTINCT, finished, last, loaded, questions_in, target_in, write_questions
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 TEXTS = ["", "F0", "F1", "F2", "L1H2", "L0H* F2", "L2H0-2", "L2H* F1", "B0", "B1 L2H0", "B2"]
 ON_ONE_BASE = ["B1 B2", "B0-1", "B1 L2H1", "B1"]  # what the first passes of a greedy search share is dropped in all
 
@@ -24,8 +23,9 @@ def questions(tmp_path_factory):
     return write_questions(tmp_path_factory.mktemp("task") / "own.jsonl", 20)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("precision", ["fp32", "int8", "bf16"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", DISTINCT)
 def test_every_mask_scores_as_by_itself(family, precision, folder_of, questions):
     model = loaded(folder_of(family), precision)
     requests = get_requests(TaskSpec(str(questions), 0))

@@ -10,9 +10,8 @@ from engine.models.masks import parse_mask, pruned
 from engine.models.slicing import applied, sliced
 from engine.questions.encoding import encode_questions, pack
 from engine.questions.requests import TaskSpec, get_requests
-from tests.engine.fixtures import finished, loaded, write_questions
+from tests.engine.fixtures import STOCK, finished, loaded, write_questions
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"]
 MASKS = ["", "L0H1 F1", "L0H*", "L2H* F2", "L1H0-2 F0"]
 
 
@@ -22,7 +21,7 @@ def questions():
 
 
 @pytest.mark.parametrize("text", MASKS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", STOCK)
 def test_a_shared_prefix_changes_no_number(family, text, folder_of, questions, monkeypatch):
     model = loaded(folder_of(family))
     encoded = encode_questions(questions, model.tokenizer, True, 256)

@@ -15,9 +15,8 @@ from engine.models.masks import parse_mask, pruned
 from engine.models.slicing import applied, sliced
 from engine.questions.encoding import encode_questions, pack
 from engine.questions.requests import TaskSpec, get_requests
-from tests.engine.fixtures import family_folder, loaded, write_questions
+from tests.engine.fixtures import FAMILIES, family_folder, loaded, write_questions
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 IDS = torch.tensor([[2, *range(40, 70)], [2, *range(90, 120)]])
 # none to all of a layer's heads, whole and broken key-value groups of Llama (heads 0-1 and 2-3 share)
 MASKS = ["", "L0H1", "L0H0-1", "L1H1-3", "L2H0 L2H2", "L0H* F0", "L*H0-2 F1", "L1H* L2H3 F0-2", "L*H* F*",

@@ -6,12 +6,12 @@ import transformers
 
 from engine.accuracy.speed import N_ROUNDS, WAYS, speed
 from engine.architecture.transformers_internals import keys_and_values
-from engine.export import modeling_pruned
 from engine.export.exporting import Export, export
+from engine.export.forms import small_model
 from engine.models.masks import Mask, parse_mask, pruned
 from engine.models.slicing import applied, sliced
 from engine.progress import final
-from tests.engine.fixtures import target_in
+from tests.engine.fixtures import STOCK, target_in
 
 IDS = torch.tensor([[2, *range(40, 70)]])
 # layer 0 without heads, or not run at all, is where transformers counts what a cache has read
@@ -19,7 +19,7 @@ MASKS = ["L2H1", "L0H1-3", "L0H*", "L1H* F0", "B0", "B0 L1H0 L2H2", "L*H* F1", "
 
 
 @pytest.mark.parametrize("text", MASKS)
-@pytest.mark.parametrize("family", ["opt", "opt-350m", "llama", "gpt2", "gpt_neox"])
+@pytest.mark.parametrize("family", STOCK)
 def test_slices_with_a_cache_say_what_the_masked_model_says(family, text, model_of):
     model = model_of(family)
     mask = parse_mask(text, model.identity.shape)
@@ -42,10 +42,9 @@ def test_a_small_folder_caches_as_many_bytes_as_speed_says(family, text, folder_
     mask = parse_mask(text, target.shape)
     found = final(speed(target, mask).run(session))
     final(export(session, target, Export(mask, str(tmp_path / "out"), "small")))
-    classes = {"opt": modeling_pruned.PrunedOPTForCausalLM, "llama": modeling_pruned.PrunedLlamaForCausalLM}
     cache = transformers.DynamicCache()
     with torch.inference_mode():
-        classes[family].from_pretrained(tmp_path / "out")(input_ids=IDS, past_key_values=cache)
+        small_model(tmp_path / "out", torch.float32)(input_ids=IDS, past_key_values=cache)
     held = [each for pair in keys_and_values(cache).values() for each in pair]
     n_bytes = sum(each.numel() * each.element_size() for each in held) / IDS.shape[1]
     shared = 2 if family == "llama" else 1

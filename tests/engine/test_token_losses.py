@@ -16,9 +16,8 @@ from engine.progress import final
 from engine.texts import tokenloss
 from engine.texts.tokenloss import Cutting, losses_of_texts, same_tokens, token_losses, windows
 from tests.conftest import TEXT
-from tests.engine.fixtures import family_folder, loaded, target_in
+from tests.engine.fixtures import FAMILIES, family_folder, loaded, target_in
 
-FAMILIES = ["opt", "opt-350m", "llama", "gpt2", "gpt_neox", "small"]
 WHOLE = Cutting()
 LONG = " ".join([TEXT, TEXT.upper(), TEXT])
 

@@ -30,7 +30,7 @@ FILL_NAMES = {"zero": "Zero", "mean": "Its mean"}
 FORM_HELP = (
     "Masked: the stock architecture, in which pruned parts write nothing; as large as before, loads everywhere. Small: "
     "what is pruned is not stored and not computed; a modelling file goes along, loaded with trust_remote_code. Even: "
-    "smaller and stock, where every layer keeps equally many heads (Llama), or whole layers go."
+    "smaller and stock, where whole layers go, or every layer of a model of Llama's shape keeps equally many heads."
 )
 FILL_HELP = "What a pruned part gives: 0, or its mean over the task's train questions, folded into output biases."
 FOLDER_HELP = "A new folder on the computer that runs this app. One that is there is never written to."

@@ -10,6 +10,7 @@ from typing import Any
 
 import streamlit as st
 
+from engine.architecture.family import supported_families
 from engine.checkpoints.hub import is_away
 from engine.checkpoints.identity import Identity
 from engine.checkpoints.names import model_name
@@ -29,7 +30,7 @@ from pages.ui.shared.work import FETCH_TASKS, Action, Work
 
 MODELS = ["demo", *(f"facebook/opt-{size}" for size in ("125m", "350m", "1.3b", "2.7b", "6.7b", "13b", "30b", "66b"))]
 MODEL_HELP = (
-    "`demo` comes with the app. Or type the Hugging Face id of an OPT, Llama, GPT-2 or GPT-NeoX model, with its "
+    f"`demo` comes with the app. Or type the Hugging Face id of an {supported_families()} model, with its "
     "revision if you like (`org/model@revision`): nothing is downloaded before you agree. Or the path of a folder with "
     "config.json, tokenizer and weights, or of a run of training with one of its snapshots (`RUN@step512`; `RUN` alone "
     "is its last)."

@@ -1,0 +1,72 @@
+"""A window of attention is the length of the context: within it a model says what transformers says with the window."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from engine.architecture import families
+from engine.architecture.family import shape_of
+from engine.architecture.model_config import ModelConfig
+from engine.errors import HeadroomError
+from tests.engine.fixtures import STOCK, TINY, family_folder, loaded
+
+WINDOWED = [name for name in STOCK if families.FAMILIES[TINY[name]].window is not None]
+ON = {"max_position_embeddings": 96, "sliding_window": 64, "use_sliding_window": True, "max_window_layers": 0}
+IDS = torch.arange(2, 98)[None]
+
+
+def logits(model, n):
+    with torch.inference_mode():
+        return model(IDS[:, :n]).logits[0]
+
+
+@pytest.mark.parametrize("family", WINDOWED)
+def test_within_the_window_attention_is_whole_and_beyond_it_is_not(family, tiny_opt, tmp_path):
+    folder = family_folder(family, tiny_opt, tmp_path / "model", **ON)
+    ours, theirs = loaded(folder), AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    assert ours.identity.shape.n_ctx == 64 and theirs.config.sliding_window == 64
+    torch.testing.assert_close(logits(ours.model, 64), logits(theirs, 64), atol=1e-5, rtol=1e-5)
+    assert (logits(ours.model, 65)[-1] - logits(theirs, 65)[-1]).abs().max() > 1e-3, "one token more is cut off"
+    assert ours.identity.config["sliding_window"] == 64, "an export keeps it"
+
+
+@pytest.mark.parametrize("family", WINDOWED)
+@pytest.mark.parametrize("said", [{"sliding_window": None}, {"sliding_window": 4096}])
+def test_a_window_that_is_not_there_or_longer_than_the_context_changes_nothing(family, said):
+    assert shape_of(config_of(family, **said)).n_ctx == 96
+
+
+@pytest.mark.parametrize("family", WINDOWED)
+@pytest.mark.parametrize("window", [0, -1, "4096", True])
+def test_a_window_that_makes_no_sense_is_refused(family, window):
+    with pytest.raises(HeadroomError, match="sliding_window is .* must be a positive whole number"):
+        shape_of(config_of(family, sliding_window=window))
+
+
+def config_of(family, **said):
+    return {"model_type": TINY[family], "num_hidden_layers": 3, "num_attention_heads": 4, "hidden_size": 32,
+            "vocab_size": 512} | ON | said  # fmt: skip
+
+
+def test_qwen2_has_a_window_only_where_its_config_turns_it_on():
+    assert [shape_of(config_of("qwen2", use_sliding_window=on)).n_ctx for on in (True, False, None)] == [64, 96, 96]
+
+
+def test_mistral_has_a_window_unless_its_config_says_that_it_has_none():
+    config = config_of("mistral", max_position_embeddings=32768)
+    del config["sliding_window"]
+    assert shape_of(config).n_ctx == 4096
+
+
+# layers, heads, key and value heads, width, FFN, vocabulary, whether tied, and parameters as published
+PUBLISHED = {"mistral": [(32, 32, 8, 4096, 14336, 32000, False, 7_241_732_096)],
+             "qwen2": [(24, 14, 2, 896, 4864, 151936, True, 494_032_768),
+                       (28, 28, 4, 3584, 18944, 152064, False, 7_615_616_512)]}  # fmt: skip
+
+
+@pytest.mark.parametrize("family, sizes", [(family, sizes) for family, rows in PUBLISHED.items() for sizes in rows])
+def test_published_models_are_counted_from_their_config(family, sizes):
+    names = ("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "intermediate_size",
+             "vocab_size", "tie_word_embeddings")  # fmt: skip
+    config = config_of(family, head_dim=None) | dict(zip(names, sizes, strict=False))
+    assert ModelConfig(family, config).parts.n_params == sizes[-1]
