@@ -9,19 +9,17 @@ from engine.studies.sweeps import Swept, sweep
 from pages.ui.shared.address import MOST, number_field
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import closing
-from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import choose_level, one_listed, one_of
 from pages.ui.shared.defaults import AXES
 from pages.ui.shared.many_tasks import FEW_COUNTS, JUDGES, choose_tasks, setting_of, show_failed
 from pages.ui.shared.marks import mark
-from pages.ui.shared.origin import Origin, about, tasks_in_words
+from pages.ui.shared.origin import Origin, about, of_model, tasks_in_words
 from pages.ui.shared.published import of_tasks
-from pages.ui.shared.python_code import of_sweep
 from pages.ui.shared.runtime import end_run, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.work import Work, live
 from pages.ui.sweeps import criteria
-from pages.ui.sweeps.plans import SECTIONS, arguments, plan_of
+from pages.ui.sweeps.plans import SECTIONS, plan_of, requests_of
 from pages.ui.sweeps.sections import draw_section
 
 require_frame("pages/sweeps.py")
@@ -81,9 +79,7 @@ files: dict[str, pd.DataFrame] = {}
 live(work.watched(), draw, since_s)
 if not any(len(each.rows) == len({*plan.points}) for each in stored):
     work.follow(others)  # other processes may measure the rest: `headroom work`
-limit = ["--limit", str(int(judges))]
-lines = [[*words, *limit] for words in arguments(section, tasks, front, permille)]
-commands = [command_line("sweep", target, setup.data_dir, words) for words in lines]
-program = of_sweep(setting, tasks, plan.points, plan.pool)
+asked = {**of_model(target), "task_data": setup.data_dir, "limit": int(judges)}
+requests = requests_of(section, tasks, front, permille, asked)
 of = about(target, tasks_in_words(tasks), f"{int(judges):,} questions each", f"pruned: {SECTIONS[section].lower()}")
-closing(Origin("Sweeps", "\n".join(commands), program, {SECTIONS[section]: wanted}, of), files, pictures)
+closing(Origin("Sweeps", requests, {SECTIONS[section]: wanted}, of), files, pictures)

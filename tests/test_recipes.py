@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
+import engine.cli
 from engine.architecture.family import FAMILIES, SMALL
 from engine.architecture.layer_tensors import is_attention, is_ffn, place_of
 from engine.checkpoints.model_config import ModelConfig
 from engine.checkpoints.validation import LAYER
+from engine.cli.options import request_of
 from engine.export import even, forms
 from engine.importance import rankings_of
 from engine.importance.criteria import CRITERIA
@@ -30,12 +32,14 @@ from engine.questions.lengths import SHOTS, known_tasks, lengths_of
 from engine.questions.requests import TaskSpec
 from engine.questions.rows import read as read_rows
 from engine.questions.tasks import HARNESS_TASKS, TaskInfo, list_tasks, local_files
+from engine.requests import REQUESTS, Evaluate, argv, program
+from engine.requests.fields import Option, number, option_name, options
 from engine.shapes import ModelShape
 from engine.studies import sweeps
 from pages.ui.shared.controls import RANKING_HELP
 from pages.ui.shared.screens import STORY
 from pages.ui.shared.sidebar import MODEL_HELP
-from tests import write_lengths
+from tests import write_command_line, write_lengths
 from tests.test_imports_go_one_way import FLOORS, REPOSITORY
 
 NEW = "made_up"  # an item that nobody has added anywhere
@@ -209,6 +213,38 @@ SCREEN = [
           lambda name: name in constant("tests/pages/test_addresses_take_anything.py", "ONE_EACH"), is_measuring),
 ]  # fmt: skip
 
+# an option of the command line
+
+
+@cache
+def fields() -> dict[str, tuple[str, Option]]:
+    """By "command --option": the name of the command's field, and its option."""
+    found = {}
+    for request in REQUESTS:
+        for name, (_, option) in options(request).items():
+            found[f"{request.command} {name if option.is_position else option_name(name, option)}"] = name, option
+    return found
+
+
+@cache
+def words_of(command: str) -> str:
+    """What docs/command-line.md says of a command."""
+    [found] = re.findall(rf"^## {command}$(.*?)(?=^## |\Z)", text("docs/command-line.md"), re.M | re.S)
+    return found
+
+
+def is_told(item: str) -> bool:
+    command, _, option = item.partition(" ")
+    return item in fields() and re.search(rf"`{option}\b", words_of(command)) is not None
+
+
+def is_field(item: str) -> bool:
+    name, option = fields().get(item, ("", None))
+    return bool(name) and option is not None and (bool(option.help) or item == "cache action")
+
+
+OPTION = [Place("engine/requests", is_field), Place("tests.write_command_line", is_told)]
+
 # a criterion, and a ranking that is not one
 
 
@@ -265,6 +301,7 @@ RECIPES = {
     "A task of lm-evaluation-harness": (list(HARNESS_TASKS), TASK),
     "A model family": ([kind for kind in FAMILIES if kind != SMALL], FAMILY),
     "A screen": (sorted(file.stem for file in (REPOSITORY / "pages").glob("*.py")), SCREEN),
+    "An option of the command line": (list(fields()), OPTION),
     "A criterion": (list(CRITERIA), CRITERION),
     "A ranking": ([name for name in NEEDS if name not in (*CRITERIA, "own")], RANKING),
 }
@@ -307,6 +344,24 @@ def test_the_lengths_of_one_task_are_added_to_the_table(tmp_path, monkeypatch):
     added = [line for line in written if line.startswith(f"{NEW},")]
     assert [line.split(",")[1] for line in added] == [str(shots) for shots in SHOTS]
     assert [line for line in written if line not in added] == before.splitlines()
+
+
+def test_an_option_is_taken_shown_and_told_once_its_field_is_there(monkeypatch):
+    @dataclass(frozen=True, kw_only=True)
+    class Evaluated(Evaluate):
+        made_up: int = number((1, 9), "how many are made up (2)", default=2)
+
+    made = tuple(Evaluated if each is Evaluate else each for each in REQUESTS)
+    monkeypatch.setattr(engine.cli, "REQUESTS", made)
+    request = Evaluated(task="demo_copy", made_up=3)
+    assert argv(request) == ["evaluate", "--task", "demo_copy", "--made-up", "3"]
+    assert request_of(engine.cli.parser().parse_args(argv(request))) == request
+    assert "Evaluated(task='demo_copy', made_up=3)" in program([request])
+    page = write_command_line.page(engine.cli.parser())
+    assert "| `--made-up MADE_UP` | how many are made up (2) |" in page
+    assert set(page.splitlines()) - set(text("docs/command-line.md").splitlines()) == {
+        "| `--made-up MADE_UP` | how many are made up (2) |"
+    }
 
 
 def test_a_family_is_counted_and_recognized_from_its_row(monkeypatch):

@@ -98,6 +98,13 @@ def test_commands_run_from_an_empty_folder_and_store_in_the_users_cache_folder(i
     assert not list(empty.iterdir()) and not list((commands.parent).rglob("cache.db"))
 
 
+def test_a_program_asks_the_installed_engine(installed):
+    commands, environment, empty = installed
+    code = "from headroom.engine.requests import ListTasks; print(ListTasks().run())"
+    told = called(commands / "python", "-c", code, cwd=empty, env=environment)
+    assert "demo_copy" in told and not [*empty.iterdir()]
+
+
 def test_the_app_runs_from_an_empty_folder_with_its_own_settings(installed):
     commands, environment, empty = installed
     with socket.socket() as free:

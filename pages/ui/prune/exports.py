@@ -14,12 +14,13 @@ from engine.export.folders import named_folder, refuse_taken
 from engine.models.masks import Mask
 from engine.progress import Progress
 from engine.questions.requests import get_requests, select
+from engine.requests import ExportModel
 from pages.ui.prune.experiment import Experiment
 from pages.ui.prune.screen import PruneResult
 from pages.ui.shared.closing import draw_command
-from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import one_of
 from pages.ui.shared.defaults import SAMPLE
+from pages.ui.shared.origin import command_line, of_model, of_task
 from pages.ui.shared.runtime import session, store
 from pages.ui.shared.tables import mask_in_words, percent, plain, whole_percent
 from pages.ui.shared.work import Action, Work
@@ -48,7 +49,7 @@ def draw_export(shown: PruneResult) -> None:
     default = f"~/pruned-{re.sub(r'[^A-Za-z0-9.]+', '-', Path(x.target.spec.model).name).strip('-') or 'model'}"
     folder = folder_at.text_input("New folder", default, key="prune_export_folder", help=FOLDER_HELP)
     st.markdown(f"{mask_in_words(x.shape, mask)}.")
-    command = _command(x, mask, form, fill, folder)
+    command = command_line(_request(x, mask, form, fill, folder))
     work = export_work(x, mask, (form, fill, folder, command))
     job = work.now()
     if work.line():
@@ -79,11 +80,11 @@ def export_work(x: Experiment, mask: Mask, asked: tuple[str, str, str, str]) -> 
     return Work(SLOT, "Export", Action(f"{x.base_key} {x.limit} {mask.key()} {asked}", write), 1)
 
 
-def _command(x: Experiment, mask: Mask, form: str, fill: str, folder: str) -> str:
-    words = ["--mask", mask.text(), "--form", form, "--fill", fill, "--out", folder]
-    words += ["--task", x.task.name, "--shots", str(x.task.shots), "--limit", str(x.limit), "--sample", SAMPLE]
-    words += ["--same-examples"] if x.task.same_examples else []
-    return command_line("export", x.target, x.data_dir, words)
+def _request(x: Experiment, mask: Mask, form: str, fill: str, folder: str) -> ExportModel:
+    return ExportModel(
+        **of_model(x.target), **of_task(x.task), task_data=x.data_dir, mask=mask.text(), form=form, fill=fill,
+        out=folder, limit=x.limit, sample=SAMPLE,
+    )  # fmt: skip
 
 
 def _said(x: Experiment, mask: Mask, form: str) -> str:

@@ -1,9 +1,11 @@
-"""What each section of the Sweeps screen measures: points, whose rankings make them, and commands to the same end."""
+"""What each section of the Sweeps screen measures: points, whose rankings make them, and requests to the same end."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from engine.questions.requests import TaskSpec
+from engine.requests import Sweep
 from engine.studies.study import (
     OUT_OF_DISTRIBUTION,
     RANDOM_LEVELS,
@@ -14,6 +16,7 @@ from engine.studies.study import (
     transfer_points,
 )
 from engine.studies.sweeps import Point, points
+from pages.ui.shared.origin import of_grid, percent
 
 SECTIONS = {
     "heads": "Heads",
@@ -52,44 +55,37 @@ def plan_of(section: str, tasks: Sequence[TaskSpec], front: TaskSpec, permille: 
     return SweepPlan((*points([front], TENTHS, [0]), *random, *points([front], TENTHS, [0], "rescored")), pool)
 
 
-def arguments(section: str, tasks: Sequence[TaskSpec], front: TaskSpec, permille: int) -> list[list[str]]:
-    """What measures the same as the section's plan with `headroom sweep`: the arguments of each line."""
+def requests_of(
+    section: str, tasks: Sequence[TaskSpec], front: TaskSpec, permille: int, asked: Mapping[str, Any]
+) -> list[Sweep]:
+    """What measures the same as the section's plan; `asked` are the fields that all of them have."""
     here = [task for task in tasks if task.shots == front.shots]
     outside = [task for task in tasks if task.name in OUT_OF_DISTRIBUTION]
-    heads, ffns = ["--heads", _percent(TENTHS)], ["--heads", "0", "--ffns", _percent(TENTHS)]
-    few_heads, few_ffns = ["--heads", _percent(RANDOM_LEVELS)], ["--heads", "0", "--ffns", _percent(RANDOM_LEVELS)]
-    level = ["--heads", _percent([permille])]
+    heads, ffns = {"heads": _levels(TENTHS)}, {"heads": "0", "ffns": _levels(TENTHS)}
+    level, pool = {"heads": percent(permille)}, of_grid(tasks)["tasks"]
+
+    def sweep(tasks: Sequence[TaskSpec], file: str, **more: Any) -> Sweep:
+        return Sweep(**{**asked, **of_grid(tasks), **more}, out=f"sweep-{file}.csv")
+
+    def random(tasks: Sequence[TaskSpec], axis: str) -> list[Sweep]:
+        levels = {"heads": "0", axis: _levels(RANDOM_LEVELS)}
+        return [sweep(tasks, f"random-{seed}", **levels, by="random", seed=seed) for seed in RANDOM_SEEDS]
+
     names = dict.fromkeys(task.name for task in here)
-    pool = ["--pool", ",".join(dict.fromkeys(task.name for task in tasks))]
-    lines = {
-        "heads": [_line(tasks, heads, "own"), *_random(tasks, few_heads)],
-        "ffns": [_line(tasks, ffns, "own"), *_random(tasks, few_ffns)],
-        "both": [_line(tasks, ["--heads", _percent(TENTHS), "--ffns", _percent(TENTHS)], "own")],
-        "transfer": [
-            _line(here, level, "own"),
-            *(_line(here, [*level, "--by", "task", "--of", name], f"of-{name}") for name in names),
-            _line(here, [*level, "--by", "aggregate"], "aggregate"),
-        ],
-        "outside": [_line(outside, heads, "own"), _line(outside, [*heads, "--by", "aggregate", *pool], "aggregate")],
-        "rescored": [
-            _line([front], heads, "own"),
-            *_random([front], few_heads),
-            _line([front], [*heads, "--by", "rescored"], "rescored"),
-        ],
-    }
-    return lines[section]
+    if section == "heads":
+        return [sweep(tasks, "own", **heads), *random(tasks, "heads")]
+    if section == "ffns":
+        return [sweep(tasks, "own", **ffns), *random(tasks, "ffns")]
+    if section == "both":
+        return [sweep(tasks, "own", **ffns | heads)]
+    if section == "transfer":
+        others = [sweep(here, f"of-{name}", **level, by="task", of=name) for name in names]
+        return [sweep(here, "own", **level), *others, sweep(here, "aggregate", **level, by="aggregate")]
+    if section == "outside":
+        return [sweep(outside, "own", **heads), sweep(outside, "aggregate", **heads, by="aggregate", pool=pool)]
+    rescored = sweep([front], "rescored", **heads, by="rescored")
+    return [sweep([front], "own", **heads), *random([front], "heads"), rescored]
 
 
-def _line(tasks: Sequence[TaskSpec], words: Sequence[str], file: str) -> list[str]:
-    names = dict.fromkeys(task.name for task in tasks)
-    counts = sorted({task.shots for task in tasks})
-    return ["--tasks", ",".join(names), "--shots", ",".join(map(str, counts)), *words, "--out", f"sweep-{file}.csv"]
-
-
-def _random(tasks: Sequence[TaskSpec], words: Sequence[str]) -> list[list[str]]:
-    seeds = map(str, RANDOM_SEEDS)
-    return [_line(tasks, [*words, "--by", "random", "--seed", seed], f"random-{seed}") for seed in seeds]
-
-
-def _percent(levels: Sequence[int]) -> str:
-    return ",".join(f"{level / 10:g}" for level in levels)
+def _levels(levels: Sequence[int]) -> str:
+    return ",".join(map(percent, levels))

@@ -1,7 +1,5 @@
 """What `cache equal` does: two places compared result by result, each the store of a machine or one that many share."""
 
-import os
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,11 +8,11 @@ from pathlib import Path
 from cache import CorruptEntry, Store
 from cache.addresses import shared_folder
 from cache.shared import DATABASE, Unreadable, name_of, reason, shown, travels
-from engine.cli.output import Report, last, print_result
 from engine.errors import HeadroomError, UsageError
 from engine.files import named
 from engine.progress import Progress
 from engine.records import difference
+from engine.requests.base import RequestRun, Result
 
 OF_A_MACHINE = ("tuning",)  # kinds that travel and say how fast a machine is
 MOST_LINES = 10  # of keys, told without --json
@@ -46,23 +44,22 @@ class StoreComparison:
         return not (self.different or self.only_first or self.only_second)
 
 
-def run(options: Namespace, store: Store, report: Report) -> int:
-    """Exit code: 0 where both have the same results, else 1; HeadroomError where one cannot be read."""
-    where = options.where or os.environ.get("HEADROOM_SHARED", "")
+def compare_places(run: RequestRun, where: str, other: str | None) -> Result:
+    """How this store and `where` compare, or `where` and `other`; HeadroomError where one cannot be read."""
     if not where:
         raise UsageError("cache equal needs a place to compare with: give a store's folder or a shared place, or two")
     try:
-        first = _opened(where) if options.other else _of_store(store)
-        second = _opened(options.other or where)
-        found, _ = last(_steps(first, second), report)
+        first = _opened(where) if other else _of_store(run.session.store)
+        second = _opened(other or where)
+        found = run.last(_steps(first, second))
     except OSError as error:  # of a place that is there
         raise HeadroomError(f"cannot compare all of it ({reason(error)}); try it once more") from error
     if found.are_equal and not found.n_equal:
         raise HeadroomError(f"there are no results in {first.where} and {second.where}; give places that have some")
-    fields = {"first": first.where, "second": second.where, "are_equal": found.are_equal, "equal": found.n_equal}
-    fields |= {"different": dict(found.different), "only_first": list(found.only_first)}
-    print_result(options, fields | {"only_second": list(found.only_second)}, "\n".join(_lines(first, second, found)))
-    return 0 if found.are_equal else 1
+    fields = {"first": first.where, "second": second.where, "are_equal": found.are_equal, "equal": found.n_equal,
+              "different": dict(found.different), "only_first": list(found.only_first),
+              "only_second": list(found.only_second)}  # fmt: skip
+    return Result(found, fields, "\n".join(_lines(first, second, found)), agrees=found.are_equal)
 
 
 def _lines(first: StoreSide, second: StoreSide, found: StoreComparison) -> Iterator[str]:

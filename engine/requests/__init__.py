@@ -1,0 +1,52 @@
+"""What is asked of the engine, as data: one frozen dataclass for each command, for screens, shells and programs.
+
+`fields`: the fields of requests: their help, bounds, choices and names
+`base`: what all requests have in common, and the fields that several share
+`words`: a request as the words of a shell command, and as a program
+`output`: what results are written as
+`accuracy`: `Evaluate`
+`scores`: `ScoreImportance`, `ScoreInduction`, `ScoreLayers`
+`check`: `CheckPublished`
+`texts`: `MeasureLosses`, `AttributeHeads`, `ContinuePrompt`, `MeasureAttention`
+`heads`: `ReportHead`, `IdealizeHeads`
+`perplexity`: `MeasurePerplexity`
+`studies`: `Correlate`, `Sweep`
+`plans`: `WorkOnPlan`, and the plan that `Sweep` writes
+`pruned`: `ExportModel`, `MeasureSpeed`
+`criteria`: `CompareCriteria`
+`training`: `TrainModel`
+`trajectory`: `MeasureTrajectory`
+`store`: `ManageStore`, `ListTasks`, `ListModels`
+`equal`: two places with results compared, for `ManageStore`
+`exchange`: results shared with other machines, for `ManageStore`
+"""
+
+import os
+import sys
+
+if __name__ == "headroom.engine.requests":  # installed: modules import each other from the package's own folder
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))))
+
+from engine.requests.accuracy import Evaluate
+from engine.requests.base import Request
+from engine.requests.base import Result as Result
+from engine.requests.check import CheckPublished
+from engine.requests.criteria import CompareCriteria
+from engine.requests.heads import IdealizeHeads, ReportHead
+from engine.requests.perplexity import MeasurePerplexity
+from engine.requests.plans import WorkOnPlan
+from engine.requests.pruned import ExportModel, MeasureSpeed
+from engine.requests.scores import ScoreImportance, ScoreInduction, ScoreLayers
+from engine.requests.store import ListModels, ListTasks, ManageStore
+from engine.requests.studies import Correlate, Sweep
+from engine.requests.texts import AttributeHeads, ContinuePrompt, MeasureAttention, MeasureLosses
+from engine.requests.training import TrainModel
+from engine.requests.trajectory import MeasureTrajectory
+from engine.requests.words import argv as argv
+from engine.requests.words import program as program
+
+REQUESTS: tuple[type[Request], ...] = (
+    Evaluate, ScoreImportance, ScoreInduction, ScoreLayers, CheckPublished, MeasureLosses, AttributeHeads,
+    ContinuePrompt, MeasureAttention, IdealizeHeads, MeasurePerplexity, ReportHead, Correlate, Sweep, WorkOnPlan,
+    ExportModel, MeasureSpeed, CompareCriteria, TrainModel, MeasureTrajectory, ManageStore, ListTasks, ListModels,
+)  # fmt: skip
