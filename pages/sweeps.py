@@ -5,6 +5,7 @@ import time
 import pandas as pd
 import streamlit as st
 
+from engine.studies.study import pool_of
 from engine.studies.sweeps import Swept, sweep
 from pages.ui.shared.address import MOST, number_field
 from pages.ui.shared.charts import Picture
@@ -19,7 +20,7 @@ from pages.ui.shared.runtime import end_run, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.work import Work, live
 from pages.ui.sweeps import criteria
-from pages.ui.sweeps.plans import SECTIONS, plan_of, requests_of
+from pages.ui.sweeps.plans import SECTIONS, points_of, requests_of
 from pages.ui.sweeps.sections import draw_section
 
 require_frame("pages/sweeps.py")
@@ -49,8 +50,10 @@ if section == "transfer":
     permille = choose_level("sweeps", st.columns(2)[0], "level", AXES["heads"], help, 50)
 
 target = wait_for_model(setup)
-setting, plan = setting_of(setup, int(judges)), plan_of(section, tasks, front, permille)
-since_s, wanted = time.monotonic(), sweep(target, setting, plan.points, plan.pool)
+asked = {**of_model(target), "task_data": setup.data_dir, "limit": int(judges)}
+requests = requests_of(section, tasks, front, permille, asked)
+since_s, points = time.monotonic(), points_of(requests)
+wanted = sweep(target, setting_of(setup, int(judges)), points, pool_of(names))
 work = Work(f"sweep {section}", SECTIONS[section], wanted, priority=2)
 others = work.noticed()
 stored = work.stored(others)
@@ -60,12 +63,12 @@ def draw() -> None:
     """What is measured so far, and how the measuring stands."""
     known = (Swept(), *stored, work.found or Swept())
     found = max(known, key=lambda each: (len(each.rows), len(each.failed)))
-    possible = {point for point in plan.points if point.task not in found.failed}
+    possible = {point for point in points if point.task not in found.failed}
     missing = len(possible - {row.point for row in found.rows})
     if not work.line() and missing:
         work.offer(f"Measure {missing:,} accuracies", "timeline", MEASURE_HELP, 0.0, type="primary")
     if found.rows and missing:
-        st.caption(f"{len(found.rows):,} of {len(plan.points):,} accuracies are there.")
+        st.caption(f"{len(found.rows):,} of {len(points):,} accuracies are there.")
     show_failed(found.failed)
     drawn, frames = draw_section(section, found.rows, front, permille, published)
     mark("sweep", "missing" if missing else "measured", section=section, known=len(found.rows))
@@ -77,9 +80,7 @@ published = of_tasks(target, tasks)
 pictures: dict[str, Picture] = {}
 files: dict[str, pd.DataFrame] = {}
 live(work.watched(), draw, since_s)
-if not any(len(each.rows) == len({*plan.points}) for each in stored):
+if not any(len(each.rows) == len(points) for each in stored):
     work.follow(others)  # other processes may measure the rest: `headroom work`
-asked = {**of_model(target), "task_data": setup.data_dir, "limit": int(judges)}
-requests = requests_of(section, tasks, front, permille, asked)
 of = about(target, tasks_in_words(tasks), f"{int(judges):,} questions each", f"pruned: {SECTIONS[section].lower()}")
 closing(Origin("Sweeps", requests, {SECTIONS[section]: wanted}, of), files, pictures)

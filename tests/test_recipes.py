@@ -349,7 +349,9 @@ def test_the_lengths_of_one_task_are_added_to_the_table(tmp_path, monkeypatch):
 def test_an_option_is_taken_shown_and_told_once_its_field_is_there(monkeypatch):
     @dataclass(frozen=True, kw_only=True)
     class Evaluated(Evaluate):
-        made_up: int = number((1, 9), "how many are made up (2)", default=2)
+        """Accuracy of a model under one mask."""
+
+        made_up: int = number(2, (1, 9), "how many are made up (2)")
 
     made = tuple(Evaluated if each is Evaluate else each for each in REQUESTS)
     monkeypatch.setattr(engine.cli, "REQUESTS", made)

@@ -27,6 +27,7 @@ from engine.files import named
 from engine.memory import bound_growth
 from engine.progress import tell
 from engine.requests import REQUESTS, Request, WorkOnPlan
+from engine.requests.base import apply_settings, gives
 
 Draw = Callable[[Any, str], None]  # a study, and the folder for its pictures: engine knows no charts
 CANCELLED = "cancelled; finished parts are stored, the same command goes on from there"
@@ -76,7 +77,7 @@ def parser() -> Parser:
     whole.epilog = "Without a command, headroom opens the app in the browser."
     commands = whole.add_subparsers(dest="command", required=True, parser_class=Parser)
     for request in REQUESTS:
-        commands.add_parser(request.command, help=request.gives).add_request(request)
+        commands.add_parser(request.command, help=gives(request)).add_request(request)
         if request is WorkOnPlan:
             forecast.add_parsers(commands)
     return whole
@@ -84,8 +85,7 @@ def parser() -> Parser:
 
 def _run(draw: Draw, options: Namespace) -> int:
     request = request_of(options) if options.request else options
-    if isinstance(request, Request):
-        request.apply_settings()
+    apply_settings(request)
     if request.cache:
         named(request.cache, "--cache")
     for stream in (sys.stdout, sys.stderr):  # half a character in what a model says cannot be written

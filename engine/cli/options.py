@@ -7,7 +7,6 @@ import sys
 from argparse import Namespace
 from collections.abc import Collection
 from dataclasses import MISSING
-from functools import partial
 from typing import Any, NoReturn
 
 from engine.errors import one_line
@@ -86,14 +85,7 @@ def _add_as(parser: Parser, where: Any, word: str, option: Option, more: dict[st
         )
     else:
         parse = os.path.expanduser if option.kind == "path" else option.parse
-        where.add_argument(word, type=partial(_parsed, parse), **more)
-
-
-def _parsed(parse: Any, text: str) -> Any:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+        where.add_argument(word, type=parse, **more)
 
 
 def request_of(parsed: Namespace) -> Request:

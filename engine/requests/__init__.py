@@ -4,9 +4,8 @@
 `base`: what all requests have in common, and the fields that several share
 `words`: a request as the words of a shell command, and as a program
 `output`: what results are written as
-`accuracy`: `Evaluate`
+`accuracy`: `Evaluate`, `CheckPublished`
 `scores`: `ScoreImportance`, `ScoreInduction`, `ScoreLayers`
-`check`: `CheckPublished`
 `texts`: `MeasureLosses`, `AttributeHeads`, `ContinuePrompt`, `MeasureAttention`
 `heads`: `ReportHead`, `IdealizeHeads`
 `perplexity`: `MeasurePerplexity`
@@ -14,11 +13,9 @@
 `plans`: `WorkOnPlan`, and the plan that `Sweep` writes
 `pruned`: `ExportModel`, `MeasureSpeed`
 `criteria`: `CompareCriteria`
-`training`: `TrainModel`
-`trajectory`: `MeasureTrajectory`
+`training`: `TrainModel`, `MeasureTrajectory`
 `store`: `ManageStore`, `ListTasks`, `ListModels`
-`equal`: two places with results compared, for `ManageStore`
-`exchange`: results shared with other machines, for `ManageStore`
+`exchange`: results shared with other machines, and compared, for `ManageStore`
 """
 
 import os
@@ -27,10 +24,9 @@ import sys
 if __name__ == "headroom.engine.requests":  # installed: modules import each other from the package's own folder
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))))
 
-from engine.requests.accuracy import Evaluate
+from engine.requests.accuracy import CheckPublished, Evaluate
 from engine.requests.base import Request
 from engine.requests.base import Result as Result
-from engine.requests.check import CheckPublished
 from engine.requests.criteria import CompareCriteria
 from engine.requests.heads import IdealizeHeads, ReportHead
 from engine.requests.perplexity import MeasurePerplexity
@@ -40,8 +36,7 @@ from engine.requests.scores import ScoreImportance, ScoreInduction, ScoreLayers
 from engine.requests.store import ListModels, ListTasks, ManageStore
 from engine.requests.studies import Correlate, Sweep
 from engine.requests.texts import AttributeHeads, ContinuePrompt, MeasureAttention, MeasureLosses
-from engine.requests.training import TrainModel
-from engine.requests.trajectory import MeasureTrajectory
+from engine.requests.training import MeasureTrajectory, TrainModel
 from engine.requests.words import argv as argv
 from engine.requests.words import program as program
 

@@ -7,24 +7,23 @@ A class of requests derives from the classes whose fields it has. Python puts th
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import MISSING, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+from cache import open_store
 from engine.errors import UsageError
 from engine.importance.layers import LAYERS_BY
-from engine.importance.rankings_of import OF_ONE_TASK
+from engine.importance.rankings import permille
+from engine.importance.rankings_of import OF_ONE_TASK, Pruning, Ranking, orders_of
 from engine.measurement import Measurement
 from engine.models.loading import PRECISIONS, LoadSpec
+from engine.models.masks import Mask, parse_edits
+from engine.models.session import Session, Target
 from engine.placement.placement import PLACE, PLACE_HELP, places
 from engine.progress import Progress, TimeLeft
-from engine.questions.requests import MAX_SHOTS, TaskSpec
+from engine.questions.requests import MAX_SHOTS, Questions, TaskSpec, get_requests, select
 from engine.requests.fields import choice, flag, number, path, string, switch
-
-if TYPE_CHECKING:
-    from engine.importance.rankings_of import Pruning, Ranking
-    from engine.models.masks import Mask
-    from engine.models.session import Session, Target
-    from engine.questions.requests import Questions
 
 T = TypeVar("T")
 Report = Callable[[int, int, str, float | None], None]  # done, total, message, seconds left
@@ -61,7 +60,7 @@ class Result:
 class RequestRun:
     """One run of a request: where it reads and measures, to whom it reports, and whether all was stored so far."""
 
-    session: "Session"
+    session: Session
     report: Report
     cached: bool = True
     started_s: float = field(default_factory=time.monotonic)
@@ -72,8 +71,7 @@ class RequestRun:
 
     def last(self, steps: Iterator[Progress[T]]) -> T:
         """The last value of these steps; progress is reported where something is measured."""
-        time_left, value = TimeLeft(time.monotonic()), None
-        cached = True
+        time_left, value, cached = TimeLeft(time.monotonic()), None, True
         for step in steps:
             value, cached = step.value, step.cached
             time_left.told(now_s := time.monotonic(), step)
@@ -93,6 +91,12 @@ class RequestRun:
         return ", from the store" if self.cached else f", {self.seconds:.1f} s"
 
 
+def gives(request: type["Request"]) -> str:
+    """What a request gives, in words: the first sentence of its docstring."""
+    words = " ".join((request.__doc__ or "").split()).partition(".")[0]
+    return words[:1].lower() + words[1:]
+
+
 def silent(done: int, total: int, message: str, left_s: float | None) -> None:
     """Reports progress to nobody."""
 
@@ -101,30 +105,24 @@ def silent(done: int, total: int, message: str, left_s: float | None) -> None:
 class Request:
     """What is asked of the engine: the same thing for a screen, a command and a program.
 
-    `command` is its name on the command line, `gives` what it gives, in words; `is_measured`: its fields say how long
-    it took, and whether all of it was stored.
+    `command` is its name on the command line; the first sentence of its docstring says there what it gives.
+    `is_measured`: its fields say how long it took, and whether all of it was stored.
     """
 
     command: ClassVar[str]
-    gives: ClassVar[str]
     is_measured: ClassVar[bool] = True
 
-    cache: str | None = path(f"folder of the result store (default: {STORE})")
+    cache: str | None = path(None, f"folder of the result store (default: {STORE})")
     json: bool = flag("print one JSON object on standard output", is_output=True)
 
-    def run(self, session: "Session | None" = None, report: Report = silent) -> Result:
+    def run(self, session: Session | None = None, report: Report = silent) -> Result:
         """The result; what is not stored is measured. Without a session the store is opened, and closed again."""
         if session is None:
-            from cache import open_store
-            from engine.models.session import Session
             from engine.readable import is_readable
 
-            self.apply_settings()
-            store = open_store(self.cache, is_readable)
-            try:
+            apply_settings(self)
+            with closing(open_store(self.cache, is_readable)) as store:
                 return self.run(Session(store), report)
-            finally:
-                store.close()
         run = RequestRun(session, report)
         result = self.measure(run)
         if not self.is_measured:
@@ -135,12 +133,9 @@ class Request:
         """The result, without how long it took and whether it was stored."""
         raise NotImplementedError
 
-    def measurement(self, session: "Session") -> Measurement[Any]:
+    def measurement(self, session: Session) -> Measurement[Any]:
         """What is measured, where that is one measurement. TypeError: it is several."""
         raise TypeError(f"{type(self).__name__} is more than one measurement; run it")
-
-    def apply_settings(self) -> None:
-        """Sets what this process takes from its environment: to be called before torch is imported."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,36 +143,33 @@ class OfModel(Request):
     """Which model, and how it is run."""
 
     model: str = string(
-        "demo, a hub id such as facebook/opt-125m, a folder, or a snapshot of a run such as RUN@step512", default="demo"
+        "demo", "demo, a hub id such as facebook/opt-125m, a folder, or a snapshot of a run such as RUN@step512"
     )
-    revision: str | None = string("branch, tag or commit of a hub model; the same as --model ID@REVISION")
+    revision: str | None = string(None, "branch, tag or commit of a hub model; the same as --model ID@REVISION")
     download: bool = flag(
         "fetch from the hub what is not on this computer, model or rows (default: asks on a terminal, else refuses)"
     )
-    precision: str = choice(PRECISIONS, "of the weights (default: int8)", default="int8")
-    int8_threshold: float = number((0, MOST), "bitsandbytes outlier threshold (6.0)", float, default=6.0)
+    precision: str = choice("int8", PRECISIONS, "of the weights (default: int8)")
+    int8_threshold: float = number(6.0, (0, MOST), "bitsandbytes outlier threshold (6.0)", float)
     bos: bool | None = switch("beginning-of-sequence token in front (default: as the tokenizer; OPT: yes)")
-    place: str | None = string(PLACE_HELP, metavar="PLACES")
-    threads: int | None = number((1, MOST_THREADS), "CPU threads (default: torch's choice)")
+    place: str | None = string(None, PLACE_HELP, metavar="PLACES")
+    threads: int | None = number(None, (1, MOST_THREADS), "CPU threads (default: torch's choice)")
 
     @property
     def spec(self) -> LoadSpec:
         """Which model, as the engine names it."""
         return LoadSpec(self.model, self.precision, self.int8_threshold, self.revision)
 
-    def target(self, session: "Session") -> "Target":
+    def target(self, session: Session) -> Target:
         """The model, its precision and its beginning token."""
         return session.target(self.spec, self.bos)
-
-    def apply_settings(self) -> None:
-        apply_settings(self.place, self.threads)
 
 
 @dataclass(frozen=True, kw_only=True)
 class WithData(Request):
     """Where tasks come from."""
 
-    task_data: str | None = path("folder with <task>/train.jsonl and validation.jsonl (or HEADROOM_TASK_DATA)")
+    task_data: str | None = path(None, "folder with <task>/train.jsonl and validation.jsonl (or HEADROOM_TASK_DATA)")
 
     @property
     def data_dir(self) -> str | None:
@@ -189,17 +181,17 @@ class WithData(Request):
 class OfTask(WithData, OfModel):
     """A model, and questions of one task."""
 
-    task: str = string("task name (see `tasks`) or a .jsonl with context, choices, gold", default=MISSING)
-    shots: int = number((0, MAX_SHOTS), "solved examples in front of each question (0)", default=0)
+    task: str = string(MISSING, "task name (see `tasks`) or a .jsonl with context, choices, gold")
+    shots: int = number(0, (0, MAX_SHOTS), "solved examples in front of each question (0)")
     same_examples: bool = flag("the same solved examples for every question: faster")
-    limit: int | None = number((1, MOST), "use this many questions (default: all)")
-    sample: str = string("which: first (as the harness) or stratified", default="first")
+    limit: int | None = number(None, (1, MOST), "use this many questions (default: all)")
+    sample: str = string("first", "which: first (as the harness) or stratified")
 
     def task_spec(self, split: str) -> TaskSpec:
         """Which questions, as the engine names them."""
         return TaskSpec(self.task, self.shots, split, same_examples=self.same_examples)
 
-    def questions(self, session: "Session", split: str) -> "Questions":
+    def questions(self, session: Session, split: str) -> Questions:
         """The questions of a split."""
         return selected(self.task_spec(split), self.data_dir, session, self.limit, self.sample)
 
@@ -208,42 +200,32 @@ class OfTask(WithData, OfModel):
 class WithPruning(Request):
     """What is pruned: levels by a ranking, and a mask."""
 
-    mask: str = string('what to prune besides, such as "L3H5 L4H* F7 F2-5 B9 keep L1H0"', default="")
-    prune_heads: str = string("percent of heads to prune by --ranking", default="0")
-    prune_ffns: str = string("percent of FFNs to prune by --ranking", default="0")
-    ranking: str = choice(OF_ONE_TASK, "what goes first (default: importance)", default="importance")
-    prune_layers: str = string("percent of whole layers to drop by --layers-by", default="0")
+    mask: str = string("", 'what to prune besides, such as "L3H5 L4H* F7 F2-5 B9 keep L1H0"')
+    prune_heads: str = string("0", "percent of heads to prune by --ranking")
+    prune_ffns: str = string("0", "percent of FFNs to prune by --ranking")
+    ranking: str = choice("importance", OF_ONE_TASK, "what goes first (default: importance)")
+    prune_layers: str = string("0", "percent of whole layers to drop by --layers-by")
     layers_by: str = choice(
+        "influence",
         LAYERS_BY,
         "which layers go first: those of least block influence (default), without which least accuracy is lost "
         "(oracle), the same measured anew after each (greedy), the deepest, or random ones",
-        default="influence",
     )
-    ranking_questions: int | None = number((1, MOST), "train questions behind the ranking (default: all)")
-    seed: int = number((0, MOST_SEED), "seed of the random ranking", default=0)
+    ranking_questions: int | None = number(None, (1, MOST), "train questions behind the ranking (default: all)")
+    seed: int = number(0, (0, MOST_SEED), "seed of the random ranking")
 
-    @property
-    def ranking_spec(self) -> "Ranking":
-        """In what order parts are pruned, as the engine names it."""
-        from engine.importance.rankings_of import Ranking
-
-        return Ranking(self.ranking, self.seed, self.ranking_questions, layers_by=self.layers_by)
-
-    def pruning(self, task: TaskSpec, target: "Target") -> "Pruning":
+    def pruning(self, task: TaskSpec, target: Target) -> Pruning:
         """The levels by a ranking of `task`, and the mask besides."""
-        from engine.importance.rankings import permille
-        from engine.importance.rankings_of import Pruning
-        from engine.models.masks import parse_edits
-
         heads, ffns, layers = map(permille, (self.prune_heads, self.prune_ffns, self.prune_layers))
-        return Pruning(task, self.ranking_spec, heads, ffns, parse_edits(self.mask, target.shape), layers)
+        ranking = Ranking(self.ranking, self.seed, self.ranking_questions, layers_by=self.layers_by)
+        return Pruning(task, ranking, heads, ffns, parse_edits(self.mask, target.shape), layers)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrunedModel(WithPruning, WithData, OfModel):
     """A model and what is pruned in it, by a ranking of a task if one is named."""
 
-    def mask_in(self, run: RequestRun, target: "Target", task: TaskSpec | None) -> "Mask":
+    def mask_in(self, run: RequestRun, target: Target, task: TaskSpec | None) -> Mask:
         """The mask of the levels and the typed one. UsageError: levels without a task."""
         pruning = self.pruning(task or TaskSpec(""), target)
         if pruning.by_level and task is None:
@@ -253,10 +235,8 @@ class PrunedModel(WithPruning, WithData, OfModel):
         return mask_of(run, target, pruning, self.data_dir)
 
 
-def mask_of(run: RequestRun, target: "Target", pruning: "Pruning", data_dir: str | None) -> "Mask":
+def mask_of(run: RequestRun, target: Target, pruning: Pruning, data_dir: str | None) -> Mask:
     """What a pruning prunes; the ranking is measured where its levels need one."""
-    from engine.importance.rankings_of import orders_of
-
     if not pruning.by_level:
         return pruning.typed.alone
     return pruning.mask(run.value(orders_of(target, pruning, data_dir)))
@@ -268,19 +248,17 @@ def task_named(name: str | None, shots: int, same_examples: bool) -> TaskSpec | 
 
 
 def selected(
-    task: TaskSpec, data_dir: str | None, session: "Session", limit: int | None, sample: str = "stratified"
-) -> "Questions":
+    task: TaskSpec, data_dir: str | None, session: Session, limit: int | None, sample: str = "stratified"
+) -> Questions:
     """At most `limit` questions of a task; of a very long file no more are read than are wanted."""
-    from engine.questions.requests import get_requests, select
-
     first = limit if sample == "first" else 0
     return select(get_requests(task, data_dir, session.store, first), limit, sample)
 
 
-def apply_settings(place: str | None, threads: int | None) -> None:
-    """Sets where layers are placed and how many threads compute, for this process."""
-    if threads is not None:
+def apply_settings(request: Any) -> None:
+    """Sets for this process where layers are placed and how many threads compute, as far as a request says so."""
+    if (threads := getattr(request, "threads", None)) is not None:
         os.environ["OMP_NUM_THREADS"] = str(threads)  # read when torch is imported, which has not happened yet
-    if place:
+    if place := getattr(request, "place", None):
         places(place)  # refuses what is not a place before anything is read
         os.environ[PLACE] = place

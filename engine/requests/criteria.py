@@ -1,22 +1,19 @@
 """By which criterion most of a model can go: `CompareCriteria`, one task pruned by several rankings and at random."""
 
 from dataclasses import MISSING, asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from engine.errors import HeadroomError
 from engine.importance.criteria import CRITERIA
 from engine.importance.rankings import permille
 from engine.measurement import Measurement
+from engine.models.session import Session
 from engine.questions.requests import MAX_SHOTS, TaskSpec
 from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData
 from engine.requests.fields import choice, flag, names_of, number, path, string
 from engine.requests.output import TABLES, check_out, file_of, table_file
-from engine.studies.compare import ALONG, SEEDS, TENTHS, ComparedCriteria, Comparing, areas, comparison
+from engine.studies.compare import ALONG, SEEDS, TENTHS, Area, ComparedCriteria, Comparing, areas, comparison
 from engine.studies.surveys import StudySettings
-
-if TYPE_CHECKING:
-    from engine.models.session import Session
-    from engine.studies.compare import Area
 
 MOST_SEEDS = 100
 LEVELS = ",".join(f"{level / 10:g}" for level in TENTHS)
@@ -24,23 +21,22 @@ LEVELS = ",".join(f"{level / 10:g}" for level in TENTHS)
 
 @dataclass(frozen=True, kw_only=True)
 class CompareCriteria(WithData, OfModel):
-    """Accuracy over levels, areas with verdicts, and how far criteria agree; the value is ComparedCriteria."""
+    """By which criterion can most go: accuracy over levels, areas, and how much criteria agree. The value is
+    ComparedCriteria."""
 
     command: ClassVar[str] = "compare"
-    gives: ClassVar[str] = "by which criterion can most go: accuracy over levels, areas, and how much criteria agree"
-
-    task: str = string("task name (see `tasks`) or a .jsonl with context, choices, gold", default=MISSING)
-    shots: int = number((0, MAX_SHOTS), "solved examples in front of each question (0)", default=0)
+    task: str = string(MISSING, "task name (see `tasks`) or a .jsonl with context, choices, gold")
+    shots: int = number(0, (0, MAX_SHOTS), "solved examples in front of each question (0)")
     same_examples: bool = flag("the same solved examples for every question: faster")
-    limit: int = number((1, MOST), "validation questions that judge, a stratified sample (100)", default=100)
-    ranking_questions: int = number((1, MOST), "train questions behind each ranking (64)", default=64)
+    limit: int = number(100, (1, MOST), "validation questions that judge, a stratified sample (100)")
+    ranking_questions: int = number(64, (1, MOST), "train questions behind each ranking (64)")
     criteria: str | None = string(
-        f"rankings separated by commas (default: {','.join(CRITERIA)}); any of evaluate's --ranking but random"
+        None, f"rankings separated by commas (default: {','.join(CRITERIA)}); any of evaluate's --ranking but random"
     )
-    axis: str = choice(ALONG, "what is pruned; both: the same share of each (default: heads)", default="heads")
-    levels: str = string("levels in percent (0,10,..,100)", default=LEVELS)
-    seeds: int = number((1, MOST_SEEDS), f"random orders to compare with ({SEEDS})", default=SEEDS)
-    out: str | None = path("file for every accuracy: .csv or .parquet", is_required=True, is_output=True)
+    axis: str = choice("heads", ALONG, "what is pruned; both: the same share of each (default: heads)")
+    levels: str = string(LEVELS, "levels in percent (0,10,..,100)")
+    seeds: int = number(SEEDS, (1, MOST_SEEDS), f"random orders to compare with ({SEEDS})")
+    out: str | None = path(None, "file for every accuracy: .csv or .parquet", is_required=True, is_output=True)
 
     @property
     def comparing(self) -> Comparing:
@@ -49,7 +45,7 @@ class CompareCriteria(WithData, OfModel):
         levels = tuple(sorted({permille(level) for level in names_of(self.levels, ())}))
         return Comparing(task, tuple(names_of(self.criteria, tuple(CRITERIA))), self.axis, levels, self.seeds)
 
-    def measurement(self, session: "Session") -> Measurement[ComparedCriteria]:
+    def measurement(self, session: Session) -> Measurement[ComparedCriteria]:
         settings = StudySettings(self.spec, self.bos, self.data_dir, self.limit, self.ranking_questions)
         return comparison(self.target(session), settings, self.comparing)
 
@@ -76,7 +72,7 @@ class CompareCriteria(WithData, OfModel):
         return Result(found, fields, "\n".join(lines), files)
 
 
-def _line(area: "Area") -> str:
+def _line(area: Area) -> str:
     """An area with its interval, what it is above random, and the verdict."""
     words = f"{area.criterion:<20} {area.area:.3f} ({area.low:.3f} to {area.high:.3f})"
     if not area.verdict:

@@ -1,7 +1,8 @@
 """The fields of requests: what each is called on the command line, what it says, and which values it takes.
 
-A field of a request is written `shots: int = number((0, 32), "solved examples (0)", default=0)`. Its `Option` is in the
-field's metadata, and is what the parser, the documentation and the shown commands are made from.
+A field of a request is written `shots: int = number(0, (0, 32), "solved examples (0)")`, its default first (MISSING: it
+has to be given). Its `Option` is in the field's metadata: the parser, the documentation and the shown commands are made
+from it.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -27,13 +28,13 @@ class Option:
     `is_output`: it says how results leave the command line, so that a program that prints them leaves it out
     `name`, `aliases`: the name of the option where it is not the field's, and hidden names of earlier versions
     `metavar`: what stands for its value in help texts
-    `parse`, `write`: of a text, from the words to the value (ValueError: they cannot be read) and back
+    `parse`, `write`: of a text, from the words to the value (ArgumentTypeError: they cannot be read) and back
     """
 
     help: str
     kind: str
     ends: tuple[float, float] = (0, 0)
-    of: type[int] | type[float] = int
+    of: type = int
     names: Collection[str] = ()
     is_required: bool = False
     is_position: bool = False
@@ -46,34 +47,34 @@ class Option:
     write: Callable[[Any], str] = str
 
 
-def number(ends: tuple[float, float], help: str, of: type[int] | type[float] = int, **more: Any) -> Any:
+def number(default: Any, ends: tuple[float, float], help: str, of: type[int] | type[float] = int, **more: Any) -> Any:
     """A field whose value is a number between two ends."""
-    return _field(Option(help, "number", ends, of, **_option(more)), more)
+    return _field(Option(help, "number", ends, of, **more), default)
 
 
-def choice(names: Collection[str], help: str, **more: Any) -> Any:
+def choice(default: Any, names: Collection[str], help: str, **more: Any) -> Any:
     """A field whose value is one of `names`: a table of the engine's, so that help and check cannot differ."""
-    return _field(Option(help, "choice", names=names, **_option(more)), more)
+    return _field(Option(help, "choice", names=names, **more), default)
 
 
-def string(help: str, **more: Any) -> Any:
+def string(default: Any, help: str, **more: Any) -> Any:
     """A field whose value is text, or what `parse` makes of it."""
-    return _field(Option(help, "text", **_option(more)), more)
+    return _field(Option(help, "text", **more), default)
 
 
-def path(help: str, **more: Any) -> Any:
+def path(default: Any, help: str, **more: Any) -> Any:
     """A field whose value is the path of a file or folder."""
-    return _field(Option(help, "path", **_option(more)), more)
+    return _field(Option(help, "path", **more), default)
 
 
 def flag(help: str, **more: Any) -> Any:
     """A field that is False until its option is given."""
-    return _field(Option(help, "flag", **_option(more)), {"default": False})
+    return _field(Option(help, "flag", **more), False)
 
 
 def switch(help: str) -> Any:
     """A field that is None until its option, `--name` or `--no-name`, is given."""
-    return _field(Option(help, "switch"), {})
+    return _field(Option(help, "switch"), None)
 
 
 def options(request: Any) -> dict[str, tuple[Field[Any], Option]]:
@@ -92,12 +93,8 @@ def option_name(name: str, option: Option) -> str:
     return f"--{option.name or name.replace('_', '-')}"
 
 
-def _field(option: Option, more: dict[str, Any]) -> Any:
-    return field(default=more.get("default"), metadata={KEY: option})
-
-
-def _option(more: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in more.items() if name != "default"}
+def _field(option: Option, default: Any) -> Any:
+    return field(default=default, metadata={KEY: option})
 
 
 def names_of(text: str | None, default: Sequence[str]) -> list[str]:

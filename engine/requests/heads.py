@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from engine.accuracy.evaluation import accuracy
 from engine.errors import UsageError
 from engine.heads.induction import SCORES
 from engine.measurement import Measurement
+from engine.models.masks import parse_heads
+from engine.models.session import Session
 from engine.questions.requests import MAX_SHOTS
+from engine.questions.tasks import task_info
 from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData, selected, task_named
 from engine.requests.fields import flag, names_of, number, string
 from engine.requests.texts import OfTexts
+from engine.studies.surveys import StudySettings, grid
 
 if TYPE_CHECKING:
-    from engine.models.session import Session
     from engine.studies.one_head import HeadRequest
     from engine.studies.portrait import Portrait
 
@@ -24,24 +28,22 @@ N_PARTNERS, N_TOKENS = 8, 6  # that are told
 
 @dataclass(frozen=True, kw_only=True)
 class ReportHead(WithData, OfModel):
-    """All that is known of one head; the value is a Portrait."""
+    """All that is known of one head, measured where it is not stored. The value is a Portrait."""
 
     command: ClassVar[str] = "head"
-    gives: ClassVar[str] = "all that is known of one head, measured where it is not stored"
-
-    head: str = string("which, such as L1H0", default=MISSING, is_position=True)
-    tasks: str | None = string("tasks to answer without it and to rank it for, separated by commas (default: none)")
-    shots: int = number((0, MAX_SHOTS), "solved examples in front of each question (5)", default=5)
-    limit: int = number((1, MOST), "questions of each task, a stratified sample (100)", default=100)
-    ranking_questions: int = number((1, MOST), "train questions of each task behind its importance (64)", default=64)
-    token: str = string('tokens of your own: what the head says of them, such as " fox"', default="")
+    head: str = string(MISSING, "which, such as L1H0", is_position=True)
+    tasks: str | None = string(
+        None, "tasks to answer without it and to rank it for, separated by commas (default: none)"
+    )
+    shots: int = number(5, (0, MAX_SHOTS), "solved examples in front of each question (5)")
+    limit: int = number(100, (1, MOST), "questions of each task, a stratified sample (100)")
+    ranking_questions: int = number(64, (1, MOST), "train questions of each task behind its importance (64)")
+    token: str = string("", 'tokens of your own: what the head says of them, such as " fox"')
     stored: bool = flag("tell what is stored, and measure nothing")
 
-    def asked(self, session: "Session") -> "HeadRequest":
+    def asked(self, session: Session) -> "HeadRequest":
         """Which head, which tasks and which tokens, as the engine names them."""
-        from engine.questions.tasks import task_info
         from engine.studies.one_head import HeadRequest, head_named
-        from engine.studies.surveys import StudySettings, grid
 
         settings = StudySettings(self.spec, self.bos, self.data_dir, self.limit, self.ranking_questions)
         tasks = tuple(grid(names_of(self.tasks, ()), [self.shots]))
@@ -49,7 +51,7 @@ class ReportHead(WithData, OfModel):
             task_info(task.name)  # refuses a name that is none before anything is measured
         return HeadRequest(head_named(self.head, self.target(session).shape), settings, tasks, self.token)
 
-    def measurement(self, session: "Session") -> "Measurement[Portrait]":
+    def measurement(self, session: Session) -> "Measurement[Portrait]":
         from engine.studies.one_head import portrait
 
         return portrait(self.target(session), self.asked(session))
@@ -161,22 +163,18 @@ def _mean(found: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class IdealizeHeads(OfTexts):
-    """Heads as they are, ablated and with each ideal pattern; the value is Recovered by pattern, of texts and of
-    questions."""
+    """Heads that look at the token before, behind its copies, or at everything: what is left of their effect. The
+    value is Recovered by pattern, of texts and of questions."""
 
     command: ClassVar[str] = "idealise"
-    gives: ClassVar[str] = (
-        "heads that look at the token before, behind its copies, or at everything: what is left of their effect"
-    )
 
-    heads: str = string("such as L1H0,L1H1: their patterns are replaced all at once", default=MISSING)
-    task: str | None = string("answer this task's questions too, or alone where no text is named")
-    shots: int = number((0, MAX_SHOTS), "solved examples in front of each question (0)", default=0)
+    heads: str = string(MISSING, "such as L1H0,L1H1: their patterns are replaced all at once")
+    task: str | None = string(None, "answer this task's questions too, or alone where no text is named")
+    shots: int = number(0, (0, MAX_SHOTS), "solved examples in front of each question (0)")
     same_examples: bool = flag("the same ones for every question: faster")
-    limit: int = number((1, MOST), "use this many questions (default: 100)", default=100)
+    limit: int = number(100, (1, MOST), "use this many questions (default: 100)")
 
     def measure(self, run: RequestRun) -> Result:
-        from engine.accuracy.evaluation import accuracy
         from engine.heads.idealised import (
             PATTERNS,
             SIDES,
@@ -186,7 +184,6 @@ class IdealizeHeads(OfTexts):
             recovered_in_questions,
             recovered_in_texts,
         )
-        from engine.models.masks import parse_heads
 
         target = self.target(run.session)
         ideal = Ideal(tuple(parse_heads(self.heads, target.shape)), self.mask_in(target))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from engine.errors import HeadroomError, UsageError
+from engine.models.masks import Mask
 from engine.questions.requests import MAX_SHOTS
 from engine.requests.base import MOST, PrunedModel, RequestRun, Result, task_named
 from engine.requests.fields import flag, number, path, string
@@ -15,20 +16,20 @@ BETWEEN_ROWS = "\n\n"  # as the standard recipe joins the rows of a data set
 
 @dataclass(frozen=True, kw_only=True)
 class MeasurePerplexity(PrunedModel):
-    """Perplexity of a text under no mask and under the one that is named; the value is Perplexity by side."""
+    """Perplexity of a text, full and pruned: whole, BOS once, windows without overlap. The value is Perplexity by
+    side."""
 
     command: ClassVar[str] = "perplexity"
-    gives: ClassVar[str] = "perplexity of a text, full and pruned: whole, BOS once, windows without overlap"
-
-    text: str | None = path('a UTF-8 text file, or a .jsonl whose rows\' "text" is joined by two newlines')
-    passage: str | None = string("the title of a built-in passage instead")
-    window: int = number((0, MOST), "tokens a window (default: the model's)", default=0)
-    task: str | None = string("what the ranking is measured on, with --prune-heads, --prune-ffns and --prune-layers")
-    shots: int = number((0, MAX_SHOTS), "its solved examples (0)", default=0)
+    text: str | None = path(None, 'a UTF-8 text file, or a .jsonl whose rows\' "text" is joined by two newlines')
+    passage: str | None = string(None, "the title of a built-in passage instead")
+    window: int = number(0, (0, MOST), "tokens a window (default: the model's)")
+    task: str | None = string(
+        None, "what the ranking is measured on, with --prune-heads, --prune-ffns and --prune-layers"
+    )
+    shots: int = number(0, (0, MAX_SHOTS), "its solved examples (0)")
     same_examples: bool = flag("the same ones for every question")
 
     def measure(self, run: RequestRun) -> Result:
-        from engine.models.masks import Mask
         from engine.texts.perplexity import change, perplexity
 
         content, target = self._content(), self.target(run.session)

@@ -10,7 +10,8 @@ from engine.errors import HeadroomError, UsageError
 from engine.files import named
 from engine.placement.placement import PLACE_HELP
 from engine.progress import in_time
-from engine.requests.base import MOST, MOST_THREADS, RequestRun, Result, WithData, apply_settings
+from engine.questions.tasks import may_fetch
+from engine.requests.base import MOST, MOST_THREADS, RequestRun, Result, WithData
 from engine.requests.fields import flag, number, path, string
 from engine.requests.output import check_writable, say
 from engine.studies.surveys import in_words
@@ -27,31 +28,26 @@ LONGEST_LEASE_S = 86_400
 
 @dataclass(frozen=True, kw_only=True)
 class WorkOnPlan(WithData):
-    """Cells of a plan, measured until none is left; the value is the Standing of the plan."""
+    """Take cells of a plan until none is left, beside any number of others. The value is the Standing of the plan."""
 
     command: ClassVar[str] = "work"
-    gives: ClassVar[str] = "take cells of a plan until none is left, beside any number of others"
-
-    plan: str = path("the file of `sweep --plan`", default=MISSING, is_position=True)
+    plan: str = path(MISSING, "the file of `sweep --plan`", is_position=True)
     status: bool = flag("measure nothing: say how all workers stand")
-    claims: str | None = path("folder that all workers see (default: beside the plan, PLAN.claims)")
+    claims: str | None = path(None, "folder that all workers see (default: beside the plan, PLAN.claims)")
     lease: int = number(
-        (1, LONGEST_LEASE_S),
-        "seconds without a word from a worker, after which others take its cell (120)",
-        default=120,
+        120, (1, LONGEST_LEASE_S), "seconds without a word from a worker, after which others take its cell (120)"
     )
     retry: bool = flag("try once more what could not be measured before")
-    model: str | None = string("where the model is on this machine (default: where the plan says)")
+    model: str | None = string(None, "where the model is on this machine (default: where the plan says)")
     download: bool = flag("fetch from the hub what is not on this computer")
-    place: str | None = string(PLACE_HELP, metavar="PLACES")
-    threads: int | None = number((1, MOST_THREADS), "CPU threads (default: torch's choice)")
+    place: str | None = string(None, PLACE_HELP, metavar="PLACES")
+    threads: int | None = number(None, (1, MOST_THREADS), "CPU threads (default: torch's choice)")
     executor: str | None = string(
-        "have workers started by Ray: ray (on this computer), or a cluster, ray:auto or ray:HOST:PORT",
-        metavar="ray[:ADDRESS]",
+        None, "workers started by Ray: ray (here), or a cluster, ray:auto or ray:HOST:PORT", metavar="ray[:ADDRESS]"
     )
-    workers: int | None = number((1, MOST), "how many, with --executor (default: as many as there is room for)")
-    cpus: float | None = number((0.01, MOST), "CPUs for each of them (default: 1)", float)
-    gpus: float | None = number((0, MOST), "GPUs for each of them (default: 1 where the cluster has any)", float)
+    workers: int | None = number(None, (1, MOST), "how many, with --executor (default: as many as there is room for)")
+    cpus: float | None = number(None, (0.01, MOST), "CPUs for each of them (default: 1)", float)
+    gpus: float | None = number(None, (0, MOST), "GPUs for each of them (default: 1 where the cluster has any)", float)
 
     @cached_property
     def cells(self) -> "Plan":
@@ -64,9 +60,6 @@ class WorkOnPlan(WithData):
     def precision(self) -> str:
         """What the model is asked for in where it has to be fetched."""
         return self.cells.groups[0].setting.spec.precision if self.cells.groups else "int8"
-
-    def apply_settings(self) -> None:
-        apply_settings(self.place, self.threads)
 
     def measure(self, run: RequestRun) -> Result:
         from engine.plans.claims import Claims
@@ -138,7 +131,6 @@ class WorkOnPlan(WithData):
             return None
         from engine.plans.clusters import address_of
         from engine.plans.on_ray import RayOptions
-        from engine.questions.tasks import may_fetch
 
         for name in ("cpus", "gpus"):
             n = getattr(self, name) or 0

@@ -1,11 +1,17 @@
 """What comes of pruning: `ExportModel`, a pruned model as a folder, and `MeasureSpeed`, what pruning saves."""
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from engine.export.card import Exported
+from engine.export.folders import named_folder, refuse_taken
 from engine.export.forms import FORMS
 from engine.heads.ablation import FILLS
+from engine.models.masks import Mask
+from engine.models.session import Session
+from engine.progress import Progress
 from engine.questions.requests import MAX_SHOTS
 from engine.requests.base import MOST, PrunedModel, RequestRun, Result, selected, task_named
 from engine.requests.fields import choice, flag, number, path, string
@@ -15,39 +21,40 @@ from engine.requests.words import argv
 
 @dataclass(frozen=True, kw_only=True)
 class ExportModel(PrunedModel):
-    """A pruned model as a folder that transformers loads; the value is Exported."""
+    """A pruned model as a folder that transformers loads. The value is Exported."""
 
     command: ClassVar[str] = "export"
-    gives: ClassVar[str] = "a pruned model as a folder that transformers loads"
-
-    out: str = path("the new folder; one that is there is refused", is_required=True, default="")
+    out: str = path("", "the new folder; one that is there is refused", is_required=True)
     form: str = choice(
-        FORMS,
-        "masked (default: stock architecture, zeros), small (cut, with a modelling file) or even (cut, stock)",
-        default="masked",
+        "masked", FORMS, "masked (default: stock, zeros), small (cut, with a modelling file) or even (cut, stock)"
     )
     fill: str = choice(
-        FILLS, "what a pruned part gives: zero (default), or its mean, folded into output biases", default="zero"
+        "zero", FILLS, "what a pruned part gives: zero (default), or its mean, folded into output biases"
     )
-    task: str | None = string("measure accuracy on it; with --prune-heads and --prune-ffns the ranking is its")
-    shots: int = number((0, MAX_SHOTS), "its solved examples (0)", default=0)
+    task: str | None = string(None, "measure accuracy on it; with --prune-heads and --prune-ffns the ranking is its")
+    shots: int = number(0, (0, MAX_SHOTS), "its solved examples (0)")
     same_examples: bool = flag("the same ones for every question")
-    limit: int | None = number((1, MOST), "use this many of its questions (default: all)")
-    sample: str = string("which: first (as the harness) or stratified", default="first")
+    limit: int | None = number(None, (1, MOST), "use this many of its questions (default: all)")
+    sample: str = string("first", "which: first (as the harness) or stratified")
 
-    def measure(self, run: RequestRun) -> Result:
+    def steps(self, session: Session, mask: Mask) -> Iterator[Progress[Exported]]:
+        """Writes the folder of the model pruned by a mask, loads it back and compares."""
         from engine.export.exporting import Export, export
-        from engine.export.folders import named_folder, refuse_taken
 
-        refuse_taken(named_folder(self.out))
-        session, target, questions, train = run.session, self.target(run.session), None, None
+        questions = train = None
         if task := task_named(self.task, self.shots, self.same_examples):
             questions = selected(task, self.data_dir, session, self.limit, self.sample)
             if self.fill == "mean":
                 train = selected(replace(task, split="train"), self.data_dir, session, None)
-        mask, command = self.mask_in(run, target, task), shlex.join(["headroom", *argv(replace(self, json=False))])
+        command = shlex.join(["headroom", *argv(replace(self, json=False))])
         asked = Export(mask, self.out, self.form, self.fill, command, questions, train)
-        made = run.last(export(session, target, asked))
+        return export(session, self.target(session), asked)
+
+    def measure(self, run: RequestRun) -> Result:
+        refuse_taken(named_folder(self.out))
+        target = self.target(run.session)
+        mask = self.mask_in(run, target, task_named(self.task, self.shots, self.same_examples))
+        made = run.last(self.steps(run.session, mask))
         (params_before, params), (bytes_before, n_bytes) = made.n_params, made.n_bytes
         lines = [f"{made.folder}: {mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned, form {made.form}",
                  f"{params:,} of {params_before:,} parameters, {n_bytes / 1e6:,.1f} of {bytes_before / 1e6:,.1f} MB",
@@ -64,16 +71,14 @@ class ExportModel(PrunedModel):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureSpeed(PrunedModel):
-    """Tokens a second and bytes, full and pruned, on this machine; the value is Speed."""
+    """What pruning saves: tokens a second, bytes of weights, keys and values. The value is Speed."""
 
     command: ClassVar[str] = "speed"
-    gives: ClassVar[str] = "what pruning saves: tokens a second, bytes of weights, keys and values"
-
-    task: str | None = string("what the ranking is measured on, with --prune-heads and --prune-ffns")
-    shots: int = number((0, MAX_SHOTS), "its solved examples (0)", default=0)
+    task: str | None = string(None, "what the ranking is measured on, with --prune-heads and --prune-ffns")
+    shots: int = number(0, (0, MAX_SHOTS), "its solved examples (0)")
     same_examples: bool = flag("the same ones for every question")
     again: bool = flag("measure anew what is stored")
-    out: str | None = path("file to write the table to: .csv or .parquet", is_output=True)
+    out: str | None = path(None, "file to write the table to: .csv or .parquet", is_output=True)
 
     def measure(self, run: RequestRun) -> Result:
         from engine.accuracy.speed import WAYS, speed

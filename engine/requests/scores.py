@@ -2,20 +2,20 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from engine.errors import UsageError
-from engine.heads.induction import VARIANTS
-from engine.importance.importance import WHAT, Scores
+from engine.heads.induction import SCORES, VARIANTS, InductionScores, best_heads, induction
+from engine.importance.importance import WHAT, Scores, importance
+from engine.importance.layers import block_influence, greedy, n_passes, unmeasured_order
+from engine.importance.oracle import lost, oracle
+from engine.importance.rankings import agreement, order
 from engine.measurement import Measurement
+from engine.models.session import Session
 from engine.questions.tasks import SPLITS
 from engine.requests.base import MOST, MOST_SEED, OfModel, OfTask, RequestRun, Result
 from engine.requests.fields import choice, number, path
 from engine.requests.output import ARRAYS, check_out, file_of, scores_file
-
-if TYPE_CHECKING:
-    from engine.heads.induction import InductionScores
-    from engine.models.session import Session
 
 OUT = "file to write: .npz, .csv or .parquet"
 N_BEST = 5
@@ -23,18 +23,14 @@ N_BEST = 5
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreImportance(OfTask):
-    """Scores of heads or FFNs for one task; the value is Scores."""
+    """Scores of heads or FFNs for one task. The value is Scores."""
 
     command: ClassVar[str] = "importance"
-    gives: ClassVar[str] = "scores of heads or FFNs for one task"
+    split: str = choice("train", SPLITS, "whose questions (default: train)")
+    what: str = choice("heads", WHAT, "which scores (default: heads)")
+    out: str | None = path(None, OUT, is_required=True, is_output=True)
 
-    split: str = choice(SPLITS, "whose questions (default: train)", default="train")
-    what: str = choice(WHAT, "which scores (default: heads)", default="heads")
-    out: str | None = path(OUT, is_required=True, is_output=True)
-
-    def measurement(self, session: "Session") -> "Measurement[Scores]":
-        from engine.importance.importance import importance
-
+    def measurement(self, session: Session) -> Measurement[Scores]:
         return importance(self.target(session), self.questions(session, self.split), self.what)
 
     def measure(self, run: RequestRun) -> Result:
@@ -52,26 +48,20 @@ class ScoreImportance(OfTask):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreInduction(OfModel):
-    """Induction scores of every head; the value is InductionScores."""
+    """Induction scores of every head. The value is InductionScores."""
 
     command: ClassVar[str] = "induction"
-    gives: ClassVar[str] = "induction scores of every head"
+    variant: str = choice("olsson", VARIANTS, "olsson (default) or bansal: llm-interpret's, slower")
+    seed: int = number(0, (0, MOST_SEED), "seed of the random tokens")
+    out: str | None = path(None, OUT, is_required=True, is_output=True)
 
-    variant: str = choice(VARIANTS, "olsson (default) or bansal: llm-interpret's, slower", default="olsson")
-    seed: int = number((0, MOST_SEED), "seed of the random tokens", default=0)
-    out: str | None = path(OUT, is_required=True, is_output=True)
-
-    def measurement(self, session: "Session") -> "Measurement[InductionScores]":
-        from engine.heads.induction import induction
-
+    def measurement(self, session: Session) -> Measurement[InductionScores]:
         if self.bos is not None:
             words = "induction has sequences of its own, with and without a beginning; leave out --bos/--no-bos"
             raise UsageError(words)
         return induction(session.target(self.spec), self.variant, self.seed)
 
     def measure(self, run: RequestRun) -> Result:
-        from engine.heads.induction import SCORES, best_heads
-
         check_out(self.out, ARRAYS)
         found = run.value(self.measurement(run.session))
         errors = {f"{name}_standard_error": found.standard_error[name] for name in SCORES if found.n[name] > 1}
@@ -88,26 +78,19 @@ class ScoreInduction(OfModel):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreLayers(OfTask):
-    """In what order each way of ranking drops whole layers, and how far they agree; the value is the block influence
-    of every layer."""
+    """What dropping each layer costs: block influence, oracle, greedy. The value is the block influence of every
+    layer."""
 
     command: ClassVar[str] = "layers"
-    gives: ClassVar[str] = "what dropping each layer costs: block influence, oracle, greedy"
-
-    split: str = choice(SPLITS, "whose questions (default: train)", default="train")
+    split: str = choice("train", SPLITS, "whose questions (default: train)")
     greedy: int = number(
+        0,
         (0, MOST),
-        "drop the layer that costs least, again, so many times; all questions are read once for each layer that is "
-        "left each time (default: 0, no search)",
-        default=0,
+        "drop the cheapest layer, again, so many times; each reads all questions once a layer (default: 0)",
     )
 
     def measure(self, run: RequestRun) -> Result:
         """A line a layer, each order, and Spearman's rank correlation of block influence and the oracle."""
-        from engine.importance.layers import block_influence, greedy, n_passes, unmeasured_order
-        from engine.importance.oracle import lost, oracle
-        from engine.importance.rankings import agreement, order
-
         target, questions = self.target(run.session), self.questions(run.session, self.split)
         shape, n = target.shape, min(self.greedy, target.shape.n_layers)
         influence = run.value(block_influence(target, questions))

@@ -1,40 +1,42 @@
 """What there is here: `ManageStore`, the result store; `ListTasks` and `ListModels`, what can be used."""
 
 import os
+from collections import Counter
 from dataclasses import MISSING, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from engine.architecture.opt_sizes import LAYERS_HEADS_WIDTH, REPO
 from engine.checkpoints.hub_internals import held_revisions
+from engine.checkpoints.identity import PRECISIONS
 from engine.errors import HeadroomError, UsageError
+from engine.models.loading import LoadSpec, identify
+from engine.models.session import Session
+from engine.placement.placement import asked_places
+from engine.questions.tasks import list_tasks
+from engine.records import SCHEMA
 from engine.requests.base import Request, RequestRun, Result, WithData
-from engine.requests.equal import compare_places
-from engine.requests.exchange import exchanged
+from engine.requests.exchange import compare_places, exchanged
 from engine.requests.fields import choice, flag, string
-
-if TYPE_CHECKING:
-    from cache import Store
-    from engine.models.session import Session
 
 ACTIONS = ("list", "size", "verify", "clear", "push", "pull", "equal")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ManageStore(Request):
-    """What lies in the store, checked, cleared, compared or shared with other machines."""
+    """Look after the result store, and share what is in it."""
 
     command: ClassVar[str] = "cache"
-    gives: ClassVar[str] = "look after the result store, and share what is in it"
     is_measured: ClassVar[bool] = False
 
-    action: str = choice(ACTIONS, "", default=MISSING, is_position=True)
+    action: str = choice(MISSING, ACTIONS, "", is_position=True)
     where: str | None = string(
+        None,
         "of push, pull, verify and equal: a folder, or an address such as s3://BUCKET/FOLDER, of results that many "
         "machines share (default: HEADROOM_SHARED; of verify the store here); of equal also another store's folder",
         is_position=True,
     )
     other: str | None = string(
-        "of equal: what WHERE is compared with, a store's folder or a shared place (default: the store here)",
-        is_position=True,
+        None, "of equal: the other store's folder or shared place (default: the store here)", is_position=True
     )
     dry_run: bool = flag("of push and pull: say what is missing, and bring nothing")
 
@@ -45,8 +47,23 @@ class ManageStore(Request):
             return compare_places(run, where, self.other)
         if self.action in ("push", "pull") or self.where:
             return exchanged(run, self.action, where, self.dry_run)
-        store = run.session.store
-        return {"list": _listed, "size": _sized, "verify": _verified, "clear": _cleared}[self.action](store)
+        store, folder = run.session.store, str(run.session.store.directory)
+        if self.action == "list":
+            counts = Counter(map(_kind, store.keys()))
+            lines = [f"{kind}: {count}" for kind, count in sorted(counts.items())]
+            return Result(counts, {"folder": folder, "entries": counts}, "\n".join(lines) or "the store is empty")
+        if self.action == "size":
+            size = store.size_bytes()
+            return Result(size, {"folder": folder, "bytes": size}, f"{size / 1e6:,.1f} MB in {folder}")
+        if self.action == "clear":
+            freed = store.clear()
+            line = f"{freed / 1e6:,.1f} MB deleted from {folder}"
+            return Result(freed, {"folder": folder, "bytes_freed": freed}, line)
+        found = store.verify()
+        text = (f"{found.n_checked} entries checked, {len(found.bad_keys)} damaged and deleted, "
+                f"{found.n_orphans_removed} orphan files removed")  # fmt: skip
+        return Result(found, {"checked": found.n_checked, "damaged": list(found.bad_keys),
+                              "orphans_removed": found.n_orphans_removed}, text)  # fmt: skip
 
     def _check(self) -> None:
         """UsageError where an action is given what it does not take."""
@@ -61,15 +78,12 @@ class ManageStore(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class ListTasks(WithData):
-    """The tasks that can be used here and now; the value is a list of TaskStatus."""
+    """The tasks that can be used here and now. The value is a list of TaskStatus."""
 
     command: ClassVar[str] = "tasks"
-    gives: ClassVar[str] = "the tasks that can be used here and now"
     is_measured: ClassVar[bool] = False
 
     def measure(self, run: RequestRun) -> Result:
-        from engine.questions.tasks import list_tasks
-
         states = list_tasks(self.data_dir)
         entries = [{"name": state.info.name, "title": state.info.title, "asks": state.info.asks, "where": state.where,
                     "available": state.available, "note": state.note} for state in states]  # fmt: skip
@@ -80,16 +94,12 @@ class ListTasks(WithData):
 
 @dataclass(frozen=True, kw_only=True)
 class ListModels(Request):
-    """The models that can be used here and now; the value is what `fields` says of each."""
+    """The models that can be used here and now. The value is what `fields` says of each."""
 
     command: ClassVar[str] = "models"
-    gives: ClassVar[str] = "the models that can be used here and now"
     is_measured: ClassVar[bool] = False
 
     def measure(self, run: RequestRun) -> Result:
-        from engine.architecture.opt_sizes import LAYERS_HEADS_WIDTH, REPO
-        from engine.placement.placement import asked_places
-
         asked_places()  # what is no place is said once
         entries, lines = [], []
         for name in ["demo", *_hub_models()]:
@@ -103,41 +113,14 @@ class ListModels(Request):
         return Result(entries, fields, "\n".join(lines))
 
 
-def _listed(store: "Store") -> Result:
-    from engine.records import SCHEMA
-
-    counts: dict[str, int] = {}
-    for key in store.keys():
-        kind = key.split("/")[1] if key.startswith(f"{SCHEMA}/") else key.split("/")[0]
-        name = kind if key.startswith((f"{SCHEMA}/", "file-digest/", "passage")) else "old results"
-        counts[name] = counts.get(name, 0) + 1
-    lines = "\n".join(f"{kind}: {count}" for kind, count in sorted(counts.items())) or "the store is empty"
-    return Result(counts, {"folder": str(store.directory), "entries": counts}, lines)
+def _kind(key: str) -> str:
+    """What lies under a key of the store."""
+    kind = key.split("/")[1] if key.startswith(f"{SCHEMA}/") else key.split("/")[0]
+    return kind if key.startswith((f"{SCHEMA}/", "file-digest/", "passage")) else "old results"
 
 
-def _sized(store: "Store") -> Result:
-    size, folder = store.size_bytes(), str(store.directory)
-    return Result(size, {"folder": folder, "bytes": size}, f"{size / 1e6:,.1f} MB in {folder}")
-
-
-def _verified(store: "Store") -> Result:
-    found = store.verify()
-    text = (f"{found.n_checked} entries checked, {len(found.bad_keys)} damaged and deleted, "
-            f"{found.n_orphans_removed} orphan files removed")  # fmt: skip
-    fields = {"checked": found.n_checked, "damaged": list(found.bad_keys), "orphans_removed": found.n_orphans_removed}
-    return Result(found, fields, text)
-
-
-def _cleared(store: "Store") -> Result:
-    freed, folder = store.clear(), str(store.directory)
-    return Result(freed, {"folder": folder, "bytes_freed": freed}, f"{freed / 1e6:,.1f} MB deleted from {folder}")
-
-
-def _model(session: "Session", name: str) -> tuple[dict[str, Any], str]:
+def _model(session: Session, name: str) -> tuple[dict[str, Any], str]:
     """What is known of a model, and a line of it."""
-    from engine.checkpoints.identity import PRECISIONS
-    from engine.models.loading import LoadSpec, identify
-
     identity = identify(LoadSpec(name), session.store)
     sizes = {precision: identity.weight_bytes(precision) for precision in PRECISIONS}
     placed = {precision: _placed(session, LoadSpec(name, precision), identity) for precision in PRECISIONS}
@@ -152,7 +135,7 @@ def _model(session: "Session", name: str) -> tuple[dict[str, Any], str]:
     return entry, f"{name}: {count}, {', '.join(each)}"
 
 
-def _placed(session: "Session", spec: Any, identity: Any) -> tuple[bool, str]:
+def _placed(session: Session, spec: Any, identity: Any) -> tuple[bool, str]:
     """Whether a model fits here, and where its layers would lie and what that costs ("" on one device) or why not."""
     try:
         return True, session.places(spec, identity, asks_gpus=True)

@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from engine.errors import HeadroomError, UsageError
 from engine.files import named
+from engine.heads.induction import best_heads, induction
 from engine.importance.importance import WHAT
 from engine.importance.rankings import AGGREGATES, permille
-from engine.importance.rankings_of import OF_MANY_TASKS
+from engine.importance.rankings_of import INDUCTION_SEED, OF_MANY_TASKS
 from engine.measurement import Measurement
+from engine.models.session import Session
 from engine.questions.requests import TaskSpec
+from engine.questions.tasks import embedded_tasks, list_tasks
 from engine.requests.base import MOST, MOST_SEED, OfModel, RequestRun, Result, WithData
 from engine.requests.fields import choice, flag, names_of, number, numbers_of, path, string
 from engine.requests.output import TABLES, check_out, file_of, table_file
 from engine.requests.plans import plan_result
+from engine.studies import sweeps
 from engine.studies.surveys import (
     AGGREGATE,
     RANDOM,
@@ -33,7 +37,6 @@ from engine.studies.surveys import (
 )
 
 if TYPE_CHECKING:
-    from engine.models.session import Session
     from engine.studies.break_points import BreakPoint
     from engine.studies.sweeps import Point, Swept
 
@@ -45,16 +48,14 @@ N_BEST = 5
 class OfManyTasks(WithData, OfModel):
     """A model, and many tasks at several shot counts."""
 
-    tasks: str | None = string("names separated by commas (default: all embedded ones, or all of --task-data)")
-    shots: str = string("shot counts separated by commas (0,1,5)", default="0,1,5")
-    ranking_questions: int = number((1, MOST), "train questions behind each ranking (64)", default=64)
-    aggregate: str = choice(AGGREGATES, "what tasks are put together by (default: scores)", default="scores")
+    tasks: str | None = string(None, "names separated by commas (default: all embedded ones, or all of --task-data)")
+    shots: str = string("0,1,5", "shot counts separated by commas (0,1,5)")
+    ranking_questions: int = number(64, (1, MOST), "train questions behind each ranking (64)")
+    aggregate: str = choice("scores", AGGREGATES, "what tasks are put together by (default: scores)")
 
     def grid(self) -> list[TaskSpec]:
         """Every task at every shot count."""
-        from engine.questions.tasks import embedded_tasks, list_tasks
-
-        if self.data_dir is None:
+        if self.tasks or self.data_dir is None:
             default = list(embedded_tasks())
         else:
             states = list_tasks(self.data_dir)
@@ -73,23 +74,18 @@ class OfManyTasks(WithData, OfModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Correlate(OfManyTasks):
-    """How much the rankings of every two tasks and every two shot counts agree; the value is a Survey."""
+    """How much the rankings of tasks agree. The value is a Survey."""
 
     command: ClassVar[str] = "correlate"
-    gives: ClassVar[str] = "how much the rankings of tasks agree"
-
-    what: str = choice(WHAT, "which scores (default: heads)", default="heads")
+    what: str = choice("heads", WHAT, "which scores (default: heads)")
     induction: bool = flag("with prefix matching and copying beside the tasks")
-    out: str | None = path("file to write: .csv or .parquet", is_required=True, is_output=True)
+    out: str | None = path(None, "file to write: .csv or .parquet", is_required=True, is_output=True)
 
-    def measurement(self, session: "Session") -> Measurement[Survey]:
+    def measurement(self, session: Session) -> Measurement[Survey]:
         return survey(self.target(session), self.settings(), self.grid(), self.what)
 
     def measure(self, run: RequestRun) -> Result:
         import pandas as pd
-
-        from engine.heads.induction import induction
-        from engine.importance.rankings_of import INDUCTION_SEED
 
         if self.induction and self.what == "ffns":
             raise UsageError("--induction compares heads, and --what is ffns; leave one of them out")
@@ -114,31 +110,27 @@ class Correlate(OfManyTasks):
             lines.append(f"most important, by the mean of {self.aggregate}: "
                          + ", ".join(f"{name} {score:.4g}" for name, score in best))  # fmt: skip
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(table)))
-        return _result(found, found.failed, lines, fields, files)
+        return _result(found, found.failed, lines, fields, files=files)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(OfManyTasks):
-    """Accuracy over pruning levels; the value is Swept, or with the preset a Study."""
+    """Accuracy over tasks, shots and pruning levels. The value is Swept, or with the preset a Study."""
 
     command: ClassVar[str] = "sweep"
-    gives: ClassVar[str] = "accuracy over tasks, shots and pruning levels"
-
-    heads: str = string("levels in percent (0,10,..,100)", default=TENTHS)
-    ffns: str = string("levels in percent (0)", default="0")
-    by: str = choice(OF_MANY_TASKS, "whose importance says what goes first (default: own)", default="own")
-    of: str = string("the other task, with --by task", default="")
-    pool: str | None = string("the tasks that aggregates are made of (default: those of --tasks)")
-    seed: int = number((0, MOST_SEED), "seed of the random rankings", default=0)
-    limit: int = number((1, MOST), "questions a task (48)", default=48)
-    preset: str | None = choice(("paper",), "the whole study: tables, figures and a report in --out")
+    heads: str = string(TENTHS, "levels in percent (0,10,..,100)")
+    ffns: str = string("0", "levels in percent (0)")
+    by: str = choice("own", OF_MANY_TASKS, "whose importance says what goes first (default: own)")
+    of: str = string("", "the other task, with --by task")
+    pool: str | None = string(None, "the tasks that aggregates are made of (default: those of --tasks)")
+    seed: int = number(0, (0, MOST_SEED), "seed of the random rankings")
+    limit: int = number(48, (1, MOST), "questions a task (48)")
+    preset: str | None = choice(None, ("paper",), "the whole study: tables, figures and a report in --out")
     out: str | None = path(
-        "file to write: .csv or .parquet; with --preset a folder", is_alternative=True, is_output=True
+        None, "file to write: .csv or .parquet; with --preset a folder", is_alternative=True, is_output=True
     )
     plan: str | None = path(
-        "measure nothing: write the cells to this file, or add them to it, for any number of `work FILE`",
-        is_alternative=True,
-        metavar="FILE",
+        None, "measure nothing: add the cells to this file, for `work FILE`", is_alternative=True, metavar="FILE"
     )
 
     @property
@@ -149,8 +141,6 @@ class Sweep(OfManyTasks):
 
     def points(self) -> "list[Point]":
         """What is measured: every task at every level."""
-        from engine.studies import sweeps
-
         return sweeps.points(self.grid(), *self.levels, self.by, self.of, self.seed)
 
     def sources(self) -> list[str]:
@@ -159,9 +149,7 @@ class Sweep(OfManyTasks):
 
         return pool_of(names_of(self.pool, list(dict.fromkeys(task.name for task in self.grid()))))
 
-    def measurement(self, session: "Session") -> "Measurement[Swept]":
-        from engine.studies import sweeps
-
+    def measurement(self, session: Session) -> "Measurement[Swept]":
         return sweeps.sweep(self.target(session), self.settings(self.limit), self.points(), self.sources())
 
     def measure(self, run: RequestRun) -> Result:
@@ -183,7 +171,7 @@ class Sweep(OfManyTasks):
         rows = [row.cells() for row in swept.rows]
         breaks = {axis: [each.cells() for each in points] for axis, points in found.items()}
         files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
-        return _result(swept, swept.failed, lines, {"rows": rows, "break_points": breaks, "out": self.out}, files)
+        return _result(swept, swept.failed, lines, {"rows": rows, "break_points": breaks, "out": self.out}, files=files)
 
     def _planned(self, run: RequestRun, plan: str) -> Result:
         """The cells of the sweep, or of the whole study, as a plan."""
@@ -216,7 +204,7 @@ class Sweep(OfManyTasks):
         frames = tables(study) | {"statements": pd.DataFrame(map(asdict, found))}
         files = {str(folder / f"{name}{ending}"): table_file(ending, frame)
                  for name, frame in frames.items() for ending in TABLES}  # fmt: skip
-        return _result(study, study.failed, lines, fields, files, self.out or "")
+        return _result(study, study.failed, lines, fields, files=files, report_folder=self.out or "")
 
 
 def writable_folder(path: str) -> Path:
@@ -232,12 +220,7 @@ def writable_folder(path: str) -> Path:
 
 
 def _result(
-    value: Any,
-    failed: Mapping[TaskSpec, str],
-    lines: Sequence[str],
-    fields: dict[str, Any],
-    files: Mapping[str, bytes] | None = None,
-    folder: str = "",
+    value: Any, failed: Mapping[TaskSpec, str], lines: list[str], fields: dict[str, Any], **more: Any
 ) -> Result:
     """The result with the tasks that could not be measured, and why."""
     reasons = {in_words(task): reason for task, reason in failed.items()}
@@ -245,13 +228,11 @@ def _result(
     failure = ""
     if reasons and not any(fields.get(name) for name in ("rows", "statements")):
         failure = "nothing could be measured; the lines above say why"
-    return Result(value, fields | {"not_measured": reasons}, "\n".join(lines), files or {}, True, failure, folder)
+    return Result(value, fields | {"not_measured": reasons}, "\n".join(lines), failure=failure, **more)
 
 
 def _best(scores: Any) -> list[tuple[str, float]]:
     """The highest scores of heads (L, H), or of FFNs (L,), highest first."""
-    from engine.heads.induction import best_heads
-
     if scores.ndim == 2:
         return list(best_heads(scores, N_BEST))
     return [(f"F{layer}", float(scores[layer])) for layer in (-scores).argsort(kind="stable")[:N_BEST]]

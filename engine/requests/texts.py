@@ -7,22 +7,25 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from engine.demo import passages
 from engine.errors import HeadroomError, UsageError
 from engine.files import named, read_regular
-from engine.heads.ablation import FILLS, KINDS
+from engine.heads.ablation import FILLS, KINDS, Ablating, head_ablations
+from engine.heads.induction import best_heads
 from engine.models.loading import PRECISIONS, LoadSpec
+from engine.models.masks import Mask, parse_heads, parse_mask
+from engine.models.session import Target
 from engine.requests.base import MOST, MOST_SEED, OfModel, RequestRun, Result, WithData
 from engine.requests.fields import choice, number, path, string
 from engine.requests.output import ARRAYS, TABLES, check_out, file_of, scores_file, table_file
-from engine.texts.continuation import MOST_PERMILLE, MOST_TOKENS
-from engine.texts.incontext import MOST_AROUND
-from engine.texts.sources import MAX_TEXTS, N_TEXTS
+from engine.texts.continuation import MOST_PERMILLE, MOST_TOKENS, Continuation, How, continuation, next_tokens
+from engine.texts.incontext import MOST_AROUND, icl_change, icl_score
+from engine.texts.passages import MAX_BYTES, decoded
+from engine.texts.sources import MAX_TEXTS, N_TEXTS, Source, texts_of
+from engine.texts.tokenloss import Cutting, losses_of_texts, same_tokens, token_losses
 
 if TYPE_CHECKING:
     from engine.heads.attention import Head, HeadView, Overview
-    from engine.models.masks import Mask
-    from engine.models.session import Target
-    from engine.texts.continuation import Continuation
 
 WHAT_TO_PRUNE = 'what to prune, such as "L3H5 L4H* F7 F2-5 B9"'
 TABLE_OUT, ARRAY_OUT = "file to write: .csv or .parquet", "file to write: .npz, .csv or .parquet"
@@ -33,21 +36,18 @@ N_BEST = 5
 class OfTexts(WithData, OfModel):
     """A model, what is pruned in it, and the texts that it reads."""
 
-    text: str | None = path("a UTF-8 text file")
-    passage: str | None = string("the title of a built-in passage instead")
-    solved: str | None = string("or a task: solved train questions strung together to texts")
+    text: str | None = path(None, "a UTF-8 text file")
+    passage: str | None = string(None, "the title of a built-in passage instead")
+    solved: str | None = string(None, "or a task: solved train questions strung together to texts")
     texts: int | None = number(
+        None,
         (1, MAX_TEXTS),
-        f"cut into at most so many texts of 512 tokens (default: {N_TEXTS} with --solved and in attribute, else the "
-        "text whole)",
+        f"cut into so many texts of 512 tokens (default: whole; {N_TEXTS} of --solved and in attribute)",
     )
-    mask: str = string(WHAT_TO_PRUNE, default="")
+    mask: str = string("", WHAT_TO_PRUNE)
 
     def contents(self, run: RequestRun, n_texts: int | None) -> list[str]:
         """The texts that are named: at most `n_texts` of 512 tokens each, or without a number the text whole."""
-        from engine.texts.passages import MAX_BYTES
-        from engine.texts.sources import Source, texts_of
-
         given = [name for name in ("text", "passage", "solved") if getattr(self, name)]
         if len(given) != 1:
             raise UsageError("give exactly one of --text FILE, --passage TITLE and --solved TASK")
@@ -62,10 +62,8 @@ class OfTexts(WithData, OfModel):
             source = replace(source, n_texts=n_texts)
         return list(run.value(texts_of(run.session.target(self.spec), source, self.data_dir)))
 
-    def mask_in(self, target: "Target") -> "Mask":
+    def mask_in(self, target: Target) -> Mask:
         """What is pruned."""
-        from engine.models.masks import parse_mask
-
         return parse_mask(self.mask, target.shape)
 
 
@@ -74,32 +72,24 @@ class ScoredTexts(OfTexts):
     """Texts with an in-context-learning score."""
 
     around: int = number(
-        (0, MOST_AROUND),
-        "tokens on either side of the 50th and the 500th in a score (default: 0, as defined)",
-        default=0,
+        0, (0, MOST_AROUND), "tokens on either side of the 50th and the 500th in a score (default: 0, as defined)"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureLosses(ScoredTexts):
-    """Each token's loss under two masks or by two models; the value is the TokenLosses of each text, by side."""
+    """Per-token losses of a text, full and masked. The value is the TokenLosses of each text, by side."""
 
     command: ClassVar[str] = "losses"
-    gives: ClassVar[str] = "per-token losses of a text, full and masked"
-
-    mask_a: str = string("what the first of the two lacks already (default: nothing)", default="")
-    other_model: str | None = string("measure --mask on this model instead (same tokenizer)")
-    other_precision: str | None = choice(PRECISIONS, "and in this precision")
-    window: int = number((0, MOST), "tokens a window (default: the model's)", default=0)
-    stride: int = number((0, MOST), "tokens from one window to the next (default: half)", default=0)
-    out: str | None = path(TABLE_OUT, is_required=True, is_output=True)
+    mask_a: str = string("", "what the first of the two lacks already (default: nothing)")
+    other_model: str | None = string(None, "measure --mask on this model instead (same tokenizer)")
+    other_precision: str | None = choice(None, PRECISIONS, "and in this precision")
+    window: int = number(0, (0, MOST), "tokens a window (default: the model's)")
+    stride: int = number(0, (0, MOST), "tokens from one window to the next (default: half)")
+    out: str | None = path(None, TABLE_OUT, is_required=True, is_output=True)
 
     def measure(self, run: RequestRun) -> Result:
         import pandas as pd
-
-        from engine.models.masks import parse_mask
-        from engine.texts.incontext import icl_change, icl_score
-        from engine.texts.tokenloss import Cutting, same_tokens, token_losses
 
         check_out(self.out, TABLES)
         spec, cutting = self.spec, Cutting(self.window, self.stride)
@@ -142,23 +132,16 @@ class MeasureLosses(ScoredTexts):
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeHeads(ScoredTexts):
-    """What ablating each head does to the in-context-learning score; the value is HeadAblations."""
+    """Each head ablated: in-context-learning score. The value is HeadAblations."""
 
     command: ClassVar[str] = "attribute"
-    gives: ClassVar[str] = "each head ablated: in-context-learning score"
-
-    kind: str = choice(KINDS, "of ablation (default: full)", default="full")
-    fill: str = choice(FILLS, "what an ablated head gives (default: zero)", default="zero")
-    before_and_after: str | None = string("a second mask: attribute the change of losses to it as well")
-    seed: int = number((0, MOST_SEED), "seed of the tokens of the before-and-after vector", default=0)
-    out: str | None = path(ARRAY_OUT, is_required=True, is_output=True)
+    kind: str = choice("full", KINDS, "of ablation (default: full)")
+    fill: str = choice("zero", FILLS, "what an ablated head gives (default: zero)")
+    before_and_after: str | None = string(None, "a second mask: attribute the change of losses to it as well")
+    seed: int = number(0, (0, MOST_SEED), "seed of the tokens of the before-and-after vector")
+    out: str | None = path(None, ARRAY_OUT, is_required=True, is_output=True)
 
     def measure(self, run: RequestRun) -> Result:
-        from engine.heads.ablation import Ablating, head_ablations
-        from engine.heads.induction import best_heads
-        from engine.models.masks import parse_mask
-        from engine.texts.tokenloss import losses_of_texts
-
         check_out(self.out, ARRAYS)
         target = self.target(run.session)
         mask, texts = self.mask_in(target), self.contents(run, self.texts or N_TEXTS)
@@ -180,24 +163,17 @@ class AttributeHeads(ScoredTexts):
 
 @dataclass(frozen=True, kw_only=True)
 class ContinuePrompt(OfModel):
-    """What the full and the masked model say after a prompt; the value is a Continuation by side."""
+    """What the full and the masked model say next. The value is a Continuation by side."""
 
     command: ClassVar[str] = "continue"
-    gives: ClassVar[str] = "what the full and the masked model say next"
-
-    prompt: str = string("what they go on from, as it stands", default=MISSING)
-    mask: str = string(WHAT_TO_PRUNE, default="")
-    tokens: int = number((1, MOST_TOKENS), "how many at most (default: 24)", default=24)
-    temperature: float = number(
-        (0, MOST_PERMILLE / 1000), "of draws (default: 0, the likeliest token)", float, default=0.0
-    )
-    seed: int = number((0, MOST_SEED), "of draws", default=0)
-    out: str | None = path(TABLE_OUT, is_required=True, is_output=True)
+    prompt: str = string(MISSING, "what they go on from, as it stands")
+    mask: str = string("", WHAT_TO_PRUNE)
+    tokens: int = number(24, (1, MOST_TOKENS), "how many at most (default: 24)")
+    temperature: float = number(0.0, (0, MOST_PERMILLE / 1000), "of draws (default: 0, the likeliest token)", float)
+    seed: int = number(0, (0, MOST_SEED), "of draws")
+    out: str | None = path(None, TABLE_OUT, is_required=True, is_output=True)
 
     def measure(self, run: RequestRun) -> Result:
-        from engine.models.masks import Mask, parse_mask
-        from engine.texts.continuation import How, continuation, next_tokens
-
         check_out(self.out, TABLES)
         how = How(self.tokens, round(1000 * self.temperature), self.seed)
         target = self.target(run.session)
@@ -219,17 +195,14 @@ class ContinuePrompt(OfModel):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureAttention(OfTexts):
-    """Where heads attend in a text and what that adds to the next token's logit; the value is a HeadView by head."""
+    """Where heads look, and what that raises. The value is a HeadView by head."""
 
     command: ClassVar[str] = "attention"
-    gives: ClassVar[str] = "where heads look, and what that raises"
-
-    heads: str = string("such as L1H0,L1H1", default=MISSING)
-    out: str | None = path(ARRAY_OUT, is_required=True, is_output=True)
+    heads: str = string(MISSING, "such as L1H0,L1H1")
+    out: str | None = path(None, ARRAY_OUT, is_required=True, is_output=True)
 
     def measure(self, run: RequestRun) -> Result:
         from engine.heads.attention import head_views, overview
-        from engine.models.masks import parse_heads
 
         check_out(self.out, ARRAYS)
         target = self.target(run.session)
@@ -271,7 +244,7 @@ def attention_file(suffix: str, seen: "Overview", views: "Mapping[Head, HeadView
     return table_file(suffix, pd.concat(rows))
 
 
-def continuation_table(said: "Mapping[str, Continuation]") -> Any:
+def continuation_table(said: Mapping[str, Continuation]) -> Any:
     """A DataFrame with a row a token: which model said it, its place, id, text and probability."""
     import pandas as pd
 
@@ -284,8 +257,6 @@ def continuation_table(said: "Mapping[str, Continuation]") -> Any:
 
 def built_in(title: str) -> str:
     """The text of a built-in passage; UsageError where none is called so."""
-    from engine.demo import passages
-
     by_title = {passage.title: passage.text for passage in passages(long=True)}
     if title not in by_title:
         raise UsageError(f"no built-in passage is called {title!r}; choose one of {', '.join(by_title)}")
@@ -294,8 +265,6 @@ def built_in(title: str) -> str:
 
 def read_text(file: str, most_bytes: int) -> str:
     """The text in the file that --text names; HeadroomError where it cannot be read or is no text."""
-    from engine.texts.passages import decoded
-
     try:
         raw = read_regular(named(file, "--text"), 2 * most_bytes)
     except OSError as error:

@@ -29,6 +29,8 @@ def argv(request: Request) -> list[str]:
 
 def program(requests: Sequence[Request]) -> str:
     """A program that runs the requests one after the other, from the same store, and prints what each gives."""
+    if not requests:
+        return ""
     is_clone = not (ROOT / "__init__.py").exists()
     package = "engine.requests" if is_clone else "headroom.engine.requests"
     names = sorted({type(request).__name__ for request in requests})

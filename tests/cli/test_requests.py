@@ -144,8 +144,8 @@ class _Made(Request):
     command: ClassVar[str] = "made"
     gives: ClassVar[str] = "nothing"
 
-    n_texts: int = number((1, 9), "how many", default=2, aliases=("--texts",))
-    name: str = string("what it is called", default="x", name="known-as", aliases=("--called",))
+    n_texts: int = number(2, (1, 9), "how many", aliases=("--texts",))
+    name: str = string("x", "what it is called", name="known-as", aliases=("--called",))
     is_new: bool = flag("whether it is new", aliases=("--new",))
 
 

@@ -17,8 +17,9 @@ from engine.models.loading import LoadSpec
 from engine.models.session import Session
 from engine.progress import final
 from engine.questions.requests import TaskSpec
-from engine.requests import argv
+from engine.requests import argv, program
 from engine.studies.break_points import break_points
+from engine.studies.study import OUT_OF_DISTRIBUTION, RANDOM_LEVELS, TENTHS, pool_of, random_points, transfer_points
 from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point, SweepRow, points, sweep
 from pages.ui.shared import runtime, work
@@ -90,10 +91,12 @@ def test_curves_are_measured_once_and_found_again(open_screen, tiny_opt):
 def test_what_workers_of_a_plan_measure_is_drawn(open_screen, tiny_opt, monkeypatch):
     at, tasks = open_screen(), [TaskSpec("demo_copy", 0), TaskSpec("demo_price", 0)]
     assert not at.get("vega_lite_chart")
-    plan, puts = plans.plan_of("heads", tasks, tasks[0], 500), runtime.store().n_puts
+    wanted, puts = points_of_section("heads", tasks, tasks[0], 500), runtime.store().n_puts
     store = open_store(runtime.store().directory)  # as another process opens it
     session, setting = Session(store), StudySettings(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64)
-    last = list(sweep(session.target(setting.spec), setting, plan.points, plan.pool).run(session))
+    last = list(
+        sweep(session.target(setting.spec), setting, wanted, pool_of([task.name for task in tasks])).run(session)
+    )
     store.close()
     assert runtime.store().n_puts == puts
     monkeypatch.setattr(work, "OTHERS_S", 0.0)
@@ -119,14 +122,33 @@ def test_every_section_measures_what_it_plans(open_screen, section):
 @pytest.mark.parametrize("section", plans.SECTIONS)
 def test_the_commands_measure_what_the_section_plans(section):
     tasks = [TaskSpec(name, shots) for name in ("demo_copy", "demo_induction", "demo_price") for shots in (0, 5)]
-    plan, front = plans.plan_of(section, tasks, tasks[1], 250), tasks[1]
-    measured = set()
-    for request in plans.requests_of(section, tasks, front, 250, {"limit": 16}):
+    front, pool = tasks[1], pool_of(["demo_copy", "demo_induction", "demo_price"])
+    requests = plans.requests_of(section, tasks, front, 250, {"limit": 16})
+    for request in requests:
         assert request_of(parser().parse_args(argv(request))) == request and request.limit == 16
-        measured.update(request.points())
-        if request.by == "aggregate":
-            assert tuple(request.sources()) == plan.pool
-    assert measured == set(plan.points)
+        assert request.by != "aggregate" or request.sources() == pool
+    assert set(plans.points_of(requests)) == set(points_of_section(section, tasks, front, 250))
+
+
+def points_of_section(section, tasks, front, permille):
+    here = [task for task in tasks if task.shots == front.shots]
+    outside = [task for task in tasks if task.name in OUT_OF_DISTRIBUTION]
+    heads, ffns = (TENTHS, [0]), ([0], TENTHS)
+    few_heads, few_ffns = (RANDOM_LEVELS, [0]), ([0], RANDOM_LEVELS)
+    return {
+        "heads": [*points(tasks, *heads), *random_points(tasks, *few_heads)],
+        "ffns": [*points(tasks, *ffns), *random_points(tasks, *few_ffns)],
+        "both": points(tasks, TENTHS, TENTHS),
+        "transfer": [*points(here, [permille], [0]), *transfer_points(here, permille)],
+        "outside": [*points(outside, *heads), *points(outside, *heads, "aggregate")],
+        "rescored": [*points([front], *heads), *random_points([front], *few_heads),
+                     *points([front], *heads, "rescored")],
+    }[section]  # fmt: skip
+
+
+def test_a_section_without_tasks_asks_nothing():
+    tasks = [TaskSpec("demo_copy", 0)]
+    assert plans.requests_of("outside", tasks, tasks[0], 250, {}) == [] and program([]) == ""
 
 
 def test_the_level_of_transfer_is_dragged(open_screen):

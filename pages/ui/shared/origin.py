@@ -18,7 +18,6 @@ from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.receipts import Measurements
 from engine.requests import Request, argv, program
-from engine.requests.base import OfModel
 
 
 @dataclass(frozen=True)
@@ -93,8 +92,6 @@ def percent(permille: int) -> str:
 
 def of_second(request: Request, second: Target) -> Request:
     """The same request of the second model of a comparison; what it writes has a name of its own."""
-    if not isinstance(request, OfModel):
-        raise TypeError(f"{type(request).__name__} is not of a model")
     more = {"out": f"second-{out}"} if (out := getattr(request, "out", None)) else {}
     return replace(request, **of_model(second), **more)
 
