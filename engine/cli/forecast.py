@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from engine.checkpoints.model_config import read_model_config
 from engine.checkpoints.names import with_revision
-from engine.cli.options import Parser, shared
-from engine.cli.output import print_result
+from engine.cli.options import MOST, Parser, names_of, numbers_of, shared
+from engine.cli.output import Report, print_result
 from engine.errors import UsageError
 from engine.models.loading import PRECISIONS
 from engine.models.session import Session
@@ -15,8 +15,6 @@ from engine.placement.hardware import GPUS, Machine, machine_of
 from engine.placement.memory_needed import main_memory_bytes
 from engine.progress import in_time
 from engine.questions.tasks import HARNESS_TASKS
-from engine.requests.base import MOST, Report
-from engine.requests.fields import names_of, numbers_of
 from engine.studies.surveys import grid
 
 if TYPE_CHECKING:

@@ -10,8 +10,11 @@ from dataclasses import MISSING
 from typing import Any, NoReturn
 
 from engine.errors import one_line
+from engine.requests.base import MOST as MOST  # this and the lists are for `plan`, which has no request yet
 from engine.requests.base import Request
 from engine.requests.fields import Option, option_name, options
+from engine.requests.fields import names_of as names_of
+from engine.requests.fields import numbers_of as numbers_of
 
 
 class Parser(argparse.ArgumentParser):

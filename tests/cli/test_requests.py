@@ -8,10 +8,12 @@ import json
 from dataclasses import MISSING, dataclass, replace
 from typing import ClassVar
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine import demo
 from engine.cli import parser
 from engine.cli.options import Parser, request_of
 from engine.errors import UsageError
@@ -20,6 +22,7 @@ from engine.requests import REQUESTS, Evaluate, ReportHead, ScoreImportance, Sco
 from engine.requests.base import Request
 from engine.requests.fields import flag, number, options, string
 from engine.requests.output import to_json
+from engine.training.trajectory import decode
 from tests.cli.conftest import refused
 from tests.write_command_line import commands_of
 
@@ -137,6 +140,20 @@ def test_a_request_is_a_measurement_where_it_is_one(session, tiny_opt):
 def test_what_cannot_be_is_refused_without_a_store_too():
     with pytest.raises(UsageError, match="leave out --bos"):
         ScoreInduction(bos=True).run(Session(None))  # pyright: ignore[reportArgumentType]
+
+
+def test_a_record_of_a_trajectory_is_read_and_nothing_is_measured(cli, tmp_path):
+    record = demo.runs_folder() / "smeared.safetensors"
+    found = decode(record.read_bytes())
+    code, out, _ = cli("trajectory", record, "--out", tmp_path / "run.csv", "--json")
+    told = json.loads(out)
+    assert code == 0 and told["cached"] and told["steps"] == found.steps.tolist()
+    assert told["loss"] == pytest.approx(found.loss.tolist())
+    table = pd.read_csv(tmp_path / "run.csv")
+    assert table.query("quantity == 'loss'")["value"].to_numpy() == pytest.approx(found.loss)
+    refused(cli("trajectory", tmp_path / "none.safetensors"), 1, "cannot read", "No such file")
+    (tmp_path / "other.safetensors").write_bytes(b"no record")
+    refused(cli("trajectory", tmp_path / "other.safetensors"), 1, "no file of a trajectory")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,8 @@ import ast
 import contextlib
 import io
 import re
+import shlex
+from pathlib import Path
 
 import pytest
 from streamlit.util import calc_hash
@@ -17,6 +19,8 @@ from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.receipts import facts, read_receipts
 from engine.requests import Sweep
+from engine.training.phase_change import window
+from engine.training.trajectory import decode
 from pages.ui.shared import runtime
 from pages.ui.shared.measured import SLOT
 from tests.conftest import HANG_S
@@ -140,6 +144,23 @@ def test_the_program_finds_the_in_context_score(open_screen, wide_opt, tmp_path)
                      incontext_mask="L0H1")  # fmt: skip
     shown = [metric.value.replace("−", "-") for metric in at.metric]
     assert shown[1] == f"{number_after('masked [+]?', said_by_the_program(at).partition('score')[2]):.2f}"
+
+
+def test_the_program_finds_the_windows_of_runs(open_screen):
+    at = open_screen("training")
+    said = said_by_the_program(at).splitlines()
+    shown = chosen_runs(at)
+    assert len(shown) > 1 and [line.split(": ")[0] for line in said if " snapshots to " in line] == [
+        found.label for found in shown
+    ]
+    windows = [window(found.tokens, found.icl) for found in shown]
+    told = [f"phase change from {each.start:,.0f} to {each.end:,.0f} tokens" for each in windows if each]
+    assert told and [line.rpartition(":")[0] for line in said if line.startswith("phase change")] == told
+
+
+def chosen_runs(at):
+    """The trajectories that the commands of the Training screen read."""
+    return [decode(Path(shlex.split(line)[2]).read_bytes()) for line in at.code[0].value.splitlines()]
 
 
 def test_receipts_are_those_of_the_records_that_are_shown(open_app):
