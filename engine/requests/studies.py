@@ -245,11 +245,8 @@ def _how_much(each: "BreakPoint", axis: str) -> str:
         return f"{words}, {each.reading}"
     first, points = each.first_detectable_loss, each.cliff_points
     loss = "" if math.isnan(first) else f", first detectable loss at {first:.0%}"
-    cliff = (
-        ""
-        if math.isnan(points)
-        else f", cliff from {each.cliff_from:.0%} to {each.cliff_to:.0%} ({points:+.0f} points)"
-    )
+    cliff = f", cliff from {each.cliff_from:.0%} to {each.cliff_to:.0%} ({points:+.0f} points)"
+    cliff = "" if math.isnan(points) else cliff
     return f"{words}, {axis} can go up to {each.no_loss_up_to:.0%}{loss}{cliff}"
 
 
