@@ -1,6 +1,7 @@
 """Everything Headroom computes, usable from Python and from a shell; it knows nothing of the screens.
 
 `accuracy`: questions answered under a mask, and what a mask saves
+`requests`: what is asked of the engine, as data: a class for each command
 `cli`: the command line
 `demo`: the embedded model, questions and passages
 `export`: a pruned model as a folder that others load

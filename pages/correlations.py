@@ -7,15 +7,14 @@ import pandas as pd
 import streamlit as st
 
 from engine.importance.rankings import AGGREGATES
+from engine.requests import Correlate
 from engine.studies.surveys import Survey, shots_in_words, survey
 from pages.ui.correlations import sections, tables
 from pages.ui.shared.closing import closing, draw_command
-from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import one_of
 from pages.ui.shared.defaults import RANKING_QUESTIONS
 from pages.ui.shared.many_tasks import choose_tasks, importance_work, setting_of, show_failed, so_far, survey_line
-from pages.ui.shared.origin import Origin, about, tasks_in_words
-from pages.ui.shared.python_code import of_correlations
+from pages.ui.shared.origin import Origin, about, command_line, of_grid, of_model, tasks_in_words
 from pages.ui.shared.runtime import end_run, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.tables import written
@@ -74,11 +73,11 @@ found = so_far(work)
 live(work.watched(), partial(survey_line, work, len(tasks), found, since_s), since_s)
 show_failed(found.failed)
 places = [st.container() for _ in range(4)]
-words = ["--tasks", ",".join(task_names), "--shots", ",".join(map(str, counts)), "--what", what, "--aggregate", how]
-words += ["--out", "correlations.csv"]
-command = command_line("correlate", target, setup.data_dir, words)
+request = Correlate(
+    **of_model(target), **of_grid(tasks), task_data=setup.data_dir, what=what, aggregate=how, out="correlations.csv"
+)
 if not found.scores:
-    draw_command(command)
+    draw_command(command_line(request))
     end_run()
 
 found = tables.in_order(found, tasks)
@@ -105,7 +104,6 @@ with counts_at:
         words = "Every two rankings with SRCC, interval, p and overlap"
         shown = written(rows, **tables.FORMATS)
         table.dataframe(shown, hide_index=True, height=330, column_config=tables.TITLES, alt=words)
-program = of_correlations(setting, tasks, what, how)
 of = about(target, tasks_in_words(tasks), f"{RANKING_QUESTIONS} train questions each", "nothing pruned")
-origin = Origin("Correlations", command, program, {TITLES[what]: survey(target, setting, tasks, what)}, of, [says])
+origin = Origin("Correlations", [request], {TITLES[what]: survey(target, setting, tasks, what)}, of, [says])
 closing(origin, {"Pairs of rankings": rows}, pictures)

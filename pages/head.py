@@ -1,17 +1,18 @@
 """The Head screen: what one attention head does, what feeds it, and what is lost without it."""
 
+from typing import Any
+
 import streamlit as st
 
+from engine.requests import ReportHead
 from engine.studies.one_head import HeadRequest, head_named, portrait
 from pages.ui.head import by_weights, feeders, idealised, in_texts, losses, tables
 from pages.ui.head.asking import choose
 from pages.ui.head.measuring import draw_all, look_up
 from pages.ui.head.portrait import draw_portrait
 from pages.ui.shared.closing import closing
-from pages.ui.shared.commands import command_line
 from pages.ui.shared.many_tasks import setting_of
-from pages.ui.shared.origin import Origin, about, tasks_in_words
-from pages.ui.shared.python_code import of_head
+from pages.ui.shared.origin import Origin, about, of_model, tasks_in_words
 from pages.ui.shared.runtime import errors_shown, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.stage import presenting
@@ -39,12 +40,12 @@ for section in () if presenting() else SECTIONS:  # a slide is one screen, and t
     pictures |= drawn
     files |= more
 
-words = [asked.name, *(["--tasks", ",".join(task.name for task in choice.tasks)] if choice.tasks else [])]
-words += ["--shots", choice.tasks[0].shots] if choice.tasks else []
-command = command_line("head", target, setup.data_dir if choice.tasks else None, words)
+more = dict[str, Any]()
+if choice.tasks:
+    names = ",".join(task.name for task in choice.tasks)
+    more |= {"tasks": names, "shots": choice.tasks[0].shots, "task_data": setup.data_dir}
+request = ReportHead(head=asked.name, **of_model(target), **more)
 of = [tasks_in_words(choice.tasks), f"{N_QUESTIONS} questions"] if choice.tasks else ["no task"]
 says = [verdict, tables.in_short(known.found)]
-origin = Origin(
-    "Head", command, of_head(target, asked), {"Head": portrait(target, asked)}, about(target, asked.name, *of), says
-)
+origin = Origin("Head", [request], {"Head": portrait(target, asked)}, about(target, asked.name, *of), says)
 closing(origin, {name: frame for name, frame in files.items() if len(frame)}, pictures)

@@ -3,11 +3,13 @@
 import time
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from engine.importance.rankings import agreement
+from engine.requests import Correlate, ScoreImportance
 from engine.studies.surveys import Survey, in_words, survey, together
 from engine.timing.observed_timings import together_s
 from pages.ui.importance import charts, tables
@@ -17,7 +19,6 @@ from pages.ui.importance.divisors import draw_line
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import closing
-from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import one_listed, one_of
 from pages.ui.shared.defaults import IN_SHORT, SAMPLE
 from pages.ui.shared.defaults import RANKING_QUESTIONS as N
@@ -32,8 +33,7 @@ from pages.ui.shared.many_tasks import (
     so_far,
     survey_line,
 )
-from pages.ui.shared.origin import Origin, about, tasks_in_words
-from pages.ui.shared.python_code import of_importance
+from pages.ui.shared.origin import Origin, about, of_grid, of_model, of_task, tasks_in_words
 from pages.ui.shared.runtime import require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.tables import for_file, magnitude, written
@@ -153,10 +153,12 @@ else:
             at.markdown(words := tables.agreement_in_words(agreed, by, ORACLE))
             pictures[name] = charts.agreement_scatter(rows, by)
             draw_chart(pictures[name], f"importance agreement {by}", f"{name}: {words}", at)
-words = ["--task", front.name, "--shots", front.shots, "--what", what, "--limit", N, "--sample", SAMPLE]
-line = command_line("importance", target, setup.data_dir, [*words, "--out", "heads.csv"])
-program = of_importance(replace(setting, aggregate=how), tasks, what)
+model = dict[str, Any](of_model(target), task_data=setup.data_dir, what=what)
+requests = [
+    ScoreImportance(**model, **of_task(front), limit=N, sample=SAMPLE, out="heads.csv"),
+    Correlate(**model, **of_grid(tasks), aggregate=how, out="all-tasks.csv"),
+]
 measurements = {KINDS[kind]: survey(target, setting, tasks, what if kind == "heads" else kind) for kind in KINDS}
 of = about(target, tasks_in_words(tasks), f"{N} train questions each", "nothing pruned")
-origin = beside.told(Origin("Importance", line, program, measurements, of, says))
+origin = beside.told(Origin("Importance", requests, measurements, of, says))
 closing(origin, files | beside.tables, pictures | beside.pictures)

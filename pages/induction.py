@@ -8,6 +8,7 @@ import streamlit as st
 from engine.heads.induction import SCORES, VARIANTS, induction
 from engine.importance.rankings_of import INDUCTION_FROM
 from engine.models.masks import parse_mask
+from engine.requests import ScoreInduction
 from pages.ui.induction import charts, overlap
 from pages.ui.induction.beside import FirstInduction
 from pages.ui.induction.beside import draw as draw_beside
@@ -17,12 +18,10 @@ from pages.ui.induction.tables import corner, corner_in_words, head_scores, in_w
 from pages.ui.shared import carried, induction_scores
 from pages.ui.shared.address import number_field
 from pages.ui.shared.closing import closing
-from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import one_of, type_mask
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.marks import mark
-from pages.ui.shared.origin import Origin, about
-from pages.ui.shared.python_code import of_induction
+from pages.ui.shared.origin import Origin, about, of_model
 from pages.ui.shared.runtime import errors_shown, require_frame, session
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.stage import presenting
@@ -107,12 +106,11 @@ overlap_pictures, overlap_tables = {}, {}
 if not presenting():  # a slide is one screen, and these are below it
     pictures |= draw_closely(frame)
     overlap_pictures, overlap_tables = overlap.draw(setup, target, found, frame, since_s)
-words = ["--variant", variant, "--seed", seed, "--out", "induction.csv"]
+request = ScoreInduction(**of_model(target.as_usual), variant=variant, seed=int(seed), out="induction.csv")
 files = {"Induction scores": frame, **beside.tables, **overlap_tables}
-command = command_line("induction", target.as_usual, None, words)
 measurements = {"Scores": scores, "Importance": overlap.importance_of(setup, target)}
-program, n = of_induction(target.as_usual, variant, seed), f"{found.n['prefix_matching']} examples"
+n = f"{found.n['prefix_matching']} examples"
 of = about(target, f"random tokens, {variant.capitalize()}, seed {seed}", n, "nothing pruned")
 says = [in_words(frame, each) for each in SCORES] + [corner_in_words(frame)]
-origin = beside.told(Origin("Induction", command, program, measurements, of, says))
+origin = beside.told(Origin("Induction", [request], measurements, of, says))
 closing(origin, files, pictures | beside.pictures | overlap_pictures)

@@ -16,7 +16,6 @@ from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.marks import counts, mark
 from pages.ui.shared.origin import Origin
 from pages.ui.shared.pruning import choose_pruning
-from pages.ui.shared.python_code import of_losses
 from pages.ui.shared.runtime import end_run, errors_shown, require_frame, session
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.texts import OWN_FILE, choose_text
@@ -75,7 +74,7 @@ target, a_target = wait_for_model(setup), wait_for_model(setup, a_spec)
 with errors_shown():
     pruning, a_mask = levels.pruning(target.shape), parse_mask(a_typed, a_target.shape)
 a_side, whole = reading.PassageModel(a_target, a_mask), reading.PassageModel(target, Mask.full(target.shape))
-of_text = (text.name, text.text, text.landmarks, text.arguments)
+of_text = (text.name, text.text, text.landmarks, text.named)
 x = reading.PassageControls(*of_text, setup.data_dir, a_side, whole, pruning)
 whole_a, orders = run.losses(x, "a", x.a), run.order(x)
 b_side = x.b(orders) if orders is not None else None
@@ -103,11 +102,10 @@ more = st.expander(title, key="passage_more", on_change="rerun", icon=icon)
 if more.open:
     draw_chart(bars(), "passage_bars", tables.in_words(frame), more)
     largest_tables(more, frame, x.text)
-program = of_losses((x.a.target, x.a.mask), (b_shown.target, b_shown.mask), x.arguments)
 differs, tokens = b_shown != x.a, tables.part_range(part, a.n_total)
 text_picture = partial(tinted_text, frame, a.pieces, view if differs else "A", full_nats, tokens)
 says = [tables.summary(a, b, b_shown.mask if differs else None)[0]]
-how = reading.command(x, b_shown), program, reading.measurements(x, b_shown)
+how = [reading.request(x, b_shown)], reading.measurements(x, b_shown)
 origin = Origin("Passage", *how, reading.in_words(x, b_shown, a.n_total), says)
 pictures = {"Text": text_picture, **({"Difference along the text": bars} if differs else {})}
 closing(origin, {"Losses by token": frame}, pictures)

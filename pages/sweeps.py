@@ -5,23 +5,22 @@ import time
 import pandas as pd
 import streamlit as st
 
+from engine.studies.study import pool_of
 from engine.studies.sweeps import Swept, sweep
 from pages.ui.shared.address import MOST, number_field
 from pages.ui.shared.charts import Picture
 from pages.ui.shared.closing import closing
-from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import choose_level, one_listed, one_of
 from pages.ui.shared.defaults import AXES
 from pages.ui.shared.many_tasks import FEW_COUNTS, JUDGES, choose_tasks, setting_of, show_failed
 from pages.ui.shared.marks import mark
-from pages.ui.shared.origin import Origin, about, tasks_in_words
+from pages.ui.shared.origin import Origin, about, of_model, tasks_in_words
 from pages.ui.shared.published import of_tasks
-from pages.ui.shared.python_code import of_sweep
 from pages.ui.shared.runtime import end_run, require_frame
 from pages.ui.shared.sidebar import chosen, wait_for_model
 from pages.ui.shared.work import Work, live
 from pages.ui.sweeps import criteria
-from pages.ui.sweeps.plans import SECTIONS, arguments, plan_of
+from pages.ui.sweeps.plans import SECTIONS, points_of, requests_of
 from pages.ui.sweeps.sections import draw_section
 
 require_frame("pages/sweeps.py")
@@ -51,8 +50,10 @@ if section == "transfer":
     permille = choose_level("sweeps", st.columns(2)[0], "level", AXES["heads"], help, 50)
 
 target = wait_for_model(setup)
-setting, plan = setting_of(setup, int(judges)), plan_of(section, tasks, front, permille)
-since_s, wanted = time.monotonic(), sweep(target, setting, plan.points, plan.pool)
+asked = {**of_model(target), "task_data": setup.data_dir, "limit": int(judges)}
+requests = requests_of(section, tasks, front, permille, asked)
+since_s, points = time.monotonic(), points_of(requests)
+wanted = sweep(target, setting_of(setup, int(judges)), points, pool_of(names))
 work = Work(f"sweep {section}", SECTIONS[section], wanted, priority=2)
 others = work.noticed()
 stored = work.stored(others)
@@ -62,12 +63,12 @@ def draw() -> None:
     """What is measured so far, and how the measuring stands."""
     known = (Swept(), *stored, work.found or Swept())
     found = max(known, key=lambda each: (len(each.rows), len(each.failed)))
-    possible = {point for point in plan.points if point.task not in found.failed}
+    possible = {point for point in points if point.task not in found.failed}
     missing = len(possible - {row.point for row in found.rows})
     if not work.line() and missing:
         work.offer(f"Measure {missing:,} accuracies", "timeline", MEASURE_HELP, 0.0, type="primary")
     if found.rows and missing:
-        st.caption(f"{len(found.rows):,} of {len(plan.points):,} accuracies are there.")
+        st.caption(f"{len(found.rows):,} of {len(points):,} accuracies are there.")
     show_failed(found.failed)
     drawn, frames = draw_section(section, found.rows, front, permille, published)
     mark("sweep", "missing" if missing else "measured", section=section, known=len(found.rows))
@@ -79,11 +80,7 @@ published = of_tasks(target, tasks)
 pictures: dict[str, Picture] = {}
 files: dict[str, pd.DataFrame] = {}
 live(work.watched(), draw, since_s)
-if not any(len(each.rows) == len({*plan.points}) for each in stored):
+if not any(len(each.rows) == len(points) for each in stored):
     work.follow(others)  # other processes may measure the rest: `headroom work`
-limit = ["--limit", str(int(judges))]
-lines = [[*words, *limit] for words in arguments(section, tasks, front, permille)]
-commands = [command_line("sweep", target, setup.data_dir, words) for words in lines]
-program = of_sweep(setting, tasks, plan.points, plan.pool)
 of = about(target, tasks_in_words(tasks), f"{int(judges):,} questions each", f"pruned: {SECTIONS[section].lower()}")
-closing(Origin("Sweeps", "\n".join(commands), program, {SECTIONS[section]: wanted}, of), files, pictures)
+closing(Origin("Sweeps", requests, {SECTIONS[section]: wanted}, of), files, pictures)

@@ -34,6 +34,7 @@ FLOORS = [
     "engine.importance",
     "engine.export engine.studies engine.training",
     "engine.plans",
+    "engine.requests",
     "engine.cli engine.demo.making",
     "pages.ui.shared",
     "pages.ui.prune pages.ui.importance pages.ui.induction pages.ui.passage pages.ui.continuation pages.ui.attention "

@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
+import engine.cli
 from engine.architecture.families import FAMILIES, NAMES
 from engine.architecture.family import supported_families
 from engine.architecture.layer_tensors import is_attention, is_ffn, place_of
 from engine.architecture.model_config import ModelConfig
+from engine.cli.options import request_of
 from engine.importance import rankings_of
 from engine.importance.criteria import CRITERIA
 from engine.importance.importance import WHAT
@@ -27,11 +29,14 @@ from engine.plans.planning import SEEDED
 from engine.questions.requests import TaskSpec
 from engine.questions.rows import read as read_rows
 from engine.questions.tasks import HARNESS_TASKS, TaskInfo, list_tasks, local_files
+from engine.requests import REQUESTS, Evaluate, argv, program
+from engine.requests.fields import Option, number, option_name, options
 from engine.shapes import ModelShape
 from engine.studies import sweeps
 from pages.ui.shared.controls import RANKING_HELP
 from pages.ui.shared.screens import STORY
 from pages.ui.shared.sidebar import MODEL_HELP
+from tests import write_command_line
 from tests.engine.fixtures import TINY
 from tests.test_imports_go_one_way import FLOORS, REPOSITORY
 
@@ -173,6 +178,38 @@ SCREEN = [
           lambda name: name in constant("tests/pages/test_addresses_take_anything.py", "ONE_EACH"), is_measuring),
 ]  # fmt: skip
 
+# an option of the command line
+
+
+@cache
+def fields() -> dict[str, tuple[str, Option]]:
+    """By "command --option": the name of the command's field, and its option."""
+    found = {}
+    for request in REQUESTS:
+        for name, (_, option) in options(request).items():
+            found[f"{request.command} {name if option.is_position else option_name(name, option)}"] = name, option
+    return found
+
+
+@cache
+def words_of(command: str) -> str:
+    """What docs/command-line.md says of a command."""
+    [found] = re.findall(rf"^## {command}$(.*?)(?=^## |\Z)", text("docs/command-line.md"), re.M | re.S)
+    return found
+
+
+def is_told(item: str) -> bool:
+    command, _, option = item.partition(" ")
+    return item in fields() and re.search(rf"`{option}\b", words_of(command)) is not None
+
+
+def is_field(item: str) -> bool:
+    name, option = fields().get(item, ("", None))
+    return bool(name) and option is not None and (bool(option.help) or item == "cache action")
+
+
+OPTION = [Place("engine/requests", is_field), Place("tests.write_command_line", is_told)]
+
 # a criterion, and a ranking that is not one
 
 
@@ -229,6 +266,7 @@ RECIPES = {
     "A task of lm-evaluation-harness": (list(HARNESS_TASKS), TASK),
     "A model family": (sorted(file.stem for file in FOLDER.glob("*.py") if file.stem not in NOT_FAMILIES), FAMILY),
     "A screen": (sorted(file.stem for file in (REPOSITORY / "pages").glob("*.py")), SCREEN),
+    "An option of the command line": (list(fields()), OPTION),
     "A criterion": (list(CRITERIA), CRITERION),
     "A ranking": ([name for name in NEEDS if name not in (*CRITERIA, "own")], RANKING),
 }
@@ -257,6 +295,26 @@ def test_a_task_is_found_once_its_line_and_its_rows_are_there(tmp_path, monkeypa
     files = local_files(info, tmp_path)
     assert state.available and state.where == "folder" and has_yaml("sciq") and files is not None
     assert read_rows(info, files).rows("validation", info) == [{"question": "Why?", "correct_answer": "because"}]
+
+
+def test_an_option_is_taken_shown_and_told_once_its_field_is_there(monkeypatch):
+    @dataclass(frozen=True, kw_only=True)
+    class Evaluated(Evaluate):
+        """Accuracy of a model under one mask."""
+
+        made_up: int = number(2, (1, 9), "how many are made up (2)")
+
+    made = tuple(Evaluated if each is Evaluate else each for each in REQUESTS)
+    monkeypatch.setattr(engine.cli, "REQUESTS", made)
+    request = Evaluated(task="demo_copy", made_up=3)
+    assert argv(request) == ["evaluate", "--task", "demo_copy", "--made-up", "3"]
+    assert request_of(engine.cli.parser().parse_args(argv(request))) == request
+    assert "Evaluated(task='demo_copy', made_up=3)" in program([request])
+    page = write_command_line.page(engine.cli.parser())
+    assert "| `--made-up MADE_UP` | how many are made up (2) |" in page
+    assert set(page.splitlines()) - set(text("docs/command-line.md").splitlines()) == {
+        "| `--made-up MADE_UP` | how many are made up (2) |"
+    }
 
 
 def test_a_family_is_counted_recognized_and_offered_once_its_value_is_there(monkeypatch):

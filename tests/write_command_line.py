@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     from engine import cli
 
-    return cli.parser(lambda study, folder: None)
+    return cli.parser()
 
 
 def commands_of(parser: argparse.ArgumentParser) -> dict[str, tuple[str, argparse.ArgumentParser]]:
@@ -98,7 +98,7 @@ def page(parser: argparse.ArgumentParser) -> str:
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    return (each for each in parser._actions if not isinstance(each, argparse._HelpAction))
+    return (each for each in parser._actions if each.help != argparse.SUPPRESS and each.dest != "help")
 
 
 def _row(option: argparse.Action) -> str:

@@ -1,30 +1,11 @@
-"""The command line: parsing, what each command does, and how results leave.
+"""The command line: what is typed becomes a request, the request is run, and its result is delivered.
 
-`options`: the options that commands share, as the engine wants them
+`options`: the parser, made from the fields of requests
 `downloads`: a hub model that is not here, fetched once a person has agreed
-`output`: progress, one line, one JSON object, or a file
-`measure`: the commands about one model and task: `evaluate`, `importance`, `induction`
-`layers`: the command about whole layers: `layers`
-`perplexity`: the command about a text as a whole: `perplexity`
-`check`: the command that compares with published numbers: `check`
-`head`: the command about one head: `head`
-`studies`: the commands over many tasks: `correlate` and `sweep`
-`plans`: the command of workers: `work`
-`forecast`: the command that says what a model would take elsewhere: `plan`
-`compare`: by which criterion most can go: `compare`
-`texts`: the commands about texts: `losses`, `attribute`, `continue` and `attention`
-`idealise`: the command about heads with an ideal pattern: `idealise`
-`trajectory`: the command about the snapshots of a run: `trajectory`
-`export`: the command that writes a pruned model: `export`
-`speed`: the command that measures what pruning saves: `speed`
-`train`: the command that trains a small model: `train`
-`store`: the commands that look around: `cache`, `tasks` and `models`
-`equal`: what `cache equal` does
-`exchange`: what `cache push`, `cache pull` and `cache verify WHERE` do
+`output`: progress, lines, one JSON object, or a file
 
-Each module holds its commands with the options of their own. Exit codes: 0 done, 1 failed with one plain line, 2 bad
-usage, 130 cancelled. With --json exactly one JSON object goes to standard output; progress and messages always go to
-standard error.
+Exit codes: 0 done, 1 failed with one plain line, 2 bad usage, 130 cancelled. With --json exactly one JSON object goes
+to standard output; progress and messages always go to standard error.
 """
 
 import io
@@ -32,37 +13,21 @@ import os
 import signal
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, NoReturn
 
-from engine.cli import (
-    check,
-    compare,
-    export,
-    forecast,
-    head,
-    idealise,
-    layers,
-    measure,
-    perplexity,
-    plans,
-    speed,
-    store,
-    studies,
-    texts,
-    train,
-    trajectory,
-)
 from engine.cli.downloads import fetch
-from engine.cli.options import Parser
-from engine.cli.output import report_to_terminal
-from engine.cli.studies import Draw
+from engine.cli.options import Parser, request_of
+from engine.cli.output import deliver, report_to_terminal
 from engine.errors import Cancelled, HeadroomError, NotHere, UsageError, one_line, unforeseen
 from engine.files import named
 from engine.memory import bound_growth
-from engine.placement.placement import PLACE, places
 from engine.progress import tell
+from engine.requests import REQUESTS, Request
+from engine.requests.base import apply_settings, gives
 
+Draw = Callable[[Any, str], None]  # a study, and the folder for its pictures: engine knows no charts
 CANCELLED = "cancelled; finished parts are stored, the same command goes on from there"
 
 
@@ -78,9 +43,8 @@ def main(draw: Draw, arguments: list[str] | None = None) -> int:
 
     before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
-        typed = sys.argv[1:] if arguments is None else arguments
-        options = parser(draw).parse_args(typed, Namespace(typed=typed))
-        return copy_context().run(_run, options)  # consent to download task rows ends with the command
+        options = parser().parse_args(arguments)
+        return copy_context().run(_run, draw, options)  # consent to download task rows ends with the command
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -105,39 +69,21 @@ def _told(error: BaseException) -> tuple[int, str]:
     return 1, unforeseen(error)
 
 
-def parser(draw: Draw) -> Parser:
-    """The parser of all commands; each sets `run`, what it does."""
+def parser() -> Parser:
+    """The parser of all commands; each sets `request`, the class of what it asks."""
     whole = Parser(prog="headroom", description="Headroom without a browser: the same work, the same store.")
     whole.epilog = "Without a command, headroom opens the app in the browser."
     commands = whole.add_subparsers(dest="command", required=True, parser_class=Parser)
-    measure.add_parsers(commands)
-    layers.add_parsers(commands)
-    check.add_parsers(commands)
-    texts.add_parsers(commands)
-    idealise.add_parsers(commands)
-    perplexity.add_parsers(commands)
-    head.add_parsers(commands)
-    studies.add_parsers(commands, draw)
-    plans.add_parsers(commands)
-    forecast.add_parsers(commands)
-    export.add_parsers(commands)
-    speed.add_parsers(commands)
-    compare.add_parsers(commands)
-    train.add_parsers(commands)
-    trajectory.add_parsers(commands)
-    store.add_parsers(commands)
+    for request in REQUESTS:
+        commands.add_parser(request.command, help=gives(request)).add_request(request)
     return whole
 
 
-def _run(options: Namespace) -> int:
-    threads = getattr(options, "threads", None)
-    if threads is not None:
-        os.environ["OMP_NUM_THREADS"] = str(threads)  # read when torch is imported, which has not happened yet
-    if place := getattr(options, "place", None):
-        places(place)  # said before anything is read
-        os.environ[PLACE] = place
-    if options.cache:
-        named(options.cache, "--cache")
+def _run(draw: Draw, options: Namespace) -> int:
+    request = request_of(options)
+    apply_settings(request)
+    if request.cache:
+        named(request.cache, "--cache")
     for stream in (sys.stdout, sys.stderr):  # half a character in what a model says cannot be written
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -145,11 +91,11 @@ def _run(options: Namespace) -> int:
     from engine.models.session import Session
     from engine.readable import is_readable
 
-    results, report = open_store(options.cache, is_readable), report_to_terminal()
+    results, report = open_store(request.cache, is_readable), report_to_terminal()
     session = Session(results)
     tell.set(report)
     try:
-        code = _run_when_here(options, session, report)
+        code = _run_when_here(draw, request, session, report)
         if (held := session.models.loaded) is not None and (where := session.places(held.spec)):
             print(f"headroom: {held.spec.in_words}: {where}", file=sys.stderr)
     finally:
@@ -159,10 +105,15 @@ def _run(options: Namespace) -> int:
     return code
 
 
-def _run_when_here(options: Namespace, session: Any, report: Any) -> int:
-    """The command's exit code; it begins anew after a model that it lacks was fetched: models come before measuring."""
+def _run_when_here(draw: Draw, request: Request, session: Any, report: Any) -> int:
+    """The command's exit code; it begins again after what it lacks was fetched: models come before measuring."""
     while True:
         try:
-            return options.run(options, session, report)
+            result = request.run(session, report)
         except NotHere as away:
-            fetch(options, away, session, report)
+            fetch(request, away, session, report)
+        else:
+            deliver(request, result)
+            if result.report_folder:
+                draw(result.value, result.report_folder)
+            return 0 if result.agrees else 1

@@ -2,24 +2,24 @@
 
 import sys
 import time
-from argparse import Namespace
 from contextlib import closing
+from typing import Any
 
-from engine.cli.output import Report
 from engine.errors import HeadroomError, NotHere
 from engine.models.session import Session
 from engine.progress import TimeLeft
+from engine.requests.base import Report
 
 
-def fetch(options: Namespace, away: NotHere, session: Session, report: Report) -> None:
+def fetch(request: Any, away: NotHere, session: Session, report: Report) -> None:
     """Fetches it where `--download` says so, or who sits at the terminal; else raises what the command has ended in."""
     may_ask = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
-    if not (getattr(options, "download", False) or may_ask):
+    if not (getattr(request, "download", False) or may_ask):
         raise away
     if not away.model:
         from engine.questions.tasks import agree_to_fetch
 
-        if not options.download:
+        if not request.download:
             print(f"headroom: {away}", file=sys.stderr)
             _ask("Fetch the rows of this command's tasks from the hub?")
         agree_to_fetch()
@@ -29,11 +29,11 @@ def fetch(options: Namespace, away: NotHere, session: Session, report: Report) -
     from engine.placement.placement import refusal
 
     offer = hub.look_up(away.model)
-    if refused := refusal(offer, options.precision, aside_folder(session.store)):
+    if refused := refusal(offer, request.precision, aside_folder(session.store)):
         raise HeadroomError(refused)
     sizes = f"{hub.in_bytes(offer.missing_bytes)} to download, {hub.in_bytes(offer.free_bytes)} free on the disk"
     print(f"headroom: {away.model} is not on this computer: {sizes}", file=sys.stderr)
-    if not options.download:
+    if not request.download:
         _ask("Download it?")
     time_left = TimeLeft(time.monotonic())
     with closing(hub.download(offer)) as steps:

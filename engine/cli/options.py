@@ -1,21 +1,17 @@
-"""The options that commands share: the parents of their parsers, and what was given as the engine wants it."""
+"""The parser of the command line: made from the fields of requests, with errors of one line."""
 
 import argparse
 import os
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from dataclasses import MISSING
 from typing import Any, NoReturn
 
-from engine.errors import UsageError, one_line
-from engine.importance.layers import LAYERS_BY
-from engine.importance.rankings_of import OF_ONE_TASK
-from engine.models.loading import PRECISIONS
-from engine.placement.placement import PLACE_HELP
-
-MOST, MOST_SEED, MOST_THREADS = 1_000_000, 2**31 - 1, 1024
-PATHS = {"cache", "claims", "items", "out", "plan", "save", "table", "task_data", "text"}
+from engine.errors import one_line
+from engine.requests.base import Request
+from engine.requests.fields import Option, option_name, options
 
 
 class Parser(argparse.ArgumentParser):
@@ -25,14 +21,6 @@ class Parser(argparse.ArgumentParser):
         message = one_line(re.sub(r"^argument (\S+): (?=\1)", "", message))  # named once
         print(f"{self.prog}: {message}; `{self.prog} --help` lists the options", file=sys.stderr)
         raise SystemExit(2)
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As of any parser, with `~` in paths expanded: a shell leaves it alone in `--out=~/scores.csv`."""
-        options, rest = super().parse_known_args(args, namespace)
-        for name in PATHS & vars(options).keys():
-            if path := getattr(options, name):
-                setattr(options, name, os.path.expanduser(path))
-        return options, rest
 
     def add_number(
         self, option: str, ends: tuple[float, float], help: str, kind: type[int] | type[float] = int, **more: Any
@@ -61,82 +49,45 @@ class Parser(argparse.ArgumentParser):
 
         self.add_argument(option, type=known, choices=tuple(names), help=help, **more)
 
-
-def shared() -> Parser:
-    """The options of every command."""
-    parent = Parser(add_help=False)
-    default = "HEADROOM_CACHE, then cache/data in a clone, the user's cache folder where headroom is installed"
-    parent.add_argument("--cache", help=f"folder of the result store (default: {default})")
-    parent.add_argument("--json", action="store_true", help="print one JSON object on standard output")
-    return parent
-
-
-def model() -> Parser:
-    """Which model, and how it is run."""
-    parent = Parser(add_help=False)
-    about = "demo, a hub id such as facebook/opt-125m, a folder, or a snapshot of a run such as RUN@step512"
-    parent.add_argument("--model", default="demo", help=about)
-    parent.add_argument("--revision", help="branch, tag or commit of a hub model; the same as --model ID@REVISION")
-    about = "fetch from the hub what is not on this computer, model or rows (default: asks on a terminal, else refuses)"
-    parent.add_argument("--download", action="store_true", help=about)
-    parent.add_choice("--precision", PRECISIONS, "of the weights (default: int8)", default="int8")
-    help = "bitsandbytes outlier threshold (6.0)"
-    parent.add_number("--int8-threshold", (0, MOST), help, float, default=6.0)
-    parent.add_argument(
-        "--bos",
-        action=argparse.BooleanOptionalAction,
-        help="beginning-of-sequence token in front (default: as the tokenizer; OPT: yes)",
-    )
-    parent.add_argument("--place", metavar="PLACES", help=PLACE_HELP)
-    parent.add_number("--threads", (1, MOST_THREADS), "CPU threads (default: torch's choice)")
-    return parent
+    def add_request(self, request: type[Request]) -> None:
+        """The options and positional arguments of a request; what is parsed says of which class it is."""
+        alternatives = None
+        for name, (field, option) in options(request).items():
+            if option.is_alternative and alternatives is None:
+                alternatives = self.add_mutually_exclusive_group(required=True)
+            where = alternatives if option.is_alternative and alternatives is not None else self
+            _add(self, where, name, option, field.default)
+        self.set_defaults(request=request)
 
 
-def pruned() -> Parser:
-    """What is pruned: levels by a ranking, and a mask."""
-    parent = Parser(add_help=False)
-    parent.add_argument("--mask", default="", help='what to prune besides, such as "L3H5 L4H* F7 F2-5 B9 keep L1H0"')
-    parent.add_argument("--prune-heads", default="0", help="percent of heads to prune by --ranking")
-    parent.add_argument("--prune-ffns", default="0", help="percent of FFNs to prune by --ranking")
-    parent.add_choice("--ranking", OF_ONE_TASK, "what goes first (default: importance)", default="importance")
-    parent.add_argument("--prune-layers", default="0", help="percent of whole layers to drop by --layers-by")
-    by = "which layers go first: those of least block influence (default), without which least accuracy is lost "
-    by += "(oracle), the same measured anew after each (greedy), the deepest, or random ones"
-    parent.add_choice("--layers-by", LAYERS_BY, by, default="influence")
-    parent.add_number("--ranking-questions", (1, MOST), "train questions behind the ranking (default: all)")
-    parent.add_number("--seed", (0, MOST_SEED), "seed of the random ranking", default=0)
-    return parent
+def _add(parser: Parser, where: Any, name: str, option: Option, default: Any) -> None:
+    """Adds a field to a parser, `where` in it, and hidden under its earlier names."""
+    is_required = option.is_required or default is MISSING
+    more: dict[str, Any] = {"help": option.help} | ({} if default is MISSING else {"default": default})
+    more |= {"metavar": option.metavar} if option.metavar else {}
+    if option.is_position:
+        _add_as(parser, where, name, option, more | ({} if is_required else {"nargs": "?"}))
+        return
+    more |= {"dest": name} | ({"required": True} if is_required and not option.is_alternative else {})
+    _add_as(parser, where, option_name(name, option), option, more)
+    for alias in option.aliases:
+        _add_as(parser, where, alias, option, {"dest": name, "help": argparse.SUPPRESS, "default": argparse.SUPPRESS})
 
 
-def data() -> Parser:
-    """Where tasks come from."""
-    parent = Parser(add_help=False)
-    parent.add_argument(
-        "--task-data", help="folder with <task>/train.jsonl and validation.jsonl (or HEADROOM_TASK_DATA)"
-    )
-    return parent
+def _add_as(parser: Parser, where: Any, word: str, option: Option, more: dict[str, Any]) -> None:
+    if option.kind == "number":
+        parser.add_number(word, option.ends, kind=option.of, **more)
+    elif option.kind == "choice":
+        parser.add_choice(word, option.names, **more)
+    elif option.kind in ("flag", "switch"):
+        where.add_argument(
+            word, action=argparse.BooleanOptionalAction if option.kind == "switch" else "store_true", **more
+        )
+    else:
+        parse = os.path.expanduser if option.kind == "path" else option.parse
+        where.add_argument(word, type=parse, **more)
 
 
-def spec_of(options: Namespace) -> Any:
-    """Which model, as the options name it."""
-    from engine.models.loading import LoadSpec
-
-    return LoadSpec(options.model, options.precision, options.int8_threshold, options.revision)
-
-
-def data_dir(options: Namespace) -> str | None:
-    """The folder with task data, or None."""
-    return options.task_data or os.environ.get("HEADROOM_TASK_DATA") or None
-
-
-def names_of(text: str | None, default: Sequence[str]) -> list[str]:
-    """The names in a list separated by commas; each once."""
-    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip())) if text else list(default)
-
-
-def numbers_of(option: str, text: str) -> list[int]:
-    """The whole numbers in a list separated by commas."""
-    try:
-        return [int(number) for number in names_of(text, ())]
-    except ValueError as error:
-        raise UsageError(f"{option} {text!r} is no list of whole numbers; write it like 0,1,5") from error
+def request_of(parsed: Namespace) -> Request:
+    """The request that was parsed."""
+    return parsed.request(**{name: getattr(parsed, name) for name in options(parsed.request)})

@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
+from engine.cli import parser
+from engine.cli.options import request_of
 from engine.models.loading import LoadSpec, identify
 from engine.statistics import MIN_QUESTIONS
-from pages.ui.shared.commands import program
 from tests.conftest import HANG_S
 from tests.warm import WarmInterpreter
 
@@ -112,7 +113,24 @@ def shared(seen: dict[str, Any], command: str) -> list[str]:
     own = identify(LoadSpec(controls["Model"])).default_bos
     chosen = {"on": True, "off": False}.get(controls["Beginning-of-sequence token"], own)
     bos = [] if chosen == own else ["--bos" if chosen else "--no-bos"]
-    return [program(), command, "--model", controls["Model"], "--precision", controls["Precision"], *bos]
+    return ["headroom", command, "--model", controls["Model"], "--precision", controls["Precision"], *bos]
+
+
+def request(words: list[str]) -> Any:
+    """What a command asks."""
+    return request_of(parser().parse_args(words[1:]))
+
+
+def model_of(command: str) -> tuple[Any, Any]:
+    """The model that a command asks of, and its beginning token."""
+    asked = request(shlex.split(command))
+    return asked.spec, asked.bos
+
+
+def model_in(seen: dict[str, Any]) -> tuple[Any, Any]:
+    """The same of the sidebar's settings."""
+    asked = request([*shared(seen, "continue"), "--prompt", "", "--out", "x.csv"])
+    return asked.spec, asked.bos
 
 
 def by_level(controls: dict[str, Any], instead: dict[str, str]) -> list[str]:
@@ -138,7 +156,7 @@ def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     full = words[1:]
     words += by_level(controls, {})
     words += ["--mask", controls["Prune also"]] if controls["Prune also"] else []
-    found.same("command of the Prune screen", command, words)
+    found.same("command of the Prune screen", request(command), request(words))
     store, result = oracle.new_store(), []
     for arguments in (full, command[1:]):
         items = Path(oracle.folder / "items.jsonl")
@@ -211,7 +229,7 @@ def passage(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     controls = seen["controls"]
     lacks = next(value for name, value in controls.items() if (name or "").startswith("A lacks"))
     if not lacks and controls.get("Compare with", "") in ("", "nothing"):
-        found.same("command of the Passage screen", shlex.split(seen["commands"][0])[:6], shared(seen, "losses")[:6])
+        found.same("command of the Passage screen", model_of(seen["commands"][0]), model_in(seen))
     same_mask(seen, ("B: heads pruned", "B: FFNs pruned"), "Important for", oracle, found)
     losses = read_losses(seen, oracle).dropna(subset=["loss_full_nats", "loss_masked_nats"])
     a, b = losses["loss_full_nats"].mean(), losses["loss_masked_nats"].mean()
@@ -230,7 +248,7 @@ def in_context(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
     """The In context screen: the score of both models and its change."""
     controls = seen["controls"]
     same_mask(seen, ("Attention heads pruned", "FFNs pruned"), "Task", oracle, found)
-    found.same("command of the In context screen", shlex.split(seen["commands"][0])[:6], shared(seen, "losses")[:6])
+    found.same("command of the In context screen", model_of(seen["commands"][0]), model_in(seen))
     around = int(re.sub(r"\D", "", controls["Score from"]) or 0)
     losses = read_losses(seen, oracle)
     losses = losses.assign(text=losses.get("text", 1))

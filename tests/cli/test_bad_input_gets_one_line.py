@@ -222,7 +222,7 @@ def test_what_nobody_foresaw_is_one_line_and_a_log(cli, tiny_opt, questions, mon
     def broken(*arguments):
         raise ZeroDivisionError("by\nnothing")
 
-    monkeypatch.setattr("engine.questions.requests.select", broken)
+    monkeypatch.setattr("engine.requests.base.select", broken)
     result = cli("evaluate", "--model", tiny_opt, "--task", questions)
     refused(result, 1, "headroom: unexpected: ZeroDivisionError: by nothing; ", "please report it")
     log = Path(re.search(r"; (\S+\.log) says", result[2][0])[1])
@@ -237,7 +237,7 @@ def test_a_library_that_makes_another_error_of_ctrl_c(cli, tiny_opt, questions, 
         except KeyboardInterrupt as error:
             raise ImportError("half of it was imported") from error
 
-    monkeypatch.setattr("engine.questions.requests.select", interrupted)
+    monkeypatch.setattr("engine.requests.base.select", interrupted)
     before = signal.getsignal(signal.SIGINT)
     refused(cli("evaluate", "--model", tiny_opt, "--task", questions), 130, "headroom: cancelled; finished parts")
     assert signal.getsignal(signal.SIGINT) is before

@@ -1,8 +1,10 @@
 """Every `--json` is one JSON object: no NaN, no infinity, one encoder for all commands."""
 
 import ast
+import inspect
 import json
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -10,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoConfig, AutoModelForCausalLM
 
-import engine.cli
-from engine.cli.output import to_json
+import engine.requests
+from engine.requests import REQUESTS
+from engine.requests.output import to_json
 from tests.engine.fixtures import family_folder
 from tests.write_command_line import commands_of, parser
 
@@ -47,18 +50,14 @@ def test_any_result_is_json_whose_undefined_numbers_are_null(value):
 
 
 def test_every_command_writes_json_through_that_encoder():
-    modules = {action.get_default("run") for _, action in commands_of(parser()).values()}
-    modules = {getattr(run, "func", run).__module__ for run in modules if run is not None}
-    assert len(modules) > 12 and all(name.startswith("engine.cli.") for name in modules)
-    folder = engine.cli.__path__[0]
-    for name in modules | {"engine.cli.equal", "engine.cli.exchange"}:
-        with open(f"{folder}/{name.rpartition('.')[2]}.py", encoding="utf-8") as file:
-            calls = [node for node in ast.walk(ast.parse(file.read())) if isinstance(node, ast.Call)]
+    requests = {action.get_default("request") for _, action in commands_of(parser()).values()}
+    assert len(requests) > 20 and {*REQUESTS} <= requests, "their results are delivered in one place"
+    modules = {sys.modules[request.__module__] for request in REQUESTS}
+    for module in (*modules, engine.requests.exchange):
+        source = inspect.getsource(module)
+        calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
         called = [ast.unparse(call.func) for call in calls]
-        assert "json.dumps" not in called and "sys.stdout.write" not in called, name
-        printed = [call for call in calls if ast.unparse(call.func) == "print"]
-        assert all("file" in {each.arg for each in call.keywords} for call in printed), name
-        assert "print_result" in called, name
+        assert not {"json.dumps", "sys.stdout.write", "print"} & {*called}, module
 
 
 def test_induction_of_a_model_whose_qk_trace_is_undefined(tiny_opt, tmp_path, cli):

@@ -12,7 +12,6 @@ from engine.models.loading import Models
 from engine.models.masks import parse_mask
 from engine.models.session import Session
 from engine.progress import final
-from engine.texts import sources
 from engine.texts.continuation import How, continuation
 from engine.texts.sources import N_TEXTS
 from engine.texts.tokenloss import token_losses
@@ -153,7 +152,7 @@ def test_texts_are_as_many_as_on_screen_where_no_number_is_given(arguments, n_te
     def counted(target, source, *more):
         raise UsageError(f"{source.n_texts} texts are asked for")
 
-    monkeypatch.setattr(sources, "texts_of", counted)
+    monkeypatch.setattr("engine.requests.texts.texts_of", counted)
     refused(cli(*arguments, "--out", tmp_path / "out.csv"), 2, f"{n_texts} texts are asked for")
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from engine.checkpoints import hub
-from engine.cli.trajectory import table
 from engine.errors import HeadroomError, NotHere, UsageError
 from engine.progress import final
+from engine.requests.training import table
 from engine.training.folders import Foreign, open_run, runs_in
 from engine.training.measuring import TrajectoryPlan, target_at, trajectory
 from engine.training.series import series_of

@@ -13,7 +13,7 @@ from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
 from pages.ui.shared import offers, runtime
-from pages.ui.shared.commands import program
+from pages.ui.shared.origin import executable
 from tests.conftest import HANG_S, REPOSITORY
 
 WAIT_S = HANG_S
@@ -112,7 +112,7 @@ def same_on_the_command_line(at, capsys):
 
     words = shlex.split(at.code[0].value)
     # a path is from where the app was started; the test may have gone elsewhere since, and is told a whole one
-    assert program() in (words[0], str(REPOSITORY / words[0])) and main([*words[1:], "--json"]) == 0
+    assert executable() in (words[0], str(REPOSITORY / words[0])) and main([*words[1:], "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pages.ui.shared.commands import program
+from pages.ui.shared.origin import executable
 from tests.conftest import HANG_S, REPOSITORY
 
 
@@ -26,14 +26,14 @@ def clone(tmp_path, monkeypatch):
 
 
 def test_the_command_is_named_as_the_shell_finds_it(clone, tmp_path, monkeypatch):
-    assert program() == "headroom", "nothing is there to point to"
+    assert executable() == "headroom", "nothing is there to point to"
     (clone / "headroom").touch(mode=0o755)
-    assert program() == ".venv/bin/headroom"
+    assert executable() == ".venv/bin/headroom"
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert program() == str(clone / "headroom")
+    assert executable() == str(clone / "headroom")
     monkeypatch.setenv("PATH", str(clone), prepend=":")
-    assert program() == "headroom"
+    assert executable() == "headroom"
 
 
 def test_make_leaves_a_command_that_runs_from_any_folder(clone, tmp_path):
@@ -45,4 +45,4 @@ def test_make_leaves_a_command_that_runs_from_any_folder(clone, tmp_path):
     line = shlex.join([str(clone / "headroom"), "sweep", "--by", "two words"])
     said = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_S)
     assert said.returncode == 2 and "headroom sweep: argument --by: 'two words' is unknown" in said.stderr
-    assert program() == ".venv/bin/headroom" and Path(program()).is_file()
+    assert executable() == ".venv/bin/headroom" and Path(executable()).is_file()

@@ -22,8 +22,8 @@ from engine.studies.surveys import StudySettings, grid, together
 from pages.ui.importance import charts as drawn
 from pages.ui.importance import divisors, tables
 from pages.ui.shared import charts, many_tasks
-from pages.ui.shared.commands import program
 from pages.ui.shared.defaults import RANKING_QUESTIONS
+from pages.ui.shared.origin import executable
 from pages.ui.shared.tables import number
 from tests.conftest import make_tiny_opt
 from tests.pages.conftest import button, frames_of, settled
@@ -94,8 +94,8 @@ def test_the_command_line_finds_what_is_drawn(open_screen, capsys, tmp_path):
     from engine.__main__ import main
 
     at = measure(open_screen(importance_front="demo_copy, 0 shots"), "heads")
-    command = shlex.split(at.code[0].value)
-    assert command[:2] == [program(), "importance"] and command[-2:] == ["--out", "heads.csv"]
+    command = shlex.split(at.code[0].value.splitlines()[0])
+    assert command[:2] == [executable(), "importance"] and command[-2:] == ["--out", "heads.csv"]
     assert main([*command[1:-1], str(tmp_path / "heads.csv"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["cached"]
     written = pd.read_csv(tmp_path / "heads.csv")["score"]

@@ -21,7 +21,7 @@ from engine.texts.tokenloss import token_losses
 from pages.ui.in_context import charts, tables
 from pages.ui.in_context.setting import InContextControls, LossesSoFar, ablations
 from pages.ui.shared import runtime
-from pages.ui.shared.commands import program
+from pages.ui.shared.origin import executable
 from tests.conftest import TEXT
 from tests.engine.fixtures import target_in, write_questions
 from tests.pages.conftest import frames_of, settled, slide
@@ -66,7 +66,7 @@ def on_the_command_line(at, number, tmp_path, capsys):
 
     words = shlex.split(at.code[0].value.splitlines()[number])
     words[words.index("--out") + 1] = str(tmp_path / "out.csv")
-    assert words[0] == program() and main([*words[1:], "--json"]) == 0
+    assert words[0] == executable() and main([*words[1:], "--json"]) == 0
     return json.loads(capsys.readouterr().out), pd.read_csv(tmp_path / "out.csv")
 
 

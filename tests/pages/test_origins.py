@@ -1,9 +1,12 @@
 """Where numbers come from: the Python program that a screen gives finds the screen's own number, and the receipts are
 those of the stored records that it shows."""
 
+import ast
 import contextlib
 import io
 import re
+import shlex
+from pathlib import Path
 
 import pytest
 from streamlit.util import calc_hash
@@ -14,13 +17,12 @@ from engine.heads.composition import feeding
 from engine.heads.induction import induction
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
-from engine.questions.requests import TaskSpec
 from engine.receipts import facts, read_receipts
-from engine.studies.surveys import grid
-from engine.studies.sweeps import Point, points
+from engine.requests import Sweep
+from engine.training.phase_change import window
+from engine.training.trajectory import decode
 from pages.ui.shared import runtime
 from pages.ui.shared.measured import SLOT
-from pages.ui.shared.python_code import _points
 from tests.conftest import HANG_S
 from tests.engine.fixtures import target_in, write_questions
 from tests.pages.conftest import components, figure, frames_of, settled
@@ -48,9 +50,14 @@ def open_screen(open_app):
     return open_screen
 
 
+def program_of(at):
+    [code] = [each.value for each in at.code if each.language == "python"]
+    return code
+
+
 def said_by_the_program(at):
     """What the Python program of a screen prints; it opens the store anew."""
-    [code] = [each.value for each in at.code if each.language == "python"]
+    code = program_of(at)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "program", "exec"), {})
@@ -64,55 +71,59 @@ def number_after(words, text):
 
 def test_the_program_finds_the_accuracy_after_pruning(open_app):
     at = open_app(prune_heads="40", prune_ffns="50", prune_mask="L0H1")
-    assert f"{100 * number_after('acc=', said_by_the_program(at)):.1f} %" == figure(at)[0]
+    assert f"{100 * number_after('acc ', said_by_the_program(at)):.1f} %" == figure(at)[0]
     at = open_app(prune_mask="L1H2", prune_task="demo_copy", prune_shots="1", prune_same="true")
-    assert f"{100 * number_after('acc=', said_by_the_program(at)):.1f} %" == figure(at)[0]
+    assert f"{100 * number_after('acc ', said_by_the_program(at)):.1f} %" == figure(at)[0]
 
 
 def test_the_program_finds_the_mean_loss_by_a_and_b(open_screen):
     at = open_screen("passage")
     words = next(text.value for text in at.main.markdown if text.value.startswith("Mean loss")).replace("**", "")
-    for nats in re.findall(r"[\d.]+", said_by_the_program(at).replace("by B", "")):
-        assert f"{float(nats):.3f}" in words
+    said = re.search(r"mean loss ([\d.]+) nats, ([\d.]+) masked", said_by_the_program(at))
+    assert all(f"{float(nats):.3f}" in words for nats in said.groups())
 
 
 def test_the_program_finds_the_best_induction_heads(open_screen):
     at = open_screen("induction")
     frame = frames_of(at)[1]["heads"].set_index("name")["prefix_matching"]
-    lines = said_by_the_program(at).splitlines()
-    assert [line.split()[0] for line in lines] == frame.nlargest(5).index.to_list()
-    assert float(lines[0].split()[1]) == pytest.approx(frame.max(), abs=6e-4)
+    [line] = [line for line in said_by_the_program(at).splitlines() if line.startswith("prefix_matching")]
+    best = [each.split() for each in line.removeprefix("prefix_matching").split(",")]
+    assert [name for name, _ in best] == frame.nlargest(5).index.to_list()
+    assert float(best[0][1]) == pytest.approx(frame.max(), rel=5e-3)
 
 
 def test_the_program_finds_the_accuracies_of_a_sweep(open_screen):
     at = open_screen("sweeps", ["Measure"])
     curves = frames_of(at)[0]["curves"]
-    rows = [eval(line, {}) for line in said_by_the_program(at).splitlines()]
-    own = [row["acc"] for row in rows if row["by"] == "own"]
-    assert own == curves[curves["line"] == "demo_copy"].sort_values("level")["acc"].to_list() and len(own) == 11
+    own = curves[curves["line"] == "demo_copy"].sort_values("level")["acc"].to_list()
+    assert len(own) == 11
+    lines = said_by_the_program(at).splitlines()
+    assert f"demo_copy, 0 shots: full {own[0]:.3f}" in lines[0] and "11 accuracies, from the store" in lines
+    _, printed, *_ = ast.parse(program_of(at)).body
+    found = eval(compile(ast.Expression(printed.value.args[0]), "program", "eval"), {"Sweep": Sweep})
+    assert [row["acc"] for row in found.fields["rows"]] == own
 
 
 def test_the_program_finds_the_importance_of_heads(open_screen):
     at = open_screen("importance", ["Measure the 1"])
     frame = at.dataframe[0].value
-    assert said_by_the_program(at).split()[::2] == frame["Head"].head(5).to_list()
+    best = said_by_the_program(at).strip().rpartition(": ")[2].split(", ")
+    assert [each.split()[0] for each in best] == frame["Head"].head(5).to_list()
 
 
 def test_the_program_finds_how_much_rankings_agree(open_screen):
     at = open_screen("correlations", ["Measure the"])
-    rows = [eval(line, {"nan": float("nan")}) for line in said_by_the_program(at).splitlines()]
     [matrix] = [frame for frame in frames_of(at)[0].values() if "value" in frame]
-    shown = matrix.set_index(["a", "b"])["value"]
-    printed = {(row["a"], row["b"]): row["srcc"] for row in rows}
-    for a, b in (("demo_copy", "demo_walk"), ("demo_copy", "random"), ("aggregate", "demo_walk")):
-        assert shown[a, b] == pytest.approx(printed.get((a, b), printed.get((b, a))))
+    shown = matrix.set_index(["a", "b"])["value"]["demo_copy", "demo_walk"]
+    said = said_by_the_program(at)
+    assert number_after("0 shots: mean SRCC of two tasks ", said) == pytest.approx(shown, abs=6e-4)
 
 
 def test_the_program_finds_what_the_pruned_model_says(open_screen):
     at = open_screen("continuation", continue_prompt="One two, one", continue_tokens="5", continue_ranking="random",
                      continue_heads="20", continue_by="T 1", continue_seed="3")  # fmt: skip
     [pruned] = ["".join(data["pieces"]) for data in components(at) if data.get("who") == "Pruned model"]
-    assert said_by_the_program(at) == pruned + "\n"
+    assert said_by_the_program(at).splitlines()[1] == f"masked: {pruned!r}"
 
 
 def test_the_program_finds_where_heads_look(open_screen, tiny_opt):
@@ -123,16 +134,33 @@ def test_the_program_finds_where_heads_look(open_screen, tiny_opt):
     seen = overview(target, text, mask).stored(runtime.session())
     views = head_views(target, text, mask, heads).stored(runtime.session())
     pattern = sum(each.pattern for each in views.values())
-    assert said == f"{len(seen.pieces)} tokens; the last one looks at {seen.pieces[pattern[-1].argmax()]!r}\n"
+    last = seen.pieces[pattern[-1].argmax()]
+    assert said.startswith(f"2 heads on {len(seen.pieces)} tokens; the last one looks most at {last!r}; ")
 
 
 def test_the_program_finds_the_in_context_score(open_screen, wide_opt, tmp_path):
     task = str(write_questions(tmp_path / "rivers.jsonl", 60))
     at = open_screen("in_context", model=str(wide_opt), incontext_task=task, incontext_texts="3",
                      incontext_mask="L0H1")  # fmt: skip
-    value = number_after("value=(?:np.float64\\()?", said_by_the_program(at))
     shown = [metric.value.replace("−", "-") for metric in at.metric]
-    assert shown[1] == f"{value:.2f}"
+    assert shown[1] == f"{number_after('masked [+]?', said_by_the_program(at).partition('score')[2]):.2f}"
+
+
+def test_the_program_finds_the_windows_of_runs(open_screen):
+    at = open_screen("training")
+    said = said_by_the_program(at).splitlines()
+    shown = chosen_runs(at)
+    assert len(shown) > 1 and [line.split(": ")[0] for line in said if " snapshots to " in line] == [
+        found.label for found in shown
+    ]
+    windows = [window(found.tokens, found.icl) for found in shown]
+    told = [f"phase change from {each.start:,.0f} to {each.end:,.0f} tokens" for each in windows if each]
+    assert told and [line.rpartition(":")[0] for line in said if line.startswith("phase change")] == told
+
+
+def chosen_runs(at):
+    """The trajectories that the commands of the Training screen read."""
+    return [decode(Path(shlex.split(line)[2]).read_bytes()) for line in at.code[0].value.splitlines()]
 
 
 def test_receipts_are_those_of_the_records_that_are_shown(open_app):
@@ -170,14 +198,3 @@ def test_nothing_is_measured_to_find_a_receipt(session, tiny_opt):
     wanted = {"whole": feeding(target, (0, 0)), "missing": induction(target, "olsson")}
     *_, last = read_receipts(wanted, session)
     assert [part.n for part in last.value] == [0, 0] and session.models.loaded is None
-
-
-def test_points_are_written_as_every_task_at_every_level():
-    tasks = grid(["a", "b"], [0, 5])
-    wanted = [*points(tasks, range(0, 300, 100), [0]), *points(tasks[:1], [500], [0, 100], "random", seed=2)]
-    found = []
-    for each in _points(wanted, tasks):
-        found += eval(each, {"points": points, "tasks": tasks, "TaskSpec": TaskSpec})
-    assert found == wanted
-    with pytest.raises(ValueError, match="not every task"):
-        list(_points([Point(tasks[0], 0, 0), Point(tasks[1], 100, 0)], tasks))

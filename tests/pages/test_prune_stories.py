@@ -18,7 +18,6 @@ from pages.ui.prune import story
 from pages.ui.prune.stories import Cast, Far, cast_from
 from pages.ui.shared.runtime import session
 from pages.ui.shared.tables import whole_percent
-from pages.ui.sweeps.plans import plan_of
 from tests.embedded import SHAPE
 from tests.pages.conftest import charts_of, level, settled
 
@@ -184,10 +183,11 @@ def test_prune_and_sweeps_give_one_answer(open_app):
 
 def rows_of(at):
     """What the Sweeps screen draws, as the engine reads it from the store."""
+    from engine.studies.study import RANDOM_LEVELS, TENTHS, random_points
     from engine.studies.surveys import StudySettings
-    from engine.studies.sweeps import sweep
+    from engine.studies.sweeps import points, sweep
 
     tasks, setting = [TaskSpec("demo_copy", 0)], StudySettings(LoadSpec("demo", "int8"), None, None, 48, 64)
-    plan = plan_of("heads", tasks, tasks[0], 500)
+    wanted = [*points(tasks, TENTHS, [0]), *random_points(tasks, RANDOM_LEVELS, [0])]
     target = session().target(setting.spec)
-    return sweep(target, setting, plan.points, plan.pool).so_far(session()).rows
+    return sweep(target, setting, wanted, ["demo_copy"]).so_far(session()).rows

@@ -11,16 +11,16 @@ import vl_convert
 from streamlit.util import calc_hash
 
 from cache import open_store
-from engine.__main__ import draw_report
 from engine.cli import parser
-from engine.importance.rankings import permille
+from engine.cli.options import request_of
 from engine.models.loading import LoadSpec
 from engine.models.session import Session
 from engine.progress import final
 from engine.questions.requests import TaskSpec
+from engine.requests import argv, program
 from engine.studies.break_points import break_points
-from engine.studies.study import pool_of
-from engine.studies.surveys import StudySettings, grid
+from engine.studies.study import OUT_OF_DISTRIBUTION, RANDOM_LEVELS, TENTHS, pool_of, random_points, transfer_points
+from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point, SweepRow, points, sweep
 from pages.ui.shared import runtime, work
 from pages.ui.shared.tables import greyed, percent
@@ -91,10 +91,12 @@ def test_curves_are_measured_once_and_found_again(open_screen, tiny_opt):
 def test_what_workers_of_a_plan_measure_is_drawn(open_screen, tiny_opt, monkeypatch):
     at, tasks = open_screen(), [TaskSpec("demo_copy", 0), TaskSpec("demo_price", 0)]
     assert not at.get("vega_lite_chart")
-    plan, puts = plans.plan_of("heads", tasks, tasks[0], 500), runtime.store().n_puts
+    wanted, puts = points_of_section("heads", tasks, tasks[0], 500), runtime.store().n_puts
     store = open_store(runtime.store().directory)  # as another process opens it
     session, setting = Session(store), StudySettings(LoadSpec(str(tiny_opt), "fp32"), None, None, 16, 64)
-    last = list(sweep(session.target(setting.spec), setting, plan.points, plan.pool).run(session))
+    last = list(
+        sweep(session.target(setting.spec), setting, wanted, pool_of([task.name for task in tasks])).run(session)
+    )
     store.close()
     assert runtime.store().n_puts == puts
     monkeypatch.setattr(work, "OTHERS_S", 0.0)
@@ -120,16 +122,33 @@ def test_every_section_measures_what_it_plans(open_screen, section):
 @pytest.mark.parametrize("section", plans.SECTIONS)
 def test_the_commands_measure_what_the_section_plans(section):
     tasks = [TaskSpec(name, shots) for name in ("demo_copy", "demo_induction", "demo_price") for shots in (0, 5)]
-    plan, front = plans.plan_of(section, tasks, tasks[1], 250), tasks[1]
-    measured = set()
-    for words in plans.arguments(section, tasks, front, 250):
-        options = parser(draw_report).parse_args(["sweep", *words])
-        names, counts = options.tasks.split(","), [int(count) for count in options.shots.split(",")]
-        heads, ffns = ([permille(level) for level in text.split(",")] for text in (options.heads, options.ffns))
-        measured.update(points(grid(names, counts), heads, ffns, options.by, options.of, options.seed))
-        if options.by == "aggregate":
-            assert tuple(pool_of(options.pool.split(",") if options.pool else names)) == plan.pool
-    assert measured == set(plan.points)
+    front, pool = tasks[1], pool_of(["demo_copy", "demo_induction", "demo_price"])
+    requests = plans.requests_of(section, tasks, front, 250, {"limit": 16})
+    for request in requests:
+        assert request_of(parser().parse_args(argv(request))) == request and request.limit == 16
+        assert request.by != "aggregate" or request.sources() == pool
+    assert set(plans.points_of(requests)) == set(points_of_section(section, tasks, front, 250))
+
+
+def points_of_section(section, tasks, front, permille):
+    here = [task for task in tasks if task.shots == front.shots]
+    outside = [task for task in tasks if task.name in OUT_OF_DISTRIBUTION]
+    heads, ffns = (TENTHS, [0]), ([0], TENTHS)
+    few_heads, few_ffns = (RANDOM_LEVELS, [0]), ([0], RANDOM_LEVELS)
+    return {
+        "heads": [*points(tasks, *heads), *random_points(tasks, *few_heads)],
+        "ffns": [*points(tasks, *ffns), *random_points(tasks, *few_ffns)],
+        "both": points(tasks, TENTHS, TENTHS),
+        "transfer": [*points(here, [permille], [0]), *transfer_points(here, permille)],
+        "outside": [*points(outside, *heads), *points(outside, *heads, "aggregate")],
+        "rescored": [*points([front], *heads), *random_points([front], *few_heads),
+                     *points([front], *heads, "rescored")],
+    }[section]  # fmt: skip
+
+
+def test_a_section_without_tasks_asks_nothing():
+    tasks = [TaskSpec("demo_copy", 0)]
+    assert plans.requests_of("outside", tasks, tasks[0], 250, {}) == [] and program([]) == ""
 
 
 def test_the_level_of_transfer_is_dragged(open_screen):
@@ -304,7 +323,8 @@ def test_criteria_compared_are_what_the_engine_measures(open_screen, tiny_opt, a
     np.testing.assert_allclose(list(lines["random"].values()), random)
     table = at.dataframe[0].value
     assert table["Verdict"].tolist() == [each.verdict for each in areas(found)]
-    assert f"--axis {axis.lower()} --levels 0,25,50,75,100 --seeds 2" in at.code[0].value
+    assert "--levels 0,25,50,75,100 --seeds 2" in at.code[0].value
+    assert axis == "Heads" or f"--axis {axis.lower()}" in at.code[0].value
     again = open_screen(**COMPARE, sweeps_along=axis)
     assert compared(again) == lines, "stored, so drawn at once"
 
@@ -314,10 +334,10 @@ def test_the_command_and_the_program_of_a_comparison_ask_for_the_same(open_scree
 
     at = open_screen(**COMPARE)
     words = at.code[0].value.split()
-    options = parser(draw_report).parse_args(words[words.index("compare") :])
+    options = parser().parse_args(words[words.index("compare") :])
     assert (options.task, options.shots, options.limit, options.criteria) == ("demo_copy", 0, 16, "importance,wanda")
     program = next(code.value for code in at.code if code.language == "python")
-    assert "('importance', 'wanda'), 'heads', (0, 250, 500, 750, 1000), 2)" in program
+    assert "criteria='importance,wanda'" in program and "levels='0,25,50,75,100'" in program
     assert at.multiselect(key="sweeps_criteria").value == ["importance", "wanda"]
     named = open_screen(sweeps_what="Compare criteria", sweeps_tasks="demo_copy", sweeps_criteria="magic")
     assert named.multiselect(key="sweeps_criteria").value == [name for name in CRITERIA if name != "oracle"]

@@ -1,7 +1,7 @@
 """Two models side by side: one control in the sidebar for all screens, paired numbers; nothing while it is empty."""
 
-import ast
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -183,13 +183,14 @@ def test_the_second_model_drops_its_own_layers(open_app, unequal, capsys):
 
 def test_the_python_program_of_the_page_prints_the_same_numbers(open_app, twin, tmp_path, warm):
     at = open_app(against=str(twin), prune_layers="50", **RANDOM)
-    [program] = [each.value for each in at.code if "compared" in each.value]
+    [program] = [each.value for each in at.code if each.language == "python"]
     runtime.jobs().close(WAIT_S)
     runtime.store().close()
     told = warm.run(["-c", program])
-    row = ast.literal_eval(told.stdout.replace("np.float64", ""))
-    assert row["n"] == N and f"answers **{row['only_first']}**" in said(at)
-    assert f"**twin in fp32: {100 * row['acc_second']:.1f} %**" in said(at)
+    first, second = told.stdout.splitlines()
+    assert f", n {N}, " in first
+    alone, acc = re.search(r"by the first alone (\d+)", second)[1], re.search(r"acc ([\d.]+)", second)[1]
+    assert f"answers **{alone}**" in said(at) and f"**twin in fp32: {100 * float(acc):.1f} %**" in said(at)
 
 
 @pytest.fixture
@@ -239,9 +240,9 @@ def test_importance_of_two_models_is_on_one_scale_and_paired_head_by_head(open_i
     row = table[table["of"] == "Heads, demo_copy, 0 shots"].iloc[0]
     expected = spearmanr(first["demo_copy"].ravel(), second["demo_copy"].ravel()).statistic
     assert row["srcc"] == pytest.approx(expected) and len(table) == 4
-    assert at.code[0].value.count("\n") == 1 and f"--model {twin}" in at.code[0].value
+    assert [f"--model {twin}" in line for line in at.code[0].value.splitlines()] == [False, False, True, True]
     assert "second-heads.csv" in at.code[0].value
-    assert "agreed(mean.scores" in at.code[1].value
+    assert at.code[1].value.count(f"model={str(twin)!r}") == 2
 
 
 def test_importance_of_models_of_other_shapes_has_two_maps_and_says_why_no_more(open_importance, unequal):
@@ -293,7 +294,7 @@ def test_induction_of_two_models_is_paired_head_by_head(open_induction, tiny_opt
     [table] = [each.value for each in at.main.dataframe if "difference" in each.value]
     apart = np.argsort(-np.abs(b - a).ravel(), kind="stable")
     assert list(table["name"]) == [f"L{place // 4}H{place % 4}" for place in apart]
-    assert f"--model {twin}" in at.code[0].value.splitlines()[1] and "agreed(found.mean" in at.code[1].value
+    assert f"--model {twin}" in at.code[0].value.splitlines()[1] and f"model={str(twin)!r}" in at.code[1].value
 
 
 def test_induction_of_models_of_other_shapes_has_two_maps_and_says_why_no_more(open_induction, unequal):

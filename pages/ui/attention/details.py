@@ -8,14 +8,13 @@ import streamlit as st
 from engine.heads.attention import HeadView, Overview, head_views, overview
 from engine.models.masks import Mask, parse_heads
 from engine.models.session import Target
+from engine.requests import MeasureAttention
 from pages.ui.attention.charts import pattern_map, raised_text
 from pages.ui.attention.tables import in_words, map_cells, pattern_rows
 from pages.ui.shared.closing import closing
-from pages.ui.shared.commands import command_line
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.exports import Drawn
-from pages.ui.shared.origin import Origin, about
-from pages.ui.shared.python_code import of_attention
+from pages.ui.shared.origin import Origin, about, of_model
 from pages.ui.shared.tables import to_csv
 from pages.ui.shared.texts import Chosen
 
@@ -45,14 +44,13 @@ def draw_details(
         }
         shown, words = largest[list(columns)], f"The {N_LISTED} largest weights"
         table_at.dataframe(shown, column_config=columns, hide_index=True, height=430, alt=words)
-    words = [*text.arguments, *([] if mask.is_full else ["--mask", mask.text()]), "--heads", ",".join(names)]
-    command = command_line("attention", target, None, [*words, "--out", "attention.csv"])
+    asked = {**of_model(target), **text.named}
+    request = MeasureAttention(**asked, mask=mask.text(), heads=",".join(names), out="attention.csv")
     what, heads = (target, text.text, mask), parse_heads(",".join(names), target.shape)
     measurements = {"Text": overview(*what), "Heads": head_views(*what, heads)}
     lacks = "nothing pruned" if mask.is_full else f"pruned: {mask.text()}"
     of = about(target, f"{text.name}, {len(seen.pieces):,} tokens", ", ".join(names), lacks)
-    program, says = of_attention(target, mask, text.arguments, names), [in_words(seen, view, names)]
     pictures: dict[str, Drawn] = {"Attention pattern": lambda: pattern_map(map_cells(seen, view))}
     pictures["Text"] = partial(raised_text, seen, view)
-    origin = Origin("Attention", command, program, measurements, of, says)
+    origin = Origin("Attention", [request], measurements, of, [in_words(seen, view, names)])
     closing(origin, {"Attention": lambda: to_csv(pattern_rows(seen, view))}, pictures)

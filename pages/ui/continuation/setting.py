@@ -1,4 +1,4 @@
-"""What the Continue screen measures: `ContinuationControls`, their job for the worker, and their command.
+"""What the Continue screen measures: `ContinuationControls`, their job for the worker, and their request.
 
 No streamlit here: the generator runs in the worker thread, and everything can be tested as plain functions.
 """
@@ -11,10 +11,9 @@ from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.session import Session, Target
 from engine.progress import Progress, last_value
+from engine.requests import ContinuePrompt
 from engine.texts.continuation import Continuation, How, NextTokens, continuation, next_tokens
-from pages.ui.shared.commands import command_line
-from pages.ui.shared.origin import Origin, about, ranking_part
-from pages.ui.shared.python_code import of_continuation
+from pages.ui.shared.origin import Origin, about, of_model, ranking_part
 from pages.ui.shared.tables import mask_in_words
 
 
@@ -76,13 +75,12 @@ def measure(x: ContinuationControls, session: Session) -> Iterator[Progress[Said
 
 
 def origin(x: ContinuationControls, mask: Mask | None, says: Sequence[str]) -> Origin:
-    """The command, the program and the records behind what is shown; `says`: that in sentences."""
+    """The request and the records behind what is shown; `says`: that in sentences."""
     of = about(x.target, in_words(x.how), mask_in_words(x.target.shape, mask))
     mask = mask or Mask.full(x.target.shape)
     said = {f"{name.capitalize()} model": one for name, one in x.continuations(mask).items()}
     parts = {"Next tokens": x.next_tokens(mask), **said, **ranking_part(x.target, x.pruning, x.data_dir)}
-    program = of_continuation(x.target, x.prompt, mask, x.how)
-    return Origin("Continue", command(x, mask), program, parts, of, says)
+    return Origin("Continue", [request(x, mask)], parts, of, says)
 
 
 def in_words(how: How) -> str:
@@ -91,10 +89,11 @@ def in_words(how: How) -> str:
     return f"{how.n_tokens} tokens, {drawn if how.temperature_permille else 'each the likeliest'}"
 
 
-def command(x: ContinuationControls, mask: Mask) -> str:
-    """The shell command that measures the same and finds what is stored here."""
-    words: list[str | int] = ["--prompt", x.prompt, "--tokens", x.how.n_tokens]
-    if x.how.temperature_permille:
-        words += ["--temperature", f"{x.how.temperature_permille / 1000:g}", "--seed", x.how.seed]
-    words += [] if mask.is_full else ["--mask", mask.text()]
-    return command_line("continue", x.target, None, [*words, "--out", "continuation.csv"])
+def request(x: ContinuationControls, mask: Mask) -> ContinuePrompt:
+    """The request that measures the same and finds what is stored here."""
+    how = x.how
+    temperature, seed = how.temperature_permille / 1000, how.seed if how.temperature_permille else 0
+    return ContinuePrompt(
+        **of_model(x.target), prompt=x.prompt, tokens=how.n_tokens, temperature=temperature, seed=seed,
+        mask=mask.text(), out="continuation.csv",
+    )  # fmt: skip

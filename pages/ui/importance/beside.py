@@ -19,7 +19,6 @@ from pages.ui.shared import pairs
 from pages.ui.shared.charts import ROUGHLY
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import importance_work, show_failed, so_far, survey_line
-from pages.ui.shared.python_code import of_importance
 from pages.ui.shared.second import SecondDownloads, heading, second_model, shapes_in_words
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.work import live
@@ -55,7 +54,6 @@ def draw(setup: Setup, of: FirstImportance, since_s: float) -> SecondDownloads:
     if drawn.second is None:
         return drawn
     setting = replace(of.setting, spec=drawn.second.spec)
-    drawn.python = of_importance(of.setting, of.tasks, of.what, setting)
     name = drawn.second.spec.in_words
     for kind, title in KINDS.items():
         drawn.measurements[f"{title} of {name}"] = survey(drawn.second, setting, of.tasks, of.by(kind))

@@ -1,11 +1,11 @@
-"""What the In context screen measures: `InContextControls`, their jobs for the worker, and their commands.
+"""What the In context screen measures: `InContextControls`, their jobs for the worker, and their requests.
 
 No streamlit here: the generators run in the worker thread, and everything can be tested as plain functions.
 """
 
 import hashlib
 import json
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,11 +19,10 @@ from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.progress import Progress, driven
+from engine.requests import AttributeHeads, MeasureLosses, Request
 from engine.texts.sources import Source
 from engine.texts.tokenloss import losses_of_texts
-from pages.ui.shared.commands import command_line
-from pages.ui.shared.origin import Origin, about, ranking_part
-from pages.ui.shared.python_code import of_context
+from pages.ui.shared.origin import Origin, about, of_model, ranking_part
 from pages.ui.shared.tables import mask_in_words
 
 Losses = tuple[np.ndarray, ...]  # per-token losses (n,) in nats, one array a text
@@ -113,33 +112,29 @@ def ablations(x: InContextControls, fill: str) -> Measurement[dict[str, HeadAbla
 
 
 def origin(x: InContextControls, mask: Mask | None, kind: str, fill: str, around: int) -> Origin:
-    """The commands, the program and the records behind what is shown."""
+    """The requests and the records behind what is shown."""
     full = Mask.full(x.target.shape)
     measurements: dict[str, Measurement[Any]] = {"Full model": x.losses(full)}
     if mask is not None and not mask.is_full:
         measurements["Pruned model"] = x.losses(mask)
     measurements |= {"Heads ablated": ablations(x, fill), **ranking_part(x.target, x.pruning, x.data_dir)}
-    program = of_context(x.target, x.data_dir, x.source, mask or full, around)
     of = about(x.target, x.source.name, f"{len(x.texts)} texts of 512 tokens", mask_in_words(x.target.shape, mask))
-    return Origin("In context", commands(x, mask, (kind, fill), around), program, measurements, of)
+    return Origin("In context", requests(x, mask, (kind, fill), around), measurements, of)
 
 
-def commands(x: InContextControls, mask: Mask | None, how: tuple[str, str], around: int) -> str:
-    """The shell commands that measure the same and find what is stored here, one a line; `how` heads are ablated: the
-    kind, and what one gives."""
-    words: list[str | int] = {
-        "task": ["--solved", x.source.name, "--texts", x.source.n_texts],
-        "passage": ["--passage", x.source.name, "--texts", x.source.n_texts],
-        "text": ["--text", "text.txt", "--texts", x.source.n_texts],
-    }[x.source.kind]
-    pruned = [] if mask is None or mask.is_full else ["--mask", mask.text()]
-    words += ["--around", around] if around else []
-    (kind, fill), data_dir = how, x.data_dir if x.source.kind == "task" else None
-    lines: Sequence[tuple[str, list[str | int]]] = [
-        ("losses", [*words, *pruned, "--out", "losses.csv"]),
-        ("attribute", [*words, "--kind", kind, "--fill", fill, "--out", "attribution.csv"]),
+def requests(x: InContextControls, mask: Mask | None, how: tuple[str, str], around: int) -> list[Request]:
+    """The requests that measure the same and find what is stored here; `how` heads are ablated: the kind, and what one
+    gives."""
+    source = {"task": ("solved", x.source.name), "passage": ("passage", x.source.name), "text": ("text", "text.txt")}
+    asked = dict[str, Any](of_model(x.target) | dict([source[x.source.kind]]))
+    asked |= {"texts": x.source.n_texts, "around": around}
+    asked["task_data"] = x.data_dir if x.source.kind == "task" else None
+    kind, fill = how
+    pruned = "" if mask is None else mask.text()
+    return [
+        MeasureLosses(**asked, mask=pruned, out="losses.csv"),
+        AttributeHeads(**asked, kind=kind, fill=fill, out="attribution.csv"),
     ]
-    return "\n".join(command_line(name, x.target, data_dir, arguments) for name, arguments in lines)
 
 
 def _named(words: str, step: Progress[Any]) -> Progress[Any]:

@@ -20,7 +20,6 @@ from pages.ui.shared import pairs
 from pages.ui.shared.charts import ROUGHLY
 from pages.ui.shared.controls import one_of
 from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.python_code import of_induction
 from pages.ui.shared.runtime import session
 from pages.ui.shared.second import SecondDownloads, heading, second_model, shapes_in_words
 from pages.ui.shared.sidebar import Setup
@@ -51,9 +50,7 @@ def draw(setup: Setup, of: FirstInduction) -> SecondDownloads:
     if second is None:
         return SecondDownloads()
     names = (of.target.spec.in_words, second.spec.in_words)
-    drawn = SecondDownloads(
-        second.as_usual, python=of_induction(of.target.as_usual, of.variant, of.seed, second.as_usual)
-    )
+    drawn = SecondDownloads(second.as_usual)
     scores = induction(second, of.variant, of.seed)
     drawn.measurements[f"Scores of {names[1]}"] = scores
     heading(of.target, second, HELP)

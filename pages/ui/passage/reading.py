@@ -3,7 +3,9 @@
 No streamlit here: everything can be tested as plain functions.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from engine.demo import Landmark
 from engine.importance.rankings_of import Evidence, Orders, Pruning, orders_from
@@ -11,9 +13,9 @@ from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.models.session import Target
 from engine.receipts import Measurements
+from engine.requests import MeasureLosses
 from engine.texts.tokenloss import TokenLosses, token_losses
-from pages.ui.shared.commands import command_line
-from pages.ui.shared.origin import ranking_part
+from pages.ui.shared.origin import of_model, ranking_part
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,13 @@ class PassageModel:
 class PassageControls:
     """One setting of all controls. `a` is what the text is compared with, `whole` B before anything is pruned.
 
-    `arguments` name the text on the command line.
+    `named` is the field of a request that names the text.
     """
 
     name: str
     text: str
     landmarks: tuple[Landmark, ...]
-    arguments: tuple[str, ...]
+    named: Mapping[str, Any]
     data_dir: str | None
     a: PassageModel
     whole: PassageModel
@@ -72,11 +74,11 @@ def in_words(x: PassageControls, b: PassageModel, n_tokens: int) -> str:
     return " · ".join([*sides, f"{x.name}, {n_tokens:,} tokens"])
 
 
-def command(x: PassageControls, b: PassageModel) -> str:
-    """The shell command that measures the same and finds what is stored here."""
-    words, of_a, of_b = list(x.arguments), x.a.target.spec, b.target.spec
-    for option, mask in (("--mask-a", x.a.mask), ("--mask", b.mask)):
-        words += [] if mask.is_full else [option, mask.text()]
-    words += ["--other-model", of_b.model] if of_b.model != of_a.model else []
-    words += ["--other-precision", of_b.precision] if of_b.precision != of_a.precision else []
-    return command_line("losses", x.a.target, None, [*words, "--out", "losses.csv"])
+def request(x: PassageControls, b: PassageModel) -> MeasureLosses:
+    """The request that measures the same and finds what is stored here."""
+    of_a, of_b = x.a.target.spec, b.target.spec
+    return MeasureLosses(
+        **of_model(x.a.target), **x.named, mask_a=x.a.mask.text(), mask=b.mask.text(),
+        other_model=of_b.model if of_b.model != of_a.model else None,
+        other_precision=of_b.precision if of_b.precision != of_a.precision else None, out="losses.csv",
+    )  # fmt: skip

@@ -1,6 +1,5 @@
 """The second model of the Prune screen: the same levels by its own ranking, on the questions that the first answers."""
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,11 +11,10 @@ from engine.models.session import Target
 from engine.statistics import MIN_QUESTIONS
 from engine.studies.two_models import ModelComparison, compared, pruning_of_second, same_parts
 from pages.ui.prune import dragging
-from pages.ui.prune.experiment import AnswersSoFar, Experiment, accuracies
+from pages.ui.prune.experiment import AnswersSoFar, Experiment, accuracies, request
 from pages.ui.prune.found import Found
 from pages.ui.prune.tables import now_point
 from pages.ui.shared.origin import Origin
-from pages.ui.shared.python_code import of_two_accuracies
 from pages.ui.shared.tables import number, p_in_words, percent, percents, plain
 from pages.ui.shared.work import Work
 
@@ -125,16 +123,13 @@ def with_second(
 
 
 def with_second_model(of: Origin, x: Experiment, beside: Beside, found: AnswersSoFar) -> Origin:
-    """The screen's origin with the second model in its command, its program, its measurements and what it says."""
+    """The screen's origin with the second model in its request, its measurements and what it says."""
     n, second = x.n_taken(found), beside.x
     measurements = {**of.measurements, "Second model": accuracies(second, beside.mask, beside.names[1])}
-    words = ["--against", second.target.spec.typed_beside(x.target.spec)]
-    of_both = ((x.target, x.pruning), (second.target, second.pruning))
-    program = of_two_accuracies(of_both, x.data_dir, x.task, n)
+    against = replace(request(x, found), against=second.target.spec.typed_beside(x.target.spec))
     both = pair(found, beside.answers(n))
     says = (
         [] if both is None else [f"{plain(beside.names[1])}: {percent(both.second.acc)}", in_words(both, beside.names)]
     )
     about = f"{of.about} · compared with {beside.names[1]}"
-    more = {"measurements": measurements, "says": [*of.says, *says], "python": program, "about": about}
-    return replace(of, command=f"{of.command} {shlex.join(words)}", **more)
+    return replace(of, requests=[against], measurements=measurements, says=[*of.says, *says], about=about)

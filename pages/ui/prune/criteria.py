@@ -8,6 +8,7 @@ from engine.studies.surveys import StudySettings
 from pages.ui.prune.screen import PruneScreen
 from pages.ui.shared.criteria import CriteriaDownloads, CriteriaView, choose_comparing, draw_comparison
 from pages.ui.shared.defaults import RANKING_QUESTIONS
+from pages.ui.shared.origin import command_line
 from pages.ui.shared.sidebar import Setup
 from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.work import live
@@ -34,5 +35,5 @@ def draw_criteria(
         of = CriteriaView(SLOT, setting, x.target, comparing)
         of.work.stored()
         live(of.work.watched(), partial(draw_comparison, of, drawn), screen.since_s)
-        st.code(of.command(), language="shell", wrap_lines=True)
+        st.code(command_line(of.request), language="shell", wrap_lines=True)
     return of

@@ -30,11 +30,12 @@ from engine.models.masks import Mask
 from engine.models.session import Session, Target
 from engine.progress import Progress
 from engine.questions.requests import Questions, Requests, TaskSpec, select
+from engine.requests import Evaluate
 from engine.shapes import ModelShape
 from engine.statistics import MIN_QUESTIONS, wilson
 from engine.timing.workload import all_characters, kept_share
-from pages.ui.shared.commands import command_line
 from pages.ui.shared.defaults import RANKING_QUESTIONS, SAMPLE
+from pages.ui.shared.origin import of_model, of_pruning, of_task
 from pages.ui.shared.tables import level_percent
 
 LEVELS_PERMILLE = range(0, 1001, 100)
@@ -236,24 +237,10 @@ def curve(x: Experiment, axis: Axis, known: Evidence, levels: Sequence[int] = LE
     return composed(x.target, ("curve", x.curve_key(axis)), body)
 
 
-def command(x: Experiment, found: AnswersSoFar) -> str:
-    """The shell command that measures the same and finds what is stored here."""
+def request(x: Experiment, found: AnswersSoFar) -> Evaluate:
+    """The request that measures the same and finds what is stored here."""
     n = x.n_taken(found)
-    words = ["--task", x.task.name, "--shots", x.task.shots, "--limit", n if n < x.questions.n else x.limit]
-    words += ["--sample", SAMPLE]
-    words += ["--same-examples"] if x.task.same_examples else []
-    return command_line("evaluate", x.target, x.data_dir, [*words, *pruned_words(x)])
-
-
-def pruned_words(x: Experiment) -> list[str | int]:
-    """What is pruned, as options of a command."""
-    words: list[str | int] = []
-    pruning = x.pruning
-    if pruning.by_level:
-        levels = [f"{permille / 10:g}" for permille in (pruning.heads_permille, pruning.ffns_permille)]
-        words += ["--prune-heads", levels[0], "--prune-ffns", levels[1]]
-        if pruning.layers_permille:
-            words += ["--prune-layers", f"{pruning.layers_permille / 10:g}", "--layers-by", pruning.ranking.layers_by]
-        words += ["--ranking", pruning.ranking.name, "--ranking-questions", RANKING_QUESTIONS]
-    typed = pruning.typed.text()
-    return [*words, "--mask", typed] if typed else words
+    return Evaluate(
+        **of_model(x.target), **of_task(x.task), **of_pruning(x.pruning), task_data=x.data_dir,
+        limit=n if n < x.questions.n else x.limit, sample=SAMPLE,
+    )  # fmt: skip

@@ -1,26 +1,24 @@
 """Export this model: the pruned model as a folder that others load. Sizes are said before, progress while it runs."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import streamlit as st
 
 from engine.errors import HeadroomError
 from engine.export.card import Exported
-from engine.export.exporting import Export, export, sizes
+from engine.export.exporting import sizes
 from engine.export.folders import named_folder, refuse_taken
 from engine.models.masks import Mask
-from engine.progress import Progress
-from engine.questions.requests import get_requests, select
+from engine.requests import ExportModel
 from pages.ui.prune.experiment import Experiment
 from pages.ui.prune.screen import PruneResult
 from pages.ui.shared.closing import draw_command
-from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import one_of
 from pages.ui.shared.defaults import SAMPLE
-from pages.ui.shared.runtime import session, store
+from pages.ui.shared.origin import command_line, of_model, of_task
+from pages.ui.shared.runtime import session
 from pages.ui.shared.tables import mask_in_words, percent, plain, whole_percent
 from pages.ui.shared.work import Action, Work
 
@@ -48,13 +46,13 @@ def draw_export(shown: PruneResult) -> None:
     default = f"~/pruned-{re.sub(r'[^A-Za-z0-9.]+', '-', Path(x.target.spec.model).name).strip('-') or 'model'}"
     folder = folder_at.text_input("New folder", default, key="prune_export_folder", help=FOLDER_HELP)
     st.markdown(f"{mask_in_words(x.shape, mask)}.")
-    command = _command(x, mask, form, fill, folder)
-    work = export_work(x, mask, (form, fill, folder, command))
+    request = _request(x, mask, form, fill, folder)
+    work, command = export_work(x, mask, request), command_line(request)
     job = work.now()
     if work.line():
         return
     if job is not None and work.found is not None:
-        _draw_made(work.found)
+        _draw_made(work.found, command)
         return
     try:
         st.markdown(_said(x, mask, form))
@@ -66,24 +64,16 @@ def draw_export(shown: PruneResult) -> None:
     draw_command(command)
 
 
-def export_work(x: Experiment, mask: Mask, asked: tuple[str, str, str, str]) -> Work[Exported]:
-    """What writes the folder; `asked` are form, fill, folder and the command that does the same."""
-    form, fill, folder, command = asked
-
-    def write() -> Iterator[Progress[Exported]]:
-        train = None
-        if fill == "mean":
-            train = select(get_requests(replace(x.task, split="train"), x.data_dir, store()), None, SAMPLE)
-        yield from export(session(), x.target, Export(mask, folder, form, fill, command, x.questions, train))
-
-    return Work(SLOT, "Export", Action(f"{x.base_key} {x.limit} {mask.key()} {asked}", write), 1)
+def export_work(x: Experiment, mask: Mask, request: ExportModel) -> Work[Exported]:
+    """What writes the folder."""
+    return Work(SLOT, "Export", Action(f"{x.base_key} {request}", partial(request.steps, session(), mask)), 1)
 
 
-def _command(x: Experiment, mask: Mask, form: str, fill: str, folder: str) -> str:
-    words = ["--mask", mask.text(), "--form", form, "--fill", fill, "--out", folder]
-    words += ["--task", x.task.name, "--shots", str(x.task.shots), "--limit", str(x.limit), "--sample", SAMPLE]
-    words += ["--same-examples"] if x.task.same_examples else []
-    return command_line("export", x.target, x.data_dir, words)
+def _request(x: Experiment, mask: Mask, form: str, fill: str, folder: str) -> ExportModel:
+    return ExportModel(
+        **of_model(x.target), **of_task(x.task), task_data=x.data_dir, mask=mask.text(), form=form, fill=fill,
+        out=folder, limit=x.limit, sample=SAMPLE,
+    )  # fmt: skip
 
 
 def _said(x: Experiment, mask: Mask, form: str) -> str:
@@ -99,7 +89,7 @@ def _said(x: Experiment, mask: Mask, form: str) -> str:
             f"{bytes_before / 1e6:,.1f} MB on disk (**{whole_percent(n_bytes / bytes_before)}**).")  # fmt: skip
 
 
-def _draw_made(made: Exported) -> None:
+def _draw_made(made: Exported, command: str) -> None:
     checked = made.checked
     st.markdown(f"Written to **{plain(made.folder)}**: {made.n_params[1]:,} of {made.n_params[0]:,} parameters, "
                 f"{made.n_bytes[1] / 1e6:,.1f} of {made.n_bytes[0] / 1e6:,.1f} MB. Loaded back in {checked.precision}, "
@@ -110,4 +100,4 @@ def _draw_made(made: Exported) -> None:
         full, zeros, means = (percent(told[side]["acc"]) for side in ("full", "pruned", "mean_filled"))
         st.markdown(f"Accuracy: full {full}, zeros {zeros}, means {means} (n {told['n']}).")
     st.code(made.to_load, language="python")
-    draw_command(made.command)
+    draw_command(command)

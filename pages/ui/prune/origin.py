@@ -1,4 +1,4 @@
-"""Where the Prune screen's numbers come from: the command, the Python program, and the measurements."""
+"""Where the Prune screen's numbers come from: the request, and the measurements."""
 
 from typing import Any
 
@@ -9,10 +9,9 @@ from engine.models.masks import Mask
 from engine.statistics import paired
 from pages.ui.prune import figure
 from pages.ui.prune.estimates import pruned_in_words
-from pages.ui.prune.experiment import AnswersSoFar, Experiment, command, curve
+from pages.ui.prune.experiment import AnswersSoFar, Experiment, curve, request
 from pages.ui.shared import published
 from pages.ui.shared.origin import Origin, about, tasks_in_words
-from pages.ui.shared.python_code import of_accuracy
 from pages.ui.shared.tables import percent
 
 
@@ -22,10 +21,9 @@ def origin(x: Experiment, found: AnswersSoFar, known: Evidence, axis: Axis) -> O
     if mask is not None and not mask.is_full:
         measurements["Pruned model"] = x.answers(mask)
     measurements |= {"Importance": x.shown_evidence, "Curve": curve(x, axis, known)}
-    program = of_accuracy(x.target, x.data_dir, x.task, x.n_taken(found), x.pruning)
     pruned = pruned_in_words(x, known, mask)
     of = about(x.target, tasks_in_words([x.task]), f"{x.n_taken(found):,} questions", pruned)
-    return Origin("Prune", command(x, found), program, measurements, of, figure_in_words(x, found, pruned))
+    return Origin("Prune", [request(x, found)], measurements, of, figure_in_words(x, found, pruned))
 
 
 def figure_in_words(x: Experiment, found: AnswersSoFar, pruned: str) -> list[str]:

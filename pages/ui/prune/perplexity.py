@@ -6,13 +6,12 @@ import pandas as pd
 import streamlit as st
 
 from engine.measurement import Measurement
+from engine.requests import MeasurePerplexity
 from engine.texts.perplexity import BLOCK, Both, Change, both
 from pages.ui.prune import dragging
-from pages.ui.prune.experiment import pruned_words
 from pages.ui.prune.screen import PruneResult
-from pages.ui.shared.commands import command_line
 from pages.ui.shared.marks import mark
-from pages.ui.shared.origin import Origin
+from pages.ui.shared.origin import Origin, command_line, of_model, of_pruning, of_task
 from pages.ui.shared.runtime import budget_s, in_memory, jobs, session
 from pages.ui.shared.tables import number, plain
 from pages.ui.shared.texts import Chosen
@@ -121,16 +120,15 @@ def draw_details(shown: PruneResult, text: Chosen) -> None:
         first = frame.iloc[0]
         scored = f"{first['tokens_scored']:,} of {first['tokens']:,} tokens are scored"
         st.caption(f"{scored}, in windows of {first['window']:,}.")
-    st.code(command(shown, text), language="shell", wrap_lines=True)
+    st.code(command_line(request(shown, text)), language="shell", wrap_lines=True)
 
 
-def command(shown: PruneResult, text: Chosen) -> str:
-    """The shell command that measures the same and finds what is stored here."""
-    x, words = shown.x, [*text.arguments, *pruned_words(shown.x)]
-    if x.pruning.by_level:
-        words += ["--task", x.task.name, "--shots", x.task.shots]
-        words += ["--same-examples"] if x.task.same_examples else []
-    return command_line("perplexity", x.target, x.data_dir, words)
+def request(shown: PruneResult, text: Chosen) -> MeasurePerplexity:
+    """The request that measures the same and finds what is stored here."""
+    x = shown.x
+    task = of_task(x.task) if x.pruning.by_level else {}
+    of = {**of_model(x.target), **of_pruning(x.pruning), **text.named, **task}
+    return MeasurePerplexity(**of, task_data=x.data_dir)
 
 
 def with_perplexity(of: Origin, shown: PruneResult, text: Chosen) -> Origin:

@@ -37,8 +37,6 @@
 `colours`: the colours that are not the theme's
 `tables`: numbers in words, tables as files
 `published`: published accuracies of the full model, beside those measured here
-`commands`: the shell command that measures what a screen shows
-`python_code`: the Python program that does
 `origin`: all that says where a screen's numbers come from
 `measured`: how what is shown was measured: the stored receipts, and the link
 `token_text`: a component that sets a text, each token tinted, with a readout beside it

@@ -11,17 +11,18 @@ from engine.importance.rankings_of import OF_ONE_TASK
 from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
+from engine.requests import CompareCriteria
 from engine.shapes import ModelShape
 from engine.studies.compare import ALONG, RANDOM, SEEDS, ComparedCriteria, Comparing, areas, comparison
 from engine.studies.surveys import StudySettings, in_words
 from pages.ui.shared import criteria_charts, criteria_tables
 from pages.ui.shared.address import MOST, number_field
 from pages.ui.shared.charts import Picture
-from pages.ui.shared.commands import command_line
 from pages.ui.shared.controls import one_listed, one_of
 from pages.ui.shared.defaults import NOUNS, Axis
 from pages.ui.shared.drawing import draw_chart
 from pages.ui.shared.many_tasks import several, show_failed
+from pages.ui.shared.origin import of_model, of_task, percent
 from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.work import Work
 
@@ -92,15 +93,15 @@ class CriteriaView:
     def measurement(self) -> Measurement[ComparedCriteria]:
         return comparison(self.target, self.setting, self.comparing)
 
-    def command(self) -> str:
-        """The shell command that measures the same."""
+    @property
+    def request(self) -> CompareCriteria:
+        """The request that measures the same."""
         of, setting = self.comparing, self.setting
-        words = ["--task", of.task.name, "--shots", of.task.shots, "--limit", setting.n_questions or MOST]
-        words += ["--same-examples"] if of.task.same_examples else []
-        words += ["--ranking-questions", setting.n_ranking or MOST, "--criteria", ",".join(of.criteria)]
-        words += ["--axis", of.axis, "--levels", ",".join(f"{level / 10:g}" for level in of.levels)]
-        words += ["--seeds", of.n_seeds, "--out", "criteria.csv"]
-        return command_line("compare", self.target, setting.data_dir, words)
+        return CompareCriteria(
+            **of_model(self.target), **of_task(of.task), task_data=setting.data_dir, limit=setting.n_questions or MOST,
+            ranking_questions=setting.n_ranking or MOST, criteria=",".join(of.criteria), axis=of.axis,
+            levels=",".join(map(percent, of.levels)), seeds=of.n_seeds, out="criteria.csv",
+        )  # fmt: skip
 
 
 def draw_comparison(of: CriteriaView, drawn: CriteriaDownloads) -> None:

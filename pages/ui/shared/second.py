@@ -10,9 +10,8 @@ from engine.measurement import Measurement
 from engine.models.session import Target
 from pages.ui.shared.against import compared
 from pages.ui.shared.charts import Picture
-from pages.ui.shared.commands import command_like
 from pages.ui.shared.marks import mark
-from pages.ui.shared.origin import Origin
+from pages.ui.shared.origin import Origin, of_second
 from pages.ui.shared.runtime import session
 from pages.ui.shared.sidebar import Setup, look_for_model
 from pages.ui.shared.tables import plain
@@ -21,24 +20,22 @@ from pages.ui.shared.tables import plain
 @dataclass
 class SecondDownloads:
     """What a section on two models has drawn, for the downloads; nothing without a second one. `measurements`
-    are the second's, `python` is the program for both."""
+    are the second's."""
 
     second: Target | None = None
     pictures: dict[str, Picture] = field(default_factory=dict)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     says: list[str] = field(default_factory=list)
     measurements: dict[str, Measurement[Any]] = field(default_factory=dict)
-    python: str = ""
 
     def told(self, of: Origin) -> Origin:
         """The screen's origin with the second model in it."""
         if self.second is None:
             return of
-        line = f"{of.command}\n{command_like(of.command, self.second)}"
+        requests = [*of.requests, *(of_second(each, self.second) for each in of.requests)]
         about = f"{of.about} · compared with {self.second.spec.in_words}"
         measurements = {**of.measurements, **self.measurements}
-        return replace(of, command=line, python=self.python, measurements=measurements, about=about,
-                       says=[*of.says, *self.says])  # fmt: skip
+        return replace(of, requests=requests, measurements=measurements, about=about, says=[*of.says, *self.says])
 
 
 def second_model(setup: Setup) -> Target | None:

@@ -32,9 +32,9 @@ class Chosen:
     remembered: bool = False
 
     @property
-    def arguments(self) -> tuple[str, ...]:
-        """What names this text on the command line; one's own has to be saved in a file first."""
-        return ("--passage", self.name) if self.passage else ("--text", "text.txt")
+    def named(self) -> dict[str, Any]:
+        """The field of a request that names this text; one's own has to be saved in a file first."""
+        return {"passage": self.name} if self.passage else {"text": "text.txt"}
 
     @property
     def landmarks(self) -> tuple[Landmark, ...]:

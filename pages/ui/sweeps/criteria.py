@@ -11,7 +11,6 @@ from pages.ui.shared.closing import closing
 from pages.ui.shared.criteria import CriteriaDownloads, CriteriaView, choose_comparing, draw_comparison
 from pages.ui.shared.many_tasks import setting_of
 from pages.ui.shared.origin import Origin, about, tasks_in_words
-from pages.ui.shared.python_code import of_comparison
 from pages.ui.shared.sidebar import Setup, wait_for_model
 from pages.ui.shared.streamlit_internals import DeltaGenerator
 from pages.ui.shared.work import live
@@ -32,5 +31,4 @@ def draw_section(setup: Setup, task: TaskSpec, n_questions: int, at: DeltaGenera
     live(stored.watched(), partial(draw_comparison, of, drawn), since_s)
     questions, pruned = f"{n_questions:,} questions", f"pruned: {ALONG[comparing.axis]}"
     told = about(target, tasks_in_words([task]), questions, pruned)
-    program = of_comparison(of.setting, comparing)
-    closing(Origin("Sweeps", of.command(), program, {TITLE: of.measurement}, told), drawn.tables, drawn.pictures)
+    closing(Origin("Sweeps", [of.request], {TITLE: of.measurement}, told), drawn.tables, drawn.pictures)

@@ -1,22 +1,20 @@
-"""The command that forecasts, `plan`: what a model takes on given GPUs, before anything is downloaded."""
+"""What a model takes on given devices, before it is there: `ForecastStudy`."""
 
-from argparse import Namespace
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from engine.checkpoints.config_lookup import read_model_config
 from engine.checkpoints.names import with_revision
-from engine.cli.options import MOST, Parser, data, data_dir, shared
-from engine.cli.output import Report, print_result
-from engine.cli.studies import tasks_of
 from engine.errors import UsageError
 from engine.models.loading import PRECISIONS, LoadSpec
-from engine.models.session import Session
 from engine.placement.free_memory import main_memory_bytes
 from engine.placement.hardware import GPUS, Machine, machine_of
 from engine.progress import in_time
 from engine.questions.requests import MAX_SHOTS
+from engine.requests.base import MOST, RequestRun, Result, WithData
+from engine.requests.fields import choice, number, string
+from engine.requests.studies import tasks_at_shots
 from engine.studies.surveys import StudySettings, in_words
 
 if TYPE_CHECKING:
@@ -30,41 +28,45 @@ NOT_TIMED = (
 )
 
 
-def add_parsers(commands: Any) -> None:
-    """The parser of plan."""
-    help = "what a model takes on given GPUs: memory of each, and the time of a study if such a device was timed"
-    parser: Parser = commands.add_parser("plan", parents=[shared(), data()], help=help)
-    about = "demo, facebook/opt-125m to facebook/opt-66b, a hub model that is here, or a folder with its config.json"
-    parser.add_argument("--model", default="demo", help=about)
-    parser.add_argument("--revision", help="branch, tag or commit of a hub model; the same as --model ID@REVISION")
-    parser.add_choice("--precision", PRECISIONS, "of the weights (default: int8)", default="int8")
-    about = f"such as 2xA100-80GB, or 2x80GB by memory alone; cpu is this machine (default). Known: {', '.join(GPUS)}"
-    parser.add_argument("--gpus", default="cpu", help=about)
-    about = "gigabytes of main memory for what no GPU has room for (default: what is free here)"
-    parser.add_number("--memory", (0, MOST_GB), about, float)
-    parser.add_number("--workers", (1, MOST_WORKERS), "how many work at once (default: as many as those GPUs hold)")
-    parser.add_argument("--tasks", help="names separated by commas (default: all embedded ones, or all of --task-data)")
-    parser.add_argument("--shots", default="0,1,5", help="shot counts separated by commas (0,1,5)")
-    parser.add_number("--limit", (1, MOST), "questions a task in a study (48)", default=48)
-    parser.add_number("--ranking-questions", (1, MOST), "train questions behind each ranking of it (64)", default=64)
-    parser.set_defaults(run=_plan)
+@dataclass(frozen=True, kw_only=True)
+class ForecastStudy(WithData):
+    """What a model takes on given GPUs: memory of each, and the time of a study if such a device was timed. The value
+    is a Forecast."""
 
+    command: ClassVar[str] = "plan"
+    is_measured: ClassVar[bool] = False
+    model: str = string(
+        "demo",
+        "demo, facebook/opt-125m to facebook/opt-66b, a hub model that is here, or a folder with its config.json",
+    )
+    revision: str | None = string(None, "branch, tag or commit of a hub model; the same as --model ID@REVISION")
+    precision: str = choice("int8", PRECISIONS, "of the weights (default: int8)")
+    gpus: str = string(
+        "cpu",
+        f"such as 2xA100-80GB, or 2x80GB by memory alone; cpu is this machine (default). Known: {', '.join(GPUS)}",
+    )
+    memory: float | None = number(
+        None, (0, MOST_GB), "gigabytes of main memory for what no GPU has room for (default: what is free here)", float
+    )
+    workers: int | None = number(None, (1, MOST_WORKERS), "how many work at once (default: as many as those GPUs hold)")
+    tasks: str | None = string(None, "names separated by commas (default: all embedded ones, or all of --task-data)")
+    shots: str = string("0,1,5", "shot counts separated by commas (0,1,5)")
+    limit: int = number(48, (1, MOST), "questions a task in a study (48)")
+    ranking_questions: int = number(64, (1, MOST), "train questions behind each ranking of it (64)")
 
-def _plan(options: Namespace, session: Session, report: Report) -> int:
-    """Exit code of `plan`."""
-    from engine.plans.forecast import forecast
+    def measure(self, run: RequestRun) -> Result:
+        from engine.plans.forecast import forecast
 
-    tasks, machine = tasks_of(options), machine_of(options.gpus)
-    if not 0 <= min(task.shots for task in tasks) <= max(task.shots for task in tasks) <= MAX_SHOTS:
-        raise UsageError(f"--shots {options.shots!r}: expected numbers from 0 to {MAX_SHOTS}")
-    model = read_model_config(with_revision(options.model, options.revision))
-    memory = main_memory_bytes() if options.memory is None else round(options.memory * 1e9)
-    setting = StudySettings(LoadSpec(options.model, options.precision), None, data_dir(options), options.limit,
-                            options.ranking_questions)  # fmt: skip
-    found = forecast(session.store, model, machine, setting, tasks, memory)
-    workers = options.workers or found.n_workers
-    print_result(options, _fields(found, workers), "\n".join(_lines(found, workers)))
-    return 0
+        tasks, machine = tasks_at_shots(self.tasks, self.shots, self.data_dir), machine_of(self.gpus)
+        if not all(0 <= task.shots <= MAX_SHOTS for task in tasks):
+            raise UsageError(f"--shots {self.shots!r}: expected numbers from 0 to {MAX_SHOTS}")
+        model = read_model_config(with_revision(self.model, self.revision))
+        memory = main_memory_bytes() if self.memory is None else round(self.memory * 1e9)
+        spec = LoadSpec(self.model, self.precision)
+        setting = StudySettings(spec, None, self.data_dir, self.limit, self.ranking_questions)
+        found = forecast(run.session.store, model, machine, setting, tasks, memory)
+        workers = self.workers or found.n_workers
+        return Result(found, _fields(found, workers), "\n".join(_lines(found, workers)))
 
 
 def _fields(found: "Forecast", workers: int) -> dict[str, Any]:

@@ -1,0 +1,181 @@
+"""Accuracy of a model under one mask, `Evaluate`, and beside what others have published, `CheckPublished`."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from engine.accuracy.evaluation import Answers, accuracy, evaluation
+from engine.errors import UsageError
+from engine.importance.rankings_of import Pruning
+from engine.models.masks import Mask
+from engine.models.session import Target
+from engine.questions.requests import TaskSpec
+from engine.questions.tasks import SPLITS, task_info
+from engine.requests.base import MOST, OfModel, OfTask, RequestRun, Result, WithData, WithPruning, mask_of, selected
+from engine.requests.fields import choice, names_of, number, numbers_of, path, string
+from engine.requests.output import check_writable, to_json
+
+if TYPE_CHECKING:
+    from engine.accuracy.published import Published
+
+AGAINST = (
+    "a second model on the same questions, pruned at the same levels by its own ranking: a precision or @REVISION of "
+    "this one, or another model, such as fp32 or 'facebook/opt-125m in bf16'"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(WithPruning, OfTask):
+    """Accuracy of a model under one mask. The value is the Answers."""
+
+    command: ClassVar[str] = "evaluate"
+    split: str = choice("validation", SPLITS, "whose questions (default: validation)")
+    items: str | None = path(None, "write one JSON line a question to this file", is_output=True)
+    against: str | None = string(None, AGAINST)
+
+    def measure(self, run: RequestRun) -> Result:
+        if self.items:
+            check_writable(self.items)
+        other = None if self.against is None else self.spec.compared_with(self.against)
+        target, session = self.target(run.session), run.session
+        pruning, started_s = self.pruning(self.task_spec(self.split), target), time.monotonic()
+        questions = self.questions(session, self.split)
+        mask = mask_of(run, target, pruning, self.data_dir)
+        answers = run.value(evaluation(target, questions, mask))
+        seconds = time.monotonic() - started_s
+        result, is_greedy, taken = accuracy(answers), questions.requests.greedy, run.taken
+        norm = f"perplexity {result.perplexity:.2f}" if is_greedy else f"acc_norm {result.acc_norm:.4f}"
+        fields = {
+            "task": self.task, "shots": self.shots, "same_examples": self.same_examples, "split": self.split,
+            "n": result.n, "acc": result.acc, "acc_norm": None if is_greedy else result.acc_norm,
+            "perplexity": result.perplexity, "acc_ci95": [result.ci_low, result.ci_high],
+            "items_per_second": result.n / seconds, "mask": mask.text(), "heads_pruned": mask.n_heads_pruned,
+            "ffns_pruned": mask.n_ffns_pruned, "layers_dropped": list(mask.layers_dropped),
+            "model": target.identity.name, "precision": self.precision, "bos": target.bos,
+            "contexts_cut": int((answers.n_cut > 0).sum()), "saved": session.store.on_disk,
+        }  # fmt: skip
+        line = (f"{self.task}, {self.shots} shots: acc {result.acc:.4f} "
+                f"(95 % {result.ci_low:.3f}-{result.ci_high:.3f}), {norm}, n {result.n}, "
+                f"{mask.n_heads_pruned} heads and {mask.n_ffns_pruned} FFNs pruned{taken}")  # fmt: skip
+        if other is not None:
+            found, more = self._second(run, (target, pruning), session.target(other, self.bos), answers)
+            fields, line = fields | {"against": found}, f"{line}\n{more}"
+        files = {self.items: "".join(to_json(item) + "\n" for item in items(answers)).encode()} if self.items else {}
+        return Result(answers, fields, line, files)
+
+    def _second(
+        self, run: RequestRun, first: tuple[Target, Pruning], second: Target, answers: "Answers"
+    ) -> tuple[dict[str, Any], str]:
+        """(what JSON says of the second model under `against`, a line of it): `first` is the first model and its
+        pruning, `answers` are its."""
+        from engine.studies.two_models import compared, pruning_of_second
+
+        part = RequestRun(run.session, run.report)
+        pruning = pruning_of_second(first[1], first[0].shape, second.shape)
+        mask = mask_of(part, second, pruning, self.data_dir)
+        both = compared(answers, part.value(evaluation(second, self.questions(run.session, self.split), mask)))
+        low, high = both.interval
+        found = {
+            "model": second.identity.name, "precision": second.spec.precision, "bos": second.bos,
+            "acc": both.second.acc, "acc_ci95": [both.second.ci_low, both.second.ci_high], "mask": mask.text(),
+            "heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned, "difference": both.difference,
+            "difference_ci95": [low, high], "only_first": both.only_first, "only_second": both.only_second,
+            "layers_dropped": list(mask.layers_dropped), "p_mcnemar": both.change.p_mcnemar, "cached": part.cached,
+            "seconds": part.seconds,
+        }  # fmt: skip
+        line = f"{second.spec.in_words}: acc {both.second.acc:.4f}, {100 * both.difference:+.1f} points "
+        line += f"(95 % {100 * low:.1f} to {100 * high:.1f}, McNemar p {both.change.p_mcnemar:.3f}), right by it alone "
+        line += f"{both.only_second}, by the first alone {both.only_first}, {mask.n_heads_pruned} heads and "
+        return found, f"{line}{mask.n_ffns_pruned} FFNs pruned"
+
+
+def items(answers: Answers) -> Iterator[dict[str, Any]]:
+    """One mapping a question in dataset order: doc_id, gold, loglikelihoods (nats), pred, correct."""
+    predicted, correct = answers.predicted, answers.correct
+    for row in sorted(range(len(answers)), key=lambda row: answers.questions[row].doc_id):
+        question = answers.questions[row]
+        scores = answers.log_likelihood_nats[row, : len(question.contexts)]
+        gold = question.golds[0] if len(question.golds) == 1 else list(question.golds)
+        yield {"doc_id": question.doc_id, "gold": gold, "loglikelihoods": scores.tolist(),
+               "pred": int(predicted[row]), "correct": bool(correct[row])}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckPublished(WithData, OfModel):
+    """Published numbers of a model beside those measured here; exit code 1 where one differs. The value is a list of
+    PublishedComparison."""
+
+    command: ClassVar[str] = "check"
+    tasks: str | None = string(None, "names joined by commas (default: all that something was published of)")
+    shots: str = string("0", "solved examples, joined by commas (default: 0)")
+    limit: int | None = number(None, (1, MOST), "use this many questions a task (default: all)")
+    table: str | None = path(None, "a CSV table of published values instead of the one that comes with the app")
+    known_as: str | None = string(None, "the hub id (or id@revision) of what the folder --model holds", name="as")
+
+    def measure(self, run: RequestRun) -> Result:
+        from engine.accuracy.published import compare, n_published
+
+        spec, wanted, found = self.spec, self._wanted(), []
+        for task, shots, bos in dict.fromkeys((row.task, row.shots, row.bos) for row in wanted):
+            rows = [row for row in wanted if (row.task, row.shots, row.bos) == (task, shots, bos)]
+            target = run.session.target(spec, bos)
+            questions = selected(TaskSpec(task, shots), self.data_dir, run.session, self.limit)
+            answers = run.value(evaluation(target, questions, Mask.full(target.shape)))
+            n_all = n_published(rows, len(questions.requests.questions))
+            found += [compare(row, answers, spec.precision, n_all) for row in rows]
+        judged = [each for each in found if each.verdict != "range only"]
+        n_agree = sum(each.verdict == "agrees" for each in judged)
+        agree, n = n_agree == len(judged), len(judged)
+        what = f"{n_agree} of {n} agree" if n else "nothing can be judged: other solved examples were drawn"
+        fields = {"model": spec.model, "known_as": self.known_as, "precision": spec.precision, "agree": agree,
+                  "rows": [_compared_fields(each) for each in found]}  # fmt: skip
+        lines = [_HEAD, *map(_compared_line, found), f"{spec.model} in {spec.precision}: {what}"]
+        return Result(found, fields, "\n".join(lines), agrees=agree)
+
+    def _wanted(self) -> "list[Published]":
+        """The published values that are named; UsageError where there are none."""
+        from engine.accuracy.published import built_in, published_for, read_table
+
+        spec = self.spec
+        if self.known_as:
+            spec = replace(spec, model=self.known_as)
+        table = read_table(Path(self.table)) if self.table else built_in()
+        of_model, shots = published_for(spec, table), numbers_of("--shots", self.shots)
+        if not of_model:
+            names = ", ".join(dict.fromkeys(row.model for row in table))
+            raise UsageError(f"no number of {spec.model!r} is in the table; it has {names}; where a folder holds one "
+                             "of these, --as says which")  # fmt: skip
+        there = [row for row in of_model if row.task != "wikitext-2" and row.shots in shots]
+        there = [row for row in there if self.bos is None or row.bos == self.bos]
+        names = names_of(self.tasks, list(dict.fromkeys(row.task for row in there)))
+        known = {row.task for row in there}
+        for name in names:
+            if name not in known:
+                how = " with --bos" if self.bos else " with --no-bos" if self.bos is False else ""
+                raise UsageError(f"no number of {spec.model} for {name!r} at {self.shots} shots{how} is in the table; "
+                                 f"it has {', '.join(sorted(known)) or 'none at all'}")  # fmt: skip
+            task_info(name)
+        if not names:
+            raise UsageError(f"no number of {spec.model} at {self.shots} shots is in the table; choose other --shots")
+        return [row for row in there if row.task in names]
+
+
+_HEAD = f"{'task':<18}shots  {'metric':<11}{'ours':>9}{'published':>11}{'difference':>12}{'allowed':>10}  verdict"
+
+
+def _compared_line(each: Any) -> str:
+    row = each.published
+    scale, unit = (1, " %") if row.metric == "perplexity" else (100, " pt")
+    return (f"{row.task:<18}{row.shots:>5}  {row.metric:<11}{scale * each.ours:>9.2f}{scale * row.value:>11.2f}"
+            f"{f'{each.difference:+.2f}{unit}':>12}{f'{each.allowed:.2f}{unit}':>10}  {each.verdict}, n {each.n:,}"
+            f"{'' if row.bos else ', no BOS'}")  # fmt: skip
+
+
+def _compared_fields(each: Any) -> dict[str, Any]:
+    row, unit = each.published, "percent" if each.published.metric == "perplexity" else "points"
+    numbers = {"ours": each.ours, "published": row.value, "stderr": row.stderr, "difference": each.difference,
+               "allowed": each.allowed}  # fmt: skip
+    return {"task": row.task, "shots": row.shots, "metric": row.metric, "bos": row.bos, "n": each.n, **numbers,
+            "unit": unit, "verdict": each.verdict, "source": row.source}  # fmt: skip

@@ -1,0 +1,264 @@
+"""What requests have in common: `Request`, how one is run and what that gives, and the fields that several share.
+
+A class of requests derives from the classes whose fields it has. Python puts the fields of the last one named first:
+`class Evaluate(WithPruning, OfTask)` has those of `OfTask` before those of `WithPruning`.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import MISSING, dataclass, field, replace
+from typing import Any, ClassVar, TypeVar
+
+from cache import open_store
+from engine.errors import UsageError
+from engine.importance.layers import LAYERS_BY
+from engine.importance.rankings import permille
+from engine.importance.rankings_of import OF_ONE_TASK, Pruning, Ranking, orders_of
+from engine.measurement import Measurement
+from engine.models.loading import PRECISIONS, LoadSpec
+from engine.models.masks import Mask, parse_edits
+from engine.models.session import Session, Target
+from engine.placement.placement import PLACE, PLACE_HELP, places
+from engine.progress import Progress, TimeLeft
+from engine.questions.requests import MAX_SHOTS, Questions, TaskSpec, get_requests, select
+from engine.requests.fields import choice, flag, number, path, string, switch
+
+T = TypeVar("T")
+Report = Callable[[int, int, str, float | None], None]  # done, total, message, seconds left
+MOST, MOST_SEED, MOST_THREADS = 1_000_000, 2**31 - 1, 1024
+STORE = "HEADROOM_CACHE, then cache/data in a clone, the user's cache folder where headroom is installed"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a request gives.
+
+    `value`: the engine's own value
+    `fields`: the object that `--json` prints
+    `text`: the lines that the command line prints
+    `files`: what it writes, by path
+    `agrees`: whether the exit code of the command is 0
+    `failure`: why nothing could be measured; "" where something could
+    `report_folder`: the folder that a report on `value`, a study, is drawn in
+    """
+
+    value: Any
+    fields: Mapping[str, Any]
+    text: str
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    agrees: bool = True
+    failure: str = ""
+    report_folder: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass
+class RequestRun:
+    """One run of a request: where it reads and measures, to whom it reports, and whether all was stored so far."""
+
+    session: Session
+    report: Report
+    cached: bool = True
+    started_s: float = field(default_factory=time.monotonic)
+
+    def value(self, measurement: Measurement[T]) -> T:
+        """The value of a measurement, of which what is not stored is measured."""
+        return self.last(measurement.run(self.session))
+
+    def last(self, steps: Iterator[Progress[T]]) -> T:
+        """The last value of these steps; progress is reported where something is measured."""
+        time_left, value, cached = TimeLeft(time.monotonic()), None, True
+        for step in steps:
+            value, cached = step.value, step.cached
+            time_left.told(now_s := time.monotonic(), step)
+            if not cached:
+                self.report(step.done, step.total, step.message, time_left.left_s(now_s))
+        assert value is not None
+        self.cached &= cached
+        return value
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started_s
+
+    @property
+    def taken(self) -> str:
+        """Such as ", from the store" or ", 1.3 s"."""
+        return ", from the store" if self.cached else f", {self.seconds:.1f} s"
+
+
+def gives(request: type["Request"]) -> str:
+    """What a request gives, in words: the first sentence of its docstring."""
+    words = " ".join((request.__doc__ or "").split()).partition(".")[0]
+    return words[:1].lower() + words[1:]
+
+
+def silent(done: int, total: int, message: str, left_s: float | None) -> None:
+    """Reports progress to nobody."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is asked of the engine: the same thing for a screen, a command and a program.
+
+    `command` is its name on the command line; the first sentence of its docstring says there what it gives.
+    `is_measured`: its fields say how long it took, and whether all of it was stored.
+    """
+
+    command: ClassVar[str]
+    is_measured: ClassVar[bool] = True
+
+    cache: str | None = path(None, f"folder of the result store (default: {STORE})")
+    json: bool = flag("print one JSON object on standard output", is_output=True)
+
+    def run(self, session: Session | None = None, report: Report = silent) -> Result:
+        """The result; what is not stored is measured. Without a session the store is opened, and closed again."""
+        if session is None:
+            from engine.readable import is_readable
+
+            apply_settings(self)
+            with closing(open_store(self.cache, is_readable)) as store:
+                return self.run(Session(store), report)
+        run = RequestRun(session, report)
+        result = self.measure(run)
+        if not self.is_measured:
+            return result
+        return replace(result, fields={"seconds": run.seconds, "cached": run.cached, **result.fields})
+
+    def measure(self, run: RequestRun) -> Result:
+        """The result, without how long it took and whether it was stored."""
+        raise NotImplementedError
+
+    def measurement(self, session: Session) -> Measurement[Any]:
+        """What is measured, where that is one measurement. TypeError: it is several."""
+        raise TypeError(f"{type(self).__name__} is more than one measurement; run it")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfModel(Request):
+    """Which model, and how it is run."""
+
+    model: str = string(
+        "demo", "demo, a hub id such as facebook/opt-125m, a folder, or a snapshot of a run such as RUN@step512"
+    )
+    revision: str | None = string(None, "branch, tag or commit of a hub model; the same as --model ID@REVISION")
+    download: bool = flag(
+        "fetch from the hub what is not on this computer, model or rows (default: asks on a terminal, else refuses)"
+    )
+    precision: str = choice("int8", PRECISIONS, "of the weights (default: int8)")
+    int8_threshold: float = number(6.0, (0, MOST), "bitsandbytes outlier threshold (6.0)", float)
+    bos: bool | None = switch("beginning-of-sequence token in front (default: as the tokenizer; OPT: yes)")
+    place: str | None = string(None, PLACE_HELP, metavar="PLACES")
+    threads: int | None = number(None, (1, MOST_THREADS), "CPU threads (default: torch's choice)")
+
+    @property
+    def spec(self) -> LoadSpec:
+        """Which model, as the engine names it."""
+        return LoadSpec(self.model, self.precision, self.int8_threshold, self.revision)
+
+    def target(self, session: Session) -> Target:
+        """The model, its precision and its beginning token."""
+        return session.target(self.spec, self.bos)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithData(Request):
+    """Where tasks come from."""
+
+    task_data: str | None = path(None, "folder with <task>/train.jsonl and validation.jsonl (or HEADROOM_TASK_DATA)")
+
+    @property
+    def data_dir(self) -> str | None:
+        """The folder with task data, or None."""
+        return self.task_data or os.environ.get("HEADROOM_TASK_DATA") or None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfTask(WithData, OfModel):
+    """A model, and questions of one task."""
+
+    task: str = string(MISSING, "task name (see `tasks`) or a .jsonl with context, choices, gold")
+    shots: int = number(0, (0, MAX_SHOTS), "solved examples in front of each question (0)")
+    same_examples: bool = flag("the same solved examples for every question: faster")
+    limit: int | None = number(None, (1, MOST), "use this many questions (default: all)")
+    sample: str = string("first", "which: first (as the harness) or stratified")
+
+    def task_spec(self, split: str) -> TaskSpec:
+        """Which questions, as the engine names them."""
+        return TaskSpec(self.task, self.shots, split, same_examples=self.same_examples)
+
+    def questions(self, session: Session, split: str) -> Questions:
+        """The questions of a split."""
+        return selected(self.task_spec(split), self.data_dir, session, self.limit, self.sample)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithPruning(Request):
+    """What is pruned: levels by a ranking, and a mask."""
+
+    mask: str = string("", 'what to prune besides, such as "L3H5 L4H* F7 F2-5 B9 keep L1H0"')
+    prune_heads: str = string("0", "percent of heads to prune by --ranking")
+    prune_ffns: str = string("0", "percent of FFNs to prune by --ranking")
+    ranking: str = choice("importance", OF_ONE_TASK, "what goes first (default: importance)")
+    prune_layers: str = string("0", "percent of whole layers to drop by --layers-by")
+    layers_by: str = choice(
+        "influence",
+        LAYERS_BY,
+        "which layers go first: those of least block influence (default), without which least accuracy is lost "
+        "(oracle), the same measured anew after each (greedy), the deepest, or random ones",
+    )
+    ranking_questions: int | None = number(None, (1, MOST), "train questions behind the ranking (default: all)")
+    seed: int = number(0, (0, MOST_SEED), "seed of the random ranking")
+
+    def pruning(self, task: TaskSpec, target: Target) -> Pruning:
+        """The levels by a ranking of `task`, and the mask besides."""
+        heads, ffns, layers = map(permille, (self.prune_heads, self.prune_ffns, self.prune_layers))
+        ranking = Ranking(self.ranking, self.seed, self.ranking_questions, layers_by=self.layers_by)
+        return Pruning(task, ranking, heads, ffns, parse_edits(self.mask, target.shape), layers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrunedModel(WithPruning, WithData, OfModel):
+    """A model and what is pruned in it, by a ranking of a task if one is named."""
+
+    def mask_in(self, run: RequestRun, target: Target, task: TaskSpec | None) -> Mask:
+        """The mask of the levels and the typed one. UsageError: levels without a task."""
+        pruning = self.pruning(task or TaskSpec(""), target)
+        if pruning.by_level and task is None:
+            raise UsageError(
+                "--prune-heads, --prune-ffns and --prune-layers go by a ranking; say with --task what it is measured on"
+            )
+        return mask_of(run, target, pruning, self.data_dir)
+
+
+def mask_of(run: RequestRun, target: Target, pruning: Pruning, data_dir: str | None) -> Mask:
+    """What a pruning prunes; the ranking is measured where its levels need one."""
+    if not pruning.by_level:
+        return pruning.typed.alone
+    return pruning.mask(run.value(orders_of(target, pruning, data_dir)))
+
+
+def task_named(name: str | None, shots: int, same_examples: bool) -> TaskSpec | None:
+    """A task as the engine names it; None where none is named."""
+    return TaskSpec(name, shots, same_examples=same_examples) if name else None
+
+
+def selected(
+    task: TaskSpec, data_dir: str | None, session: Session, limit: int | None, sample: str = "stratified"
+) -> Questions:
+    """At most `limit` questions of a task; of a very long file no more are read than are wanted."""
+    first = limit if sample == "first" else 0
+    return select(get_requests(task, data_dir, session.store, first), limit, sample)
+
+
+def apply_settings(request: Any) -> None:
+    """Sets for this process where layers are placed and how many threads compute, as far as a request says so."""
+    if (threads := getattr(request, "threads", None)) is not None:
+        os.environ["OMP_NUM_THREADS"] = str(threads)  # read when torch is imported, which has not happened yet
+    if place := getattr(request, "place", None):
+        places(place)  # refuses what is not a place before anything is read
+        os.environ[PLACE] = place

@@ -1,0 +1,81 @@
+"""By which criterion most of a model can go: `CompareCriteria`, one task pruned by several rankings and at random."""
+
+from dataclasses import MISSING, asdict, dataclass
+from typing import Any, ClassVar
+
+from engine.errors import HeadroomError
+from engine.importance.criteria import CRITERIA
+from engine.importance.rankings import permille
+from engine.measurement import Measurement
+from engine.models.session import Session
+from engine.questions.requests import MAX_SHOTS, TaskSpec
+from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData
+from engine.requests.fields import choice, flag, names_of, number, path, string
+from engine.requests.output import TABLES, check_out, file_of, table_file
+from engine.studies.compare import ALONG, SEEDS, TENTHS, Area, ComparedCriteria, Comparing, areas, comparison
+from engine.studies.surveys import StudySettings
+
+MOST_SEEDS = 100
+LEVELS = ",".join(f"{level / 10:g}" for level in TENTHS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareCriteria(WithData, OfModel):
+    """By which criterion can most go: accuracy over levels, areas, and how much criteria agree. The value is
+    ComparedCriteria."""
+
+    command: ClassVar[str] = "compare"
+    task: str = string(MISSING, "task name (see `tasks`) or a .jsonl with context, choices, gold")
+    shots: int = number(0, (0, MAX_SHOTS), "solved examples in front of each question (0)")
+    same_examples: bool = flag("the same solved examples for every question: faster")
+    limit: int = number(100, (1, MOST), "validation questions that judge, a stratified sample (100)")
+    ranking_questions: int = number(64, (1, MOST), "train questions behind each ranking (64)")
+    criteria: str | None = string(
+        None, f"rankings separated by commas (default: {','.join(CRITERIA)}); any of evaluate's --ranking but random"
+    )
+    axis: str = choice("heads", ALONG, "what is pruned; both: the same share of each (default: heads)")
+    levels: str = string(LEVELS, "levels in percent (0,10,..,100)")
+    seeds: int = number(SEEDS, (1, MOST_SEEDS), f"random orders to compare with ({SEEDS})")
+    out: str | None = path(None, "file for every accuracy: .csv or .parquet", is_required=True, is_output=True)
+
+    @property
+    def comparing(self) -> Comparing:
+        """What is compared, as the engine names it."""
+        task = TaskSpec(self.task, self.shots, same_examples=self.same_examples)
+        levels = tuple(sorted({permille(level) for level in names_of(self.levels, ())}))
+        return Comparing(task, tuple(names_of(self.criteria, tuple(CRITERIA))), self.axis, levels, self.seeds)
+
+    def measurement(self, session: Session) -> Measurement[ComparedCriteria]:
+        settings = StudySettings(self.spec, self.bos, self.data_dir, self.limit, self.ranking_questions)
+        return comparison(self.target(session), settings, self.comparing)
+
+    def measure(self, run: RequestRun) -> Result:
+        import pandas as pd
+
+        check_out(self.out, TABLES)
+        comparing, found = self.comparing, run.value(self.measurement(run.session))
+        if not found.curves:
+            raise HeadroomError(f"nothing could be measured: {'; '.join(found.failed.values())}")
+        ranked, agreeing = areas(found), {axis: found.agreement(axis) for axis in comparing.axes}
+        fields: dict[str, Any] = {
+            "task": self.task, "shots": self.shots, "axis": self.axis, "n": found.n,
+            "ranking_questions": self.ranking_questions, "levels": [level / 1000 for level in comparing.levels],
+            "seeds": self.seeds, "chance": found.chance,
+            "areas": [asdict(each) | {"verdict": each.verdict} for each in ranked],
+            "rank_agreement": {axis: {"criteria": list(each.labels), "spearman": each.srcc}
+                               for axis, each in agreeing.items() if each is not None},
+            "not_measured": dict(found.failed), "rows": found.cells(), "out": self.out,
+        }  # fmt: skip
+        lines = [*map(_line, ranked), *(f"not measured: {name}: {reason}" for name, reason in found.failed.items())]
+        lines.append(f"{len(found.cells())} accuracies of {found.n} questions{run.taken}")
+        files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(found.cells())))
+        return Result(found, fields, "\n".join(lines), files)
+
+
+def _line(area: Area) -> str:
+    """An area with its interval, what it is above random, and the verdict."""
+    words = f"{area.criterion:<20} {area.area:.3f} ({area.low:.3f} to {area.high:.3f})"
+    if not area.verdict:
+        return f"{words}, the mean of {area.n_random}"
+    gain = f"{area.gain:+.3f} ({area.gain_low:+.3f} to {area.gain_high:+.3f})"
+    return f"{words}, {gain} on random, beats {area.beats} of {area.n_random}: {area.verdict}"

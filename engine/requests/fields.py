@@ -1,0 +1,110 @@
+"""The fields of requests: what each is called on the command line, what it says, and which values it takes.
+
+A field of a request is written `shots: int = number(0, (0, 32), "solved examples (0)")`, its default first (MISSING: it
+has to be given). Its `Option` is in the field's metadata: the parser, the documentation and the shown commands are made
+from it.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any
+
+from engine.errors import UsageError
+
+KEY = "option"
+
+
+@dataclass(frozen=True)
+class Option:
+    """How a field of a request is given on the command line.
+
+    `help`: what it says
+    `kind`: number, choice, text, path (a text in which `~` is the user's folder), flag or switch (on, off or None)
+    `ends`, `of`: of a number, the lowest and the highest, and int or float
+    `names`: of a choice, what can be chosen
+    `is_required`: the command line refuses to do without it, though a program may leave it out
+    `is_position`: it is given by its place, without a name
+    `is_alternative`: exactly one of the fields that have this is given
+    `is_output`: it says how results leave the command line, so that a program that prints them leaves it out
+    `name`, `aliases`: the name of the option where it is not the field's, and hidden names of earlier versions
+    `metavar`: what stands for its value in help texts
+    `parse`, `write`: of a text, from the words to the value (ArgumentTypeError: they cannot be read) and back
+    """
+
+    help: str
+    kind: str
+    ends: tuple[float, float] = (0, 0)
+    of: type = int
+    names: Collection[str] = ()
+    is_required: bool = False
+    is_position: bool = False
+    is_alternative: bool = False
+    is_output: bool = False
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    metavar: str | None = None
+    parse: Callable[[str], Any] = str
+    write: Callable[[Any], str] = str
+
+
+def number(default: Any, ends: tuple[float, float], help: str, of: type[int] | type[float] = int, **more: Any) -> Any:
+    """A field whose value is a number between two ends."""
+    return _field(Option(help, "number", ends, of, **more), default)
+
+
+def choice(default: Any, names: Collection[str], help: str, **more: Any) -> Any:
+    """A field whose value is one of `names`: a table of the engine's, so that help and check cannot differ."""
+    return _field(Option(help, "choice", names=names, **more), default)
+
+
+def string(default: Any, help: str, **more: Any) -> Any:
+    """A field whose value is text, or what `parse` makes of it."""
+    return _field(Option(help, "text", **more), default)
+
+
+def path(default: Any, help: str, **more: Any) -> Any:
+    """A field whose value is the path of a file or folder."""
+    return _field(Option(help, "path", **more), default)
+
+
+def flag(help: str, **more: Any) -> Any:
+    """A field that is False until its option is given."""
+    return _field(Option(help, "flag", **more), False)
+
+
+def switch(help: str) -> Any:
+    """A field that is None until its option, `--name` or `--no-name`, is given."""
+    return _field(Option(help, "switch"), None)
+
+
+def options(request: Any) -> dict[str, tuple[Field[Any], Option]]:
+    """The fields of a request, or of a class of requests, each with its option, by name and in order."""
+    return {each.name: (each, each.metadata[KEY]) for each in fields(request)}
+
+
+def given(request: Any) -> dict[str, Any]:
+    """The values of a request that are not the defaults, by field, in order."""
+    values = {name: (getattr(request, name), each.default) for name, (each, _) in options(request).items()}
+    return {name: value for name, (value, default) in values.items() if default is MISSING or value != default}
+
+
+def option_name(name: str, option: Option) -> str:
+    """Such as --prune-heads."""
+    return f"--{option.name or name.replace('_', '-')}"
+
+
+def _field(option: Option, default: Any) -> Any:
+    return field(default=default, metadata={KEY: option})
+
+
+def names_of(text: str | None, default: Sequence[str]) -> list[str]:
+    """The names in a list separated by commas; each once."""
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip())) if text else list(default)
+
+
+def numbers_of(option: str, text: str) -> list[int]:
+    """The whole numbers in a list separated by commas."""
+    try:
+        return [int(number) for number in names_of(text, ())]
+    except ValueError as error:
+        raise UsageError(f"{option} {text!r} is no list of whole numbers; write it like 0,1,5") from error

@@ -1,0 +1,238 @@
+"""What single heads do: `ReportHead`, all that is known of one, and `IdealizeHeads`, what ideal patterns leave."""
+
+import math
+from dataclasses import MISSING, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from engine.accuracy.evaluation import accuracy
+from engine.errors import UsageError
+from engine.heads.induction import SCORES
+from engine.measurement import Measurement
+from engine.models.masks import parse_heads
+from engine.models.session import Session
+from engine.questions.requests import MAX_SHOTS
+from engine.questions.tasks import task_info
+from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData, selected, task_named
+from engine.requests.fields import flag, names_of, number, string
+from engine.requests.texts import OfTexts
+from engine.studies.surveys import StudySettings, grid
+
+if TYPE_CHECKING:
+    from engine.studies.one_head import HeadRequest
+    from engine.studies.portrait import Portrait
+
+N_PARTNERS, N_TOKENS = 8, 6  # that are told
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportHead(WithData, OfModel):
+    """All that is known of one head, measured where it is not stored. The value is a Portrait."""
+
+    command: ClassVar[str] = "head"
+    head: str = string(MISSING, "which, such as L1H0", is_position=True)
+    tasks: str | None = string(
+        None, "tasks to answer without it and to rank it for, separated by commas (default: none)"
+    )
+    shots: int = number(5, (0, MAX_SHOTS), "solved examples in front of each question (5)")
+    limit: int = number(100, (1, MOST), "questions of each task, a stratified sample (100)")
+    ranking_questions: int = number(64, (1, MOST), "train questions of each task behind its importance (64)")
+    token: str = string("", 'tokens of your own: what the head says of them, such as " fox"')
+    stored: bool = flag("tell what is stored, and measure nothing")
+
+    def asked(self, session: Session) -> "HeadRequest":
+        """Which head, which tasks and which tokens, as the engine names them."""
+        from engine.studies.one_head import HeadRequest, head_named
+
+        settings = StudySettings(self.spec, self.bos, self.data_dir, self.limit, self.ranking_questions)
+        tasks = tuple(grid(names_of(self.tasks, ()), [self.shots]))
+        for task in tasks:
+            task_info(task.name)  # refuses a name that is none before anything is measured
+        return HeadRequest(head_named(self.head, self.target(session).shape), settings, tasks, self.token)
+
+    def measurement(self, session: Session) -> "Measurement[Portrait]":
+        from engine.studies.one_head import portrait
+
+        return portrait(self.target(session), self.asked(session))
+
+    def measure(self, run: RequestRun) -> Result:
+        target, asked = self.target(run.session), self.asked(run.session)
+        wanted = self.measurement(run.session)
+        found = wanted.so_far(run.session) if self.stored else run.value(wanted)
+        assert found is not None
+        rows, missing = told(found), ", ".join(found.left)
+        lines = [
+            f"{asked.name}: {found.verdict or 'its scores are not measured yet'}",
+            *(
+                f"{each['task']}, {each['shots']} shots: {100 * each['change']:+.1f} points without it "
+                f"({100 * each['ci95'][0]:+.1f} to {100 * each['ci95'][1]:+.1f}, p {each['p']:.3f})"
+                for each in rows["tasks"]
+            ),
+            *(f"{each['task']}, {each['what']}: rank {each['rank']} of {found.n_heads}" for each in rows["importance"]),
+            *([f"fed by {', '.join(each['head'] for each in rows['fed_by'][:3])}"] if rows["fed_by"] else []),
+            *(f"{name}: {line}" for name, line in found.failed.items()),
+            *([f"not stored: {missing}"] if missing else []),
+        ]
+        fields = {"head": asked.name, **rows, "model": target.identity.name, "precision": self.precision}
+        return Result(found, fields, "\n".join(lines))
+
+
+def told(found: Any) -> dict[str, Any]:
+    """The head's measurements as fields for JSON; long lists are cut to their first few entries."""
+    return {
+        "verdict": found.verdict,
+        "scores": {variant: _scores(found, variant) for variant in found.scores},
+        "attention_to_first_token": found.rests,
+        "fed_by": _partners(found),
+        "tasks": [_effect(each) for each in found.effects],
+        "importance": [
+            {"what": each.what, "task": each.task.name, "shots": each.task.shots, "score": each.score,
+             "rank": each.rank, "n_heads": each.n_heads}
+            for each in found.places
+        ],
+        "recovered": [
+            {"in": "texts" if task is None else task.name, "pattern": kind,
+             "effect_nats": each.effect_nats, "share": each.share, "ci95": [each.low, each.high],
+             "n_scored": each.n_scored}
+            for task, kinds in found.recovered.items() for kind, each in kinds.items()
+        ],
+        "in_context": None if found.context is None else dict(zip(("score", "change"), map(_mean, found.context),
+                                                                  strict=True)),
+        "texts": {name: _text(found, name) for name in found.texts},
+        "tokens": None if found.typed is None else _tokens(found.typed),
+        "copied_tokens": None if found.tokens is None else found.tokens.copied,
+        "left": list(found.left),
+        "failed": dict(found.failed),
+    }  # fmt: skip
+
+
+def _scores(found: Any, variant: str) -> dict[str, Any]:
+    return {name: {"score": found.score(name, variant), "rank": found.rank(name, variant) or None} for name in SCORES}
+
+
+def _partners(found: Any) -> list[dict[str, Any]]:
+    """The earlier heads of the largest part in its QK trace, largest first."""
+    parts = found.partners
+    if parts is None:
+        return []
+    previous, listed = found.scores["olsson"].mean["previous_token"], []
+    for flat in np.argsort(-parts, axis=None, kind="stable")[:N_PARTNERS]:
+        layer, head = (int(at) for at in np.unravel_index(flat, parts.shape))
+        each = {"trace": found.feeding.trace[layer, head], "previous_token": previous[layer, head]}
+        each |= {"part": parts[layer, head], "composition": found.feeding.composition[layer, head]}
+        row = {name: float(value) for name, value in each.items()}
+        listed.append({"head": f"L{layer}H{head}", **row, "composition_at_random": float(found.feeding.random.mean())})
+    return listed
+
+
+def _effect(each: Any) -> dict[str, Any]:
+    change = each.paired
+    accuracies = {"acc": each.acc, "acc_without": each.acc_without, "change": each.change}
+    counts = {"n": change.n, "gained": change.gained, "lost": change.lost, "p": change.p_mcnemar}
+    return {"task": each.task.name, "shots": each.task.shots, **accuracies, "ci95": [each.low, each.high], **counts}
+
+
+def _text(found: Any, name: str) -> dict[str, Any]:
+    """A built-in text: the pairs it looks at most, the tokens it raises most, and what is lost without it."""
+    from engine.heads.in_text import most_looked_at, most_raised
+
+    seen, both = found.texts[name], found.losses.get(name)
+    words = seen.pieces
+    looked = [{"from": words[each.destination], "to": words[each.source], "attention": each.attention}
+              for each in most_looked_at(seen, N_TOKENS)]  # fmt: skip
+    raised = [{"at": words[at], "token": seen.strings[int(seen.raised_ids[at, 0])],
+               "nats": float(seen.raised_nats[at, 0])} for at in most_raised(seen, N_TOKENS)]  # fmt: skip
+    change = None if both is None else np.nanmean(both[1].loss_nats - both[0].loss_nats)
+    return {"looks": looked, "raises": raised, "loss_without_it_nats": change}
+
+
+def _tokens(found: Any) -> list[dict[str, Any]]:
+    """What the OV circuit makes of each token."""
+    sides = (("raises", found.raised_ids), ("lowers", found.lowered_ids))
+    return [
+        {"token": found.strings[int(token)], "own_rank": int(found.own_rank[at])}
+        | {name: [found.strings[int(each)] for each in ids[at]] for name, ids in sides}
+        for at, token in enumerate(found.token_ids)
+    ]
+
+
+def _mean(found: Any) -> dict[str, Any]:
+    return {"nats": found.value, "ci95": [found.low, found.high], "n": found.n}
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdealizeHeads(OfTexts):
+    """Heads that look at the token before, behind its copies, or at everything: what is left of their effect. The
+    value is Recovered by pattern, of texts and of questions."""
+
+    command: ClassVar[str] = "idealise"
+
+    heads: str = string(MISSING, "such as L1H0,L1H1: their patterns are replaced all at once")
+    task: str | None = string(None, "answer this task's questions too, or alone where no text is named")
+    shots: int = number(0, (0, MAX_SHOTS), "solved examples in front of each question (0)")
+    same_examples: bool = flag("the same ones for every question: faster")
+    limit: int = number(100, (1, MOST), "use this many questions (default: 100)")
+
+    def measure(self, run: RequestRun) -> Result:
+        from engine.heads.idealised import (
+            PATTERNS,
+            SIDES,
+            Ideal,
+            ideal_answers,
+            ideal_losses,
+            recovered_in_questions,
+            recovered_in_texts,
+        )
+
+        target = self.target(run.session)
+        ideal = Ideal(tuple(parse_heads(self.heads, target.shape)), self.mask_in(target))
+        names = [f"L{layer}H{head}" for layer, head in ideal.heads]
+        fields: dict[str, Any] = {"heads": names, "mask": ideal.mask.text()}
+        value, lines, task = {}, [], task_named(self.task, self.shots, self.same_examples)
+        if self.text or self.passage or self.solved:
+            texts = self.contents(run, self.texts)
+            losses = run.value(ideal_losses(target, texts, ideal))
+            found = value["texts"] = {kind: recovered_in_texts(losses, kind) for kind in PATTERNS}
+            means = {side: _mean_loss(losses[side]) for side in SIDES}
+            first, n_tokens = next(iter(found.values())), sum(map(len, losses["full"]))
+            fields["texts"] = {"n": len(texts), "n_tokens": n_tokens, "n_scored": first.n_scored, "loss_nats": means,
+                               "recovered": _recovered_fields(found)}  # fmt: skip
+            lines.append(f"{len(texts)} text{'s' * (len(texts) > 1)}: {first.n_scored:,} of {n_tokens:,} tokens scored")
+            lines += [_effect_line("texts", "nats a token", first), *_recovered_lines(found)]
+        elif task is None:
+            raise UsageError("name what is measured: --text FILE, --passage TITLE or --solved TASK, or --task NAME")
+        if task is not None:
+            questions = selected(task, self.data_dir, run.session, self.limit, "first")
+            answers = run.value(ideal_answers(target, questions, ideal))
+            found = value["questions"] = {kind: recovered_in_questions(answers, kind) for kind in PATTERNS}
+            right = {side: accuracy(answers[side]).acc for side in SIDES}
+            fields["questions"] = {"task": self.task, "shots": self.shots, "n": questions.n, "acc": right,
+                                   "recovered": _recovered_fields(found)}  # fmt: skip
+            lines += [_effect_line(task.name, "nats a question", next(iter(found.values()))), *_recovered_lines(found)]
+            lines.append("accuracy: " + ", ".join(f"{side} {100 * value:.1f} %" for side, value in right.items()))
+        fields |= {"model": target.identity.name, "precision": self.precision, "bos": target.bos}
+        return Result(value, fields, "\n".join(lines))
+
+
+def _mean_loss(losses: Any) -> float:
+    return float(np.nanmean(np.concatenate(losses)))
+
+
+def _effect_line(where: str, unit: str, found: Any) -> str:
+    interval = f"(95 % {found.effect_low:+.4f} to {found.effect_high:+.4f})"
+    none = ""
+    if math.isnan(found.share):
+        none = f"; {'the loss is smaller' if found.effect_high < 0 else 'no clear difference'}: nothing to recover"
+    return f"{where}: without the heads {found.effect_nats:+.4f} {unit} {interval}{none}"
+
+
+def _recovered_lines(found: Any) -> list[str]:
+    return [f"  {kind}: recovers {100 * each.share:.1f} % (95 % {100 * each.low:.1f} to {100 * each.high:.1f})"
+            for kind, each in found.items() if not math.isnan(each.share)]  # fmt: skip
+
+
+def _recovered_fields(found: Any) -> dict[str, Any]:
+    return {kind: {"effect_nats": each.effect_nats, "effect_ci95": [each.effect_low, each.effect_high],
+                   "share": each.share, "ci95": [each.low, each.high], "n": each.n}
+            for kind, each in found.items()}  # fmt: skip

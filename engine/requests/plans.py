@@ -1,0 +1,188 @@
+"""The cells of a plan, measured beside others that do: `WorkOnPlan`; and a plan as a file."""
+
+from collections.abc import Callable
+from dataclasses import MISSING, asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from engine.errors import HeadroomError, UsageError
+from engine.files import named
+from engine.placement.placement import PLACE_HELP
+from engine.progress import in_time
+from engine.questions.tasks import may_fetch
+from engine.requests.base import MOST, MOST_THREADS, RequestRun, Result, WithData
+from engine.requests.fields import flag, number, path, string
+from engine.requests.output import check_writable, say
+from engine.studies.surveys import in_words
+
+if TYPE_CHECKING:
+    from engine.plans.cells import Plan
+    from engine.plans.claims import Claims
+    from engine.plans.on_ray import RayOptions
+    from engine.plans.planning import Planned
+    from engine.plans.status import Standing, Worker
+
+LONGEST_LEASE_S = 86_400
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkOnPlan(WithData):
+    """Take cells of a plan until none is left, beside any number of others. The value is the Standing of the plan."""
+
+    command: ClassVar[str] = "work"
+    plan: str = path(MISSING, "the file of `sweep --plan`", is_position=True)
+    status: bool = flag("measure nothing: say how all workers stand")
+    claims: str | None = path(None, "folder that all workers see (default: beside the plan, PLAN.claims)")
+    lease: int = number(
+        120, (1, LONGEST_LEASE_S), "seconds without a word from a worker, after which others take its cell (120)"
+    )
+    retry: bool = flag("try once more what could not be measured before")
+    model: str | None = string(None, "where the model is on this machine (default: where the plan says)")
+    download: bool = flag("fetch from the hub what is not on this computer")
+    place: str | None = string(None, PLACE_HELP, metavar="PLACES")
+    threads: int | None = number(None, (1, MOST_THREADS), "CPU threads (default: torch's choice)")
+    executor: str | None = string(
+        None, "workers started by Ray: ray (here), or a cluster, ray:auto or ray:HOST:PORT", metavar="ray[:ADDRESS]"
+    )
+    workers: int | None = number(None, (1, MOST), "how many, with --executor (default: as many as there is room for)")
+    cpus: float | None = number(None, (0.01, MOST), "CPUs for each of them (default: 1)", float)
+    gpus: float | None = number(None, (0, MOST), "GPUs for each of them (default: 1 where the cluster has any)", float)
+
+    @cached_property
+    def cells(self) -> "Plan":
+        """The plan."""
+        from engine.plans.cells import read_plan
+
+        return read_plan(self.plan)
+
+    @property
+    def precision(self) -> str:
+        """What the model is asked for in where it has to be fetched."""
+        return self.cells.groups[0].setting.spec.precision if self.cells.groups else "int8"
+
+    def measure(self, run: RequestRun) -> Result:
+        from engine.plans.claims import Claims
+        from engine.plans.status import standing
+
+        asked, plan = self._asked(), self.cells
+        folder = named(self.claims, "--claims") if self.claims else Path(self.plan).with_suffix(".claims")
+        claims = Claims(folder, self.lease, self.retry)
+        if self.status:
+            stands = standing(plan, claims)
+            fields = asdict(stands) | {"plan": self.plan, "claims": str(folder)}
+            return Result(stands, fields, "\n".join(_told(self.plan, stands)))
+        if asked is None:
+            tally, by, more = self._taken(run, claims), "this worker", {}
+        else:
+            tally, by, more = self._taken_on_ray(run, claims, asked)
+        stands = standing(plan, claims)
+        lines = [f"not measured: {cell}: {reason}" for cell, reason in stands.failed.items()]
+        lines.append(
+            f"{tally.measured:,} cells measured by {by} and {tally.cached:,} found stored; "
+            f"{stands.done:,} of {stands.cells:,} are done"
+        )
+        fields = {"plan": self.plan, "claims": str(folder), "cells": stands.cells, "done": stands.done}
+        fields |= asdict(tally) | more | {"not_measured": stands.failed}
+        nothing = stands.cells and not stands.done
+        failure = "nothing could be measured; the lines above say why" if nothing else ""
+        return Result(stands, fields, "\n".join(lines), failure=failure)
+
+    def _taken(self, run: RequestRun, claims: "Claims") -> Any:
+        """What this worker has done, once no cell is left."""
+        from engine.plans.cells import Cell
+        from engine.plans.measuring import Here, in_line, measured, other_fields
+        from engine.plans.sharing import share, trouble_teller
+        from engine.plans.worker import Outcome, work
+
+        session, report = run.session, run.report
+        here, n = Here(self.model, self.data_dir), len(self.cells.cells)
+        if others := other_fields(session, self.cells, here):
+            say(in_line(others))
+        tell = trouble_teller(session.store, say)
+
+        def measure(cell: Cell, n_settled: int) -> Outcome:
+            report(n_settled, n, str(cell), None)
+            found = measured(session, self.cells, cell, here, lambda message: report(n_settled, n, message, None))
+            tell()
+            return found
+
+        tell()
+        tally = work(self.cells, claims, measure)
+        share(session.store)
+        tell()
+        return tally
+
+    def _taken_on_ray(self, run: RequestRun, claims: "Claims", asked: "RayOptions") -> tuple[Any, str, dict[str, int]]:
+        """What the actors have done, once no cell is left; who they are, in words; how many, as fields."""
+        from engine.plans.measuring import Here
+        from engine.plans.on_ray import work_on_ray
+
+        done = work_on_ray(asked, run.session, self.plan, claims, Here(self.model, self.data_dir), say)
+        by = "1 worker on Ray" if done.workers == 1 else f"{done.workers:,} workers on Ray"
+        return done.tally, by, {"workers": done.workers, "restarts": done.restarts}
+
+    def _asked(self) -> "RayOptions | None":
+        """What is asked of Ray; None where no executor is. UsageError where it cannot be meant."""
+        given = [name for name in ("workers", "cpus", "gpus") if getattr(self, name) is not None]
+        if self.executor is None:
+            if given:
+                raise UsageError(f"--{given[0]} is for workers that Ray starts; give --executor ray beside it")
+            return None
+        from engine.plans.clusters import address_of
+        from engine.plans.on_ray import RayOptions
+
+        for name in ("cpus", "gpus"):
+            n = getattr(self, name) or 0
+            if n > 1 and n != int(n):
+                whole = f"choose {int(n)} or {int(n) + 1}"
+                raise UsageError(f"--{name} is {n:g}; beyond 1 Ray gives whole ones, so {whole}")
+        wanted = address_of(self.executor), self.workers, self.cpus, self.gpus
+        return RayOptions(*wanted, has_cache=bool(self.cache), may_fetch=self.download or may_fetch())
+
+
+def plan_result(path: str, make: "Callable[[], Planned]") -> Result:
+    """The result of `sweep --plan`: the cells that `make` gives in a file, beside those that it has already."""
+    from engine.plans.cells import Plan, cost_s, read_plan, written
+
+    check_writable(path)
+    file = named(path, "--plan")
+    before = read_plan(file) if file.exists() else Plan()
+    made = make()
+    plan, reasons = made.plan, {in_words(task): reason for task, reason in made.failed.items()}
+    if not plan.cells:
+        raise HeadroomError(next(iter(reasons.values()), "there is nothing to measure; choose tasks and levels"))
+    both = before + plan
+    n_scores, n_new = sum(bool(cell.scores) for cell in plan.cells), len(both.cells) - len(before.cells)
+    seconds, known = cost_s(plan.cells), "here" if made.is_timed else "by the model's size (nothing was timed here yet)"
+    lines = [f"not planned: {task}: {reason}" for task, reason in reasons.items()]
+    lines.append(
+        f"{len(plan.cells):,} cells, {n_scores:,} of importance and {len(plan.cells) - n_scores:,} of accuracy, "
+        f"about {in_time(seconds)} {known}; {n_new:,} are new in {file}; `headroom work {file}` measures them"
+    )
+    fields = {"plan": str(file), "cells": len(plan.cells), "scores": n_scores, "new": n_new, "cost_s": seconds,
+              "timed": made.is_timed}  # fmt: skip
+    return Result(both, fields | {"not_planned": reasons}, "\n".join(lines), {str(file): written(both)})
+
+
+def _told(plan: str, stands: "Standing") -> list[str]:
+    """How a plan stands, in lines."""
+    left = "" if stands.left_s is None or stands.is_over else f", about {in_time(stands.left_s)} left"
+    parts = [f"{stands.done:,} of {stands.cells:,} cells are done", f"{stands.in_hand:,} in hand"]
+    parts += [f"{stands.lost:,} of lost workers"] if stands.lost else []
+    parts += [f"{len(stands.failed):,} cannot be measured"] if stands.failed else []
+    n, n_done = stands.cells - stands.scores, stands.done - stands.scores_done
+    return [
+        f"{plan}: {', '.join(parts)}{left}",
+        f"importance {stands.scores_done:,} of {stands.scores:,}, accuracies {n_done:,} of {n:,}; "
+        f"{stands.cached:,} were stored already, {stands.twice:,} were measured twice",
+        *map(_of_worker, stands.workers),
+        *(f"not measured: {cell}: {reason}" for cell, reason in stands.failed.items()),
+    ]
+
+
+def _of_worker(worker: "Worker") -> str:
+    words = f"worker {worker.number} ({worker.host} {worker.pid}): {worker.cells:,} cells, {worker.state}"
+    if worker.state == "lost":
+        words += f" for {in_time(worker.silent_s)}"
+    return f"{words}: {worker.in_hand}" if worker.in_hand and worker.state in ("at work", "lost") else words

@@ -1,0 +1,136 @@
+"""Scores of heads, FFNs and layers: `ScoreImportance`, `ScoreInduction` and `ScoreLayers`."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from engine.errors import UsageError
+from engine.heads.induction import SCORES, VARIANTS, InductionScores, best_heads, induction
+from engine.importance.importance import WHAT, Scores, importance
+from engine.importance.layers import block_influence, greedy, n_passes, unmeasured_order
+from engine.importance.oracle import lost, oracle
+from engine.importance.rankings import agreement, order
+from engine.measurement import Measurement
+from engine.models.session import Session
+from engine.questions.tasks import SPLITS
+from engine.requests.base import MOST, MOST_SEED, OfModel, OfTask, RequestRun, Result
+from engine.requests.fields import choice, number, path
+from engine.requests.output import ARRAYS, check_out, file_of, scores_file
+
+OUT = "file to write: .npz, .csv or .parquet"
+N_BEST = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreImportance(OfTask):
+    """Scores of heads or FFNs for one task. The value is Scores."""
+
+    command: ClassVar[str] = "importance"
+    split: str = choice("train", SPLITS, "whose questions (default: train)")
+    what: str = choice("heads", WHAT, "which scores (default: heads)")
+    out: str | None = path(None, OUT, is_required=True, is_output=True)
+
+    def measurement(self, session: Session) -> Measurement[Scores]:
+        return importance(self.target(session), self.questions(session, self.split), self.what)
+
+    def measure(self, run: RequestRun) -> Result:
+        check_out(self.out, ARRAYS)
+        scores = run.value(self.measurement(run.session))
+        found = {"scores": scores.scores, "tie_break": scores.tie_break, "gate_heads": scores.gate_heads,
+                 "gate_ffns": scores.gate_ffns}  # fmt: skip
+        columns = {"score": scores.scores, "gold_log_likelihood_drop_nats": scores.tie_break}
+        fields = {"task": self.task, "shots": self.shots, "what": self.what, "n": scores.n,
+                  "examples_per_second": scores.n / run.seconds, "out": self.out,
+                  "shape": list(scores.scores.shape), "gradients_exactly_zero": scores.n_zero}  # fmt: skip
+        line = f"{self.what} importance of {self.task} from {scores.n} questions{run.taken}"
+        return Result(scores, fields, line, file_of(self.out, lambda suffix: scores_file(suffix, found, columns)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreInduction(OfModel):
+    """Induction scores of every head. The value is InductionScores."""
+
+    command: ClassVar[str] = "induction"
+    variant: str = choice("olsson", VARIANTS, "olsson (default) or bansal: llm-interpret's, slower")
+    seed: int = number(0, (0, MOST_SEED), "seed of the random tokens")
+    out: str | None = path(None, OUT, is_required=True, is_output=True)
+
+    def measurement(self, session: Session) -> Measurement[InductionScores]:
+        if self.bos is not None:
+            words = "induction has sequences of its own, with and without a beginning; leave out --bos/--no-bos"
+            raise UsageError(words)
+        return induction(session.target(self.spec), self.variant, self.seed)
+
+    def measure(self, run: RequestRun) -> Result:
+        check_out(self.out, ARRAYS)
+        found = run.value(self.measurement(run.session))
+        errors = {f"{name}_standard_error": found.standard_error[name] for name in SCORES if found.n[name] > 1}
+        best = {name: list(best_heads(found.mean[name], N_BEST)) for name in SCORES}
+        lines = [f"{name:<16} " + (", ".join(f"{head} {score:.3g}" for head, score in heads) or "undefined")
+                 for name, heads in best.items()]  # fmt: skip
+        fields = {"variant": self.variant, "seed": self.seed, "n": found.n, "best": best, "note": found.note,
+                  "out": self.out, "shape": list(found.mean["copying"].shape)}  # fmt: skip
+        lines.append(f"{found.note or f'{self.variant}, seed {self.seed}'}{run.taken}")
+        both = found.mean | errors
+        files = file_of(self.out, lambda suffix: scores_file(suffix, both, both))
+        return Result(found, fields, "\n".join(lines), files)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreLayers(OfTask):
+    """What dropping each layer costs: block influence, oracle, greedy. The value is the block influence of every
+    layer."""
+
+    command: ClassVar[str] = "layers"
+    split: str = choice("train", SPLITS, "whose questions (default: train)")
+    greedy: int = number(
+        0,
+        (0, MOST),
+        "drop the layer that costs least, so many times over; each time reads all questions once for each layer left "
+        "(default: 0)",
+    )
+
+    def measure(self, run: RequestRun) -> Result:
+        """A line a layer, each order, and Spearman's rank correlation of block influence and the oracle."""
+        target, questions = self.target(run.session), self.questions(run.session, self.split)
+        shape, n = target.shape, min(self.greedy, target.shape.n_layers)
+        influence = run.value(block_influence(target, questions))
+        answers = run.value(oracle(target, questions, "layers"))
+        accuracy_lost, nats_lost = lost(answers[0], answers[1:])
+        steps = run.value(greedy(target, questions, n))
+        orders = {"influence": order(influence), "oracle": order(accuracy_lost, nats_lost)}
+        orders |= {"last-first": unmeasured_order(shape, "last-first", 0)}
+        orders |= {"greedy": [step.layer for step in steps]} if steps else {}
+        named = {"accuracy lost": accuracy_lost, "nats lost": nats_lost}
+        pairs = agreement({"influence": influence, **named})
+        spearman = {
+            name: {what: getattr(pairs, what)[0, at] for what in ("srcc", "low", "high", "p")}
+            for at, name in enumerate(named, start=1)
+        }
+        went = {step.layer: (number, step) for number, step in enumerate(steps, start=1)}
+        rows, lines = [], [f"{'layer':>5} {'influence':>10} {'points lost':>12} {'nats lost':>10}  greedy"]
+        for layer in range(shape.n_layers):
+            number, step = went.get(layer, (None, None))
+            row = {"layer": layer, "influence": influence[layer], "accuracy_lost": accuracy_lost[layer]}
+            row |= {"gold_nats_lost": nats_lost[layer], "greedy_step": number}
+            rows.append(row | {"greedy_accuracy": None if step is None else step.accuracy})
+            search = "" if step is None else f"{number}, then {step.accuracy:.3f} right"
+            line = f"{layer:>5} {influence[layer]:>10.4f} {100 * accuracy_lost[layer]:>12.1f} {nats_lost[layer]:>10.4f}"
+            lines.append(f"{line}  {search}".rstrip())
+        lines += [f"{name} goes first: {' '.join(map(str, layers))}" for name, layers in orders.items()]
+        lines += [f"Spearman of influence and {name}: {_in_words(each)}" for name, each in spearman.items()]
+        fields = {
+            "task": self.task, "shots": self.shots, "n": questions.n, "acc": float(answers[0].correct.mean()),
+            "layers": rows, "orders": {name: [int(layer) for layer in layers] for name, layers in orders.items()},
+            "spearman": spearman, "passes": {by: n_passes(shape, by, n) for by in ("influence", "oracle", "greedy")},
+            "model": target.identity.name, "precision": self.precision, "bos": target.bos,
+        }  # fmt: skip
+        return Result(influence, fields, "\n".join(lines))
+
+
+def _in_words(each: dict[str, float]) -> str:
+    if math.isnan(each["srcc"]):
+        return "undefined: one of them is the same for all layers"
+    if math.isnan(each["low"]):
+        return f"{each['srcc']:+.3f}"
+    return f"{each['srcc']:+.3f} (95 % {each['low']:+.2f} to {each['high']:+.2f}, p {each['p']:.3f})"

@@ -1,0 +1,150 @@
+"""What there is here: `ManageStore`, the result store; `ListTasks` and `ListModels`, what can be used."""
+
+import os
+from collections import Counter
+from dataclasses import MISSING, dataclass
+from typing import Any, ClassVar
+
+from engine.architecture.opt_sizes import LAYERS_HEADS_WIDTH, REPO
+from engine.checkpoints.hub_internals import held_revisions
+from engine.checkpoints.identity import PRECISIONS
+from engine.errors import HeadroomError, UsageError
+from engine.models.loading import LoadSpec, identify
+from engine.models.session import Session
+from engine.placement.placement import asked_places
+from engine.questions.tasks import list_tasks
+from engine.records import SCHEMA
+from engine.requests.base import Request, RequestRun, Result, WithData
+from engine.requests.exchange import compare_places, exchanged
+from engine.requests.fields import choice, flag, string
+
+ACTIONS = ("list", "size", "verify", "clear", "push", "pull", "equal")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManageStore(Request):
+    """Look after the result store, and share what is in it."""
+
+    command: ClassVar[str] = "cache"
+    is_measured: ClassVar[bool] = False
+
+    action: str = choice(MISSING, ACTIONS, "", is_position=True)
+    where: str | None = string(
+        None,
+        "of push, pull, verify and equal: a folder, or an address such as s3://BUCKET/FOLDER, of results that many "
+        "machines share (default: HEADROOM_SHARED; of verify the store here); of equal also another store's folder",
+        is_position=True,
+    )
+    other: str | None = string(
+        None, "of equal: the other store's folder or shared place (default: the store here)", is_position=True
+    )
+    dry_run: bool = flag("of push and pull: say what is missing, and bring nothing")
+
+    def measure(self, run: RequestRun) -> Result:
+        self._check()
+        where = self.where or os.environ.get("HEADROOM_SHARED", "")
+        if self.action == "equal":
+            return compare_places(run, where, self.other)
+        if self.action in ("push", "pull") or self.where:
+            return exchanged(run, self.action, where, self.dry_run)
+        store, folder = run.session.store, str(run.session.store.directory)
+        if self.action == "list":
+            counts = Counter(map(_kind, store.keys()))
+            lines = [f"{kind}: {count}" for kind, count in sorted(counts.items())]
+            return Result(counts, {"folder": folder, "entries": counts}, "\n".join(lines) or "the store is empty")
+        if self.action == "size":
+            size = store.size_bytes()
+            return Result(size, {"folder": folder, "bytes": size}, f"{size / 1e6:,.1f} MB in {folder}")
+        if self.action == "clear":
+            freed = store.clear()
+            line = f"{freed / 1e6:,.1f} MB deleted from {folder}"
+            return Result(freed, {"folder": folder, "bytes_freed": freed}, line)
+        found = store.verify()
+        text = (f"{found.n_checked} entries checked, {len(found.bad_keys)} damaged and deleted, "
+                f"{found.n_orphans_removed} orphan files removed")  # fmt: skip
+        return Result(found, {"checked": found.n_checked, "damaged": list(found.bad_keys),
+                              "orphans_removed": found.n_orphans_removed}, text)  # fmt: skip
+
+    def _check(self) -> None:
+        """UsageError where an action is given what it does not take."""
+        if self.where is not None and self.action in ("list", "size", "clear"):
+            raise UsageError(f"cache {self.action} is of the store here and takes no folder, got {self.where!r}; "
+                             "leave it out, or give another store by --cache")  # fmt: skip
+        if self.other is not None and self.action != "equal":
+            raise UsageError(f"cache {self.action} takes one place, got {self.other!r} too; equal takes two")
+        if self.dry_run and self.action not in ("push", "pull"):
+            raise UsageError(f"cache {self.action} takes no --dry-run; push and pull do")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListTasks(WithData):
+    """The tasks that can be used here and now. The value is a list of TaskStatus."""
+
+    command: ClassVar[str] = "tasks"
+    is_measured: ClassVar[bool] = False
+
+    def measure(self, run: RequestRun) -> Result:
+        states = list_tasks(self.data_dir)
+        entries = [{"name": state.info.name, "title": state.info.title, "asks": state.info.asks, "where": state.where,
+                    "available": state.available, "note": state.note} for state in states]  # fmt: skip
+        lines = [f"{entry['name']:<18} {entry['where']:<9} {entry['title']}: {entry['asks']}"
+                 + ("" if entry["available"] else f" ({entry['note']})") for entry in entries]  # fmt: skip
+        return Result(states, {"tasks": entries}, "\n".join(lines))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListModels(Request):
+    """The models that can be used here and now. The value is what `fields` says of each."""
+
+    command: ClassVar[str] = "models"
+    is_measured: ClassVar[bool] = False
+
+    def measure(self, run: RequestRun) -> Result:
+        asked_places()  # what is no place is said once
+        entries, lines = [], []
+        for name in ["demo", *_hub_models()]:
+            try:
+                entry, line = _model(run.session, name)
+            except HeadroomError as error:
+                entry, line = {"model": name, "available": False, "note": str(error)}, f"{name}: {error}"
+            entries.append(entry)
+            lines.append(line)
+        fields = {"models": entries, "hub": [REPO + size for size in LAYERS_HEADS_WIDTH]}
+        return Result(entries, fields, "\n".join(lines))
+
+
+def _kind(key: str) -> str:
+    """What lies under a key of the store."""
+    kind = key.split("/")[1] if key.startswith(f"{SCHEMA}/") else key.split("/")[0]
+    return kind if key.startswith((f"{SCHEMA}/", "file-digest/", "passage")) else "old results"
+
+
+def _model(session: Session, name: str) -> tuple[dict[str, Any], str]:
+    """What is known of a model, and a line of it."""
+    identity = identify(LoadSpec(name), session.store)
+    sizes = {precision: identity.weight_bytes(precision) for precision in PRECISIONS}
+    placed = {precision: _placed(session, LoadSpec(name, precision), identity) for precision in PRECISIONS}
+    fits = {precision: fits for precision, (fits, _) in placed.items()}
+    places = {precision: where for precision, (fits, where) in placed.items() if fits and where}
+    shape = identity.shape
+    entry = {"model": name, "available": True, "parameters": identity.n_params, "n_layers": shape.n_layers,
+             "n_heads": shape.n_heads, "bytes": sizes, "fits": fits, "places": places}  # fmt: skip
+    told = {precision: f" ({where})" if where else "" for precision, (_, where) in placed.items()}
+    each = [f"{p} {size / 1e6:,.0f} MB{told[p]}" for p, size in sizes.items()]
+    count = f"{identity.n_params / 1e6:,.0f} M parameters, {shape.n_layers} layers x {shape.n_heads} heads"
+    return entry, f"{name}: {count}, {', '.join(each)}"
+
+
+def _placed(session: Session, spec: Any, identity: Any) -> tuple[bool, str]:
+    """Whether a model fits here, and where its layers would lie and what that costs ("" on one device) or why not."""
+    try:
+        return True, session.places(spec, identity, asks_gpus=True)
+    except UsageError as error:  # of places that the user has named
+        return False, str(error)
+    except HeadroomError:
+        return False, "too big"
+
+
+def _hub_models() -> list[str]:
+    """Models that lie in the hub's own cache on this computer, each revision of its own."""
+    return sorted({repo if revision == "main" else f"{repo}@{revision}" for repo, revision in held_revisions()})

@@ -1,0 +1,261 @@
+"""Rankings and accuracies over many tasks: `Correlate` and `Sweep`."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from engine.errors import HeadroomError, UsageError
+from engine.files import named
+from engine.heads.induction import best_heads, induction
+from engine.importance.importance import WHAT
+from engine.importance.rankings import AGGREGATES, permille
+from engine.importance.rankings_of import INDUCTION_SEED, OF_MANY_TASKS
+from engine.measurement import Measurement
+from engine.models.session import Session
+from engine.questions.requests import TaskSpec
+from engine.questions.tasks import embedded_tasks, list_tasks
+from engine.requests.base import MOST, MOST_SEED, OfModel, RequestRun, Result, WithData
+from engine.requests.fields import choice, flag, names_of, number, numbers_of, path, string
+from engine.requests.output import TABLES, check_out, file_of, table_file
+from engine.requests.plans import plan_result
+from engine.studies import sweeps
+from engine.studies.surveys import (
+    AGGREGATE,
+    RANDOM,
+    StudySettings,
+    Survey,
+    agreement_rows,
+    grid,
+    in_words,
+    survey,
+    together,
+    written_row,
+)
+
+if TYPE_CHECKING:
+    from engine.studies.break_points import BreakPoint
+    from engine.studies.sweeps import Point, Swept
+
+TENTHS = ",".join(map(str, range(0, 101, 10)))
+N_BEST = 5
+
+
+def tasks_at_shots(tasks: str | None, shots: str, data_dir: str | None) -> list[TaskSpec]:
+    """Every task at every shot count, both as typed; without names all tasks of `data_dir`, or all embedded ones.
+    UsageError: none are left."""
+    if tasks or data_dir is None:
+        default = list(embedded_tasks())
+    else:
+        states = list_tasks(data_dir)
+        default = [state.info.name for state in states if state.available and state.where == "folder"]
+    names, counts = names_of(tasks, default), numbers_of("--shots", shots)
+    if not names or not counts:
+        raise UsageError(f"no tasks or shot counts are left of --tasks {tasks!r} --shots {shots!r}; "
+                         f"`headroom tasks` lists the tasks")  # fmt: skip
+    return grid(names, sorted(set(counts)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfManyTasks(WithData, OfModel):
+    """A model, and many tasks at several shot counts."""
+
+    tasks: str | None = string(None, "names separated by commas (default: all embedded ones, or all of --task-data)")
+    shots: str = string("0,1,5", "shot counts separated by commas (0,1,5)")
+    ranking_questions: int = number(64, (1, MOST), "train questions behind each ranking (64)")
+    aggregate: str = choice("scores", AGGREGATES, "what tasks are put together by (default: scores)")
+
+    def grid(self) -> list[TaskSpec]:
+        """Every task at every shot count."""
+        return tasks_at_shots(self.tasks, self.shots, self.data_dir)
+
+    def settings(self, n_questions: int | None = None) -> StudySettings:
+        """How the tasks are measured, as the engine names it."""
+        of = self.spec, self.bos, self.data_dir, n_questions, self.ranking_questions
+        return StudySettings(*of, aggregate=self.aggregate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Correlate(OfManyTasks):
+    """How much the rankings of tasks agree. The value is a Survey."""
+
+    command: ClassVar[str] = "correlate"
+    what: str = choice("heads", WHAT, "which scores (default: heads)")
+    induction: bool = flag("with prefix matching and copying beside the tasks")
+    out: str | None = path(None, "file to write: .csv or .parquet", is_required=True, is_output=True)
+
+    def measurement(self, session: Session) -> Measurement[Survey]:
+        return survey(self.target(session), self.settings(), self.grid(), self.what)
+
+    def measure(self, run: RequestRun) -> Result:
+        import pandas as pd
+
+        if self.induction and self.what == "ffns":
+            raise UsageError("--induction compares heads, and --what is ffns; leave one of them out")
+        check_out(self.out, TABLES)
+        found, others = run.value(self.measurement(run.session)), dict[str, Any]()
+        if self.induction:
+            mean = run.value(induction(run.session.target(self.spec), "olsson", INDUCTION_SEED)).mean
+            others = {name: mean[name] for name in ("prefix_matching", "copying")}
+        rows = agreement_rows(found, self.aggregate, others)
+        table = [written_row(row) for row in rows]
+        aside = {AGGREGATE, RANDOM, *others}
+        of_tasks = [row for row in rows if row["kind"] == "tasks" and not {row["a"].name, row["b"].name} & aside]
+        counts = sorted({task.shots for task in self.grid()})
+        means = {str(shots): _mean([row["srcc"] for row in of_tasks if row["a"].shots == shots]) for shots in counts}
+        lines = [f"{shots} shots: mean SRCC of two tasks {'undefined' if mean is None else f'{mean:.3f}'}"
+                 for shots, mean in means.items()]  # fmt: skip
+        fields = {"what": self.what, "n": self.ranking_questions, "tasks": len(found.scores), "mean_srcc": means,
+                  "rows": table, "out": self.out}  # fmt: skip
+        if found.scores:
+            best = _best(together(self.settings(), found.scores).scores)
+            fields["best"] = best
+            lines.append(f"most important, by the mean of {self.aggregate}: "
+                         + ", ".join(f"{name} {score:.4g}" for name, score in best))  # fmt: skip
+        files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(table)))
+        return _result(found, found.failed, lines, fields, files=files)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep(OfManyTasks):
+    """Accuracy over tasks, shots and pruning levels. The value is Swept, or with the preset a Study."""
+
+    command: ClassVar[str] = "sweep"
+    heads: str = string(TENTHS, "levels in percent (0,10,..,100)")
+    ffns: str = string("0", "levels in percent (0)")
+    by: str = choice("own", OF_MANY_TASKS, "whose importance says what goes first (default: own)")
+    of: str = string("", "the other task, with --by task")
+    pool: str | None = string(None, "the tasks that aggregates are made of (default: those of --tasks)")
+    seed: int = number(0, (0, MOST_SEED), "seed of the random rankings")
+    limit: int = number(48, (1, MOST), "questions a task (48)")
+    preset: str | None = choice(None, ("paper",), "the whole study: tables, figures and a report in --out")
+    out: str | None = path(
+        None, "file to write: .csv or .parquet; with --preset a folder", is_alternative=True, is_output=True
+    )
+    plan: str | None = path(
+        None, "measure nothing: add the cells to this file, for `work FILE`", is_alternative=True, metavar="FILE"
+    )
+
+    @property
+    def levels(self) -> tuple[list[int], list[int]]:
+        """The levels of heads and of FFNs, in permille."""
+        heads, ffns = ([permille(level) for level in names_of(text, ())] for text in (self.heads, self.ffns))
+        return heads, ffns
+
+    def points(self) -> "list[Point]":
+        """What is measured: every task at every level."""
+        return sweeps.points(self.grid(), *self.levels, self.by, self.of, self.seed)
+
+    def sources(self) -> list[str]:
+        """The tasks that aggregates are made of."""
+        from engine.studies.study import pool_of
+
+        return pool_of(names_of(self.pool, list(dict.fromkeys(task.name for task in self.grid()))))
+
+    def measurement(self, session: Session) -> "Measurement[Swept]":
+        return sweeps.sweep(self.target(session), self.settings(self.limit), self.points(), self.sources())
+
+    def measure(self, run: RequestRun) -> Result:
+        import pandas as pd
+
+        from engine.studies.break_points import break_points
+
+        if self.plan:
+            return self._planned(run, self.plan)
+        if self.preset:
+            return self._paper(run)
+        check_out(self.out, TABLES)
+        swept, (heads, ffns) = run.value(self.measurement(run.session)), self.levels
+        swept_over = [("heads", "ffns", heads), ("ffns", "heads", ffns)]
+        found = {axis: break_points([row for row in swept.rows if not row.point.permille(other)], axis)
+                 for axis, other, levels in swept_over if len(levels) > 1}  # fmt: skip
+        lines = [_how_much(each, axis) for axis, points in found.items() for each in points]
+        lines.append(f"{len(swept.rows)} accuracies{run.taken}")
+        rows = [row.cells() for row in swept.rows]
+        breaks = {axis: [each.cells() for each in points] for axis, points in found.items()}
+        files = file_of(self.out, lambda suffix: table_file(suffix, pd.DataFrame(rows)))
+        return _result(swept, swept.failed, lines, {"rows": rows, "break_points": breaks, "out": self.out}, files=files)
+
+    def _planned(self, run: RequestRun, plan: str) -> Result:
+        """The cells of the sweep, or of the whole study, as a plan."""
+        from engine.plans.planning import planned
+        from engine.studies.study import paper_points
+
+        wanted, surveys = self.points(), dict[str, list[TaskSpec]]()
+        if self.preset:
+            wanted = [point for points in paper_points(self.grid()).values() for point in points]
+            surveys = {"heads": self.grid(), "ffns": self.grid()}
+        make = partial(planned, run.session, self.settings(self.limit), wanted, self.sources(), surveys)
+        return plan_result(plan, make)
+
+    def _paper(self, run: RequestRun) -> Result:
+        """The whole study, with its tables in the folder `out` if that is given."""
+        import pandas as pd
+
+        from engine.studies.statements import statements
+        from engine.studies.study import paper_study, tables, with_short_names
+
+        folder = writable_folder(self.out) if self.out else None
+        study = run.value(paper_study(self.target(run.session), self.settings(self.limit), self.grid()))
+        study = with_short_names(study)
+        found = statements(study)
+        lines = [f"{each.verdict:<17} {each.text}: {each.ours}" for each in found]
+        fields = {"statements": [asdict(each) for each in found], "out": None if folder is None else str(folder)}
+        if folder is None:
+            return _result(study, study.failed, lines, fields)
+        lines.append(f"tables, figures and report.html in {folder}")
+        frames = tables(study) | {"statements": pd.DataFrame(map(asdict, found))}
+        files = {str(folder / f"{name}{ending}"): table_file(ending, frame)
+                 for name, frame in frames.items() for ending in TABLES}  # fmt: skip
+        return _result(study, study.failed, lines, fields, files=files, report_folder=self.out or "")
+
+
+def writable_folder(path: str) -> Path:
+    """The folder that --out names, made where there is none; HeadroomError: nothing can be written there."""
+    folder = named(path, "--out")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HeadroomError(f"cannot make the folder {folder} ({error.strerror}); choose another --out") from error
+    if not os.access(folder, os.W_OK):
+        raise HeadroomError(f"cannot write to {folder} (no permission); choose another --out")
+    return folder
+
+
+def _result(
+    value: Any, failed: Mapping[TaskSpec, str], lines: list[str], fields: dict[str, Any], **more: Any
+) -> Result:
+    """The result with the tasks that could not be measured, and why."""
+    reasons = {in_words(task): reason for task, reason in failed.items()}
+    lines = [*lines, *(f"not measured: {task}: {reason}" for task, reason in reasons.items())]
+    failure = ""
+    if reasons and not any(fields.get(name) for name in ("rows", "statements")):
+        failure = "nothing could be measured; the lines above say why"
+    return Result(value, fields | {"not_measured": reasons}, "\n".join(lines), failure=failure, **more)
+
+
+def _best(scores: Any) -> list[tuple[str, float]]:
+    """The highest scores of heads (L, H), or of FFNs (L,), highest first."""
+    if scores.ndim == 2:
+        return list(best_heads(scores, N_BEST))
+    return [(f"F{layer}", float(scores[layer])) for layer in (-scores).argsort(kind="stable")[:N_BEST]]
+
+
+def _how_much(each: "BreakPoint", axis: str) -> str:
+    """How much of one axis a task can lose, as a line."""
+    words = f"{in_words(each.task)}: full {each.full_acc:.3f}"
+    if each.reading:
+        return f"{words}, {each.reading}"
+    first, points = each.first_detectable_loss, each.cliff_points
+    loss = "" if math.isnan(first) else f", first detectable loss at {first:.0%}"
+    cliff = f", cliff from {each.cliff_from:.0%} to {each.cliff_to:.0%} ({points:+.0f} points)"
+    cliff = "" if math.isnan(points) else cliff
+    return f"{words}, {axis} can go up to {each.no_loss_up_to:.0%}{loss}{cliff}"
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    kept = [value for value in values if not math.isnan(value)]
+    return sum(kept) / len(kept) if kept else None

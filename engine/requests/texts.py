@@ -1,0 +1,272 @@
+"""What models make of texts: `MeasureLosses`, `AttributeHeads`, `ContinuePrompt` and `MeasureAttention`."""
+
+import io
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from engine.demo import passages
+from engine.errors import HeadroomError, UsageError
+from engine.files import named, read_regular
+from engine.heads.ablation import FILLS, KINDS, Ablating, head_ablations
+from engine.heads.induction import best_heads
+from engine.models.loading import PRECISIONS, LoadSpec
+from engine.models.masks import Mask, parse_heads, parse_mask
+from engine.models.session import Target
+from engine.requests.base import MOST, MOST_SEED, OfModel, RequestRun, Result, WithData
+from engine.requests.fields import choice, number, path, string
+from engine.requests.output import ARRAYS, TABLES, check_out, file_of, scores_file, table_file
+from engine.texts.continuation import MOST_PERMILLE, MOST_TOKENS, Continuation, How, continuation, next_tokens
+from engine.texts.incontext import MOST_AROUND, icl_change, icl_score
+from engine.texts.passages import MAX_BYTES, decoded
+from engine.texts.sources import MAX_TEXTS, N_TEXTS, Source, texts_of
+from engine.texts.tokenloss import Cutting, losses_of_texts, same_tokens, token_losses
+
+if TYPE_CHECKING:
+    from engine.heads.attention import Head, HeadView, Overview
+
+WHAT_TO_PRUNE = 'what to prune, such as "L3H5 L4H* F7 F2-5 B9"'
+TABLE_OUT, ARRAY_OUT = "file to write: .csv or .parquet", "file to write: .npz, .csv or .parquet"
+N_BEST = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfTexts(WithData, OfModel):
+    """A model, what is pruned in it, and the texts that it reads."""
+
+    text: str | None = path(None, "a UTF-8 text file")
+    passage: str | None = string(None, "the title of a built-in passage instead")
+    solved: str | None = string(None, "or a task: solved train questions strung together to texts")
+    texts: int | None = number(
+        None,
+        (1, MAX_TEXTS),
+        f"cut into so many texts of 512 tokens (default: whole; {N_TEXTS} of --solved and in attribute)",
+    )
+    mask: str = string("", WHAT_TO_PRUNE)
+
+    def contents(self, run: RequestRun, n_texts: int | None) -> list[str]:
+        """The texts that are named: at most `n_texts` of 512 tokens each, or without a number the text whole."""
+        given = [name for name in ("text", "passage", "solved") if getattr(self, name)]
+        if len(given) != 1:
+            raise UsageError("give exactly one of --text FILE, --passage TITLE and --solved TASK")
+        if self.solved:
+            source = Source("task", self.solved, n_texts=n_texts or N_TEXTS)
+        else:
+            name = self.passage or self.text or ""
+            content = built_in(name) if self.passage else read_text(name, MAX_BYTES)
+            if not n_texts:
+                return [content]
+            source = Source("passage", name) if self.passage else Source("text", name, content)
+            source = replace(source, n_texts=n_texts)
+        return list(run.value(texts_of(run.session.target(self.spec), source, self.data_dir)))
+
+    def mask_in(self, target: Target) -> Mask:
+        """What is pruned."""
+        return parse_mask(self.mask, target.shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredTexts(OfTexts):
+    """Texts with an in-context-learning score."""
+
+    around: int = number(
+        0, (0, MOST_AROUND), "tokens on either side of the 50th and the 500th in a score (default: 0, as defined)"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureLosses(ScoredTexts):
+    """Per-token losses of a text, full and masked. The value is the TokenLosses of each text, by side."""
+
+    command: ClassVar[str] = "losses"
+    mask_a: str = string("", "what the first of the two lacks already (default: nothing)")
+    other_model: str | None = string(None, "measure --mask on this model instead (same tokenizer)")
+    other_precision: str | None = choice(None, PRECISIONS, "and in this precision")
+    window: int = number(0, (0, MOST), "tokens a window (default: the model's)")
+    stride: int = number(0, (0, MOST), "tokens from one window to the next (default: half)")
+    out: str | None = path(None, TABLE_OUT, is_required=True, is_output=True)
+
+    def measure(self, run: RequestRun) -> Result:
+        import pandas as pd
+
+        check_out(self.out, TABLES)
+        spec, cutting = self.spec, Cutting(self.window, self.stride)
+        other = LoadSpec(self.other_model or spec.model, self.other_precision or spec.precision, spec.int8_threshold)
+        targets = [run.session.target(each, self.bos) for each in (spec, other)]
+        pairs = zip(targets, (self.mask_a, self.mask), strict=True)
+        sides = [(target, parse_mask(mask, target.shape)) for target, mask in pairs]
+        texts = self.contents(run, self.texts)
+        measured = [  # side by side, so that each model is loaded once
+            [run.value(token_losses(target, text, mask, cutting)) for text in texts] for target, mask in sides
+        ]
+        frames = []
+        for at, (a, b) in enumerate(zip(*measured, strict=True)):
+            same_tokens(a, b)
+            frame = pd.DataFrame({"index": np.arange(1, len(a) + 1), "token": a.pieces, "loss_full_nats": a.loss_nats,
+                                  "loss_masked_nats": b.loss_nats, "diff_nats": b.loss_nats - a.loss_nats})  # fmt: skip
+            frames.append(frame if len(texts) == 1 else frame.assign(text=at + 1))
+        whole = pd.concat(frames)
+        full, masked = ([each.loss_nats for each in side] for side in measured)
+        try:
+            scores = {"full": icl_score(full, self.around), "masked": icl_score(masked, self.around)}
+            scores |= {"change": icl_change(full, masked, self.around)}
+            icl: dict[str, Any] = {name: {"nats": found.value, "n": found.n, "ci95": [found.low, found.high]}
+                                   for name, found in scores.items()}  # fmt: skip
+            line = ", ".join(f"{name} {found.value:+.3f}" for name, found in scores.items())
+            note, words = "", f"in-context-learning score (nats, {scores['full'].n} texts): {line}"
+        except HeadroomError as error:
+            icl, note, words = {}, str(error), str(error)
+        mean_a, mean_b = whole["loss_full_nats"].mean(), whole["loss_masked_nats"].mean()
+        first, (mask_a, mask_b) = measured[0][0], (mask for _, mask in sides)
+        fields = {
+            "n_texts": len(texts), "n_tokens": len(whole), "loss_full_nats": mean_a, "loss_masked_nats": mean_b,
+            "diff_nats": mean_b - mean_a, "icl_score": icl, "note": note, "window": first.window,
+            "stride": first.stride, "bos": first.bos, "mask": mask_b.text(), "mask_a": mask_a.text(), "out": self.out,
+        }  # fmt: skip
+        line = f"{len(whole):,} tokens: mean loss {mean_a:.4f} nats, {mean_b:.4f} masked ({mean_b - mean_a:+.4f})"
+        files = file_of(self.out, lambda suffix: table_file(suffix, whole))
+        return Result(tuple(measured), fields, f"{line}; {words}", files)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeHeads(ScoredTexts):
+    """Each head ablated: in-context-learning score. The value is HeadAblations."""
+
+    command: ClassVar[str] = "attribute"
+    kind: str = choice("full", KINDS, "of ablation (default: full)")
+    fill: str = choice("zero", FILLS, "what an ablated head gives (default: zero)")
+    before_and_after: str | None = string(None, "a second mask: attribute the change of losses to it as well")
+    seed: int = number(0, (0, MOST_SEED), "seed of the tokens of the before-and-after vector")
+    out: str | None = path(None, ARRAY_OUT, is_required=True, is_output=True)
+
+    def measure(self, run: RequestRun) -> Result:
+        check_out(self.out, ARRAYS)
+        target = self.target(run.session)
+        mask, texts = self.mask_in(target), self.contents(run, self.texts or N_TEXTS)
+        ablations = run.value(head_ablations(target, texts, Ablating(mask, self.kind, self.fill)))
+        mean, low, high = ablations.icl(self.around)
+        found = {"icl_score_change_nats": mean, "low": low, "high": high}
+        if self.before_and_after is not None:
+            masks = mask, parse_mask(self.before_and_after, target.shape)
+            sides = (run.value(losses_of_texts(target, texts, each)) for each in masks)
+            differences = [after - before for before, after in zip(*sides, strict=True)]
+            found["before_and_after_nats"] = ablations.before_and_after(differences, self.seed)
+        best = list(best_heads(mean, N_BEST))
+        fields = {"n_texts": len(texts), "kind": self.kind, "fill": self.fill, "mask": mask.text(), "best": best,
+                  "shape": list(mean.shape), "out": self.out}  # fmt: skip
+        heads = ", ".join(f"{head} {score:+.3f} nats" for head, score in best)
+        line = f"without these heads the in-context-learning score rises most: {heads}"
+        return Result(ablations, fields, line, file_of(self.out, lambda suffix: scores_file(suffix, found, found)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContinuePrompt(OfModel):
+    """What the full and the masked model say next. The value is a Continuation by side."""
+
+    command: ClassVar[str] = "continue"
+    prompt: str = string(MISSING, "what they go on from, as it stands")
+    mask: str = string("", WHAT_TO_PRUNE)
+    tokens: int = number(24, (1, MOST_TOKENS), "how many at most (default: 24)")
+    temperature: float = number(0.0, (0, MOST_PERMILLE / 1000), "of draws (default: 0, the likeliest token)", float)
+    seed: int = number(0, (0, MOST_SEED), "of draws")
+    out: str | None = path(None, TABLE_OUT, is_required=True, is_output=True)
+
+    def measure(self, run: RequestRun) -> Result:
+        check_out(self.out, TABLES)
+        how = How(self.tokens, round(1000 * self.temperature), self.seed)
+        target = self.target(run.session)
+        mask, full = parse_mask(self.mask, target.shape), Mask.full(target.shape)
+        sides = {"full": full} if mask.is_full else {"full": full, "masked": mask}
+        likeliest = run.value(next_tokens(target, self.prompt, list(sides.values())))
+        said = {name: run.value(continuation(target, self.prompt, side, how)) for name, side in sides.items()}
+        p = {name: [float(each) for each in np.exp(row)] for name, row in zip(sides, likeliest.log_p, strict=True)}
+        fields = {
+            "prompt": self.prompt, "said": {name: found.text for name, found in said.items()},
+            "next": [{"token": token, **{name: p[name][i] for name in p}} for i, token in enumerate(likeliest.strings)],
+            "mask": mask.text(), "tokens": how.n_tokens, "temperature": how.temperature_permille / 1000,
+            "seed": how.seed, "out": self.out,
+        }  # fmt: skip
+        lines = [f"{name}: {found.text!r}" for name, found in said.items()]
+        files = file_of(self.out, lambda suffix: table_file(suffix, continuation_table(said)))
+        return Result(said, fields, "\n".join(lines), files)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureAttention(OfTexts):
+    """Where heads look, and what that raises. The value is a HeadView by head."""
+
+    command: ClassVar[str] = "attention"
+    heads: str = string(MISSING, "such as L1H0,L1H1")
+    out: str | None = path(None, ARRAY_OUT, is_required=True, is_output=True)
+
+    def measure(self, run: RequestRun) -> Result:
+        from engine.heads.attention import head_views, overview
+
+        check_out(self.out, ARRAYS)
+        target = self.target(run.session)
+        mask, texts = self.mask_in(target), self.contents(run, self.texts)
+        if len(texts) > 1:
+            raise UsageError("attention is shown for one text; leave out --texts and --solved")
+        heads = parse_heads(self.heads, target.shape)
+        if not heads:
+            raise UsageError("--heads names no head; write it like L1H0,L1H1")
+        names = [f"L{layer}H{head}" for layer, head in heads]
+        seen = run.value(overview(target, texts[0], mask))
+        found = run.value(head_views(target, texts[0], mask, heads))
+        views = {head: found[head] for head in heads}
+        pattern = np.mean([view.pattern for view in views.values()], axis=0)
+        fields = {"heads": names, "n_tokens": len(seen.token_ids), "n_left_out": seen.n_left_out, "mask": mask.text(),
+                  "out": self.out}  # fmt: skip
+        line = f"{len(names)} heads on {len(seen.token_ids):,} tokens; the last one looks most at "
+        line += repr(seen.pieces[pattern[-1].argmax()])
+        line += f"; {seen.n_left_out:,} tokens behind did not fit" if seen.n_left_out else ""
+        return Result(views, fields, line, file_of(self.out, lambda suffix: attention_file(suffix, seen, views)))
+
+
+def attention_file(suffix: str, seen: "Overview", views: "Mapping[Head, HeadView]") -> bytes:
+    """The patterns and what they raise by head, as arrays or as a table of all that is not 0."""
+    import pandas as pd
+
+    if suffix == ".npz":
+        buffer = io.BytesIO()
+        np.savez(buffer, heads=np.array([*views]), token_ids=seen.token_ids, tokens=np.array(seen.pieces),
+                 pattern=np.stack([view.pattern for view in views.values()]),
+                 raised_nats=np.stack([view.raised_nats for view in views.values()]))  # fmt: skip
+        return buffer.getvalue()
+    rows = []
+    for (layer, head), view in views.items():
+        destination, source = np.nonzero((view.pattern != 0) | (view.raised_nats != 0))
+        rows.append(pd.DataFrame({"head": f"L{layer}H{head}", "destination": destination, "source": source,
+                                  "attention": view.pattern[destination, source],
+                                  "raised_nats": view.raised_nats[destination, source]}))  # fmt: skip
+    return table_file(suffix, pd.concat(rows))
+
+
+def continuation_table(said: Mapping[str, Continuation]) -> Any:
+    """A DataFrame with a row a token: which model said it, its place, id, text and probability."""
+    import pandas as pd
+
+    frames = []
+    for name, found in said.items():
+        about = {"model": name, "index": range(1, 1 + len(found.pieces)), "token_id": found.token_ids}
+        frames.append(pd.DataFrame(about | {"token": found.pieces, "p": np.exp(found.log_p.astype(float))}))
+    return pd.concat(frames)
+
+
+def built_in(title: str) -> str:
+    """The text of a built-in passage; UsageError where none is called so."""
+    by_title = {passage.title: passage.text for passage in passages(long=True)}
+    if title not in by_title:
+        raise UsageError(f"no built-in passage is called {title!r}; choose one of {', '.join(by_title)}")
+    return by_title[title]
+
+
+def read_text(file: str, most_bytes: int) -> str:
+    """The text in the file that --text names; HeadroomError where it cannot be read or is no text."""
+    try:
+        raw = read_regular(named(file, "--text"), 2 * most_bytes)
+    except OSError as error:
+        raise HeadroomError(f"cannot read {file} ({error.strerror}); give another file") from error
+    return decoded(raw, file, most_bytes)

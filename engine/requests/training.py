@@ -1,0 +1,281 @@
+"""Small models that learn: `TrainModel`, and `MeasureTrajectory`, what was learnt at every snapshot."""
+
+import argparse
+import os
+import time
+from dataclasses import MISSING, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from engine.errors import HeadroomError, UsageError
+from engine.files import named, read_regular
+from engine.progress import TimeLeft
+from engine.requests.base import MOST, MOST_SEED, MOST_THREADS, Request, RequestRun, Result
+from engine.requests.fields import choice, flag, names_of, number, path, string, switch
+from engine.requests.output import TABLES, check_out, file_of, table_file
+from engine.requests.texts import read_text
+from engine.training.measuring import (
+    N_ABLATED,
+    N_ABLATED_TEXTS,
+    N_TEXTS,
+    QUANTITIES,
+    WITHOUT_ABLATIONS,
+    TrajectoryPlan,
+    target_at,
+    trajectory,
+)
+from engine.training.phase_change import window
+from engine.training.recipe import FEWEST_VOCABULARY, MAX_TOKENS, Recipe
+from engine.training.recipes import RECIPES
+from engine.training.series import series_of
+from engine.training.trajectory import Trajectory, decode, encode
+
+POSITIONS = ("rotary", "shortformer")
+RENAMED = {"layers": "n_layers", "heads": "n_heads", "width": "d_model", "context": "n_ctx", "vocabulary": "n_vocab"}
+
+
+def _help(words: str, field: str) -> str:
+    value = getattr(Recipe, field)
+    return f"{words} (default: {f'{value:,}' if isinstance(value, int) else f'{value:g}'})"
+
+
+def _period(text: str) -> tuple[int, int]:
+    first, dash, last = text.partition("-")
+    try:
+        return int(first), int(last if dash else first)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"--period is {text!r}; write two whole numbers like 8-64") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainModel(Request):
+    """A small model trained from nothing, with snapshots that are models. The value is the last line of the log."""
+
+    command: ClassVar[str] = "train"
+    out: str = path(
+        "", "the folder of the run; where the same run was begun there, it goes on", is_required=True, metavar="RUN"
+    )
+    recipe: str | None = choice(
+        None, RECIPES, "a recipe by name, which the other options change (default: 2 layers of attention on text)"
+    )
+    layers: int | None = number(None, (1, 6), _help("layers", "n_layers"))
+    heads: int | None = number(None, (1, 64), _help("attention heads a layer", "n_heads"))
+    width: int | None = number(None, (2, 4096), _help("width of the stream, a multiple of twice the heads", "d_model"))
+    context: int | None = number(None, (16, 4096), _help("tokens a row", "n_ctx"))
+    short: int | None = number(
+        None, (0, 4096), "tokens of the rows of three steps in four, as many in all (default: 0, the context)"
+    )
+    smeared: bool | None = switch(
+        "smeared keys, as in Olsson et al.: each key has a trained share of the key before it (default: no)"
+    )
+    mlp: bool | None = switch("a gated FFN behind the attention of each layer (default: no)")
+    positions: str | None = choice(
+        None, POSITIONS, "rotary (default), or shortformer: added to queries and keys alone, as in Olsson et al."
+    )
+    vocabulary: int | None = number(
+        None, (FEWEST_VOCABULARY, 65536), _help("tokens of its own byte-level BPE", "n_vocab")
+    )
+    batch: int | None = number(None, (1, 65536), _help("rows a step", "batch"))
+    rate: float | None = number(None, (0, 1), _help("learning rate of AdamW behind its warm-up", "rate"), float)
+    warm_up: int | None = number(None, (0, MAX_TOKENS), _help("steps over which the rate rises", "warm_up"))
+    tokens: int | None = number(None, (1, MAX_TOKENS), _help("tokens to train on in all, each once", "tokens"))
+    repeats: float | None = number(
+        None, (0, 1), _help("share of rows, 0 to 1, that are random tokens repeated instead of text", "repeats"), float
+    )
+    repeats_until: float | None = number(
+        None, (0, 1), _help("share of the tokens behind which no row is a repeat", "repeats_until"), float
+    )
+    period: tuple[int, int] | None = string(
+        None,
+        "periods of the repeats, drawn anew for every row (default: {}-{})".format(*Recipe.period),
+        metavar="A-B",
+        parse=_period,
+        write="{0[0]}-{0[1]}".format,
+    )
+    alphabet: int | None = number(None, (0, 65535), "different tokens that repeats are made of (default: 0, all)")
+    text: str | None = path(None, "a file or folder to train on (default: Python source and documentation here)")
+    snapshots: int | None = number(
+        None, (1, 10000), _help("snapshots, evenly spaced, besides a few early ones and the beginning", "snapshots")
+    )
+    seed: int | None = number(None, (0, MOST_SEED), _help("of the weights and the rows", "seed"))
+    threads: int | None = number(
+        None, (1, MOST_THREADS), "CPU threads, for as long as the run lives (default: one core is left free)"
+    )
+
+    def recipe_asked(self) -> Recipe:
+        """The recipe that is named, or the default one, with what else is said. UsageError: it cannot be."""
+        base = RECIPES[self.recipe].recipe if self.recipe else Recipe()
+        given = {RENAMED.get(name, name): value for name, value in vars(self).items() if value is not None}
+        return replace(base, **{each.name: given[each.name] for each in fields(Recipe) if each.name in given})
+
+    def measure(self, run: RequestRun) -> Result:
+        from engine.training.running import begin, best, train
+
+        if not self.out:
+            raise UsageError("a run needs a folder of its own; give out, --out on the command line")
+        folder = named(self.out, "--out").absolute()
+        text = named(self.text, "--text").absolute() if self.text else None
+        recipe = self.recipe_asked()
+        run.report(0, recipe.tokens, "reading text and making the vocabulary", None)
+        made = begin(folder, recipe, text, self.threads or max(1, (os.cpu_count() or 2) - 1))
+        time_left, line = TimeLeft(time.monotonic()), {}
+        for step in train(made):
+            time_left.told(now_s := time.monotonic(), step)
+            line = step.value or line
+            run.report(step.done, step.total, step.message, time_left.left_s(now_s))
+        line = line or (made.log() or [{}])[-1]
+        there = set(made.steps())
+        missing = [step for step in recipe.snapshot_steps() if step not in there]
+        heads = {f"best_{name}": best(line, name) for name in ("prefix_matching", "previous_token") if name in line}
+        numbers = {name: line.get(name) for name in ("tokens", "loss", "icl", "first_copy", "second_copy")}
+        fields: dict[str, Any] = {"run": str(made.folder), "recipe": recipe.as_json(), "snapshots": len(there),
+                                  "missing": missing, **numbers, **heads}  # fmt: skip
+        lines = [f"{made.folder}: {recipe.in_words}, {len(there)} snapshots"]
+        if line:
+            lines.append(f"loss {line['loss']:.3f} nats a token, in-context score {line['icl']:+.3f}, second copy "
+                         f"{line['second_copy']:.2f} nats (first {line['first_copy']:.2f}), best prefix matching "
+                         f"{best(line):.2f}, best previous token {best(line, 'previous_token'):.2f}")  # fmt: skip
+        if missing:
+            lines.append(f"deleted since: {', '.join(f'step{step}' for step in missing)}")
+        return Result(line, fields, "\n".join(lines))
+
+
+MOST_BYTES = 20_000_000  # of a text
+RECORD = ".safetensors"
+SHORTER = "of 512 tokens, the same share of a shorter context"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureTrajectory(Request):
+    """What a run or a published series had learnt at each of its snapshots. The value is a Trajectory."""
+
+    command: ClassVar[str] = "trajectory"
+    precision: ClassVar[str] = "fp32"
+
+    series: str = string(
+        MISSING,
+        "folder of a run, RUN@step{0,512}, or a series such as EleutherAI/pythia-70m@step{0,512,1000}; or the record "
+        "that --save wrote of one, of which nothing is measured",
+        is_position=True,
+        metavar="SERIES",
+    )
+    what: str | None = string(
+        None, f"of {', '.join(QUANTITIES)}, separated by commas (default: all but ablations, which take longest)"
+    )
+    texts: int = number(N_TEXTS, (1, MOST), f"of held-out texts (default: {N_TEXTS}, or what there is)")
+    ablation_texts: int = number(
+        N_ABLATED_TEXTS, (1, MOST), f"of them with each head ablated (default: {N_ABLATED_TEXTS})"
+    )
+    ablation_snapshots: int = number(
+        N_ABLATED, (1, MOST), f"snapshots with heads ablated, most around the phase change (default: {N_ABLATED})"
+    )
+    early: int | None = number(
+        None, (1, MOST), f"token index that the in-context score begins at (default: 50 {SHORTER})"
+    )
+    late: int | None = number(None, (1, MOST), f"and ends at (default: 500 {SHORTER})")
+    around: int = number(0, (0, MOST), "tokens on either side of both (default: 0, as defined)")
+    text: str | None = path(None, "a UTF-8 text file to measure on, in place of held-out text or passages")
+    step_tokens: int | None = number(
+        None, (1, 10**9), "tokens of a step of a published series (default: known for Pythia)"
+    )
+    out: str | None = path(None, "file to write: .csv or .parquet", is_output=True)
+    save: str | None = path(None, "file to write the whole record to: .safetensors", is_output=True)
+    download: bool = flag("fetch snapshots from the hub that are not on this computer")
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """What is measured."""
+        return tuple(names_of(self.what, WITHOUT_ABLATIONS))
+
+    def measure(self, run: RequestRun) -> Result:
+        check_out(self.out, TABLES)
+        check_out(self.save, (RECORD,), "--save")
+        found = self._record() if self.series.endswith(RECORD) else self._measured(run)
+        where = window(found.tokens, found.icl)
+        fields: dict[str, Any] = {
+            "name": found.name, "label": found.label, "recipe": found.recipe, "about": dict(found.about),
+            "steps": found.steps.tolist(), "tokens": found.tokens.tolist(), "ablated": found.ablated.tolist(),
+            "loss": found.loss, "icl": found.icl, "best_prefix_matching": found.best("prefix_matching"),
+            "window": where and {"start_tokens": where.start, "end_tokens": where.end, "share": where.share,
+                                 "steepest_tokens": int(found.tokens[where.steepest]), "smoothed": where.smoothed},
+            "out": self.out, "save": self.save,
+        }  # fmt: skip
+        files = file_of(self.out, lambda suffix: table_file(suffix, table(found, self.quantities)))
+        files |= file_of(self.save, lambda suffix: encode(found))
+        return Result(found, fields, "\n".join(_lines(found, where)), files)
+
+    def _measured(self, run: RequestRun) -> Trajectory:
+        text = read_text(self.text, MOST_BYTES) if self.text else ""
+        plan = TrajectoryPlan(
+            self.quantities, self.texts, self.ablation_texts, self.ablation_snapshots, self.early or 0, self.late or 0,
+            self.around, text, Path(self.text).name if self.text else "",
+        )  # fmt: skip
+        series = series_of(self.series, self.step_tokens)
+        return run.value(trajectory(target_at(run.session, series), series, plan))
+
+    def _record(self) -> Trajectory:
+        """The trajectory in a record; HeadroomError: it cannot be read."""
+        try:
+            return decode(read_regular(named(self.series, "SERIES")))
+        except OSError as error:
+            raise HeadroomError(f"cannot read {self.series} ({error.strerror}); give another record") from error
+
+
+def table(found: Trajectory, what: tuple[str, ...]) -> Any:
+    """A DataFrame with a row a number: step, tokens, quantity, layer, head, value; layer and head empty where a
+    quantity is of the whole model."""
+    import pandas as pd
+
+    columns: dict[str, list[Any]] = {name: [] for name in ("at", "quantity", "layer", "head", "value")}
+
+    def add(quantity: str, values: np.ndarray, at: np.ndarray | None = None) -> None:
+        """Values (snapshot,) or (snapshot, layer, head)."""
+        places = np.argwhere(np.isfinite(values))
+        rows = places[:, 0] if at is None else at[places[:, 0]]
+        columns["at"] += rows.tolist()
+        columns["quantity"] += [quantity] * len(places)
+        for axis, name in enumerate(("layer", "head"), 1):
+            columns[name] += places[:, axis].tolist() if values.ndim == 3 else [None] * len(places)
+        columns["value"] += values[tuple(places.T)].tolist()
+
+    of = {
+        "loss": {"loss": found.loss},
+        "icl": {"icl": found.icl},
+        "copies": {"first_copy": found.first_copy, "second_copy": found.second_copy},
+        "index": {f"loss@{index + 1}": values for index, values in enumerate(found.by_index.T)},
+        "tokens": {f"token of text {text + 1}": found.token_losses[:, text]
+                   for text in range(found.token_losses.shape[1])},
+        "induction": found.heads,
+        "passages": {f"{title}@{token + 1}": passage.losses[:, token] for title, passage in found.passages.items()
+                     for token in range(len(passage.pieces))},
+    }  # fmt: skip
+    for name, quantities in of.items():
+        for quantity, values in quantities.items() if name in what else ():
+            add(quantity, values)
+    if "ablations" in what and len(found.ablated):
+        add("icl without the head", found.ablated_icl, found.ablated)
+        for text in range(found.ablated_losses.shape[3]):
+            add(f"token of text {text + 1} without the head", found.ablated_losses[..., text], found.ablated)
+    at = columns.pop("at")
+    frame = pd.DataFrame({"step": found.steps[at], "tokens": found.tokens[at]} | columns)
+    return frame.astype({"layer": "Int64", "head": "Int64"})
+
+
+def _lines(found: Trajectory, where: Any) -> list[str]:
+    about, best = found.about, found.best("prefix_matching")
+    around = f", ± {about['around']} tokens" if about["around"] else ""
+    lines = [f"{found.label}: {len(found.steps)} snapshots to {found.tokens[-1]:,} tokens, on {about['n_texts']:,} "
+             f"texts of {about['n_ctx']} tokens ({about['text']})",
+             f"loss {found.loss[0]:.3f} to {found.loss[-1]:.3f} nats, in-context score (token {about['late']} less "
+             f"{about['early']}{around}) {found.icl[0]:+.3f} to {found.icl[-1]:+.3f}"]  # fmt: skip
+    if np.isfinite(best).any():
+        lines.append(f"best prefix matching {best[0]:.2f} to {best[-1]:.2f}")
+    if where is None:
+        lines.append("no window of a phase change: the in-context score never falls steeply")
+    else:
+        lines.append(f"phase change from {where.start:,.0f} to {where.end:,.0f} tokens: {where.share:.0%} of the "
+                     f"change of the in-context score")  # fmt: skip
+    lines += [f"steps {a} and {b} have the same weights" for a, b in about["same_weights"]]
+    return lines

@@ -1,0 +1,185 @@
+"""A request is written once: as the words of a command it is parsed back, and as a program it prints what the command
+does."""
+
+import ast
+import contextlib
+import io
+import json
+from dataclasses import MISSING, dataclass, replace
+from typing import ClassVar
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine import demo
+from engine.cli import parser
+from engine.cli.options import Parser, request_of
+from engine.errors import UsageError
+from engine.models.session import Session
+from engine.requests import REQUESTS, Evaluate, ReportHead, ScoreImportance, ScoreInduction, argv, program
+from engine.requests.base import Request
+from engine.requests.fields import flag, number, options, string
+from engine.requests.output import to_json
+from engine.training.trajectory import decode
+from tests.cli.conftest import refused
+from tests.write_command_line import commands_of
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="~\0"), max_size=9).filter(
+    lambda text: text != "--"  # which Python's own parser takes for no value
+)
+WORDS = TEXT | st.sampled_from(["-x", "--task", "-1", "a b", "L3H5 F7", "=", "--json=1"])
+
+
+def values(name, field, option):
+    """A strategy of values of a field."""
+    if name == "period":
+        return st.none() | st.tuples(st.integers(1, 99), st.integers(1, 99))
+    low, high = option.ends
+    kinds = {
+        "number": st.integers(int(low), int(high)) if option.of is int else st.floats(low, high),
+        "choice": st.sampled_from(sorted(option.names) or [None]),
+        "flag": st.booleans(),
+        "switch": st.none() | st.booleans(),
+        "text": WORDS,
+        "path": WORDS,
+    }
+    found = kinds[option.kind]
+    return found if field.default is MISSING else found | st.just(field.default)
+
+
+@st.composite
+def requests(draw, kind):
+    found = {name: draw(values(name, *each)) for name, each in options(kind).items()}
+    alternatives = [name for name, (_, option) in options(kind).items() if option.is_alternative]
+    if alternatives:  # exactly one
+        found |= dict.fromkeys(alternatives) | {draw(st.sampled_from(alternatives)): draw(WORDS)}
+    for name, (_, option) in options(kind).items():
+        if option.is_required and not found[name]:
+            found[name] = "out"
+    if "other" in found and found["where"] is None:
+        found["other"] = None  # a place is told by its number
+    return kind(**found)
+
+
+@pytest.mark.parametrize("kind", REQUESTS, ids=lambda kind: kind.command)
+@given(data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_what_is_shown_is_parsed_back(kind, data):
+    request = data.draw(requests(kind))
+    assert request_of(PARSER.parse_args(argv(request))) == request
+    assert ast.parse(program([request]))
+
+
+PARSER = parser()
+
+
+def test_there_is_a_request_of_every_command():
+    assert {request.command for request in REQUESTS} == commands_of(parser()).keys()
+    assert all(
+        option.help for request in REQUESTS for name, (_, option) in options(request).items() if name != "action"
+    )
+
+
+def test_a_command_shows_what_differs_from_the_defaults_and_no_more():
+    assert argv(Evaluate(task="demo_copy", prune_heads="40", bos=False, int8_threshold=0.5)) == [
+        "evaluate", "--int8-threshold", "0.5", "--no-bos", "--task", "demo_copy", "--prune-heads", "40"
+    ]  # fmt: skip
+    assert argv(ReportHead(head="L1H0", token="-s")) == ["head", "L1H0", "--token=-s"]
+    assert argv(ReportHead(head="-L1H0", shots=0)) == ["head", "--shots", "0", "--", "-L1H0"]
+
+
+def test_a_program_leaves_out_how_results_leave_the_command_line():
+    code = program([ScoreImportance(task="demo_copy", shots=1, out="heads.csv", json=True)])
+    assert code.splitlines()[1:] == [
+        "from engine.requests import ScoreImportance", "", "print(ScoreImportance(task='demo_copy', shots=1).run())"
+    ]  # fmt: skip
+    several = program([ScoreInduction(model="a" * 99), ScoreInduction(), ScoreImportance(task="x")]).splitlines()
+    assert several[1] == "from engine.requests import ScoreImportance, ScoreInduction"
+    assert several[3:7] == [
+        "print(ScoreInduction(",
+        f"    model='{'a' * 99}',",
+        ").run())",
+        "print(ScoreInduction().run())",
+    ]
+
+
+def test_an_installed_program_imports_from_the_package(monkeypatch):
+    monkeypatch.setattr("engine.requests.words.__name__", "headroom.engine.requests.words")
+    assert program([ScoreInduction()]).startswith("from headroom.engine.requests import ScoreInduction\n")
+
+
+def test_a_request_gives_what_its_command_prints(cli, tiny_opt, tmp_path):
+    request = Evaluate(model=str(tiny_opt), precision="fp32", task="demo_copy", limit=16, prune_heads="50")
+    code, out, _ = cli(*argv(request))
+    assert code == 0
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(program([request]), "program", "exec"), {})
+    assert printed.getvalue().split(", from the store")[0] == out.rpartition(", ")[0]
+    result = request.run()
+    told = json.loads(cli(*argv(replace(request, json=True)))[1])
+    same = {name: value for name, value in result.fields.items() if name not in ("seconds", "items_per_second")}
+    assert {name: told[name] for name in same} == json.loads(to_json(same))
+    assert len(result.value) == 16 and result.fields["cached"] and str(result) == result.text
+
+
+def test_a_request_is_a_measurement_where_it_is_one(session, tiny_opt):
+    request = ScoreInduction(model=str(tiny_opt), precision="fp32")
+    assert request.measurement(session).stored(session) is None
+    found = request.run(session)
+    stored = request.measurement(session).stored(session)
+    assert stored is not None and (stored.mean["copying"] == found.value.mean["copying"]).all()
+    assert found.files == {} and "written" not in found.text
+    with pytest.raises(TypeError, match="more than one measurement"):
+        Evaluate(task="demo_copy").measurement(session)
+
+
+def test_what_cannot_be_is_refused_without_a_store_too():
+    with pytest.raises(UsageError, match="leave out --bos"):
+        ScoreInduction(bos=True).run(Session(None))  # pyright: ignore[reportArgumentType]
+
+
+def test_a_record_of_a_trajectory_is_read_and_nothing_is_measured(cli, tmp_path):
+    record = demo.runs_folder() / "smeared.safetensors"
+    found = decode(record.read_bytes())
+    code, out, _ = cli("trajectory", record, "--out", tmp_path / "run.csv", "--json")
+    told = json.loads(out)
+    assert code == 0 and told["cached"] and told["steps"] == found.steps.tolist()
+    assert told["loss"] == pytest.approx(found.loss.tolist())
+    table = pd.read_csv(tmp_path / "run.csv")
+    assert table.query("quantity == 'loss'")["value"].to_numpy() == pytest.approx(found.loss)
+    refused(cli("trajectory", tmp_path / "none.safetensors"), 1, "cannot read", "No such file")
+    (tmp_path / "other.safetensors").write_bytes(b"no record")
+    refused(cli("trajectory", tmp_path / "other.safetensors"), 1, "no file of a trajectory")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Made(Request):
+    command: ClassVar[str] = "made"
+    gives: ClassVar[str] = "nothing"
+
+    n_texts: int = number(2, (1, 9), "how many", aliases=("--texts",))
+    name: str = string("x", "what it is called", name="known-as", aliases=("--called",))
+    is_new: bool = flag("whether it is new", aliases=("--new",))
+
+
+def test_an_earlier_name_of_an_option_is_taken_and_not_told(capsys):
+    whole = Parser(prog="made")
+    whole.add_request(_Made)
+    assert request_of(whole.parse_args([])) == _Made()
+    assert request_of(whole.parse_args(["--texts", "3", "--called", "y", "--new"])) == _Made(
+        n_texts=3, name="y", is_new=True
+    )
+    with pytest.raises(SystemExit):
+        whole.parse_args(["--texts", "12"])
+    assert "--texts is 12; choose 1 to 9" in capsys.readouterr().err
+    assert "--texts" not in whole.format_help() and "--called" not in whole.format_help()
+    assert argv(_Made(n_texts=3, name="y")) == ["made", "--n-texts", "3", "--known-as", "y"]
+
+
+def test_errors_stay_one_line(cli):
+    refused(cli("evaluate", "--task", "demo_copy", "--shots", "99"), 2, "--shots is 99; choose 0 to")
+    refused(cli("sweep", "--preset", "whole"), 2, "'whole' is unknown; choose one of paper")
+    refused(cli("train", "--out", "x", "--period", "a-b"), 2, "--period is 'a-b'; write two whole numbers like 8-64")
