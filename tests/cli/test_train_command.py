@@ -143,6 +143,15 @@ def test_a_second_trainer_is_told_so(run, text, cli, warm):
         assert trainer(run.folder) == os.getpid()
 
 
+def test_a_disk_without_locks_is_said(run, monkeypatch):
+    def refuse(descriptor, blocking):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("engine.training.locking.lock_descriptor", refuse)
+    with pytest.raises(HeadroomError, match="lock cannot be locked .No locks available.; give a folder"):
+        list(train(run))
+
+
 def test_a_run_whose_text_is_gone_makes_it_again(run, text, tmp_path):
     next(train(run))
     (run.folder / "text.npy").write_bytes((run.folder / "text.npy").read_bytes()[:300])

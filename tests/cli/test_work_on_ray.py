@@ -35,13 +35,13 @@ from engine.plans.clusters import (
     OWN,
     PACKAGE,
     WorkerResources,
-    _locked,
     address_of,
     remove_left_folders,
     share_of,
 )
 from engine.plans.crews import Crew, _actor_class
 from engine.plans.status import standing
+from engine.process_marks import lock_folder
 from tests.cli.conftest import refused
 from tests.cli.test_work_command import values
 from tests.conftest import HANG_S, REPOSITORY
@@ -443,7 +443,7 @@ def test_folders_of_killed_drivers_are_removed_at_the_next_start(tmp_path):
         (folder / "session").mkdir(parents=True)
         if folder is not starting:
             os.utime(folder, (0, 0))
-    lock = _locked(str(running))
+    lock = lock_folder(running)
     remove_left_folders(str(tmp_path))
     assert sorted(tmp_path.iterdir()) == sorted([running, starting, other])
     os.close(lock)
