@@ -10,8 +10,9 @@ import time
 import numpy as np
 import pytest
 
+from cache import files
 from engine.errors import HeadroomError, UsageError
-from engine.training import folders, running, snapshots
+from engine.training import running, snapshots
 from engine.training.folders import Run, open_run, runs_in
 from engine.training.locking import LOCK, sole_trainer, trainer
 from engine.training.recipe import Recipe
@@ -116,7 +117,7 @@ def test_a_full_disk_in_mid_run_is_one_line_and_loses_nothing(full, run, text, t
         if full == "log":
             patch.setattr(running.os, "fsync", no_room)
         elif full == "state":
-            patch.setattr(folders.os, "replace", no_room)
+            patch.setattr(files.os, "replace", no_room)
         else:
             patch.setattr(snapshots.shutil, "copyfile", no_room)
         with pytest.raises(HeadroomError, match="No space left on device.*start the run again"):
