@@ -187,9 +187,10 @@ class SharedFolder(SharedStore):
         self.check()
 
     def check(self) -> None:
+        was_there = self._was_there  # asked first: another thread may make the folder after it is looked for
         if self.root.is_dir():
             self._was_there = True
-        elif self._was_there or not self.base.is_dir():
+        elif was_there or not self.base.is_dir():
             raise OSError(errno.ENOENT, "the folder is gone")
 
     def frame(self, name: str) -> bytes | None:
