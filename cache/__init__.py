@@ -3,7 +3,8 @@
 `store`: the interface: get, put, delete, keys, size, verify, clear
 `opening`: the rules for opening a folder
 `reading`: a folder that can only be read
-`typed_json`: files and JSON that others may have written, bounded and typed
+`files`: files read with a bound, and replaced whole
+`typed_json`: JSON that others may have written, bounded and typed
 `disk`: how a value lies there, never through pickle
 `diskcache_internals`: the private names and the tables of diskcache
 `checking`: every entry against its digest

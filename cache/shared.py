@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cache.disk import CorruptEntry
-from cache.typed_json import InvalidFile, read_bytes
+from cache.files import InvalidFile, read_bytes, replacing
 
 FOLDER = "results"  # within the address, so that other things may lie beside it
 DATABASE = "cache.db"  # what a store has, and shared results have not
@@ -176,7 +176,8 @@ class SharedFolder(SharedStore):
         self.base = Path(os.path.expanduser(address)).absolute()
         self.root = self.base / FOLDER
         if make:
-            _made(self.base)
+            with suppress(FileExistsError):
+                os.mkdir(self.base)
         if not self.base.is_dir():
             raise OSError(errno.ENOENT, "there is no such folder")
         if any((folder / DATABASE).exists() for folder in (self.base, self.root)):
@@ -186,9 +187,10 @@ class SharedFolder(SharedStore):
         self.check()
 
     def check(self) -> None:
+        was_there = self._was_there  # asked first: another thread may make the folder after it is looked for
         if self.root.is_dir():
             self._was_there = True
-        elif self._was_there or not self.base.is_dir():
+        elif was_there or not self.base.is_dir():
             raise OSError(errno.ENOENT, "the folder is gone")
 
     def frame(self, name: str) -> bytes | None:
@@ -210,22 +212,17 @@ class SharedFolder(SharedStore):
         path = self._path(name)
         part = f"{path}.{secrets.token_hex(8)}{PART}"
         try:
-            try:
-                _write(part, frame)
-            except FileNotFoundError:  # the first with these two letters
-                self._make(os.path.dirname(path))
-                _write(part, frame)
-            with suppress(OSError):  # some disks have no modes
-                os.chmod(part, self._mode & 0o666)
-            try:
-                os.replace(part, path)
-            except FileNotFoundError:  # of NFS: the first answer was lost, and it was asked for twice
-                if not os.path.exists(path):
-                    raise
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(part)
-            raise
+            with replacing(path, part):
+                try:
+                    _write(part, frame)
+                except FileNotFoundError:  # the first with these two letters
+                    self._make(os.path.dirname(path))
+                    _write(part, frame)
+                with suppress(OSError):  # some disks have no modes
+                    os.chmod(part, self._mode & 0o666)
+        except FileNotFoundError:  # of NFS: the first answer to the rename was lost, and it was asked for twice
+            if not os.path.exists(path):
+                raise
 
     def names(self) -> set[str]:
         self.check()
@@ -275,11 +272,6 @@ class SharedFolder(SharedStore):
                 with suppress(OSError):
                     os.chmod(path, self._mode)
         self._was_there = True
-
-
-def _made(folder: Path) -> None:
-    with suppress(FileExistsError):
-        os.mkdir(folder)
 
 
 def _listed(folder: str) -> list[str]:

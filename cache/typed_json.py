@@ -1,16 +1,17 @@
-"""Files that another process or person may have written: bounded in size, of regular files only; JSON with types.
+"""JSON that another process or person may have written, with types.
 
 msgspec decodes into the type that is asked for and names the field that is wrong. It knows no NaN and no infinity, and
 takes 32.0 for no whole number. Depth and whole numbers are bounded here, as what reads the values next is not.
 """
 
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, TypeVar
 
 import msgspec
+
+from cache.files import InvalidFile, read_bytes
 
 MAX_DEPTH = 64
 MAX_JSON_BYTES = 200_000_000
@@ -23,29 +24,6 @@ HexId = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{16}\Z")]
 Threads = Annotated[int, msgspec.Meta(ge=1, le=1024)]
 Plain = str | int | float | bool | None | list[str | int | float | bool | None]
 T = TypeVar("T")
-
-
-class InvalidFile(ValueError):
-    """What is wrong with a file or a field of it, in one line."""
-
-
-def read_bytes(path: str | os.PathLike[str], max_bytes: int, start: int = 0, n_bytes: int = -1) -> bytes:
-    """Returns the content from byte `start` on, or `n_bytes` of it. OSError as of any read; InvalidFile if it is not a
-    regular file, or if it is larger than `max_bytes`."""
-    # opening a pipe that nobody writes to would block
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    try:
-        state = os.fstat(descriptor)
-        if not stat.S_ISREG(state.st_mode):
-            raise InvalidFile(f"{path} is not a regular file but a folder, a pipe or a device; give a file")
-        if state.st_size > max_bytes:
-            size = f"{state.st_size / 1e6:,.0f} MB, more than the {max_bytes / 1e6:,.0f} MB"
-            raise InvalidFile(f"{path} has {size} that are read here; give a smaller file")
-        with open(descriptor, "rb", closefd=False) as file:
-            file.seek(start)
-            return file.read(max_bytes if n_bytes < 0 else n_bytes)
-    finally:
-        os.close(descriptor)
 
 
 def read_json(

@@ -6,7 +6,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from cache.typed_json import InvalidFile, read_bytes
+from cache.files import InvalidFile, read_bytes, replacing
 from engine.errors import HeadroomError, UsageError
 
 MOST_BYTES = 2_000_000_000  # of one file of rows
@@ -45,9 +45,10 @@ def read_regular(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
         raise HeadroomError(str(error)) from error
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes the file aside and renames it, so that an older one stays whole if the disk is full; OSError as of any
-    write. What is not a regular file (`/dev/null`, a pipe that somebody reads) is written to as it is."""
+def write_whole(path: Path, content: bytes, part_name: str | None = None) -> None:
+    """Writes the file as `part_name`, a random name by default, and renames it, so that an older one stays whole if the
+    disk is full; OSError as of any write. What is not a regular file (`/dev/null`, a pipe that somebody reads) is
+    written to as it is."""
     path = Path(os.path.realpath(path))  # a link stays a link
     if path.exists() and not path.is_file():
         # a pipe that nobody reads would block when it is opened; this raises "No such device or address"
@@ -60,15 +61,11 @@ def write_whole(path: Path, content: bytes) -> None:
     if not os.access(path.parent, os.W_OK):  # the file may be written, but no other beside it
         path.write_bytes(content)
         return
-    aside = path.with_name(f".headroom-{secrets.token_hex(8)}")
-    try:
-        with aside.open("xb") as file:
+    part = path.with_name(part_name or f".headroom-{secrets.token_hex(8)}")
+    with replacing(path, part):
+        with part.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         if path.exists():
-            aside.chmod(stat.S_IMODE(path.stat().st_mode))
-        aside.replace(path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
+            part.chmod(stat.S_IMODE(path.stat().st_mode))

@@ -128,12 +128,6 @@ class Jobs:
         self._worker: threading.Thread | None = None
         self._closed = False
 
-    def submit(
-        self, slot: str, key: str, start: Callable[[], Iterator[Progress[Any]]], priority: int = 0, again: bool = False
-    ) -> Snapshot[Any]:
-        """As `put`, of a job that is run to its end."""
-        return self.put(slot, Job(key, start, priority), again)
-
     def put(self, slot: str, asked: Job, again: bool = False) -> Snapshot[Any]:
         """The snapshot of the job now in the slot; whoever puts one there looks at it.
 

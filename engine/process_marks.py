@@ -1,11 +1,13 @@
-"""Which process holds a folder, as a small file in it says."""
+"""Which process holds a folder: by a lock that the system frees when it ends, or as a small file in it says."""
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
+from filelock import lock_descriptor
 
 from cache.typed_json import InvalidFile, read_json
 
@@ -28,6 +30,19 @@ class ProcessMark:
             return psutil.Process(self.pid).create_time() == self.began
         except psutil.Error:
             return False
+
+
+def lock_folder(folder: str | Path) -> int | None:
+    """A descriptor that holds the folder's lock until it is closed or the process ends. None if another process holds
+    the lock, or the system has no locks on folders."""
+    if os.name == "nt":  # Windows opens no folders
+        return None
+    descriptor = os.open(folder, os.O_RDONLY)
+    with suppress(OSError):
+        if lock_descriptor(descriptor, blocking=False):
+            return descriptor
+    os.close(descriptor)
+    return None
 
 
 def this_process() -> ProcessMark:

@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from filelock import lock_descriptor
+
 TICK_S = 0.2
 TRIES = 4  # without a byte in between
 WAIT_S = 10.0  # for the next byte
@@ -63,7 +65,8 @@ def fetch(file: dict[str, Any], written: list[int]) -> None:
     to.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(file["unfinished"])
     with unfinished.open("ab+") as partial:
-        _lock(partial, to)
+        if not lock_descriptor(partial.fileno(), blocking=False):  # the system frees it when that process ends
+            raise Wrong(f"another process is fetching {to.name} already; wait for that one, or end it")
         digest = _digest_of(partial, file)
         tries = n_restarts = 0
         while partial.tell() < file["size"]:
@@ -154,18 +157,6 @@ def _is_of_the_network(error: BaseException) -> bool:
     """Also of the library below huggingface_hub, which has been another one with every version."""
     names = {each.__name__ for each in type(error).__mro__}
     return isinstance(error, (ConnectionError, TimeoutError)) or "TransportError" in names
-
-
-def _lock(partial: Any, to: Path) -> None:
-    """Wrong where another process fetches the same file; the system frees the lock when a process ends."""
-    try:
-        import fcntl
-    except ImportError:
-        return  # Windows
-    try:
-        fcntl.flock(partial, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise Wrong(f"another process is fetching {to.name} already; wait for that one, or end it") from error
 
 
 def _end_with_the_parent() -> None:

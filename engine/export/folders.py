@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cache.files import replacing
 from engine.errors import HeadroomError, UsageError
 from engine.files import named
 from engine.process_marks import running_process, this_process
@@ -69,16 +70,13 @@ def written_aside(out: Path, n_bytes: int) -> Iterator[Path]:
             raise HeadroomError(f"{out} would take {(n_bytes + MORE_BYTES) / 1e6:,.0f} MB and {free / 1e6:,.0f} MB are "
                                 "free on that disk; free some or choose another")  # fmt: skip
         aside.mkdir()
-        (aside / MARK).write_text(json.dumps(asdict(this_process())))
-        yield aside
-        (aside / MARK).unlink()
-        refuse_taken(out)
-        aside.rename(out)
+        with replacing(out, aside):
+            (aside / MARK).write_text(json.dumps(asdict(this_process())))
+            yield aside
+            (aside / MARK).unlink()
+            refuse_taken(out)
     except OSError as error:
         raise HeadroomError(f"cannot write {out} ({error.strerror or error}); nothing is left of it") from error
-    finally:
-        if (aside / MARK).is_file() and running_process(aside / MARK) == os.getpid():
-            shutil.rmtree(aside, ignore_errors=True)
 
 
 def write_weights(folder: Path, tensors: Sequence[PlannedTensor]) -> Iterator[tuple[int, str]]:

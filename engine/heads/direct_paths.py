@@ -45,16 +45,6 @@ class Pass:
     scale: Mapping[Any, Tensor]
 
 
-def decomposition(loaded: Loaded, inputs: np.ndarray, mask: Mask) -> dict[str, np.ndarray]:
-    """What `heads` (L, H, T - 1), `ffns` (L, T - 1), `direct` and `rest` (T - 1,) add at each position to the
-    zero-meaned `logit` (T - 1,) of the token that comes next. `inputs` (T,) token ids.
-    """
-    import torch
-
-    with torch.inference_mode():
-        return decomposed(loaded, run(loaded, inputs, mask))
-
-
 def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -> Pass:
     """The pass over `inputs` (T,) token ids, with a `visit` as in engine.models.patterns; inside
     torch.inference_mode."""
@@ -116,7 +106,8 @@ def run(loaded: Loaded, inputs: np.ndarray, mask: Mask, visit: Visit = unseen) -
 
 
 def decomposed(loaded: Loaded, ran: Pass) -> dict[str, np.ndarray]:
-    """`decomposition` of a pass."""
+    """What `heads` (L, H, T - 1), `ffns` (L, T - 1), `direct` and `rest` (T - 1,) add at each position of a pass to the
+    zero-meaned `logit` (T - 1,) of the token that comes next. Inside torch.inference_mode."""
     import torch
 
     heads, ffns, rest = [], [], ran.constant

@@ -17,14 +17,13 @@ GRADIENT_COST, PATTERN_COST = 3, 2  # a backward and a forward pass, and one tha
 @dataclass(frozen=True)
 class Criterion:
     """One way of saying which parts matter: `heads` and `ffns` name the scores (engine.importance.importance.WHAT),
-    `help` says in a sentence what goes last, `cost` what is measured for it, and `source` who proposed it."""
+    `help` says in a sentence what goes last, `cost` what is measured for it. docs/numbers.md says who proposed it."""
 
     label: str
     heads: str
     ffns: str
     help: str
     cost: str
-    source: str
 
     def of(self, part: Part) -> str:
         """The score of heads or of FFNs."""
@@ -37,49 +36,41 @@ CRITERIA = {
         "Importance", "heads", "ffns",
         "the paper's: heads by |z · gradient|, summed over positions; FFNs by the accuracy lost without each",
         "a backward pass a train question; for FFNs a forward pass without each",
-        "Bansal et al. 2212.09095",
     ),
     "weight": Criterion(
         "Weight", "heads-weight", "ffns-weight",
         "large weights: the norm of a head's value and output matrices multiplied, of an FFN's matrices",
         "nothing is read: the weights, once a model",
-        "Han et al. 1506.02626, taken over a part",
     ),
     "activation": Criterion(
         "Activation", "heads-activation", "ffns-activation",
         "much written: the mean length of what a part adds to the residual stream",
         _FORWARD,
-        "Molchanov et al. 1611.06440, of what is written into the stream",
     ),
     "wanda": Criterion(
         "Wanda", "heads-wanda", "ffns-wanda",
         "|weight| times the size of its input, summed over what a part writes with",
         _FORWARD,
-        "Sun et al. 2306.11695, summed over a part",
     ),
     "taylor": Criterion(
         "Taylor", "heads-taylor", "ffns-taylor",
         "a large first-order effect: the mean over questions of |dLoss/dgate|",
         "a backward pass a train question, the same as importance of heads",
-        "Michel et al. 1905.10650; Molchanov et al. 1906.10771",
     ),
     "oracle": Criterion(
         "Oracle", "heads-oracle", "ffns",
         "much accuracy lost without just that part",
         "a forward pass a train question without each part",
-        "Michel et al. 1905.10650",
     ),
     "prefix": Criterion(
         "Prefix matching", PREFIX, "ffns",
         "heads that look at what followed the same token before; FFNs as by importance",
         "ten short probes",
-        "Olsson et al. 2209.11895",
     ),
     "first-token": Criterion(
         "Beyond first token", "heads-first-token", "ffns",
         "heads that look at more than the first token; FFNs as by importance",
         _FORWARD,
-        "after Xiao et al. 2309.17453, on attention sinks",
     ),
 }  # fmt: skip
 

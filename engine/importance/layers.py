@@ -34,12 +34,10 @@ LAYERS_BY = {"influence": True, "oracle": True, "greedy": True, "last-first": Fa
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the greedy search: the layer that went, and what is left then of accuracy (0-1) and of the mean gold
-    log-likelihood (nats)."""
+    """One step of the greedy search: the layer that went, and the accuracy (0-1) that is left then."""
 
     layer: int
     accuracy: float
-    gold_nats: float
 
 
 def n_passes(shape: ModelShape, by: str, n: int) -> int:
@@ -213,7 +211,7 @@ def _stored_step(session: Session, target: Target, questions: Questions, gone: S
 
 def _best(arrays: Any) -> Step:
     at = order(-arrays["accuracy"], -arrays["gold_nats"])[0]
-    return Step(int(arrays["layers"][at]), float(arrays["accuracy"][at]), float(arrays["gold_nats"][at]))
+    return Step(int(arrays["layers"][at]), float(arrays["accuracy"][at]))
 
 
 def _key(target: Target, questions: Questions, gone: Sequence[Step]) -> str:

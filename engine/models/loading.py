@@ -6,7 +6,6 @@ Only safetensors or `weights_only` checkpoints are read and code from a model re
 import gc
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
@@ -91,7 +90,6 @@ class Loaded:
     tokenizer: Any
     family: Family
     device: str
-    seconds: float
     placing: Placement
     products: Kernels = Kernels()
     encoded: dict[Any, Any] = field(
@@ -138,7 +136,7 @@ def known_ways(spec: LoadSpec, identity: Identity, store: Store | None = None) -
 def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], None] = lambda message: None) -> Loaded:
     """The model of `spec`, loaded; `progress` gets one line a step. HeadroomError as `identify`, or too large."""
     refuse_other_device()
-    started, folder = time.perf_counter(), aside_folder(store)
+    folder = aside_folder(store)
     progress("reading the model's files")
     identity = identify(spec, store)
     clear_leftovers(folder)
@@ -163,8 +161,7 @@ def load(spec: LoadSpec, store: Store | None = None, progress: Callable[[str], N
     if not placing.is_whole:
         rates = {"disk": aside and aside.bytes_per_s(), "gpu": bytes_per_s_to(model.device)}
         remember_rates(store, folder, {kind: rate for kind, rate in rates.items() if rate})
-    seconds, family = time.perf_counter() - started, family_of(identity.config)
-    return Loaded(spec, identity, model, tokenizer, family, device_class(), seconds, placing, ways)
+    return Loaded(spec, identity, model, tokenizer, family_of(identity.config), device_class(), placing, ways)
 
 
 def _set_up_libraries(identity: Identity) -> None:

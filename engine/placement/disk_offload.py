@@ -30,6 +30,7 @@ from engine.architecture.transformers_internals import mark_loaded
 from engine.checkpoints.tensors import LazyTensor, finite
 from engine.errors import HeadroomError
 from engine.kernels.bitsandbytes_internals import is_plain_layer, quantized, set_quantized
+from engine.process_marks import lock_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,7 +50,7 @@ class DiskOffload:
         try:
             within.mkdir(mode=0o700, parents=True, exist_ok=True)
             making = Path(tempfile.mkdtemp(prefix="making-", dir=within))
-            self._held = _lock(making)
+            self._held = lock_folder(making)
             self.folder = making.rename(within / f"of-{os.getpid()}-{making.name.removeprefix('making-')}")
         except OSError as error:
             raise HeadroomError(f"layers cannot be set aside in {within} ({error.strerror}); give another folder by "
@@ -170,10 +171,10 @@ def _layer_of(stored: LazyTensor) -> int | None:
 
 
 def clear_leftovers(within: Path) -> None:
-    """Removes what killed processes left."""
+    """Removes what killed processes left; nothing where the system has no locks on folders."""
     with suppress(OSError):
         for folder in within.iterdir():
-            if OWN.fullmatch(folder.name) and (held := _lock(folder)) is not None:
+            if OWN.fullmatch(folder.name) and (held := lock_folder(folder)) is not None:
                 _remove(folder, held)
 
 
@@ -185,21 +186,6 @@ def _remove(folder: Path, held: int | None) -> None:
     if held is not None:
         with suppress(OSError):
             os.close(held)
-
-
-def _lock(folder: Path) -> int | None:
-    """A lock on the folder, None where a process has one, or the system knows none (Windows: leftovers stay)."""
-    try:
-        import fcntl
-    except ImportError:
-        return None
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(held)
-        return None
-    return held
 
 
 def _forget(file: Path) -> None:

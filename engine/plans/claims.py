@@ -20,7 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cache.typed_json import Count, InvalidFile, convert, decode_json, read_bytes
+from cache.files import InvalidFile, read_bytes
+from cache.typed_json import Count, convert, decode_json
 from engine.errors import HeadroomError
 
 LEASE_S = 120.0  # a file system on the network may show a time a minute late

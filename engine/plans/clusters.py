@@ -22,6 +22,7 @@ from typing import Any
 
 from engine.errors import Cancelled, HeadroomError, UsageError, one_line
 from engine.plans.ray_internals import OWN, start
+from engine.process_marks import lock_folder
 
 PACKAGE = "ray==2.60.0"  # as requirements-ray.txt has it
 FOLDER = "headroom-ray-"  # begins the name of the folder of a cluster of this computer's own
@@ -65,13 +66,13 @@ def opened(address: str) -> Iterator[Any]:
     own = {} if address else {**OWN, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     before = {name: os.environ.get(name) for name in own}
     os.environ.update(own)
-    handler, folder, lock = signal.getsignal(signal.SIGTERM), "", -1
+    handler, folder, lock = signal.getsignal(signal.SIGTERM), "", None
     try:
         ray = _imported()
         if not address:
             remove_left_folders(_short_folder())
             folder = tempfile.mkdtemp(prefix=FOLDER, dir=_short_folder())
-            lock = _locked(folder)
+            lock = lock_folder(folder)
         with redirect_stdout(io.StringIO()):  # Ray prints there what it thinks of a lost actor
             try:
                 _connect(ray, address, folder)
@@ -85,7 +86,7 @@ def opened(address: str) -> Iterator[Any]:
             os.environ.pop(name) if value is None else os.environ.update({name: value})
         if folder:
             shutil.rmtree(folder, ignore_errors=True)
-        if lock >= 0:
+        if lock is not None:
             os.close(lock)
 
 
@@ -95,25 +96,9 @@ def remove_left_folders(parent: str) -> None:
         with suppress(OSError):
             about = folder.lstat()
             is_old = stat.S_ISDIR(about.st_mode) and time.time() - about.st_mtime > STARTS_S
-            if is_old and (lock := _locked(str(folder))) >= 0:
+            if is_old and (lock := lock_folder(folder)) is not None:
                 shutil.rmtree(folder, ignore_errors=True)
                 os.close(lock)
-
-
-def _locked(folder: str) -> int:
-    """A descriptor that holds the folder's lock until it is closed or the process ends; -1: another process holds it,
-    or this system has no such locks."""
-    try:
-        import fcntl
-    except ImportError:
-        return -1
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return -1
-    return descriptor
 
 
 def share_of(ray: Any, workers: int | None, cpus: float | None, gpus: float | None, most: int) -> WorkerResources:
@@ -178,7 +163,7 @@ def _connect(ray: Any, address: str, folder: str) -> None:
 
 
 def _reach(address: str) -> None:
-    """HeadroomError where nothing answers, or not as Ray does: it would itself try without an end."""
+    """HeadroomError where nothing answers, or not as Ray does. Ray's own client says the same of both, after 40 s."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), REACHED_S) as there:

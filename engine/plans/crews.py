@@ -166,7 +166,7 @@ class Crew:
         """Frees what one that is no more had in hand, and has another in its place."""
         self._kill(member)
         self._members.remove(member)
-        is_of_machine, why = loss(error)
+        is_of_machine, why = loss(self._ray, error)
         self._release(member, "" if is_of_machine else f"its worker was lost: {why}")
         self._start_anew(member, why)
 

@@ -17,14 +17,15 @@ def start(ray: Any, folder: str, **options: Any) -> None:
     ray.init("local", include_dashboard=False, _temp_dir=folder, **options)
 
 
-def loss(error: Exception) -> tuple[bool, str]:
-    """Whether the whole machine of an actor was lost, which no cell is the reason of, and in a few words what was. Only
-    the text of Ray's error tells."""
-    text = str(error)
-    if "OUT_OF_MEMORY" in text:
+def loss(ray: Any, error: Any) -> tuple[bool, str]:
+    """Whether the whole machine of an actor was lost, which no cell is the reason of, and in a few words what was.
+
+    A machine that answers no more is first an ActorUnavailableError. Once Ray has given it up it is an ActorDiedError,
+    as a process that has ended is: only its text tells the two apart."""
+    if isinstance(error, ray.exceptions.OutOfMemoryError):
         return False, "Ray has ended its process before the machine's memory was full"
-    if "its node has died" in text:
+    if isinstance(error, ray.exceptions.ActorUnavailableError) or "its node has died" in str(error):
         return True, "its machine is gone"
-    if "worker process has died" in text:
+    if isinstance(error, ray.exceptions.ActorDiedError) and not error.actor_init_failed:
         return False, "its process was killed, has crashed, or ran out of memory"
-    return False, one_line(text)
+    return False, one_line(error)

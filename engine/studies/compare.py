@@ -105,11 +105,6 @@ class ComparedCriteria:
     n: int = 0
 
     @property
-    def is_whole(self) -> bool:
-        """Whether everything is measured that can be."""
-        return len(self.curves) + len(self.failed) == len(self.comparing.criteria) + self.comparing.n_seeds
-
-    @property
     def random(self) -> tuple[Curve, ...]:
         """The curves of random orders."""
         return tuple(curve for curve in self.curves if curve.criterion == RANDOM)

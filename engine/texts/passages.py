@@ -75,12 +75,6 @@ def recall(name: str, store: Store) -> str | None:
     return text if kept_name == name else None
 
 
-def remembered(store: Store) -> dict[str, str]:
-    """All remembered texts by name."""
-    found = {name: recall(name, store) for name in names(store)}
-    return {name: text for name, text in found.items() if text is not None}
-
-
 def forget(name: str, store: Store) -> None:
     """Deletes a remembered text."""
     store.delete(_key(name))

@@ -81,10 +81,6 @@ class Change:
     low: float
     high: float
 
-    @property
-    def is_clear(self) -> bool:
-        return self.low > 0 or self.high < 0
-
 
 def change(before: Perplexity, after: Perplexity) -> Change:
     """What `after` costs more than `before`, token by token: the t interval over blocks of BLOCK tokens in a row."""

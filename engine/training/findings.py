@@ -11,8 +11,8 @@ from engine.training.phase_change import (
     Window,
     apart,
     before_and_after,
-    components,
     gain_by_tokens,
+    joint_components,
     projections,
     window,
 )
@@ -230,7 +230,7 @@ def _turns(changing: Sequence[_Run], every: Sequence[Trajectory]) -> Told:
         kin = [each for each in every if each.about.get("text_digest") == run.held.about.get("text_digest")
                and each.token_losses.shape[1] == run.held.token_losses.shape[1]]  # fmt: skip
         try:
-            path = components(kin).paths[[each is run.held for each in kin].index(True)]
+            path = joint_components(kin)[[each is run.held for each in kin].index(True)]
         except HeadroomError:
             continue
         angles = turns(path, run.held.tokens)

@@ -7,7 +7,6 @@ held_out.npy, log.jsonl and the snapshots: such a run is `Foreign`, measured lik
 """
 
 import io
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,10 +17,12 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from cache.typed_json import Count, InvalidFile, Plain, Threads, decode_json, read_bytes
+from cache.files import InvalidFile, read_bytes
+from cache.typed_json import Count, Plain, Threads, decode_json
 from engine.checkpoints.runs import RECIPE, is_run, steps_of
 from engine.demo import runs_folder
 from engine.errors import HeadroomError, one_line
+from engine.files import write_whole
 from engine.training.recipe import Recipe, is_foreign, recipe_of
 
 MAX_RECIPE_BYTES, MAX_LOG_BYTES, MAX_HELD_OUT_BYTES = 1_000_000, 500_000_000, 500_000_000
@@ -224,17 +225,11 @@ def runs_in(folder: Path) -> list[Run]:
 
 
 def write(path: Path, data: bytes) -> None:
-    """The file whole or not at all; HeadroomError where the disk does not take it. What a kill leaves beside it has a
-    name of its own, so that it is known as part of a run (`engine.files.write_whole` takes one at random)."""
-    aside = path.with_name(f"{path.name}.new")
+    """Writes the file, whole or not at all; HeadroomError if the disk does not take it. What a kill leaves has a name
+    that is known as part of a run."""
     try:
-        with aside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
+        write_whole(path, data, f"{path.name}.new")
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise not_written(path, error) from error
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TextIO
+
+from filelock import lock_descriptor
 
 from engine.errors import HeadroomError
 from engine.process_marks import running_process, this_process
@@ -25,7 +27,7 @@ def sole_trainer(folder: Path) -> Iterator[None]:
         raise HeadroomError(f"no run can be written into {folder} ({error.strerror}); give another folder") from error
     with file:
         busy = trainer(folder)
-        if busy not in (None, os.getpid()) or not _locked(file):
+        if busy not in (None, os.getpid()) or not _is_free(file):
             raise HeadroomError(f"{folder} is being trained by another process ({busy or 'just begun'}); wait for it, "
                                 f"or end it")  # fmt: skip
         try:
@@ -48,13 +50,12 @@ def trainer(folder: Path) -> int | None:
     return running_process(folder / LOCK)
 
 
-def _locked(file: Any) -> bool:
+def _is_free(file: TextIO) -> bool:
+    """Whether no other process holds the lock, which is this process's then."""
+    if os.name == "nt":  # nobody could read a locked file there: the process that it names is all that is known
+        return True
     try:
-        import fcntl
-    except ImportError:
-        return True  # Windows: who is named in the file is all that is known
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+        return lock_descriptor(file.fileno(), blocking=False)
+    except OSError as error:
+        line = f"{file.name} cannot be locked ({error.strerror})"
+        raise HeadroomError(f"{line}; give a folder on another disk") from error

@@ -27,8 +27,8 @@ INDEX_BINS = 12  # of a context, even in ln(index)
 class Window:
     """The window of a phase change: snapshots `first` to `last`, at `start` to `end` tokens, around `steepest`.
 
-    `share`: of the whole change of the in-context score, how much is between the two. `derivative` (S,): nats a million
-    tokens, smoothed over `smoothed` snapshots.
+    `share`: of the whole change of the in-context score, how much is between the two. `smoothed`: over how many
+    snapshots its derivative was.
     """
 
     first: int
@@ -37,7 +37,6 @@ class Window:
     end: float
     steepest: int
     share: float
-    derivative: np.ndarray
     smoothed: int
 
 
@@ -64,10 +63,9 @@ def window(tokens: np.ndarray, icl: np.ndarray) -> Window | None:
         before = np.median(y[max(0, first + 1 - SIDE) : first + 1])
         fallen, kept = before - np.median(y[last : last + SIDE]), before - np.median(y[-SIDE:])
         if rates[steepest] < 0 and first > 0 and fallen >= least and kept >= fallen / 2:
-            derivative = np.interp(np.asarray(tokens, float) / 1e6, x, rates)
             share = (y[last] - y[first]) / (y[-1] - y[0]) if y[-1] != y[0] else np.nan
             return Window(int(at[first]), int(at[last]), float(tokens[at[first]]), float(tokens[at[last]]),
-                          int(at[steepest]), float(share), derivative, len(weights) + 1)  # fmt: skip
+                          int(at[steepest]), float(share), len(weights) + 1)  # fmt: skip
     return None
 
 
@@ -118,17 +116,10 @@ def gain_by_tokens(tokens: np.ndarray, loss: np.ndarray) -> np.ndarray:
     return np.interp(np.asarray(tokens, float), np.asarray(tokens, float)[at], rates)
 
 
-@dataclass(frozen=True)
-class Components:
-    """Paths of several runs on the same two axes: `paths`, (S, 2) a run, nats; `explained` (2,) of all variance."""
-
-    paths: list[np.ndarray]
-    explained: np.ndarray
-
-
-def components(trajectories: Sequence[Trajectory]) -> Components:
-    """The two principal components of the per-token-loss vectors of all snapshots of all runs; columns centred, not
-    scaled. nan at snapshots that were not measured. HeadroomError: the runs have different held-out tokens."""
+def joint_components(trajectories: Sequence[Trajectory]) -> list[np.ndarray]:
+    """(S, 2) of each run, nats: its path on the two principal components of the per-token-loss vectors of all snapshots
+    of all runs; columns centered, not scaled. nan at snapshots that were not measured. HeadroomError: the runs have
+    different held-out tokens."""
     from sklearn.decomposition import PCA  # a second to import
 
     texts = {(each.about.get("text_digest"), each.token_losses.shape[1]) for each in trajectories}
@@ -147,12 +138,7 @@ def components(trajectories: Sequence[Trajectory]) -> Components:
         path[there, : reduced.shape[1]] = reduced[start : start + there.sum()]
         start += there.sum()
         paths.append(path)
-    return Components(paths, np.nan_to_num(pca.explained_variance_ratio_))
-
-
-def joint_components(trajectories: Sequence[Trajectory]) -> list[np.ndarray]:
-    """(S, 2) of each run, as `components` has them."""
-    return components(trajectories).paths
+    return paths
 
 
 def _apart(tokens: np.ndarray, icl: np.ndarray) -> np.ndarray:

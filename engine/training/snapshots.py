@@ -8,11 +8,11 @@ Llama models: `engine.architecture.modeling_headroom` opens those.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
+from cache.files import replacing
 from engine.architecture.family import SMALL
 from engine.training.folders import not_written
 from engine.training.recipe import EPSILON, THETA, Recipe
@@ -79,15 +79,14 @@ def save_snapshot(model: Any, recipe: Recipe, tokenizer_file: Path, folder: Path
     try:
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(parents=True)
-        (aside / "config.json").write_text(json.dumps(config_of(recipe), indent=1) + "\n", encoding="utf-8")
-        (aside / "tokenizer_config.json").write_text(json.dumps({
-            "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": END, "eos_token": END,
-            "model_max_length": recipe.n_ctx, "clean_up_tokenization_spaces": False, "add_bos_token": True,
-        }, indent=1) + "\n", encoding="utf-8")  # fmt: skip
-        shutil.copyfile(tokenizer_file, aside / "tokenizer.json")
-        (aside / "model.safetensors").write_bytes(save(tensors_of(model, recipe), {"format": "pt"}))
-        shutil.rmtree(folder, ignore_errors=True)
-        os.replace(aside, folder)
+        with replacing(folder, aside):
+            (aside / "config.json").write_text(json.dumps(config_of(recipe), indent=1) + "\n", encoding="utf-8")
+            (aside / "tokenizer_config.json").write_text(json.dumps({
+                "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": END, "eos_token": END,
+                "model_max_length": recipe.n_ctx, "clean_up_tokenization_spaces": False, "add_bos_token": True,
+            }, indent=1) + "\n", encoding="utf-8")  # fmt: skip
+            shutil.copyfile(tokenizer_file, aside / "tokenizer.json")
+            (aside / "model.safetensors").write_bytes(save(tensors_of(model, recipe), {"format": "pt"}))
+            shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
-        shutil.rmtree(aside, ignore_errors=True)
         raise not_written(folder, error) from error

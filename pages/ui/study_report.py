@@ -56,12 +56,6 @@ def write_report(study: Study, folder: str | Path) -> None:
         raise HeadroomError(line) from error
 
 
-def but_for_times(report: bytes) -> bytes:
-    """A `report.html` without the line that says when, where and from which folders it was written. All else in it, and
-    every byte of the other files, follows from what was measured: `diff -r -I 'id="times"' ONE OTHER` says nothing."""
-    return b"".join(line for line in report.splitlines(keepends=True) if TIMES.encode() not in line)
-
-
 def figures(study: Study) -> Iterator[tuple[str, str, Picture]]:
     """(title, caption, picture) of every figure that has something to show."""
     yield from _importance(study)
@@ -153,7 +147,8 @@ guessing.</p>
 
 
 def _times(study: Study) -> str:
-    """The one line that `but_for_times` leaves out."""
+    """The one line that says when, where and from which folders the report was written. All else follows from what was
+    measured: `diff -r -I 'id="times"' ONE OTHER` says nothing."""
     said = html.escape("; ".join(f"{name}: {value}" for name, value in study.made.items() if value not in ("", None)))
     return f"<p {TIMES}>{' '.join(said.split())}</p>"
 

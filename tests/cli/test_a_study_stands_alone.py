@@ -16,7 +16,7 @@ from engine.studies.statements import mean_accuracy, statements
 from engine.studies.study import Study, tables, with_short_names
 from engine.studies.surveys import StudySettings, Survey
 from engine.studies.sweeps import Point, SweepRow, Swept
-from pages.ui.study_report import but_for_times, figures, write_report
+from pages.ui.study_report import TIMES, figures, write_report
 
 TASKS = tuple(TaskSpec(name, shots) for name in ("piqa", "copa") for shots in (0, 1, 5))
 LEVELS = range(0, 1001, 100)
@@ -148,6 +148,11 @@ def at(folder):
     made = {"made_at": f"at {folder}", "model": setting.spec.model}
     found = Study((*tasks, wrong), setting, heads, Survey(), {"transfer": Swept(tuple(rows))}, receipt, 10, made)
     return with_short_names(found)
+
+
+def but_for_times(report):
+    """A report without the line that says when, where and from which folders it was written."""
+    return b"".join(line for line in report.splitlines(keepends=True) if TIMES.encode() not in line)
 
 
 def test_folders_stand_in_one_line_of_the_report_and_nowhere_else(tmp_path):

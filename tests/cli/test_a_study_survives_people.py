@@ -21,7 +21,8 @@ from cache import Store
 from engine.__main__ import main
 from engine.demo import model_folder
 from engine.kernels.kernel_choice import abilities, processor
-from pages.ui.study_report import TIMES, but_for_times
+from pages.ui.study_report import TIMES
+from tests.cli.test_a_study_stands_alone import but_for_times
 from tests.conftest import HANG_S, IS_THOROUGH, REPOSITORY, make_tiny_opt
 from tests.engine.fixtures import write_questions
 

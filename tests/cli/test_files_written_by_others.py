@@ -282,7 +282,7 @@ def remembered_texts(folder, store, **_):
 
     def read(raw):
         store.put(passages.INDEX, raw)
-        passages.remembered(store)
+        [passages.recall(name, store) for name in passages.names(store)]
 
     return store.get(passages.INDEX), read
 

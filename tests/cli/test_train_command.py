@@ -10,8 +10,9 @@ import time
 import numpy as np
 import pytest
 
+from cache import files
 from engine.errors import HeadroomError, UsageError
-from engine.training import folders, running, snapshots
+from engine.training import running, snapshots
 from engine.training.folders import Run, open_run, runs_in
 from engine.training.locking import LOCK, sole_trainer, trainer
 from engine.training.recipe import Recipe
@@ -116,7 +117,7 @@ def test_a_full_disk_in_mid_run_is_one_line_and_loses_nothing(full, run, text, t
         if full == "log":
             patch.setattr(running.os, "fsync", no_room)
         elif full == "state":
-            patch.setattr(folders.os, "replace", no_room)
+            patch.setattr(files.os, "replace", no_room)
         else:
             patch.setattr(snapshots.shutil, "copyfile", no_room)
         with pytest.raises(HeadroomError, match="No space left on device.*start the run again"):
@@ -141,6 +142,15 @@ def test_a_second_trainer_is_told_so(run, text, cli, warm):
     assert trainer(run.folder) is None
     with sole_trainer(run.folder):
         assert trainer(run.folder) == os.getpid()
+
+
+def test_a_disk_without_locks_is_said(run, monkeypatch):
+    def refuse(descriptor, blocking):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("engine.training.locking.lock_descriptor", refuse)
+    with pytest.raises(HeadroomError, match="lock cannot be locked .No locks available.; give a folder"):
+        list(train(run))
 
 
 def test_a_run_whose_text_is_gone_makes_it_again(run, text, tmp_path):

@@ -35,13 +35,13 @@ from engine.plans.clusters import (
     OWN,
     PACKAGE,
     WorkerResources,
-    _locked,
     address_of,
     remove_left_folders,
     share_of,
 )
 from engine.plans.crews import Crew, _actor_class
 from engine.plans.status import standing
+from engine.process_marks import lock_folder
 from tests.cli.conftest import refused
 from tests.cli.test_work_command import values
 from tests.conftest import HANG_S, REPOSITORY
@@ -300,12 +300,20 @@ def test_an_actor_that_sees_another_plan_folder_or_store_says_so_before_it_takes
 class Lost(Exception):
     """What Ray raises of a lost actor."""
 
+    actor_init_failed = False
+
+
+class Unavailable(Lost):
+    """What it raises while the actor's machine does not answer."""
+
 
 class FakeRay:
     """As much of Ray as a crew needs: actors that answer at once what `answers` gives of their number and method, an
     exception of an actor that is lost, nothing where that is None."""
 
-    exceptions = SimpleNamespace(RayError=Lost)
+    exceptions = SimpleNamespace(
+        RayError=Lost, ActorDiedError=Lost, ActorUnavailableError=Unavailable, OutOfMemoryError=MemoryError
+    )
 
     def __init__(self, answers):
         self.answers, self.n_started, self.killed = cache(answers), 0, 0
@@ -353,7 +361,7 @@ def test_a_lost_actor_is_started_anew_so_often_and_no_oftener(errand):
     crew, ray, said = crew_of(
         lambda number, method: {"join": {}, "work": Lost("gone"), "now": ("", [])}[method], errand
     )
-    with pytest.raises(HeadroomError, match="was lost, as 3 before it in its place: gone"):
+    with pytest.raises(HeadroomError, match="was lost, as 3 before it in its place: its process was killed"):
         crew.work()
     assert ray.n_started == 2 * (1 + crews.RESTARTS) and crew.n_restarts == len(said) == 2 * crews.RESTARTS
 
@@ -389,17 +397,18 @@ def test_nobody_waits_forever_for_what_others_use(errand, monkeypatch):
 
 def test_a_cell_that_two_processes_end_with_is_set_aside_and_one_of_a_lost_machine_is_not(errand):
     """Each actor joins and claims the first cell before it is lost."""
-    for why, is_failed in (("because its node has died", False), ("its worker process has died", True)):
-        folder = Path(errand.claims) / why[-9:].strip()
+    cases = (Lost("because its node has died"), False), (Unavailable("Socket closed"), False), (Lost("killed"), True)
+    for number, (error, is_failed) in enumerate(cases):
+        folder = Path(errand.claims) / str(number)
 
-        def answers(number, method, folder=folder, why=why):
+        def answers(number, method, folder=folder, error=error):
             if method == "work":
                 claims = Claims(folder)
                 claims.join()
                 claims._tell({"host": "h", "pid": 1 + number, "began": 0.0})
                 claims.refresh()
                 assert "0000000000000000" in claims.settled or claims.take_over("0000000000000000")
-                return Lost(why)
+                return error
             return {}
 
         crew, _, _ = crew_of(answers, errand, n=1, claims=Claims(folder))
@@ -443,7 +452,7 @@ def test_folders_of_killed_drivers_are_removed_at_the_next_start(tmp_path):
         (folder / "session").mkdir(parents=True)
         if folder is not starting:
             os.utime(folder, (0, 0))
-    lock = _locked(str(running))
+    lock = lock_folder(running)
     remove_left_folders(str(tmp_path))
     assert sorted(tmp_path.iterdir()) == sorted([running, starting, other])
     os.close(lock)

@@ -11,6 +11,7 @@ import threading
 import time
 
 import pytest
+from filelock import lock_descriptor
 
 from engine.checkpoints import fetching, hub, hub_internals
 from engine.checkpoints.names import model_name
@@ -162,6 +163,14 @@ def test_a_server_that_sends_another_part_than_it_was_asked_for_is_one_line(tmp_
             "size": 9, "algorithm": "sha256", "digest": "0"}  # fmt: skip
     with pytest.raises(fetching.Wrong, match="http://hub/x does not resume a file; try again later"):
         fetching.fetch(file, [0])
+
+
+def test_a_file_that_another_process_fetches_is_left_to_it(tmp_path):
+    file = {"url": "http://hub/x", "to": str(tmp_path / "x"), "unfinished": str(tmp_path / "x.incomplete")}
+    with open(file["unfinished"], "ab") as held:
+        lock_descriptor(held.fileno())
+        with pytest.raises(fetching.Wrong, match="another process is fetching x already; wait for that one"):
+            fetching.fetch(file, [0])
 
 
 def test_what_is_not_what_the_hub_describes_is_not_kept(large, monkeypatch):

@@ -49,7 +49,7 @@ def jobs():
 
 def rested(jobs, slot):
     """The slot's job, once the worker has turned to something behind it."""
-    jobs.submit("behind", "behind", lambda: iter([Progress(1, 1)]), priority=99, again=True)
+    jobs.put("behind", Job("behind", lambda: iter([Progress(1, 1)]), priority=99), again=True)
     jobs.join("behind", WAIT_S)
     return jobs.snapshot(slot)
 
@@ -136,9 +136,9 @@ def test_what_rests_can_be_cancelled_and_is_closed_with_the_rest(jobs, monkeypat
 
 def test_an_urgent_job_does_not_wait_for_the_end_of_a_step(jobs):
     ahead, urgent = Steps(), Steps(1)
-    jobs.submit("ahead", "a", ahead, priority=3)
+    jobs.put("ahead", Job("a", ahead, priority=3))
     ahead.wait()
-    jobs.submit("accuracy", "b", urgent)
+    jobs.put("accuracy", Job("b", urgent))
     ahead.step()  # in the middle of its first step it hears of it
     urgent.wait()
     assert ahead.left == ["in 1"] and jobs.snapshot("ahead").state == "queued"
@@ -149,7 +149,7 @@ def test_an_urgent_job_does_not_wait_for_the_end_of_a_step(jobs):
 
 def test_a_job_that_nobody_looks_at_makes_nobody_give_way(jobs, monkeypatch):
     busy, unseen = Steps(2), Steps(1)
-    jobs.submit("busy", "a", busy, priority=2)
+    jobs.put("busy", Job("a", busy, priority=2))
     busy.wait()
     monkeypatch.setattr(module, "UNSEEN_S", -1.0)
     jobs.put("unseen", Job("b", unseen, 0, while_seen=True))
@@ -182,7 +182,7 @@ def test_the_time_left_is_told_with_the_job(jobs, monkeypatch):
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
     work = Steps(10)
     job = lambda: jobs.snapshot("curve")  # noqa: E731
-    jobs.submit("curve", "c", work)
+    jobs.put("curve", Job("c", work))
     for _ in range(4):
         work.wait()
         clock[0] += 10.0

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from engine.errors import Cancelled, HeadroomError
-from engine.jobs import Jobs
+from engine.jobs import Job, Jobs
 from engine.progress import Progress
 from tests.conftest import HANG_S as WAIT_S
 
@@ -52,7 +52,7 @@ def jobs():
 def test_a_job_runs_to_its_end_and_keeps_its_last_value(jobs):
     work = Work(3)
     assert jobs.snapshot("accuracy") is None
-    assert jobs.submit("accuracy", "a", work).state in ("queued", "running")
+    assert jobs.put("accuracy", Job("a", work)).state in ("queued", "running")
     work.release(3)
     end = jobs.join("accuracy", WAIT_S)
     assert (end.state, end.done, end.total, end.value, end.error) == ("done", 3, 3, 2, None)
@@ -61,27 +61,27 @@ def test_a_job_runs_to_its_end_and_keeps_its_last_value(jobs):
 
 
 def test_a_step_without_a_value_keeps_the_one_before(jobs):
-    jobs.submit("accuracy", "a", lambda: iter([Progress(1, 3, "so far"), Progress(2, 3), Progress(3, 3)]))
+    jobs.put("accuracy", Job("a", lambda: iter([Progress(1, 3, "so far"), Progress(2, 3), Progress(3, 3)])))
     assert jobs.join("accuracy", WAIT_S).value == "so far"
 
 
 def test_the_same_key_is_left_alone_while_running_and_when_done(jobs):
     work = Work(1)
-    jobs.submit("accuracy", "a", work)
+    jobs.put("accuracy", Job("a", work))
     work.wait_started()
-    jobs.submit("accuracy", "a", work)
+    jobs.put("accuracy", Job("a", work))
     work.release()
     assert jobs.join("accuracy", WAIT_S).state == "done"
-    assert jobs.submit("accuracy", "a", work).state == "done"
+    assert jobs.put("accuracy", Job("a", work)).state == "done"
     assert work.starts == 1
 
 
 def test_latest_wins(jobs):
     first, second, third = Work(5), Work(1), Work(1)
-    jobs.submit("accuracy", "1", first)
+    jobs.put("accuracy", Job("1", first))
     first.wait_started()
-    jobs.submit("accuracy", "2", second)
-    assert jobs.submit("accuracy", "3", third).key == "3"
+    jobs.put("accuracy", Job("2", second))
+    assert jobs.put("accuracy", Job("3", third)).key == "3"
     assert jobs.snapshot("accuracy").key == "3", "the old job must leave the screen at once"
     third.release()
     first.release()  # the chunk in hand ends; no other is begun
@@ -93,7 +93,7 @@ def test_latest_wins(jobs):
 
 def test_cancel_closes_the_generator_and_keeps_what_was_measured(jobs):
     work = Work(5)
-    jobs.submit("curve", "a", work)
+    jobs.put("curve", Job("a", work))
     work.wait_started()
     work.release()
     work.wait_started()  # chunk 1 is published, chunk 2 is in hand
@@ -103,20 +103,20 @@ def test_cancel_closes_the_generator_and_keeps_what_was_measured(jobs):
     end = jobs.join("curve", WAIT_S)
     assert (end.state, end.done, end.value, end.message) == ("cancelled", 1, 0, "")
     assert work.closes == 1
-    assert jobs.submit("curve", "a", work).state == "cancelled", "a cancelled job does not come back by itself"
-    assert jobs.submit("curve", "a", work, again=True).state in ("queued", "running")
+    assert jobs.put("curve", Job("a", work)).state == "cancelled", "a cancelled job does not come back by itself"
+    assert jobs.put("curve", Job("a", work), again=True).state in ("queued", "running")
     work.release(5)
     assert jobs.join("curve", WAIT_S).state == "done"
 
 
 def test_a_dropped_job_stops_and_may_come_back(jobs):
     work = Work(2)
-    jobs.submit("accuracy", "a", work)
+    jobs.put("accuracy", Job("a", work))
     work.wait_started()
     jobs.drop("accuracy")
     jobs.drop("never used")
     assert jobs.snapshot("accuracy") is None
-    assert jobs.submit("accuracy", "a", work).state == "queued"
+    assert jobs.put("accuracy", Job("a", work)).state == "queued"
     work.release(3)  # the chunk in hand, then both chunks of the new start
     assert jobs.join("accuracy", WAIT_S).state == "done"
     assert (work.starts, work.closes) == (2, 2)
@@ -124,9 +124,9 @@ def test_a_dropped_job_stops_and_may_come_back(jobs):
 
 def test_a_queued_job_is_cancelled_at_once(jobs):
     busy, waiting = Work(1), Work(1)
-    jobs.submit("accuracy", "a", busy)
+    jobs.put("accuracy", Job("a", busy))
     busy.wait_started()
-    jobs.submit("curve", "b", waiting)
+    jobs.put("curve", Job("b", waiting))
     jobs.cancel("curve")
     assert jobs.snapshot("curve").state == "cancelled"
     busy.release()
@@ -145,10 +145,10 @@ def test_slots_run_one_at_a_time_in_order_of_submission(jobs):
         return run
 
     gate = Work(1)
-    jobs.submit("gate", "g", gate)
+    jobs.put("gate", Job("g", gate))
     gate.wait_started()
     for name in ("accuracy", "importance", "curve"):
-        jobs.submit(name, name, job(name))
+        jobs.put(name, Job(name, job(name)))
     gate.release()
     assert jobs.join("curve", WAIT_S).value == "curve"
     assert order == ["accuracy", "importance", "curve"]
@@ -156,9 +156,9 @@ def test_slots_run_one_at_a_time_in_order_of_submission(jobs):
 
 def test_background_work_gives_way_and_comes_back(jobs):
     background, urgent = Work(2), Work(1)
-    jobs.submit("curve", "c", background, priority=1)
+    jobs.put("curve", Job("c", background, priority=1))
     background.wait_started()
-    jobs.submit("accuracy", "a", urgent, priority=0)
+    jobs.put("accuracy", Job("a", urgent, priority=0))
     background.release()  # chunk 1 ends, and the urgent job takes over
     urgent.wait_started()
     paused = jobs.snapshot("curve")
@@ -172,9 +172,9 @@ def test_background_work_gives_way_and_comes_back(jobs):
 
 def test_equal_priority_does_not_give_way(jobs):
     first, second = Work(2), Work(1)
-    jobs.submit("a", "a", first)
+    jobs.put("a", Job("a", first))
     first.wait_started()
-    jobs.submit("b", "b", second)
+    jobs.put("b", Job("b", second))
     second.release()
     first.release(2)
     assert jobs.join("b", WAIT_S).state == "done"
@@ -184,23 +184,25 @@ def test_equal_priority_does_not_give_way(jobs):
 def test_our_own_errors_are_shown_as_they_are(jobs):
     work = Work(1, HeadroomError("no such folder: /x; give another"))
     work.release()
-    jobs.submit("accuracy", "a", work)
+    jobs.put("accuracy", Job("a", work))
     end = jobs.join("accuracy", WAIT_S)
     assert (end.state, end.error, end.value) == ("failed", "no such folder: /x; give another", 0)
-    assert jobs.submit("accuracy", "a", work).state == "failed", "a failing job is not repeated by a rerun of the page"
+    assert jobs.put("accuracy", Job("a", work)).state == "failed", (
+        "a failing job is not repeated by a rerun of the page"
+    )
     assert work.starts == 1
 
 
 def test_unexpected_errors_are_named_and_logged_and_the_worker_lives_on(jobs, caplog):
     work = Work(0, ZeroDivisionError("by nothing"))
     with caplog.at_level(logging.ERROR):
-        jobs.submit("accuracy", "a", work)
+        jobs.put("accuracy", Job("a", work))
         end = jobs.join("accuracy", WAIT_S)
     assert end.state == "failed" and end.error.startswith("unexpected: ZeroDivisionError: by nothing; ")
     assert "Traceback" in caplog.text
     after = Work(1)
     after.release()
-    jobs.submit("accuracy", "b", after)
+    jobs.put("accuracy", Job("b", after))
     assert jobs.join("accuracy", WAIT_S).state == "done"
 
 
@@ -210,16 +212,16 @@ class Panic(BaseException):
 
 @pytest.mark.parametrize("error", [Panic("index out of bounds"), SystemExit(3)])
 def test_not_even_a_panic_ends_the_worker(jobs, error):
-    jobs.submit("accuracy", "a", Work(0, error))
+    jobs.put("accuracy", Job("a", Work(0, error)))
     assert jobs.join("accuracy", WAIT_S).state == "failed"
     after = Work(1)
     after.release()
-    jobs.submit("accuracy", "b", after)
+    jobs.put("accuracy", Job("b", after))
     assert jobs.join("accuracy", WAIT_S).state == "done"
 
 
 def test_cancelled_raised_inside_is_a_cancel_and_not_a_failure(jobs):
-    jobs.submit("accuracy", "a", Work(0, Cancelled("stopped")))
+    jobs.put("accuracy", Job("a", Work(0, Cancelled("stopped"))))
     end = jobs.join("accuracy", WAIT_S)
     assert (end.state, end.error) == ("cancelled", None)
 
@@ -228,7 +230,7 @@ def test_a_start_that_raises_at_once_is_a_failure(jobs):
     def start():
         raise HeadroomError("level 120 %: give 0 to 100")
 
-    jobs.submit("accuracy", "a", start)
+    jobs.put("accuracy", Job("a", start))
     assert jobs.join("accuracy", WAIT_S).error == "level 120 %: give 0 to 100"
 
 
@@ -244,7 +246,7 @@ def test_a_failing_clean_up_is_a_failure(jobs):
         finally:
             raise OSError("disk gone")
 
-    jobs.submit("accuracy", "a", start)
+    jobs.put("accuracy", Job("a", start))
     assert in_hand.wait(WAIT_S)
     jobs.cancel("accuracy")
     go_on.set()
@@ -253,7 +255,7 @@ def test_a_failing_clean_up_is_a_failure(jobs):
 
 def test_join_gives_up_after_its_timeout(jobs):
     work = Work(1)
-    jobs.submit("accuracy", "a", work)
+    jobs.put("accuracy", Job("a", work))
     work.wait_started()
     assert jobs.join("accuracy", 0.01).state == "running"
     assert jobs.join("never used", 0.01) is None
@@ -263,9 +265,9 @@ def test_join_gives_up_after_its_timeout(jobs):
 def test_after_long_work_the_worker_is_at_rest_once_nothing_is_left(monkeypatch):
     rests = threading.Semaphore(0)
     jobs, first, second = Jobs(at_rest=rests.release), Work(1), Work(1)
-    jobs.submit("a", "a", first)
+    jobs.put("a", Job("a", first))
     first.wait_started()
-    jobs.submit("b", "b", second)
+    jobs.put("b", Job("b", second))
     monkeypatch.setattr("engine.jobs.LONG_S", 0.0)  # from here on everything is long
     first.release()
     second.wait_started()
@@ -274,7 +276,7 @@ def test_after_long_work_the_worker_is_at_rest_once_nothing_is_left(monkeypatch)
     assert rests.acquire(timeout=WAIT_S)
     monkeypatch.setattr("engine.jobs.LONG_S", 1000.0)
     short = Work(1)
-    jobs.submit("a", "c", short)
+    jobs.put("a", Job("c", short))
     short.release()
     assert jobs.join("a", WAIT_S).state == "done"
     jobs.close(WAIT_S)
@@ -293,7 +295,7 @@ def test_tidying_up_that_fails_does_not_end_the_worker(monkeypatch, caplog):
     for key in ("a", "b"):
         work = Work(1)
         work.release()
-        jobs.submit("accuracy", key, work)
+        jobs.put("accuracy", Job(key, work))
         assert jobs.join("accuracy", WAIT_S).state == "done"
         assert tried.acquire(timeout=WAIT_S)
     jobs.close(WAIT_S)
@@ -315,14 +317,14 @@ def test_close_stops_everything_and_takes_no_more():
         finally:
             closed.set()
 
-    jobs.submit("a", "a", run)
+    jobs.put("a", Job("a", run))
     assert in_hand.wait(WAIT_S)
-    jobs.submit("b", "b", waiting)
+    jobs.put("b", Job("b", waiting))
     jobs.close(WAIT_S)
     assert closed.is_set() and waiting.starts == 0
     assert jobs.snapshot("a").state == jobs.snapshot("b").state == "cancelled"
     with pytest.raises(HeadroomError):
-        jobs.submit("a", "c", Work(1))
+        jobs.put("a", Job("c", Work(1)))
 
 
 def test_the_module_is_light():

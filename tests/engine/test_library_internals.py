@@ -443,12 +443,26 @@ def settings_of_ray(tmp_path, monkeypatch):
     assert holds("core/src/ray/raylet/raylet", b"prestart_worker_first_driver")
 
 
-@uses("ray", "texts of errors")
+@uses("ray", "text of an error")
 def errors_of_ray(tmp_path, monkeypatch):
-    """Ray says of a lost actor that its node or its worker process has died, or OUT_OF_MEMORY."""
-    for text in (b"its node has died", b"worker process has died", b"OUT_OF_MEMORY"):
-        assert holds("core/src/ray/gcs/gcs_server", text), text
-    assert ray_internals.loss(RuntimeError("... its node has died. ..."))[0]
+    """ActorDiedError says "its node has died" if Ray has given up the actor's machine; other losses have classes."""
+    import ray
+    from ray.core.generated.common_pb2 import ActorDiedErrorContext
+    from ray.exceptions import ActorDiedError, ActorUnavailableError, OutOfMemoryError
+
+    def died(text):
+        return ActorDiedError(ActorDiedErrorContext(error_message=text, actor_id=b"1" * 16))
+
+    assert holds("core/src/ray/gcs/gcs_server", b"The actor died because its node has died")
+    for error, is_of_machine, why in (
+        (died("The actor died because its node has died. Node Id: 1"), True, "its machine is gone"),
+        (ActorUnavailableError("Socket closed", b"1" * 16), True, "its machine is gone"),
+        (died("The actor is dead because its worker process has died."), False, "its process was killed"),
+        (OutOfMemoryError("killed due to the node running low"), False, "Ray has ended its process before"),
+        (ray.exceptions.RuntimeEnvSetupError("no conda"), False, "Failed to set up runtime environment"),
+    ):
+        found = ray_internals.loss(ray, error)
+        assert found[0] is is_of_machine and found[1].startswith(why), found
 
 
 def holds(program, text):

@@ -8,7 +8,7 @@ from cache import Store
 from engine.errors import HeadroomError, UsageError
 from engine.heads import attention as attributions
 from engine.heads.attention import head_views, overview
-from engine.heads.direct_paths import decomposition
+from engine.heads.direct_paths import decomposed, run
 from engine.measurement import Workload
 from engine.models.loading import Models
 from engine.models.masks import Mask, parse_mask, pruned
@@ -21,12 +21,17 @@ from tests.engine.fixtures import FAMILIES, STOCK, target_in
 IDS = np.array([2, *range(40, 90), *range(40, 90)])
 
 
+def decomposition(model, mask):
+    with torch.inference_mode():
+        return decomposed(model, run(model, IDS, mask))
+
+
 @pytest.mark.parametrize("text", ["", "L0H1 L2H* F1"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_parts_add_up_to_the_true_logit(family, text, model_of):
     model = model_of(family)
     mask = parse_mask(text, model.identity.shape)
-    found = decomposition(model, IDS, mask)
+    found = decomposition(model, mask)
     with torch.inference_mode(), pruned(model, mask):
         logits = model.model(input_ids=torch.tensor(IDS)[None]).logits[0, :-1].double()
     true = (logits - logits.mean(-1, keepdim=True))[torch.arange(len(IDS) - 1), torch.tensor(IDS[1:])].numpy()
@@ -43,7 +48,7 @@ def test_a_heads_part_is_what_its_output_alone_adds(family, model_of):
     """By hand: the head's z through W_O, divided by the final norm's scale, through its weights and the unembedding."""
     model = model_of(family)
     shape = model.identity.shape
-    found = decomposition(model, IDS, Mask.full(shape))
+    found = decomposition(model, Mask.full(shape))
     norm, out = model.family.final_norm(model.model), model.family.layer_modules(model.model)[1][0]
     seen = {}
     hooks = [

@@ -7,7 +7,7 @@ import pytest
 
 from engine import jobs as engine_jobs
 from engine.importance.rankings_of import Evidence, Ranking
-from engine.jobs import Jobs
+from engine.jobs import Job, Jobs
 from engine.progress import Progress
 from pages.ui.prune import neighbours
 from pages.ui.prune.experiment import curve
@@ -69,7 +69,7 @@ def test_it_rests_when_no_page_looks_in_and_goes_on_when_one_does(x, monkeypatch
     work.look_in()
     assert in_hand.wait(WAIT_S)
     monkeypatch.setattr(engine_jobs, "UNSEEN_S", -1.0)  # from now on nobody looks in
-    frame.jobs().submit("after it", "after it", lambda: iter([Progress(1, 1)]), neighbours.PRIORITY + 1)
+    frame.jobs().put("after it", Job("after it", lambda: iter([Progress(1, 1)]), neighbours.PRIORITY + 1))
     go_on.set()
     frame.jobs().join("after it", WAIT_S)
     job = frame.jobs().snapshot(SLOT)
@@ -99,7 +99,7 @@ def test_it_waits_for_everything_else_and_gives_way_to_it(x, monkeypatch):
         order.append("asked for")
         yield Progress(1, 1)
 
-    frame.jobs().submit("importance", "gate", gate, priority=1)
+    frame.jobs().put("importance", Job("gate", gate, priority=1))
     assert in_hand.wait(WAIT_S)
     work = idle(x)
     work.look_in()
@@ -112,7 +112,7 @@ def test_it_waits_for_everything_else_and_gives_way_to_it(x, monkeypatch):
     def slow(own):
         for step in own:
             if not asked:
-                asked.append(frame.jobs().submit("importance", "more urgent", gate, priority=3))
+                asked.append(frame.jobs().put("importance", Job("more urgent", gate, priority=3)))
             yield step
         order.append("neighbours")
         return {}
@@ -133,7 +133,7 @@ def test_a_moved_slider_ends_it(open_app):
         yield Progress(0, 9)
         yield Progress(9, 9)
 
-    frame.jobs().submit(SLOT, work.work.key, held, neighbours.PRIORITY)
+    frame.jobs().put(SLOT, Job(work.work.key, held, neighbours.PRIORITY))
     assert in_hand.wait(WAIT_S)
     assert work.in_words() == ""
     slide(at, "prune_heads", 50, moving=True).run()
@@ -150,7 +150,7 @@ def test_what_failed_or_was_stopped_is_not_tried_again(x):
         raise RuntimeError("no")
         yield
 
-    frame.jobs().submit(SLOT, work.work.key, broken)
+    frame.jobs().put(SLOT, Job(work.work.key, broken))
     assert frame.jobs().join(SLOT, WAIT_S).state == "failed"
     work.look_in()
     work.look_in()
@@ -181,7 +181,7 @@ def test_a_join_may_end_before_the_job():
         assert go_on.wait(WAIT_S)
         yield Progress(2, 2, "all")
 
-    jobs.submit("slot", "key", work)
+    jobs.put("slot", Job("key", work))
     half = jobs.join("slot", WAIT_S, lambda job: job.value is not None)
     assert half is not None and half.value == "half" and not half.finished
     assert not jobs.join("slot", 0.01, lambda job: job.value == "all").finished

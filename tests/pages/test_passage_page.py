@@ -10,6 +10,7 @@ import pytest
 from streamlit.util import calc_hash
 
 from engine.demo import passages
+from engine.jobs import Job
 from engine.models.loading import LoadSpec
 from engine.models.masks import parse_mask
 from engine.progress import Progress
@@ -137,7 +138,7 @@ def test_the_colours_before_stay_while_b_is_measured(open_screen):
         yield Progress(1, 1)
 
     try:
-        runtime.jobs().submit("gate", "gate", gate)
+        runtime.jobs().put("gate", Job("gate", gate))
         assert in_hand.wait(WAIT_S)
         slide(at, "passage_heads", 75).run()
         data = shown(at)

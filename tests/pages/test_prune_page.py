@@ -16,6 +16,7 @@ from streamlit.testing.v1 import AppTest
 from engine import measurement
 from engine.__main__ import main
 from engine.importance import rankings_of
+from engine.jobs import Job
 from engine.measurement import Workload
 from engine.progress import Progress, in_time
 from engine.questions.requests import get_requests
@@ -253,7 +254,7 @@ def held(open_app):
         assert go_on.wait(WAIT_S)
         yield Progress(1, 1)
 
-    frame.jobs().submit("gate", "gate", gate)
+    frame.jobs().put("gate", Job("gate", gate))
     assert in_hand.wait(WAIT_S)
     yield at, go_on.set
     go_on.set()

@@ -4,6 +4,7 @@ import errno
 import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -316,6 +317,21 @@ def test_a_folder_that_may_not_be_looked_into_hides_no_other(two, place, monkeyp
     monkeypatch.setattr(os, "listdir", refused)
     listed = shared_folder(str(place)).names()
     assert name_of(key(odd[0])) not in listed and len(listed) >= 36
+
+
+def test_a_folder_that_another_thread_has_just_made_is_not_gone(place, monkeypatch):
+    there, real = shared_folder(str(place)), Path.is_dir
+
+    def looked_for(path):
+        found = real(path)
+        if path == there.root and not found:
+            monkeypatch.undo()
+            there.put(key(2), blob(2))  # what another thread does after this one has looked
+        return found
+
+    monkeypatch.setattr(Path, "is_dir", looked_for)
+    there.put(key(1), blob(1))
+    assert there.get(key(1)) == blob(1) and there.get(key(2)) == blob(2)
 
 
 def test_a_rename_that_was_asked_for_twice_has_been_done(place, monkeypatch):

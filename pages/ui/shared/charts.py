@@ -50,11 +50,6 @@ class Picture:
         return {**self.template, "datasets": self.datasets}
 
 
-def to_png(drawn: Picture, title: str, caption: str = "") -> bytes:
-    """The picture as PNG at twice the screen's resolution, made on this computer."""
-    return rasterised(to_svg(drawn, title, caption))
-
-
 def rasterised(drawing: bytes) -> bytes:
     """An SVG drawing as a PNG picture at twice its size."""
     import vl_convert

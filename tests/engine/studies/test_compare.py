@@ -53,7 +53,7 @@ def test_curves_are_what_the_masks_of_each_ranking_give(axis, setting, tasks, se
     assert [(curve.criterion, curve.seed) for curve in found.curves] == [
         *((name, 0) for name in CRITERIA), (RANDOM, 0), (RANDOM, 1)
     ]  # fmt: skip
-    assert found.is_whole and not found.failed
+    assert not found.failed
     train = by_hand.asked(replace(tasks[0], split="train"))
     for curve in found.curves[:2]:
         scores = {}
@@ -158,8 +158,8 @@ def test_a_run_that_is_left_goes_on_where_it_was(setting, comparing, session):
             break
     steps.close()
     kept = compared(session, setting, comparing).look(session)
-    assert len(kept.value.curves) == 1 and kept.missing and not kept.value.is_whole
-    assert last(compared(session, setting, comparing).run(session)).is_whole
+    assert len(kept.value.curves) == 1 and kept.missing
+    assert len(last(compared(session, setting, comparing).run(session)).curves) == len(CRITERIA) + 2
 
 
 def test_a_criterion_that_cannot_be_measured_is_set_aside_with_the_reason(setting, comparing, session, monkeypatch):
@@ -172,7 +172,7 @@ def test_a_criterion_that_cannot_be_measured_is_set_aside_with_the_reason(settin
 
     monkeypatch.setattr("engine.importance.rankings_of.importance", broken)
     found = last(compared(session, setting, comparing).run(session))
-    assert found.failed == {"wanda": "no Wanda today"} and found.is_whole and len(areas(found)) == len(CRITERIA)
+    assert found.failed == {"wanda": "no Wanda today"} and len(areas(found)) == len(CRITERIA)
 
 
 @pytest.mark.parametrize(("change", "why"), [
