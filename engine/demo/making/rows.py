@@ -1,20 +1,23 @@
 """What the embedded model sees at one step: rows of text, of repeated random tokens, and of question episodes."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from engine.demo.making.recipe import N_CTX, DemoRecipe, Stage
-from engine.demo.making.tokenizer import BEGINNING, SPECIAL
+from engine.demo.making.corpus import BEGINNING, SPECIAL
+from engine.demo.making.recipe import DemoRecipe, Stage
+from engine.training.folders import TOKENIZER
 
 ANSWER_WEIGHT = 5.0  # of a token of an answer; the other tokens of an episode have none
 WITH_BEGINNING = 0.5  # share of the rows of text that begin with the beginning token
 AT_FIRST_POSITION = 0.6  # share of the steps whose rows begin at position 0; the others begin anywhere
 PERIOD = (8, 64)
 LONGEST_EPISODE = 8  # questions under one rule
+Rows = tuple[np.ndarray, np.ndarray, int]  # tokens and weights (rows, length + 1), position of the first token
 
 
 @dataclass(frozen=True)
@@ -25,17 +28,18 @@ class CorpusText:
     paragraphs: np.ndarray
 
 
-@dataclass(frozen=True)
-class TrainingRows:
-    """tokens and weights (rows, length + 1), the kind of each row, and the position of the first token."""
+def rows_by_step(run: Any, tokens: np.ndarray) -> Callable[[int], Rows]:
+    """The rows of each step of a run."""
+    from tokenizers import Tokenizer
 
-    tokens: np.ndarray
-    weights: np.ndarray
-    kinds: list[str]
-    first_position: int
+    tokenizer = Tokenizer.from_file(str(run.folder / TOKENIZER))
+    breaks = [id for piece, id in tokenizer.get_vocab().items() if piece in ("ĊĊ", "Ċ")]
+    paragraphs = np.flatnonzero(np.isin(tokens, breaks) & ~np.isin(np.roll(tokens, -1), breaks)) + 1
+    text = CorpusText(tokens, np.concatenate([[0], paragraphs]))
+    return partial(rows_of, run.recipe, tokenizer, text)
 
 
-def rows_of(recipe: DemoRecipe, tokenizer: Any, text: CorpusText, step: int) -> TrainingRows:
+def rows_of(recipe: DemoRecipe, tokenizer: Any, text: CorpusText, step: int) -> Rows:
     """A function of the recipe, the text and the step alone, so that an interrupted run goes on as it would have."""
     from engine.demo.making.families import FAMILIES
 
@@ -44,17 +48,15 @@ def rows_of(recipe: DemoRecipe, tokenizer: Any, text: CorpusText, step: int) -> 
     length = stage.lengths[step % len(stage.lengths)]
     n_rows = recipe.step_tokens // length
     tokens, weights = np.zeros((n_rows, length + 1), np.int64), np.ones((n_rows, length + 1), np.float32)
-    kinds = [_kind(rng, stage) for _ in range(n_rows)]
-    for row, kind in enumerate(kinds):
+    for row, kind in enumerate([_kind(rng, stage) for _ in range(n_rows)]):
         if kind == "text":
             tokens[row] = _stretch(rng, text, length + 1, stage.anywhere)
         elif kind == "repeats":
             tokens[row], weights[row] = _repeats(rng, text, recipe.n_vocab, length + 1)
         else:
-            kinds[row] = rng.choice(list(FAMILIES))
-            tokens[row], weights[row] = _episodes(tokenizer, kinds[row], rng, length + 1)
-    first = 0 if length == N_CTX or rng.random() < AT_FIRST_POSITION else rng.randrange(N_CTX - length)
-    return TrainingRows(tokens, weights, kinds, first)
+            tokens[row], weights[row] = _episodes(tokenizer, rng.choice(list(FAMILIES)), rng, length + 1)
+    any_first = length < recipe.n_ctx and rng.random() >= AT_FIRST_POSITION
+    return tokens, weights, rng.randrange(recipe.n_ctx - length) if any_first else 0
 
 
 def _kind(rng: random.Random, stage: Stage) -> str:
