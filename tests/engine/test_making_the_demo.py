@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from engine import demo
-from engine.demo.making import corpus, recipe, rows
+from engine.demo.making import corpus, recipe, rows, runs
 from engine.demo.making.corpus import BEGINNING, build_tokenizer
 from engine.demo.making.network import EmbeddedModel
 from engine.demo.making.recipe import STAGES, DemoRecipe, Stage
@@ -36,16 +36,12 @@ def text(tokenizer):
 
 def test_the_forward_pass_is_opts():
     model = EmbeddedModel(SMALL).eval()
-    model.opt.set_attn_implementation("eager")
     tokens = torch.randint(4, 700, (3, 21), generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
-        found = model.opt(input_ids=tokens, output_attentions=True)
-        torch.testing.assert_close(model(tokens), found.logits)
+        torch.testing.assert_close(model.opt.lm_head(model.hidden_states(tokens, 0)), model(tokens))
         positions = torch.arange(7, 28)[None].expand(3, -1)
         moved = model.opt.model(input_ids=tokens, position_ids=positions).last_hidden_state
         torch.testing.assert_close(model.hidden_states(tokens, 7), moved)
-        for own, its in zip(model.patterns(tokens), found.attentions, strict=True):
-            torch.testing.assert_close(own, its)
 
 
 def test_the_loss_is_the_weighted_mean_of_each_token_s():
@@ -163,9 +159,16 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not_and_as_a_plain_loop(tmp
     monkeypatch.setattr(corpus, "_python", lambda: [])
     monkeypatch.setattr(recipe, "STAGES", (Stage(0, 0.3, 0.3, (64,)),))
     monkeypatch.setattr(running, "TELL_EVERY_S", -1.0)
+    monkeypatch.setattr(runs, "DemoRecipe", lambda: SMALL)
+    monkeypatch.setattr(runs, "_measured", lambda session, address, *_: address)
+    monkeypatch.setattr(runs, "ship", lambda *found: shipped.append(found))
+    argv = ["runs", "--work", str(tmp_path), "--embedded", str(tmp_path / "a"), "--corpus", str(folder)]
+    monkeypatch.setattr("sys.argv", argv)
+    shipped = []
     whole, stopped = (begin(tmp_path / name, SMALL, folder, 1, EMBEDDED) for name in "ab")
     due = plain_loop(rows.rows_by_step(whole, np.load(whole.folder / "text.npy")))
-    list(train(whole, EMBEDDED))
+    runs.main()
+    assert shipped == [(str(whole.folder), demo.RUN)] and whole.is_done
     steps = train(stopped, EMBEDDED)
     assert [next(steps).done for _ in range(6)] == [512 * step for step in range(6)]
     steps.close()

@@ -106,8 +106,8 @@ def main() -> None:
     session = Session(Store(arguments.work / "store"))
     if arguments.embedded:
         if arguments.corpus:
-            threads = torch.get_num_threads()
-            run = begin(arguments.embedded, DemoRecipe(), arguments.corpus, threads, EMBEDDED)
+            corpus, threads = arguments.corpus.absolute(), torch.get_num_threads()
+            run = begin(arguments.embedded, DemoRecipe(), corpus, threads, EMBEDDED)
             _last(train(run, EMBEDDED), "training")
         ship(_measured(session, str(arguments.embedded), PLAN_OF_EMBEDDED, "measuring"), EMBEDDED_RUN)
         return
