@@ -203,7 +203,7 @@ def opened(folder: Path) -> Run | Foreign:
 
 def open_run(folder: Path, recipe: Recipe | None = None) -> Run:
     """The Run in a folder, to be gone on with. HeadroomError or UsageError: as `opened`, or it is another trainer's and
-    of another `recipe`."""
+    was not made by `recipe`."""
     run = opened(folder)
     if isinstance(run, Foreign):
         if recipe is not None and recipe.as_json() == run.said:

@@ -42,23 +42,23 @@ OF_A_BEGINNING = {HELD_OUT, LOCK, TEXT, TOKENIZER, *(f"{name}.new" for name in (
 def begin(
     folder: Path, recipe: Recipe, text: Path | None = None, threads: int = 1, kind: Trainable | None = None
 ) -> Run:
-    """Makes the folder of a run, with its text and tokenizer; the run itself where the same was begun there.
+    """Makes the folder of a run, with its text and tokenizer; the run itself where the same was begun there. `kind`:
+    the kind of model that the recipe is of (None: a small model).
 
     HeadroomError: no text, too little of it, or nothing can be written. UsageError: another run is there.
     """
-    kind = kind or _small_models()
     if is_run(folder):
         held = open_run(folder, recipe)
         if held.recipe != recipe or held.about.get("path") != (str(text) if text else None):
             raise UsageError(f"{folder} holds another run ({held.recipe.in_words}); give another folder, or delete it")
         if not _has_text(held) and (not held.is_done or not held.has_held_out or damaged_steps(held)):
             with sole_trainer(folder):
-                _write_text(folder, kind.text(recipe, text), held.about.get("text_digest"))
+                _write_text(folder, (kind or _small_models()).text(recipe, text), held.about.get("text_digest"))
         return held
     if folder.is_dir() and (others := {entry.name for entry in folder.iterdir()} - OF_A_BEGINNING):
         raise UsageError(f"{folder} is not empty and holds no run ({min(others)}); give a new folder")
     with sole_trainer(folder):
-        found = kind.text(recipe, text)
+        found = (kind or _small_models()).text(recipe, text)
         _write_text(folder, found)
         said = {"recipe": recipe.as_json(), "text": found.source, "path": str(text) if text else None,
                 "text_digest": found.digest, "threads": threads}  # fmt: skip
@@ -72,13 +72,12 @@ def train(run: Run, kind: Trainable | None = None) -> Generator[Progress[dict[st
 
     HeadroomError: another process trains it, the disk is full, its text is gone, or the loss is no number any more.
     """
-    kind = kind or _small_models()
     if damaged := damaged_steps(run):
         with sole_trainer(run.folder):
-            yield from _remade(run, kind, damaged)
+            yield from _remade(run, kind or _small_models(), damaged)
     if not run.is_done:
         with sole_trainer(run.folder):
-            yield from _steps(run, kind)
+            yield from _steps(run, kind or _small_models())
     for name in (TEXT, STATE):  # what only a run that goes on needs
         (run.folder / name).unlink(missing_ok=True)
 
