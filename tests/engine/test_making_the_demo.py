@@ -30,8 +30,7 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def text(tokenizer):
-    tokens = np.array(tokenizer.encode(WORDS * 200).ids)
-    return rows.CorpusText(tokens, np.array([0, 40, 400, 2000]))
+    return np.array(tokenizer.encode(WORDS * 200).ids)
 
 
 def test_the_forward_pass_is_opts():
@@ -103,11 +102,11 @@ def test_repeats_repeat_and_their_first_copy_is_not_asked(text):
 
 def test_a_step_is_a_function_of_recipe_and_step(tokenizer, text, monkeypatch):
     monkeypatch.setattr(recipe, "STAGES", (Stage(0, 0.3, 0.4, (64, 128)),))
-    big = replace(SMALL, batch=8)
-    (tokens, weights, _), again = (rows.rows_of(big, tokenizer, text, 4) for _ in range(2))
+    of = replace(SMALL, batch=8), tokenizer, text, np.array([0, 40, 400, 2000])
+    (tokens, weights, _), again = (rows.rows_of(*of, 4) for _ in range(2))
     assert (tokens == again[0]).all() and (weights == again[1]).all()
-    assert (rows.rows_of(big, tokenizer, text, 6)[0] != tokens).any()
-    assert tokens.shape == (64, 65) and rows.rows_of(big, tokenizer, text, 5)[0].shape == (32, 129)
+    assert (rows.rows_of(*of, 6)[0] != tokens).any()
+    assert tokens.shape == (64, 65) and rows.rows_of(*of, 5)[0].shape == (32, 129)
     is_text, is_episodes = (weights == 1).all(1), np.isin(weights, (0, rows.ANSWER_WEIGHT)).all(1)
     assert 5 < (~is_text & ~is_episodes).sum() < 35 and 10 < is_episodes.sum() < 45
     assert 0.1 < (tokens[is_text, 0] == BEGINNING).mean() < 0.9

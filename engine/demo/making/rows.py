@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -20,14 +19,6 @@ LONGEST_EPISODE = 8  # questions under one rule
 Rows = tuple[np.ndarray, np.ndarray, int]  # tokens and weights (rows, length + 1), position of the first token
 
 
-@dataclass(frozen=True)
-class CorpusText:
-    """Text as tokens, and where paragraphs begin in it."""
-
-    tokens: np.ndarray
-    paragraphs: np.ndarray
-
-
 def rows_by_step(run: Any, tokens: np.ndarray) -> Callable[[int], Rows]:
     """The rows of each step of a run."""
     from tokenizers import Tokenizer
@@ -35,12 +26,12 @@ def rows_by_step(run: Any, tokens: np.ndarray) -> Callable[[int], Rows]:
     tokenizer = Tokenizer.from_file(str(run.folder / TOKENIZER))
     breaks = [id for piece, id in tokenizer.get_vocab().items() if piece in ("ĊĊ", "Ċ")]
     paragraphs = np.flatnonzero(np.isin(tokens, breaks) & ~np.isin(np.roll(tokens, -1), breaks)) + 1
-    text = CorpusText(tokens, np.concatenate([[0], paragraphs]))
-    return partial(rows_of, run.recipe, tokenizer, text)
+    return partial(rows_of, run.recipe, tokenizer, tokens, np.concatenate([[0], paragraphs]))
 
 
-def rows_of(recipe: DemoRecipe, tokenizer: Any, text: CorpusText, step: int) -> Rows:
-    """A function of the recipe, the text and the step alone, so that an interrupted run goes on as it would have."""
+def rows_of(recipe: DemoRecipe, tokenizer: Any, text: np.ndarray, paragraphs: np.ndarray, step: int) -> Rows:
+    """A function of the recipe, the text (as tokens, and where paragraphs begin in it) and the step alone, so that an
+    interrupted run goes on as it would have."""
     from engine.demo.making.families import FAMILIES
 
     rng = random.Random(f"{recipe.seed} {step}")
@@ -50,7 +41,7 @@ def rows_of(recipe: DemoRecipe, tokenizer: Any, text: CorpusText, step: int) -> 
     tokens, weights = np.zeros((n_rows, length + 1), np.int64), np.ones((n_rows, length + 1), np.float32)
     for row, kind in enumerate([_kind(rng, stage) for _ in range(n_rows)]):
         if kind == "text":
-            tokens[row] = _stretch(rng, text, length + 1, stage.anywhere)
+            tokens[row] = _stretch(rng, text, paragraphs, length + 1, stage.anywhere)
         elif kind == "repeats":
             tokens[row], weights[row] = _repeats(rng, text, recipe.n_vocab, length + 1)
         else:
@@ -64,16 +55,16 @@ def _kind(rng: random.Random, stage: Stage) -> str:
     return "repeats" if drawn < stage.repeats else "episodes" if drawn < stage.repeats + stage.episodes else "text"
 
 
-def _stretch(rng: random.Random, text: CorpusText, length: int, anywhere: float) -> np.ndarray:
-    start = rng.randrange(len(text.tokens) - length)
+def _stretch(rng: random.Random, text: np.ndarray, paragraphs: np.ndarray, length: int, anywhere: float) -> np.ndarray:
+    start = rng.randrange(len(text) - length)
     if rng.random() >= WITH_BEGINNING:
-        return text.tokens[start : start + length]
+        return text[start : start + length]
     if not anywhere or rng.random() >= anywhere:
-        start = min(text.paragraphs[np.searchsorted(text.paragraphs, start) - 1], len(text.tokens) - length)
-    return np.concatenate([[BEGINNING], text.tokens[start : start + length - 1]])
+        start = min(paragraphs[np.searchsorted(paragraphs, start) - 1], len(text) - length)
+    return np.concatenate([[BEGINNING], text[start : start + length - 1]])
 
 
-def _repeats(rng: random.Random, text: CorpusText, n_vocab: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+def _repeats(rng: random.Random, text: np.ndarray, n_vocab: int, length: int) -> tuple[np.ndarray, np.ndarray]:
     """One sequence again and again, its period drawn anew: tokens evenly drawn, tokens as often as in the text, or a
     stretch of the text; half with the beginning token. The first copy carries no weight."""
     period = rng.randint(PERIOD[0], min(PERIOD[1], length // 2))
@@ -81,10 +72,10 @@ def _repeats(rng: random.Random, text: CorpusText, n_vocab: int, length: int) ->
     if how < 0.6:
         unit = np.array([rng.randrange(len(SPECIAL), n_vocab) for _ in range(period)])
     elif how < 0.8:
-        unit = text.tokens[[rng.randrange(len(text.tokens)) for _ in range(period)]]
+        unit = text[[rng.randrange(len(text)) for _ in range(period)]]
     else:
-        start = rng.randrange(len(text.tokens) - period)
-        unit = text.tokens[start : start + period]
+        start = rng.randrange(len(text) - period)
+        unit = text[start : start + period]
     beginning = [BEGINNING] if rng.random() < 0.5 else []
     weights = np.ones(length, np.float32)
     weights[: len(beginning) + period + 1] = 0
