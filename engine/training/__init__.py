@@ -6,7 +6,7 @@
 `live`: training beside the app, by a process of its own
 `locking`: one process at a time
 `measuring`: a run or a published series, measured at every snapshot
-`model`: the small model while it is trained
+`model`: the small model while it is trained, and what running takes of a kind of model
 `phase_change`: where in-context learning appears, and what changes there
 `recipe`: what a run is made by
 `recipes`: recipes by name

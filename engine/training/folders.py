@@ -2,8 +2,8 @@
 
 `recipe.json` (the recipe, the text, how many threads), `tokenizer.json`, `text.npy` until the run is done,
 `held_out.npy`, `log.jsonl` (a line a look), `state.pt` to go on from, `lock` (which process trains it), and a model
-folder `stepN` a snapshot. Another trainer than `engine.training.running` says in recipe.json who it is, leaves that,
-held_out.npy, log.jsonl and the snapshots: such a run is `Foreign`, measured like any other and never gone on with.
+folder `stepN` a snapshot. A run of another trainer, or of a kind of model that only its own script knows, says in
+recipe.json who made it: such a run is `Foreign`, measured like any other, and gone on with by its script alone.
 """
 
 import io
@@ -202,10 +202,13 @@ def opened(folder: Path) -> Run | Foreign:
     return Run(folder, about, recipe_of(said.recipe))
 
 
-def open_run(folder: Path) -> Run:
-    """The Run in a folder, to be gone on with. HeadroomError or UsageError: as `opened`, or it is another trainer's."""
+def open_run(folder: Path, recipe: Recipe | None = None) -> Run:
+    """The Run in a folder, to be gone on with. HeadroomError or UsageError: as `opened`, or it is another trainer's and
+    was not made by `recipe`."""
     run = opened(folder)
     if isinstance(run, Foreign):
+        if recipe is not None and recipe.as_json() == run.said:
+            return Run(folder, run.about, recipe)
         raise HeadroomError(f"{folder} is a run of {run.said['trainer']}, which alone goes on with it; give another "
                             f"folder")  # fmt: skip
     return run

@@ -4,13 +4,26 @@ Pre-norm (RMS), a final norm, embeddings apart from the unembedding, biases on q
 Llama is Olsson et al.'s: smeared keys, and positions that are added to queries and keys but not to the stream.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim import Optimizer
 
+from engine.training.batches import rows_of
+from engine.training.folders import Run
 from engine.training.recipe import EPSILON, THETA, Recipe
+from engine.training.snapshots import save_snapshot
+from engine.training.text import TrainingText, text_for
+from engine.training.watching import look
+
+BETAS = (0.9, 0.98)
 
 
 class Attention(nn.Module):
@@ -26,6 +39,12 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, positions: tuple[Tensor, Tensor]) -> Tensor:
         """What the heads add to the stream; `positions`: cosines and sines, or what queries and keys get added."""
+        q, k, v = self.projected(x, positions)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(mixed.transpose(1, 2).reshape(x.shape))
+
+    def projected(self, x: Tensor, positions: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values (batch, n_heads, n_ctx, d_head), as they meet."""
         batch, n_ctx, d_model = x.shape
         if self.rotary:
             q, k, v = self.qkv(x).split(d_model, -1)
@@ -39,8 +58,7 @@ class Attention(nn.Module):
             k = smeared(k, self.smear)
         if self.rotary:
             q, k = rotated(q, *positions), rotated(k, *positions)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(mixed.transpose(1, 2).reshape(batch, n_ctx, d_model))
+        return q, k, v
 
 
 class Layer(nn.Module):
@@ -90,10 +108,23 @@ class SmallModel(nn.Module):
             x = layer(x, self.positions)
         return self.unembed(self.norm(x))
 
-    def loss(self, rows: Tensor) -> Tensor:
+    def loss(self, rows: np.ndarray | Tensor) -> Tensor:
         """Mean nats a token of rows (batch, n_ctx + 1), every token but each row's first."""
-        logits = self(rows[:, :-1])
-        return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), rows[:, 1:].reshape(-1))
+        tokens = torch.as_tensor(rows)
+        logits = self(tokens[:, :-1])
+        return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), tokens[:, 1:].reshape(-1))
+
+    def patterns(self, tokens: Tensor) -> list[Tensor]:
+        """Attention patterns (batch, n_heads, n, n) of every layer."""
+        found, x, n = [], self.embed(tokens), tokens.shape[1]
+        future = torch.ones(n, n, dtype=torch.bool).triu(1)
+        for layer in self.layers:
+            held: Any = layer
+            q, k, _ = held.attention.projected(held.attention_norm(x), self.positions)
+            scores = q @ k.transpose(-1, -2) / held.attention.d_head**0.5
+            found.append(scores.masked_fill(future, -torch.inf).softmax(-1))
+            x = held(x, self.positions)
+        return found
 
 
 def position_tables(recipe: Recipe) -> tuple[Tensor, Tensor]:
@@ -130,3 +161,36 @@ def parameters_of(model: Any) -> list[dict[str, Any]]:
     matrices = [weights for weights in model.parameters() if weights.dim() > 1]
     vectors = [weights for weights in model.parameters() if weights.dim() <= 1]
     return [{"params": matrices, "weight_decay": 0.01}, {"params": vectors, "weight_decay": 0.0}]
+
+
+def start(recipe: Recipe) -> tuple[SmallModel, list[Optimizer]]:
+    """The model before the first step, and its optimizer."""
+    model = SmallModel(recipe)
+    return model, [torch.optim.AdamW(parameters_of(model), lr=recipe.rate, betas=BETAS, fused=True)]
+
+
+@dataclass(frozen=True)
+class Trainable:
+    """A kind of model, as `engine.training.running` takes it. `Any` is the model, and the kind's own recipe.
+
+    text: what a run of the recipe reads, of a path
+    start: the model, and optimizers whose groups have the recipe's rates
+    rows: of a run and its text, by step: what the model's `loss` takes
+    look: what is measured for the log
+    save: writes a snapshot, with the tokenizer's file, into a folder
+    """
+
+    text: Callable[[Any, Path | None], TrainingText]
+    start: Callable[[Any], tuple[Any, list[Optimizer]]]
+    rows: Callable[[Run, np.ndarray], Callable[[int], Any]]
+    look: Callable[[Any, Any, np.ndarray], dict[str, Any]]
+    save: Callable[[Any, Any, Path, Path], None]
+
+
+SMALL_MODELS = Trainable(
+    lambda recipe, path: text_for(recipe.text_tokens, recipe.n_vocab, path),
+    start,
+    lambda run, text: partial(rows_of, run.recipe, text),
+    look,
+    save_snapshot,
+)

@@ -94,6 +94,11 @@ class Recipe:
         """Tokens that are predicted in a row of that step."""
         return self.short if self.short and step % LONG_EVERY != LONG_EVERY - 1 else self.n_ctx
 
+    def rates(self, step: int) -> tuple[float, ...]:
+        """The rate of each of the optimizer's groups at that step: up over the first, then constant, so that nothing
+        scheduled coincides with what is to be seen."""
+        return (self.rate * min(1.0, (step + 1) / max(1, self.warm_up)),) * 2
+
     @property
     def n_steps(self) -> int:
         """Steps of the whole run."""

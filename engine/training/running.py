@@ -3,7 +3,7 @@
 A step depends on the recipe, the text and the state alone, so a run that was killed and goes on ends in the same
 weights, bit for bit, on the same machine with the same number of threads.
 
-All in fp32: under autocast to bf16 these small models train at .54 to .84 of the speed (one thread of an EPYC with
+Small models in fp32: under autocast to bf16 they train at .54 to .84 of the speed (one thread of an EPYC with
 avx512_bf16: 18,000 to 36,000 tokens a second against 32,000 to 42,000).
 """
 
@@ -26,45 +26,47 @@ from engine.checkpoints.runs import RECIPE, is_run
 from engine.errors import HeadroomError, UsageError
 from engine.files import is_file
 from engine.progress import Progress
-from engine.training.batches import rows_of
 from engine.training.folders import HELD_OUT, LOG, STATE, TEXT, TOKENIZER, Run, not_written, open_run, write
 from engine.training.locking import LOCK, sole_trainer
 from engine.training.recipe import Recipe
-from engine.training.snapshots import save_snapshot
 
 if TYPE_CHECKING:
+    from engine.training.model import Trainable
     from engine.training.text import TrainingText
 
-BETAS, LARGEST_GRADIENT = (0.9, 0.98), 1.0
+LARGEST_GRADIENT = 1.0
 SAVE_EVERY_S, TELL_EVERY_S = 10.0, 1.0  # so much work a kill loses at most; how often is said how it goes
 OF_A_BEGINNING = {HELD_OUT, LOCK, TEXT, TOKENIZER, *(f"{name}.new" for name in (HELD_OUT, RECIPE, TEXT, TOKENIZER))}
 
 
-def begin(folder: Path, recipe: Recipe, text: Path | None = None, threads: int = 1) -> Run:
-    """Makes the folder of a run, with its text and tokenizer; the run itself where the same was begun there.
+def begin(
+    folder: Path, recipe: Recipe, text: Path | None = None, threads: int = 1, kind: Trainable | None = None
+) -> Run:
+    """Makes the folder of a run, with its text and tokenizer; the run itself where the same was begun there. `kind`:
+    the kind of model that the recipe is of (None: a small model).
 
     HeadroomError: no text, too little of it, or nothing can be written. UsageError: another run is there.
     """
     if is_run(folder):
-        held = open_run(folder)
+        held = open_run(folder, recipe)
         if held.recipe != recipe or held.about.get("path") != (str(text) if text else None):
             raise UsageError(f"{folder} holds another run ({held.recipe.in_words}); give another folder, or delete it")
         if not _has_text(held) and (not held.is_done or not held.has_held_out or damaged_steps(held)):
             with sole_trainer(folder):
-                _write_text(folder, _text(recipe, text), held.about.get("text_digest"))
+                _write_text(folder, (kind or _small_models()).text(recipe, text), held.about.get("text_digest"))
         return held
     if folder.is_dir() and (others := {entry.name for entry in folder.iterdir()} - OF_A_BEGINNING):
         raise UsageError(f"{folder} is not empty and holds no run ({min(others)}); give a new folder")
     with sole_trainer(folder):
-        found = _text(recipe, text)
+        found = (kind or _small_models()).text(recipe, text)
         _write_text(folder, found)
         said = {"recipe": recipe.as_json(), "text": found.source, "path": str(text) if text else None,
                 "text_digest": found.digest, "threads": threads}  # fmt: skip
         write(folder / RECIPE, json.dumps(said, indent=1).encode())  # last: with it the run is begun
-    return open_run(folder)
+    return open_run(folder, recipe)
 
 
-def train(run: Run) -> Generator[Progress[dict[str, Any]], None, None]:
+def train(run: Run, kind: Trainable | None = None) -> Generator[Progress[dict[str, Any]], None, None]:
     """Trains to the end, a Progress in tokens about once a second and at every snapshot, its value the log's last line.
     It can be closed at any of them; it goes on from there when it is called again. Damaged snapshots are made again.
 
@@ -72,12 +74,18 @@ def train(run: Run) -> Generator[Progress[dict[str, Any]], None, None]:
     """
     if damaged := damaged_steps(run):
         with sole_trainer(run.folder):
-            yield from _remade(run, damaged)
+            yield from _remade(run, kind or _small_models(), damaged)
     if not run.is_done:
         with sole_trainer(run.folder):
-            yield from _steps(run)
+            yield from _steps(run, kind or _small_models())
     for name in (TEXT, STATE):  # what only a run that goes on needs
         (run.folder / name).unlink(missing_ok=True)
+
+
+def _small_models() -> Trainable:
+    from engine.training.model import SMALL_MODELS
+
+    return SMALL_MODELS
 
 
 def damaged_steps(run: Run) -> tuple[int, ...]:
@@ -92,51 +100,48 @@ def damaged_steps(run: Run) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _remade(run: Run, damaged: tuple[int, ...]) -> Iterator[Progress[dict[str, Any]]]:
+def _remade(run: Run, kind: Trainable, damaged: tuple[int, ...]) -> Iterator[Progress[dict[str, Any]]]:
     """Trains from the beginning to the last of these steps and writes their snapshots alone."""
-    recipe, text, told = run.recipe, _loaded_text(run), time.monotonic()
-    model, optimizer = _beginning(run)
+    recipe, rows, told = run.recipe, kind.rows(run, _loaded_text(run)), time.monotonic()
+    model, optimizers = _beginning(run, kind)
     for step in range(damaged[-1] + 1):
         if step in damaged:
-            save_snapshot(model, recipe, run.folder / TOKENIZER, run.snapshot(step))
+            kind.save(model, recipe, run.folder / TOKENIZER, run.snapshot(step))
         if step in damaged or time.monotonic() - told > TELL_EVERY_S:
             done, total = step * recipe.step_tokens, recipe.n_steps * recipe.step_tokens
             yield Progress(done, total, {}, f"making damaged snapshots again ({len(damaged)})")
             told = time.monotonic()
         if step < damaged[-1]:
-            _advance(model, optimizer, recipe, text, step)
+            _advance(model, optimizers, rows(step), recipe.rates(step))
 
 
-def _beginning(run: Run) -> tuple[Any, Any]:
-    """(model, optimizer) before the first step."""
+def _beginning(run: Run, kind: Trainable) -> tuple[Any, list[Any]]:
+    """(model, optimizers) before the first step."""
     import torch
 
-    from engine.training.model import SmallModel, parameters_of
-
     torch.set_num_threads(int(run.about.get("threads") or 1))
-    model = SmallModel(run.recipe)
-    return model, torch.optim.AdamW(parameters_of(model), lr=run.recipe.rate, betas=BETAS, fused=True)
+    return kind.start(run.recipe)
 
 
-def _advance(model: Any, optimizer: Any, recipe: Recipe, text: np.ndarray, step: int) -> None:
+def _advance(model: Any, optimizers: list[Any], rows: Any, rates: tuple[float, ...]) -> None:
     """One step of training."""
     import torch
 
-    loss = model.loss(torch.from_numpy(rows_of(recipe, text, step)))
-    optimizer.zero_grad(set_to_none=True)
+    loss = model.loss(rows)
+    model.zero_grad(set_to_none=True)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), LARGEST_GRADIENT)
-    for group in optimizer.param_groups:
-        group["lr"] = _rate(recipe, step)
-    optimizer.step()
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    for group, rate in zip(groups, rates, strict=True):
+        group["lr"] = rate
+    for optimizer in optimizers:
+        optimizer.step()
 
 
-def _steps(run: Run) -> Iterator[Progress[dict[str, Any]]]:
-    from engine.training.watching import look
-
+def _steps(run: Run, kind: Trainable) -> Iterator[Progress[dict[str, Any]]]:
     recipe, total = run.recipe, run.recipe.n_steps * run.recipe.step_tokens
-    text, held_out = _loaded_text(run), _held_out(run)
-    model, optimizer, step, seconds = _resumed(run)
+    rows, held_out = kind.rows(run, _loaded_text(run)), _held_out(run)
+    model, optimizers, step, seconds = _resumed(run, kind)
     if step == 0 and (run.folder / STATE).is_file():
         yield Progress(0, total, {}, f"{STATE} is damaged: training begins again")
     line = _cut_log(run, step)
@@ -145,14 +150,14 @@ def _steps(run: Run) -> Iterator[Progress[dict[str, Any]]]:
     try:
         while True:
             if step in kept:
-                line = {"step": step, "tokens": step * recipe.step_tokens, "rate": _rate(recipe, step)}
-                line |= look(model, recipe, held_out).as_json()
+                line = {"step": step, "tokens": step * recipe.step_tokens, "rate": recipe.rates(step)[0]}
+                line |= kind.look(model, recipe, held_out)
                 line["seconds"] = round(seconds + time.monotonic() - started, 2)
                 if not math.isfinite(line["loss"]):
                     raise HeadroomError(f"the loss is no number any more at step {step} of {run.folder}; its snapshots "
                                         f"are kept, train another with a rate below {recipe.rate:g}")  # fmt: skip
                 _append(run.folder / LOG, line)
-                save_snapshot(model, recipe, run.folder / TOKENIZER, run.snapshot(step))
+                kind.save(model, recipe, run.folder / TOKENIZER, run.snapshot(step))
             if step == recipe.n_steps:
                 yield Progress(total, total, line, _in_words(line))
                 break
@@ -160,13 +165,13 @@ def _steps(run: Run) -> Iterator[Progress[dict[str, Any]]]:
                 yield Progress(step * recipe.step_tokens, total, line, _in_words(line))
                 told = time.monotonic()
             if time.monotonic() - saved > SAVE_EVERY_S:
-                _save(run, model, optimizer, step, seconds + time.monotonic() - started)
+                _save(run, model, optimizers, step, seconds + time.monotonic() - started)
                 saved = time.monotonic()
-            _advance(model, optimizer, recipe, text, step)
+            _advance(model, optimizers, rows(step), recipe.rates(step))
             step += 1
     except GeneratorExit:  # closed between two steps, so that the state is whole
         if step < recipe.n_steps:
-            _save(run, model, optimizer, step, seconds + time.monotonic() - started)
+            _save(run, model, optimizers, step, seconds + time.monotonic() - started)
         raise
 
 
@@ -179,12 +184,6 @@ def _in_words(line: Mapping[str, Any]) -> str:
     if not line:
         return ""
     return f"loss {line['loss']:.2f}, in-context score {line['icl']:+.2f}, best prefix matching {best(line):.2f}"
-
-
-def _text(recipe: Recipe, path: Path | None) -> TrainingText:
-    from engine.training.text import text_for
-
-    return text_for(recipe.text_tokens, recipe.n_vocab, path)
 
 
 def _write_text(folder: Path, found: TrainingText, digest: str | None = None) -> None:
@@ -214,11 +213,6 @@ def _held_out(run: Run) -> np.ndarray:
     return found
 
 
-def _rate(recipe: Recipe, step: int) -> float:
-    """Up over the first steps, then constant: nothing scheduled coincides with what is to be seen."""
-    return recipe.rate * min(1.0, (step + 1) / max(1, recipe.warm_up))
-
-
 def _array(values: np.ndarray) -> bytes:
     held = io.BytesIO()
     np.save(held, values, allow_pickle=False)
@@ -240,34 +234,35 @@ def _loaded_text(run: Run) -> np.ndarray:
     return found
 
 
-def _resumed(run: Run) -> tuple[Any, Any, int, float]:
-    """(model, optimizer, step, seconds) of the state that was saved last; of the beginning if there is none, or it is
+def _resumed(run: Run, kind: Trainable) -> tuple[Any, list[Any], int, float]:
+    """(model, optimizers, step, seconds) of the state that was saved last; of the beginning if there is none, or it is
     damaged."""
     import torch
 
-    model, optimizer = _beginning(run)
+    model, optimizers = _beginning(run, kind)
     if not (run.folder / STATE).is_file():
-        return model, optimizer, 0, 0.0
+        return model, optimizers, 0, 0.0
     try:
         with warnings.catch_warnings(action="ignore"):  # of another file than torch.save writes
             held = torch.load(run.folder / STATE, weights_only=True)
         model.load_state_dict(held["model"])
-        optimizer.load_state_dict(held["optimizer"])
+        for optimizer, state in zip(optimizers, [held["optimizer"], *held.get("others", ())], strict=True):
+            optimizer.load_state_dict(state)
         step, seconds = int(held["step"]), float(held["seconds"])
         if not 0 <= step <= run.recipe.n_steps:
             raise ValueError("no step of this run")
     except Exception:  # whatever torch thinks of a damaged file
-        return *_beginning(run), 0, 0.0
-    return model, optimizer, step, seconds
+        return *_beginning(run, kind), 0, 0.0
+    return model, optimizers, step, seconds
 
 
-def _save(run: Run, model: Any, optimizer: Any, step: int, seconds: float) -> None:
+def _save(run: Run, model: Any, optimizers: list[Any], step: int, seconds: float) -> None:
     import torch
 
+    first, *others = (optimizer.state_dict() for optimizer in optimizers)
+    state = {"model": model.state_dict(), "optimizer": first, "step": step, "seconds": seconds}
     held = io.BytesIO()
-    torch.save(
-        {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step, "seconds": seconds}, held
-    )
+    torch.save(state | ({"others": others} if others else {}), held)
     write(run.folder / STATE, held.getvalue())
 
 

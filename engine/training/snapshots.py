@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -75,18 +77,26 @@ def save_snapshot(model: Any, recipe: Recipe, tokenizer_file: Path, folder: Path
     """Writes the model folder, whole or not at all. HeadroomError: the disk does not take it."""
     from safetensors.torch import save
 
+    with whole_folder(folder, recipe, tokenizer_file, bos_token=END, eos_token=END) as aside:
+        (aside / "config.json").write_text(json.dumps(config_of(recipe), indent=1) + "\n", encoding="utf-8")
+        (aside / "model.safetensors").write_bytes(save(tensors_of(model, recipe), {"format": "pt"}))
+
+
+@contextmanager
+def whole_folder(folder: Path, recipe: Recipe, tokenizer_file: Path, **special_tokens: str) -> Iterator[Path]:
+    """Gives a folder that has the tokenizer, to write the model into; with the end of the block it becomes `folder`.
+    HeadroomError: the disk does not take it."""
     aside = folder.with_name(f"{folder.name}.new")
     try:
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir(parents=True)
         with replacing(folder, aside):
-            (aside / "config.json").write_text(json.dumps(config_of(recipe), indent=1) + "\n", encoding="utf-8")
             (aside / "tokenizer_config.json").write_text(json.dumps({
-                "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": END, "eos_token": END,
-                "model_max_length": recipe.n_ctx, "clean_up_tokenization_spaces": False, "add_bos_token": True,
+                "tokenizer_class": "PreTrainedTokenizerFast", **special_tokens, "model_max_length": recipe.n_ctx,
+                "clean_up_tokenization_spaces": False, "add_bos_token": True,
             }, indent=1) + "\n", encoding="utf-8")  # fmt: skip
             shutil.copyfile(tokenizer_file, aside / "tokenizer.json")
-            (aside / "model.safetensors").write_bytes(save(tensors_of(model, recipe), {"format": "pt"}))
+            yield aside
             shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
         raise not_written(folder, error) from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,13 +35,17 @@ AT_ONCE = 32  # files that are encoded together
 @dataclass(frozen=True)
 class TrainingText:
     """`tokens` (n,) to train on, `held_out` (text, 512) in whole stretches of held-out files, and the `tokenizer` that
-    cut them; `digest` names the held-out part and the tokenizer, `source` says where it is from."""
+    cut them; `source` says where it is from."""
 
     tokens: np.ndarray
     held_out: np.ndarray
     tokenizer: Any
-    digest: str
     source: str
+
+    @property
+    def digest(self) -> str:
+        """Names the held-out part and the tokenizer."""
+        return hashlib.sha256(self.tokenizer.to_str().encode() + self.held_out.tobytes()).hexdigest()
 
 
 def text_for(n_tokens: int, n_vocab: int, path: Path | None = None) -> TrainingText:
@@ -51,14 +55,13 @@ def text_for(n_tokens: int, n_vocab: int, path: Path | None = None) -> TrainingT
         where = f"in {path}" if path else "on this computer"
         why = f"there is no {path}" if path and not path.exists() else f"there is no text to train on {where}"
         raise HeadroomError(f"{why}; give a folder with text files, or one long file")
-    tokenizer = _tokenizer(trained, n_vocab)
+    tokenizer = byte_bpe(_sample(trained), n_vocab)
     held_out = _stretches(tokenizer, held)
     tokens = _tokens(tokenizer, trained, n_tokens + 1)
     if len(tokens) < n_tokens + 1:
         raise HeadroomError(f"the text has {len(tokens):,} tokens and the run reads {n_tokens:,}, each once; give more "
                             f"text, or fewer tokens")  # fmt: skip
-    digest = hashlib.sha256(tokenizer.to_str().encode() + held_out.tobytes()).hexdigest()
-    return TrainingText(tokens, held_out, tokenizer, digest, source)
+    return TrainingText(tokens, held_out, tokenizer, source)
 
 
 def _files(path: Path | None) -> tuple[list[_File], list[_File], str]:
@@ -145,24 +148,30 @@ def _halves(file: Path) -> tuple[list[_File], list[_File]]:
     return ([_File(file, b"", 0, cut)], [_File(file, b"", cut)]) if length else ([], [])
 
 
-def _tokenizer(files: Iterable[_File], n_vocab: int) -> Any:
-    """A byte-level BPE of that size made from the first of the text; id 0 is END."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-
+def _sample(files: Iterable[_File]) -> list[str]:
+    """The first of the text, which the vocabulary is made from."""
     sample, length = [], 0
     for file in files:
         sample.append(file.read()[: TOKENIZER_CHARACTERS - length])
         length += len(sample[-1])
         if length >= TOKENIZER_CHARACTERS:
             break
+    return sample
+
+
+def byte_bpe(sample: Iterable[str], n_vocab: int, special: Sequence[str] = (END,), beginning: str = END) -> Any:
+    """A byte-level BPE of that size made from `sample`, a `tokenizers.Tokenizer`: the `special` tokens have the first
+    ids, `beginning` is in front of every text. HeadroomError: the text is too short for the size."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
     tokenizer = Tokenizer(models.BPE(unk_token=None))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.train_from_iterator(sample, trainers.BpeTrainer(
-        vocab_size=n_vocab, special_tokens=[END], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        vocab_size=n_vocab, special_tokens=list(special), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False))  # fmt: skip
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{END} $A", pair=f"{END} $A $B", special_tokens=[(END, 0)]
+        single=f"{beginning} $A", pair=f"{beginning} $A $B", special_tokens=[(beginning, special.index(beginning))]
     )
     if tokenizer.get_vocab_size() < n_vocab:
         raise HeadroomError(f"the text is too short for a vocabulary of {n_vocab}: it gives only "

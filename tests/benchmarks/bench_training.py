@@ -9,18 +9,17 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 
-from engine.training import running, watching
 from engine.training.recipe import Recipe
 from engine.training.recipes import RECIPES
-from engine.training.running import BETAS, LARGEST_GRADIENT, begin, train
+from engine.training.running import LARGEST_GRADIENT, begin, train
 from engine.training.text import TrainingText
 from tests.benchmarks.measure import Comparison, in_turn
 
 N_STEPS, N_ROUNDS = 300, 5
+HEADS = "prefix_matching", "previous_token"
 FAMILY = "Training small models against a plain loop"
 
 
@@ -52,16 +51,15 @@ def ours(recipe: Recipe) -> float:
     """The loss at the end; all of `begin` and `train` but looks and snapshots."""
     import torch
 
-    found = TrainingText(random_text(recipe), np.zeros((1, 512), np.uint16), NoTokenizer(), "", "random tokens")
-    look = watching.HeldOutLoss(0.0, 0.0, 0.0, 0.0, np.zeros((1, 1)), np.zeros((1, 1)))
+    from engine.training.model import SMALL_MODELS
+
+    found = TrainingText(random_text(recipe), np.zeros((1, 512), np.uint16), NoTokenizer(), "random tokens")
+    looked = {"loss": 0.0, "icl": 0.0, "first_copy": 0.0, "second_copy": 0.0} | dict.fromkeys(HEADS, [[0.0]])
     last: list[object] = []
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        patch.object(running, "_text", lambda *_: found),
-        patch.object(watching, "look", lambda model, *_: last.append(model) or look),
-        patch.object(running, "save_snapshot", lambda *_: None),
-    ):
-        for _ in train(begin(Path(folder, "run"), recipe, threads=torch.get_num_threads())):
+    kind = replace(SMALL_MODELS, text=lambda *_: found, look=lambda model, *_: last.append(model) or looked,
+                   save=lambda *_: None)  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in train(begin(Path(folder, "run"), recipe, threads=torch.get_num_threads(), kind=kind), kind):
             pass
     return loss_at_end(last[-1], recipe)
 
@@ -70,7 +68,7 @@ def plain(recipe: Recipe) -> float:
     """The loss at the end of the loop."""
     import torch
 
-    from engine.training.model import SmallModel, parameters_of
+    from engine.training.model import BETAS, SmallModel, parameters_of
 
     data, batch, n_ctx = random_text(recipe), recipe.batch, recipe.n_ctx
     torch.manual_seed(0)

@@ -12,7 +12,7 @@ import pytest
 
 from cache import files
 from engine.errors import HeadroomError, UsageError
-from engine.training import running, snapshots
+from engine.training import model, running, snapshots
 from engine.training.folders import Run, open_run, runs_in
 from engine.training.locking import LOCK, sole_trainer, trainer
 from engine.training.recipe import Recipe
@@ -92,8 +92,8 @@ def test_closed_between_two_steps_it_goes_on_from_there(run, text, tmp_path, mon
     steps.close()
     assert trainer(run.folder) is None
     made: list[int] = []
-    rows_of = running.rows_of
-    monkeypatch.setattr(running, "rows_of", lambda recipe, text, step: made.append(step) or rows_of(recipe, text, step))
+    rows_of = model.rows_of
+    monkeypatch.setattr(model, "rows_of", lambda recipe, text, step: made.append(step) or rows_of(recipe, text, step))
     rest = list(train(run))
     assert rest[-1].done == rest[-1].total == 1280 and "best prefix matching" in rest[-1].message
     assert made == list(range(said[-1].value["step"], TINY.n_steps)), "a step was made again"
@@ -226,15 +226,15 @@ def test_a_state_that_is_none_begins_again_without_a_warning(state, run, recwarn
 
     next(train(run))
     if isinstance(state, dict):
-        model, optimizer = running._beginning(run)
-        sound = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 3, "seconds": 1.0}
+        begun, [optimizer] = running._beginning(run, model.SMALL_MODELS)
+        sound = {"model": begun.state_dict(), "optimizer": optimizer.state_dict(), "step": 3, "seconds": 1.0}
         torch.save(sound | state, run.folder / "state.pt")
     else:
         (run.folder / "state.pt").write_bytes(state)
-    model, _, step, _ = running._resumed(run)
-    fresh, _ = running._beginning(run)
+    resumed, _, step, _ = running._resumed(run, model.SMALL_MODELS)
+    fresh, _ = running._beginning(run, model.SMALL_MODELS)
     assert step == 0 and not list(recwarn)
-    assert all(torch.equal(one, other) for one, other in zip(model.parameters(), fresh.parameters(), strict=True))
+    assert all(torch.equal(one, other) for one, other in zip(resumed.parameters(), fresh.parameters(), strict=True))
 
 
 def test_damaged_snapshots_are_made_again(run, text):

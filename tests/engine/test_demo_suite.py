@@ -8,8 +8,8 @@ import pytest
 
 from engine.demo import model_folder, passages, tasks_folder
 from engine.demo.making import suite
+from engine.demo.making.corpus import build_tokenizer
 from engine.demo.making.families import FAMILIES, episode, suite_rule, training_rule
-from engine.demo.making.tokenizer import build_tokenizer
 
 NAMES = list(FAMILIES)
 needs_model = pytest.mark.skipif(not (model_folder() / "model.safetensors").is_file(), reason="no embedded model here")
@@ -163,22 +163,22 @@ def test_an_exported_model_gives_the_trained_logits(tmp_path):
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, OPTForCausalLM
 
-    from engine.demo.making.network import new_model
+    from engine.demo.making.network import EmbeddedModel, save
     from engine.demo.making.recipe import DemoRecipe
-    from engine.demo.making.train import export
 
-    tokenizer = build_tokenizer(["a small text for a small model"], 300)
-    model = new_model(DemoRecipe(n_layers=2, n_vocab=300)).eval()
-    export(model, tokenizer, tmp_path)
-    back = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32).eval()
+    build_tokenizer(["a small text for a small model"], 300).save(str(tmp_path / "tokenizer.json"))
+    recipe, folder = DemoRecipe(n_layers=2, n_vocab=300), tmp_path / "step1"
+    model = EmbeddedModel(recipe).eval()
+    save(model, recipe, tmp_path / "tokenizer.json", folder)
+    back = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     assert isinstance(back, OPTForCausalLM)
-    ids = torch.tensor([AutoTokenizer.from_pretrained(tmp_path)("a small model").input_ids])
+    ids = torch.tensor([AutoTokenizer.from_pretrained(folder)("a small model").input_ids])
     assert ids[0, 0] == 2
     with torch.inference_mode():
         # the folder holds fp16, so the weights are rounded once
-        torch.testing.assert_close(back(ids).logits, model(ids).logits, atol=2e-2, rtol=2e-2)
+        torch.testing.assert_close(back(ids).logits, model(ids), atol=2e-2, rtol=2e-2)
         halved = model.half().float()
-        torch.testing.assert_close(back(ids).logits, halved(ids).logits)
+        torch.testing.assert_close(back(ids).logits, halved(ids))
 
 
 @needs_model

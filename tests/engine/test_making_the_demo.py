@@ -1,19 +1,25 @@
 """The embedded model's training: its forward pass is OPT's, a step's rows are what the recipe says, a run goes on."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
-from engine.demo.making import corpus, recipe, rows, train
-from engine.demo.making.network import hidden_states, look, losses_of, new_model
+from engine import demo
+from engine.demo.making import corpus, recipe, rows, runs
+from engine.demo.making.corpus import BEGINNING, build_tokenizer
+from engine.demo.making.network import EmbeddedModel
 from engine.demo.making.recipe import STAGES, DemoRecipe, Stage
-from engine.demo.making.tokenizer import BEGINNING, build_tokenizer
+from engine.demo.making.runs import EMBEDDED
 from engine.errors import HeadroomError
+from engine.training import running
+from engine.training.folders import Foreign, opened
+from engine.training.running import begin, train
+from engine.training.trajectory import decode
 
-SMALL = DemoRecipe(n_layers=2, n_heads=2, d_model=16, n_vocab=700, step_tokens=512, tokens=4096, warm_up=2)
+SMALL = DemoRecipe(n_layers=2, n_heads=2, d_model=16, n_vocab=700, batch=1, tokens=4096, warm_up=2)
 WORDS = "the old man went down to the river and the river was low that summer\n\nin the house a lamp was lit "
 
 
@@ -24,41 +30,35 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def text(tokenizer):
-    tokens = np.array(tokenizer.encode(WORDS * 200).ids)
-    return rows.CorpusText(tokens, np.array([0, 40, 400, 2000]))
+    return np.array(tokenizer.encode(WORDS * 200).ids)
 
 
 def test_the_forward_pass_is_opts():
-    model = new_model(SMALL).eval()
+    model = EmbeddedModel(SMALL).eval()
     tokens = torch.randint(4, 700, (3, 21), generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
-        torch.testing.assert_close(model.lm_head(hidden_states(model, tokens)), model(input_ids=tokens).logits)
+        torch.testing.assert_close(model.opt.lm_head(model.hidden_states(tokens, 0)), model(tokens))
         positions = torch.arange(7, 28)[None].expand(3, -1)
-        moved = model.model(input_ids=tokens, position_ids=positions).last_hidden_state
-        torch.testing.assert_close(hidden_states(model, tokens, 7), moved)
-        patterns = []
-        hidden_states(model, tokens, patterns=patterns)
-    eager = new_model(SMALL).eval()
-    eager.set_attn_implementation("eager")
-    with torch.inference_mode():
-        for own, its in zip(patterns, eager(tokens, output_attentions=True).attentions, strict=True):
-            torch.testing.assert_close(own, its)
+        moved = model.opt.model(input_ids=tokens, position_ids=positions).last_hidden_state
+        torch.testing.assert_close(model.hidden_states(tokens, 7), moved)
 
 
-def test_losses_are_those_of_the_wanted_tokens():
-    model = new_model(SMALL).eval()
-    tokens = torch.randint(4, 700, (2, 9), generator=torch.Generator().manual_seed(1))
-    wanted = torch.rand(2, 8, generator=torch.Generator().manual_seed(2)) > 0.5
+def test_the_loss_is_the_weighted_mean_of_each_token_s():
+    model, drawn = EmbeddedModel(SMALL).eval(), np.random.default_rng(1)
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights *= 10  # so that tokens differ in their losses
+    tokens, weights = drawn.integers(4, 700, (2, 9)), drawn.choice([0.0, 1.0, 5.0], (2, 9)).astype(np.float32)
     with torch.inference_mode():
-        found = losses_of(model, tokens, 0, wanted)
-        loss = torch.nn.functional.cross_entropy(
-            model(input_ids=tokens[:, :-1]).logits.mT, tokens[:, 1:], reduction="none"
-        )
-    torch.testing.assert_close(found, loss[wanted], atol=0.05, rtol=0.01)  # bf16
+        found, total = model.loss((tokens, weights, 0)), 0.0
+        for row, each in zip(tokens, weights, strict=True):
+            logits = model.opt(input_ids=torch.from_numpy(row[None, :-1])).logits[0].log_softmax(-1)
+            total -= sum(weight * float(logits[at, row[at + 1]]) for at, weight in enumerate(each[1:]))
+    assert float(found) == pytest.approx(total / weights[:, 1:].sum(), rel=0.01)  # bf16
 
 
 def test_only_the_positions_start_as_something():
-    model = new_model(DemoRecipe())
+    model = EmbeddedModel(DemoRecipe()).opt
     weights = {name: value.detach() for name, value in model.named_parameters() if value.dim() == 2}
     for name, value in weights.items():
         spread = 0.005 if name.endswith(("out_proj.weight", "fc2.weight")) else 0.02
@@ -102,46 +102,87 @@ def test_repeats_repeat_and_their_first_copy_is_not_asked(text):
 
 def test_a_step_is_a_function_of_recipe_and_step(tokenizer, text, monkeypatch):
     monkeypatch.setattr(recipe, "STAGES", (Stage(0, 0.3, 0.4, (64, 128)),))
-    big = replace(SMALL, step_tokens=4096)
-    first, again = (rows.rows_of(big, tokenizer, text, 4) for _ in range(2))
-    assert (first.tokens == again.tokens).all() and first.kinds == again.kinds
-    assert (rows.rows_of(big, tokenizer, text, 6).tokens != first.tokens).any()
-    assert first.tokens.shape == (64, 65) and rows.rows_of(big, tokenizer, text, 5).tokens.shape == (32, 129)
-    shares = [kind if kind in ("text", "repeats") else "episodes" for kind in first.kinds]
-    assert 5 < shares.count("repeats") < 35 and 10 < shares.count("episodes") < 45
-    assert ((first.tokens[np.array(shares) == "text", 0] == BEGINNING).mean()) > 0.1
+    of = replace(SMALL, batch=8), tokenizer, text, np.array([0, 40, 400, 2000])
+    (tokens, weights, _), again = (rows.rows_of(*of, 4) for _ in range(2))
+    assert (tokens == again[0]).all() and (weights == again[1]).all()
+    assert (rows.rows_of(*of, 6)[0] != tokens).any()
+    assert tokens.shape == (64, 65) and rows.rows_of(*of, 5)[0].shape == (32, 129)
+    is_text, is_episodes = (weights == 1).all(1), np.isin(weights, (0, rows.ANSWER_WEIGHT)).all(1)
+    assert 5 < (~is_text & ~is_episodes).sum() < 35 and 10 < is_episodes.sum() < 45
+    assert 0.1 < (tokens[is_text, 0] == BEGINNING).mean() < 0.9
 
 
 def test_the_repeats_fade_and_the_rates_fall():
     assert [stage.repeats for stage in STAGES] == sorted((stage.repeats for stage in STAGES), reverse=True)
     whole = DemoRecipe()
-    assert whole.share_of_rate(0) < 0.02 and whole.share_of_rate(whole.warm_up) == 1.0
-    assert whole.share_of_rate(whole.n_steps - 1) == pytest.approx(0.02)
-    assert {0, whole.n_steps} <= whole.snapshot_steps() and len(whole.snapshot_steps()) >= 30
+    assert whole.rates(0) == pytest.approx((1e-5, 2e-7, 1e-5)) and whole.rates(100) == (1e-3, 2e-5, 1e-3)
+    assert whole.rates(whole.n_steps - 1) == pytest.approx((2e-5, 4e-7, 2e-5))
+    assert {0, whole.n_steps} <= {*whole.snapshot_steps()} and len(whole.snapshot_steps()) >= 30
 
 
-def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, monkeypatch):
+def test_the_recipe_is_the_one_that_the_embedded_model_was_made_by():
+    shipped = decode((demo.runs_folder() / f"{demo.RUN}.safetensors").read_bytes())
+    assert DemoRecipe().as_json() == {**(shipped.recipe or {}), "trainer": "engine.demo.making.runs"}
+    assert {*shipped.steps} <= {*DemoRecipe().snapshot_steps()}
+
+
+def plain_loop(rows_at) -> dict[str, torch.Tensor]:
+    """The weights that SMALL ends in, in 16 bits."""
+    torch.set_num_threads(1)
+    opt = (model := EmbeddedModel(SMALL)).opt
+    layers, positions = opt.model.decoder.layers, opt.model.decoder.embed_positions.weight
+    matrices = [weights for weights in layers.parameters() if weights.dim() == 2]
+    known = {id(weights) for weights in (*matrices, positions)}
+    others = [weights for weights in opt.parameters() if id(weights) not in known]
+    muon = torch.optim.Muon(matrices, weight_decay=0.02, momentum=0.95, adjust_lr_fn="match_rms_adamw")
+    groups = [{"params": [positions]}, {"params": others}]
+    adamw = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+    shares = (0.5, 1, 1, 1, 1, 0.75, 0.5, 0.25)  # two steps of warm-up, and down from the middle
+    for step, share in enumerate(shares):
+        muon.zero_grad()
+        adamw.zero_grad()
+        model.loss(rows_at(step)).backward()
+        torch.nn.utils.clip_grad_norm_(opt.parameters(), 1.0)
+        muon.param_groups[0]["lr"] = 1e-3 * share
+        adamw.param_groups[0]["lr"], adamw.param_groups[1]["lr"] = 2e-5 * share, 1e-3 * share
+        muon.step()
+        adamw.step()
+    return {name: weights.half() for name, weights in opt.state_dict().items()}
+
+
+def test_a_run_that_was_stopped_ends_as_one_that_was_not_and_as_a_plain_loop(tmp_path, monkeypatch):
     folder = tmp_path / "texts"
     folder.mkdir()
     (folder / "own.txt").write_text(WORDS * 1200)
     monkeypatch.setattr(corpus, "PIECE", 5000)
     monkeypatch.setattr(corpus, "_python", lambda: [])
     monkeypatch.setattr(recipe, "STAGES", (Stage(0, 0.3, 0.3, (64,)),))
-    monkeypatch.setattr(train, "SAVE_EVERY_S", 0)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        train.train(SMALL, folder, tmp_path / "a")
-        train.train(SMALL, folder, tmp_path / "b", until=2048)
-        train.train(SMALL, folder, tmp_path / "b")
-    finally:
-        torch.set_num_threads(threads)
-    ends = [(tmp_path / name / "step8" / "model.safetensors").read_bytes() for name in "ab"]
-    assert ends[0] == ends[1]
-    logs = [[json.loads(line) for line in (tmp_path / name / "log.jsonl").read_text().splitlines()] for name in "ab"]
-    assert [line["step"] for line in logs[0]] == [line["step"] for line in logs[1]] and logs[0][-1]["step"] == 8
-    assert logs[0][-1]["text"] == logs[1][-1]["text"]
-    assert np.load(tmp_path / "a" / "held_out.npy").shape[1] == recipe.N_CTX
+    monkeypatch.setattr(running, "TELL_EVERY_S", -1.0)
+    monkeypatch.setattr(runs, "DemoRecipe", lambda: SMALL)
+    monkeypatch.setattr(runs, "_measured", lambda session, address, *_: address)
+    monkeypatch.setattr(runs, "ship", lambda *found: shipped.append(found))
+    argv = ["runs", "--work", str(tmp_path), "--embedded", str(tmp_path / "a"), "--corpus", str(folder)]
+    monkeypatch.setattr("sys.argv", argv)
+    shipped = []
+    whole, stopped = (begin(tmp_path / name, SMALL, folder, 1, EMBEDDED) for name in "ab")
+    due = plain_loop(rows.rows_by_step(whole, np.load(whole.folder / "text.npy")))
+    runs.main()
+    assert shipped == [(str(whole.folder), demo.RUN)] and whole.is_done
+    steps = train(stopped, EMBEDDED)
+    assert [next(steps).done for _ in range(6)] == [512 * step for step in range(6)]
+    steps.close()
+    assert [step.done for step in train(stopped, EMBEDDED)] == [2560, 3072, 3584, 4096]
+    ends = [load_file(run.snapshot(8) / "model.safetensors") for run in (whole, stopped)]
+    assert ends[0].keys() == ends[1].keys() == due.keys() - {"lm_head.weight"}  # tied
+    for name, weights in ends[0].items():
+        assert torch.equal(weights, ends[1][name]) and torch.equal(weights, due[name]), name
+    logs = [[{**line, "seconds": 0} for line in run.log()] for run in (whole, stopped)]
+    assert logs[0] == logs[1] and [line["step"] for line in logs[0]] == [0, 8]
+    assert whole.held_out().shape[1] == SMALL.n_ctx and whole.held_out().min() >= 4
+    measured = opened(whole.folder)
+    assert isinstance(measured, Foreign) and (measured.steps(), measured.tokens(8)) == ((0, 8), 4096)
+    with pytest.raises(HeadroomError, match=r"engine\.demo\.making\.runs, which alone goes on with it"):
+        begin(whole.folder, replace(SMALL, seed=1), folder, 1, EMBEDDED)
 
 
 def test_a_folder_without_text_is_one_line(tmp_path):
@@ -151,6 +192,6 @@ def test_a_folder_without_text_is_one_line(tmp_path):
 
 def test_the_look_knows_a_copier():
     """A model of random weights has no heads that match; the loss on text is that of guessing."""
-    found = look(new_model(SMALL), np.random.default_rng(0).integers(4, 700, (70, 512)))
-    assert found["prefix_matching"][0][1] < 0.1 and found["text"] == pytest.approx(np.log(700), abs=0.2)
+    found = EMBEDDED.look(EmbeddedModel(SMALL), SMALL, np.random.default_rng(0).integers(4, 700, (70, 512)))
+    assert np.max(found["prefix_matching"]) < 0.1 and found["loss"] == pytest.approx(np.log(700), abs=0.2)
     assert found["first_copy"] == pytest.approx(found["second_copy"], abs=0.2)

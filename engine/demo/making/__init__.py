@@ -4,14 +4,11 @@
 `templates`: their sentences
 `words`: their words, by kind
 `suite`: writes the questions as files
-`corpus`: training text, document by document
-`tokenizer`: the model's own tokenizer
-`recipe`: its shape and rates, and what is mixed into a step at which time
+`corpus`: training text and the tokenizer made from it
+`recipe`: the embedded model's shape and rates, and what is mixed into a step at which time
 `rows`: what it sees at one step
-`network`: initial weights, its forward pass in training, and a quick look at it
-`train`: trains it
-`runs`: trains and measures the runs that come with the app
-`card`: the losses over training, for the model card
+`network`: its initial weights, its forward pass in training, its optimizers and snapshots
+`runs`: trains and measures the runs that come with the app, the embedded model's among them
 `report`: measures the model against what it is meant to show
 `measured`: what the report measures, through the app's own functions
 `bars`: what the model is meant to show, held against those figures

@@ -1,11 +1,27 @@
-"""Training text for the embedded model: UTF-8 files (also xz-compressed), and the Python standard library's source."""
+"""Training text for the embedded model: UTF-8 files (also xz-compressed), and the Python standard library's source.
+
+Its tokenizer is a byte-level BPE in OPT's format.
+"""
 
 import lzma
 import random
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from engine.demo.making import words
 from engine.errors import HeadroomError
+from engine.training.recipe import Recipe
+from engine.training.text import TrainingText, byte_bpe
+
+BEGINNING = 2
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3, as in OPT; </s> also begins every sequence
+TIMES = 3000  # so often the training text repeats the words of the questions, so that each becomes one token
+EACH_FOR_TOKENIZER = 4  # every fourth piece is enough to build a vocabulary from
+N_HELD_OUT, WINDOWS_A_PIECE = 500, 6  # held-out texts; how many of a piece give about as many
 
 # characters taken of each source, evenly spread over the file, and how often each is read
 SOURCES = {"african_storybook": (2_000_000, 4), "classic_books": (50_000_000, 1), "openstax": (45_000_000, 1),
@@ -13,6 +29,24 @@ SOURCES = {"african_storybook": (2_000_000, 4), "classic_books": (50_000_000, 1)
 PYTHON_CHARACTERS = 6_000_000
 PIECE = 20_000
 HELD_OUT_EVERY = 50  # of each source's pieces, the last of so many is never trained on (of fewer, the last)
+
+
+def training_text(recipe: Recipe, folder: Path | None) -> TrainingText:
+    """The corpus as tokens, every piece begun, and held-out texts of `n_ctx` without a beginning."""
+    trained, held_out = documents(folder or Path())
+    tokenizer = build_tokenizer(trained[::EACH_FOR_TOKENIZER], recipe.n_vocab)
+    tokens = np.concatenate([np.array(tokenizer.encode(piece).ids, np.uint16) for piece in trained])
+    whole: list[np.ndarray] = []
+    for piece in held_out:
+        ids = np.array(tokenizer.encode(piece, add_special_tokens=False).ids, np.uint16)
+        whole += [*ids[: len(ids) // recipe.n_ctx * recipe.n_ctx].reshape(-1, recipe.n_ctx)[:WINDOWS_A_PIECE]]
+    source = "held-out prose of the embedded model's corpus"
+    return TrainingText(tokens, np.stack(whole[:N_HELD_OUT]), tokenizer, source)
+
+
+def build_tokenizer(texts: Iterable[str], n_vocab: int) -> Any:
+    """A trained `tokenizers.Tokenizer` that puts </s> (2) in front, splits at blanks like GPT-2's and loses no byte."""
+    return byte_bpe([*texts, *([" " + " ".join(words.single_tokens())] * TIMES)], n_vocab, SPECIAL, SPECIAL[BEGINNING])
 
 
 def documents(folder: Path) -> tuple[list[str], list[str]]:

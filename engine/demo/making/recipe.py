@@ -1,9 +1,12 @@
 """The recipe of the embedded model: its shape, its rates, and what is mixed into a step at which time."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-N_CTX = 512
+from engine.training.recipe import Recipe
+
+FIELDS = ("n_layers", "n_heads", "d_model", "n_ctx", "n_vocab", "mlp", "smeared", "step_tokens", "tokens", "warm_up",
+          "decay_from", "rate", "rate_of_others", "rate_of_positions", "seed")  # fmt: skip
 LABEL = "the embedded model (8 layers, OPT)"
 
 
@@ -32,46 +35,54 @@ STAGES = (
 
 
 @dataclass(frozen=True)
-class DemoRecipe:
-    """Sizes and rates of one run. Tokens are those of the rows, whatever their weights."""
+class DemoRecipe(Recipe):
+    """Sizes and rates of one run. Tokens are those of the rows, whatever their weights.
+
+    decay_from: share of the tokens after which the rates fall linearly
+    rate: of the layers' matrices (Muon)
+    rate_of_positions: slow, as noise washes out the sines that they start as
+    rate_of_others: of embeddings, biases and norms (AdamW, as for the positions)
+    """
 
     n_layers: int = 8
     n_heads: int = 6
     d_model: int = 192
+    n_ctx: int = 512
+    mlp: bool = True
     n_vocab: int = 4096
-    step_tokens: int = 2048
     tokens: int = 34_000_000
-    warm_up: int = 100  # steps
-    decay_from: float = 0.5  # share of the tokens after which the rates fall linearly
-    rate: float = 1e-3  # of the layers' matrices (Muon) ...
-    rate_of_others: float = 1e-3  # ... of embeddings, biases and norms (AdamW) ...
-    rate_of_positions: float = 2e-5  # ... and of positions: faster, noise washes out the sines that they start as
-    seed: int = 0
+    decay_from: float = 0.5
+    rate: float = 1e-3
+    rate_of_others: float = 1e-3
+    rate_of_positions: float = 2e-5
+
+    def __post_init__(self) -> None:
+        """The laboratory's bounds do not hold here."""
 
     @property
-    def n_steps(self) -> int:
-        return self.tokens // self.step_tokens
+    def text_tokens(self) -> int:
+        return 0  # rows are drawn from any text, as often as it takes
 
     def stage(self, step: int) -> Stage:
         """What is mixed at one step."""
         return next(stage for stage in reversed(STAGES) if step * self.step_tokens >= stage.begins)
 
-    def share_of_rate(self, step: int) -> float:
-        """Up over the first steps, level, then linearly down to a fiftieth."""
+    def rates(self, step: int) -> tuple[float, ...]:
+        """Of matrices, positions and others: up over the first steps, level, then linearly down to a fiftieth."""
         progress = step / self.n_steps
         down = 1.0 if progress < self.decay_from else (1 - progress) / (1 - self.decay_from)
-        return min(1.0, (step + 1) / self.warm_up) * max(0.02, down)
+        share = min(1.0, (step + 1) / self.warm_up) * max(0.02, down)
+        return self.rate * share, self.rate_of_positions * share, self.rate_of_others * share
 
-    def snapshot_steps(self) -> set[int]:
+    def snapshot_steps(self) -> tuple[int, ...]:
         """The steps before which the model is kept: a quarter of a million tokens apart up to six, two after that."""
         every = [*range(0, 6_000_000, 250_000), *range(6_000_000, self.tokens, 2_000_000)]
-        return {tokens // self.step_tokens for tokens in every} | {self.n_steps}
+        return tuple(sorted({min(tokens // self.step_tokens, self.n_steps) for tokens in (*every, self.tokens)}))
 
     def as_json(self) -> dict[str, Any]:
         """As it stands beside the run, and with the model."""
-        shape = {"trainer": "engine.demo.making.train", "label": LABEL, "n_ctx": N_CTX, "mlp": True, "smeared": False,
-                 "positions": "learned"}  # fmt: skip
         repeats = {stage.repeats: stage.begins for stage in reversed(STAGES)}
         fading = ", ".join(f"{share:.0%} from {repeats[share] / 1e6:.0f} M tokens" for share in sorted(repeats)[::-1])
         words = f"prose and Python, question episodes, repeated random tokens ({fading}); Muon and AdamW"
-        return shape | {"words": words} | asdict(self)
+        own = {"trainer": "engine.demo.making.runs", "label": LABEL, "positions": "learned", "words": words}
+        return own | {name: getattr(self, name) for name in FIELDS}

@@ -1,42 +1,37 @@
 """What the embedded model sees at one step: rows of text, of repeated random tokens, and of question episodes."""
 
 import random
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from engine.demo.making.recipe import N_CTX, DemoRecipe, Stage
-from engine.demo.making.tokenizer import BEGINNING, SPECIAL
+from engine.demo.making.corpus import BEGINNING, SPECIAL
+from engine.demo.making.recipe import DemoRecipe, Stage
+from engine.training.folders import TOKENIZER
 
 ANSWER_WEIGHT = 5.0  # of a token of an answer; the other tokens of an episode have none
 WITH_BEGINNING = 0.5  # share of the rows of text that begin with the beginning token
 AT_FIRST_POSITION = 0.6  # share of the steps whose rows begin at position 0; the others begin anywhere
 PERIOD = (8, 64)
 LONGEST_EPISODE = 8  # questions under one rule
+Rows = tuple[np.ndarray, np.ndarray, int]  # tokens and weights (rows, length + 1), position of the first token
 
 
-@dataclass(frozen=True)
-class CorpusText:
-    """Text as tokens, and where paragraphs begin in it."""
+def rows_by_step(run: Any, tokens: np.ndarray) -> Callable[[int], Rows]:
+    """The rows of each step of a run."""
+    from tokenizers import Tokenizer
 
-    tokens: np.ndarray
-    paragraphs: np.ndarray
-
-
-@dataclass(frozen=True)
-class TrainingRows:
-    """tokens and weights (rows, length + 1), the kind of each row, and the position of the first token."""
-
-    tokens: np.ndarray
-    weights: np.ndarray
-    kinds: list[str]
-    first_position: int
+    tokenizer = Tokenizer.from_file(str(run.folder / TOKENIZER))
+    breaks = [id for piece, id in tokenizer.get_vocab().items() if piece in ("ĊĊ", "Ċ")]
+    paragraphs = np.flatnonzero(np.isin(tokens, breaks) & ~np.isin(np.roll(tokens, -1), breaks)) + 1
+    return partial(rows_of, run.recipe, tokenizer, tokens, np.concatenate([[0], paragraphs]))
 
 
-def rows_of(recipe: DemoRecipe, tokenizer: Any, text: CorpusText, step: int) -> TrainingRows:
-    """A function of the recipe, the text and the step alone, so that an interrupted run goes on as it would have."""
+def rows_of(recipe: DemoRecipe, tokenizer: Any, text: np.ndarray, paragraphs: np.ndarray, step: int) -> Rows:
+    """A function of the recipe, the text (as tokens, and where paragraphs begin in it) and the step alone, so that an
+    interrupted run goes on as it would have."""
     from engine.demo.making.families import FAMILIES
 
     rng = random.Random(f"{recipe.seed} {step}")
@@ -44,17 +39,15 @@ def rows_of(recipe: DemoRecipe, tokenizer: Any, text: CorpusText, step: int) -> 
     length = stage.lengths[step % len(stage.lengths)]
     n_rows = recipe.step_tokens // length
     tokens, weights = np.zeros((n_rows, length + 1), np.int64), np.ones((n_rows, length + 1), np.float32)
-    kinds = [_kind(rng, stage) for _ in range(n_rows)]
-    for row, kind in enumerate(kinds):
+    for row, kind in enumerate([_kind(rng, stage) for _ in range(n_rows)]):
         if kind == "text":
-            tokens[row] = _stretch(rng, text, length + 1, stage.anywhere)
+            tokens[row] = _stretch(rng, text, paragraphs, length + 1, stage.anywhere)
         elif kind == "repeats":
             tokens[row], weights[row] = _repeats(rng, text, recipe.n_vocab, length + 1)
         else:
-            kinds[row] = rng.choice(list(FAMILIES))
-            tokens[row], weights[row] = _episodes(tokenizer, kinds[row], rng, length + 1)
-    first = 0 if length == N_CTX or rng.random() < AT_FIRST_POSITION else rng.randrange(N_CTX - length)
-    return TrainingRows(tokens, weights, kinds, first)
+            tokens[row], weights[row] = _episodes(tokenizer, rng.choice(list(FAMILIES)), rng, length + 1)
+    any_first = length < recipe.n_ctx and rng.random() >= AT_FIRST_POSITION
+    return tokens, weights, rng.randrange(recipe.n_ctx - length) if any_first else 0
 
 
 def _kind(rng: random.Random, stage: Stage) -> str:
@@ -62,16 +55,16 @@ def _kind(rng: random.Random, stage: Stage) -> str:
     return "repeats" if drawn < stage.repeats else "episodes" if drawn < stage.repeats + stage.episodes else "text"
 
 
-def _stretch(rng: random.Random, text: CorpusText, length: int, anywhere: float) -> np.ndarray:
-    start = rng.randrange(len(text.tokens) - length)
+def _stretch(rng: random.Random, text: np.ndarray, paragraphs: np.ndarray, length: int, anywhere: float) -> np.ndarray:
+    start = rng.randrange(len(text) - length)
     if rng.random() >= WITH_BEGINNING:
-        return text.tokens[start : start + length]
+        return text[start : start + length]
     if not anywhere or rng.random() >= anywhere:
-        start = min(text.paragraphs[np.searchsorted(text.paragraphs, start) - 1], len(text.tokens) - length)
-    return np.concatenate([[BEGINNING], text.tokens[start : start + length - 1]])
+        start = min(paragraphs[np.searchsorted(paragraphs, start) - 1], len(text) - length)
+    return np.concatenate([[BEGINNING], text[start : start + length - 1]])
 
 
-def _repeats(rng: random.Random, text: CorpusText, n_vocab: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+def _repeats(rng: random.Random, text: np.ndarray, n_vocab: int, length: int) -> tuple[np.ndarray, np.ndarray]:
     """One sequence again and again, its period drawn anew: tokens evenly drawn, tokens as often as in the text, or a
     stretch of the text; half with the beginning token. The first copy carries no weight."""
     period = rng.randint(PERIOD[0], min(PERIOD[1], length // 2))
@@ -79,10 +72,10 @@ def _repeats(rng: random.Random, text: CorpusText, n_vocab: int, length: int) ->
     if how < 0.6:
         unit = np.array([rng.randrange(len(SPECIAL), n_vocab) for _ in range(period)])
     elif how < 0.8:
-        unit = text.tokens[[rng.randrange(len(text.tokens)) for _ in range(period)]]
+        unit = text[[rng.randrange(len(text)) for _ in range(period)]]
     else:
-        start = rng.randrange(len(text.tokens) - period)
-        unit = text.tokens[start : start + period]
+        start = rng.randrange(len(text) - period)
+        unit = text[start : start + period]
     beginning = [BEGINNING] if rng.random() < 0.5 else []
     weights = np.ones(length, np.float32)
     weights[: len(beginning) + period + 1] = 0
