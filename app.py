@@ -2,11 +2,11 @@
 
 import streamlit as st
 
-from pages.ui.shared.address import as_written, draw_notes
-from pages.ui.shared.runtime import begin_run, ended_early, faults_shown
-from pages.ui.shared.screens import draw_heading, navigation, screen_of
-from pages.ui.shared.sidebar import draw_sidebar
-from pages.ui.shared.stage import draw_stage
+from pages.ui.controls.sidebar import draw_sidebar
+from pages.ui.page.address import as_written, draw_notes
+from pages.ui.page.presentation import draw_stage
+from pages.ui.page.runtime import begin_run, ended_early, faults_shown
+from pages.ui.page.screens import draw_heading, navigation, screen_of
 
 st.set_page_config(page_icon="✂️", layout="wide")
 begin_run()

@@ -45,9 +45,9 @@ def open_app(arguments: Sequence[str], started: Callable[[], Any]) -> int:
     import streamlit as st
     from starlette.middleware import Middleware
 
-    from pages.ui.shared.front_page import routes
-    from pages.ui.shared.gate import Gate
-    from pages.ui.shared.streamlit_internals import StreamlitAPIException
+    from pages.ui.page.front_page import routes
+    from pages.ui.page.security_headers import Gate
+    from pages.ui.page.streamlit_internals import StreamlitAPIException
 
     sys.argv = [os.path.join(HERE, "app.py")]  # as `streamlit run` has it: Streamlit looks for files next to it
     try:

@@ -13,14 +13,14 @@ from engine.texts.passages import text_digest
 from pages.ui.attention.details import draw_details
 from pages.ui.attention.tables import combined, default_heads, names_of
 from pages.ui.attention.view import SWITCHES, asked_heads, attention_view, hand_over, overview_packet, pattern_packet
-from pages.ui.shared import carried
-from pages.ui.shared.controls import type_mask
-from pages.ui.shared.heads import open_heads
-from pages.ui.shared.runtime import end_run, errors_shown, require_frame, session
-from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.texts import Chosen, choose_text
-from pages.ui.shared.work import Work, live
-from pages.ui.shared.written import hold, write
+from pages.ui.controls import carried
+from pages.ui.controls.controls import type_mask
+from pages.ui.controls.heads import open_heads
+from pages.ui.controls.sidebar import chosen, wait_for_model
+from pages.ui.controls.texts import Chosen, choose_text
+from pages.ui.page.runtime import end_run, errors_shown, require_frame, session
+from pages.ui.page.widget_writes import hold, write
+from pages.ui.page.work import Work, live
 
 require_frame("pages/attention.py")
 EMBEDDED, TRANSLATION = "demo", "Translation"  # it was taught English alone, and translates nothing

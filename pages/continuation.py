@@ -8,13 +8,13 @@ import streamlit as st
 from engine.importance.rankings_of import Evidence
 from engine.texts.passages import checked
 from pages.ui.continuation import sections, setting
-from pages.ui.shared import carried
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.closing import closing
-from pages.ui.shared.pruning import choose_pruning
-from pages.ui.shared.runtime import errors_shown, require_frame, session
-from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.work import Action, Work, live
+from pages.ui.controls import carried
+from pages.ui.controls.pruning import choose_pruning
+from pages.ui.controls.sidebar import chosen, wait_for_model
+from pages.ui.downloads.footer import closing
+from pages.ui.figures.charts import Picture
+from pages.ui.page.runtime import errors_shown, require_frame, session
+from pages.ui.page.work import Action, Work, live
 
 require_frame("pages/continuation.py")
 STREAM_S = 0.4  # how often what is said so far is shown

@@ -9,16 +9,16 @@ import streamlit as st
 from engine.importance.rankings import AGGREGATES
 from engine.requests import Correlate
 from engine.studies.surveys import Survey, shots_in_words, survey
+from pages.ui.controls.controls import one_of
+from pages.ui.controls.many_tasks import choose_tasks, importance_work, setting_of, show_failed, so_far, survey_line
+from pages.ui.controls.sidebar import chosen, wait_for_model
 from pages.ui.correlations import sections, tables
-from pages.ui.shared.closing import closing, draw_command
-from pages.ui.shared.controls import one_of
-from pages.ui.shared.defaults import RANKING_QUESTIONS
-from pages.ui.shared.many_tasks import choose_tasks, importance_work, setting_of, show_failed, so_far, survey_line
-from pages.ui.shared.origin import Origin, about, command_line, of_grid, of_model, tasks_in_words
-from pages.ui.shared.runtime import end_run, require_frame
-from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.tables import written
-from pages.ui.shared.work import live
+from pages.ui.downloads.footer import closing, draw_command
+from pages.ui.downloads.origin import Origin, about, command_line, of_grid, of_model, tasks_in_words
+from pages.ui.page.defaults import RANKING_QUESTIONS
+from pages.ui.page.runtime import end_run, require_frame
+from pages.ui.page.tables import written
+from pages.ui.page.work import live
 
 require_frame("pages/correlations.py")
 TITLES = {"heads": "Heads by gradient", "heads-one-divisor": "Heads by one divisor", "gate": "Heads by gate",

@@ -6,16 +6,16 @@ import streamlit as st
 
 from engine.requests import ReportHead
 from engine.studies.one_head import HeadRequest, head_named, portrait
+from pages.ui.controls.many_tasks import setting_of
+from pages.ui.controls.sidebar import chosen, wait_for_model
+from pages.ui.downloads.footer import closing
+from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
 from pages.ui.head import by_weights, feeders, idealised, in_texts, losses, tables
 from pages.ui.head.asking import choose
 from pages.ui.head.measuring import draw_all, look_up
 from pages.ui.head.portrait import draw_portrait
-from pages.ui.shared.closing import closing
-from pages.ui.shared.many_tasks import setting_of
-from pages.ui.shared.origin import Origin, about, of_model, tasks_in_words
-from pages.ui.shared.runtime import errors_shown, require_frame
-from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.stage import presenting
+from pages.ui.page.presentation import presenting
+from pages.ui.page.runtime import errors_shown, require_frame
 
 require_frame("pages/head.py")
 N_QUESTIONS = 100

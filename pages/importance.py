@@ -12,19 +12,9 @@ from engine.importance.rankings import agreement
 from engine.requests import Correlate, ScoreImportance
 from engine.studies.surveys import Survey, in_words, survey, together
 from engine.timing.observed_timings import together_s
-from pages.ui.importance import charts, tables
-from pages.ui.importance.beside import FirstImportance
-from pages.ui.importance.beside import draw as draw_beside
-from pages.ui.importance.divisors import draw_line
-from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.closing import closing
-from pages.ui.shared.controls import one_listed, one_of
-from pages.ui.shared.defaults import IN_SHORT, SAMPLE
-from pages.ui.shared.defaults import RANKING_QUESTIONS as N
-from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.heads import MOST, open_heads
-from pages.ui.shared.many_tasks import (
+from pages.ui.controls.controls import one_listed, one_of
+from pages.ui.controls.heads import MOST, open_heads
+from pages.ui.controls.many_tasks import (
     FEW_COUNTS,
     choose_tasks,
     importance_work,
@@ -33,11 +23,21 @@ from pages.ui.shared.many_tasks import (
     so_far,
     survey_line,
 )
-from pages.ui.shared.origin import Origin, about, of_grid, of_model, of_task, tasks_in_words
-from pages.ui.shared.runtime import require_frame
-from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.tables import for_file, magnitude, written
-from pages.ui.shared.work import Work, cost_in_words, live
+from pages.ui.controls.sidebar import chosen, wait_for_model
+from pages.ui.downloads.footer import closing
+from pages.ui.downloads.origin import Origin, about, of_grid, of_model, of_task, tasks_in_words
+from pages.ui.figures.charts import Picture
+from pages.ui.figures.drawing import draw_chart
+from pages.ui.importance import charts, tables
+from pages.ui.importance.beside import FirstImportance
+from pages.ui.importance.beside import draw as draw_beside
+from pages.ui.importance.divisors import draw_line
+from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
+from pages.ui.page.defaults import IN_SHORT, SAMPLE
+from pages.ui.page.defaults import RANKING_QUESTIONS as N
+from pages.ui.page.runtime import require_frame
+from pages.ui.page.tables import for_file, magnitude, written
+from pages.ui.page.work import Work, cost_in_words, live
 
 require_frame("pages/importance.py")
 SHORT = {"heads": "Gradient", "heads-one-divisor": "One divisor", "gate": "Gate", ORACLE: "Oracle"}

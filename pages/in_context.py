@@ -12,17 +12,17 @@ from engine.heads.induction import induction
 from engine.importance.rankings_of import INDUCTION_SEED, Evidence
 from engine.texts.incontext import MIN_TOKENS
 from engine.texts.sources import texts_of
+from pages.ui.controls import carried
+from pages.ui.controls.sidebar import chosen, wait_for_model
+from pages.ui.controls.texts import OWN_FILE
+from pages.ui.downloads.footer import Table, closing
+from pages.ui.figures.charts import Picture
 from pages.ui.in_context import sections, setting, together
 from pages.ui.in_context.tables import head_frame, scores_csv
-from pages.ui.shared import carried
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.closing import Table, closing
-from pages.ui.shared.marks import counts, mark
-from pages.ui.shared.runtime import end_run, errors_shown, require_frame, session
-from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.tables import mask_in_words
-from pages.ui.shared.texts import OWN_FILE
-from pages.ui.shared.work import Work, live
+from pages.ui.page.marks import counts, mark
+from pages.ui.page.runtime import end_run, errors_shown, require_frame, session
+from pages.ui.page.tables import mask_in_words
+from pages.ui.page.work import Work, live
 
 require_frame("pages/in_context.py")
 ABLATE_HELP = (

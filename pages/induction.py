@@ -9,23 +9,24 @@ from engine.heads.induction import SCORES, VARIANTS, induction
 from engine.importance.rankings_of import INDUCTION_FROM
 from engine.models.masks import parse_mask
 from engine.requests import ScoreInduction
+from pages.ui.controls import carried
+from pages.ui.controls.controls import one_of, type_mask
+from pages.ui.controls.sidebar import chosen, wait_for_model
+from pages.ui.downloads.footer import closing
+from pages.ui.downloads.origin import Origin, about, of_model
+from pages.ui.figures import induction_scores
+from pages.ui.figures.drawing import draw_chart
 from pages.ui.induction import charts, overlap
 from pages.ui.induction.beside import FirstInduction
 from pages.ui.induction.beside import draw as draw_beside
 from pages.ui.induction.closely import draw_closely
 from pages.ui.induction.selection import chart_with_heads, head_table, selected_heads, send_to_prune
 from pages.ui.induction.tables import corner, corner_in_words, head_scores, in_words
-from pages.ui.shared import carried, induction_scores
-from pages.ui.shared.address import number_field
-from pages.ui.shared.closing import closing
-from pages.ui.shared.controls import one_of, type_mask
-from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.marks import mark
-from pages.ui.shared.origin import Origin, about, of_model
-from pages.ui.shared.runtime import errors_shown, require_frame, session
-from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.stage import presenting
-from pages.ui.shared.work import Work
+from pages.ui.page.address import number_field
+from pages.ui.page.marks import mark
+from pages.ui.page.presentation import presenting
+from pages.ui.page.runtime import errors_shown, require_frame, session
+from pages.ui.page.work import Work
 
 require_frame("pages/induction.py")
 ABOUT = """

@@ -6,21 +6,21 @@ import streamlit as st
 
 from engine.models.masks import Mask, parse_mask
 from engine.texts.tokenloss import TokenLosses
+from pages.ui.controls import carried
+from pages.ui.controls.pruning import choose_pruning
+from pages.ui.controls.sidebar import chosen, wait_for_model
+from pages.ui.controls.texts import OWN_FILE, choose_text
+from pages.ui.downloads.footer import closing
+from pages.ui.downloads.origin import Origin
+from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.token_text import component_data, token_text
+from pages.ui.page.marks import counts, mark
+from pages.ui.page.runtime import end_run, errors_shown, require_frame, session
+from pages.ui.page.work import live
 from pages.ui.passage import reading, tables
 from pages.ui.passage.charts import difference_bars, tinted_text
 from pages.ui.passage.controls import choose_a, choose_colours, largest_tables, offer_example
 from pages.ui.passage.jobs import PassageRun, so_far
-from pages.ui.shared import carried
-from pages.ui.shared.closing import closing
-from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.marks import counts, mark
-from pages.ui.shared.origin import Origin
-from pages.ui.shared.pruning import choose_pruning
-from pages.ui.shared.runtime import end_run, errors_shown, require_frame, session
-from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.texts import OWN_FILE, choose_text
-from pages.ui.shared.token_text import component_data, token_text
-from pages.ui.shared.work import live
 
 require_frame("pages/passage.py")
 SAME = "Nothing differs between A and B so far: prune something, or change A."

@@ -5,22 +5,23 @@ from functools import partial
 
 import streamlit as st
 
-from pages.ui.prune import beside, costs, criteria, dragging, exports, parts, perplexity, speeds
+from pages.ui.comparison.criteria import CriteriaDownloads
+from pages.ui.controls.controls import choose_ranking, choose_task
+from pages.ui.controls.sidebar import chosen
+from pages.ui.controls.texts import choose_text, chosen_text
+from pages.ui.downloads.footer import Table, closing
+from pages.ui.page.address import flag, put_right
+from pages.ui.page.runtime import errors_shown, require_frame
+from pages.ui.page.tables import for_file
+from pages.ui.page.work import live
+from pages.ui.prune import beside, dragging, parts
 from pages.ui.prune.figure import component_tables
 from pages.ui.prune.origin import origin
-from pages.ui.prune.questions import draw_questions
+from pages.ui.prune.panels import costs, criteria, exports, perplexity, speeds
+from pages.ui.prune.panels.questions import draw_questions
 from pages.ui.prune.screen import PruneScreen
 from pages.ui.prune.stories import set_controls
 from pages.ui.prune.tables import answers_csv
-from pages.ui.shared.address import flag, put_right
-from pages.ui.shared.closing import Table, closing
-from pages.ui.shared.controls import choose_ranking, choose_task
-from pages.ui.shared.criteria import CriteriaDownloads
-from pages.ui.shared.runtime import errors_shown, require_frame
-from pages.ui.shared.sidebar import chosen
-from pages.ui.shared.tables import for_file
-from pages.ui.shared.texts import choose_text, chosen_text
-from pages.ui.shared.work import live
 
 require_frame("pages/prune.py")
 setup = chosen()

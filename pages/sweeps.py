@@ -7,18 +7,18 @@ import streamlit as st
 
 from engine.studies.study import pool_of
 from engine.studies.sweeps import Swept, sweep
-from pages.ui.shared.address import MOST, number_field
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.closing import closing
-from pages.ui.shared.controls import choose_level, one_listed, one_of
-from pages.ui.shared.defaults import AXES
-from pages.ui.shared.many_tasks import FEW_COUNTS, JUDGES, choose_tasks, setting_of, show_failed
-from pages.ui.shared.marks import mark
-from pages.ui.shared.origin import Origin, about, of_model, tasks_in_words
-from pages.ui.shared.published import of_tasks
-from pages.ui.shared.runtime import end_run, require_frame
-from pages.ui.shared.sidebar import chosen, wait_for_model
-from pages.ui.shared.work import Work, live
+from pages.ui.controls.controls import choose_level, one_listed, one_of
+from pages.ui.controls.many_tasks import FEW_COUNTS, JUDGES, choose_tasks, setting_of, show_failed
+from pages.ui.controls.sidebar import chosen, wait_for_model
+from pages.ui.downloads.footer import closing
+from pages.ui.downloads.origin import Origin, about, of_model, tasks_in_words
+from pages.ui.figures.charts import Picture
+from pages.ui.figures.published import of_tasks
+from pages.ui.page.address import MOST, number_field
+from pages.ui.page.defaults import AXES
+from pages.ui.page.marks import mark
+from pages.ui.page.runtime import end_run, require_frame
+from pages.ui.page.work import Work, live
 from pages.ui.sweeps import criteria
 from pages.ui.sweeps.plans import SECTIONS, points_of, requests_of
 from pages.ui.sweeps.sections import draw_section

@@ -5,11 +5,11 @@ from functools import partial
 
 import streamlit as st
 
-from pages.ui.shared.closing import closing
-from pages.ui.shared.exports import Drawn, Table
-from pages.ui.shared.runtime import end_run, require_frame
-from pages.ui.shared.stage import presenting
-from pages.ui.shared.work import live
+from pages.ui.downloads.exports import Drawn, Table
+from pages.ui.downloads.footer import closing
+from pages.ui.page.presentation import presenting
+from pages.ui.page.runtime import end_run, require_frame
+from pages.ui.page.work import live
 from pages.ui.training import sections
 from pages.ui.training.choosing import choose, draw_followed, draw_made
 from pages.ui.training.live import draw_live

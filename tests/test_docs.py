@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pages.ui.shared.screens import STORY
+from pages.ui.page.screens import STORY
 from tests.test_imports_go_one_way import FLOORS
 from tests.write_command_line import PAGE, commands_of, page, parser
 

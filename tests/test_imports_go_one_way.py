@@ -36,7 +36,10 @@ FLOORS = [
     "engine.plans",
     "engine.requests",
     "engine.cli engine.demo.making",
-    "pages.ui.shared",
+    "pages.ui.page",
+    "pages.ui.controls pages.ui.figures",
+    "pages.ui.downloads",
+    "pages.ui.comparison",
     "pages.ui.prune pages.ui.importance pages.ui.induction pages.ui.passage pages.ui.continuation pages.ui.attention "
     "pages.ui.in_context pages.ui.correlations pages.ui.sweeps pages.ui.head pages.ui.training",
     "pages.ui.study_report",

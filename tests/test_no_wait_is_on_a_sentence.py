@@ -1,4 +1,4 @@
-"""Browser tests and scripts wait for marks and keys (pages/ui/shared/marks.py): wording and layout can change."""
+"""Browser tests and scripts wait for marks and keys (pages/ui/page/marks.py): wording and layout can change."""
 
 import ast
 import re

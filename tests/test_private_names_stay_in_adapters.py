@@ -27,7 +27,7 @@ class Library:
 
 LIBRARIES = {
     "streamlit": Library(
-        tuple(f"pages/ui/shared/streamlit_internals.{kind}" for kind in ("py", "css", "js")),
+        tuple(f"pages/ui/page/streamlit_internals.{kind}" for kind in ("py", "css", "js")),
         (r"^import streamlit\.(?!components\.v2\b)", r"data-(testid|tag|heading-text)\b", r"\.st[A-Z]\w+"),
     ),
     "transformers": Library(

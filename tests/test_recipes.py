@@ -33,9 +33,9 @@ from engine.requests import REQUESTS, Evaluate, argv, program
 from engine.requests.fields import Option, number, option_name, options
 from engine.shapes import ModelShape
 from engine.studies import sweeps
-from pages.ui.shared.controls import RANKING_HELP
-from pages.ui.shared.screens import STORY
-from pages.ui.shared.sidebar import MODEL_HELP
+from pages.ui.controls.controls import RANKING_HELP
+from pages.ui.controls.sidebar import MODEL_HELP
+from pages.ui.page.screens import STORY
 from tests import write_command_line
 from tests.engine.fixtures import TINY
 from tests.test_imports_go_one_way import FLOORS, REPOSITORY
@@ -163,7 +163,7 @@ SCREEN = [
     Place("tests/test_imports_go_one_way.py",
           lambda name: any({f"pages.ui.{name}", "pages.ui.prune"} <= set(floor.split()) for floor in FLOORS)),
     Place("docs/architecture.md", in_architecture),
-    Place("pages.ui.shared.screens.STORY", lambda name: name in titles()),
+    Place("pages.ui.page.screens.STORY", lambda name: name in titles()),
     Place("pages/ui/__init__.py", lambda name: f"\n`{name}`: " in text("pages/ui/__init__.py")),
     Place("README.md", lambda name: re.search(rf"^pages/ .*[:,] {titles().get(name)}(,|$)", text("README.md"), re.M)),
     Place("docs/screens.md", lambda name: f"\n## {titles().get(name)}\n" in text("docs/screens.md")),
@@ -245,7 +245,7 @@ RANKING = [
           lambda name: name == NEW or "ranking.seed" in branch_of(name)),
     Place("engine.importance.rankings_of.Ranking",
           lambda name: f"`{name}`" in (rankings_of.Ranking.__doc__ or ""), is_of_one_task),
-    Place("pages.ui.shared.controls.RANKING_HELP", lambda name: f"`{name}`" in RANKING_HELP, is_of_one_task),
+    Place("pages.ui.controls.controls.RANKING_HELP", lambda name: f"`{name}`" in RANKING_HELP, is_of_one_task),
     Place("engine.studies.sweeps.Point", lambda name: f"`{name}`" in (sweeps.Point.__doc__ or ""), is_of_others),
     Place("tests.write_command_line", is_choice),
     Place("tests.engine.studies.conftest.ByHand",

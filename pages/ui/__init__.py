@@ -1,6 +1,10 @@
 """What the screens are made of: a folder a screen, and what two or more of them share.
 
-`shared`: what two screens or more use
+`page`: what every page stands in
+`figures`: charts, texts and pictures
+`controls`: controls that several screens have
+`downloads`: what every screen ends with
+`comparison`: two models side by side, and criteria compared
 `prune`: parts of the Prune screen
 `importance`: parts of the Importance screen
 `induction`: parts of the Induction screen

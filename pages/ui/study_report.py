@@ -16,12 +16,12 @@ from engine.studies.surveys import in_words, shots_in_words, together
 from engine.studies.sweeps import SweepRow, Swept
 from pages.ui.correlations.charts import MEASURES, matrix
 from pages.ui.correlations.tables import cells, labelled, names_in_order, takeaway
+from pages.ui.figures.charts import Picture, rasterised, to_svg
+from pages.ui.figures.colours import NO, QUIET, YES, light_theme
 from pages.ui.importance.charts import aggregate_map, ffn_map
 from pages.ui.importance.tables import aggregate_rows, ffn_rows, ffns_in_words, heads_in_words
-from pages.ui.shared.charts import Picture, rasterised, to_svg
-from pages.ui.shared.colours import NO, QUIET, YES, light_theme
-from pages.ui.shared.defaults import NOUNS
-from pages.ui.shared.tables import number, typeset
+from pages.ui.page.defaults import NOUNS
+from pages.ui.page.tables import number, typeset
 from pages.ui.sweeps import charts, tables
 
 STYLE = """

@@ -71,7 +71,7 @@ percent = st.slider("Heads pruned", 0, 100, 0, 5)
 st.metric(f"Right with {percent} % pruned", f"{100 * accuracy(percent):.1f} %")
 """
 # Every text of the block that holds the large figure, with its time and the mark of the figure, which need not stand in
-# that block (pages/ui/shared/marks.py).
+# that block (pages/ui/page/marks.py).
 WATCH = """() => {
   window.seen = []
   setInterval(() => {

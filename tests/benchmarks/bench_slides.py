@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from cache import Store
-from pages.ui.shared import views
-from pages.ui.shared.views import SavedView
+from pages.ui.page import saved_views as views
+from pages.ui.page.saved_views import SavedView
 from tests.benchmarks.bench_drag import served
 from tests.benchmarks.measure import REPOSITORY
 

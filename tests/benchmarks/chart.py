@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from pages.ui.shared import charts, colours
+from pages.ui.figures import charts, colours
 
 ROW_PX = 17
 TITLE = "What Headroom saves against the usual way"

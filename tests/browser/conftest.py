@@ -113,7 +113,7 @@ def foreign(url):
 
 
 def marked(page, name, state=None, **facts):
-    """The mark (pages/ui/shared/marks.py) of this name, in this state and with these facts."""
+    """The mark (pages/ui/page/marks.py) of this name, in this state and with these facts."""
     wanted = {"mark": name, "state": state, **facts}
     return page.locator("".join(f'[data-{key}="{value}"]' for key, value in wanted.items() if value is not None))
 

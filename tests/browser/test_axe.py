@@ -3,7 +3,7 @@
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from pages.ui.shared.screens import STORY
+from pages.ui.page.screens import STORY
 from tests.browser.conftest import at_rest, await_command
 from tests.conftest import IS_THOROUGH
 

@@ -10,7 +10,7 @@ import time
 import pytest
 from playwright.sync_api import expect
 
-from pages.ui.shared.pruning import HEADS as OPENS_AT
+from pages.ui.controls.pruning import HEADS as OPENS_AT
 from tests.browser.conftest import await_mark, keyed, marked, settled_figure
 from tests.conftest import IS_THOROUGH
 from tests.embedded import heads_at, n_at

@@ -8,7 +8,7 @@ import pytest
 
 from cache import open_store
 from engine.texts import passages
-from pages.ui.shared import views
+from pages.ui.page import saved_views as views
 from tests.browser.conftest import WAIT_MS, await_mark, foreign, keyed
 
 IMAGE = "![x](http://192.0.2.1/a.png)"

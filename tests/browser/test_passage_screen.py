@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from pages.ui.shared.pruning import HEADS as OPENS_AT
+from pages.ui.controls.pruning import HEADS as OPENS_AT
 from tests.browser.conftest import WAIT_MS, at_rest, await_command, await_mark, keyed
 from tests.embedded import n_at
 

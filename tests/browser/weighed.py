@@ -76,7 +76,7 @@ def say() -> None:
 
 def cancel_all() -> None:
     """In the server: cancels all work."""
-    from pages.ui.shared.runtime import jobs
+    from pages.ui.page.runtime import jobs
 
     for slot in list(jobs()._slots):
         jobs().cancel(slot)
@@ -103,7 +103,7 @@ def _parts() -> dict[str, Any]:
     """Which model is loaded, MB of its weights, and how many of what else the app and Streamlit hold."""
     from streamlit.runtime import get_instance
 
-    from pages.ui.shared.runtime import jobs, session
+    from pages.ui.page.runtime import jobs, session
 
     sessions = get_instance()._session_mgr
     found: dict[str, Any] = {

@@ -44,8 +44,8 @@ from engine.training.running import best
 from engine.training.series import series_of
 from engine.training.trajectory import decode as decode_trajectory
 from engine.training.trajectory import encode as encode_trajectory
-from pages.ui.shared import views
-from pages.ui.shared.views import SavedView
+from pages.ui.page import saved_views as views
+from pages.ui.page.saved_views import SavedView
 from pages.ui.training import live_charts, runs
 from tests import hub_stand_in, synthetic_runs
 from tests.cli.conftest import refused

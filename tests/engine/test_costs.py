@@ -11,7 +11,7 @@ from engine.measurement import Workload
 from engine.models.masks import Mask, parse_mask
 from engine.progress import final
 from engine.timing.workload import all_characters
-from pages.ui.prune import costs
+from pages.ui.prune.panels import costs
 from tests.conftest import make_tiny_opt
 from tests.engine.fixtures import finished, questions_in, target_in
 

@@ -12,8 +12,8 @@ import streamlit as st
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
-from pages.ui.shared import offers, runtime
-from pages.ui.shared.origin import executable
+from pages.ui.downloads.origin import executable
+from pages.ui.page import offers, runtime
 from tests.conftest import HANG_S, REPOSITORY
 
 WAIT_S = HANG_S
@@ -159,8 +159,8 @@ def experiment_of(at):
     """What the page shows, under a random ranking."""
     from engine.models.loading import LoadSpec
     from engine.questions.requests import TaskSpec, get_requests
+    from pages.ui.controls.controls import Levels
     from pages.ui.prune.experiment import Experiment
-    from pages.ui.shared.controls import Levels
 
     target = runtime.session().target(LoadSpec(at.selectbox(key="model").value, "fp32"))
     task = TaskSpec(at.selectbox(key="prune_task").value)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from streamlit.util import calc_hash
 
-from pages.ui.shared.address import MOST, flag, nearest, one_among
+from pages.ui.page.address import MOST, flag, nearest, one_among
 from tests.conftest import REPOSITORY
 from tests.pages.conftest import settled
 
@@ -108,7 +108,8 @@ def test_every_choice_and_number_is_put_right_before_it_is_drawn():
 
 def test_what_nobody_foresaw_is_one_line_and_a_log_file(open_app, monkeypatch):
     from engine.errors import unforeseen
-    from pages.ui.shared import runtime, sidebar
+    from pages.ui.controls import sidebar
+    from pages.ui.page import runtime
 
     def broken():
         raise ZeroDivisionError(f"by {IMAGE}")

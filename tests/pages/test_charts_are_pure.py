@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pages.ui.figures import charts, colours
 from pages.ui.prune.charts import accuracy_curve, ffn_bars, head_map
-from pages.ui.shared import charts, colours
 
 
 def points(*accuracies):
@@ -155,7 +155,7 @@ def test_no_colour_is_set_anywhere_else():
 
 
 def test_no_streamlit():
-    code = "import pages.ui.shared.charts, sys; print('streamlit' in sys.modules)"
+    code = "import pages.ui.figures.charts, sys; print('streamlit' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=colours.CONFIG.parents[1])
     assert done.stdout.strip() == "False", done.stderr
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pages.ui.shared import charts, colours
+from pages.ui.figures import charts, colours
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT, MARKS = 4.5, 3.0

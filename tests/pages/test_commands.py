@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pages.ui.shared.origin import executable
+from pages.ui.downloads.origin import executable
 from tests.conftest import HANG_S, REPOSITORY
 
 

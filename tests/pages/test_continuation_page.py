@@ -11,9 +11,9 @@ from engine.models.masks import Mask, parse_mask
 from engine.progress import final
 from engine.texts.continuation import How, NextTokens, continuation, next_tokens
 from pages.ui.continuation import charts, sections
-from pages.ui.shared import runtime
-from pages.ui.shared.charts import to_svg
-from pages.ui.shared.pruning import by_importance
+from pages.ui.controls.pruning import by_importance
+from pages.ui.figures.charts import to_svg
+from pages.ui.page import runtime
 from tests.pages.conftest import components, frames_of, same_on_the_command_line, settled, slide
 
 PROMPT = "One two three, one two"

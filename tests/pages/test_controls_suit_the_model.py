@@ -4,8 +4,8 @@ import pytest
 
 from engine.models.masks import parse_edits
 from engine.shapes import ModelShape
-from pages.ui.shared import controls
-from pages.ui.shared.defaults import SAMPLE
+from pages.ui.controls import controls
+from pages.ui.page.defaults import SAMPLE
 
 
 @pytest.mark.parametrize(("n_layers", "n_heads"), [(1, 1), (2, 4), (4, 8), (30, 9), (64, 72)])

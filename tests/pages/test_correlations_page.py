@@ -15,10 +15,11 @@ from engine.importance.importance import Scores, importance
 from engine.importance.rankings import random_order, top_overlap
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Survey, agreement_rows, grid, written_row
+from pages.ui.controls import many_tasks
 from pages.ui.correlations import charts, tables
-from pages.ui.shared import many_tasks, runtime
-from pages.ui.shared.defaults import RANKING_QUESTIONS
-from pages.ui.shared.tables import number, written
+from pages.ui.page import runtime
+from pages.ui.page.defaults import RANKING_QUESTIONS
+from pages.ui.page.tables import number, written
 from tests.pages.conftest import charts_of, frames_of, settled
 
 NAMES = ("demo_copy", "demo_lookup", "demo_walk")
@@ -337,7 +338,7 @@ FOUND = {"2 tasks": many(2), "7 tasks": many(7), "34 tasks": many(34, shots=(0,)
 
 @pytest.mark.parametrize("found", FOUND.values(), ids=list(FOUND))
 def test_charts_become_files(found):
-    from pages.ui.shared.charts import to_svg
+    from pages.ui.figures.charts import to_svg
 
     for chart in all_charts(found):
         assert to_svg(chart, "title").startswith(b"<svg")
@@ -409,7 +410,7 @@ def test_charts_leave_their_frames_alone():
 
 
 def test_the_download_holds_every_pair(measured):
-    from pages.ui.shared.tables import to_csv
+    from pages.ui.page.tables import to_csv
 
     at = measured()
     assert any(button.label == "Pairs of rankings (CSV)" for button in at.get("download_button"))

@@ -5,8 +5,9 @@ import pytest
 
 from engine.importance.criteria import CRITERIA
 from engine.studies.compare import RANDOM, ComparedCriteria, Comparing, Curve, areas
-from pages.ui.shared import criteria_charts, criteria_tables, runtime
-from pages.ui.shared.colours import PLACES
+from pages.ui.comparison import criteria_charts, criteria_tables
+from pages.ui.figures.colours import PLACES
+from pages.ui.page import runtime
 from tests.pages.conftest import components, experiment_of, settled
 
 LEVELS = (0, 500, 1000)
@@ -80,7 +81,7 @@ def test_the_map_shows_the_scores_that_the_ranking_goes_by(open_app, name, tiny_
 
 
 def test_comparing_on_prune_is_measured_when_it_is_asked_for_and_goes_into_the_files(open_app, monkeypatch):
-    from pages.ui.shared import closing
+    from pages.ui.downloads import footer as closing
 
     handed = []
     monkeypatch.setattr(closing, "_draw_files", handed.append)

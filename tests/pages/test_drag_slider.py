@@ -10,8 +10,8 @@ from tests.pages.conftest import components, level, slide
 def screen():
     import streamlit as st
 
-    from pages.ui.shared.controls import hand_level
-    from pages.ui.shared.drag_slider import draw_field, draw_slider
+    from pages.ui.controls.controls import hand_level
+    from pages.ui.controls.drag_slider import draw_field, draw_slider
 
     def preset():
         st.session_state.trial_heads = 15

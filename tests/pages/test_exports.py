@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 from streamlit.util import calc_hash
 
-from pages.ui.shared import closing, exports
-from pages.ui.shared.charts import to_svg
-from pages.ui.shared.text_picture import COLUMNS, FULL_OPACITY, text_picture
+from pages.ui.downloads import exports
+from pages.ui.downloads import footer as closing
+from pages.ui.figures.charts import to_svg
+from pages.ui.figures.text_picture import COLUMNS, FULL_OPACITY, text_picture
 from tests.engine.fixtures import write_questions
 from tests.pages.conftest import settled
 from tests.pages.test_in_context_page import wide_opt  # noqa: F401

@@ -17,7 +17,7 @@ heads, free = sys.argv[1:]
 if free == "free":
     let_work.set()
 from streamlit.testing.v1 import AppTest
-from pages.ui.shared.runtime import jobs, store
+from pages.ui.page.runtime import jobs, store
 
 def told():
     words = [each.label for kind in (at.selectbox, at.number_input, at.text_input) for each in kind]

@@ -22,7 +22,7 @@ from engine.studies.portrait import Portrait
 from engine.texts.tokenloss import token_losses
 from pages.ui.head import charts, idealised, tables
 from pages.ui.head.asking import neighbour
-from pages.ui.shared import runtime
+from pages.ui.page import runtime
 from tests.pages.conftest import charts_of, components, frames_of, same_on_the_command_line, settled
 
 SHAPE = ModelShape(3, 4, 4, 32, 8, 64, 512, 256)

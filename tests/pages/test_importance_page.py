@@ -19,12 +19,13 @@ from engine.models.session import Session
 from engine.questions.requests import TaskSpec, get_requests, select
 from engine.questions.tasks import TaskInfo, TaskStatus
 from engine.studies.surveys import StudySettings, grid, together
+from pages.ui.controls import many_tasks
+from pages.ui.downloads.origin import executable
+from pages.ui.figures import charts
 from pages.ui.importance import charts as drawn
 from pages.ui.importance import divisors, tables
-from pages.ui.shared import charts, many_tasks
-from pages.ui.shared.defaults import RANKING_QUESTIONS
-from pages.ui.shared.origin import executable
-from pages.ui.shared.tables import number
+from pages.ui.page.defaults import RANKING_QUESTIONS
+from pages.ui.page.tables import number
 from tests.conftest import make_tiny_opt
 from tests.pages.conftest import button, frames_of, settled
 
@@ -301,7 +302,7 @@ def test_every_chart_becomes_a_file(shape):
 
 
 def test_the_long_table_becomes_a_csv():
-    from pages.ui.shared.tables import for_file, to_csv
+    from pages.ui.page.tables import for_file, to_csv
 
     table = pd.read_csv(io.BytesIO(to_csv(for_file(tables.head_rows(scores([[0.1, 0.4]], [[2.0, 8.0]]))))))
     assert table.columns.tolist() == ["task", "shots", "layer", "head", "name", "score", "importance_rank"]

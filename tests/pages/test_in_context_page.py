@@ -18,10 +18,10 @@ from engine.shapes import ModelShape
 from engine.texts import incontext as engine_incontext
 from engine.texts import passages
 from engine.texts.tokenloss import token_losses
+from pages.ui.downloads.origin import executable
 from pages.ui.in_context import charts, tables
 from pages.ui.in_context.setting import InContextControls, LossesSoFar, ablations
-from pages.ui.shared import runtime
-from pages.ui.shared.origin import executable
+from pages.ui.page import runtime
 from tests.conftest import TEXT
 from tests.engine.fixtures import target_in, write_questions
 from tests.pages.conftest import frames_of, settled, slide
@@ -290,7 +290,7 @@ def test_words_say_which_way():
 
 @pytest.mark.parametrize("n_texts, has_band", [(1, False), (2, False), (3, True)])
 def test_two_texts_have_no_band(n_texts, has_band):
-    from pages.ui.shared.charts import to_svg
+    from pages.ui.figures.charts import to_svg
 
     both = {"full model": losses(0, n_texts)}
     for drawn in (charts.loss_curve(tables.curves(both)), charts.slope_chart(tables.slopes(both))):
@@ -309,7 +309,7 @@ def test_a_table_of_scores_by_text(tmp_path):
 
 @pytest.mark.parametrize("n_texts", [1, 4])
 def test_charts_are_valid_and_become_files(n_texts):
-    from pages.ui.shared.charts import to_svg
+    from pages.ui.figures.charts import to_svg
 
     both = {"full model": losses(0, n_texts), "pruned model": losses(1, n_texts)}
     curve, slope = tables.curves(both), tables.slopes(both)

@@ -8,11 +8,11 @@ from engine.heads.induction import SCORES, InductionScores
 from engine.importance.head_sets import HeadSet
 from engine.importance.rankings import random_order
 from engine.shapes import ModelShape
+from pages.ui.figures import head_sets
+from pages.ui.figures.charts import to_svg
+from pages.ui.figures.head_sets import RANDOM, STRONGEST
 from pages.ui.induction import charts, selection, tables
-from pages.ui.shared import head_sets
-from pages.ui.shared.charts import to_svg
-from pages.ui.shared.head_sets import RANDOM, STRONGEST
-from pages.ui.shared.tables import whole_percent
+from pages.ui.page.tables import whole_percent
 from tests.pages.conftest import frames_of, settled
 
 SHAPE = ModelShape(2, 4, 4, 32, 8, 64, 512, 256)
@@ -109,7 +109,7 @@ def test_a_late_report_of_a_replaced_table_takes_nothing_from_the_selection(monk
 
 
 def test_importance_of_all_tasks_brings_their_lines(open_screen, monkeypatch):
-    from pages.ui.shared import many_tasks
+    from pages.ui.controls import many_tasks
 
     real = many_tasks.list_tasks
     monkeypatch.setattr(many_tasks, "list_tasks", lambda folder: [s for s in real(folder) if s.where == "embedded"][:2])
@@ -125,7 +125,7 @@ def test_importance_of_all_tasks_brings_their_lines(open_screen, monkeypatch):
 
 
 def test_what_another_screen_has_measured_meanwhile_is_shown(open_screen, monkeypatch):
-    from pages.ui.shared import many_tasks
+    from pages.ui.controls import many_tasks
 
     monkeypatch.setenv("HEADROOM_IDLE_SECONDS", "0")  # nothing ahead: the button is there
     real = many_tasks.list_tasks
@@ -215,7 +215,7 @@ def test_a_model_without_induction_heads_has_no_corner(open_screen):
 
 
 def test_the_legend_of_what_is_left_names_the_lines_that_are_drawn():
-    from pages.ui.shared.charts import to_svg
+    from pages.ui.figures.charts import to_svg
 
     found = scores(signed=False).mean["copying"]
     for orders, missing in (({}, {"chosen", "reversed", "task"}), ({"a": np.arange(8), "b": np.arange(8)}, set())):
@@ -253,7 +253,7 @@ def test_overlap_rows_are_spearman_and_a_count():
 
 @pytest.mark.parametrize("signed", [True, False])
 def test_charts_are_valid_and_become_files(signed):
-    from pages.ui.shared.charts import to_svg
+    from pages.ui.figures.charts import to_svg
 
     frame = tables.head_scores(SHAPE, scores(signed), ["L0H0"])
     made = [charts.score_map(frame, name) for name in SCORES]

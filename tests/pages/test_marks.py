@@ -5,7 +5,7 @@ from streamlit.testing.v1 import AppTest
 
 def test_a_mark_says_its_state_and_facts_as_attributes():
     def script():
-        from pages.ui.shared.marks import counts, mark
+        from pages.ui.page.marks import counts, mark
 
         mark("figure", "measured", questions=3, model='"><b>', **counts(None))
 

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from pages.ui.shared import runtime, sidebar
+from pages.ui.controls import sidebar
+from pages.ui.page import runtime
 
 
 def shown(at):

@@ -9,10 +9,10 @@ from engine import jobs as engine_jobs
 from engine.importance.rankings_of import Evidence, Ranking
 from engine.jobs import Job, Jobs
 from engine.progress import Progress
+from pages.ui.page import runtime as frame
 from pages.ui.prune import neighbours
 from pages.ui.prune.experiment import curve
 from pages.ui.prune.neighbours import SLOT, Idle, levels_to_measure
-from pages.ui.shared import runtime as frame
 from tests.engine.fixtures import while_measured
 from tests.pages.conftest import WAIT_S, experiment_of, settled, slide, under_figure
 

@@ -1,4 +1,4 @@
-"""Percentages, signs and magnitudes are written by `pages.ui.shared.tables`, or by a chart's format without SI
+"""Percentages, signs and magnitudes are written by `pages.ui.page.tables`, or by a chart's format without SI
 prefixes."""
 
 import ast
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pages.ui.shared import tables
+from pages.ui.page import tables
 
 ROOT = Path(__file__).resolve().parents[2]
-FORMATTER = ROOT / "pages/ui/shared/tables.py"
+FORMATTER = ROOT / "pages/ui/page/tables.py"
 MODULES = [ROOT / "app.py", *sorted((ROOT / "pages").rglob("*.py"))]
-ONE = "use number, percent, level_percent or magnitude of pages/ui/shared/tables.py"
+ONE = "use number, percent, level_percent or magnitude of pages/ui/page/tables.py"
 SI = re.compile(r"(?:^|[|'])[+,]?(?:\.\d+)?(?:~[sg]|(?<=\d)[sg])(?:$|[;'])")  # in a chart: "500m", and "3.9e+3"
 PRINTF = re.compile(r"^%[-+.\d]*[fg]$")  # of a column: it has no true minus
 PYTHON = re.compile(r"^\{[^{}]*:[^{}]*[+%][^{}]*\}$")

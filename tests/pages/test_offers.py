@@ -8,7 +8,7 @@ from streamlit.util import calc_hash
 
 from engine.checkpoints import hub
 from engine.errors import HeadroomError
-from pages.ui.shared import offers
+from pages.ui.page import offers
 from tests import hub_stand_in as stand_in
 from tests.pages.conftest import WAIT_S, button, figure, level, settled, slide
 

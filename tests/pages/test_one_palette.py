@@ -3,12 +3,13 @@
 import pandas as pd
 import pytest
 
+from pages.ui.comparison import criteria_charts
 from pages.ui.continuation import charts as continuation
+from pages.ui.figures import head_sets
+from pages.ui.figures.colours import CONFIG, PLACES, palette, theme_of
 from pages.ui.in_context import charts as in_context
 from pages.ui.induction import charts as induction
 from pages.ui.prune import charts as prune
-from pages.ui.shared import criteria_charts, head_sets
-from pages.ui.shared.colours import CONFIG, PLACES, palette, theme_of
 from pages.ui.sweeps import charts as sweeps
 
 NONE = pd.DataFrame(columns=["level", "acc", "low", "high", "n", "pruned"])

@@ -21,8 +21,8 @@ from engine.receipts import facts, read_receipts
 from engine.requests import Sweep
 from engine.training.phase_change import window
 from engine.training.trajectory import decode
-from pages.ui.shared import runtime
-from pages.ui.shared.measured import SLOT
+from pages.ui.downloads.provenance import SLOT
+from pages.ui.page import runtime
 from tests.conftest import HANG_S
 from tests.engine.fixtures import target_in, write_questions
 from tests.pages.conftest import components, figure, frames_of, settled

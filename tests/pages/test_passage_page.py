@@ -16,9 +16,9 @@ from engine.models.masks import parse_mask
 from engine.progress import Progress
 from engine.texts import passages as kept
 from engine.texts.tokenloss import TokenLosses, token_losses
+from pages.ui.figures.token_text import component_data
+from pages.ui.page import runtime
 from pages.ui.passage import charts, tables
-from pages.ui.shared import runtime
-from pages.ui.shared.token_text import component_data
 from tests.conftest import make_tiny_opt
 from tests.embedded import heads_at
 from tests.pages.conftest import WAIT_S, components, same_on_the_command_line, settled, slide
@@ -349,7 +349,7 @@ def test_the_table_has_the_largest_with_what_stands_before():
 
 
 def test_the_chart_is_valid_and_becomes_a_file():
-    from pages.ui.shared.charts import to_svg
+    from pages.ui.figures.charts import to_svg
 
     a = losses("abcd", [1, 2, 3, 4], [np.nan, 1, 2, 3])
     table = tables.token_frame(a, replace(a, loss_nats=a.loss_nats + [0, 30, -1, 0]))

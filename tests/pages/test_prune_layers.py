@@ -7,8 +7,8 @@ import pytest
 from engine.importance.layers import LAYERS_BY, block_influence
 from engine.models.loading import LoadSpec
 from engine.questions.requests import TaskSpec, get_requests, select
-from pages.ui.shared import runtime as frame
-from pages.ui.shared.defaults import RANKING_QUESTIONS
+from pages.ui.page import runtime as frame
+from pages.ui.page.defaults import RANKING_QUESTIONS
 from tests.pages.conftest import (
     button,
     components,

@@ -21,8 +21,8 @@ from engine.measurement import Workload
 from engine.progress import Progress, in_time
 from engine.questions.requests import get_requests
 from engine.statistics import MIN_QUESTIONS, wilson
+from pages.ui.page import runtime as frame
 from pages.ui.prune import experiment
-from pages.ui.shared import runtime as frame
 from tests.engine.fixtures import while_measured
 from tests.pages.conftest import (
     WAIT_S,

@@ -9,10 +9,10 @@ import pytest
 
 from engine.demo import passages
 from engine.texts.perplexity import both, change
-from pages.ui.prune import perplexity
-from pages.ui.shared import runtime
-from pages.ui.shared.texts import OWN, Chosen
-from pages.ui.shared.work import under_way
+from pages.ui.controls.texts import OWN, Chosen
+from pages.ui.page import runtime
+from pages.ui.page.work import under_way
+from pages.ui.prune.panels import perplexity
 from tests.pages.conftest import button, experiment_of, settled, slide
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from engine.accuracy.evaluation import Answers
 from engine.questions.requests import Question, TaskSpec, get_requests
+from pages.ui.page import runtime
+from pages.ui.page.tables import plain
 from pages.ui.prune.experiment import AnswersSoFar
-from pages.ui.prune.questions import choices, margins, own_words, question_frame
-from pages.ui.shared import runtime
-from pages.ui.shared.tables import plain
+from pages.ui.prune.panels.questions import choices, margins, own_words, question_frame
 from tests.pages.conftest import N, experiment_of, settled, worker_state
 
 

@@ -14,10 +14,10 @@ from engine.questions.tasks import task_info
 from engine.statistics import paired
 from engine.studies.break_points import break_point, break_points
 from engine.studies.removal import AccuracyWithout, Removal, found_heads, without
+from pages.ui.page.runtime import session
+from pages.ui.page.tables import whole_percent
 from pages.ui.prune import story
 from pages.ui.prune.stories import Cast, Far, cast_from
-from pages.ui.shared.runtime import session
-from pages.ui.shared.tables import whole_percent
 from tests.embedded import SHAPE
 from tests.pages.conftest import charts_of, level, settled
 

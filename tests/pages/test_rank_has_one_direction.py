@@ -16,9 +16,9 @@ from pages.ui.correlations.charts import rank_scatter
 from pages.ui.correlations.tables import rank_rows
 from pages.ui.importance import charts as importance
 from pages.ui.importance import tables
+from pages.ui.page.tables import RANK_TITLE
 from pages.ui.prune import charts as prune
 from pages.ui.prune.tables import head_frame
-from pages.ui.shared.tables import RANK_TITLE
 from tests.pages.conftest import components
 
 SCORES = np.array([[0.1, 0.9], [0.4, 0.2]])

@@ -6,7 +6,7 @@ import pytest
 import streamlit as st
 from streamlit.util import calc_hash
 
-from pages.ui.shared.screens import STORY
+from pages.ui.page.screens import STORY
 from tests.conftest import REPOSITORY
 
 SCREENS = [screen for screens in STORY.values() for screen in screens]

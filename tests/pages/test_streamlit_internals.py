@@ -19,8 +19,8 @@ from streamlit.runtime.state.query_params import QueryParams
 from streamlit.runtime.state.safe_session_state import SafeSessionState
 from streamlit.testing.v1 import AppTest
 
-from pages.ui.shared import runtime
-from pages.ui.shared import streamlit_internals as internals
+from pages.ui.page import runtime
+from pages.ui.page import streamlit_internals as internals
 from tests.conftest import HANG_S, REPOSITORY
 
 AGAIN = f"it was read in Streamlit {internals.READ_IN}, and this is {st.__version__}: read streamlit_internals again"
@@ -99,7 +99,7 @@ def test_no_run_is_no_session_no_page_and_an_address_without_values():
 
 def test_a_run_has_a_session_and_a_page():
     def script(found):
-        from pages.ui.shared.streamlit_internals import page_hash, session_id
+        from pages.ui.page.streamlit_internals import page_hash, session_id
 
         found += [session_id(), page_hash()]
 
@@ -127,7 +127,7 @@ def test_an_ended_run_keeps_what_was_drawn_and_shows_no_error():
     def script():
         import streamlit as st
 
-        from pages.ui.shared.streamlit_internals import RunEnded
+        from pages.ui.page.streamlit_internals import RunEnded
 
         st.text("before")
         try:
@@ -145,7 +145,7 @@ def test_previous_fragments_are_forgotten_and_those_of_this_run_stay():
         import streamlit as st
         from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-        from pages.ui.shared.streamlit_internals import forget_previous_fragments
+        from pages.ui.page.streamlit_internals import forget_previous_fragments
 
         storage = get_script_run_ctx().fragment_storage
         storage.register("previous", lambda: None)
@@ -209,7 +209,7 @@ def test_an_outdated_run_is_asked_for():
     def script(found):
         from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-        from pages.ui.shared.streamlit_internals import stop_if_outdated
+        from pages.ui.page.streamlit_internals import stop_if_outdated
 
         state = get_script_run_ctx().session_state
         object.__setattr__(state, "_yield_callback", lambda: found.append("asked"))
@@ -224,7 +224,7 @@ def test_an_outdated_run_is_asked_for():
 def number(rewrite):
     import streamlit as st
 
-    from pages.ui.shared.streamlit_internals import rewrite_param
+    from pages.ui.page.streamlit_internals import rewrite_param
 
     st.text(repr(rewrite_param("n", rewrite)))
     st.number_input("Number", 0, 9, 3, key="n", bind="query-params")
@@ -243,7 +243,7 @@ def test_several_values_of_a_parameter_are_rewritten():
     def script(rewrite):
         import streamlit as st
 
-        from pages.ui.shared.streamlit_internals import rewrite_param
+        from pages.ui.page.streamlit_internals import rewrite_param
 
         rewrite_param("t", rewrite)
         st.multiselect("Tasks", ["A", "B", "C"], key="t", bind="query-params")

@@ -22,8 +22,8 @@ from engine.studies.break_points import break_points
 from engine.studies.study import OUT_OF_DISTRIBUTION, RANDOM_LEVELS, TENTHS, pool_of, random_points, transfer_points
 from engine.studies.surveys import StudySettings
 from engine.studies.sweeps import Point, SweepRow, points, sweep
-from pages.ui.shared import runtime, work
-from pages.ui.shared.tables import greyed, percent
+from pages.ui.page import runtime, work
+from pages.ui.page.tables import greyed, percent
 from pages.ui.sweeps import charts, plans, tables
 from tests.pages.conftest import level, settled, slide
 from tests.pages.test_prune_page import published

@@ -9,9 +9,10 @@ from streamlit.util import calc_hash
 
 from engine.errors import HeadroomError, UsageError
 from engine.questions.tasks import embedded_tasks, similar_names, task_info
-from pages.ui.shared import many_tasks, runtime
-from pages.ui.shared.own_questions import FOLDER, keep_file
-from pages.ui.shared.task_box import ADD
+from pages.ui.controls import many_tasks
+from pages.ui.controls.own_questions import FOLDER, keep_file
+from pages.ui.controls.task_box import ADD
+from pages.ui.page import runtime
 from tests.pages.conftest import figure, settled
 
 

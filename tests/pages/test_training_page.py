@@ -14,8 +14,8 @@ from engine.progress import final
 from engine.training.findings import findings
 from engine.training.phase_change import joint_components
 from engine.training.trajectory import encode
-from pages.ui.shared import charts as shared_charts
-from pages.ui.shared import sidebar
+from pages.ui.controls import sidebar
+from pages.ui.figures import charts as shared_charts
 from pages.ui.training import charts, measuring, paths, runs, sections, tables
 from pages.ui.training.analysis import ROWS, analysis_table
 from tests import synthetic_runs

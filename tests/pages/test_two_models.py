@@ -18,10 +18,11 @@ from engine.models.masks import Mask
 from engine.progress import final
 from engine.questions.requests import get_requests, select
 from engine.studies.surveys import StudySettings, grid, survey
+from pages.ui.controls import many_tasks
+from pages.ui.page import runtime
+from pages.ui.page.defaults import RANKING_QUESTIONS
+from pages.ui.page.tables import number
 from pages.ui.prune import beside
-from pages.ui.shared import many_tasks, runtime
-from pages.ui.shared.defaults import RANKING_QUESTIONS
-from pages.ui.shared.tables import number
 from tests.conftest import make_tiny_opt
 from tests.engine.fixtures import family_folder
 from tests.pages.conftest import (

@@ -9,10 +9,11 @@ from streamlit.testing.v1 import AppTest
 
 from cache import Store
 from engine.errors import HeadroomError
-from pages.ui.shared import runtime, views
-from pages.ui.shared.drawing import TYPE, larger
-from pages.ui.shared.tables import plain
-from pages.ui.shared.views import SavedView
+from pages.ui.figures.drawing import TYPE, larger
+from pages.ui.page import runtime
+from pages.ui.page import saved_views as views
+from pages.ui.page.saved_views import SavedView
+from pages.ui.page.tables import plain
 from tests.conftest import HANG_S
 from tests.pages.conftest import button, charts_of, components, figure
 
@@ -109,7 +110,7 @@ def test_what_a_browser_tells_twice_is_done_once(monkeypatch, tmp_path):
     st.cache_resource.clear()
 
     def screen():
-        from pages.ui.shared.stage import draw_stage
+        from pages.ui.page.presentation import draw_stage
 
         draw_stage()
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from streamlit.util import calc_hash
 
-from pages.ui.shared import runtime
+from pages.ui.page import runtime
 from tests.pages.conftest import WAIT_S, components, settled, worker_state
 
 VIEWS = {

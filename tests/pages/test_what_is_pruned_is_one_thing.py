@@ -5,7 +5,7 @@ from streamlit.util import calc_hash
 
 from engine.models.masks import parse_mask
 from engine.shapes import ModelShape
-from pages.ui.shared import carried
+from pages.ui.controls import carried
 from tests.pages.conftest import button, settled
 
 SCREENS = {

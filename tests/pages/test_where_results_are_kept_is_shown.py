@@ -8,13 +8,13 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from cache import Store
-from pages.ui.shared import runtime
-from pages.ui.shared.sidebar import LONG_PATH, short_path
+from pages.ui.controls.sidebar import LONG_PATH, short_path
+from pages.ui.page import runtime
 from tests.conftest import HANG_S
 
 
 def page():
-    from pages.ui.shared.sidebar import draw_store
+    from pages.ui.controls.sidebar import draw_store
 
     draw_store()
 

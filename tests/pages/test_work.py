@@ -11,10 +11,10 @@ from cache import open_store
 from engine.errors import HeadroomError
 from engine.measurement import Measurement, Workload
 from engine.progress import Progress
-from pages.ui.shared import runtime
-from pages.ui.shared import work as of_pages
-from pages.ui.shared.defaults import idle_budget_s
-from pages.ui.shared.work import Work
+from pages.ui.page import runtime
+from pages.ui.page import work as of_pages
+from pages.ui.page.defaults import idle_budget_s
+from pages.ui.page.work import Work
 from tests.conftest import HANG_S
 
 

@@ -5,8 +5,8 @@ import numpy as np
 import pandas as pd
 
 from engine.heads.attention import HeadView, Overview
-from pages.ui.shared import charts
-from pages.ui.shared.text_picture import text_picture
+from pages.ui.figures import charts
+from pages.ui.figures.text_picture import text_picture
 
 
 def pattern_map(frame: pd.DataFrame) -> charts.Picture:

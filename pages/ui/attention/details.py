@@ -11,12 +11,12 @@ from engine.models.session import Target
 from engine.requests import MeasureAttention
 from pages.ui.attention.charts import pattern_map, raised_text
 from pages.ui.attention.tables import in_words, map_cells, pattern_rows
-from pages.ui.shared.closing import closing
-from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.exports import Drawn
-from pages.ui.shared.origin import Origin, about, of_model
-from pages.ui.shared.tables import to_csv
-from pages.ui.shared.texts import Chosen
+from pages.ui.controls.texts import Chosen
+from pages.ui.downloads.exports import Drawn
+from pages.ui.downloads.footer import closing
+from pages.ui.downloads.origin import Origin, about, of_model
+from pages.ui.figures.drawing import draw_chart
+from pages.ui.page.tables import to_csv
 
 N_LISTED = 200
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from engine.heads.attention import Head, HeadView, Overview
-from pages.ui.shared.tables import number, whole_percent
+from pages.ui.page.tables import number, whole_percent
 
 WORD = re.compile(r"[^\W\d_]{4,}")  # no title, such as Mrs
 TITLE_BEFORE = re.compile(r"\b(?:Mrs?|Ms|Dr|St)\.$")

@@ -16,8 +16,8 @@ from streamlit.components.v2 import component
 from engine.heads.attention import HeadView, Overview
 from engine.models.masks import Mask
 from pages.ui.attention.tables import names_of, places_to_start
-from pages.ui.shared.address import token_field, unseen_field
-from pages.ui.shared.written import write
+from pages.ui.page.address import token_field, unseen_field
+from pages.ui.page.widget_writes import write
 
 HERE = Path(__file__).parent
 WHOLE_ROWS, N_LARGEST = 256, 32  # of a longer text only the largest sources of each destination are sent

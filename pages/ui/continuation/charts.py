@@ -3,8 +3,8 @@
 import altair as alt
 import pandas as pd
 
-from pages.ui.shared import charts
-from pages.ui.shared.colours import palette
+from pages.ui.figures import charts
+from pages.ui.figures.colours import palette
 
 FULL, PRUNED = "full model", "pruned model"
 ROW_PX = 20

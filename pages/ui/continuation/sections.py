@@ -11,11 +11,11 @@ from engine.texts.continuation import MOST_TOKENS, Continuation, How, NextTokens
 from pages.ui.continuation import charts
 from pages.ui.continuation.said import said
 from pages.ui.continuation.setting import Said
-from pages.ui.shared.address import number_field
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.controls import one_of
-from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.tables import percent
+from pages.ui.controls.controls import one_of
+from pages.ui.figures.charts import Picture
+from pages.ui.figures.drawing import draw_chart
+from pages.ui.page.address import number_field
+from pages.ui.page.tables import percent
 
 PROMPT = (
     "A letter came to the market for Jane Merton. The old woman asked in June about Charles Norwood. "

@@ -13,8 +13,8 @@ from engine.models.session import Session, Target
 from engine.progress import Progress, last_value
 from engine.requests import ContinuePrompt
 from engine.texts.continuation import Continuation, How, NextTokens, continuation, next_tokens
-from pages.ui.shared.origin import Origin, about, of_model, ranking_part
-from pages.ui.shared.tables import mask_in_words
+from pages.ui.downloads.origin import Origin, about, of_model, ranking_part
+from pages.ui.page.tables import mask_in_words
 
 
 @dataclass(frozen=True)

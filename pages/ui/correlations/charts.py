@@ -14,9 +14,9 @@ import pandas as pd
 
 from engine.importance.rankings import n_top
 from engine.studies.surveys import RANDOM
-from pages.ui.shared import charts
-from pages.ui.shared.colours import GREY, MARK, UNDEFINED
-from pages.ui.shared.tables import RANK_TITLE
+from pages.ui.figures import charts
+from pages.ui.figures.colours import GREY, MARK, UNDEFINED
+from pages.ui.page.tables import RANK_TITLE
 
 ROOM_FOR_ZEROS = 24  # columns: with more, cells hold ".62" in place of "0.62"
 ROWS_PX, NAMES_PX = (22, 40, 300), 70  # a row of the matrix at least, at most, and all where few; slanted names

@@ -11,10 +11,10 @@ import streamlit as st
 
 from engine.importance.rankings import n_top
 from pages.ui.correlations import charts, tables
-from pages.ui.shared.address import one_among, put_right
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.streamlit_internals import DeltaGenerator
+from pages.ui.figures.charts import Picture
+from pages.ui.figures.drawing import draw_chart
+from pages.ui.page.address import one_among, put_right
+from pages.ui.page.streamlit_internals import DeltaGenerator
 
 TASKS_HELP = (
     "The aggregate is over these tasks, so each agrees with it in part because it is in it. Random: one random order. "

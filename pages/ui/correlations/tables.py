@@ -13,7 +13,7 @@ from engine.questions.requests import TaskSpec
 from engine.statistics import Z_95
 from engine.studies.statements import few_and_zero
 from engine.studies.surveys import AGGREGATE, RANDOM, Survey, agreement_rows, in_words, written_row
-from pages.ui.shared.tables import number, p_in_words, whole_percent
+from pages.ui.page.tables import number, p_in_words, whole_percent
 
 CONTROLS = (AGGREGATE, RANDOM)
 PUBLISHED = (

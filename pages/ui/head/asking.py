@@ -14,11 +14,11 @@ from engine.questions.requests import TaskSpec
 from engine.shapes import ModelShape
 from engine.studies.one_head import head_named
 from engine.studies.surveys import grid
-from pages.ui.shared.controls import one_of
-from pages.ui.shared.defaults import SHOT_COUNTS, SHOTS
-from pages.ui.shared.heads import KEY
-from pages.ui.shared.many_tasks import local_tasks, several
-from pages.ui.shared.runtime import session
+from pages.ui.controls.controls import one_of
+from pages.ui.controls.heads import KEY
+from pages.ui.controls.many_tasks import local_tasks, several
+from pages.ui.page.defaults import SHOT_COUNTS, SHOTS
+from pages.ui.page.runtime import session
 
 N_TASKS = 1  # at first: a second one doubles what the page measures by itself
 HEAD_HELP = "Such as `L1H0`: layer 1, head 0, both counted from 0. First shown: the head of the best prefix matching."

@@ -8,12 +8,12 @@ import streamlit as st
 
 from engine.heads.ov_tokens import OvTokens, ov_tokens
 from engine.studies.one_head import READ
+from pages.ui.figures.charts import Picture
 from pages.ui.head import tables
 from pages.ui.head.measuring import Known, draw_missing
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.runtime import session
-from pages.ui.shared.tables import number, whole_percent, written
-from pages.ui.shared.work import Work, live
+from pages.ui.page.runtime import session
+from pages.ui.page.tables import number, whole_percent, written
+from pages.ui.page.work import Work, live
 
 TYPED, TOKENS = "Tokens of your own", "Tokens of a text"
 HELP = (

@@ -3,9 +3,9 @@
 import altair as alt
 import pandas as pd
 
-from pages.ui.shared import charts
-from pages.ui.shared.colours import GREY, MARK
-from pages.ui.shared.induction_scores import TITLES
+from pages.ui.figures import charts
+from pages.ui.figures.colours import GREY, MARK
+from pages.ui.figures.induction_scores import TITLES
 
 CLEAR = 0.02  # of a head's QK trace: from there on the part of an earlier head is named
 ROOM = 2.0  # of the strip, in which the words stand

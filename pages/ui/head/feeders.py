@@ -6,12 +6,12 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from pages.ui.figures.charts import Picture
+from pages.ui.figures.drawing import draw_chart
 from pages.ui.head import charts, tables
 from pages.ui.head.asking import go_to
 from pages.ui.head.measuring import Known, draw_missing
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.tables import number, percent, written
+from pages.ui.page.tables import number, percent, written
 
 NAME = "Heads that feed it"
 HELP = (

@@ -8,11 +8,11 @@ from engine.accuracy.evaluation import accuracy
 from engine.heads.idealised import SIDES
 from engine.studies.portrait import Portrait
 from engine.studies.surveys import in_words
+from pages.ui.figures import charts
+from pages.ui.figures.colours import GREY
+from pages.ui.figures.drawing import draw_chart
 from pages.ui.head.measuring import Known, draw_missing
-from pages.ui.shared import charts
-from pages.ui.shared.colours import GREY
-from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.tables import number, percent, whole_percent, written
+from pages.ui.page.tables import number, percent, whole_percent, written
 
 NAME = "With an ideal pattern"
 HELP = (

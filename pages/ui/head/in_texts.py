@@ -7,13 +7,13 @@ import pandas as pd
 import streamlit as st
 
 from engine.studies.one_head import READ, built_in
+from pages.ui.controls.controls import one_listed
+from pages.ui.figures.charts import Picture
+from pages.ui.figures.text_picture import text_picture
+from pages.ui.figures.token_text import PART_TOKENS, component_data, token_text
 from pages.ui.head import tables
 from pages.ui.head.measuring import Known, draw_missing
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.controls import one_listed
-from pages.ui.shared.tables import number, percent, written
-from pages.ui.shared.text_picture import text_picture
-from pages.ui.shared.token_text import PART_TOKENS, component_data, token_text
+from pages.ui.page.tables import number, percent, written
 
 COUNT = 12
 LOOKS, RAISES, LOSES = "Looked at most", "Raised most", "Text without the head"

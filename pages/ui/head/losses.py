@@ -4,11 +4,11 @@ import pandas as pd
 import streamlit as st
 
 from engine.studies.one_head import CRITERIA
+from pages.ui.figures.charts import Picture
+from pages.ui.figures.drawing import draw_chart
 from pages.ui.head import charts, tables
 from pages.ui.head.measuring import Known, draw_missing
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.tables import number
+from pages.ui.page.tables import number
 
 EFFECTS, PLACES = "Tasks without the head", "Rank by criterion"
 HELP = (

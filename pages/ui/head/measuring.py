@@ -12,9 +12,9 @@ from engine.models.session import Target
 from engine.progress import in_time
 from engine.studies.one_head import TITLES, HeadRequest, portrait
 from engine.studies.portrait import Portrait, joined
-from pages.ui.shared.runtime import budget_s, end_run, store
-from pages.ui.shared.tables import plain
-from pages.ui.shared.work import Work, live
+from pages.ui.page.runtime import budget_s, end_run, store
+from pages.ui.page.tables import plain
+from pages.ui.page.work import Work, live
 
 SLOT = "head"
 ALL_HELP = "One part after the other, in the background. What is finished is shown and stored."

@@ -4,13 +4,13 @@ import streamlit as st
 
 from engine.heads.induction import VARIANTS
 from engine.studies.one_head import READ
+from pages.ui.figures.charts import Picture
+from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.induction_scores import ABOUT, TITLES
 from pages.ui.head import charts, tables
 from pages.ui.head.measuring import Known, draw_missing
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.induction_scores import ABOUT, TITLES
-from pages.ui.shared.stage import presenting
-from pages.ui.shared.tables import number
+from pages.ui.page.presentation import presenting
+from pages.ui.page.tables import number
 
 STRIP, PROBE, TEXT = "Scores among all heads", "Pattern on random tokens", "Pattern in a text"
 STRIP_HELP = "Each tick is a head, the dot is this one; every row has a scale of its own. " + " ".join(

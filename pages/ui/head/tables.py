@@ -12,8 +12,8 @@ from engine.studies.one_head import TITLES as PART_TITLES
 from engine.studies.portrait import Portrait
 from engine.studies.surveys import in_words
 from engine.texts.tokenloss import TokenLosses
-from pages.ui.shared.induction_scores import TITLES
-from pages.ui.shared.tables import magnitude, number, p_in_words, percent, whole_percent
+from pages.ui.figures.induction_scores import TITLES
+from pages.ui.page.tables import magnitude, number, p_in_words, percent, whole_percent
 
 LEAST = 0.02  # attention, from which a cell is drawn
 CONTEXT = 28  # letters in front of a token

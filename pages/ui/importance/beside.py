@@ -14,14 +14,14 @@ from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import StudySettings, Survey, in_words, survey, together
 from engine.studies.two_models import agreed
+from pages.ui.comparison import pairs
+from pages.ui.comparison.second import SecondDownloads, heading, second_model, shapes_in_words
+from pages.ui.controls.many_tasks import importance_work, show_failed, so_far, survey_line
+from pages.ui.controls.sidebar import Setup
+from pages.ui.figures.charts import ROUGHLY
+from pages.ui.figures.drawing import draw_chart
 from pages.ui.importance.tables import ORACLE, ORACLE_HEADS
-from pages.ui.shared import pairs
-from pages.ui.shared.charts import ROUGHLY
-from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.many_tasks import importance_work, show_failed, so_far, survey_line
-from pages.ui.shared.second import SecondDownloads, heading, second_model, shapes_in_words
-from pages.ui.shared.sidebar import Setup
-from pages.ui.shared.work import live
+from pages.ui.page.work import live
 
 HELP = (
     "The mean over the tasks that both models have scores of, on one scale of colours. Heads are paired by layer and "

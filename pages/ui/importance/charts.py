@@ -10,9 +10,9 @@ import pandas as pd
 
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import in_words, shots_in_words
-from pages.ui.shared import charts
-from pages.ui.shared.colours import GREY
-from pages.ui.shared.tables import RANK_TITLE, number
+from pages.ui.figures import charts
+from pages.ui.figures.colours import GREY
+from pages.ui.page.tables import RANK_TITLE, number
 
 TITLES = {"heads": "Gradient", "heads-one-divisor": "Gradient, one divisor", "gate": "Gate gradient",
           "heads-oracle": "Accuracy lost without it"}  # fmt: skip

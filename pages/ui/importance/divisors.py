@@ -12,7 +12,7 @@ from engine.importance.rankings_of import INDUCTION_SEED
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import StudySettings, together
-from pages.ui.shared.runtime import session
+from pages.ui.page.runtime import session
 
 PAPERS, EVEN = "heads", "heads-one-divisor"
 

@@ -12,7 +12,7 @@ from engine.importance.importance import Scores
 from engine.importance.rankings import Agreement, n_top, order
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import in_words
-from pages.ui.shared.tables import RANK_TITLE, number, p_in_words, whole_percent
+from pages.ui.page.tables import RANK_TITLE, number, p_in_words, whole_percent
 
 ORACLE, ORACLE_HEADS = "heads-oracle", 200  # up to so many: it takes one evaluation of all questions a head
 MAX_MARKS = 15_000  # cells of one chart: with more the page takes seconds to make it and the browser to draw it

@@ -7,9 +7,9 @@ import altair as alt
 import pandas as pd
 
 from engine.texts.incontext import EARLY, LATE, MIN_TOKENS
+from pages.ui.figures import charts
+from pages.ui.figures.colours import GREY, palette
 from pages.ui.in_context.tables import FULL, PRUNED
-from pages.ui.shared import charts
-from pages.ui.shared.colours import GREY, palette
 
 TITLES = {"full": "Full ablation", "pattern-preserving": "Pattern-preserving ablation"}
 TITLES |= {"before_and_after": "Before-and-after vector"}

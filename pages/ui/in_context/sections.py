@@ -13,19 +13,19 @@ from engine.importance.rankings_of import Evidence
 from engine.questions.requests import TaskSpec
 from engine.texts.incontext import EARLY, LATE, MIN_TOKENS, icl_change, icl_score
 from engine.texts.sources import MAX_TEXTS, N_TEXTS, Source
+from pages.ui.controls.controls import Levels, choose_level, choose_ranking, one_of, type_mask, with_own
+from pages.ui.controls.heads import open_heads
+from pages.ui.controls.many_tasks import local_tasks
+from pages.ui.controls.task_box import task_box
+from pages.ui.controls.texts import choose_text
+from pages.ui.figures.charts import Picture
+from pages.ui.figures.drawing import draw_chart
 from pages.ui.in_context import charts, tables
 from pages.ui.in_context.setting import Losses, LossesSoFar
-from pages.ui.shared.address import number_field
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.controls import Levels, choose_level, choose_ranking, one_of, type_mask, with_own
-from pages.ui.shared.defaults import AXES, AXIS_HELP, SHOTS
-from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.heads import open_heads
-from pages.ui.shared.many_tasks import local_tasks
-from pages.ui.shared.streamlit_internals import DeltaGenerator, rewrite_param
-from pages.ui.shared.tables import number, written
-from pages.ui.shared.task_box import task_box
-from pages.ui.shared.texts import choose_text
+from pages.ui.page.address import number_field
+from pages.ui.page.defaults import AXES, AXIS_HELP, SHOTS
+from pages.ui.page.streamlit_internals import DeltaGenerator, rewrite_param
+from pages.ui.page.tables import number, written
 
 SOURCES = {"text": "A long text", "task": "Solved questions"}
 TEXT = "A letter without a name"  # at first: several windows of prose

@@ -22,8 +22,8 @@ from engine.progress import Progress, driven
 from engine.requests import AttributeHeads, MeasureLosses, Request
 from engine.texts.sources import Source
 from engine.texts.tokenloss import losses_of_texts
-from pages.ui.shared.origin import Origin, about, of_model, ranking_part
-from pages.ui.shared.tables import mask_in_words
+from pages.ui.downloads.origin import Origin, about, of_model, ranking_part
+from pages.ui.page.tables import mask_in_words
 
 Losses = tuple[np.ndarray, ...]  # per-token losses (n,) in nats, one array a text
 

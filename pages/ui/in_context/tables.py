@@ -12,7 +12,7 @@ from engine.shapes import ModelShape
 from engine.statistics import over_texts
 from engine.texts.incontext import CURVE_BINS, EARLY, LATE, ByIndex, MeanOverTexts, loss_by_index, scores, slope
 from pages.ui.in_context.setting import LossesSoFar
-from pages.ui.shared.tables import number, p_in_words, to_csv
+from pages.ui.page.tables import number, p_in_words, to_csv
 
 INDUCTION = ("prefix_matching", "copying")
 FULL, PRUNED = "full model", "pruned model"

@@ -10,12 +10,12 @@ import streamlit as st
 from engine.importance.head_sets import HeadSet, Losses, n_sets, set_losses
 from engine.models.session import Target
 from engine.texts.incontext import MIN_TOKENS, icl_change, icl_score
+from pages.ui.figures import head_sets
+from pages.ui.figures.charts import Picture
+from pages.ui.figures.drawing import draw_chart
 from pages.ui.in_context.setting import InContextControls
-from pages.ui.shared import head_sets
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.tables import number
-from pages.ui.shared.work import Work, live
+from pages.ui.page.tables import number
+from pages.ui.page.work import Work, live
 
 ABOUT = "The same texts without 1, 2, 4, … of them at once, in the background, set by set. What is done is kept."
 COLUMNS = {"score": "In-context-learning score (nats)", "loss": "Mean loss (nats)"}

@@ -14,17 +14,17 @@ from engine.heads.induction import SCORES, InductionScores, induction
 from engine.importance.rankings_of import INDUCTION_FROM
 from engine.models.session import Target
 from engine.studies.two_models import agreed
+from pages.ui.comparison import pairs
+from pages.ui.comparison.second import SecondDownloads, heading, second_model, shapes_in_words
+from pages.ui.controls.controls import one_of
+from pages.ui.controls.sidebar import Setup
+from pages.ui.figures.charts import ROUGHLY
+from pages.ui.figures.drawing import draw_chart
 from pages.ui.induction import charts
 from pages.ui.induction.tables import copying_share, head_scores
-from pages.ui.shared import pairs
-from pages.ui.shared.charts import ROUGHLY
-from pages.ui.shared.controls import one_of
-from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.runtime import session
-from pages.ui.shared.second import SecondDownloads, heading, second_model, shapes_in_words
-from pages.ui.shared.sidebar import Setup
-from pages.ui.shared.tables import number, percent, plain
-from pages.ui.shared.work import Work
+from pages.ui.page.runtime import session
+from pages.ui.page.tables import number, percent, plain
+from pages.ui.page.work import Work
 
 HELP = (
     "The same random tokens, as far as both have the same tokenizer. Heads are paired by layer and number, which says "

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from engine.errors import UsageError
-from pages.ui.shared import charts
-from pages.ui.shared.colours import GREY, MARK, UNDEFINED, palette
-from pages.ui.shared.induction_scores import TITLES
+from pages.ui.figures import charts
+from pages.ui.figures.colours import GREY, MARK, UNDEFINED, palette
+from pages.ui.figures.induction_scores import TITLES
 
 HELP = {
     "prefix_matching": "Random tokens, four times over: attention from each to what followed its earlier copies.",

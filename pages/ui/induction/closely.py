@@ -4,12 +4,12 @@ import pandas as pd
 import streamlit as st
 
 from engine.heads.induction import SCORES
+from pages.ui.controls.controls import one_of
+from pages.ui.figures.charts import Picture
+from pages.ui.figures.drawing import draw_chart
 from pages.ui.induction import charts
 from pages.ui.induction.selection import chart_with_heads
 from pages.ui.induction.tables import in_words
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.controls import one_of
-from pages.ui.shared.drawing import draw_chart
 
 
 def draw_closely(frame: pd.DataFrame) -> dict[str, Picture]:

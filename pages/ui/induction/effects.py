@@ -16,10 +16,10 @@ from engine.models.session import Session, Target
 from engine.progress import Progress
 from engine.questions.requests import Questions, TaskSpec, get_requests, select
 from engine.statistics import paired
-from pages.ui.shared.defaults import SAMPLE
-from pages.ui.shared.sidebar import Setup
-from pages.ui.shared.tables import number, percent, written
-from pages.ui.shared.work import Work, live
+from pages.ui.controls.sidebar import Setup
+from pages.ui.page.defaults import SAMPLE
+from pages.ui.page.tables import number, percent, written
+from pages.ui.page.work import Work, live
 
 N_HEADS = 8  # the strongest by prefix matching, besides those that are selected
 N_QUESTIONS = 100

@@ -13,16 +13,16 @@ from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.studies.surveys import Survey, grid, survey
+from pages.ui.controls.controls import one_listed, one_of
+from pages.ui.controls.many_tasks import importance_work, local_tasks, mark_known, setting_of, show_failed, so_far
+from pages.ui.controls.sidebar import Setup
+from pages.ui.figures.charts import Picture
+from pages.ui.figures.drawing import draw_chart
 from pages.ui.induction import charts, effects, together
 from pages.ui.induction.tables import copying_share, overlap_rows, retained_lines
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.controls import one_listed, one_of
-from pages.ui.shared.defaults import SHOT_COUNTS, SHOTS
-from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.many_tasks import importance_work, local_tasks, mark_known, setting_of, show_failed, so_far
-from pages.ui.shared.sidebar import Setup
-from pages.ui.shared.tables import number, written
-from pages.ui.shared.work import live
+from pages.ui.page.defaults import SHOT_COUNTS, SHOTS
+from pages.ui.page.tables import number, written
+from pages.ui.page.work import live
 
 LEFT_HELP = (
     "Share of the total over all heads, the least important pruned first. Copying counts as a share, from 0 to 1. The "

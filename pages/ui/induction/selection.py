@@ -14,13 +14,13 @@ import streamlit as st
 
 from engine.models.masks import Mask, parse_mask
 from engine.shapes import ModelShape
+from pages.ui.controls.heads import open_heads
+from pages.ui.figures.charts import Picture
+from pages.ui.figures.drawing import draw_chart
 from pages.ui.induction.charts import TITLES
 from pages.ui.induction.charts import shown as shown_as
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.heads import open_heads
-from pages.ui.shared.marks import mark
-from pages.ui.shared.tables import number, percent, written
+from pages.ui.page.marks import mark
+from pages.ui.page.tables import number, percent, written
 
 SELECTED, OWNER, TURN = "heads_selected", "heads_selected_in", "heads_selected_turn"
 REPORTED = "heads_reported"  # by key of a table: the heads that the browser last had selected in it

@@ -11,7 +11,7 @@ from engine.importance.rankings_of import INDUCTION_FROM
 from engine.shapes import ModelShape
 from engine.statistics import parted
 from pages.ui.induction.charts import shown
-from pages.ui.shared.tables import number, percent
+from pages.ui.page.tables import number, percent
 
 CHANCE = 1 / N_TOKENS  # share of the sample's tokens that any one of them is
 N_RANDOM = 20  # random orders behind the mean and the band

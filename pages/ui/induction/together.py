@@ -12,13 +12,13 @@ from engine.measurement import Measurement
 from engine.models.session import Target
 from engine.questions.requests import TaskSpec
 from engine.statistics import paired
+from pages.ui.controls.sidebar import Setup
+from pages.ui.figures import head_sets
+from pages.ui.figures.charts import Picture
+from pages.ui.figures.drawing import draw_chart
 from pages.ui.induction.effects import N_QUESTIONS, questions_of
-from pages.ui.shared import head_sets
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.sidebar import Setup
-from pages.ui.shared.tables import whole_percent
-from pages.ui.shared.work import Work, live
+from pages.ui.page.tables import whole_percent
+from pages.ui.page.work import Work, live
 
 ABOUT = "Accuracy on the same questions without 1, 2, 4, … of them at once, in the background; what is done is kept."
 

@@ -6,8 +6,8 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from pages.ui.shared import charts
-from pages.ui.shared.text_picture import text_picture
+from pages.ui.figures import charts
+from pages.ui.figures.text_picture import text_picture
 
 SIGNS = ["B better", "B worse"]  # blue and orange, as the theme begins: as the tints of the text
 COLUMNS = ["index", "token", "loss_a_nats", "loss_b_nats", "difference_nats"]

@@ -12,15 +12,15 @@ from engine.importance.rankings_of import INDUCTION_SEED, Evidence
 from engine.models.loading import LoadSpec
 from engine.models.masks import Mask
 from engine.models.session import Target
+from pages.ui.controls.controls import Levels, one_of
+from pages.ui.controls.pruning import HEADS, RANKING
+from pages.ui.controls.selection import compared
+from pages.ui.controls.sidebar import Setup
+from pages.ui.page.runtime import session
+from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.tables import level_percent, number, plain, written
+from pages.ui.page.widget_writes import write
 from pages.ui.passage.tables import VIEWS, largest
-from pages.ui.shared.against import compared
-from pages.ui.shared.controls import Levels, one_of
-from pages.ui.shared.pruning import HEADS, RANKING
-from pages.ui.shared.runtime import session
-from pages.ui.shared.sidebar import Setup
-from pages.ui.shared.streamlit_internals import DeltaGenerator
-from pages.ui.shared.tables import level_percent, number, plain, written
-from pages.ui.shared.written import write
 
 FULL_NATS = {nats: f"± {nats} nats" for nats in (2, 4, 8)}
 A_MASK: dict[str, Any] = {

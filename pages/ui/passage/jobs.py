@@ -5,10 +5,10 @@ from typing import Any
 
 from engine.importance.rankings_of import Orders, orders_of
 from engine.texts.tokenloss import TokenLosses
+from pages.ui.page.runtime import jobs, session
+from pages.ui.page.streamlit_internals import stop_if_outdated
+from pages.ui.page.work import Work
 from pages.ui.passage import reading
-from pages.ui.shared.runtime import jobs, session
-from pages.ui.shared.streamlit_internals import stop_if_outdated
-from pages.ui.shared.work import Work
 
 PATIENCE_S = 1.0  # after so long the progress is shown; until then the screen stays as it was
 SLICE_S = 0.05

@@ -15,7 +15,7 @@ from engine.models.session import Target
 from engine.receipts import Measurements
 from engine.requests import MeasureLosses
 from engine.texts.tokenloss import TokenLosses, token_losses
-from pages.ui.shared.origin import of_model, ranking_part
+from pages.ui.downloads.origin import of_model, ranking_part
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import pandas as pd
 from engine.demo import Landmark
 from engine.models.masks import Mask
 from engine.texts.tokenloss import TokenLosses, same_tokens
-from pages.ui.shared.tables import number, percent
-from pages.ui.shared.token_text import PART_TOKENS
+from pages.ui.figures.token_text import PART_TOKENS
+from pages.ui.page.tables import number, percent
 
 CONTEXT_CHARACTERS = 48
 N_LARGEST = 10

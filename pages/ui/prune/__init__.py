@@ -7,17 +7,12 @@
 `dragging`: what happens while a slider moves
 `estimates`: what pruning would do at the levels around, in words too
 `neighbours`: the levels around, measured while nothing else is under way
-`perplexity`: the second figure: perplexity of a text under the same mask
 `beside`: the second model at the same levels, on the same questions
 `beside_figure`: that beside the first one's figure, and under its curve
-`criteria`: criteria compared on the same task, as a panel
 `parts`: figure, curve, map and bars, and what is left to measure
 `stories`: stories that set the controls, and what they measure
 `story`: a story as it is told: a sentence, a small table, a verdict
-`questions`: the questions themselves, with both models' answers
-`costs`: what a mask saves, as a panel
-`speeds`: tokens a second, and bytes of weights, keys and values, as a table
-`exports`: the pruned model as a folder
+`panels`: the questions, what a mask saves, perplexity, criteria, the export
 `origin`: how its numbers were measured, and how to find them again
 `figure`: an accuracy as one large figure
 `charts`: accuracy over levels, the map of heads, the bars of FFNs

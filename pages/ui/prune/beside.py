@@ -10,13 +10,13 @@ from engine.importance.rankings_of import Axis
 from engine.models.session import Target
 from engine.statistics import MIN_QUESTIONS
 from engine.studies.two_models import ModelComparison, compared, pruning_of_second, same_parts
+from pages.ui.downloads.origin import Origin
+from pages.ui.page.tables import number, p_in_words, percent, percents, plain
+from pages.ui.page.work import Work
 from pages.ui.prune import dragging
 from pages.ui.prune.experiment import AnswersSoFar, Experiment, accuracies, request
 from pages.ui.prune.found import Found
 from pages.ui.prune.tables import now_point
-from pages.ui.shared.origin import Origin
-from pages.ui.shared.tables import number, p_in_words, percent, percents, plain
-from pages.ui.shared.work import Work
 
 SLOT, CURVE = "second model", "curve of the second model"
 PRIORITY = 2  # after the first model's figure

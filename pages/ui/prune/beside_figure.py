@@ -5,16 +5,16 @@ from functools import partial
 import streamlit as st
 
 from engine.importance.rankings_of import Axis
+from pages.ui.comparison.second import second_model
+from pages.ui.page.marks import mark
+from pages.ui.page.runtime import jobs
+from pages.ui.page.tables import plain
+from pages.ui.page.work import live
 from pages.ui.prune import beside, dragging
 from pages.ui.prune.estimates import pruned_in_words
 from pages.ui.prune.experiment import LEVELS_PERMILLE
 from pages.ui.prune.jobs import curve_work
 from pages.ui.prune.screen import PruneResult, PruneScreen
-from pages.ui.shared.marks import mark
-from pages.ui.shared.runtime import jobs
-from pages.ui.shared.second import second_model
-from pages.ui.shared.tables import plain
-from pages.ui.shared.work import live
 
 HELP = (
     "The same questions, each model pruned at the levels above by its own ranking: of layers, too, each drops the same "

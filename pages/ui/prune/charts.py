@@ -8,9 +8,9 @@ import json
 import altair as alt
 import pandas as pd
 
-from pages.ui.shared import charts
-from pages.ui.shared.colours import UNKNOWN, palette
-from pages.ui.shared.tables import RANK_TITLE
+from pages.ui.figures import charts
+from pages.ui.figures.colours import UNKNOWN, palette
+from pages.ui.page.tables import RANK_TITLE
 
 SECOND = "second"  # the second model's line
 DOMAIN = palette(pruned="measured", now="now", full="full model", second=SECOND, estimate="estimate", chance="chance")

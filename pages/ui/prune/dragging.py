@@ -6,14 +6,14 @@ import streamlit as st
 
 from engine.importance.rankings_of import Axis, Evidence
 from engine.models.masks import Mask
+from pages.ui.controls.controls import hand_level
+from pages.ui.page.defaults import AXES, LEVELS
+from pages.ui.page.runtime import jobs, store
+from pages.ui.page.work import POLL_S, under_way
 from pages.ui.prune import neighbours
 from pages.ui.prune.estimates import Estimates
 from pages.ui.prune.experiment import Experiment
 from pages.ui.prune.jobs import ORDERS, accuracy_work, estimates_work, gradients_work, ranking_work
-from pages.ui.shared.controls import hand_level
-from pages.ui.shared.defaults import AXES, LEVELS
-from pages.ui.shared.runtime import jobs, store
-from pages.ui.shared.work import POLL_S, under_way
 
 FIRST_S, PATIENT_S = 0.3, 1.8  # the first figure comes before the charts are drawn, unless it takes longer
 FIGURE_S = 0.35  # how often it is redrawn while it is measured, where that is soon done: each time the worker waits

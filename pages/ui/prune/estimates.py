@@ -17,9 +17,9 @@ from engine.importance.rankings import n_pruned
 from engine.importance.rankings_of import RANKED, Axis, Evidence, Orders
 from engine.models.masks import Mask
 from engine.models.session import Session
+from pages.ui.page.defaults import AXES, LEVEL_NOUNS, LEVELS
+from pages.ui.page.tables import level_percent, mask_in_words, percent, whole_percent
 from pages.ui.prune.experiment import LEVELS_PERMILLE, Experiment
-from pages.ui.shared.defaults import AXES, LEVEL_NOUNS, LEVELS
-from pages.ui.shared.tables import level_percent, mask_in_words, percent, whole_percent
 
 STEPS_PERMILLE = range(0, 1001, 50)
 COLUMNS = ["level", "estimated", "low", "high", "trusted"]

@@ -34,9 +34,9 @@ from engine.requests import Evaluate
 from engine.shapes import ModelShape
 from engine.statistics import MIN_QUESTIONS, wilson
 from engine.timing.workload import all_characters, kept_share
-from pages.ui.shared.defaults import RANKING_QUESTIONS, SAMPLE
-from pages.ui.shared.origin import of_model, of_pruning, of_task
-from pages.ui.shared.tables import level_percent
+from pages.ui.downloads.origin import of_model, of_pruning, of_task
+from pages.ui.page.defaults import RANKING_QUESTIONS, SAMPLE
+from pages.ui.page.tables import level_percent
 
 LEVELS_PERMILLE = range(0, 1001, 100)
 Curve = dict[int, tuple[Mask, Answers]]  # by level, of the levels with enough answers

@@ -12,10 +12,8 @@ import streamlit as st
 
 from engine.accuracy.evaluation import Accuracy, Answers, accuracy
 from engine.statistics import MIN_QUESTIONS, Paired, change_interval, paired
-from pages.ui.prune.estimates import EstimateLine, trust
-from pages.ui.prune.experiment import AnswersSoFar
-from pages.ui.shared.streamlit_internals import DeltaGenerator
-from pages.ui.shared.tables import (
+from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.tables import (
     RANK_TITLE,
     magnitude,
     number,
@@ -26,6 +24,8 @@ from pages.ui.shared.tables import (
     whole_percent,
     written,
 )
+from pages.ui.prune.estimates import EstimateLine, trust
+from pages.ui.prune.experiment import AnswersSoFar
 
 HELP = (
     "The interval is Wilson's. The length-normalised score divides each choice's log-likelihood by its characters. "

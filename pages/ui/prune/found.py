@@ -3,10 +3,10 @@
 import pandas as pd
 
 from engine.importance.rankings_of import Axis
+from pages.ui.page.runtime import session, store
 from pages.ui.prune import dragging
 from pages.ui.prune.experiment import AnswersSoFar, Experiment, accuracies, curve
 from pages.ui.prune.tables import curve_points
-from pages.ui.shared.runtime import session, store
 
 
 class Found:

@@ -17,11 +17,11 @@ from streamlit.components.v2 import component
 from engine.errors import UsageError
 from engine.models.masks import Mask, parse_edits
 from engine.shapes import ModelShape
+from pages.ui.figures.charts import row_height
+from pages.ui.page.tables import magnitude, percent
+from pages.ui.page.widget_writes import hold, write
 from pages.ui.prune.charts import ACCURACY_LOST
 from pages.ui.prune.tables import LAYER_GONE
-from pages.ui.shared.charts import row_height
-from pages.ui.shared.tables import magnitude, percent
-from pages.ui.shared.written import hold, write
 
 HERE = Path(__file__).parent
 HTML = """

@@ -10,11 +10,11 @@ from engine.importance.rankings_of import PARTS, Axis, Evidence
 from engine.models.masks import Mask
 from engine.progress import Progress
 from engine.questions.requests import Requests, TaskSpec, get_requests
+from pages.ui.page.defaults import NOUNS
+from pages.ui.page.runtime import session, store
+from pages.ui.page.work import Action, Work
 from pages.ui.prune.estimates import Estimates, read_estimates
 from pages.ui.prune.experiment import AnswersSoFar, Curve, Experiment, accuracies, curve
-from pages.ui.shared.defaults import NOUNS
-from pages.ui.shared.runtime import session, store
-from pages.ui.shared.work import Action, Work
 
 ORDERS: dict[Axis, str] = {"heads": "order of heads", "ffns": "order of FFNs"}  # slots
 

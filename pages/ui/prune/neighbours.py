@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from engine.importance.rankings_of import Axis, Evidence
+from pages.ui.page.runtime import budget_s, in_memory, jobs, store
+from pages.ui.page.work import Work, under_way
 from pages.ui.prune.experiment import LEVELS_PERMILLE, Curve, Experiment, curve
 from pages.ui.prune.jobs import ORDERS
-from pages.ui.shared.runtime import budget_s, in_memory, jobs, store
-from pages.ui.shared.work import Work, under_way
 
 SLOT = "neighbours"
 PRIORITY = 5  # behind everything

@@ -7,12 +7,12 @@ from engine.importance.rankings_of import Axis, Evidence
 from engine.measurement import Measurement
 from engine.models.masks import Mask
 from engine.statistics import paired
+from pages.ui.downloads.origin import Origin, about, tasks_in_words
+from pages.ui.figures import published
+from pages.ui.page.tables import percent
 from pages.ui.prune import figure
 from pages.ui.prune.estimates import pruned_in_words
 from pages.ui.prune.experiment import AnswersSoFar, Experiment, curve, request
-from pages.ui.shared import published
-from pages.ui.shared.origin import Origin, about, tasks_in_words
-from pages.ui.shared.tables import percent
 
 
 def origin(x: Experiment, found: AnswersSoFar, known: Evidence, axis: Axis) -> Origin:

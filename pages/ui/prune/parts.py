@@ -8,25 +8,27 @@ import streamlit as st
 
 from engine.importance.criteria import CRITERIA
 from engine.importance.rankings_of import Axis
-from pages.ui.prune import beside, charts, dragging, estimates, head_map, neighbours, perplexity, tables
+from pages.ui.controls import carried
+from pages.ui.controls.controls import choose_idle, choose_layers_by, one_of, type_mask
+from pages.ui.controls.drag_slider import Field, draw_field, draw_slider
+from pages.ui.controls.heads import open_heads
+from pages.ui.controls.texts import chosen_text
+from pages.ui.figures import published
+from pages.ui.figures.charts import Picture
+from pages.ui.figures.drawing import draw_chart
+from pages.ui.page.defaults import AXES, IN_SHORT, LEVEL_HELP, LEVELS, NOUNS
+from pages.ui.page.marks import counts, mark
+from pages.ui.page.work import cost_in_words, live
+from pages.ui.prune import beside, charts, dragging, estimates, head_map, neighbours, tables
 from pages.ui.prune.beside_figure import draw_curve_of_second, draw_second_model
 from pages.ui.prune.experiment import LEVELS_PERMILLE, AnswersSoFar, Experiment
 from pages.ui.prune.figure import accuracy_figure, estimate_figure
 from pages.ui.prune.jobs import ORDERS, accuracy_work, curve_work, gradients_work, importance_work, ranking_work
-from pages.ui.prune.questions import example_in_words
+from pages.ui.prune.panels import perplexity
+from pages.ui.prune.panels.questions import example_in_words
 from pages.ui.prune.screen import PruneResult, PruneScreen, idle_work
 from pages.ui.prune.stories import choose_story
 from pages.ui.prune.story import draw_story
-from pages.ui.shared import carried, published
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.controls import choose_idle, choose_layers_by, one_of, type_mask
-from pages.ui.shared.defaults import AXES, IN_SHORT, LEVEL_HELP, LEVELS, NOUNS
-from pages.ui.shared.drag_slider import Field, draw_field, draw_slider
-from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.heads import open_heads
-from pages.ui.shared.marks import counts, mark
-from pages.ui.shared.texts import chosen_text
-from pages.ui.shared.work import cost_in_words, live
 
 CLICKS = (
     "Click a head or an FFN to prune or restore it, with Shift its layer; or arrow keys and Enter. It is written into "

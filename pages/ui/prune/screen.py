@@ -12,18 +12,18 @@ from engine.importance.rankings_of import Axis
 from engine.questions.requests import TaskSpec
 from engine.questions.tasks import task_info
 from engine.texts.perplexity import Both
+from pages.ui.controls.controls import Levels, hand_level
+from pages.ui.controls.own_questions import draw_fault
+from pages.ui.controls.sidebar import Setup, wait_for_model
+from pages.ui.figures.charts import Picture
+from pages.ui.page.defaults import LEVELS
+from pages.ui.page.runtime import end_run, errors_shown, jobs
 from pages.ui.prune import dragging, estimates, neighbours
 from pages.ui.prune.beside import Beside
 from pages.ui.prune.experiment import AnswersSoFar, Experiment
 from pages.ui.prune.found import Found
 from pages.ui.prune.jobs import accuracy_work, questions_work
 from pages.ui.prune.neighbours import Idle
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.controls import Levels, hand_level
-from pages.ui.shared.defaults import LEVELS
-from pages.ui.shared.own_questions import draw_fault
-from pages.ui.shared.runtime import end_run, errors_shown, jobs
-from pages.ui.shared.sidebar import Setup, wait_for_model
 
 
 class PruneResult(Found):

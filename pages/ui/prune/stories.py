@@ -16,15 +16,15 @@ from engine.questions.requests import TaskSpec
 from engine.questions.tasks import task_info
 from engine.studies.break_points import BreakPoint, break_point
 from engine.studies.removal import AccuracyWithout, Removal, draw, found_heads, line_of, removal, without
+from pages.ui.controls.carried import set_pruned
+from pages.ui.controls.many_tasks import local_tasks
+from pages.ui.controls.sidebar import Setup, wait_for_model
+from pages.ui.page.address import one_among, put_right
+from pages.ui.page.defaults import RANKING_QUESTIONS, SHOTS
+from pages.ui.page.runtime import session
+from pages.ui.page.widget_writes import hold, write
+from pages.ui.page.work import Work
 from pages.ui.prune.experiment import Experiment, curve
-from pages.ui.shared.address import one_among, put_right
-from pages.ui.shared.carried import set_pruned
-from pages.ui.shared.defaults import RANKING_QUESTIONS, SHOTS
-from pages.ui.shared.many_tasks import local_tasks
-from pages.ui.shared.runtime import session
-from pages.ui.shared.sidebar import Setup, wait_for_model
-from pages.ui.shared.work import Work
-from pages.ui.shared.written import hold, write
 
 STORIES = {
     "heads": "Remove induction heads",

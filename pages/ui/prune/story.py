@@ -10,14 +10,14 @@ from engine.questions.tasks import task_info
 from engine.shapes import ModelShape
 from engine.studies.removal import N_DRAWS, Removal, draw, without
 from engine.studies.surveys import in_words as task_in_words
+from pages.ui.controls.sidebar import Setup
+from pages.ui.figures.break_points import cliff_in_words, power_in_words
+from pages.ui.page.marks import mark
+from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.tables import level_percent, number, percents, whole_percent
+from pages.ui.page.work import live
 from pages.ui.prune.screen import PruneResult
 from pages.ui.prune.stories import FAR, LEVEL, SLOTS, Cast, Far, cast_of, far_work, removal_work
-from pages.ui.shared.break_points import cliff_in_words, power_in_words
-from pages.ui.shared.marks import mark
-from pages.ui.shared.sidebar import Setup
-from pages.ui.shared.streamlit_internals import DeltaGenerator
-from pages.ui.shared.tables import level_percent, number, percents, whole_percent
-from pages.ui.shared.work import live
 
 EXPECT = {
     "heads": "what only the examples tell is lost.",

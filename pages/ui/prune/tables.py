@@ -12,10 +12,10 @@ from engine.importance.importance import Scores
 from engine.importance.rankings import order
 from engine.importance.rankings_of import Axis, Evidence
 from engine.models.masks import Mask
+from pages.ui.page.defaults import LEVEL_NOUNS, LEVELS
+from pages.ui.page.tables import level_percent, percent, to_csv, whole_percent
 from pages.ui.prune.charts import ACCURACY_LOST
 from pages.ui.prune.experiment import AnswersSoFar, Curve, Experiment
-from pages.ui.shared.defaults import LEVEL_NOUNS, LEVELS
-from pages.ui.shared.tables import level_percent, percent, to_csv, whole_percent
 
 NONE_STANDS_OUT = {"heads": "all score alike", "FFNs": "without any one of them no train question is lost"}
 LAYER_GONE = "layer dropped"  # a state, beside pruned and kept

@@ -6,9 +6,9 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from pages.ui.shared import charts
-from pages.ui.shared.colours import GREY, MARK, palette
-from pages.ui.shared.defaults import AXES, Axis
+from pages.ui.figures import charts
+from pages.ui.figures.colours import GREY, MARK, palette
+from pages.ui.page.defaults import AXES, Axis
 from pages.ui.sweeps.tables import NAMES
 
 KINDS = {"mean": "mean", "random": "random", "chance": "chance", "task": "a task", "front": "in front"}

@@ -7,13 +7,13 @@ import streamlit as st
 
 from engine.questions.requests import TaskSpec
 from engine.studies.compare import ALONG
-from pages.ui.shared.closing import closing
-from pages.ui.shared.criteria import CriteriaDownloads, CriteriaView, choose_comparing, draw_comparison
-from pages.ui.shared.many_tasks import setting_of
-from pages.ui.shared.origin import Origin, about, tasks_in_words
-from pages.ui.shared.sidebar import Setup, wait_for_model
-from pages.ui.shared.streamlit_internals import DeltaGenerator
-from pages.ui.shared.work import live
+from pages.ui.comparison.criteria import CriteriaDownloads, CriteriaView, choose_comparing, draw_comparison
+from pages.ui.controls.many_tasks import setting_of
+from pages.ui.controls.sidebar import Setup, wait_for_model
+from pages.ui.downloads.footer import closing
+from pages.ui.downloads.origin import Origin, about, tasks_in_words
+from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.work import live
 
 SECTION, TITLE = "compare", "Compare criteria"
 

@@ -7,7 +7,7 @@ from engine.questions.requests import TaskSpec
 from engine.requests import Sweep
 from engine.studies.study import OUT_OF_DISTRIBUTION, RANDOM_LEVELS, RANDOM_SEEDS, TENTHS
 from engine.studies.sweeps import Point
-from pages.ui.shared.origin import of_grid, percent
+from pages.ui.downloads.origin import of_grid, percent
 
 SECTIONS = {
     "heads": "Heads",

@@ -11,12 +11,12 @@ from engine.studies.break_points import break_points
 from engine.studies.statements import SMALL_LOSS
 from engine.studies.surveys import in_words
 from engine.studies.sweeps import SweepRow
-from pages.ui.shared.break_points import POWER_HELP
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.defaults import NOUNS, Axis
-from pages.ui.shared.drawing import draw_chart, grey_ink
-from pages.ui.shared.streamlit_internals import DeltaGenerator
-from pages.ui.shared.tables import greyed, number, percent
+from pages.ui.figures.break_points import POWER_HELP
+from pages.ui.figures.charts import Picture
+from pages.ui.figures.drawing import draw_chart, grey_ink
+from pages.ui.page.defaults import NOUNS, Axis
+from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.tables import greyed, number, percent
 from pages.ui.sweeps import charts, tables
 
 Known = tuple[Mapping[TaskSpec, float], str]  # published accuracies, and what they are

@@ -11,8 +11,8 @@ from engine.statistics import detectable
 from engine.studies.break_points import BreakPoint
 from engine.studies.surveys import shots_in_words
 from engine.studies.sweeps import SweepRow
-from pages.ui.shared.break_points import cliff_in_words, power_in_words
-from pages.ui.shared.tables import number, whole_percent
+from pages.ui.figures.break_points import cliff_in_words, power_in_words
+from pages.ui.page.tables import number, whole_percent
 
 CURVE_COLUMNS = ["line", "kind", "shots", "level", "acc", "low", "high", "n"]
 CLIFF = ["cliff_from", "cliff_to", "cliff_points"]

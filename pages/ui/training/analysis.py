@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from pages.ui.shared import charts
+from pages.ui.figures import charts
 from pages.ui.training import tables
 from pages.ui.training.charts import ABLATED, TokenAxis, ablation_panel, heads_panel, heat_panel, joined, run_panel
 from pages.ui.training.paths import path_panel

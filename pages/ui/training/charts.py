@@ -12,9 +12,9 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from pages.ui.shared import charts
-from pages.ui.shared.colours import GREY, LAYERS, MARK
-from pages.ui.shared.induction_scores import TITLES
+from pages.ui.figures import charts
+from pages.ui.figures.colours import GREY, LAYERS, MARK
+from pages.ui.figures.induction_scores import TITLES
 from pages.ui.training.tables import KINDS
 
 MOMENT = "training-moment"  # the id of a field in the page that holds the tokens the slider is at

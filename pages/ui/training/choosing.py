@@ -8,13 +8,13 @@ from pathlib import Path
 import streamlit as st
 
 from engine.errors import UsageError
-from pages.ui.shared.controls import one_listed, one_of
-from pages.ui.shared.many_tasks import several
-from pages.ui.shared.marks import mark
-from pages.ui.shared.runtime import errors_shown, store
-from pages.ui.shared.streamlit_internals import DeltaGenerator
-from pages.ui.shared.tables import plain, typeset
-from pages.ui.shared.written import write
+from pages.ui.controls.controls import one_listed, one_of
+from pages.ui.controls.many_tasks import several
+from pages.ui.page.marks import mark
+from pages.ui.page.runtime import errors_shown, store
+from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.tables import plain, typeset
+from pages.ui.page.widget_writes import write
 from pages.ui.training.measuring import so_far
 from pages.ui.training.runs import (
     DrawnRun,

@@ -20,12 +20,12 @@ from engine.training.locking import trainer
 from engine.training.recipe import Recipe, law_tokens
 from engine.training.recipes import RECIPES
 from engine.training.running import best
-from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.marks import mark
-from pages.ui.shared.runtime import show_error
-from pages.ui.shared.tables import number, plain, typeset, whole_percent
-from pages.ui.shared.work import draw_restart, in_words, live, mark_job
-from pages.ui.shared.written import write
+from pages.ui.figures.drawing import draw_chart
+from pages.ui.page.marks import mark
+from pages.ui.page.runtime import show_error
+from pages.ui.page.tables import number, plain, typeset, whole_percent
+from pages.ui.page.widget_writes import write
+from pages.ui.page.work import draw_restart, in_words, live, mark_job
 from pages.ui.training import live_charts, own_recipe
 
 N_LEFT = 3  # unfinished runs that are offered

@@ -10,9 +10,9 @@ import altair as alt
 import pandas as pd
 
 from engine.training.recipe import Recipe, law_tokens
-from pages.ui.shared import charts
-from pages.ui.shared.colours import GREY, MARK
-from pages.ui.shared.tables import typeset
+from pages.ui.figures import charts
+from pages.ui.figures.colours import GREY, MARK
+from pages.ui.page.tables import typeset
 from pages.ui.training.charts import axis_end
 
 HEIGHT = 130

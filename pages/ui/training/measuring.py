@@ -11,9 +11,9 @@ from engine.models.session import Session
 from engine.progress import Progress
 from engine.training.folders import write
 from engine.training.trajectory import Trajectory, encode
-from pages.ui.shared.runtime import errors_shown, session
-from pages.ui.shared.tables import plain
-from pages.ui.shared.work import Action, Work, under_way
+from pages.ui.page.runtime import errors_shown, session
+from pages.ui.page.tables import plain
+from pages.ui.page.work import Action, Work, under_way
 from pages.ui.training.runs import RunSource
 
 ABOUT = (

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from engine.requests import MeasureTrajectory
-from pages.ui.shared.origin import Origin
+from pages.ui.downloads.origin import Origin
 from pages.ui.training.runs import DrawnRun, RunSource
 from pages.ui.training.tables import in_words
 

@@ -7,8 +7,8 @@ import streamlit as st
 
 from engine.files import named
 from engine.training.recipe import Recipe
-from pages.ui.shared.address import flag, number_field, put_right
-from pages.ui.shared.controls import one_listed
+from pages.ui.controls.controls import one_listed
+from pages.ui.page.address import flag, number_field, put_right
 
 RATES = ("0.0005", "0.001", "0.002", "0.004", "0.008")
 REPEATS_HELP = (

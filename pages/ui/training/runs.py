@@ -16,7 +16,7 @@ from engine.training.folders import Foreign, Run, opened
 from engine.training.phase_change import Window, window
 from engine.training.recipe import Recipe, recipe_of
 from engine.training.trajectory import Trajectory, decode
-from pages.ui.shared.tables import typeset
+from pages.ui.page.tables import typeset
 
 SHIPPED, RECORD = demo.runs_folder(), "trajectory.safetensors"
 LAST = {demo.RUN: "demo"}  # what the last snapshot of a run is, where it comes with the app as a model

@@ -13,15 +13,15 @@ import pandas as pd
 import streamlit as st
 
 from engine.training.phase_change import joint_components
-from pages.ui.shared.address import number_field
-from pages.ui.shared.charts import Picture
-from pages.ui.shared.colours import theme_of
-from pages.ui.shared.controls import one_listed, one_of
-from pages.ui.shared.drawing import draw_chart
-from pages.ui.shared.exports import Drawn, Table
-from pages.ui.shared.tables import plain
-from pages.ui.shared.text_picture import text_picture
-from pages.ui.shared.work import Action, Work
+from pages.ui.controls.controls import one_listed, one_of
+from pages.ui.downloads.exports import Drawn, Table
+from pages.ui.figures.charts import Picture
+from pages.ui.figures.colours import theme_of
+from pages.ui.figures.drawing import draw_chart
+from pages.ui.figures.text_picture import text_picture
+from pages.ui.page.address import number_field
+from pages.ui.page.tables import plain
+from pages.ui.page.work import Action, Work
 from pages.ui.training import charts, paths, tables
 from pages.ui.training.analysis import analysis_table
 from pages.ui.training.charts import TokenAxis, joined

@@ -11,9 +11,9 @@ from typing import Any
 import streamlit as st
 from streamlit.components.v2 import component
 
-from pages.ui.shared.address import number_field
-from pages.ui.shared.streamlit_internals import DeltaGenerator
-from pages.ui.shared.written import hold, write
+from pages.ui.page.address import number_field
+from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.widget_writes import hold, write
 from pages.ui.training.charts import MOMENT, TokenAxis
 from pages.ui.training.runs import DrawnRun
 from pages.ui.training.tables import at_each

@@ -8,9 +8,9 @@ import pandas as pd
 import streamlit as st
 
 from engine.training.findings import findings
-from pages.ui.shared.exports import Drawn, Table
-from pages.ui.shared.tables import typeset
-from pages.ui.shared.work import Action, Work
+from pages.ui.downloads.exports import Drawn, Table
+from pages.ui.page.tables import typeset
+from pages.ui.page.work import Action, Work
 from pages.ui.training.runs import RunSource, trajectory_of
 
 ROW_PX = 110

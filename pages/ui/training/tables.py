@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from engine.training.phase_change import before_and_after, gain_rates, index_slopes, projections, slope_indices
-from pages.ui.shared.tables import number, whole_percent
+from pages.ui.page.tables import number, whole_percent
 from pages.ui.training.runs import DrawnRun
 
 KINDS = ("previous token", "induction", "other")

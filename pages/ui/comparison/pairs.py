@@ -1,0 +1,140 @@
+"""Scores of the heads of two models side by side: maps on one scale, a point a head, the largest differences; the same
+on Importance and Induction.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal
+
+import altair as alt
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from engine.shapes import ModelShape
+from engine.studies.two_models import Agreed, agreed, farthest
+from pages.ui.figures import charts
+from pages.ui.figures.charts import Picture
+from pages.ui.figures.colours import GREY, UNDEFINED
+from pages.ui.figures.drawing import draw_chart
+from pages.ui.page.tables import number, p_in_words, plain, whole_percent, written
+
+Scale = Literal["root", "straight", "around zero"]
+AGREED_HELP = "Spearman's rank correlation over the heads, each with the head in its place in the other model."
+
+
+def rows(shape: ModelShape, first: np.ndarray, second: np.ndarray) -> pd.DataFrame:
+    """One row a head: layer, head, name, its score in the first and in the second model, and the second's less the
+    first's."""
+    layer, head = np.divmod(np.arange(shape.n_heads_total), shape.n_heads)
+    frame = pd.DataFrame({"layer": layer, "head": head, "name": shape.head_names})
+    frame = frame.assign(first=np.ravel(first), second=np.ravel(second))
+    return frame.assign(difference=frame["second"] - frame["first"])
+
+
+def scale_of(scores: Sequence[np.ndarray], by_root: bool = False) -> tuple[Scale, float]:
+    """(how colours run, their end) for the scores of both: around zero where any is negative."""
+    every = np.concatenate([np.ravel(each) for each in scores])
+    reach = float(np.nanmax(np.abs(every), initial=0.0)) or 1.0
+    if np.nanmin(every, initial=0.0) < 0:
+        return "around zero", reach
+    return "root" if by_root else "straight", reach
+
+
+def score_map(scores: np.ndarray, title: str, form: str, scale: tuple[Scale, float]) -> Picture:
+    """Layers x heads of scores (layer, head), coloured on a scale that another map shares."""
+    layer, head = np.divmod(np.arange(scores.size), scores.shape[1])
+    names = [f"L{of}H{at}" for of, at in zip(layer, head, strict=True)]
+    frame = pd.DataFrame({"layer": layer, "head": head, "name": names, "score": scores.ravel()})
+    return charts.picture(_score_map(title, form, len(scores), *scale), heads=frame)
+
+
+@charts.kept
+def _score_map(title: str, form: str, n_layers: int, kind: Scale, reach: float) -> charts.Template:
+    row_px = charts.row_height(n_layers)
+    straight = alt.Scale(type="sqrt" if kind == "root" else "linear", domain=[0, reach], nice=False)
+    look: dict[str, Any] = {"orient": "top", "direction": "horizontal", "titleOrient": "left", "titleLimit": 400}
+    legend = alt.Legend(gradientLength=200, gradientThickness=12, tickCount=3, format=form, **look)
+    scale = charts.around_zero(reach) if kind == "around zero" else straight
+    colour = alt.Color("score:Q", title=title, scale=scale, legend=legend)
+    known = alt.condition("!isValid(datum['score'])", alt.value(UNDEFINED), colour)
+    cells = charts.head_grid(f"score:Q|{title}|{form}").mark_rect(**charts.CELL, invalid="show").encode(color=known)
+    return charts.template(row_px * n_layers + charts.AXIS_PX + 48, cells)
+
+
+def scatter(frame: pd.DataFrame, names: Sequence[str], form: str) -> Picture:
+    """A point a head of `rows`: across the first model's score, up the second's; on the line both are the same."""
+    ends = frame[["first", "second"]].to_numpy()
+    low, high = (float(end(ends, initial=0.0)) for end in (np.nanmin, np.nanmax))
+    n_layers = int(frame["layer"].max()) + 1
+    line = pd.DataFrame({"x": [low], "x2": [high or 1.0]})
+    return charts.picture(_scatter(tuple(names), form, n_layers, low, high or 1.0), heads=frame, line=line)
+
+
+@charts.kept
+def _scatter(names: tuple[str, ...], form: str, n_layers: int, low: float, high: float) -> charts.Template:
+    scale, axis = alt.Scale(domain=[low, high]), alt.Axis(format=form, tickCount=5)
+    x = alt.X("first:Q", title=names[0], scale=scale, axis=axis)
+    y = alt.Y("second:Q", title=names[1], scale=scale, axis=axis)
+    line = charts.named_chart("line").mark_rule(color=GREY, strokeDash=[4, 4])
+    line = line.encode(x=alt.X("x:Q", scale=scale), x2="x2:Q", y=alt.Y("x:Q", scale=scale), y2="x2:Q")
+    lines = charts.tips("name:N|Head", f"difference:Q|Second less first|{form}")
+    lines += [
+        alt.Tooltip(f"{of}:Q", title=name, format=form) for of, name in zip(("first", "second"), names, strict=True)
+    ]
+    colour = charts.by_layer(n_layers, orient="top", direction="horizontal", titleOrient="left")
+    points = charts.named_chart("heads").mark_point(filled=True, size=70, opacity=0.85)
+    return charts.template(320, line, points.encode(x=x, y=y, color=colour, tooltip=lines))
+
+
+def in_words(found: Agreed, noun: str) -> str:
+    """Such as "Heads: SRCC **+0.97**, 95 % interval +0.94 to +0.99, p < 0.001; of the highest 30 % 8 of 9 are the
+    same"."""
+    if found.srcc != found.srcc:
+        return f"{noun}: SRCC undefined, as one of the two scores all alike"
+    srcc, low, high = (number(each, sign=True) for each in (found.srcc, found.low, found.high))
+    ends = "" if found.low != found.low else f", 95 % interval {low} to {high}"
+    same = f"of the highest 30 % {round(found.overlap * found.n_top)} of {found.n_top} are the same"
+    return f"{noun}: SRCC **{srcc}**{ends}, {p_in_words(found.p)}; {same}"
+
+
+def agreed_rows(pairs: dict[str, tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame:
+    """One row for each named pair of scores: how far the two agree."""
+    return pd.DataFrame([{"of": name, **agreed(*pair).row()} for name, pair in pairs.items()])
+
+
+def draw_maps(
+    scores: Sequence[np.ndarray], names: Sequence[str], title: str, form: str, key: str, by_root: bool = False
+) -> dict[str, Picture]:
+    """Draws the two maps beside one another on one scale of colours; gives them for the downloads."""
+    scale, pictures = scale_of(scores, by_root=by_root), {}
+    for name, each, at in zip(names, scores, st.columns(2, gap="large"), strict=True):
+        best = int(np.nanargmax(each)) if np.isfinite(each).any() else 0
+        words = f"{name}: highest in L{best // each.shape[1]}H{best % each.shape[1]}"
+        at.markdown(f"**{plain(name)}**")
+        pictures[f"{title}, {name}"] = score_map(each, title, form, scale)
+        draw_chart(pictures[f"{title}, {name}"], f"{key} map of {name}", words, at)
+    return pictures
+
+
+def draw_farthest(frame: pd.DataFrame, names: Sequence[str], write: Any, n: int = 10) -> None:
+    """Draws the heads of `rows` whose scores differ most as a table; `write` says a score."""
+    places = list(farthest(frame["first"].to_numpy(), frame["second"].to_numpy(), n))
+    titles = {"name": "Head", "first": names[0], "second": names[1], "difference": "Second less first"}
+    shown = frame.iloc[places][list(titles)].reset_index(drop=True)
+    config = {column: st.column_config.Column(title) for column, title in titles.items()}
+    words, about = dict.fromkeys(("first", "second", "difference"), write), "The heads whose scores differ most"
+    st.dataframe(written(shown, **words), column_config=config, hide_index=True, height=340, alt=about)
+
+
+def draw_agreed(frame: pd.DataFrame, title: str, height: int) -> None:
+    """Draws `agreed_rows` as a table; `title` says what each row is of."""
+    titles = {"of": title, "srcc": "SRCC", "interval": "95 % interval", "p": "p", "overlap": "Top 30 %"}
+    ends = zip(frame["low"], frame["high"], strict=True)
+    signed = partial(number, sign=True)
+    frame = frame.assign(interval=["–" if low != low else f"{signed(low)} to {signed(high)}" for low, high in ends])
+    about = {"overlap": "Of the 30 % highest of one, so many are among the other's.", "srcc": AGREED_HELP}
+    config = {column: st.column_config.Column(name, help=about.get(column)) for column, name in titles.items()}
+    words: dict[str, Any] = {"srcc": signed, "p": partial(number, digits=3), "overlap": whole_percent}
+    shown = written(frame[list(titles)], **words)
+    st.dataframe(shown, column_config=config, hide_index=True, height=height, alt="How far the two models agree")

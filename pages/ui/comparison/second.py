@@ -1,0 +1,63 @@
+"""The second model of a comparison, on the screens that set two side by side."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from engine.measurement import Measurement
+from engine.models.session import Target
+from pages.ui.controls.selection import compared
+from pages.ui.controls.sidebar import Setup, look_for_model
+from pages.ui.downloads.origin import Origin, of_second
+from pages.ui.figures.charts import Picture
+from pages.ui.page.marks import mark
+from pages.ui.page.runtime import session
+from pages.ui.page.tables import plain
+
+
+@dataclass
+class SecondDownloads:
+    """What a section on two models has drawn, for the downloads; nothing without a second one. `measurements`
+    are the second's."""
+
+    second: Target | None = None
+    pictures: dict[str, Picture] = field(default_factory=dict)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    says: list[str] = field(default_factory=list)
+    measurements: dict[str, Measurement[Any]] = field(default_factory=dict)
+
+    def told(self, of: Origin) -> Origin:
+        """The screen's origin with the second model in it."""
+        if self.second is None:
+            return of
+        requests = [*of.requests, *(of_second(each, self.second) for each in of.requests)]
+        about = f"{of.about} · compared with {self.second.spec.in_words}"
+        measurements = {**of.measurements, **self.measurements}
+        return replace(of, requests=requests, measurements=measurements, about=about, says=[*of.says, *self.says])
+
+
+def second_model(setup: Setup) -> Target | None:
+    """The model that the sidebar's is compared with; None where there is none, or until its files are here and read,
+    which is said in its place: the page goes on. Both may then be in memory at once, where they fit."""
+    spec, models = compared(setup.spec), session().models
+    pair = frozenset() if spec is None else frozenset({setup.spec, spec})
+    if models.pair != pair:
+        models.pair = pair
+    return None if spec is None else look_for_model(setup, spec)
+
+
+def heading(first: Target, second: Target, help: str) -> None:
+    """Draws the heading of a section that compares them."""
+    st.subheader(f"{plain(first.spec.in_words)} and {plain(second.spec.in_words)}", help=help, divider="gray")
+    mark("comparison", "shown", first=first.spec.in_words, second=second.spec.in_words)
+
+
+def shapes_in_words(first: Target, second: Target) -> str:
+    """Why heads of the two cannot be paired; "" where they can."""
+    a, b = ((each.shape.n_layers, each.shape.n_heads) for each in (first, second))
+    if a == b:
+        return ""
+    told = (f"{plain(each.spec.in_words)} has {n[0]} layers of {n[1]} heads" for each, n in ((first, a), (second, b)))
+    return f"{', '.join(told)}: no head of one answers to a head of the other."

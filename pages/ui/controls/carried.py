@@ -1,0 +1,57 @@
+"""What is pruned is one thing on all screens: what one of them sets, the others open with, as a mask in their field.
+
+So it is in the address of each, and each can set its own, which is then what the others open with.
+"""
+
+import streamlit as st
+
+from engine.models.masks import Mask
+from engine.shapes import ModelShape
+from pages.ui.page.defaults import AXES, LEVELS
+from pages.ui.page.presentation import presenting
+from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.widget_writes import write
+
+SCREENS = {
+    "prune": True,
+    "passage": True,
+    "continue": True,
+    "incontext": True,
+    "attention": False,
+    "induction": False,
+}  # by level too
+HELP = "The same on all screens that prune: what is set here is what the others open with."
+RESTORE_HELP = "Restores all of it: levels at 0, nothing named."
+
+
+def hand_on(screen: str, shape: ModelShape, mask: Mask | None, where: DeltaGenerator) -> None:
+    """Notes what is pruned on this screen (None: not known yet) for the others, and draws it as a badge with a button
+    that lets go of it. What a screen opens with by itself is not handed on before it is changed."""
+    if mask is None:
+        return
+    seen = st.session_state.setdefault("pruned on", {})
+    said = any(f"{screen}_{part}" in st.query_params for part in ("heads", "ffns", "layers", "mask"))
+    if seen.get(screen) != mask and (screen in seen or said) and not presenting():  # a slide is what its address says
+        for other in SCREENS.keys() - {screen}:
+            seen[other] = mask
+            set_pruned(other, mask.text())
+    seen[screen] = mask
+    if not mask.is_full:
+        with where.container(horizontal=True, vertical_alignment="center", gap="xxsmall"):
+            st.badge(in_words(shape, mask), icon=":material/content_cut:", color="orange", help=HELP)
+            about = {"key": f"{screen} restore", "on_click": set_pruned, "args": (screen, "")}
+            st.button("Restore all", type="tertiary", help=RESTORE_HELP, **about)
+
+
+def set_pruned(screen: str, text: str) -> None:
+    """Sets the controls of a screen that are not drawn yet to a mask and no level."""
+    for axis in LEVELS if screen == "prune" else AXES if SCREENS[screen] else ():
+        write(f"{screen}_{axis}", 0)
+    write(f"{screen}_mask", text)
+
+
+def in_words(shape: ModelShape, mask: Mask) -> str:
+    """Such as "Pruned: 4 of 32 heads, 1 of 4 FFNs", without what is not pruned."""
+    heads = [f"{mask.n_heads_pruned:,} of {shape.n_heads_total:,} heads"] if mask.n_heads_pruned else []
+    ffns = [f"{mask.n_ffns_pruned} of {shape.n_layers} FFNs"] if mask.n_ffns_pruned else []
+    return f"Pruned: {', '.join([*heads, *ffns])}"

@@ -1,0 +1,107 @@
+"""A slider that reports while it moves, with a box to type its level into; both show the level under the hand.
+
+What is set is in a number field of Streamlit's, which the address holds and the stylesheet hides: it would still show
+the previous level while the hand moves. When the hand lets go or rests, or a number is typed, the level is written into
+that field, once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+from streamlit.components.v2 import component
+
+from pages.ui.page.address import number_field
+from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.widget_writes import hold, write
+
+HERE = Path(__file__).parent
+HTML = """
+<div class="level">
+  <div class="words"><label for="range"></label><button class="help" type="button" tabindex="-1">?</button></div>
+  <div class="tip" id="tip" role="tooltip"></div>
+  <div class="controls">
+    <div class="track">
+      <output for="range"></output>
+      <input id="range" type="range" min="0" max="100" aria-describedby="tip">
+    </div>
+    <input class="box" type="number" min="0" max="100" aria-describedby="tip">
+  </div>
+  <div class="note"></div>
+</div>
+"""
+CSS, JS = ((HERE / f"drag_slider.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+_COMPONENT = component("headroom_drag_slider", html=HTML, css=CSS, js=JS)
+STEP = 5
+
+
+@dataclass(frozen=True)
+class SliderState:
+    """Where a slider is, in permille, and whether it still moves: until it lets go, what is set is another level."""
+
+    permille: int
+    moving: bool
+
+
+@dataclass(frozen=True)
+class Field:
+    """A level that is set, in percent, and where its slider belongs."""
+
+    key: str
+    label: str
+    percent: int
+    place: DeltaGenerator
+
+
+def drag_slider(where: DeltaGenerator, key: str, label: str, help: str, default: int = 0) -> int:
+    """Draws a slider for 0 to 100 %; the level that is set, in percent."""
+    field = draw_field(where, key, label, default=default)
+    draw_slider(field, help)
+    return field.percent
+
+
+def draw_field(where: DeltaGenerator, key: str, label: str, default: int = 0) -> Field:
+    """Draws the hidden field alone: what is set is known before the slider can say what that means."""
+    reported = _reported(key)
+    if reported and reported["number"] != st.session_state.get(f"{key} seen", 0) and not reported["moving"]:
+        write(key, reported["percent"])
+        st.session_state[f"{key} seen"] = reported["number"]
+    hold(key)
+    place = where.container()
+    value = number_field(place.container(key=f"hidden {key}"), label, (0, 100), key, value=default, step=STEP)
+    return Field(key, label, int(value), place)
+
+
+def draw_slider(field: Field, help: str, live: bool = False, texts: Mapping[int, str] | None = None) -> None:
+    """Draws the slider of a field, and the box.
+
+    `live`: the page runs while the slider moves, and `hand` says where it is. `texts` say something of each level, at
+    once and without a run; None leaves no room for them.
+    """
+    seen = st.session_state.get(f"{field.key} seen", 0)
+    data = {"label": field.label, "help": help, "value": field.percent, "step": STEP, "live": live, "seen": seen}
+    now = hand(field.key)
+    data["hand"] = now.permille // 10 if now.moving else None  # the last position reported, until the release
+    data["texts"] = None if texts is None else {str(percent): text for percent, text in texts.items()}
+    with field.place:
+        _COMPONENT(key=f"{field.key} drag", data=data, on_hand_change=lambda: None)
+
+
+def hand(key: str) -> SliderState:
+    """Where the slider is now; while it moves, that is not what is set."""
+    reported = _reported(key)
+    if reported and reported["moving"] and reported["number"] != st.session_state.get(f"{key} seen", 0):
+        return SliderState(10 * reported["percent"], True)
+    return SliderState(10 * int(st.session_state.get(key) or 0), False)
+
+
+def _reported(key: str) -> dict[str, Any] | None:
+    """What the browser said last, made safe: percent, moving, number (one more each time the hand lets go)."""
+    said: Any = (st.session_state.get(f"{key} drag") or {}).get("hand")
+    try:
+        percent, number, moving = round(float(said["percent"])), int(said["number"]), said["moving"] is True
+    except (TypeError, KeyError, ValueError, OverflowError):
+        return None
+    return {"percent": min(100, max(0, percent)), "moving": moving, "number": number}

@@ -1,0 +1,116 @@
+"""A user's own questions: a `.jsonl` file named by its path, or uploaded next to it. Uploaded files are kept beside the
+results, by their content, so that a link that names one always means the same questions.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from engine.errors import HeadroomError
+from engine.files import write_whole
+from engine.questions.requests import TooFewExamples
+from engine.questions.rows import RowFault
+from engine.questions.tasks import OWN
+from pages.ui.page.marks import mark
+from pages.ui.page.runtime import show_error, store
+from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.widget_writes import write
+
+FOLDER = "questions"  # of uploaded files, in the folder of the results
+MOST_MB = 20  # of an uploaded file; one named by its path may be larger
+FORMAT = '{"context": "The capital of France is", "choices": ["Paris", "Rome"], "gold": 0}'
+HELP = (
+    "The file never leaves this computer. One third of the rows, chosen by content, is used for rankings and solved "
+    "examples and is never asked. To choose them yourself, put `mine.train.jsonl` next to `mine.jsonl` and give its "
+    "path."
+)
+
+
+def open_own_questions(prefix: str) -> None:
+    """Opens the popover in the next run: for callbacks."""
+    st.session_state[_key(prefix)] = True
+
+
+def draw_own_questions(prefix: str, where: DeltaGenerator, task_key: str) -> None:
+    """Draws the popover; what is named or uploaded there becomes the task of the box `task_key`."""
+    key = _key(prefix)
+    with where.popover(
+        "Your own questions", key=key, on_change="rerun", icon=":material/upload_file:", type="tertiary"
+    ):
+        st.caption(f"One JSON object a line: `{FORMAT}`", help=HELP)
+        path_at, file_at = st.columns(2)
+        path, file = f"{key}_path", f"{key}_file"
+        about: dict[str, Any] = {
+            "on_change": _use_path,
+            "args": (prefix, path, task_key),
+            "placeholder": f"~/mine{OWN}",
+        }
+        path_at.text_input("Path of a file on this computer", key=path, **about)
+        about = {"on_change": _use_file, "args": (prefix, file, task_key), "max_upload_size": MOST_MB}
+        file_at.file_uploader("Or upload a file", OWN.removeprefix("."), key=file, **about)
+        if line := st.session_state.pop(_fault(prefix), None):
+            show_error(line)
+
+
+def draw_fault(prefix: str, details: object) -> None:
+    """Draws what a screen can do about questions that cannot be used: all faults of the file as a table, or a button
+    that takes no examples."""
+    if isinstance(details, tuple) and all(isinstance(fault, RowFault) for fault in details):
+        rows = [{"row": fault.row, "what": fault.what, "value": fault.value} for fault in details]
+        table, text = pd.DataFrame(rows), st.column_config.TextColumn
+        config = {"row": st.column_config.NumberColumn("Row", width="small")}
+        config |= {"what": text("What is wrong", width="large"), "value": text("Value", width="medium")}
+        st.dataframe(table, hide_index=True, column_config=config, alt=f"{len(table)} faults by row")
+        mark("rows", "wrong", faults=len(table))
+    if isinstance(details, TooFewExamples):
+        icon, key = ":material/exposure_zero:", f"{prefix}_use_0"
+        st.button("Use 0 examples", icon=icon, key=key, type="primary", on_click=write, args=(f"{prefix}_shots", 0))
+
+
+def keep_file(name: str, content: bytes, folder: Path) -> Path:
+    """Writes an uploaded file into `folder`, in a subfolder named by its content; its path. HeadroomError if it cannot
+    be written."""
+    stem = Path(name).name.removesuffix(OWN)[:60]
+    stem = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in stem).strip(".")
+    digest = hashlib.blake2b(content, digest_size=6).hexdigest()
+    file = folder / digest / f"{stem or 'questions'}{OWN}"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, content)
+    except OSError as error:
+        line = f"cannot keep {name} in {folder} ({error.strerror}); save it yourself and give its path"
+        raise HeadroomError(line) from error
+    return file
+
+
+def _key(prefix: str) -> str:
+    return f"{prefix}_own"
+
+
+def _fault(prefix: str) -> str:
+    return f"{_key(prefix)} fault"
+
+
+def _use(prefix: str, task_key: str, file: str) -> None:
+    write(task_key, file)
+    st.session_state[_key(prefix)] = False  # closes the popover
+
+
+def _use_path(prefix: str, path: str, task_key: str) -> None:
+    typed = st.session_state[path].strip()
+    if typed.endswith(OWN):
+        _use(prefix, task_key, typed)
+    elif typed:
+        st.session_state[_fault(prefix)] = f"{typed!r} does not end with {OWN}; give a file with one JSON object a line"
+
+
+def _use_file(prefix: str, file: str, task_key: str) -> None:
+    if (given := st.session_state[file]) is None:
+        return
+    try:
+        _use(prefix, task_key, str(keep_file(given.name, given.getvalue(), store().directory / FOLDER)))
+    except HeadroomError as error:
+        st.session_state[_fault(prefix)] = str(error)

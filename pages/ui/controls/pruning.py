@@ -1,0 +1,37 @@
+"""The controls of what is pruned in a text, the same on the screens that show one: two levels, a mask, a ranking."""
+
+from typing import Any
+
+import streamlit as st
+
+from engine.importance.rankings_of import NEEDS
+from engine.questions.requests import TaskSpec
+from pages.ui.controls.controls import Levels, choose_level, choose_ranking, type_mask
+from pages.ui.controls.many_tasks import local_tasks
+from pages.ui.controls.task_box import task_box
+from pages.ui.page.defaults import SHOTS
+
+RANKING, HEADS = "induction-first", 10  # what such a screen opens with, so that there is something to see: percent
+TASK_HELP = (
+    f"Rankings by importance need a task: measured on its train questions with {SHOTS} solved examples. Off where "
+    "nothing that is pruned goes by importance."
+)
+
+
+def choose_pruning(prefix: str, data_dir: str | None, of: str = "") -> Levels:
+    """Draws the controls, kept in the address under `prefix`; `of` stands in front of what the sliders are called."""
+    wraps = st.container(key="wraps pruning")  # in a narrow window: see screens.css
+    heads_at, ffns_at, mask_at, ranking_at, task_at = wraps.columns([4, 4, 3, 3, 3], gap="small")
+    heads_title, ffns_title = (f"{of}heads pruned", f"{of}FFNs pruned")
+    help = "These heads give 0 to their layer's output."
+    heads = choose_level(prefix, heads_at, "heads", heads_title[:1].upper() + heads_title[1:], help, HEADS)
+    ffns = choose_level(prefix, ffns_at, "ffns", ffns_title, "These FFNs add nothing.")
+    typed, ranking = type_mask(prefix, mask_at), choose_ranking(prefix, ranking_at, RANKING)
+    more: dict[str, Any] = {"disabled": not by_importance(ranking, ffns), "help": TASK_HELP}
+    name = task_box(task_at, "Important for", local_tasks(data_dir), f"{prefix}_task", **more)
+    return Levels(TaskSpec(name, SHOTS), ranking, heads, ffns, typed)
+
+
+def by_importance(ranking: str, ffns_permille: int) -> bool:
+    """Whether what is pruned goes by the importance for a task: heads that are ranked so, or FFNs, which always are."""
+    return "heads" in NEEDS[ranking] or ("ffns" in NEEDS[ranking] and ffns_permille > 0)

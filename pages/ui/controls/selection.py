@@ -1,0 +1,63 @@
+"""What the sidebar's model is compared with: one control for all screens that set two models side by side, and one word
+of the address. Nothing is read or computed for it while it is empty.
+"""
+
+from typing import Any
+
+import streamlit as st
+
+from engine.errors import HeadroomError
+from engine.models.loading import PRECISIONS, LoadSpec
+from pages.ui.controls.controls import with_own
+from pages.ui.page.runtime import show_error
+
+KEY = "against"
+LABEL, NOTHING = "Compare with", "nothing"
+HELP = (
+    "A second model beside this one on Prune, Importance, Induction and Passage, on the same questions: another "
+    "precision of it (`fp32`), another revision or snapshot (`@step512`), or another model, a hub id or a folder, with "
+    "its precision if you like (`demo in fp32`). The × lets go of it."
+)
+ELSEWHERE = "Prune, Importance, Induction and Passage show it; this screen shows one model."
+OLD = {"another precision": "passage_a_precision", "another model": "passage_a_model"}  # of Passage's own control
+
+
+def draw_against(spec: LoadSpec, models: list[str], here: bool) -> None:
+    """Draws the control; `here`: whether the screen that is open sets two models side by side."""
+    _take_over_old(spec, models)
+    options = [each for each in PRECISIONS if each != spec.precision]
+    options += [each for each in models if each != spec.model]
+    look: dict[str, Any] = {"index": None, "placeholder": NOTHING, "accept_new_options": True, "disabled": not here}
+    look |= {"help": HELP if here else ELSEWHERE, "bind": "query-params"}
+    st.selectbox(LABEL, with_own(options, KEY), key=KEY, **look)
+    if here and typed():
+        try:
+            spec.compared_with(typed())
+        except HeadroomError as error:
+            show_error(f"{LABEL}: {error}")
+
+
+def typed() -> str:
+    """What is set, as it was typed; "" for nothing."""
+    return str(st.session_state.get(KEY) or "").strip()
+
+
+def compared(spec: LoadSpec) -> LoadSpec | None:
+    """What a model is compared with; None for nothing, and for what the control says is wrong."""
+    if not typed():
+        return None
+    try:
+        return spec.compared_with(typed())
+    except HeadroomError:
+        return None
+
+
+def _take_over_old(spec: LoadSpec, models: list[str]) -> None:
+    """Of an address from before all screens had the control: what the Passage screen's own was set to."""
+    key = OLD.get(st.query_params.get("passage_a") or "")
+    if key is None:
+        return
+    first = next(each for each in PRECISIONS if each != spec.precision) if "precision" in key else models[0]
+    st.session_state[KEY] = st.query_params.get(key) or first
+    for each in ("passage_a", key):
+        st.query_params.pop(each, None)

@@ -1,0 +1,203 @@
+"""The sidebar, on every page: which model in which precision, where task data lie, how the result store does, and what
+the process holds."""
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from engine.architecture.family import supported_families
+from engine.checkpoints.hub import is_away
+from engine.checkpoints.identity import Identity
+from engine.checkpoints.names import model_name
+from engine.errors import HeadroomError
+from engine.kernels.kinds import Kernels
+from engine.memory import resident_bytes
+from engine.models.loading import PRECISIONS, LoadSpec, identify, known_ways, stamp, ways_of
+from engine.models.session import Target, target_of
+from engine.training.folders import Run, opened
+from pages.ui.controls.controls import EXAMPLE, example_mask, one_listed, one_of, with_own
+from pages.ui.controls.selection import draw_against
+from pages.ui.page.marks import mark
+from pages.ui.page.offers import is_here, under_way
+from pages.ui.page.runtime import end_run, in_memory, session, show_error, store
+from pages.ui.page.tables import plain
+from pages.ui.page.work import FETCH_TASKS, Action, Work
+
+MODELS = ["demo", *(f"facebook/opt-{size}" for size in ("125m", "350m", "1.3b", "2.7b", "6.7b", "13b", "30b", "66b"))]
+MODEL_HELP = (
+    f"`demo` comes with the app. Or type the Hugging Face id of an {supported_families()} model, with its "
+    "revision if you like (`org/model@revision`): nothing is downloaded before you agree. Or the path of a folder with "
+    "config.json, tokenizer and weights, or of a run of training with one of its snapshots (`RUN@step512`; `RUN` alone "
+    "is its last)."
+)
+PRECISION_HELP = (
+    "`int8` halves the memory of bf16 (bitsandbytes, outlier threshold 6.0). Without a GPU it is the fastest "
+    "where the processor multiplies 8-bit numbers itself (VNNI). `fp32` is the reference."
+)
+MEMORY_HELP = (
+    "Main memory, when this page was drawn. The rest: libraries, about half a gigabyte once a model was loaded, work "
+    "under way, and what is kept for the next time. What long work frees goes back to the system."
+)
+PLACES_HELP = (
+    "The model is larger than one device, or you have set HEADROOM_PLACE. Its layers run where the others do, so that "
+    "numbers are the same; those that lie elsewhere are brought there in every pass."
+)
+FETCH_HELP = (
+    "Lets this tab download the rows of a task from the Hugging Face Hub when they are needed and are neither on this "
+    "computer nor in the folder above. After you switch it on, press “Retry” where rows were missing."
+)
+BOS = {"model's own": None, "on": True, "off": False}
+LONG_PATH = 28  # characters that fit into the sidebar next to the size
+IDENTIFY_WAIT_S = 1.0  # the demo takes a few milliseconds; a big folder is hashed once, in the worker
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the sidebar is set to. `bos` None = as the model's own tokenizer does."""
+
+    spec: LoadSpec
+    bos: bool | None
+    data_dir: str | None
+
+
+def chosen() -> Setup:
+    """The sidebar's present settings."""
+    state = st.session_state
+    spec = LoadSpec(model=(state.get("model") or "demo").strip(), precision=state.get("precision") or "int8")
+    return Setup(spec, BOS.get(state.get("bos", "")), (state.get("data_dir") or "").strip() or None)
+
+
+def identity_of(spec: LoadSpec) -> Work[Identity]:
+    """What finds out, from its files, what a model is: in a slot for each model, as tabs may differ."""
+    action = Action.of(f"identity {stamp(spec)}", partial(identify, spec, store()))
+    return Work(f"identity of {spec.model}", "Reading the model's files", action)
+
+
+def wait_for_model(setup: Setup, spec: LoadSpec | None = None) -> Target:
+    """The sidebar's model, or another one, as it is measured; until its files are here and read, the page says so and
+    ends."""
+    return look_for_model(setup, spec or setup.spec) or end_run()
+
+
+def look_for_model(setup: Setup, spec: LoadSpec) -> Target | None:
+    """A model as it is measured; None until its files are here and read, which is said in its place."""
+    if not is_here(spec):
+        return None
+    identity = identity_of(spec).awaited(IDENTIFY_WAIT_S)
+    ways = None if identity is None else ways_here(spec, identity)
+    return None if identity is None or ways is None else target_of(spec, identity, setup.bos, ways)
+
+
+def ways_here(spec: LoadSpec, identity: Identity) -> Kernels | None:
+    """How this model's matrix products are computed here. Only the first time on a computer the worker measures them,
+    which needs torch; until then that is said, and there are none."""
+    title, message = "Measuring this computer's processor", "measuring this computer's processor once"
+    action = Action.of("ways", partial(ways_of, spec, identity, store()), message)
+    found = known_ways(spec, identity, store())
+    return found or Work(f"ways of {spec.precision}", title, action).awaited(IDENTIFY_WAIT_S)
+
+
+def draw_sidebar(compares: bool) -> None:
+    """Draws the sidebar; `chosen` and `wait_for_model` give what it says. `compares`: whether the screen that is open
+    sets two models side by side."""
+    with st.sidebar:
+        bound: dict[str, Any] = {"bind": "query-params"}
+        names = with_own(MODELS, "model")
+        st.selectbox("Model", names, key="model", accept_new_options=True, help=MODEL_HELP, **bound)
+        named, where = {each: each for each in PRECISIONS}, st.container()
+        one_of(where, "Precision", named, "precision", PRECISION_HELP, default="int8", width="stretch")
+        _about(chosen().spec)
+        draw_against(chosen().spec, MODELS, compares)
+        about = "Put in front of every question? OPT was trained with it; Bansal et al. left it off."
+        one_listed(st.container(), "Beginning-of-sequence token", list(BOS), "bos", help=about)
+        about = "A folder with `<task>/validation.jsonl` and `<task>/train.jsonl`. The embedded tasks need none."
+        folder, hint = os.environ.get("HEADROOM_TASK_DATA", ""), "the Hugging Face hub"
+        st.text_input("Task data folder", folder, key="data_dir", placeholder=hint, help=about, **bound)
+        st.toggle("Fetch tasks", key=FETCH_TASKS, help=FETCH_HELP)  # not in the address: a link must not download
+        draw_store()
+        st.caption(memory_in_words(), help=MEMORY_HELP)
+        mark("sidebar", "drawn")
+
+
+def draw_store() -> None:
+    """Draws the folder and the size of the store, and its warning if it has one."""
+    results = store()
+    if results.notice:
+        st.warning(plain(results.notice), icon=":material/save:")
+    folder = str(results.directory)
+    line = f"Results kept in {plain(short_path(folder))}: {results.counted_bytes() / 1e6:,.1f} MB"
+    st.caption(line, help=f"{plain(folder)}. HEADROOM\\_CACHE sets another folder.")
+
+
+def short_path(path: str) -> str:
+    """The path from the working directory or the home folder (`~`); its last two parts if that is long."""
+    for top, short in ((os.getcwd(), ""), (os.path.expanduser("~"), f"~{os.sep}")):
+        if path.startswith(f"{top}{os.sep}"):
+            path = short + path.removeprefix(f"{top}{os.sep}")
+    return path if len(path) <= LONG_PATH else os.path.join("…", *Path(path).parts[-2:])
+
+
+def memory_in_words() -> str:
+    """What this process holds now, such as "This app holds 0.8 GB: model 0.2, the rest 0.6"."""
+    held, both = resident_bytes(), (session().models.loaded, session().models.beside)
+    here = [each for each in both if each is not None]
+    if not here or here[0].device != "cpu":
+        return f"This app holds {held / 1e9:.1f} GB"
+    weights = sum(each.identity.weight_bytes(each.spec.precision) - each.placing.disk_bytes for each in here)
+    model = f"{weights / 1e9:.1f}" if weights >= 0.05e9 else "under 0.1"
+    models = "models" if len(here) > 1 else "model"
+    return f"This app holds {held / 1e9:.1f} GB: {models} {model}, the rest {(held - weights) / 1e9:.1f}"
+
+
+def _about(spec: LoadSpec) -> None:
+    """Size, shape and load state of the model, or why it cannot be had."""
+    if (coming := under_way()) not in ("", spec.model):
+        st.caption(f"{coming} is being downloaded")
+    if is_away(spec.model):
+        st.caption(f"{spec.model} is not on this computer")
+        return
+    work = identity_of(spec)
+    work.value(IDENTIFY_WAIT_S)
+    found = work.now()
+    if found is not None and found.error:
+        show_error(found.error)
+        if st.button("Look again", icon=":material/refresh:", help="After the folder or the network was put right."):
+            work.restart()
+            st.rerun()
+    elif found is None or found.value is None:
+        st.caption(f"Reading the files of {plain(spec.model)} …")
+    else:
+        about = found.value
+        st.session_state[EXAMPLE] = f"such as {example_mask(about.shape)}"
+        state = "in memory" if in_memory(spec) else "loads when needed"
+        st.caption(
+            f"{plain(about.family)}, {about.n_params / 1e6:,.1f} M parameters with embeddings, "
+            f"{about.shape.n_layers} layer{'s' if about.shape.n_layers > 1 else ''} × {about.shape.n_heads} heads, "
+            f"{about.weight_bytes(spec.precision) / 1e6:,.1f} MB, {state}"
+        )
+        with suppress(HeadroomError):  # no room: whoever has it loaded is told
+            if where := session().places(spec, about):
+                st.caption(f"{where[0].upper()}{where[1:]}", help=PLACES_HELP)
+        if snapshot := snapshot_in_words(spec):
+            st.caption(plain(snapshot))
+
+
+def snapshot_in_words(spec: LoadSpec) -> str:
+    """Of a snapshot of a run which it is, and how the run was made; "" of any other model, and where untold."""
+    try:
+        name = model_name(spec.model)
+        if not name.run or name.folder is None:
+            return ""
+        run = opened(name.folder.parent)
+        step, last = int(name.revision.removeprefix("step")), run.steps()[-1]
+        read = f"{run.tokens(step) / 1e6:.2f} M tokens read"
+    except HeadroomError:
+        return ""
+    which = f"Snapshot {name.revision}, the run's last" + ("" if step == last else f" is step{last}")
+    empty = " (its FFNs are zeros)" if isinstance(run, Run) and not run.recipe.mlp else ""
+    return f"{which}; {read}. {run.label}{empty}"

@@ -1,0 +1,54 @@
+"""The box that a task is chosen in: typing filters by substring, the user's own files come after the tasks, and adding
+one is the last entry.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import streamlit as st
+
+from engine.questions.tasks import OWN
+from pages.ui.page.streamlit_internals import DeltaGenerator, rewrite_param
+from pages.ui.page.widget_writes import hold, write
+
+ADD = "Add your own questions …"
+OWN_FILES = "own question files"  # in the session: paths that were chosen on any screen
+
+
+def task_box(
+    where: DeltaGenerator,
+    label: str,
+    names: Sequence[str],
+    key: str,
+    add: Callable[[], None] | None = None,
+    **more: Any,
+) -> str:
+    """Draws the box, bound to the address; the name of a task or the path of a file. `add` is called when the last
+    entry is chosen, and the task stays as it was; without it there is no such entry.
+
+    New names cannot be typed into the box itself: Streamlit puts "Add: ..." first and takes it on Enter, so that
+    "transl" became a task of that name.
+    """
+    state, current = st.session_state, f"{key} current"
+    hold(key)
+    rewrite_param(key, lambda values: None if values[-1] in ("", ADD) else values[-1])
+    options = [*_with_own_files(names, key), *([ADD] if add else [])]
+
+    def changed() -> None:
+        if add is not None and state[key] == ADD:
+            write(key, state.get(current, options[0]))
+            add()
+
+    about: dict[str, Any] = {"bind": "query-params", "filter_mode": "contains", **more}
+    state[current] = name = str(where.selectbox(label, options, key=key, on_change=changed, **about)).strip()
+    return name
+
+
+def _with_own_files(names: Sequence[str], key: str) -> list[str]:
+    """The names, then the user's own files, and what the address or another part of the app has set the box to."""
+    chosen = st.session_state.get(key) or st.query_params.get(key) or ""
+    chosen = "" if chosen == ADD else chosen
+    files = st.session_state.setdefault(OWN_FILES, [])
+    if chosen.endswith(OWN) and chosen not in files:
+        files.append(chosen)
+    return list(dict.fromkeys([*names, *files, *([chosen] if chosen else [])]))

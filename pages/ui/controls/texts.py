@@ -1,0 +1,156 @@
+"""Which text a screen looks at: a built-in passage, a remembered one, or what the user has just pasted or loaded.
+
+A text of the user's own lies in the session, and the same one is offered on every screen; under a name it lies in the
+result store on this computer. What a text says is never part of the address, only its name.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from engine.demo import Landmark, Passage, passages
+from engine.errors import HeadroomError
+from engine.texts import passages as kept
+from pages.ui.page.runtime import show_error, store
+from pages.ui.page.streamlit_internals import DeltaGenerator
+from pages.ui.page.tables import plain
+
+OWN, FAULT = "own_text", "own_text_fault"
+OWN_FILE = "`text.txt` stands for your own text, saved as a file."  # under a command
+PRIVATE = "It never leaves this computer."
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A text and its name; `passage` is the built-in one it is, `remembered` whether it is kept under the name."""
+
+    name: str
+    text: str
+    passage: Passage | None = None
+    remembered: bool = False
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The field of a request that names this text; one's own has to be saved in a file first."""
+        return {"passage": self.name} if self.passage else {"text": "text.txt"}
+
+    @property
+    def landmarks(self) -> tuple[Landmark, ...]:
+        """The places worth a look."""
+        return self.passage.landmarks if self.passage else ()
+
+
+def choose_text(
+    prefix: str, where: DeltaGenerator, default: str = "Names that return", long: bool = False
+) -> Chosen | None:
+    """Draws the choice of a text, bound to the address as `<prefix>_text`; the text with its name. `long` ones are
+    offered only where a text is cut into windows.
+
+    None where there is none: only while a remembered text has just been deleted in another tab.
+    """
+    built_in, names, own = [passage.title for passage in passages(long)], kept.names(store()), _own()
+    options = [*built_in, *names, *([own.name] if own else [])]
+    key, choice_at, own_at = f"{prefix}_text", *where.columns([5, 4], vertical_alignment="bottom")
+    asked = st.query_params.get(key) if key not in st.session_state else None
+    if asked and asked not in options:
+        st.session_state[FAULT] = f"no text named {asked!r} is kept on this computer; choose another or paste it again"
+    first, about = options.index(default), "Built-in passages first, then those you have remembered under a name."
+    name = choice_at.selectbox("Text", options, index=first, key=key, bind="query-params", help=about)
+    with own_at.popover("Your own text", icon=":material/edit_note:", width="stretch", help="Paste or load a text."):
+        _draw_own(key, str(name), own, names)
+    if fault := st.session_state.pop(FAULT, None):
+        with where:
+            show_error(fault)
+    return _named(str(name))
+
+
+def chosen_text(prefix: str, default: str) -> Chosen:
+    """What `choose_text` is set to, for a page that needs it before that is drawn; the default where there is no such
+    text."""
+    key = f"{prefix}_text"
+    found = _named(str(st.session_state.get(key) or st.query_params.get(key) or default)) or _named(default)
+    assert found is not None
+    return found
+
+
+def _named(name: str) -> Chosen | None:
+    """The text of that name, None where there is none."""
+    own, built_in = _own(), {passage.title: passage for passage in passages(long=True)}
+    if own and name == own.name:
+        return own
+    if name in built_in:
+        return Chosen(name, built_in[name].text, built_in[name])
+    text = kept.recall(name, store())
+    return None if text is None else Chosen(name, text, remembered=True)
+
+
+def _own() -> Chosen | None:
+    return st.session_state.get(OWN)
+
+
+def _draw_own(key: str, name: str, own: Chosen | None, names: list[str]) -> None:
+    """The controls with which a text comes in, and is remembered or forgotten."""
+    pasted, loaded, kept_name = f"{key}_pasted", f"{key}_loaded", f"{key}_name"
+    st.text_area("Paste a text", key=pasted, height=140, help=f"A few sentences, at most 1 MB. {PRIVATE}")
+    about: dict[str, Any] = {"on_click": _guarded, "args": (_use_pasted, key), "icon": ":material/check:"}
+    help = "Measures it. Ctrl+Enter in the field does not: it only ends the typing."
+    st.button("Use the pasted text", help=help, **about)
+    about = {"on_change": _guarded, "args": (_use_loaded, key), "help": f"UTF-8, at most 1 MB. {PRIVATE}"}
+    st.file_uploader("Or load a text file", "txt", key=loaded, max_upload_size=1, **about)
+    if own and own.name == name:
+        st.text_input("Remember it under a name", key=kept_name, help=f"Kept in the result store. {PRIVATE}")
+        help = "Without a name the address of this screen cannot say which text it was."
+        about = {"on_click": _guarded, "args": (_remember, key), "icon": ":material/bookmark_add:"}
+        st.button("Remember", help=help, **about)
+        st.caption(f"This text is in no address and gone after a reload until it has a name. {PRIVATE}")
+    elif name in names:
+        about = {"on_click": _forget, "args": (key, name), "icon": ":material/delete:"}
+        st.button("Forget this text", help=f"Deletes {plain(name)} from the result store.", **about)
+
+
+def _guarded(change: Callable[..., None], *arguments: object) -> None:
+    """Runs a change that the user asked for; its error is shown by the next run."""
+    try:
+        change(*arguments)
+    except HeadroomError as error:
+        st.session_state[FAULT] = str(error)
+
+
+def _use(key: str, name: str, text: str) -> None:
+    taken = {*_titles(), *kept.names(store())}
+    name = "".join(letter for letter in name if letter.isprintable())[: kept.MAX_NAME].strip() or "A text"
+    while name in taken:
+        name += " (own)"
+    st.session_state[OWN], st.session_state[key] = Chosen(name, text), name
+
+
+def _use_pasted(key: str) -> None:
+    _use(key, "Pasted text", kept.checked(st.session_state[f"{key}_pasted"], "the pasted text"))
+
+
+def _use_loaded(key: str) -> None:
+    if file := st.session_state[f"{key}_loaded"]:
+        _use(key, file.name.removesuffix(".txt"), kept.decoded(file.getvalue(), file.name))
+
+
+def _titles() -> list[str]:
+    """The titles of all built-in passages, wherever they are offered."""
+    return [passage.title for passage in passages(long=True)]
+
+
+def _remember(key: str) -> None:
+    own, name = _own(), st.session_state[f"{key}_name"].strip()
+    if name in _titles():
+        raise HeadroomError(f"{name!r} is the title of a built-in passage; choose another name")
+    if own is not None:
+        if not kept.remember(name, own.text, store()):
+            st.session_state[FAULT] = f"{name!r} is kept until the app ends: the result store cannot be written"
+        st.session_state[key] = name
+        del st.session_state[OWN]
+
+
+def _forget(key: str, name: str) -> None:
+    kept.forget(name, store())
+    st.session_state[key] = passages()[0].title

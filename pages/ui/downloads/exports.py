@@ -1,0 +1,167 @@
+"""All that a screen shows as files: one archive, and one HTML page that opens without the app and without a network."""
+
+import html
+import io
+import json
+import re
+import time
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import pandas as pd
+
+from engine.models.session import Session
+from engine.progress import final
+from engine.receipts import ReceiptSummary, facts, read_receipts
+from pages.ui.downloads.origin import Origin
+from pages.ui.downloads.provenance import rows
+from pages.ui.figures import charts
+from pages.ui.figures.colours import QUIET, light_theme
+from pages.ui.page.tables import magnitude, to_csv
+
+Table = pd.DataFrame | Callable[[], bytes]  # or what makes the bytes of a CSV file
+Drawn = charts.Picture | Callable[[], charts.Picture]  # or what makes it
+VEGA_LITE, EXPOSED = "6.4", "window.vegaEmbed = vegaEmbed"  # what Altair writes; what a page needs of it
+N_ROWS = 60  # of a table on the page; the archive has all
+STYLE = """
+body { font: 16px/1.5 sans-serif; color: var(--text); max-width: 1060px; margin: 2rem auto; padding: 0 1rem; }
+figure { margin: 2rem 0; overflow-x: auto; } .quiet { color: var(--quiet); } h2 { margin-top: 2.5rem; }
+table { border-collapse: collapse; font-size: 14px; } th, td { text-align: left; padding: .25rem .8rem .25rem 0;
+border-bottom: 1px solid var(--line); vertical-align: top; } .box { overflow: auto; max-height: 26rem; }
+pre { background: var(--box); padding: 1rem; overflow-x: auto; font-size: 13px; white-space: pre-wrap; }
+"""
+# nothing may be asked of anyone: neither by the page nor by what Vega reads
+POLICY = "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
+DRAW = """
+const specs = JSON.parse(document.getElementById("specs").textContent)
+window.views = Promise.all(specs.map((spec, i) => vegaEmbed(`#picture${i}`, spec, {actions: false, renderer: "svg"})))
+  .then(found => found.map(each => each.view))
+"""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A screen as it is now: where its numbers come from, its tables and pictures by name, the session that has the
+    receipts, and the link to it."""
+
+    origin: Origin
+    tables: Mapping[str, Table]
+    pictures: Mapping[str, Drawn]
+    session: Session
+    link: str
+
+    @property
+    def caption(self) -> str:
+        """What stands in every picture: the model, what is measured, what is pruned, the day it was saved."""
+        return f"{self.origin.about} · saved {time.strftime('%Y-%m-%d')}"
+
+    def picture(self, name: str) -> charts.Picture:
+        """One of the pictures."""
+        drawn = self.pictures[name]
+        return drawn if isinstance(drawn, charts.Picture) else drawn()
+
+    def table(self, name: str) -> bytes:
+        """One of the tables as a CSV file."""
+        found = self.tables[name]
+        return to_csv(found) if isinstance(found, pd.DataFrame) else found()
+
+    def svg(self, name: str) -> bytes:
+        """One of the pictures as an SVG drawing."""
+        return charts.to_svg(self.picture(name), name, self.caption)
+
+    def png(self, name: str) -> bytes:
+        """One of the pictures as PNG."""
+        return charts.rasterised(self.svg(name))
+
+    def receipts(self) -> tuple[ReceiptSummary, ...]:
+        """How what is shown was measured."""
+        return final(read_receipts(self.origin.measurements, self.session)) if self.origin.measurements else ()
+
+
+def file_name(name: str, ending: str) -> str:
+    """Of letters, digits and hyphens alone, such as "heads-5-solved-examples.svg"."""
+    return f"{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-') or 'file'}.{ending}"
+
+
+def to_zip(sheet: Sheet) -> bytes:
+    """Pictures, tables, the command, the program, the receipt and the page, in one archive."""
+    archive = io.BytesIO()
+    origin = sheet.origin
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as into:
+        for name in sheet.tables:
+            into.writestr(file_name(name, "csv"), sheet.table(name))
+        for name in sheet.pictures:
+            drawing = sheet.svg(name)
+            into.writestr(file_name(name, "svg"), drawing)
+            into.writestr(file_name(name, "png"), charts.rasterised(drawing))
+        into.writestr("command.txt", f"{origin.command}\n")
+        into.writestr("program.py", f"{origin.python}\n")
+        into.writestr("receipt.json", receipt(sheet))
+        into.writestr(file_name(origin.screen, "html"), to_html(sheet))
+    return archive.getvalue()
+
+
+def receipt(sheet: Sheet) -> str:
+    """What is known of how it was measured, as JSON: in short, and every record's own receipt."""
+    parts = sheet.receipts()
+    told = {"screen": sheet.origin.screen, "about": sheet.caption, "link": sheet.link, "command": sheet.origin.command}
+    told |= {"facts": facts(each for part in parts for each in part.receipts), "parts": list(map(asdict, parts))}
+    return json.dumps(told, indent=1, default=str)
+
+
+def to_html(sheet: Sheet) -> bytes:
+    """The screen as one page, its charts alive: a pointer shows their numbers. It asks nothing of any network."""
+    import vl_convert
+
+    origin, theme, parts = sheet.origin, light_theme(), sheet.receipts()
+    colours = {"text": theme["textColor"], "line": theme["borderColor"], "box": theme["secondaryBackgroundColor"]}
+    root = " ".join(f"--{name}: {colour};" for name, colour in {**colours, "quiet": QUIET}.items())
+    specs = [charts.file_spec(sheet.picture(name), name) for name in sheet.pictures]
+    figures = "".join(f'<figure><div id="picture{number}"></div></figure>' for number in range(len(specs)))
+    tables = "".join(map(partial(_table, sheet), sheet.tables))
+    says = "".join(f"<p>{_marked(line)}</p>" for line in origin.says)
+    told = facts(each for part in parts for each in part.receipts)
+    how = "<br>".join(html.escape(f"{name}: {'; '.join(each)}") for name, each in told.items() if each)
+    title = html.escape(f"{origin.screen}: {origin.about}")
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}"><link rel="icon" href="data:,">
+<title>{title}</title><style>:root {{ {root} }}{STYLE}</style></head><body>
+<h1>{html.escape(origin.screen)}</h1>
+<p class="quiet">{html.escape(sheet.caption)}</p>
+{says}
+{figures}
+{tables}
+<h2>How this was measured</h2>
+<div class="box">{rows(parts).to_html(index=False, border=0)}</div><p class="quiet">{how}</p>
+<pre>{html.escape(origin.command)}</pre>
+<pre>{html.escape(origin.python)}</pre>
+<p class="quiet">{html.escape(sheet.link)}</p>
+<script type="application/json" id="specs">{_as_json(specs)}</script>
+<script>{_script(vl_convert.javascript_bundle(EXPOSED, VEGA_LITE))}</script><script>{DRAW}</script>
+</body></html>
+""".encode()
+
+
+def _table(sheet: Sheet, name: str) -> str:
+    frame = pd.read_csv(io.BytesIO(sheet.table(name)), keep_default_na=False)
+    shown = frame.head(N_ROWS).to_html(index=False, border=0, float_format=partial(magnitude, digits=6))
+    more = f'<p class="quiet">The first {N_ROWS} of {len(frame):,} rows.</p>' if len(frame) > N_ROWS else ""
+    return f'<h2>{html.escape(name)}</h2><div class="box">{shown}</div>{more}'
+
+
+def _marked(line: str) -> str:
+    """A line of Markdown as the screens write it: bold words, and lines."""
+    return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", html.escape(line)).replace("  \n", "<br>")
+
+
+def _as_json(value: object) -> str:
+    """JSON that nothing in it can end."""
+    return json.dumps(value).replace("<", "\\u003c")
+
+
+def _script(source: str) -> str:
+    """A script that stands in a page: what would end it is written otherwise."""
+    return source.replace("</script", "<\\/script").replace("<!--", "<\\!--")

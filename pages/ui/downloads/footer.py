@@ -1,0 +1,78 @@
+"""The foot of every screen: the command that measures the same, how it was measured, and all it shows as files."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import streamlit as st
+
+from pages.ui.downloads.exports import Drawn, Sheet, Table, file_name, to_html, to_zip
+from pages.ui.downloads.origin import Origin
+from pages.ui.downloads.provenance import draw_measured, permalink
+from pages.ui.page.marks import mark
+from pages.ui.page.presentation import presenting
+from pages.ui.page.runtime import session
+from pages.ui.page.tables import plain
+
+COMMAND_HELP = "The shell command that measures the same, or finds what is stored here."
+MEASURED_HELP = "When, on which machine, with which versions and how long; and the link to this view."
+PYTHON_HELP = "A program that finds the same numbers through the engine."
+HTML_HELP = "One file that any browser opens from disk, without this app and without a network; its charts are alive."
+ZIP_HELP = "Every picture and table, the command, the program, the receipts and the page."
+SVG, PNG = ("svg", "image/svg+xml"), ("png", "image/png")
+
+
+def closing(origin: Origin, tables: Mapping[str, Table], pictures: Mapping[str, Drawn]) -> None:
+    """Draws a row of buttons: the command, the receipts, the Python program, and the downloads. A file is made when its
+    button is clicked: the screen as a page and as an archive, tables as CSV, pictures as PNG and as SVG."""
+    if presenting():
+        st.container(key="about").caption(plain(origin.about))
+    with st.container(key="closing"):  # a slide leaves it out
+        mark("command", "drawn", text=origin.command)  # the browser draws a popover's content once it is open
+        _draw_buttons(Sheet(origin, tables, pictures, session(), permalink()))
+
+
+def draw_command(command: str) -> None:
+    """Draws the shell command that finds what is shown here."""
+    st.code(command, language="shell", wrap_lines=True)
+    if "--text text.txt" in command:
+        st.caption("`text.txt` stands for your own text, saved as a file.")
+
+
+@st.fragment
+def _draw_buttons(sheet: Sheet) -> None:
+    """What can be opened; a part of its own, as the receipts are read when they are asked for, and nothing else changes
+    then."""
+    origin = sheet.origin
+    with st.container(horizontal=True):
+        with st.popover("Command", icon=":material/terminal:", help=COMMAND_HELP):
+            draw_command(origin.command)
+        title, icon = "How was this measured?", ":material/receipt_long:"
+        measured = st.popover(title, key="measured", on_change="rerun", icon=icon, help=MEASURED_HELP)
+        with st.popover("As Python", icon=":material/code:", help=PYTHON_HELP):
+            st.code(origin.python, language="python")
+        with st.popover("Download", icon=":material/download:", help="Everything on this screen, as files."):
+            _draw_files(sheet)
+    if measured.open:
+        with measured:
+            draw_measured(origin.measurements, origin.command)
+
+
+def _draw_files(sheet: Sheet) -> None:
+    page_at, archive_at = st.columns(2)
+    with page_at:
+        _button("This screen (HTML)", partial(to_html, sheet), sheet.origin.screen, ("html", "text/html"), HTML_HELP)
+    with archive_at:
+        _button("Everything (ZIP)", partial(to_zip, sheet), sheet.origin.screen, ("zip", "application/zip"), ZIP_HELP)
+    for name in sheet.tables:
+        _button(f"{name} (CSV)", partial(sheet.table, name), name, ("csv", "text/csv"))
+    for name in sheet.pictures:
+        for make, form, at in zip((sheet.png, sheet.svg), (PNG, SVG), st.columns(2), strict=True):
+            with at:
+                _button(f"{name} ({form[0].upper()})", partial(make, name), name, form)
+
+
+def _button(label: str, make: Callable[[], bytes], name: str, form: tuple[str, str], help: str = "") -> None:
+    ending, mime = form
+    file = file_name(name, ending)
+    key, help = f"download {file}", help or f"Saves {file}."
+    st.download_button(label, make, file, mime, key=key, on_click="ignore", width="stretch", help=help)

@@ -1,0 +1,69 @@
+"""How what a screen shows was measured: the stored receipts in words, and the link to the same view."""
+
+from collections.abc import Sequence
+from functools import partial
+from urllib.parse import urlsplit
+
+import pandas as pd
+import streamlit as st
+
+from engine.receipts import Measurements, ReceiptSummary, facts, read_receipts
+from pages.ui.page.address import as_written
+from pages.ui.page.runtime import session, store
+from pages.ui.page.saved_views import link_of
+from pages.ui.page.tables import plain
+from pages.ui.page.work import Action, Work, live
+
+SLOT = "receipts"
+LINK = "This view as a link, for whoever has this app open at the same address:"
+
+
+def draw_measured(measurements: Measurements, of: str) -> None:
+    """Draws the receipts of the measurements, and the link; `of` changes with what is read."""
+    action = Action(f"{of} {store().n_puts}", partial(read_receipts, measurements, session()))
+    work = Work(SLOT, "Receipts", action, 1, while_seen=True)
+    parts = work.value()
+    if parts is None:
+        live([SLOT], work.line, 0.0)
+    else:
+        st.markdown("\n".join(table(parts)))
+        st.caption("  \n".join(lines(parts)))
+    st.caption(LINK)
+    st.code(permalink(), language=None, wrap_lines=True)
+
+
+def permalink() -> str:
+    """The address of what this page shows."""
+    address = urlsplit(st.context.url or "")
+    return f"{address.scheme}://{address.netloc}{link_of(address.path, as_written())}"
+
+
+def rows(parts: Sequence[ReceiptSummary]) -> pd.DataFrame:
+    """One row for each part that has any record: how many, when (UTC), in how many seconds."""
+    found = [(part.name, part.n, part.first, part.last, round(part.seconds, 3)) for part in parts if part.n]
+    return pd.DataFrame(found, columns=["part", "records", "measured_first", "measured_last", "seconds"])
+
+
+def table(parts: Sequence[ReceiptSummary]) -> list[str]:
+    """The same as a Markdown table."""
+    if not any(part.n for part in parts):
+        return ["Nothing of this is stored yet: the receipt comes with the first result."]
+    written = ["| | Measured (UTC) | Seconds | Records |", "|:--|:--|--:|--:|"]
+    for part in parts:
+        if part.n:
+            written.append(f"| {plain(part.name)} | {when(part)} | {part.seconds:,.1f} | {part.n:,} |")
+    return written
+
+
+def when(part: ReceiptSummary) -> str:
+    """Such as "2026-11-22 09:30", or from the first to the last."""
+    first, last = (moment[:16].replace("T", " ") for moment in (part.first, part.last))
+    if first == last:
+        return first
+    return f"{first} to {last[11:] if first[:10] == last[:10] else last}"
+
+
+def lines(parts: Sequence[ReceiptSummary]) -> list[str]:
+    """Model, versions and machine, a line each."""
+    told = facts(receipt for part in parts for receipt in part.receipts)
+    return [plain(f"{name}: {'; '.join(each)}") for name, each in told.items() if each]

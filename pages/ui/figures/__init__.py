@@ -1,0 +1,12 @@
+"""Charts, texts and pictures on screen and as files.
+
+`charts`: what all charts are made of, and how they become files
+`drawing`: pictures on screen
+`colours`: the colours that are not the theme's
+`token_text`: a component that sets a text, each token tinted, with a readout beside it
+`text_picture`: a text with its tints as a picture, for files
+`head_sets`: sets of heads ablated together, as a chart and a sentence
+`break_points`: how far pruning can go, in words
+`published`: published accuracies of the full model, beside those measured here
+`induction_scores`: what the six induction scores are called, and what they say
+"""

@@ -1,0 +1,49 @@
+"""Pictures on screen."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from pages.ui.figures.charts import Picture
+from pages.ui.figures.colours import GREY_INK
+from pages.ui.page.marks import mark
+from pages.ui.page.presentation import presenting
+from pages.ui.page.streamlit_internals import DeltaGenerator
+
+LARGER, TALLEST_PX = 1.4, 430  # on a slide: type as the page's, and no picture stretched beyond that
+SMALLEST_PX = 18
+LABELS = {"labelFontSize": SMALLEST_PX, "titleFontSize": 20}
+TYPE = {"text": {"fontSize": SMALLEST_PX}, "axis": LABELS, "legend": LABELS, "header": LABELS}  # where no other is set
+
+
+def draw_chart(picture: Picture, key: str, words: str, at: DeltaGenerator | None = None, **selection: Any) -> None:
+    """Draws a picture here or `at` a place; `words` say the same to screen readers. `selection`: what Streamlit is to
+    do with clicks (on_select, selection_mode)."""
+    where = st if at is None else at
+    spec = {**larger(picture.template), "datasets": picture.datasets} if presenting() else picture.spec
+    where.vega_lite_chart(spec, key=key, alt=words.replace("**", ""), **selection)
+    mark("chart", "drawn", at, key=key)  # Streamlit makes a class of the key only where clicks select
+
+
+def grey_ink() -> str:
+    """The colour of words that count for nothing, to be read in the theme of the browser."""
+    return GREY_INK[st.context.theme.type or "light"]
+
+
+def larger(template: Mapping[str, Any]) -> dict[str, Any]:
+    """The template as it is drawn on a slide: marks of text as much larger as the page's type."""
+    found = _larger(template)
+    if isinstance(height := template.get("height"), int | float):
+        found["height"] = min(LARGER * height, max(TALLEST_PX, height))
+    return found | {"config": {**template.get("config", {}), **TYPE}}
+
+
+def _larger(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _type(each) if name == "fontSize" else _larger(each) for name, each in value.items()}
+    return [_larger(each) for each in value] if isinstance(value, list) else value
+
+
+def _type(size_px: float) -> float:
+    return max(SMALLEST_PX, LARGER * size_px)

@@ -1,0 +1,94 @@
+"""Sets of heads ablated together as a chart and a sentence: the best by prefix matching, beside others at random."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from engine.importance.head_sets import DRAWS, HeadSet
+from engine.shapes import ModelShape
+from pages.ui.figures import charts
+from pages.ui.figures.colours import palette
+
+STRONGEST, RANDOM = "best by prefix matching", "as many others, at random"
+DOMAIN = palette(pruned=STRONGEST, random=RANDOM)
+HELP = (
+    "The heads that match prefixes best, taken out together, and as many of the others, drawn at random: "
+    f"{DRAWS} draws of each size, the band from the lowest to the highest. One such head alone is often not missed, as "
+    "others do the same."
+)
+HEIGHT_PX = 280
+
+
+def rows(shape: ModelShape, values: Mapping[HeadSet, Mapping[str, Any]]) -> pd.DataFrame:
+    """One row a set: `size` heads, `kind` (STRONGEST or RANDOM), `draw`, `heads` by name, and its values. The full
+    model is where both kinds begin."""
+    found = []
+    for each, value in values.items():
+        kinds = (STRONGEST, RANDOM) if not each.heads else (RANDOM if each.draw else STRONGEST,)
+        about = {"size": len(each.heads), "draw": each.draw, "heads": each.names(shape)}
+        found += [{**about, "kind": kind, **value} for kind in kinds]
+    return pd.DataFrame(found)
+
+
+def by_size(frame: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Of each kind and size the mean of a column, the lowest and the highest draw, and how many there are."""
+    grouped = frame.groupby(["kind", "size"], sort=False)[column]
+    found = grouped.agg(value="mean", low="min", high="max", n="count").reset_index()
+    named = frame[frame["kind"].eq(STRONGEST)].set_index("size")["heads"]
+    return found.assign(heads=found["size"].map(named).where(found["kind"].eq(STRONGEST), ""))
+
+
+def chart(frame: pd.DataFrame, title: str, form: str, domain: tuple[float, float] | None = None) -> charts.Picture:
+    """The value against how many heads are gone, from `by_size`; `form` is d3's format of the value."""
+    counts = tuple(sorted(int(size) for size in frame["size"].unique()))
+    return charts.picture(_chart(title, form, domain, counts), sets=frame)
+
+
+@charts.kept
+def _chart(title: str, form: str, domain: tuple[float, float] | None, counts: tuple[int, ...]) -> charts.Template:
+    scale = alt.Scale(domain=list(domain)) if domain else alt.Scale(zero=False)
+    y = alt.Y("value:Q", title=title, scale=scale, axis=alt.Axis(format=form, tickCount=5))
+    axis = alt.Axis(labelAngle=0, grid=False)
+    look: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 3, "symbolOpacity": 1}
+    legend = alt.Legend(orient="top", title=None, values=[RANDOM, STRONGEST], labelLimit=260, **look)
+    base = charts.named_chart("sets").encode(
+        x=alt.X("size:O", title="Heads taken out together", sort=list(counts), scale=alt.Scale(padding=0.1), axis=axis),
+        color=alt.Color("kind:N", scale=alt.Scale(domain=DOMAIN), legend=legend),
+        tooltip=charts.tips(
+            f"size:O|Heads out; kind:N|Which; value:Q|{title}|{form}",
+            f"low:Q|lowest draw|{form}; high:Q|highest draw|{form}; heads:N|Heads",
+        ),
+    )
+    band = base.transform_filter(alt.datum.kind == RANDOM).mark_area(opacity=0.2)
+    return charts.template(
+        HEIGHT_PX,
+        band.encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q"),
+        base.mark_line(strokeWidth=2.5).encode(y=y),
+        base.mark_point(filled=True, size=55, opacity=1).encode(y=y),
+    )
+
+
+def in_words(frame: pd.DataFrame, value: Callable[[float], str]) -> str:
+    """What the largest set does beside random ones, and what one head alone does, from `by_size`; `value` says a
+    number."""
+    of: dict[str, dict[int, Any]] = {
+        str(kind): {row["size"]: row for row in rows.to_dict("records")}
+        for kind, rows in frame.dropna(subset=["value"]).groupby("kind")
+    }
+    strongest, others = of.get(STRONGEST, {}), of.get(RANDOM, {})
+    known = strongest.keys() & others.keys()
+    if len(known) < 2:
+        return "Not measured yet."
+    most = max(sorted(known), key=lambda size: abs(strongest[size]["value"] - others[size]["value"]))
+    beside = others[most]
+    words = f"The full model: **{value(strongest[0]['value'])}**. Without the **{_heads(most)}** that match prefixes "
+    words += f"best: **{value(strongest[most]['value'])}**; without as many others **{value(beside['value'])}** "
+    words += f"({value(beside['low'])} to {value(beside['high'])} in {beside['n']:.0f} draws)."
+    alone = f" Without the best one alone: {value(strongest[1]['value'])}." if most > 1 and 1 in known else ""
+    return words + alone
+
+
+def _heads(count: int) -> str:
+    return "1 head" if count == 1 else f"{count} heads"

@@ -1,0 +1,117 @@
+"""The component that sets a text as text, each token tinted, with a readout beside it, and the token that is locked."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import streamlit as st
+from streamlit.components.v2 import component
+
+from engine.texts.tokenloss import TokenLosses
+from pages.ui.page.address import token_field
+from pages.ui.page.widget_writes import write
+
+HERE = Path(__file__).parent
+HTML = """
+<div class="reading">
+  <div class="legend"></div>
+  <div class="columns">
+    <div class="text" role="group"></div>
+    <div class="readout"></div>
+  </div>
+  <div class="landmarks"></div>
+  <div class="said" role="status" aria-live="polite"></div>
+</div>
+"""
+CSS, JS = ((HERE / f"token_text.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+_COMPONENT = component("headroom_token_text", html=HTML, css=CSS, js=JS)
+TOKENS = "passage_tokens"
+LOSS_NATS = 10.0  # full colour of a loss; guessing among 50,000 tokens costs 10.8
+PART_TOKENS = 1500  # more spans at once make a browser slow
+WORDS = {"a": "A", "b": "B", "change": "B − A", "better": "B better", "worse": "B worse"}
+
+
+def token_text(
+    data: Mapping[str, Any],
+    view: str,
+    full_nats: float,
+    name: str,
+    n_total: int,
+    note: str,
+    words: Mapping[str, str] = WORDS,
+    lock: str = "",
+) -> None:
+    """Draws the text of `component_data`, tinted by `view` ("B − A", "A" or "B"); `words` name the two sides.
+
+    `full_nats` is the difference that gets full colour. The text is set anew only when other tokens are shown.
+    `lock`: what the address calls the locked token, where it is to be there.
+    """
+    tokens = repr((name, data["start"], data["pieces"], data["ids"])).encode(errors="surrogatepass")
+    key, full = hashlib.blake2b(tokens, digest_size=16).hexdigest(), full_nats if view == "B − A" else LOSS_NATS
+    shown = {"view": view, "full": full, "name": name, "n_total": n_total, "note": note, "text_key": key}
+    shown["words"] = dict(words)
+    if lock:
+        shown["locked"] = {"token": token_field(lock, name), "number": _told().get("number", 0)}
+    _COMPONENT(key=TOKENS, data={**data, **shown}, on_locked_change=partial(_on_locked, lock))
+
+
+def _on_locked(lock: str) -> None:
+    """Writes the token that was locked in the browser into the address."""
+    token = _told().get("token")
+    if lock:
+        write(lock, "" if token is None else str(token))
+
+
+def _told() -> dict[str, Any]:
+    return (st.session_state.get(TOKENS) or {}).get("locked") or {}
+
+
+def component_data(
+    a: TokenLosses, b: TokenLosses, tokens: range, landmarks: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What the component needs of these tokens: text, losses, ranks, likeliest tokens, and what lies before the part.
+
+    `same_before` and `pair_before`: how often the token, and the two tokens in front of it, stand in earlier parts.
+    """
+    start, stop = tokens.start, min(tokens.stop, len(a), len(b))
+    shown = slice(start, stop)
+    losses = {"a": a, "b": b}
+    pieces = a.pieces[shown]
+    strings = {**a.strings, **b.strings}
+    likely = {name: side.top_ids[shown] for name, side in losses.items()}
+    seen = {int(token) for ids in likely.values() for token in np.unique(ids)}
+    return {
+        "start": start,
+        "pieces": pieces,
+        "ids": a.token_ids[shown].tolist(),
+        "strings": {str(token): strings[token] for token in seen if token in strings},
+        "same_before": _counts(a.token_ids, start, stop, 1),
+        "pair_before": _counts(a.token_ids, start, stop, 2),
+        "loss": {name: _numbers(side.loss_nats[shown], 4) for name, side in losses.items()},
+        "rank": {name: side.rank[shown].tolist() for name, side in losses.items()},
+        "likely": {name: ids.tolist() for name, ids in likely.items()},
+        "p": {name: _numbers(np.exp(side.top_log_p[shown]), 4) for name, side in losses.items()},
+        "landmarks": [dict(mark) for mark in landmarks],
+    }
+
+
+def _counts(ids: np.ndarray, start: int, stop: int, width: int) -> list[int]:
+    """For each token in [start, stop): how often the `width` tokens ending at it (1) or just before it (2) stand in
+    front of `start`."""
+    if start < width:
+        return [0] * (stop - start)
+    key = ids.astype(np.int64)
+    if width == 2:  # the pair that ends just before each token
+        key = np.concatenate([[-1, -1], key[:-2] << 32 | key[1:-1]])
+    earlier = dict(zip(*(column.tolist() for column in np.unique(key[:start], return_counts=True)), strict=True))
+    return [earlier.get(each, 0) for each in key[start:stop].tolist()]
+
+
+def _numbers(values: np.ndarray, decimals: int) -> list[Any]:
+    """Rounded, with None where there is no number: JSON has no nan."""
+    rounded = np.round(values.astype(np.float64), decimals).astype(object)
+    rounded[~np.isfinite(values)] = None
+    return rounded.tolist()

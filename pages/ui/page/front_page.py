@@ -1,0 +1,31 @@
+"""Streamlit's page for the browser, with a script that makes one history entry of each action of the user.
+
+`headroom` and `make run` serve it for every screen; `streamlit run app.py` serves Streamlit's page as it is.
+"""
+
+from functools import cache
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+
+from pages.ui.page.screens import STORY
+from pages.ui.page.streamlit_internals import page_with_script
+
+SCRIPT = Path(__file__).with_suffix(".js")
+
+
+def routes() -> list[Route]:
+    """What answers at the address of each screen and at the root, which shows the first one."""
+    files = [screen.file for screens in STORY.values() for screen in screens]
+    return [Route(f"/{path}", _answer) for path in ("", *files)]
+
+
+async def _answer(_: Request) -> HTMLResponse:
+    return HTMLResponse(_page(), headers={"cache-control": "no-cache"})
+
+
+@cache
+def _page() -> str:
+    return page_with_script(SCRIPT.read_text(encoding="utf-8"))

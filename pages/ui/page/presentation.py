@@ -1,0 +1,155 @@
+"""Presentation mode (`?present=1`), light or dark, and the saved views that a presenter steps through."""
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import streamlit as st
+from streamlit.components.v2 import component
+
+from engine.errors import HeadroomError
+from pages.ui.page import saved_views as views
+from pages.ui.page.address import as_written
+from pages.ui.page.runtime import show_error, store
+from pages.ui.page.saved_views import PRESENT, SavedView
+from pages.ui.page.streamlit_internals import PAGE_SCRIPT, SLIDE_STYLE
+from pages.ui.page.tables import plain
+
+HERE = Path(__file__).parent
+HTML = """
+<div class="stage">
+  <button class="back" type="button" aria-label="The view before">‹</button>
+  <span class="place" role="status"></span>
+  <button class="next" type="button" aria-label="The next view">›</button>
+  <button class="look" type="button" aria-label="Light or dark"></button>
+  <button class="leave" type="button">End</button>
+</div>
+"""
+CSS, JS = ((HERE / f"presentation.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+_COMPONENT = component("headroom_stage", html=HTML, css=CSS, js=PAGE_SCRIPT + JS)
+FAULT = "views fault"
+PRESENT_HELP = "Large type, no sidebar. Arrow keys or a clicker step through the saved views; Escape ends it."
+VIEWS_HELP = "Screens with all their controls, to come back to and to present."
+
+
+def presenting() -> bool:
+    """Whether this page is shown as a slide."""
+    return bool(st.query_params.get(PRESENT))
+
+
+def draw_stage() -> None:
+    """Draws what belongs to presenting: in the sidebar its buttons, on a slide the presenter's bar."""
+    known = views.saved(store())
+    data: dict[str, Any] = {"presenting": presenting(), "views": [{"name": v.name, "link": v.link} for v in known]}
+    data["here"] = _here()
+    if presenting():
+        st.html(SLIDE_STYLE)
+        _COMPONENT(key="stage", data=data)
+        return
+    present_at, views_at, look_at = st.sidebar.columns([19, 17, 11], gap="xsmall", vertical_alignment="center")
+    look: dict[str, Any] = {"icon": ":material/slideshow:", "type": "tertiary", "help": PRESENT_HELP}
+    present_at.button("Present", key="start presenting", on_click=_present, **look)
+    with views_at:
+        _draw_views()
+    with look_at:
+        _COMPONENT(key="stage", data=data)
+
+
+@st.fragment
+def _draw_views() -> None:
+    """The saved views: one more, another order, as a file and from one.
+
+    A browser tells the same click, name or file again with whatever it asks for until it has heard of the run after it,
+    a timer's run among them. So what takes a name or a file is a new control, with the next number, once it was heard:
+    what is told of the one before is heard no more. The field itself stays: it has the focus.
+    """
+    look: dict[str, Any] = {"type": "tertiary", "help": VIEWS_HELP}
+    at = st.popover("Views", key="views", on_change="rerun", **look)
+    if not at.open:
+        return
+    known = views.saved(store())
+    with at:
+        if fault := st.session_state.pop(FAULT, None):
+            show_error(fault)
+        with st.form("name a view", clear_on_submit=True, border=False):
+            example, (name_at, save_at) = "such as All heads", st.columns([2, 1], vertical_alignment="bottom")
+            name_at.text_input("Name of this view", key="view_name", max_chars=views.MAX_NAME, placeholder=example)
+            key, told = f"save view {_number('name')}", {"on_click": _add, "args": (_number("name"),)}
+            save_at.form_submit_button("Save", key=key, help="Enter does the same.", **told)
+        for number, view in enumerate(known):
+            _draw_view(number, view, len(known))
+        if known:
+            file, about = views.written(known), "All of them as one file, to be loaded on another computer."
+            st.download_button("Save as a file", file, "views.json", "application/json", on_click="ignore", help=about)
+        else:
+            st.caption("None yet. Set a screen as you like it, give it a name, and press Enter.")
+        more: dict[str, Any] = {"help": "Adds the views of such a file behind these.", "max_upload_size": 1}
+        more |= {"on_change": _load, "args": (_number("file"),)}
+        st.file_uploader("Load a file of views", "json", key=f"views_file {_number('file')}", **more)
+
+
+def _draw_view(number: int, view: SavedView, n: int) -> None:
+    name_at, *buttons_at = st.columns([8, 1, 1, 1], vertical_alignment="center", gap="xsmall")
+    name_at.markdown(f"{number + 1}\u2002{plain(view.name)}", help=plain(view.link[:200]))
+    ways = (("↑", "Earlier", -1), ("↓", "Later", 1), ("×", "Forget this view", 0))
+    for (sign, help, by), at in zip(ways, buttons_at, strict=True):
+        off = (by < 0 and not number) or (by > 0 and number == n - 1)
+        look: dict[str, Any] = {"type": "tertiary", "help": help, "disabled": off, "args": (number, view, by)}
+        at.button(sign, key=f"view {number} by {by}", on_click=_change, **look)
+
+
+def _here() -> str:
+    """The link to the page as it is."""
+    return views.link_of(urlsplit(st.context.url or "").path, as_written())
+
+
+def _present() -> None:
+    st.query_params[PRESENT] = "1"
+
+
+def _number(what: str) -> int:
+    """The number of the controls for the "name" or the "file"."""
+    return st.session_state.setdefault(f"views {what}", 0)
+
+
+def _add(number: int) -> None:
+    """Saves the page as it is under the name that was typed."""
+    name = st.session_state.get("view_name")
+    if name and _first("name", number):
+        _keep(lambda known: (*known, views.checked(SavedView(name, _here()))))
+
+
+def _change(number: int, view: SavedView, by: int) -> None:
+    """Moves a view, or deletes it (`by` 0); nothing where the list is another by now."""
+
+    def changed(known: tuple[SavedView, ...]) -> tuple[SavedView, ...]:
+        if number >= len(known) or known[number] != view:
+            return known
+        return views.moved(known, number, by) if by else (*known[:number], *known[number + 1 :])
+
+    _keep(changed)
+
+
+def _load(number: int) -> None:
+    file = st.session_state.get(f"views_file {number}")
+    if file and _first("file", number):
+        _keep(lambda known: (*known, *views.read(file.getvalue())))
+
+
+def _first(what: str, number: int) -> bool:
+    """Whether this control is heard for the first time; from then on it is not drawn any more."""
+    if number != _number(what):
+        return False
+    st.session_state[f"views {what}"] = number + 1
+    return True
+
+
+def _keep(change: Any) -> None:
+    """Keeps the views as `change` makes them of those there are; its error is shown by the next run."""
+    try:
+        found = change(views.saved(store()))
+        if len(found) > views.MAX_VIEWS:
+            raise HeadroomError(f"{len(found)} views are too many; keep up to {views.MAX_VIEWS}")
+        views.save(found, store())
+    except HeadroomError as error:
+        st.session_state[FAULT] = str(error)

@@ -1,0 +1,151 @@
+"""What every screen is: its title, what it is for, one thing to try, and where it stands in the story.
+
+The navigation, the line on top of each screen and the browser's title all come from here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import streamlit as st
+
+from pages.ui.page.streamlit_internals import PAGE_STYLE
+
+APP = "Headroom"
+CSS = Path(__file__).with_suffix(".css")  # of the heading
+
+
+@dataclass(frozen=True)
+class Screen:
+    """A screen: `file` in pages/, its title and icon, one sentence of purpose, and one action to try."""
+
+    file: str
+    title: str
+    icon: str
+    purpose: str
+    action: str
+    compares: bool = False  # sets two models side by side
+
+
+# In the order in which they tell the story, under the question that each group answers; the first is opened first.
+STORY: Mapping[str, tuple[Screen, ...]] = {
+    "": (
+        Screen(
+            "prune",
+            "Prune",
+            "content_cut",
+            "How many questions does the model still answer when attention heads and FFNs are switched off?",
+            "drag “Attention heads pruned” and let go. The large number is the share of questions answered right.",
+            compares=True,
+        ),
+    ),
+    "Why": (
+        Screen(
+            "importance",
+            "Importance",
+            "insights",
+            "Which attention heads and FFNs the model needs, task by task. The least important are pruned first.",
+            "choose a second task, and see whether the same heads stand out in both maps.",
+            compares=True,
+        ),
+        Screen(
+            "induction",
+            "Induction",
+            "repeat",
+            "Which heads continue patterns: find an earlier copy (prefix matching), repeat what followed (copying).",
+            "click the heads in the induction corner of “Who does both” (Shift: several), then “Prune these”.",
+            compares=True,
+        ),
+        Screen(
+            "head",
+            "Head",
+            "pageview",
+            "What one attention head does: where it looks, what it raises, what feeds it, what is lost without it.",
+            "step through the heads with ‹ and ›, or type one. The line on top says what each of them is.",
+        ),
+    ),
+    "See it": (
+        Screen(
+            "passage",
+            "Passage",
+            "format_ink_highlighter",
+            "A text, token by token: which words the pruned model B predicts worse than the full model A.",
+            "set “B: heads pruned” to 0 and back to 10: without them, what comes again is no longer predicted.",
+            compares=True,
+        ),
+        Screen(
+            "continuation",
+            "Continue",
+            "edit_note",
+            "A prompt of your own: what the full and the pruned model say next, and how likely each word is.",
+            "let a name return in the prompt, and set “Heads pruned” to 0 and back to 10.",
+        ),
+        Screen(
+            "attention",
+            "Attention",
+            "visibility",
+            "Where a head looks in a text (violet), and which words raised the score of the next, its logit (orange).",
+            "press “Literal copying” and point at a word of the second paragraph.",
+        ),
+    ),
+    "Watch it learn": (
+        Screen(
+            "training",
+            "Training",
+            "school",
+            "Small models while they are trained: induction heads form, and in-context learning comes with them.",
+            "drag “Training” across the shaded window, or press “Play”, and watch both rows of charts.",
+        ),
+    ),
+    "Measure it": (
+        Screen(
+            "in_context",
+            "In context",
+            "trending_down",
+            "How much better a model predicts late words of a text than early ones, and which heads make it so.",
+            "drag “Attention heads pruned” and see whether the pruned model's curve still falls along the text.",
+        ),
+        Screen(
+            "correlations",
+            "Correlations",
+            "grid_on",
+            "Whether tasks need the same heads: rank correlations of importance (1 same order, 0 unrelated).",
+            "click a cell of the matrix to see the two rankings it compares.",
+        ),
+        Screen(
+            "sweeps",
+            "Sweeps",
+            "timeline",
+            "How much can be pruned before answers are lost: accuracy over many tasks, levels and rankings at once.",
+            "press “Measure”: what is finished is stored, and drawn while the rest is under way.",
+        ),
+    ),
+}
+
+
+def navigation() -> st.Page:
+    """Draws the navigation, the screens by group; the one that is open."""
+    first = next(iter(STORY.values()))[0]
+    return st.navigation({group: [_page(each, each == first) for each in screens] for group, screens in STORY.items()})
+
+
+def screen_of(page: st.Page) -> Screen:
+    """The screen that is open."""
+    [screen] = [each for screens in STORY.values() for each in screens if each.title == page.title]
+    return screen
+
+
+def draw_heading(page: st.Page) -> None:
+    """First on every screen: its title, what it is for and what to try; the browser's tab is named after it."""
+    screen = screen_of(page)
+    st.set_page_config(page_title=f"{screen.title} · {APP}")
+    title, purpose, action = (escape(words) for words in (screen.title, screen.purpose, screen.action))
+    st.html(CSS)
+    st.html(PAGE_STYLE)
+    st.html(f'<header class="heading"><h1>{title}</h1> <p>{purpose}</p> <p><b>Try:</b> {action}</p></header>')
+
+
+def _page(screen: Screen, first: bool) -> st.Page:
+    file, icon = f"pages/{screen.file}.py", f":material/{screen.icon}:"
+    return st.Page(file, title=screen.title, icon=icon, default=first, help=screen.purpose)

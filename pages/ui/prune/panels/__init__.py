@@ -1,0 +1,9 @@
+"""Panels of the Prune screen below its figure, unfolded on demand.
+
+`questions`: the questions themselves, with both models' answers
+`costs`: what a mask saves, as a panel
+`speeds`: tokens a second, and bytes of weights, keys and values, as a table
+`perplexity`: the second figure: perplexity of a text under the same mask
+`criteria`: criteria compared on the same task, as a panel
+`exports`: the pruned model as a folder
+"""

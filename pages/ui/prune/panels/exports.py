@@ -1,0 +1,103 @@
+"""Export this model: the pruned model as a folder that others load. Sizes are said before, progress while it runs."""
+
+import re
+from functools import partial
+from pathlib import Path
+
+import streamlit as st
+
+from engine.errors import HeadroomError
+from engine.export.card import Exported
+from engine.export.exporting import sizes
+from engine.export.folders import named_folder, refuse_taken
+from engine.models.masks import Mask
+from engine.requests import ExportModel
+from pages.ui.controls.controls import one_of
+from pages.ui.downloads.footer import draw_command
+from pages.ui.downloads.origin import command_line, of_model, of_task
+from pages.ui.page.defaults import SAMPLE
+from pages.ui.page.runtime import session
+from pages.ui.page.tables import mask_in_words, percent, plain, whole_percent
+from pages.ui.page.work import Action, Work
+from pages.ui.prune.experiment import Experiment
+from pages.ui.prune.screen import PruneResult
+
+SLOT = "export"
+NAMES = {"masked": "Masked", "small": "Small", "even": "Even"}
+FILL_NAMES = {"zero": "Zero", "mean": "Its mean"}
+FORM_HELP = (
+    "Masked: the stock architecture, in which pruned parts write nothing; as large as before, loads everywhere. Small: "
+    "what is pruned is not stored and not computed; a modelling file goes along, loaded with trust_remote_code. Even: "
+    "smaller and stock, where whole layers go, or every layer of a model of Llama's shape keeps equally many heads."
+)
+FILL_HELP = "What a pruned part gives: 0, or its mean over the task's train questions, folded into output biases."
+FOLDER_HELP = "A new folder on the computer that runs this app. One that is there is never written to."
+
+
+def draw_export(shown: PruneResult) -> None:
+    """The part's inside: form, fill, folder, what they will take, the job, and how its result is loaded."""
+    x, mask = shown.x, shown.mask
+    if mask is None:
+        st.caption("Which heads and FFNs go is not known before importance is measured.")
+        return
+    form_at, fill_at, folder_at = st.columns([3, 2, 5], gap="medium", vertical_alignment="bottom")
+    form = one_of(form_at, "Form", NAMES, "prune_export_form", FORM_HELP)
+    fill = one_of(fill_at, "A pruned part gives", FILL_NAMES, "prune_export_fill", FILL_HELP)
+    default = f"~/pruned-{re.sub(r'[^A-Za-z0-9.]+', '-', Path(x.target.spec.model).name).strip('-') or 'model'}"
+    folder = folder_at.text_input("New folder", default, key="prune_export_folder", help=FOLDER_HELP)
+    st.markdown(f"{mask_in_words(x.shape, mask)}.")
+    request = _request(x, mask, form, fill, folder)
+    work, command = export_work(x, mask, request), command_line(request)
+    job = work.now()
+    if work.line():
+        return
+    if job is not None and work.found is not None:
+        _draw_made(work.found, command)
+        return
+    try:
+        st.markdown(_said(x, mask, form))
+        refuse_taken(named_folder(folder))
+    except HeadroomError as error:
+        st.caption(plain(error))
+        return
+    work.offer("Export this model", "ios_share", "Writes the folder, loads it back and compares, in the background.")
+    draw_command(command)
+
+
+def export_work(x: Experiment, mask: Mask, request: ExportModel) -> Work[Exported]:
+    """What writes the folder."""
+    return Work(SLOT, "Export", Action(f"{x.base_key} {request}", partial(request.steps, session(), mask)), 1)
+
+
+def _request(x: Experiment, mask: Mask, form: str, fill: str, folder: str) -> ExportModel:
+    return ExportModel(
+        **of_model(x.target), **of_task(x.task), task_data=x.data_dir, mask=mask.text(), form=form, fill=fill,
+        out=folder, limit=x.limit, sample=SAMPLE,
+    )  # fmt: skip
+
+
+def _said(x: Experiment, mask: Mask, form: str) -> str:
+    """The sizes before and after, in a sentence."""
+    identity = x.target.identity
+    before, after = sizes(identity, Mask.full(x.shape), "masked"), sizes(identity, mask, form)
+    if before is None or after is None:
+        return f"{identity.n_params:,} parameters with embeddings now; how many are left is known when it is written."
+    (params_before, bytes_before), (params, n_bytes) = before, after
+    if (params, n_bytes) == (params_before, bytes_before):
+        return f"{params:,} parameters with embeddings, {n_bytes / 1e6:,.1f} MB on disk: as large as before."
+    return (f"{params:,} of {params_before:,} parameters with embeddings, {n_bytes / 1e6:,.1f} of "
+            f"{bytes_before / 1e6:,.1f} MB on disk (**{whole_percent(n_bytes / bytes_before)}**).")  # fmt: skip
+
+
+def _draw_made(made: Exported, command: str) -> None:
+    checked = made.checked
+    st.markdown(f"Written to **{plain(made.folder)}**: {made.n_params[1]:,} of {made.n_params[0]:,} parameters, "
+                f"{made.n_bytes[1] / 1e6:,.1f} of {made.n_bytes[0] / 1e6:,.1f} MB. Loaded back in {checked.precision}, "
+                f"its logits differ from the masked model's by at most {checked.difference:.2g} on {checked.n_tokens} "
+                f"tokens (the largest is {checked.largest:.3g}).")  # fmt: skip
+    if made.judged is not None and made.judged.filled is not None:
+        told = made.judged.fields()
+        full, zeros, means = (percent(told[side]["acc"]) for side in ("full", "pruned", "mean_filled"))
+        st.markdown(f"Accuracy: full {full}, zeros {zeros}, means {means} (n {told['n']}).")
+    st.code(made.to_load, language="python")
+    draw_command(command)

@@ -1,0 +1,149 @@
+"""The Prune screen's second figure: perplexity of a text under the same mask, measured behind the accuracy."""
+
+from dataclasses import replace
+
+import pandas as pd
+import streamlit as st
+
+from engine.measurement import Measurement
+from engine.requests import MeasurePerplexity
+from engine.texts.perplexity import BLOCK, Both, Change, both
+from pages.ui.controls.texts import Chosen
+from pages.ui.downloads.origin import Origin, command_line, of_model, of_pruning, of_task
+from pages.ui.page.marks import mark
+from pages.ui.page.runtime import budget_s, in_memory, jobs, session
+from pages.ui.page.tables import number, plain
+from pages.ui.page.work import Work, under_way
+from pages.ui.prune import dragging
+from pages.ui.prune.screen import PruneResult
+
+SLOT = "perplexity"
+PRIORITY = 4  # behind all that estimates take, before the neighbouring levels
+SOON_S = 2.0  # what takes no longer shows no progress: a bar that comes and goes would move what stands below
+TEXT = "The ferry"  # the text at first: written for this app, so that older models were not trained on it
+HELP = (
+    "exp of the mean loss of a token: the text whole, in windows of the model's length without overlap, each without "
+    f"its first token. The change is of the same tokens; its interval is a t interval over blocks of {BLOCK}. "
+    "Choose the text below, under “Perplexity of a text”."
+)
+
+
+def perplexities(shown: PruneResult, text: Chosen) -> Measurement[Both]:
+    """The perplexity of the text with nothing pruned and under the current mask."""
+    return both(shown.x.target, text.text, shown.mask)
+
+
+def perplexity_work(shown: PruneResult, text: Chosen) -> Work[Both]:
+    """What measures both."""
+    return Work(SLOT, "Perplexity", perplexities(shown, text), PRIORITY, while_seen=True)
+
+
+def look_ahead(shown: PruneResult, text: Chosen) -> Both:
+    """What is known; the rest is measured once nothing else is and the accuracy stands, where it is forecast to take
+    no longer than what nobody asked for may."""
+    x, found = shown.x, perplexities(shown, text).so_far(session()) or Both()
+    is_idle = not dragging.moving() and not under_way([*dragging.MEASURING, "estimates"])
+    is_due = not found.complete and shown.mask is not None and x.settled(shown.stored)
+    if is_due and is_idle and in_memory(x.target.spec):
+        perplexity_work(shown, text).start_ahead()
+    return found
+
+
+def let_go_of(shown: PruneResult, text: Chosen) -> None:
+    """Abandons the measuring: the hand has moved on."""
+    if perplexity_work(shown, text).under_way:
+        jobs().drop(SLOT)
+
+
+def draw_line(shown: PruneResult, text: Chosen) -> None:
+    """The figure in two lines, or how its measuring stands."""
+    name, found = f"Perplexity of {plain(text.name)}", shown.second
+    if found.complete and not dragging.moving():
+        st.markdown("  \n".join(f":small[{line}]" for line in in_words(found, name)), help=HELP)
+        mark("perplexity", "measured")
+        return
+    work = perplexity_work(shown, text)
+    if dragging.moving() or shown.mask is None or not shown.x.settled(shown.stored) or _comes(shown, work):
+        st.markdown(f":small[{name}: …]", help=HELP)
+    elif not work.line():
+        work.offer("Measure perplexity", "text_fields", "Of the full and of the pruned model, in the background.")
+
+
+def _comes(shown: PruneResult, work: Work[Both]) -> bool:
+    """Whether it is measured soon, without a bar that tells of it."""
+    takes_s, job = work.takes_s(), work.now()
+    if job is None:
+        return takes_s is not None and takes_s <= budget_s() and in_memory(shown.x.target.spec)
+    return job.under_way and takes_s is not None and job.seconds + takes_s <= SOON_S
+
+
+def in_words(found: Both, name: str) -> list[str]:
+    """Such as "Perplexity of The ferry: 232.0, the full model's 115.4" and the change, in lines."""
+    assert found.full is not None and found.pruned is not None
+    if found.change is None:
+        return [f"{name}: **{_figure(found.full.a_token)}**"]
+    lines = [f"{name}: **{_figure(found.pruned.a_token)}**, full {_figure(found.full.a_token)}"]
+    return [*lines, change_in_words(found.change)]
+
+
+def change_in_words(found: Change) -> str:
+    """Such as "+0.698 nats a token (95 %: +0.463 to +0.934)"."""
+    nats, low, high = (number(each, 3, sign=True) for each in (found.nats, found.low, found.high))
+    if found.low != found.low:
+        return f"{nats} nats a token; too few tokens for an interval"
+    return f"{nats} nats a token (95 %: {low} to {high})"
+
+
+def table(found: Both) -> pd.DataFrame:
+    """One row a model: perplexity a token, word and byte, nats a token, and how much was scored."""
+    sides = {"full": found.full} if found.full is found.pruned else {"full": found.full, "pruned": found.pruned}
+    rows = [
+        (name, side.a_token, side.a_word, side.a_byte, side.nats, len(side), side.n_tokens, side.window)
+        for name, side in sides.items()
+        if side is not None
+    ]
+    columns = ["model", "a_token", "a_word", "a_byte", "nats_a_token", "tokens_scored", "tokens", "window"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def draw_details(shown: PruneResult, text: Chosen) -> None:
+    """The panel's inside: both models a token, a word and a byte, and the command."""
+    frame = table(shown.second)
+    if len(frame):
+        lines = ["| | a token | a word | a byte | nats a token |", "|:--|--:|--:|--:|--:|"]
+        lines += [
+            f"| {row['model'].capitalize()} model | {_figure(row['a_token'])} | {_figure(row['a_word'])} "
+            f"| {number(row['a_byte'], 3)} | {number(row['nats_a_token'], 4)} |"
+            for row in frame.to_dict("records")
+        ]
+        st.markdown("\n".join(lines), help=HELP)
+        first = frame.iloc[0]
+        scored = f"{first['tokens_scored']:,} of {first['tokens']:,} tokens are scored"
+        st.caption(f"{scored}, in windows of {first['window']:,}.")
+    st.code(command_line(request(shown, text)), language="shell", wrap_lines=True)
+
+
+def request(shown: PruneResult, text: Chosen) -> MeasurePerplexity:
+    """The request that measures the same and finds what is stored here."""
+    x = shown.x
+    task = of_task(x.task) if x.pruning.by_level else {}
+    of = {**of_model(x.target), **of_pruning(x.pruning), **text.named, **task}
+    return MeasurePerplexity(**of, task_data=x.data_dir)
+
+
+def with_perplexity(of: Origin, shown: PruneResult, text: Chosen) -> Origin:
+    """The screen's origin with the perplexity of the text: its measurement, and what the screen says of it."""
+    found = shown.second
+    if found.full is None:
+        return of
+    measurements = {**of.measurements, "Perplexity": perplexities(shown, text)}
+    says = in_words(found, f"Perplexity of {plain(text.name)}") if found.complete else []
+    return replace(of, measurements=measurements, says=[*of.says, *says])
+
+
+def _figure(perplexity: float) -> str:
+    """Four digits or so, such as "27.66", "231.9" or "12,345"."""
+    if perplexity < 100:
+        return number(perplexity, 2)
+    digits = ",.1f" if perplexity < 10_000 else ",.0f" if perplexity < 1e9 else ".1e"
+    return f"{perplexity:{digits}}"

@@ -1,0 +1,216 @@
+"""The questions themselves: one of them beside the figure, all of them as a list, any of them as the model reads it.
+
+Everything is read from what was measured; nothing is computed.
+"""
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from engine.accuracy.evaluation import Answers
+from engine.questions.requests import Question
+from pages.ui.controls.controls import one_of
+from pages.ui.controls.selection import typed
+from pages.ui.page.address import MOST, number_field
+from pages.ui.page.tables import number, plain, written
+from pages.ui.page.widget_writes import hold, write
+from pages.ui.prune.experiment import AnswersSoFar, Experiment
+
+SHOWN = {"all": "All", "lost": "Lost", "gained": "Gained"}
+BETWEEN = {"first": "Only the first", "second": "Only the second"}  # of two models
+SHOWN_HELP = (
+    "Lost: the full model was right and the pruned one is wrong. Gained: the other way round. Of two models that are "
+    "compared, those that only one of them answers."
+)
+OPEN_HELP = "Its number in the list; or click a row. The prompt is shown with its solved examples."
+MARGIN_HELP = "Log-likelihood of the right answer less that of the best wrong one, in nats: above 0 is right."
+PAGE = 50
+TAIL, LONG = 110, 90  # characters of the example, and of a question in the list
+KEY, OPENED = "prune_show", "prune_question"
+
+
+def own_words(question: Question) -> str:
+    """What is asked, without the solved examples in front: the harness parts those by an empty line."""
+    return question.contexts[question.golds[0]].rstrip().split("\n\n")[-1].strip()
+
+
+def choices(question: Question) -> list[str]:
+    """The answers to choose from; where the contexts differ and not their ends, those."""
+    if len(set(question.continuations)) == 1 and len(set(question.contexts)) > 1:
+        return [context.rstrip().split("\n\n")[-1].strip() for context in question.contexts]
+    return [text.strip() for text in question.continuations]
+
+
+def margins(answers: Answers) -> np.ndarray:
+    """(n,) log-likelihood of the best right answer less that of the best wrong one, in nats; nan where there is none
+    to compare with."""
+    found = np.full(len(answers), np.nan)
+    for row, question in enumerate(answers.questions):
+        scores = answers.log_likelihood_nats[row, : len(question.contexts)]
+        wrong = np.delete(scores, list(question.golds))
+        if len(wrong):
+            found[row] = scores[list(question.golds)].max() - wrong.max()
+    return found
+
+
+Second = tuple[str, Answers | None]  # the second model of a comparison: its name, and its answers under its own mask
+
+
+def question_frame(measured: AnswersSoFar, second: Second | None = None) -> pd.DataFrame:
+    """One row a question that was answered, in the order in which they are asked; without a pruned model its columns
+    are the full model's. Beside a `second` model also what that says (`second`), its margin, and which of the two is
+    right (`between`: same, first or second); as far as it has answered."""
+    full, pruned = measured.full, measured.pruned or measured.full
+    if full is None or pruned is None:
+        return pd.DataFrame()
+    n = min(len(full), len(pruned))
+    rows = []
+    for at, question in enumerate(full.questions[:n]):
+        named = choices(question)
+        before, after = bool(full.correct[at]), bool(pruned.correct[at])
+        change = "same" if before == after else "gained" if after else "lost"
+        row = {"number": at + 1, "question": _short(own_words(question)), "choices": " · ".join(map(_short, named))}
+        row |= {"gold": _short(named[question.golds[0]]), "change": change}
+        for who, answers, right in (("full", full, before), ("pruned", pruned, after)):
+            row[who] = _said(question, answers, at, right)
+        rows.append(row)
+    frame = pd.DataFrame(rows).assign(full_margin=margins(full)[:n], pruned_margin=margins(pruned)[:n])
+    return frame if second is None or second[1] is None else _with_second(frame, pruned, second[1])
+
+
+def _with_second(frame: pd.DataFrame, first: Answers, second: Answers) -> pd.DataFrame:
+    said, between = [], []
+    for at in range(len(frame)):
+        if at >= len(second):
+            said.append("")
+            between.append("same")
+            continue
+        right, other = bool(second.correct[at]), bool(first.correct[at])
+        said.append(_said(first.questions[at], second, at, right))
+        between.append("same" if right == other else "second" if right else "first")
+    margin = np.full(len(frame), np.nan)
+    margin[: len(second)] = margins(second)[: len(frame)]
+    return frame.assign(second=said, second_margin=margin, between=between)
+
+
+def _said(question: Question, answers: Answers, at: int, right: bool) -> str:
+    """What was answered, behind a mark of whether it is right."""
+    named = choices(question)
+    said = named[int(answers.predicted[at])] if len(named) > 1 else "the same" if right else "something else"
+    return f"{'✓' if right else '✗'} {_short(said)}"
+
+
+def example_in_words(x: Experiment, measured: AnswersSoFar) -> str:
+    """The first question with its choices, the right one bold, and what both models say to it; Markdown."""
+    [question] = x.questions.at(x.questions.order[:1])
+    prompt = re.sub(r"\s*\n\s*", " / ", question.contexts[question.golds[0]].strip())
+    prompt = f"…{prompt[-TAIL:]}" if len(prompt) > TAIL else prompt
+    named = [plain(_short(choice)) for choice in choices(question)]
+    offered = " · ".join(f"**{name}**" if at in question.golds else name for at, name in enumerate(named))
+    words = f"**One of the questions:** “{plain(prompt)} …” {offered}"
+    said = [(who, answers) for who, answers in (("full", measured.full), ("pruned", measured.pruned)) if answers]
+    if len(named) > 1 and said and all(len(answers) for _, answers in said):
+        if measured.pruned is measured.full:
+            said = said[:1]
+        answered = ", ".join(f"the {who} model: {named[int(answers.predicted[0])]}" for who, answers in said)
+        words += f" ({answered})"
+    return f":small[{words}]"
+
+
+def draw_questions(x: Experiment, measured: AnswersSoFar, second: Second | None = None) -> None:
+    """Draws the list, and the question that is opened; beside a `second` model what that answers."""
+    frame = question_frame(measured, second)
+    if frame.empty:
+        st.caption("No question is answered yet.")
+        return
+    filter_at, page_at, open_at = st.columns([5, 5, 2], vertical_alignment="bottom")
+    both = second is not None and "between" in frame
+    wanted = one_of(filter_at, "Show", SHOWN | (BETWEEN if typed() else {}), KEY, SHOWN_HELP)
+    column = "between" if wanted in BETWEEN else "change"
+    shown = frame if wanted == "all" else frame[frame[column] == wanted] if column in frame else frame[:0]
+    n_pages = max(1, -(-len(shown) // PAGE))
+    page = 1
+    if n_pages > 1:
+        with page_at:
+            page = st.pagination(n_pages, key=f"prune questions of {n_pages}")
+    shown = shown.iloc[(page - 1) * PAGE : page * PAGE]
+    about: dict[str, Any] = {"help": OPEN_HELP, "value": None, "placeholder": "none"}
+    hold(OPENED)
+    opened = number_field(open_at, "Open question", (1, MOST), OPENED, **about)
+    st.caption(f"{len(frame)} questions, {(frame['change'] == 'lost').sum()} lost, "
+               f"{(frame['change'] == 'gained').sum()} gained.")  # fmt: skip
+    if both and second is not None:
+        n_first, n_second = ((frame["between"] == which).sum() for which in BETWEEN)
+        st.caption(f"{plain(second[0])}: {n_second} that only it answers, {n_first} that only the first model does.")
+    _list(shown, second)
+    if opened is not None and opened <= len(frame):
+        _draw_one(x, measured, int(opened) - 1)
+    elif opened is not None:
+        st.caption(f"There are {len(frame)} questions; {opened} is not one of them.")
+
+
+def _list(shown: pd.DataFrame, second: Second | None) -> None:
+    """The table; a row that is clicked is opened."""
+    numbers = tuple(shown["number"])
+    key = f"prune questions {hash(numbers)}"
+
+    def opened() -> None:
+        rows = st.session_state[key]["selection"]["rows"]
+        write(OPENED, int(numbers[rows[0]]) if rows else None)
+
+    text, nats = st.column_config.TextColumn, st.column_config.NumberColumn
+    columns = {
+        "number": nats("No.", width=45, help="In the order in which they are asked."),
+        "question": text("Question", width=210, help="Without the solved examples in front; its end, where long."),
+        "choices": text("Choices", width=150),
+        "gold": text("Right", width=65),
+        "full": text("Full model", width=80),
+        "full_margin": nats("Margin, nats", width=80, help=MARGIN_HELP),
+        "pruned": text("Pruned model", width=95),
+        "pruned_margin": nats("Margin, nats", width=80, help=MARGIN_HELP),
+    }
+    if second is not None and "second" in shown:
+        columns["second"] = text(second[0], width=95, help="The second model, under the same levels.")
+        columns["second_margin"] = nats("Margin, nats", width=80, help=MARGIN_HELP)
+    look: dict[str, Any] = {"hide_index": True, "height": min(390, 38 + 35 * max(1, len(shown)))}
+    words = "Questions with their choices, the answers of the full and of the pruned model, and their margins"
+    shown = written(shown[list(columns)], **{name: number for name in columns if name.endswith("margin")})
+    st.dataframe(shown, column_config=columns, key=key, selection_mode="single-row", on_select=opened, alt=words,
+                 **look)  # fmt: skip
+
+
+def _draw_one(x: Experiment, measured: AnswersSoFar, at: int) -> None:
+    """One question as the model reads it, and every choice with its log-likelihoods."""
+    full, pruned = measured.full, measured.pruned or measured.full
+    assert full is not None and pruned is not None
+    question = full.questions[at]
+    gold = question.golds[0]
+    st.markdown(f"**Question {at + 1}**, as the model reads it" + _before(x, full, at))
+    st.code(question.contexts[gold], language=None, wrap_lines=True, height=min(420, 45 + 20 * _n_lines(question)))
+    rows = ["| Choice | | Full model, nats | Pruned model, nats |", "|:--|:--|--:|--:|"]
+    for choice, name in enumerate(choices(question)):
+        scores = [number(float(answers.log_likelihood_nats[at, choice])) for answers in (full, pruned)]
+        marked = [f"**{score}**" if answers.predicted[at] == choice else score
+                  for score, answers in zip(scores, (full, pruned), strict=True)]  # fmt: skip
+        rows.append(f"| {plain(name)} | {'right' if choice in question.golds else ''} | {' | '.join(marked)} |")
+    st.markdown("\n".join(rows), help="Log-likelihoods; each model answers what is bold.")
+
+
+def _before(x: Experiment, full: Answers, at: int) -> str:
+    """What stands in front of the text, or is missing there."""
+    cut = int(full.n_cut[at])
+    words = ", behind a beginning-of-sequence token" if x.target.bos else ""
+    return words + (f"; its first {cut:,} tokens do not fit the window and are left out" if cut else "") + ":"
+
+
+def _n_lines(question: Question) -> int:
+    return sum(1 + len(line) // 110 for line in question.contexts[question.golds[0]].splitlines())
+
+
+def _short(text: str) -> str:
+    """Its end, in one line."""
+    text = " ".join(text.split())
+    return text if len(text) <= LONG else f"…{text[-LONG:]}"
