@@ -4,6 +4,7 @@ modules import each other in a circle."""
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -154,6 +155,11 @@ def test_no_two_public_classes_share_a_name():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 where.setdefault(node.name, set()).add(dotted(path))
     assert {name: modules for name, modules in where.items() if len(modules) > 1} == {}
+
+
+def test_no_folder_has_more_than_20_modules():
+    folders = Counter(path.parent for path in sources() if path.name != "__init__.py")
+    assert {dotted(folder): n for folder, n in folders.items() if n > 20} == {}
 
 
 def test_everything_stands_on_a_floor():
