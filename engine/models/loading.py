@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cache import Store
-from engine.architecture.family import SMALL, Family, family_of
+from engine.architecture.family import Family, family_of
 from engine.architecture.transformers_internals import causal_lm_class, load_tensors, model_config
 from engine.checkpoints import hub
 from engine.checkpoints.compact_checkpoint import stock_tensors
@@ -168,7 +168,7 @@ def _set_up_libraries(identity: Identity) -> None:
     """Imports transformers and makes it quiet; registers the project's own architecture if the model is of it."""
     import transformers
 
-    if identity.config["model_type"] == SMALL:
+    if not family_of(identity.config).is_stock:
         from engine.architecture.modeling_headroom import register
 
         register()

@@ -3,17 +3,18 @@ was timed on such a device before."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from cache import Store
 from engine.architecture.model_config import ModelConfig
-from engine.errors import HeadroomError, UsageError
+from engine.errors import UsageError
 from engine.measurement import Workload
 from engine.placement.free_memory import CPU, DISK
 from engine.placement.hardware import MOST_GPUS, WITHOUT_INT8, Machine
 from engine.placement.needs import Needs
 from engine.placement.pass_memory import study_needs
 from engine.placement.placement import place
-from engine.plans.planning import n_gone, plain, prunes_some
+from engine.plans.planning import n_gone, plain, prunes_some, rendered_questions
 from engine.questions.encoding import BATCH_TOKENS
 from engine.questions.requests import Questions, TaskSpec
 from engine.shapes import ModelShape
@@ -133,14 +134,10 @@ def forecast(
     found = Forecast(model, precision, machine, shares, n_needed, scaled_timing(store, model, precision, device))
     if found.timing is None:
         return found
-    judged: dict[TaskSpec, Questions] = {}
-    ranked: dict[TaskSpec, Questions] = {}
-    failed = {}
-    for task in tasks:
-        try:
-            judged[task], ranked[task] = setting.judged(task, store), setting.ranked(task, store)
-        except HeadroomError as error:
-            failed[task] = str(error)
+    failed: dict[TaskSpec, str] = {}
+    judged = rendered_questions(partial(setting.judged, store=store), tasks, failed)
+    ranked = rendered_questions(partial(setting.ranked, store=store), list(judged), failed)
+    judged = {task: judged[task] for task in ranked}
     questions = {task: Workload({"forward": all_characters(each) / max(1, each.n)}) for task, each in judged.items()}
     study = study_parts(model.shape, judged, ranked) if judged else {}
     return replace(found, questions=questions, study=study, failed=failed)
@@ -182,8 +179,7 @@ def study_parts(
     for points in study_points(shape, list(judged)):
         work = Workload()
         for point in points:
-            kept = max(0.05, 1 - (point.heads_permille + 2 * point.ffns_permille) / 3000)
-            work += Workload({"forward": kept * all_characters(judged[point.task])})
+            work += Workload({"forward": point.kept_share * all_characters(judged[point.task])})
             if point.by == "rescored" and prunes_some(shape, point):
                 work += gradients[point.task]
         accuracies += StudyPart(1, work)

@@ -54,8 +54,8 @@ def planned(
         for what, tasks in each.items():
             by_score[what] = list(dict.fromkeys([*by_score.get(what, ()), *tasks]))
     ranking = [task for tasks in by_score.values() for task in tasks]
-    judged = _questions(partial(setting.judged, store=session.store), [point.task for point in wanted], failed)
-    ranked = _questions(partial(setting.ranked, store=session.store), ranking, failed)
+    judged = rendered_questions(partial(setting.judged, store=session.store), [point.task for point in wanted], failed)
+    ranked = rendered_questions(partial(setting.ranked, store=session.store), ranking, failed)
     making = _Making(session, target, setting, tuple(pool), judged, ranked)
     cells = {}
     for what, tasks in by_score.items():
@@ -74,7 +74,7 @@ def planned(
     return Planned(Plan((Group(setting, tuple(pool), target.key(gradients=True)),), tuple(known)), failed, is_timed)
 
 
-def _questions(
+def rendered_questions(
     of: Callable[[TaskSpec], Questions], tasks: Sequence[TaskSpec], failed: dict[TaskSpec, str]
 ) -> dict[TaskSpec, Questions]:
     """The questions of each task; of what has none the reason goes into `failed`."""
@@ -151,7 +151,7 @@ class _Making:
     def _characters(self, point: Point) -> float:
         """What is read at a point, as many characters as the pruned model's passes take as long for."""
         read = all_characters(self.judged[point.task])
-        kept = read * max(0.05, 1 - (point.heads_permille + 2 * point.ffns_permille) / 3000)
+        kept = read * point.kept_share
         if point.by == "rescored" and prunes_some(self.target.shape, point) and point.task in self.ranked:
             kept += FACTOR["gradient"] * all_characters(self.ranked[point.task], gradients=True, every_choice=False)
         return kept

@@ -178,18 +178,24 @@ class WithData(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfTask(WithData, OfModel):
-    """A model, and questions of one task."""
+class NamesTask(WithData, OfModel):
+    """A model, and one task."""
 
     task: str = string(MISSING, "task name (see `tasks`) or a .jsonl with context, choices, gold")
     shots: int = number(0, (0, MAX_SHOTS), "solved examples in front of each question (0)")
     same_examples: bool = flag("the same solved examples for every question: faster")
-    limit: int | None = number(None, (1, MOST), "use this many questions (default: all)")
-    sample: str = string("first", "which: first (as the harness) or stratified")
 
-    def task_spec(self, split: str) -> TaskSpec:
+    def task_spec(self, split: str = "validation") -> TaskSpec:
         """Which questions, as the engine names them."""
         return TaskSpec(self.task, self.shots, split, same_examples=self.same_examples)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfTask(NamesTask):
+    """A model, and questions of one task."""
+
+    limit: int | None = number(None, (1, MOST), "use this many questions (default: all)")
+    sample: str = string("first", "which: first (as the harness) or stratified")
 
     def questions(self, session: Session, split: str) -> Questions:
         """The questions of a split."""
@@ -200,7 +206,7 @@ class OfTask(WithData, OfModel):
 class WithPruning(Request):
     """What is pruned: levels by a ranking, and a mask."""
 
-    mask: str = string("", 'what to prune besides, such as "L3H5 L4H* F7 F2-5 B9 keep L1H0"')
+    mask: str = string("", 'what else to prune, such as "L3H5 L4H* F7 F2-5 B9 keep L1H0"')
     prune_heads: str = string("0", "percent of heads to prune by --ranking")
     prune_ffns: str = string("0", "percent of FFNs to prune by --ranking")
     ranking: str = choice("importance", OF_ONE_TASK, "what goes first (default: importance)")
@@ -209,13 +215,13 @@ class WithPruning(Request):
         "influence",
         LAYERS_BY,
         "which layers go first: those of least block influence (default), without which least accuracy is lost "
-        "(oracle), the same measured anew after each (greedy), the deepest, or random ones",
+        "(oracle), the same measured again after each step (greedy), the deepest, or random ones",
     )
     ranking_questions: int | None = number(None, (1, MOST), "train questions behind the ranking (default: all)")
     seed: int = number(0, (0, MOST_SEED), "seed of the random ranking")
 
     def pruning(self, task: TaskSpec, target: Target) -> Pruning:
-        """The levels by a ranking of `task`, and the mask besides."""
+        """The levels by a ranking of `task`, and the mask on top."""
         heads, ffns, layers = map(permille, (self.prune_heads, self.prune_ffns, self.prune_layers))
         ranking = Ranking(self.ranking, self.seed, self.ranking_questions, layers_by=self.layers_by)
         return Pruning(task, ranking, heads, ffns, parse_edits(self.mask, target.shape), layers)

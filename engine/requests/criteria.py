@@ -1,6 +1,6 @@
 """By which criterion most of a model can go: `CompareCriteria`, one task pruned by several rankings and at random."""
 
-from dataclasses import MISSING, asdict, dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from engine.errors import HeadroomError
@@ -8,9 +8,8 @@ from engine.importance.criteria import CRITERIA
 from engine.importance.rankings import permille
 from engine.measurement import Measurement
 from engine.models.session import Session
-from engine.questions.requests import MAX_SHOTS, TaskSpec
-from engine.requests.base import MOST, OfModel, RequestRun, Result, WithData
-from engine.requests.fields import choice, flag, names_of, number, path, string
+from engine.requests.base import MOST, NamesTask, RequestRun, Result
+from engine.requests.fields import choice, names_of, number, path, string
 from engine.requests.output import TABLES, check_out, file_of, table_file
 from engine.studies.compare import ALONG, SEEDS, TENTHS, Area, ComparedCriteria, Comparing, areas, comparison
 from engine.studies.surveys import StudySettings
@@ -20,14 +19,11 @@ LEVELS = ",".join(f"{level / 10:g}" for level in TENTHS)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareCriteria(WithData, OfModel):
+class CompareCriteria(NamesTask):
     """By which criterion can most go: accuracy over levels, areas, and how much criteria agree. The value is
     ComparedCriteria."""
 
     command: ClassVar[str] = "compare"
-    task: str = string(MISSING, "task name (see `tasks`) or a .jsonl with context, choices, gold")
-    shots: int = number(0, (0, MAX_SHOTS), "solved examples in front of each question (0)")
-    same_examples: bool = flag("the same solved examples for every question: faster")
     limit: int = number(100, (1, MOST), "validation questions that judge, a stratified sample (100)")
     ranking_questions: int = number(64, (1, MOST), "train questions behind each ranking (64)")
     criteria: str | None = string(
@@ -41,9 +37,10 @@ class CompareCriteria(WithData, OfModel):
     @property
     def comparing(self) -> Comparing:
         """What is compared, as the engine names it."""
-        task = TaskSpec(self.task, self.shots, same_examples=self.same_examples)
         levels = tuple(sorted({permille(level) for level in names_of(self.levels, ())}))
-        return Comparing(task, tuple(names_of(self.criteria, tuple(CRITERIA))), self.axis, levels, self.seeds)
+        return Comparing(
+            self.task_spec(), tuple(names_of(self.criteria, tuple(CRITERIA))), self.axis, levels, self.seeds
+        )
 
     def measurement(self, session: Session) -> Measurement[ComparedCriteria]:
         settings = StudySettings(self.spec, self.bos, self.data_dir, self.limit, self.ranking_questions)

@@ -12,9 +12,9 @@ from engine.placement.free_memory import main_memory_bytes
 from engine.placement.hardware import GPUS, Machine, machine_of
 from engine.progress import in_time
 from engine.questions.requests import MAX_SHOTS
-from engine.requests.base import MOST, RequestRun, Result, WithData
+from engine.requests.base import MOST, RequestRun, Result
 from engine.requests.fields import choice, number, string
-from engine.requests.studies import tasks_at_shots
+from engine.requests.studies import NamesTasks
 from engine.studies.surveys import StudySettings, in_words
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ NOT_TIMED = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForecastStudy(WithData):
+class ForecastStudy(NamesTasks):
     """What a model takes on given GPUs: memory of each, and the time of a study if such a device was timed. The value
     is a Forecast."""
 
@@ -49,15 +49,13 @@ class ForecastStudy(WithData):
         None, (0, MOST_GB), "gigabytes of main memory for what no GPU has room for (default: what is free here)", float
     )
     workers: int | None = number(None, (1, MOST_WORKERS), "how many work at once (default: as many as those GPUs hold)")
-    tasks: str | None = string(None, "names separated by commas (default: all embedded ones, or all of --task-data)")
-    shots: str = string("0,1,5", "shot counts separated by commas (0,1,5)")
     limit: int = number(48, (1, MOST), "questions a task in a study (48)")
     ranking_questions: int = number(64, (1, MOST), "train questions behind each ranking of it (64)")
 
     def measure(self, run: RequestRun) -> Result:
         from engine.plans.forecast import forecast
 
-        tasks, machine = tasks_at_shots(self.tasks, self.shots, self.data_dir), machine_of(self.gpus)
+        tasks, machine = self.grid(), machine_of(self.gpus)
         if not all(0 <= task.shots <= MAX_SHOTS for task in tasks):
             raise UsageError(f"--shots {self.shots!r}: expected numbers from 0 to {MAX_SHOTS}")
         model = read_model_config(with_revision(self.model, self.revision))

@@ -77,7 +77,7 @@ class MeasureSpeed(PrunedModel):
     task: str | None = string(None, "what the ranking is measured on, with --prune-heads and --prune-ffns")
     shots: int = number(0, (0, MAX_SHOTS), "its solved examples (0)")
     same_examples: bool = flag("the same ones for every question")
-    again: bool = flag("measure anew what is stored")
+    again: bool = flag("measure again what is stored")
     out: str | None = path(None, "file to write the table to: .csv or .parquet", is_output=True)
 
     def measure(self, run: RequestRun) -> Result:

@@ -44,33 +44,33 @@ TENTHS = ",".join(map(str, range(0, 101, 10)))
 N_BEST = 5
 
 
-def tasks_at_shots(tasks: str | None, shots: str, data_dir: str | None) -> list[TaskSpec]:
-    """Every task at every shot count, both as typed; without names all tasks of `data_dir`, or all embedded ones.
-    UsageError: none are left."""
-    if tasks or data_dir is None:
-        default = list(embedded_tasks())
-    else:
-        states = list_tasks(data_dir)
-        default = [state.info.name for state in states if state.available and state.where == "folder"]
-    names, counts = names_of(tasks, default), numbers_of("--shots", shots)
-    if not names or not counts:
-        raise UsageError(f"no tasks or shot counts are left of --tasks {tasks!r} --shots {shots!r}; "
-                         f"`headroom tasks` lists the tasks")  # fmt: skip
-    return grid(names, sorted(set(counts)))
-
-
 @dataclass(frozen=True, kw_only=True)
-class OfManyTasks(WithData, OfModel):
-    """A model, and many tasks at several shot counts."""
+class NamesTasks(WithData):
+    """Many tasks at several shot counts."""
 
     tasks: str | None = string(None, "names separated by commas (default: all embedded ones, or all of --task-data)")
     shots: str = string("0,1,5", "shot counts separated by commas (0,1,5)")
-    ranking_questions: int = number(64, (1, MOST), "train questions behind each ranking (64)")
-    aggregate: str = choice("scores", AGGREGATES, "what tasks are put together by (default: scores)")
 
     def grid(self) -> list[TaskSpec]:
-        """Every task at every shot count."""
-        return tasks_at_shots(self.tasks, self.shots, self.data_dir)
+        """Every task at every shot count. UsageError: none are left."""
+        if self.tasks or self.data_dir is None:
+            default = list(embedded_tasks())
+        else:
+            states = list_tasks(self.data_dir)
+            default = [state.info.name for state in states if state.available and state.where == "folder"]
+        names, shots = names_of(self.tasks, default), numbers_of("--shots", self.shots)
+        if not names or not shots:
+            raise UsageError(f"no tasks or shot counts are left of --tasks {self.tasks!r} --shots {self.shots!r}; "
+                             f"`headroom tasks` lists the tasks")  # fmt: skip
+        return grid(names, sorted(set(shots)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfManyTasks(NamesTasks, OfModel):
+    """A model, and many tasks at several shot counts."""
+
+    ranking_questions: int = number(64, (1, MOST), "train questions behind each ranking (64)")
+    aggregate: str = choice("scores", AGGREGATES, "what tasks are put together by (default: scores)")
 
     def settings(self, n_questions: int | None = None) -> StudySettings:
         """How the tasks are measured, as the engine names it."""

@@ -89,7 +89,7 @@ class TrainModel(Request):
     )
     period: tuple[int, int] | None = string(
         None,
-        "periods of the repeats, drawn anew for every row (default: {}-{})".format(*Recipe.period),
+        "periods of the repeats, drawn for each row (default: {}-{})".format(*Recipe.period),
         metavar="A-B",
         parse=_period,
         write="{0[0]}-{0[1]}".format,
@@ -97,7 +97,9 @@ class TrainModel(Request):
     alphabet: int | None = number(None, (0, 65535), "different tokens that repeats are made of (default: 0, all)")
     text: str | None = path(None, "a file or folder to train on (default: Python source and documentation here)")
     snapshots: int | None = number(
-        None, (1, 10000), _help("snapshots, evenly spaced, besides a few early ones and the beginning", "snapshots")
+        None,
+        (1, 10000),
+        _help("evenly spaced snapshots, in addition to a few early ones and the beginning", "snapshots"),
     )
     seed: int | None = number(None, (0, MOST_SEED), _help("of the weights and the rows", "seed"))
     threads: int | None = number(

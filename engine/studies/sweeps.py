@@ -58,6 +58,11 @@ class Point:
         if self.by not in OF_MANY_TASKS:
             raise UsageError(f"ranking {self.by!r} is unknown; choose one of {', '.join(OF_MANY_TASKS)}")
 
+    @property
+    def kept_share(self) -> float:
+        """About what share of a pass is left at these levels: a layer's FFN is two thirds of its weights."""
+        return max(0.05, 1 - (self.heads_permille + 2 * self.ffns_permille) / 3000)
+
     def permille(self, axis: str) -> int:
         """The level of `heads` or `ffns`."""
         return self.heads_permille if axis == "heads" else self.ffns_permille

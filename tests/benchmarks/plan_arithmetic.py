@@ -29,6 +29,7 @@ from engine.timing import observed_timings
 from engine.timing.scaled_timings import scaled_timing
 from engine.timing.workload import characters, gradient_characters
 from tests.benchmarks.measure import alone, opt_125m, peak_bytes, processor_flags, task_data
+from tests.engine.fixtures import held_bytes
 
 SIZES, PRECISIONS = ("125m", "1.3b"), ("bf16", "int8")
 REAL = (TaskSpec("arc_easy", 0), TaskSpec("arc_easy", 5), TaskSpec("winogrande", 5), TaskSpec("boolq", 1))
@@ -99,7 +100,7 @@ def measure(folder: str, precision: str) -> dict[str, Any]:
         session.models.unload()
         target, before = session.target(LoadSpec(folder, precision)), process.memory_info().rss
         loaded = session.models.get(target.spec)
-        found: dict[str, Any] = {"weights": _held(loaded.model), "growth": process.memory_info().rss - before}
+        found: dict[str, Any] = {"weights": held_bytes(loaded.model), "growth": process.memory_info().rss - before}
         found["tasks"] = {f"{task.name} {task.shots}": _taken(loaded, target, questions[task]) for task in questions}
         found["most"] = peak_bytes() - before
         found["longest"] = max(each.pop("longest") for each in found["tasks"].values())
@@ -144,16 +145,6 @@ def _best_s(run: Callable[[], Any]) -> float:
         run()
         taken.append(time.process_time() - began)
     return min(taken)
-
-
-def _held(model: Any) -> int:
-    """Bytes of parameters, buffers and the scales of int8 matrices, each once."""
-    held = {each.data_ptr(): each.numel() * each.element_size() for each in (*model.parameters(), *model.buffers())}
-    for module in model.modules():
-        for kept in (getattr(module, "state", None), getattr(module, "weight", None)):
-            if (scales := getattr(kept, "SCB", None)) is not None:
-                held[scales.data_ptr()] = scales.numel() * scales.element_size()
-    return sum(held.values())
 
 
 def main(what: str = "", *arguments: str) -> int:

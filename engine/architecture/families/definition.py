@@ -45,7 +45,7 @@ class Family:
     old_unembedding: str = ""  # another name than lm_head in published files
 
     # config.json
-    fields: frozenset[str]  # the fields that are used besides COMMON
+    fields: frozenset[str]  # the fields that are used in addition to COMMON
     own_names: Mapping[str, str] = field(default_factory=dict, hash=False)  # usual name -> its name
     n_extra_positions: int = 0  # rows of the position embedding beyond max_position_embeddings
     is_tied: bool = False  # whether the unembedding is the embedding, unless a config.json says otherwise
