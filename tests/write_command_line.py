@@ -42,6 +42,7 @@ headroom train --recipe smeared --out runs/smeared
 headroom train --layers 2 --repeats 0.5 --context 128 --batch 8 --rate 0.001 --tokens 6000000 --out runs/half
 headroom tasks
 headroom models
+headroom doctor
 headroom cache size
 headroom cache push /mnt/lab/headroom
 headroom cache pull s3://lab/headroom --dry-run
@@ -55,7 +56,7 @@ which says which of the paper's statements hold. What `--plan` and `work` are fo
 `cache push` brings results to a folder that other machines reach, `cache pull` fetches them from there: what is
 missing, no more. Each is checked when it is read and where it was written; one that is stopped goes on with the same
 command. An address with `://` is fsspec's: `s3://` needs `pip install s3fs`, `ssh://` needs `pip install paramiko`.
-With `HEADROOM_SHARED` set to such a place it is [read and written all along](architecture.md#results-that-are-shared).
+With `HEADROOM_SHARED` set to such a place it is [used all the time](architecture.md#shared-results).
 
 Exit codes: 0 done, 1 failed with one plain line, 2 bad usage, 130 cancelled. What is finished is stored, and the same
 command goes on from there.

@@ -1,4 +1,4 @@
-"""What is asked of the engine, as data: one frozen dataclass for each command, for screens, shells and programs.
+"""Requests as data: one frozen dataclass for each command.
 
 `fields`: the fields of requests: their help, bounds, choices and names
 `base`: what all requests have in common, and the fields that several share
@@ -16,6 +16,7 @@
 `criteria`: `CompareCriteria`
 `training`: `TrainModel`, `MeasureTrajectory`
 `store`: `ManageStore`, `ListTasks`, `ListModels`
+`doctor`: `Diagnose`
 `exchange`: results shared with other machines, and compared, for `ManageStore`
 """
 
@@ -23,6 +24,7 @@ from engine.requests.accuracy import CheckPublished, Evaluate
 from engine.requests.base import Request
 from engine.requests.base import Result as Result
 from engine.requests.criteria import CompareCriteria
+from engine.requests.doctor import Diagnose
 from engine.requests.forecast import ForecastStudy
 from engine.requests.heads import IdealizeHeads, ReportHead
 from engine.requests.perplexity import MeasurePerplexity
@@ -40,5 +42,5 @@ REQUESTS: tuple[type[Request], ...] = (
     Evaluate, ScoreImportance, ScoreInduction, ScoreLayers, CheckPublished, MeasureLosses, AttributeHeads,
     ContinuePrompt, MeasureAttention, IdealizeHeads, MeasurePerplexity, ReportHead, Correlate, Sweep, WorkOnPlan,
     ForecastStudy, ExportModel, MeasureSpeed, CompareCriteria, TrainModel, MeasureTrajectory, ManageStore, ListTasks,
-    ListModels,
+    ListModels, Diagnose,
 )  # fmt: skip
