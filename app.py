@@ -1,4 +1,4 @@
-"""The router: page config, navigation, sidebar. Pages are in pages/, what they share in pages/ui/."""
+"""Routes requests to screens: page config, navigation, sidebar."""
 
 import streamlit as st
 

@@ -1,4 +1,4 @@
-"""The result store: bytes under text keys, checked on every read; it knows no model and no task.
+"""Result store: verified bytes under text keys.
 
 `store`: the interface: get, put, delete, keys, size, verify, clear
 `opening`: the rules for opening a folder

@@ -1,4 +1,4 @@
-"""Everything Headroom computes, usable from Python and from a shell; it knows nothing of the screens.
+"""All computation, usable from Python and the shell; independent of the screens.
 
 `accuracy`: questions answered under a mask, and what a mask saves
 `requests`: what is asked of the engine, as data: a class for each command

@@ -12,8 +12,8 @@ from tests.test_imports_go_one_way import FLOORS
 from tests.write_command_line import PAGE, commands_of, page, parser
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-README, CONTRIBUTING = REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md"
-DOCS = [README, CONTRIBUTING, *sorted((REPOSITORY / "docs").glob("*.md"))]
+CONTRIBUTING, ARCHITECTURE = REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "docs" / "architecture.md"
+DOCS = [REPOSITORY / "README.md", REPOSITORY / "SECURITY.md", CONTRIBUTING, *sorted(ARCHITECTURE.parent.glob("*.md"))]
 PACKAGES = sorted(
     init.parent for top in ("cache", "engine", "pages") for init in (REPOSITORY / top).rglob("__init__.py")
 )
@@ -50,8 +50,8 @@ def test_a_package_says_what_each_of_its_modules_gives(package):
 
 
 def tree() -> dict[str, str]:
-    """What the README's tree says of each path."""
-    [block] = re.findall(r"^```\n(app\.py.*?)^```", read(README), re.M | re.S)
+    """The description of each path in the tree of docs/architecture.md."""
+    [block] = re.findall(r"^```\n(app\.py.*?)^```", read(ARCHITECTURE), re.M | re.S)
     found, folders = {}, []
     for line in block.splitlines():
         name, words = line.split(maxsplit=1)
@@ -60,7 +60,7 @@ def tree() -> dict[str, str]:
     return found
 
 
-def test_the_tree_of_the_readme_is_what_packages_say_of_themselves():
+def test_the_tree_repeats_the_first_lines_of_package_docstrings():
     said = {relative(package): docstring(package).splitlines()[0] for package in PACKAGES}
     assert all(sentence.endswith(".") for sentence in said.values())
     assert {path: f"{words}." for path, words in tree().items() if path in said} == said
@@ -73,7 +73,7 @@ def titles() -> dict[str, str]:
     return {f"pages/{screen.file}.py": screen.title for screens in STORY.values() for screen in screens}
 
 
-def test_every_screen_is_in_the_navigation_the_readme_and_the_docs():
+def test_every_screen_is_in_the_navigation_the_tree_and_the_docs():
     assert sorted(titles()) == [f"pages/{name}.py" for name in SCREENS]
     assert tree()["pages"].endswith(f": {', '.join(titles().values())}")
     assert re.findall(r"^## (.+)", read(REPOSITORY / "docs" / "screens.md"), re.M) == [*titles().values()]
@@ -157,6 +157,6 @@ def test_every_target_of_make_is_told_and_every_one_told_exists():
 
 
 def test_the_floors_that_are_drawn_are_those_that_are_checked():
-    rows = re.findall(r"^\| (\d+) \| (.+?) \|", read(REPOSITORY / "docs" / "architecture.md"), re.M)
+    rows = re.findall(r"^\| (\d+) \| (.+?) \|", read(ARCHITECTURE), re.M)
     drawn = {int(number): set(re.findall(r"`([\w.]+)`", names)) for number, names in rows}
     assert drawn == {number: set(floor.split()) for number, floor in enumerate(FLOORS, start=1)}

@@ -93,6 +93,6 @@ def test_network_use_is_found_in_source(line, found):
 
 def test_the_modules_that_use_the_network_are_those_in_the_architecture():
     text = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
-    [listed] = re.findall(r"^- Only these modules use the network.*\n((?:  .*\n)+)", text, re.M)
+    [listed] = re.findall(r"^\*\*Network\.\*\* Only these modules use it.*\n((?:.+\n|\n(?=-))+)", text, re.M)
     using = {path.relative_to(REPOSITORY).as_posix() for path in sources() if network_use(path.read_text("utf-8"))}
     assert set(re.findall(r"`([\w/]+\.py)`", listed)) == using

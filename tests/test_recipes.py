@@ -149,8 +149,10 @@ def has_page(name: str) -> bool:
 
 
 def in_architecture(name: str) -> bool:
-    rows = re.findall(r"^\| \d+ \| (.+?) \|", text("docs/architecture.md"), re.M)
-    return any({f"`pages.ui.{name}`", "`pages.ui.prune`"} <= set(row.split(", ")) for row in rows)
+    page = text("docs/architecture.md")
+    rows = re.findall(r"^\| \d+ \| (.+?) \|", page, re.M)
+    is_on_floor = any({f"`pages.ui.{name}`", "`pages.ui.prune`"} <= set(row.split(", ")) for row in rows)
+    return is_on_floor and re.search(rf"^pages/ .*[:,] {titles().get(name)}(,|$)", page, re.M)
 
 
 def is_measuring(name: str) -> bool:
@@ -165,7 +167,6 @@ SCREEN = [
     Place("docs/architecture.md", in_architecture),
     Place("pages.ui.page.screens.STORY", lambda name: name in titles()),
     Place("pages/ui/__init__.py", lambda name: f"\n`{name}`: " in text("pages/ui/__init__.py")),
-    Place("README.md", lambda name: re.search(rf"^pages/ .*[:,] {titles().get(name)}(,|$)", text("README.md"), re.M)),
     Place("docs/screens.md", lambda name: f"\n## {titles().get(name)}\n" in text("docs/screens.md")),
     Place("tests/pages/test_<name>_page.py",
           lambda name: (REPOSITORY / "tests" / "pages" / f"test_{name}_page.py").exists()),

@@ -1,4 +1,4 @@
-"""Questions answered under a mask: how often rightly, and at what cost.
+"""Answers to questions under a mask: accuracy, cost and speed.
 
 `evaluation`: answers, accuracy, intervals and flips, through the store
 `scoring`: log-likelihoods of all choices; what all questions begin with is computed once

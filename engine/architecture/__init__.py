@@ -1,4 +1,4 @@
-"""What models are made of: families, parameters and shapes, read from config.json.
+"""Model families: modules, parameters and shapes, from config.json.
 
 `families`: where heads and FFNs live in each family, a module each
 `family`: a model's family and shape, and which fields of its config.json are used

@@ -1,4 +1,4 @@
-"""A model as files: its name, its folder, its tensors.
+"""Models as files: names, downloads, validation, tensors.
 
 `names`: how a model is typed: `demo`, a folder, a hub id with its revision, a run with its snapshot
 `runs`: runs of training as places where models lie

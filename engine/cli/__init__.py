@@ -1,4 +1,4 @@
-"""The command line: what is typed becomes a request, the request is run, and its result is delivered.
+"""Command line: parses a request, runs it, delivers the result.
 
 `options`: the parser, made from the fields of requests
 `downloads`: a hub model that is not here, fetched once a person has agreed

@@ -1,4 +1,4 @@
-"""What comes with the app: a small OPT model, its questions, and passages.
+"""Included data: a small OPT model, its tasks, and passages.
 
 `model`: the model's checkpoint, with its card
 `tasks`: the questions, a folder a task

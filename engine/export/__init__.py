@@ -1,4 +1,4 @@
-"""A pruned model as a folder that others load.
+"""Pruned models as folders that other tools can load.
 
 `exporting`: the whole of it: written aside, loaded back and compared, described, then renamed
 `forms`: what tensors and config a form has: masked and small

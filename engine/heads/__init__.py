@@ -1,4 +1,4 @@
-"""What single heads look at, and what they do.
+"""Attention patterns, induction scores and ablation of single heads.
 
 `induction`: six induction scores of every head, through the store
 `probes`: the inputs that show induction heads, and what one batch of them says

@@ -1,4 +1,4 @@
-"""Which heads and FFNs matter for a task, in what order they go, and what that would do.
+"""Importance scores, pruning orders and estimates.
 
 `importance`: scores of heads and FFNs, through the store
 `criteria`: the table of ways to score them, in words, with what each costs

@@ -1,4 +1,4 @@
-"""A model in memory, and the masks that prune it.
+"""Loaded models, and the masks that prune them.
 
 `loading`: from a name to a model in memory; one at a time, or two that are compared, refused where it cannot fit
 `session`: the model that is measured (`Target`), and where: one store, one model in memory (`Session`)

@@ -1,4 +1,4 @@
-"""Where the parts of a model go: GPUs, main memory, disk, and what each has room for.
+"""Memory forecasts, and placement of layers on GPUs, main memory and disk.
 
 `devices`: the class of device that measures here
 `free_memory`: what is free on GPUs, in main memory and on disk

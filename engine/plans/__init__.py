@@ -1,4 +1,4 @@
-"""A study as cells that many processes measure, on one machine or many, with nothing between them but a folder.
+"""Studies split into cells that many processes measure, coordinated by files in one folder.
 
 `cells`: a plan and its cells, as a JSON file
 `planning`: points of a sweep as cells, what each needs first, and what it costs

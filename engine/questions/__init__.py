@@ -1,4 +1,4 @@
-"""Tasks, and their questions as text and as tokens.
+"""Tasks, and their questions as text and tokens.
 
 `tasks`: which tasks there are, and where their rows are
 `rows`: rows, read and checked

@@ -1,4 +1,4 @@
-"""The same measurement over many tasks, shot counts, levels and rankings.
+"""Measurements over many tasks, shot counts, levels and orders.
 
 `surveys`: importance of many tasks
 `sweeps`: accuracy over many masks, in one run that resumes where it stopped

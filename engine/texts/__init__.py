@@ -1,4 +1,4 @@
-"""Texts as a model reads them: losses token by token, and how much it learns in context.
+"""Per-token losses, perplexity, continuations and in-context scores of texts.
 
 `passages`: texts that a user brings, checked and remembered
 `tokenloss`: the loss of each token under any mask, in windows that overlap

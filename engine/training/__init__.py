@@ -1,4 +1,4 @@
-"""Small models trained from nothing, and what is measured along the way.
+"""Training of small models, and measurements along a run.
 
 `batches`: the rows of one step
 `findings`: what Olsson et al. say of training, and whether it holds here

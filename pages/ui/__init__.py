@@ -1,4 +1,4 @@
-"""What the screens are made of: a folder a screen, and what two or more of them share.
+"""Parts of the screens: a package for each screen, and packages that screens share.
 
 `page`: what every page stands in
 `figures`: charts, texts and pictures

@@ -1,4 +1,4 @@
-"""The supported model families, a module each.
+"""One module for each supported model family.
 
 What Headroom knows of a family is one `Family` value, and NAMES is the one list of them.
 

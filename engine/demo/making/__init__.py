@@ -1,4 +1,4 @@
-"""The scripts that made the embedded model and its questions; run by hand, never imported by the app.
+"""Scripts that made the included model and its tasks; run by hand, never imported by the app.
 
 `families`: the families of questions, and what each draws
 `templates`: their sentences

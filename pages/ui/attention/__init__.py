@@ -1,4 +1,4 @@
-"""The Attention screen: where heads look from a token, and which tokens raised its logit.
+"""Attention screen: where heads attend, and which tokens raise a logit.
 
 `view`: two components: the text with its map of heads, and the bytes of the chosen heads' pattern
 `map.js`: the map of all heads, part of the view

@@ -1,4 +1,4 @@
-"""The Continue screen: what the full and the pruned model say after a prompt.
+"""Continue screen: text that the full and the pruned model generate after a prompt.
 
 `setting`: what the screen measures, its job and its command
 `sections`: the prompt and how it is continued, and both models side by side

@@ -1,4 +1,4 @@
-"""Controls that several screens have: model, task, ranking, levels, mask, text.
+"""Controls that several screens share: model, task, order, levels, mask, text.
 
 `sidebar`: which model in which precision, where task data lie, how the result store does
 `selection`: what the sidebar's model is compared with: one control and one word of the address for all screens

@@ -1,4 +1,4 @@
-"""The Correlations screen: how much the rankings of tasks and shot counts agree.
+"""Correlations screen: how well importance agrees between tasks and shot counts.
 
 `sections`: matrices that can be clicked, two rankings in front, shot counts
 `tables`: every two tasks, every two shot counts, in rows and sentences

@@ -1,4 +1,4 @@
-"""What every screen ends with: command, program, receipts and files.
+"""Page footer: command, program, receipts and files.
 
 `footer`: what every screen ends with: command, program, receipts, and all it shows as files
 `origin`: all that says where a screen's numbers come from

@@ -1,4 +1,4 @@
-"""Charts, texts and pictures on screen and as files.
+"""Charts, token texts and pictures, on screen and as files.
 
 `charts`: what all charts are made of, and how they become files
 `drawing`: pictures on screen

@@ -1,4 +1,4 @@
-"""The Head screen: what one attention head does, what feeds it, and what is lost without it.
+"""Head screen: behavior, inputs and ablation of one attention head.
 
 `asking`: which head, on which tasks, all in the address, and the steps to its neighbours
 `measuring`: what is stored of it, what is measured on opening, and a button for each part that is missing

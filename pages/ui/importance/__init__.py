@@ -1,4 +1,4 @@
-"""The Importance screen: scores of heads and FFNs over many tasks and shot counts.
+"""Importance screen: scores of heads and FFNs for many tasks and shot counts.
 
 `tables`: one row a head or FFN, and sentences
 `divisors`: a line on how the last layer is divided

@@ -1,4 +1,4 @@
-"""The In context screen: how much better later tokens are predicted, and which heads make it.
+"""In context screen: how loss falls along a text, and which heads cause it.
 
 `setting`: what the screen measures, its jobs and its commands
 `sections`: controls, large figures, and the heads as maps and a table

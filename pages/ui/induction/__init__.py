@@ -1,4 +1,4 @@
-"""The Induction screen: which heads match prefixes and copy, and what pruning leaves of that.
+"""Induction screen: which heads match prefixes and copy, and how pruning changes that.
 
 `selection`: heads selected anywhere, shown everywhere, sent to other screens
 `beside`: a second model's scores beside the first's

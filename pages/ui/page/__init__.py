@@ -1,4 +1,4 @@
-"""What every page stands in: the heading, the address, jobs on screen, presentation mode.
+"""Page frame: heading, address, jobs, presentation mode.
 
 `runtime`: set-up that all tabs share, and the one place that shows errors
 `screens`: the heading of every screen, what it is for, and the order that tells the story

@@ -1,4 +1,4 @@
-"""The Passage screen: a text, token by token, as two models read it.
+"""Passage screen: one text, token by token, read by two models.
 
 `reading`: what the screen measures: one text by A and by B
 `jobs`: what is there at once, and what is being measured

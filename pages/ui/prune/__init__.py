@@ -1,4 +1,4 @@
-"""The Prune screen: accuracy after pruning, measured, and estimated while a slider moves.
+"""Prune screen: accuracy after pruning, measured, and estimated while a slider moves.
 
 `experiment`: what the screen measures
 `jobs`: its work for the worker

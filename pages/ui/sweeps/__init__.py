@@ -1,4 +1,4 @@
-"""The Sweeps screen: accuracy over many tasks, levels and rankings.
+"""Sweeps screen: accuracy over tasks, levels and orders.
 
 `plans`: what each section measures, and whose rankings make it
 `sections`: what was measured so far, drawn

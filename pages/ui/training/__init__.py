@@ -1,4 +1,4 @@
-"""The Training screen: small models that learn, and what forms in them on the way.
+"""Training screen: small models during training, and what forms in them.
 
 `analysis`: the model analysis table: a column a run, nine rows
 `charts`: charts over training, with a marker that moves in the browser

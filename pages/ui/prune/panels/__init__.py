@@ -1,4 +1,4 @@
-"""Panels of the Prune screen below its figure, unfolded on demand.
+"""Collapsible panels below the figure of Prune.
 
 `questions`: the questions themselves, with both models' answers
 `costs`: what a mask saves, as a panel
