@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from engine.accuracy.published import Published
 
 AGAINST = (
-    "a second model on the same questions, pruned at the same levels by its own ranking: a precision or @REVISION of "
-    "this one, or another model, such as fp32 or 'facebook/opt-125m in bf16'"
+    "second model for the same questions, pruned at the same levels by its own order: a precision or "
+    "@REVISION of this model, or another model, such as fp32 or 'facebook/opt-125m in bf16'"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(WithPruning, OfTask):
-    """Accuracy of a model under one mask. The value is the Answers."""
+    """Measure the accuracy of a model under one mask. The value is the Answers."""
 
     command: ClassVar[str] = "evaluate"
-    split: str = choice("validation", SPLITS, "whose questions (default: validation)")
-    items: str | None = path(None, "write one JSON line a question to this file", is_output=True)
+    split: str = choice("validation", SPLITS, "split of the questions (default: validation)")
+    items: str | None = path(None, "output file with one JSON line per question", is_output=True)
     against: str | None = string(None, AGAINST)
 
     def measure(self, run: RequestRun) -> Result:
@@ -104,15 +104,15 @@ def items(answers: Answers) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckPublished(WithData, OfModel):
-    """Published numbers of a model beside those measured here; exit code 1 where one differs. The value is a list of
+    """Compare published numbers of a model with measured ones; exit code 1 if any differ. The value is a list of
     PublishedComparison."""
 
     command: ClassVar[str] = "check"
-    tasks: str | None = string(None, "names joined by commas (default: all that something was published of)")
-    shots: str = string("0", "solved examples, joined by commas (default: 0)")
-    limit: int | None = number(None, (1, MOST), "use this many questions a task (default: all)")
-    table: str | None = path(None, "a CSV table of published values instead of the one that comes with the app")
-    known_as: str | None = string(None, "the hub id (or id@revision) of what the folder --model holds", name="as")
+    tasks: str | None = string(None, "task names separated by commas (default: all with published values)")
+    shots: str = string("0", "numbers of examples in the prompt, separated by commas (default: 0)")
+    limit: int | None = number(None, (1, MOST), "number of questions per task (default: all)")
+    table: str | None = path(None, "CSV table of published values to use instead of the included one")
+    known_as: str | None = string(None, "Hub id (or id@revision) of the model in the folder --model", name="as")
 
     def measure(self, run: RequestRun) -> Result:
         from engine.accuracy.published import compare, n_published

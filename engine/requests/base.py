@@ -113,7 +113,7 @@ class Request:
     is_measured: ClassVar[bool] = True
 
     cache: str | None = path(None, f"folder of the result store (default: {STORE})")
-    json: bool = flag("print one JSON object on standard output", is_output=True)
+    json: bool = flag("print the result as one JSON object on standard output", is_output=True)
 
     def run(self, session: Session | None = None, report: Report = silent) -> Result:
         """The result; what is not stored is measured. Without a session the store is opened, and closed again."""
@@ -143,17 +143,19 @@ class OfModel(Request):
     """Which model, and how it is run."""
 
     model: str = string(
-        "demo", "demo, a hub id such as facebook/opt-125m, a folder, or a snapshot of a run such as RUN@step512"
+        "demo",
+        "demo, a Hub id such as facebook/opt-125m, a folder, or a snapshot of a training run such as RUN@step512",
     )
-    revision: str | None = string(None, "branch, tag or commit of a hub model; the same as --model ID@REVISION")
+    revision: str | None = string(None, "branch, tag or commit of a Hub model; same as --model ID@REVISION")
     download: bool = flag(
-        "fetch from the hub what is not on this computer, model or rows (default: asks on a terminal, else refuses)"
+        "download a missing model or missing task rows from the Hub (default: ask on a terminal, "
+        "otherwise stop with an error)"
     )
-    precision: str = choice("int8", PRECISIONS, "of the weights (default: int8)")
-    int8_threshold: float = number(6.0, (0, MOST), "bitsandbytes outlier threshold (6.0)", float)
-    bos: bool | None = switch("beginning-of-sequence token in front (default: as the tokenizer; OPT: yes)")
+    precision: str = choice("int8", PRECISIONS, "precision of the weights (default: int8)")
+    int8_threshold: float = number(6.0, (0, MOST), "outlier threshold of bitsandbytes (default: 6.0)", float)
+    bos: bool | None = switch("put the beginning-of-sequence token first (default: as the tokenizer does; OPT: yes)")
     place: str | None = string(None, PLACE_HELP, metavar="PLACES")
-    threads: int | None = number(None, (1, MOST_THREADS), "CPU threads (default: torch's choice)")
+    threads: int | None = number(None, (1, MOST_THREADS), "CPU threads (default: chosen by torch)")
 
     @property
     def spec(self) -> LoadSpec:
@@ -169,7 +171,9 @@ class OfModel(Request):
 class WithData(Request):
     """Where tasks come from."""
 
-    task_data: str | None = path(None, "folder with <task>/train.jsonl and validation.jsonl (or HEADROOM_TASK_DATA)")
+    task_data: str | None = path(
+        None, "folder with <task>/train.jsonl and <task>/validation.jsonl (default: HEADROOM_TASK_DATA)"
+    )
 
     @property
     def data_dir(self) -> str | None:
@@ -181,9 +185,9 @@ class WithData(Request):
 class NamesTask(WithData, OfModel):
     """A model, and one task."""
 
-    task: str = string(MISSING, "task name (see `tasks`) or a .jsonl with context, choices, gold")
-    shots: int = number(0, (0, MAX_SHOTS), "solved examples in front of each question (0)")
-    same_examples: bool = flag("the same solved examples for every question: faster")
+    task: str = string(MISSING, "task name (see `headroom tasks`), or a .jsonl file with context, choices and gold")
+    shots: int = number(0, (0, MAX_SHOTS), "examples in the prompt before each question (default: 0)")
+    same_examples: bool = flag("use the same examples for every question (faster, but not the harness's numbers)")
 
     def task_spec(self, split: str = "validation") -> TaskSpec:
         """Which questions, as the engine names them."""
@@ -194,8 +198,10 @@ class NamesTask(WithData, OfModel):
 class OfTask(NamesTask):
     """A model, and questions of one task."""
 
-    limit: int | None = number(None, (1, MOST), "use this many questions (default: all)")
-    sample: str = string("first", "which: first (as the harness) or stratified")
+    limit: int | None = number(None, (1, MOST), "number of questions (default: all)")
+    sample: str = string(
+        "first", "which questions --limit selects: the first, as the harness does, or a stratified sample"
+    )
 
     def questions(self, session: Session, split: str) -> Questions:
         """The questions of a split."""
@@ -206,19 +212,25 @@ class OfTask(NamesTask):
 class WithPruning(Request):
     """What is pruned: levels by a ranking, and a mask."""
 
-    mask: str = string("", 'what else to prune, such as "L3H5 L4H* F7 F2-5 B9 keep L1H0"')
+    mask: str = string("", 'components to prune in addition, such as "L3H5 L4H* F7 F2-5 B9 keep L1H0"')
     prune_heads: str = string("0", "percent of heads to prune by --ranking")
     prune_ffns: str = string("0", "percent of FFNs to prune by --ranking")
-    ranking: str = choice("importance", OF_ONE_TASK, "what goes first (default: importance)")
+    ranking: str = choice(
+        "importance",
+        OF_ONE_TASK,
+        "pruning order: a criterion, lowest scores first, or another rule (default: importance)",
+    )
     prune_layers: str = string("0", "percent of whole layers to drop by --layers-by")
     layers_by: str = choice(
         "influence",
         LAYERS_BY,
-        "which layers go first: those of least block influence (default), without which least accuracy is lost "
-        "(oracle), the same measured again after each step (greedy), the deepest, or random ones",
+        "order in which layers are dropped: lowest block influence first (default); least accuracy lost "
+        "first (oracle), measured again after each step (greedy); deepest first; or random",
     )
-    ranking_questions: int | None = number(None, (1, MOST), "train questions behind the ranking (default: all)")
-    seed: int = number(0, (0, MOST_SEED), "seed of the random ranking")
+    ranking_questions: int | None = number(
+        None, (1, MOST), "training questions that the order is measured on (default: all)"
+    )
+    seed: int = number(0, (0, MOST_SEED), "seed of random orders")
 
     def pruning(self, task: TaskSpec, target: Target) -> Pruning:
         """The levels by a ranking of `task`, and the mask on top."""

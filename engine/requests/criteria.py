@@ -20,19 +20,18 @@ LEVELS = ",".join(f"{level / 10:g}" for level in TENTHS)
 
 @dataclass(frozen=True, kw_only=True)
 class CompareCriteria(NamesTask):
-    """By which criterion can most go: accuracy over levels, areas, and how much criteria agree. The value is
-    ComparedCriteria."""
+    """Compare pruning criteria: accuracy over levels, areas, and agreement. The value is ComparedCriteria."""
 
     command: ClassVar[str] = "compare"
-    limit: int = number(100, (1, MOST), "validation questions that judge, a stratified sample (100)")
+    limit: int = number(100, (1, MOST), "validation questions, a stratified sample (default: 100)")
     ranking_questions: int = number(64, (1, MOST), "train questions behind each ranking (64)")
     criteria: str | None = string(
         None, f"rankings separated by commas (default: {','.join(CRITERIA)}); any of evaluate's --ranking but random"
     )
-    axis: str = choice("heads", ALONG, "what is pruned; both: the same share of each (default: heads)")
-    levels: str = string(LEVELS, "levels in percent (0,10,..,100)")
+    axis: str = choice("heads", ALONG, "components to prune; both prunes the same share of each (default: heads)")
+    levels: str = string(LEVELS, "pruning levels in percent (default: 0,10,..,100)")
     seeds: int = number(SEEDS, (1, MOST_SEEDS), f"random orders to compare with ({SEEDS})")
-    out: str | None = path(None, "file for every accuracy: .csv or .parquet", is_required=True, is_output=True)
+    out: str | None = path(None, "output file for all accuracies: .csv or .parquet", is_required=True, is_output=True)
 
     @property
     def comparing(self) -> Comparing:

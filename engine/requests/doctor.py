@@ -29,8 +29,8 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnose(Request):
-    """Versions, processor, kernels, store, and included and downloaded models, for bug reports. The value is the facts
-    by section. The only path in it is the store's."""
+    """Report versions, processor, kernels, store and included data, for bug reports. The value is the facts by
+    section. The only path in it is the store's."""
 
     command: ClassVar[str] = "doctor"
     is_measured: ClassVar[bool] = False

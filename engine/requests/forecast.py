@@ -30,27 +30,31 @@ NOT_TIMED = (
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastStudy(NamesTasks):
-    """What a model takes on given GPUs: memory of each, and the time of a study if such a device was timed. The value
+    """Forecast the memory of a model on given GPUs, and the time of a study if such a device was timed. The value
     is a Forecast."""
 
     command: ClassVar[str] = "plan"
     is_measured: ClassVar[bool] = False
     model: str = string(
-        "demo",
-        "demo, facebook/opt-125m to facebook/opt-66b, a hub model that is here, or a folder with its config.json",
+        "demo", "demo, facebook/opt-125m to facebook/opt-66b, a downloaded Hub model, or a folder with a config.json"
     )
-    revision: str | None = string(None, "branch, tag or commit of a hub model; the same as --model ID@REVISION")
-    precision: str = choice("int8", PRECISIONS, "of the weights (default: int8)")
+    revision: str | None = string(None, "branch, tag or commit of a Hub model; same as --model ID@REVISION")
+    precision: str = choice("int8", PRECISIONS, "precision of the weights (default: int8)")
     gpus: str = string(
         "cpu",
         f"such as 2xA100-80GB, or 2x80GB by memory alone; cpu is this machine (default). Known: {', '.join(GPUS)}",
     )
     memory: float | None = number(
-        None, (0, MOST_GB), "gigabytes of main memory for what no GPU has room for (default: what is free here)", float
+        None,
+        (0, MOST_GB),
+        "gigabytes of main memory for layers that do not fit on GPUs (default: what is free on this machine)",
+        float,
     )
-    workers: int | None = number(None, (1, MOST_WORKERS), "how many work at once (default: as many as those GPUs hold)")
-    limit: int = number(48, (1, MOST), "questions a task in a study (48)")
-    ranking_questions: int = number(64, (1, MOST), "train questions behind each ranking of it (64)")
+    workers: int | None = number(
+        None, (1, MOST_WORKERS), "workers that run at the same time (default: as many as fit on the GPUs)"
+    )
+    limit: int = number(48, (1, MOST), "questions per task of a study (default: 48)")
+    ranking_questions: int = number(64, (1, MOST), "training questions per pruning order of a study (default: 64)")
 
     def measure(self, run: RequestRun) -> Result:
         from engine.plans.forecast import forecast

@@ -28,18 +28,18 @@ N_PARTNERS, N_TOKENS = 8, 6  # that are told
 
 @dataclass(frozen=True, kw_only=True)
 class ReportHead(WithData, OfModel):
-    """All that is known of one head, measured where it is not stored. The value is a Portrait."""
+    """Report everything about one head. The value is a Portrait."""
 
     command: ClassVar[str] = "head"
-    head: str = string(MISSING, "which, such as L1H0", is_position=True)
+    head: str = string(MISSING, "head, such as L1H0", is_position=True)
     tasks: str | None = string(
-        None, "tasks to answer without it and to rank it for, separated by commas (default: none)"
+        None, "tasks to measure without the head and to rank it for, separated by commas (default: none)"
     )
-    shots: int = number(5, (0, MAX_SHOTS), "solved examples in front of each question (5)")
-    limit: int = number(100, (1, MOST), "questions of each task, a stratified sample (100)")
-    ranking_questions: int = number(64, (1, MOST), "train questions of each task behind its importance (64)")
-    token: str = string("", 'tokens of your own: what the head says of them, such as " fox"')
-    stored: bool = flag("tell what is stored, and measure nothing")
+    shots: int = number(5, (0, MAX_SHOTS), "examples in the prompt before each question (default: 5)")
+    limit: int = number(100, (1, MOST), "questions per task, a stratified sample (default: 100)")
+    ranking_questions: int = number(64, (1, MOST), "training questions per task for importance (default: 64)")
+    token: str = string("", 'your own tokens, such as " fox": which tokens the head raises after them')
+    stored: bool = flag("show stored results only; measure nothing")
 
     def asked(self, session: Session) -> "HeadRequest":
         """Which head, which tasks and which tokens, as the engine names them."""
@@ -163,16 +163,16 @@ def _mean(found: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class IdealizeHeads(OfTexts):
-    """Heads that look at the token before, behind its copies, or at everything: what is left of their effect. The
-    value is Recovered by pattern, of texts and of questions."""
+    """Replace the patterns of heads by ideal ones, and measure how much of their effect remains. The value is
+    Recovered by pattern, of texts and of questions."""
 
     command: ClassVar[str] = "idealise"
 
-    heads: str = string(MISSING, "such as L1H0,L1H1: their patterns are replaced all at once")
-    task: str | None = string(None, "answer this task's questions too, or alone where no text is named")
-    shots: int = number(0, (0, MAX_SHOTS), "solved examples in front of each question (0)")
-    same_examples: bool = flag("the same ones for every question: faster")
-    limit: int = number(100, (1, MOST), "use this many questions (default: 100)")
+    heads: str = string(MISSING, "heads whose patterns are replaced together, such as L1H0,L1H1")
+    task: str | None = string(None, "also answer the questions of this task, or only these if no text is given")
+    shots: int = number(0, (0, MAX_SHOTS), "examples in the prompt before each question (default: 0)")
+    same_examples: bool = flag("use the same examples for every question (faster)")
+    limit: int = number(100, (1, MOST), "number of questions (default: 100)")
 
     def measure(self, run: RequestRun) -> Result:
         from engine.heads.idealised import (

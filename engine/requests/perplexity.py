@@ -16,17 +16,17 @@ BETWEEN_ROWS = "\n\n"  # as the standard recipe joins the rows of a data set
 
 @dataclass(frozen=True, kw_only=True)
 class MeasurePerplexity(PrunedModel):
-    """Perplexity of a text, full and pruned: whole, BOS once, windows without overlap. The value is Perplexity by
-    side."""
+    """Measure the perplexity of a text, full and pruned, by the recipe of published tables. The value is Perplexity
+    by side."""
 
     command: ClassVar[str] = "perplexity"
-    text: str | None = path(None, 'a UTF-8 text file, or a .jsonl whose rows\' "text" is joined by two newlines')
-    passage: str | None = string(None, "the title of a built-in passage instead")
-    window: int = number(0, (0, MOST), "tokens a window (default: the model's)")
+    text: str | None = path(None, 'UTF-8 text file, or a .jsonl file whose "text" fields are joined by two newlines')
+    passage: str | None = string(None, "title of an included passage")
+    window: int = number(0, (0, MOST), "tokens per window (default: the model's context)")
     task: str | None = string(
-        None, "what the ranking is measured on, with --prune-heads, --prune-ffns and --prune-layers"
+        None, "task that the order is measured on, for --prune-heads, --prune-ffns and --prune-layers"
     )
-    shots: int = number(0, (0, MAX_SHOTS), "its solved examples (0)")
+    shots: int = number(0, (0, MAX_SHOTS), "examples in the prompt of the task (default: 0)")
     same_examples: bool = flag("the same ones for every question")
 
     def measure(self, run: RequestRun) -> Result:

@@ -28,26 +28,33 @@ LONGEST_LEASE_S = 86_400
 
 @dataclass(frozen=True, kw_only=True)
 class WorkOnPlan(WithData):
-    """Take cells of a plan until none is left, beside any number of others. The value is the Standing of the plan."""
+    """Run cells from a plan until it is finished; start as many workers as you like. The value is the Standing of
+    the plan."""
 
     command: ClassVar[str] = "work"
-    plan: str = path(MISSING, "the file of `sweep --plan`", is_position=True)
-    status: bool = flag("measure nothing: say how all workers stand")
-    claims: str | None = path(None, "folder that all workers see (default: beside the plan, PLAN.claims)")
+    plan: str = path(MISSING, "plan file written by `headroom sweep --plan`", is_position=True)
+    status: bool = flag("show the state of all workers; measure nothing")
+    claims: str | None = path(
+        None, "folder for leases that all workers can access (default: PLAN.claims next to the plan)"
+    )
     lease: int = number(
-        120, (1, LONGEST_LEASE_S), "seconds without a word from a worker, after which others take its cell (120)"
+        120,
+        (1, LONGEST_LEASE_S),
+        "seconds without a heartbeat after which another worker may take a cell (default: 120)",
     )
-    retry: bool = flag("try once more what could not be measured before")
-    model: str | None = string(None, "where the model is on this machine (default: where the plan says)")
-    download: bool = flag("fetch from the hub what is not on this computer")
+    retry: bool = flag("retry cells that failed before")
+    model: str | None = string(None, "location of the model on this machine (default: as in the plan)")
+    download: bool = flag("download missing models and task rows from the Hub")
     place: str | None = string(None, PLACE_HELP, metavar="PLACES")
-    threads: int | None = number(None, (1, MOST_THREADS), "CPU threads (default: torch's choice)")
+    threads: int | None = number(None, (1, MOST_THREADS), "CPU threads (default: chosen by torch)")
     executor: str | None = string(
-        None, "workers started by Ray: ray (here), or a cluster, ray:auto or ray:HOST:PORT", metavar="ray[:ADDRESS]"
+        None,
+        "start the workers with Ray: ray (this machine), or a cluster, ray:auto or ray:HOST:PORT",
+        metavar="ray[:ADDRESS]",
     )
-    workers: int | None = number(None, (1, MOST), "how many, with --executor (default: as many as there is room for)")
-    cpus: float | None = number(None, (0.01, MOST), "CPUs for each of them (default: 1)", float)
-    gpus: float | None = number(None, (0, MOST), "GPUs for each of them (default: 1 where the cluster has any)", float)
+    workers: int | None = number(None, (1, MOST), "number of workers, with --executor (default: as many as fit)")
+    cpus: float | None = number(None, (0.01, MOST), "CPUs per worker (default: 1)", float)
+    gpus: float | None = number(None, (0, MOST), "GPUs per worker (default: 1 if the cluster has GPUs)", float)
 
     @cached_property
     def cells(self) -> "Plan":

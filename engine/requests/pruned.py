@@ -21,21 +21,26 @@ from engine.requests.words import argv
 
 @dataclass(frozen=True, kw_only=True)
 class ExportModel(PrunedModel):
-    """A pruned model as a folder that transformers loads. The value is Exported."""
+    """Write a pruned model to a folder that transformers can load. The value is Exported."""
 
     command: ClassVar[str] = "export"
-    out: str = path("", "the new folder; one that is there is refused", is_required=True)
+    out: str = path("", "output folder; must not exist", is_required=True)
     form: str = choice(
-        "masked", FORMS, "masked (default: stock, zeros), small (cut, with a modelling file) or even (cut, stock)"
+        "masked",
+        FORMS,
+        "masked (default): stock model with zeros; small: pruned components removed, with a modeling "
+        "file; even: whole layers or equal heads removed, stock model",
     )
     fill: str = choice(
-        "zero", FILLS, "what a pruned part gives: zero (default), or its mean, folded into output biases"
+        "zero", FILLS, "output of pruned components: zero (default), or their mean, folded into output biases"
     )
-    task: str | None = string(None, "measure accuracy on it; with --prune-heads and --prune-ffns the ranking is its")
-    shots: int = number(0, (0, MAX_SHOTS), "its solved examples (0)")
+    task: str | None = string(None, "task to measure accuracy on; --prune-heads and --prune-ffns use its order")
+    shots: int = number(0, (0, MAX_SHOTS), "examples in the prompt of the task (default: 0)")
     same_examples: bool = flag("the same ones for every question")
-    limit: int | None = number(None, (1, MOST), "use this many of its questions (default: all)")
-    sample: str = string("first", "which: first (as the harness) or stratified")
+    limit: int | None = number(None, (1, MOST), "number of questions of the task (default: all)")
+    sample: str = string(
+        "first", "which questions --limit selects: the first, as the harness does, or a stratified sample"
+    )
 
     def steps(self, session: Session, mask: Mask) -> Iterator[Progress[Exported]]:
         """Writes the folder of the model pruned by a mask, loads it back and compares."""
@@ -71,14 +76,14 @@ class ExportModel(PrunedModel):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureSpeed(PrunedModel):
-    """What pruning saves: tokens a second, bytes of weights, keys and values. The value is Speed."""
+    """Measure what pruning saves: tokens per second, bytes of weights, keys and values. The value is Speed."""
 
     command: ClassVar[str] = "speed"
-    task: str | None = string(None, "what the ranking is measured on, with --prune-heads and --prune-ffns")
-    shots: int = number(0, (0, MAX_SHOTS), "its solved examples (0)")
+    task: str | None = string(None, "task that the order is measured on, for --prune-heads and --prune-ffns")
+    shots: int = number(0, (0, MAX_SHOTS), "examples in the prompt of the task (default: 0)")
     same_examples: bool = flag("the same ones for every question")
-    again: bool = flag("measure again what is stored")
-    out: str | None = path(None, "file to write the table to: .csv or .parquet", is_output=True)
+    again: bool = flag("measure again even if results are stored")
+    out: str | None = path(None, "output file: .csv or .parquet", is_output=True)
 
     def measure(self, run: RequestRun) -> Result:
         from engine.accuracy.speed import WAYS, speed

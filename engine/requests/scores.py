@@ -17,17 +17,17 @@ from engine.requests.base import MOST, MOST_SEED, OfModel, OfTask, RequestRun, R
 from engine.requests.fields import choice, number, path
 from engine.requests.output import ARRAYS, check_out, file_of, scores_file
 
-OUT = "file to write: .npz, .csv or .parquet"
+OUT = "output file: .npz, .csv or .parquet"
 N_BEST = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreImportance(OfTask):
-    """Scores of heads or FFNs for one task. The value is Scores."""
+    """Score heads or FFNs for one task. The value is Scores."""
 
     command: ClassVar[str] = "importance"
-    split: str = choice("train", SPLITS, "whose questions (default: train)")
-    what: str = choice("heads", WHAT, "which scores (default: heads)")
+    split: str = choice("train", SPLITS, "split of the questions (default: train)")
+    what: str = choice("heads", WHAT, "score (default: heads)")
     out: str | None = path(None, OUT, is_required=True, is_output=True)
 
     def measurement(self, session: Session) -> Measurement[Scores]:
@@ -48,11 +48,13 @@ class ScoreImportance(OfTask):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreInduction(OfModel):
-    """Induction scores of every head. The value is InductionScores."""
+    """Score every head for induction. The value is InductionScores."""
 
     command: ClassVar[str] = "induction"
-    variant: str = choice("olsson", VARIANTS, "olsson (default) or bansal: llm-interpret's, slower")
-    seed: int = number(0, (0, MOST_SEED), "seed of the random tokens")
+    variant: str = choice(
+        "olsson", VARIANTS, "definition of the scores: olsson (default), or bansal, which is llm-interpret's and slower"
+    )
+    seed: int = number(0, (0, MOST_SEED), "seed of the random tokens (default: 0)")
     out: str | None = path(None, OUT, is_required=True, is_output=True)
 
     def measurement(self, session: Session) -> Measurement[InductionScores]:
@@ -78,16 +80,16 @@ class ScoreInduction(OfModel):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreLayers(OfTask):
-    """What dropping each layer costs: block influence, oracle, greedy. The value is the block influence of every
-    layer."""
+    """Measure the cost of dropping each layer: block influence, oracle, greedy. The value is the block influence of
+    every layer."""
 
     command: ClassVar[str] = "layers"
-    split: str = choice("train", SPLITS, "whose questions (default: train)")
+    split: str = choice("train", SPLITS, "split of the questions (default: train)")
     greedy: int = number(
         0,
         (0, MOST),
-        "drop the layer that costs least, so many times over; each time reads all questions once for each layer left "
-        "(default: 0)",
+        "number of layers to drop one after another, each time the one that costs least; each step reads "
+        "all questions once per remaining layer (default: 0)",
     )
 
     def measure(self, run: RequestRun) -> Result:

@@ -23,7 +23,7 @@ ACTIONS = ("list", "size", "verify", "clear", "push", "pull", "equal")
 
 @dataclass(frozen=True, kw_only=True)
 class ManageStore(Request):
-    """Look after the result store, and share what is in it."""
+    """Manage the result store and share its results."""
 
     command: ClassVar[str] = "cache"
     is_measured: ClassVar[bool] = False
@@ -31,14 +31,15 @@ class ManageStore(Request):
     action: str = choice(MISSING, ACTIONS, "", is_position=True)
     where: str | None = string(
         None,
-        "of push, pull, verify and equal: a folder, or an address such as s3://BUCKET/FOLDER, of results that many "
-        "machines share (default: HEADROOM_SHARED; of verify the store here); of equal also another store's folder",
+        "for push, pull, verify and equal: folder or address, such as s3://BUCKET/FOLDER, of a shared "
+        "store (default: HEADROOM_SHARED; for verify, the local store); equal also accepts the folder of "
+        "another store",
         is_position=True,
     )
     other: str | None = string(
-        None, "of equal: the other store's folder or shared place (default: the store here)", is_position=True
+        None, "for equal: folder of the other store, or a shared store (default: the local store)", is_position=True
     )
-    dry_run: bool = flag("of push and pull: say what is missing, and bring nothing")
+    dry_run: bool = flag("for push and pull: list missing results without copying them")
 
     def measure(self, run: RequestRun) -> Result:
         self._check()
@@ -78,7 +79,7 @@ class ManageStore(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class ListTasks(WithData):
-    """The tasks that can be used here and now. The value is a list of TaskStatus."""
+    """List the tasks. The value is a list of TaskStatus."""
 
     command: ClassVar[str] = "tasks"
     is_measured: ClassVar[bool] = False
@@ -94,7 +95,7 @@ class ListTasks(WithData):
 
 @dataclass(frozen=True, kw_only=True)
 class ListModels(Request):
-    """The models that can be used here and now. The value is what `fields` says of each."""
+    """List the models on this computer. The value is what `fields` says of each."""
 
     command: ClassVar[str] = "models"
     is_measured: ClassVar[bool] = False

@@ -70,7 +70,9 @@ class OfManyTasks(NamesTasks, OfModel):
     """A model, and many tasks at several shot counts."""
 
     ranking_questions: int = number(64, (1, MOST), "train questions behind each ranking (64)")
-    aggregate: str = choice("scores", AGGREGATES, "what tasks are put together by (default: scores)")
+    aggregate: str = choice(
+        "scores", AGGREGATES, "how tasks are aggregated: mean of scores or of ranks (default: scores)"
+    )
 
     def settings(self, n_questions: int | None = None) -> StudySettings:
         """How the tasks are measured, as the engine names it."""
@@ -80,12 +82,12 @@ class OfManyTasks(NamesTasks, OfModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Correlate(OfManyTasks):
-    """How much the rankings of tasks agree. The value is a Survey."""
+    """Correlate the importance scores of tasks. The value is a Survey."""
 
     command: ClassVar[str] = "correlate"
-    what: str = choice("heads", WHAT, "which scores (default: heads)")
-    induction: bool = flag("with prefix matching and copying beside the tasks")
-    out: str | None = path(None, "file to write: .csv or .parquet", is_required=True, is_output=True)
+    what: str = choice("heads", WHAT, "score (default: heads)")
+    induction: bool = flag("also correlate with the prefix matching and copying scores")
+    out: str | None = path(None, "output file: .csv or .parquet", is_required=True, is_output=True)
 
     def measurement(self, session: Session) -> Measurement[Survey]:
         return survey(self.target(session), self.settings(), self.grid(), self.what)
@@ -121,22 +123,31 @@ class Correlate(OfManyTasks):
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(OfManyTasks):
-    """Accuracy over tasks, shots and pruning levels. The value is Swept, or with the preset a Study."""
+    """Measure accuracy over tasks, shots and pruning levels. The value is Swept, or with the preset a Study."""
 
     command: ClassVar[str] = "sweep"
-    heads: str = string(TENTHS, "levels in percent (0,10,..,100)")
-    ffns: str = string("0", "levels in percent (0)")
-    by: str = choice("own", OF_MANY_TASKS, "whose importance says what goes first (default: own)")
-    of: str = string("", "the other task, with --by task")
-    pool: str | None = string(None, "the tasks that aggregates are made of (default: those of --tasks)")
-    seed: int = number(0, (0, MOST_SEED), "seed of the random rankings")
-    limit: int = number(48, (1, MOST), "questions a task (48)")
-    preset: str | None = choice(None, ("paper",), "the whole study: tables, figures and a report in --out")
+    heads: str = string(TENTHS, "pruning levels in percent (default: 0,10,..,100)")
+    ffns: str = string("0", "pruning levels in percent (default: 0)")
+    by: str = choice(
+        "own",
+        OF_MANY_TASKS,
+        "pruning order: by each task's own importance, another criterion, or another rule (default: own)",
+    )
+    of: str = string("", "source task, with --order task")
+    pool: str | None = string(None, "tasks to aggregate (default: those of --tasks)")
+    seed: int = number(0, (0, MOST_SEED), "seed of random orders")
+    limit: int = number(48, (1, MOST), "questions per task (default: 48)")
+    preset: str | None = choice(
+        None, ("paper",), "measure the whole study and write tables, figures and a report to the folder --out"
+    )
     out: str | None = path(
-        None, "file to write: .csv or .parquet; with --preset a folder", is_alternative=True, is_output=True
+        None, "output file: .csv or .parquet; with --preset, an output folder", is_alternative=True, is_output=True
     )
     plan: str | None = path(
-        None, "measure nothing: add the cells to this file, for `work FILE`", is_alternative=True, metavar="FILE"
+        None,
+        "add the cells to this plan for `headroom work FILE`, and measure nothing",
+        is_alternative=True,
+        metavar="FILE",
     )
 
     @property

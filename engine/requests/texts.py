@@ -27,8 +27,8 @@ from engine.texts.tokenloss import Cutting, losses_of_texts, same_tokens, token_
 if TYPE_CHECKING:
     from engine.heads.attention import Head, HeadView, Overview
 
-WHAT_TO_PRUNE = 'what to prune, such as "L3H5 L4H* F7 F2-5 B9"'
-TABLE_OUT, ARRAY_OUT = "file to write: .csv or .parquet", "file to write: .npz, .csv or .parquet"
+WHAT_TO_PRUNE = 'components to prune, such as "L3H5 L4H* F7 F2-5 B9"'
+TABLE_OUT, ARRAY_OUT = "output file: .csv or .parquet", "output file: .npz, .csv or .parquet"
 N_BEST = 5
 
 
@@ -36,9 +36,9 @@ N_BEST = 5
 class OfTexts(WithData, OfModel):
     """A model, what is pruned in it, and the texts that it reads."""
 
-    text: str | None = path(None, "a UTF-8 text file")
-    passage: str | None = string(None, "the title of a built-in passage instead")
-    solved: str | None = string(None, "or a task: solved train questions strung together to texts")
+    text: str | None = path(None, "UTF-8 text file")
+    passage: str | None = string(None, "title of an included passage")
+    solved: str | None = string(None, "a task: its training questions with their answers, joined to texts")
     texts: int | None = number(
         None,
         (1, MAX_TEXTS),
@@ -72,20 +72,22 @@ class ScoredTexts(OfTexts):
     """Texts with an in-context-learning score."""
 
     around: int = number(
-        0, (0, MOST_AROUND), "tokens on either side of the 50th and the 500th in a score (default: 0, as defined)"
+        0,
+        (0, MOST_AROUND),
+        "tokens to average on each side of the 50th and the 500th in the score (default: 0, the definition)",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureLosses(ScoredTexts):
-    """Per-token losses of a text, full and masked. The value is the TokenLosses of each text, by side."""
+    """Measure per-token losses of a text, full and pruned. The value is the TokenLosses of each text, by side."""
 
     command: ClassVar[str] = "losses"
-    mask_a: str = string("", "what the first of the two lacks already (default: nothing)")
-    other_model: str | None = string(None, "measure --mask on this model instead (same tokenizer)")
-    other_precision: str | None = choice(None, PRECISIONS, "and in this precision")
-    window: int = number(0, (0, MOST), "tokens a window (default: the model's)")
-    stride: int = number(0, (0, MOST), "tokens from one window to the next (default: half)")
+    mask_a: str = string("", "components that both models lack (default: none)")
+    other_model: str | None = string(None, "measure --mask on this model instead (it must have the same tokenizer)")
+    other_precision: str | None = choice(None, PRECISIONS, "precision of --other-model")
+    window: int = number(0, (0, MOST), "tokens per window (default: the model's context)")
+    stride: int = number(0, (0, MOST), "tokens between the starts of two windows (default: half a window)")
     out: str | None = path(None, TABLE_OUT, is_required=True, is_output=True)
 
     def measure(self, run: RequestRun) -> Result:
@@ -132,13 +134,13 @@ class MeasureLosses(ScoredTexts):
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeHeads(ScoredTexts):
-    """Each head ablated: in-context-learning score. The value is HeadAblations."""
+    """Attribute the in-context score to heads by ablation. The value is HeadAblations."""
 
     command: ClassVar[str] = "attribute"
-    kind: str = choice("full", KINDS, "of ablation (default: full)")
-    fill: str = choice("zero", FILLS, "what an ablated head gives (default: zero)")
-    before_and_after: str | None = string(None, "a second mask: attribute the change of losses to it as well")
-    seed: int = number(0, (0, MOST_SEED), "seed of the tokens of the before-and-after vector")
+    kind: str = choice("full", KINDS, "kind of ablation (default: full)")
+    fill: str = choice("zero", FILLS, "output of an ablated head (default: zero)")
+    before_and_after: str | None = string(None, "second mask: also attribute the change of the losses to it")
+    seed: int = number(0, (0, MOST_SEED), "seed of the tokens in the before-and-after vector")
     out: str | None = path(None, ARRAY_OUT, is_required=True, is_output=True)
 
     def measure(self, run: RequestRun) -> Result:
@@ -163,14 +165,16 @@ class AttributeHeads(ScoredTexts):
 
 @dataclass(frozen=True, kw_only=True)
 class ContinuePrompt(OfModel):
-    """What the full and the masked model say next. The value is a Continuation by side."""
+    """Continue a prompt with the full and the pruned model. The value is a Continuation by side."""
 
     command: ClassVar[str] = "continue"
-    prompt: str = string(MISSING, "what they go on from, as it stands")
+    prompt: str = string(MISSING, "prompt, used exactly as given")
     mask: str = string("", WHAT_TO_PRUNE)
-    tokens: int = number(24, (1, MOST_TOKENS), "how many at most (default: 24)")
-    temperature: float = number(0.0, (0, MOST_PERMILLE / 1000), "of draws (default: 0, the likeliest token)", float)
-    seed: int = number(0, (0, MOST_SEED), "of draws")
+    tokens: int = number(24, (1, MOST_TOKENS), "maximum number of tokens (default: 24)")
+    temperature: float = number(
+        0.0, (0, MOST_PERMILLE / 1000), "sampling temperature (default: 0, always the most likely token)", float
+    )
+    seed: int = number(0, (0, MOST_SEED), "sampling seed")
     out: str | None = path(None, TABLE_OUT, is_required=True, is_output=True)
 
     def measure(self, run: RequestRun) -> Result:
@@ -195,10 +199,10 @@ class ContinuePrompt(OfModel):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureAttention(OfTexts):
-    """Where heads look, and what that raises. The value is a HeadView by head."""
+    """Show where heads attend, and which tokens that raises. The value is a HeadView by head."""
 
     command: ClassVar[str] = "attention"
-    heads: str = string(MISSING, "such as L1H0,L1H1")
+    heads: str = string(MISSING, "heads, such as L1H0,L1H1")
     out: str | None = path(None, ARRAY_OUT, is_required=True, is_output=True)
 
     def measure(self, run: RequestRun) -> Result:

@@ -51,28 +51,30 @@ def _period(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainModel(Request):
-    """A small model trained from nothing, with snapshots that are models. The value is the last line of the log."""
+    """Train a small model from random weights, with snapshots. The value is the last line of the log."""
 
     command: ClassVar[str] = "train"
     out: str = path(
-        "", "the folder of the run; where the same run was begun there, it goes on", is_required=True, metavar="RUN"
+        "", "folder of the run; an unfinished run with the same settings is resumed", is_required=True, metavar="RUN"
     )
     recipe: str | None = choice(
-        None, RECIPES, "a recipe by name, which the other options change (default: 2 layers of attention on text)"
+        None, RECIPES, "named recipe, which other options modify (default: 2 attention layers on text)"
     )
     layers: int | None = number(None, (1, 6), _help("layers", "n_layers"))
     heads: int | None = number(None, (1, 64), _help("attention heads a layer", "n_heads"))
     width: int | None = number(None, (2, 4096), _help("width of the stream, a multiple of twice the heads", "d_model"))
     context: int | None = number(None, (16, 4096), _help("tokens a row", "n_ctx"))
     short: int | None = number(
-        None, (0, 4096), "tokens of the rows of three steps in four, as many in all (default: 0, the context)"
+        None,
+        (0, 4096),
+        "tokens per row in three of four steps, with the same number of tokens per step (default: 0, the full context)",
     )
     smeared: bool | None = switch(
-        "smeared keys, as in Olsson et al.: each key has a trained share of the key before it (default: no)"
+        "smeared keys, as in Olsson et al.: each key includes a learned share of the previous key (default: no)"
     )
-    mlp: bool | None = switch("a gated FFN behind the attention of each layer (default: no)")
+    mlp: bool | None = switch("a gated FFN after the attention of each layer (default: no)")
     positions: str | None = choice(
-        None, POSITIONS, "rotary (default), or shortformer: added to queries and keys alone, as in Olsson et al."
+        None, POSITIONS, "rotary (default), or shortformer: added to queries and keys only, as in Olsson et al."
     )
     vocabulary: int | None = number(
         None, (FEWEST_VOCABULARY, 65536), _help("tokens of its own byte-level BPE", "n_vocab")
@@ -94,17 +96,17 @@ class TrainModel(Request):
         parse=_period,
         write="{0[0]}-{0[1]}".format,
     )
-    alphabet: int | None = number(None, (0, 65535), "different tokens that repeats are made of (default: 0, all)")
-    text: str | None = path(None, "a file or folder to train on (default: Python source and documentation here)")
+    alphabet: int | None = number(None, (0, 65535), "number of different tokens in repeats (default: 0, all)")
+    text: str | None = path(
+        None, "file or folder to train on (default: Python source and documentation on this computer)"
+    )
     snapshots: int | None = number(
         None,
         (1, 10000),
         _help("evenly spaced snapshots, in addition to a few early ones and the beginning", "snapshots"),
     )
     seed: int | None = number(None, (0, MOST_SEED), _help("of the weights and the rows", "seed"))
-    threads: int | None = number(
-        None, (1, MOST_THREADS), "CPU threads, for as long as the run lives (default: one core is left free)"
-    )
+    threads: int | None = number(None, (1, MOST_THREADS), "CPU threads (default: all cores but one)")
 
     def recipe_asked(self) -> Recipe:
         """The recipe that is named, or the default one, with what else is said. UsageError: it cannot be."""
@@ -151,15 +153,15 @@ SHORTER = "of 512 tokens, the same share of a shorter context"
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureTrajectory(Request):
-    """What a run or a published series had learnt at each of its snapshots. The value is a Trajectory."""
+    """Measure a training run, or a published series, at each of its snapshots. The value is a Trajectory."""
 
     command: ClassVar[str] = "trajectory"
     precision: ClassVar[str] = "fp32"
 
     series: str = string(
         MISSING,
-        "folder of a run, RUN@step{0,512}, or a series such as EleutherAI/pythia-70m@step{0,512,1000}; or the record "
-        "that --save wrote of one, of which nothing is measured",
+        "folder of a run, RUN@step{0,512}, or a series such as EleutherAI/pythia-70m@step{0,512,1000}; or"
+        " a record written by --save, which is read without measuring",
         is_position=True,
         metavar="SERIES",
     )
@@ -177,14 +179,14 @@ class MeasureTrajectory(Request):
         None, (1, MOST), f"token index that the in-context score begins at (default: 50 {SHORTER})"
     )
     late: int | None = number(None, (1, MOST), f"and ends at (default: 500 {SHORTER})")
-    around: int = number(0, (0, MOST), "tokens on either side of both (default: 0, as defined)")
-    text: str | None = path(None, "a UTF-8 text file to measure on, in place of held-out text or passages")
+    around: int = number(0, (0, MOST), "tokens to average on each side of both indices (default: 0, the definition)")
+    text: str | None = path(None, "UTF-8 text file to use instead of held-out text and passages")
     step_tokens: int | None = number(
-        None, (1, 10**9), "tokens of a step of a published series (default: known for Pythia)"
+        None, (1, 10**9), "tokens per training step of a published series (default: known for Pythia)"
     )
-    out: str | None = path(None, "file to write: .csv or .parquet", is_output=True)
-    save: str | None = path(None, "file to write the whole record to: .safetensors", is_output=True)
-    download: bool = flag("fetch snapshots from the hub that are not on this computer")
+    out: str | None = path(None, "output file: .csv or .parquet", is_output=True)
+    save: str | None = path(None, "output file for the complete record: .safetensors", is_output=True)
+    download: bool = flag("download missing snapshots from the Hub")
 
     @property
     def quantities(self) -> tuple[str, ...]:
