@@ -90,7 +90,7 @@ def test_every_command_and_option_is_told():
 
 
 CHOICES = {
-    ("evaluate", "--ranking"): "engine.importance.rankings_of OF_ONE_TASK",
+    ("evaluate", "--order"): "engine.importance.rankings_of OF_ONE_TASK",
     ("evaluate", "--layers-by"): "engine.importance.layers LAYERS_BY",
     ("importance", "--what"): "engine.importance.importance WHAT",
     ("induction", "--variant"): "engine.heads.induction VARIANTS",
@@ -99,7 +99,7 @@ CHOICES = {
     ("export", "--form"): "engine.export.forms FORMS",
     ("export", "--fill"): "engine.heads.ablation FILLS",
     ("correlate", "--what"): "engine.importance.importance WHAT",
-    ("sweep", "--by"): "engine.importance.rankings_of OF_MANY_TASKS",
+    ("sweep", "--order"): "engine.importance.rankings_of OF_MANY_TASKS",
     ("compare", "--axis"): "engine.studies.compare ALONG",
     ("compare", "--criteria"): "engine.importance.criteria CRITERIA",
     ("sweep", "--aggregate"): "engine.importance.rankings AGGREGATES",

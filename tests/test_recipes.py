@@ -269,7 +269,7 @@ RECIPES = {
     "A screen": (sorted(file.stem for file in (REPOSITORY / "pages").glob("*.py")), SCREEN),
     "An option of the command line": (list(fields()), OPTION),
     "A criterion": (list(CRITERIA), CRITERION),
-    "A ranking": ([name for name in NEEDS if name not in (*CRITERIA, "own")], RANKING),
+    "A pruning order": ([name for name in NEEDS if name not in (*CRITERIA, "own")], RANKING),
 }
 PLACES = [(title, place) for title, (_, places) in RECIPES.items() for place in places]
 
@@ -301,7 +301,7 @@ def test_a_task_is_found_once_its_line_and_its_rows_are_there(tmp_path, monkeypa
 def test_an_option_is_taken_shown_and_told_once_its_field_is_there(monkeypatch):
     @dataclass(frozen=True, kw_only=True)
     class Evaluated(Evaluate):
-        """Accuracy of a model under one mask."""
+        """Measure the accuracy of a model under one mask."""
 
         made_up: int = number(2, (1, 9), "how many are made up (2)")
 

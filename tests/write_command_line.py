@@ -12,8 +12,8 @@ OPENING = """\
 
 <!-- Written by `.venv/bin/python -m tests.write_command_line` from the parser: change the parser, not this page. -->
 
-The same work without a browser, filling the same store. `pip install .` gives the command `headroom`; in a clone, after
-`make run`, it is `.venv/bin/headroom`. Without a command it opens the app.
+Every measurement of the app is also a command, and both use the same store. `pip install .` installs the command
+`headroom`; in a clone, after `make run`, it is `.venv/bin/headroom`. Without a command, it opens the app.
 
 ```sh
 headroom evaluate --task demo_translation --shots 5 --prune-heads 40
@@ -49,17 +49,16 @@ headroom cache pull s3://lab/headroom --dry-run
 headroom cache equal /mnt/lab/headroom
 ```
 
-With `--json` one JSON object goes to standard output and nothing else; progress and messages go to standard error.
-`sweep --preset paper` is the first paper's whole study of a model: a folder with tables, figures and one HTML report,
-which says which of the paper's statements hold. What `--plan` and `work` are for: [many workers](workers.md).
-
-`cache push` brings results to a folder that other machines reach, `cache pull` fetches them from there: what is
-missing, no more. Each is checked when it is read and where it was written; one that is stopped goes on with the same
-command. An address with `://` is fsspec's: `s3://` needs `pip install s3fs`, `ssh://` needs `pip install paramiko`.
-With `HEADROOM_SHARED` set to such a place it is [used all the time](architecture.md#shared-results).
-
-Exit codes: 0 done, 1 failed with one plain line, 2 bad usage, 130 cancelled. What is finished is stored, and the same
-command goes on from there.
+- **Output.** With `--json`, standard output is exactly one JSON object. Progress and messages go to standard error.
+- **Exit codes.** 0: done; 1: failed, with a one-line error; 2: invalid usage; 130: cancelled. Finished parts are
+  stored, and the same command resumes from there.
+- **The paper's study.** `sweep --preset paper` writes a folder with tables, figures and one HTML report, which states
+  which of the paper's statements hold. To split it between workers, use `--plan` and `work`
+  ([many workers](workers.md)).
+- **Shared results.** `cache push` copies missing results to a folder or address that other machines can access, and
+  `cache pull` copies them back. Each result is verified. An interrupted copy resumes with the same command.
+  Addresses with `://` use fsspec: `s3://` needs `pip install s3fs`, `ssh://` needs `pip install paramiko`. If
+  `HEADROOM_SHARED` is set, the place is [used all the time](architecture.md#shared-results).
 """
 
 
@@ -85,16 +84,16 @@ def page(parser: argparse.ArgumentParser) -> str:
         for option in _options(each):
             taken.setdefault(_row(option), []).append(name)
     shared = [row for row, by in taken.items() if len(by) >= SHARED_BY and not row.endswith("required |")]
-    lines = [OPENING, "| command | gives |", "|---|---|"]
+    lines = [OPENING, "| Command | Purpose |", "|---|---|"]
     lines += [f"| [`{name}`](#{name}) | {words} |" for name, (words, _) in commands.items()]
     for name, (words, each) in commands.items():
         rows = [_row(option) for option in _options(each)]
         lines += ["", f"## {name}", "", f"{words[:1].upper()}{words[1:]}."]
         if own := [row for row in rows if row not in shared]:
-            lines += ["", "| option | what it says |", "|---|---|", *own]
+            lines += ["", "| Option | Meaning |", "|---|---|", *own]
         if also := [row for row in rows if row in shared]:
-            lines += ["", f"And, as below: {', '.join(_name(row) for row in also)}."]
-    lines += ["", "## Options of several commands", "", "| option | what it says |", "|---|---|", *shared]
+            lines += ["", f"Shared options: {', '.join(_name(row) for row in also)}."]
+    lines += ["", "## Shared options", "", "| Option | Meaning |", "|---|---|", *shared]
     return "\n".join(lines) + "\n"
 
 

@@ -28,7 +28,7 @@ from engine.requests import REQUESTS, Request
 from engine.requests.base import apply_settings, gives
 
 Draw = Callable[[Any, str], None]  # a study, and the folder for its pictures: engine knows no charts
-CANCELLED = "cancelled; finished parts are stored, the same command goes on from there"
+CANCELLED = "cancelled; finished parts are stored, and the same command resumes from there"
 
 
 def main(draw: Draw, arguments: list[str] | None = None) -> int:
@@ -71,11 +71,15 @@ def _told(error: BaseException) -> tuple[int, str]:
 
 def parser() -> Parser:
     """The parser of all commands; each sets `request`, the class of what it asks."""
-    whole = Parser(prog="headroom", description="Headroom without a browser: the same work, the same store.")
-    whole.epilog = "Without a command, headroom opens the app in the browser."
-    commands = whole.add_subparsers(dest="command", required=True, parser_class=Parser)
+    whole = Parser(prog="headroom", description="Headroom on the command line. It shares its results with the app.")
+    whole.epilog = "Without a command, headroom opens the app. `headroom COMMAND --help` lists a command's options."
+    commands = whole.add_subparsers(
+        dest="command", metavar="COMMAND", title="commands", required=True, parser_class=Parser
+    )
     for request in REQUESTS:
-        commands.add_parser(request.command, help=gives(request)).add_request(request)
+        does = gives(request)
+        each = commands.add_parser(request.command, help=does, description=f"{does[:1].upper()}{does[1:]}.")
+        each.add_request(request)
     return whole
 
 

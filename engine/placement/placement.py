@@ -36,9 +36,8 @@ from engine.records import Record, canonical_key, decode, encode
 
 PLACE = "HEADROOM_PLACE"  # the user's choice of places
 PLACE_HELP = (
-    "where a model's layers lie: places in order, each with how many, such as gpu0:20,gpu1:20,cpu:4,disk; the last one "
-    f"may go without a number and takes the rest (or {PLACE}; default: on one device, and on what else there is where "
-    "that is too small)"
+    "devices for the layers, in order, each with a number of layers, such as gpu0:20,gpu1:20,cpu:4,disk; the last one "
+    f"may omit its number and takes the rest (default: {PLACE}, otherwise one device, and more if it is too small)"
 )
 TERM = re.compile(r"(gpu\d{1,3}|cpu|disk)(?::(\d{1,4}))?")
 ABOUT = 100_000_000  # two disks are taken for one where they have as much free, within this

@@ -213,29 +213,33 @@ class WithPruning(Request):
     """What is pruned: levels by a ranking, and a mask."""
 
     mask: str = string("", 'components to prune in addition, such as "L3H5 L4H* F7 F2-5 B9 keep L1H0"')
-    prune_heads: str = string("0", "percent of heads to prune by --ranking")
-    prune_ffns: str = string("0", "percent of FFNs to prune by --ranking")
-    ranking: str = choice(
+    prune_heads: str = string("0", "percent of heads to prune, in the order of --order")
+    prune_ffns: str = string("0", "percent of FFNs to prune, in the order of --order")
+    order: str = choice(
         "importance",
         OF_ONE_TASK,
         "pruning order: a criterion, lowest scores first, or another rule (default: importance)",
+        aliases=("--ranking",),
     )
-    prune_layers: str = string("0", "percent of whole layers to drop by --layers-by")
+    prune_layers: str = string("0", "percent of whole layers to drop, in the order of --layers-by")
     layers_by: str = choice(
         "influence",
         LAYERS_BY,
         "order in which layers are dropped: lowest block influence first (default); least accuracy lost "
         "first (oracle), measured again after each step (greedy); deepest first; or random",
     )
-    ranking_questions: int | None = number(
-        None, (1, MOST), "training questions that the order is measured on (default: all)"
+    order_questions: int | None = number(
+        None,
+        (1, MOST),
+        "training questions that the order is measured on (default: all)",
+        aliases=("--ranking-questions",),
     )
     seed: int = number(0, (0, MOST_SEED), "seed of random orders")
 
     def pruning(self, task: TaskSpec, target: Target) -> Pruning:
         """The levels by a ranking of `task`, and the mask on top."""
         heads, ffns, layers = map(permille, (self.prune_heads, self.prune_ffns, self.prune_layers))
-        ranking = Ranking(self.ranking, self.seed, self.ranking_questions, layers_by=self.layers_by)
+        ranking = Ranking(self.order, self.seed, self.order_questions, layers_by=self.layers_by)
         return Pruning(task, ranking, heads, ffns, parse_edits(self.mask, target.shape), layers)
 
 

@@ -24,13 +24,18 @@ class CompareCriteria(NamesTask):
 
     command: ClassVar[str] = "compare"
     limit: int = number(100, (1, MOST), "validation questions, a stratified sample (default: 100)")
-    ranking_questions: int = number(64, (1, MOST), "train questions behind each ranking (64)")
+    order_questions: int = number(
+        64,
+        (1, MOST),
+        "training questions that each order is measured on (default: 64)",
+        aliases=("--ranking-questions",),
+    )
     criteria: str | None = string(
-        None, f"rankings separated by commas (default: {','.join(CRITERIA)}); any of evaluate's --ranking but random"
+        None, f"orders separated by commas (default: {','.join(CRITERIA)}); any --order of evaluate except random"
     )
     axis: str = choice("heads", ALONG, "components to prune; both prunes the same share of each (default: heads)")
     levels: str = string(LEVELS, "pruning levels in percent (default: 0,10,..,100)")
-    seeds: int = number(SEEDS, (1, MOST_SEEDS), f"random orders to compare with ({SEEDS})")
+    seeds: int = number(SEEDS, (1, MOST_SEEDS), f"number of random orders to compare with (default: {SEEDS})")
     out: str | None = path(None, "output file for all accuracies: .csv or .parquet", is_required=True, is_output=True)
 
     @property
@@ -42,7 +47,7 @@ class CompareCriteria(NamesTask):
         )
 
     def measurement(self, session: Session) -> Measurement[ComparedCriteria]:
-        settings = StudySettings(self.spec, self.bos, self.data_dir, self.limit, self.ranking_questions)
+        settings = StudySettings(self.spec, self.bos, self.data_dir, self.limit, self.order_questions)
         return comparison(self.target(session), settings, self.comparing)
 
     def measure(self, run: RequestRun) -> Result:
@@ -55,7 +60,7 @@ class CompareCriteria(NamesTask):
         ranked, agreeing = areas(found), {axis: found.agreement(axis) for axis in comparing.axes}
         fields: dict[str, Any] = {
             "task": self.task, "shots": self.shots, "axis": self.axis, "n": found.n,
-            "ranking_questions": self.ranking_questions, "levels": [level / 1000 for level in comparing.levels],
+            "ranking_questions": self.order_questions, "levels": [level / 1000 for level in comparing.levels],
             "seeds": self.seeds, "chance": found.chance,
             "areas": [asdict(each) | {"verdict": each.verdict} for each in ranked],
             "rank_agreement": {axis: {"criteria": list(each.labels), "spearman": each.srcc}

@@ -42,7 +42,8 @@ class ForecastStudy(NamesTasks):
     precision: str = choice("int8", PRECISIONS, "precision of the weights (default: int8)")
     gpus: str = string(
         "cpu",
-        f"such as 2xA100-80GB, or 2x80GB by memory alone; cpu is this machine (default). Known: {', '.join(GPUS)}",
+        "GPUs, such as 2xA100-80GB, or 2x80GB by memory alone; cpu is this machine (default). "
+        f"Known: {', '.join(GPUS)}",
     )
     memory: float | None = number(
         None,
@@ -54,7 +55,9 @@ class ForecastStudy(NamesTasks):
         None, (1, MOST_WORKERS), "workers that run at the same time (default: as many as fit on the GPUs)"
     )
     limit: int = number(48, (1, MOST), "questions per task of a study (default: 48)")
-    ranking_questions: int = number(64, (1, MOST), "training questions per pruning order of a study (default: 64)")
+    order_questions: int = number(
+        64, (1, MOST), "training questions per pruning order of a study (default: 64)", aliases=("--ranking-questions",)
+    )
 
     def measure(self, run: RequestRun) -> Result:
         from engine.plans.forecast import forecast
@@ -65,7 +68,7 @@ class ForecastStudy(NamesTasks):
         model = read_model_config(with_revision(self.model, self.revision))
         memory = main_memory_bytes() if self.memory is None else round(self.memory * 1e9)
         spec = LoadSpec(self.model, self.precision)
-        setting = StudySettings(spec, None, self.data_dir, self.limit, self.ranking_questions)
+        setting = StudySettings(spec, None, self.data_dir, self.limit, self.order_questions)
         found = forecast(run.session.store, model, machine, setting, tasks, memory)
         workers = self.workers or found.n_workers
         return Result(found, _fields(found, workers), "\n".join(_lines(found, workers)))

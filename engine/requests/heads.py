@@ -37,7 +37,9 @@ class ReportHead(WithData, OfModel):
     )
     shots: int = number(5, (0, MAX_SHOTS), "examples in the prompt before each question (default: 5)")
     limit: int = number(100, (1, MOST), "questions per task, a stratified sample (default: 100)")
-    ranking_questions: int = number(64, (1, MOST), "training questions per task for importance (default: 64)")
+    order_questions: int = number(
+        64, (1, MOST), "training questions per task for importance (default: 64)", aliases=("--ranking-questions",)
+    )
     token: str = string("", 'your own tokens, such as " fox": which tokens the head raises after them')
     stored: bool = flag("show stored results only; measure nothing")
 
@@ -45,7 +47,7 @@ class ReportHead(WithData, OfModel):
         """Which head, which tasks and which tokens, as the engine names them."""
         from engine.studies.one_head import HeadRequest, head_named
 
-        settings = StudySettings(self.spec, self.bos, self.data_dir, self.limit, self.ranking_questions)
+        settings = StudySettings(self.spec, self.bos, self.data_dir, self.limit, self.order_questions)
         tasks = tuple(grid(names_of(self.tasks, ()), [self.shots]))
         for task in tasks:
             task_info(task.name)  # refuses a name that is none before anything is measured

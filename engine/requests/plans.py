@@ -32,7 +32,7 @@ class WorkOnPlan(WithData):
     the plan."""
 
     command: ClassVar[str] = "work"
-    plan: str = path(MISSING, "plan file written by `headroom sweep --plan`", is_position=True)
+    plan: str = path(MISSING, "plan file, as written by `sweep --plan`", is_position=True)
     status: bool = flag("show the state of all workers; measure nothing")
     claims: str | None = path(
         None, "folder for leases that all workers can access (default: PLAN.claims next to the plan)"

@@ -69,14 +69,19 @@ class NamesTasks(WithData):
 class OfManyTasks(NamesTasks, OfModel):
     """A model, and many tasks at several shot counts."""
 
-    ranking_questions: int = number(64, (1, MOST), "train questions behind each ranking (64)")
+    order_questions: int = number(
+        64,
+        (1, MOST),
+        "training questions that each order is measured on (default: 64)",
+        aliases=("--ranking-questions",),
+    )
     aggregate: str = choice(
         "scores", AGGREGATES, "how tasks are aggregated: mean of scores or of ranks (default: scores)"
     )
 
     def settings(self, n_questions: int | None = None) -> StudySettings:
         """How the tasks are measured, as the engine names it."""
-        of = self.spec, self.bos, self.data_dir, n_questions, self.ranking_questions
+        of = self.spec, self.bos, self.data_dir, n_questions, self.order_questions
         return StudySettings(*of, aggregate=self.aggregate)
 
 
@@ -110,7 +115,7 @@ class Correlate(OfManyTasks):
         means = {str(shots): _mean([row["srcc"] for row in of_tasks if row["a"].shots == shots]) for shots in counts}
         lines = [f"{shots} shots: mean SRCC of two tasks {'undefined' if mean is None else f'{mean:.3f}'}"
                  for shots, mean in means.items()]  # fmt: skip
-        fields = {"what": self.what, "n": self.ranking_questions, "tasks": len(found.scores), "mean_srcc": means,
+        fields = {"what": self.what, "n": self.order_questions, "tasks": len(found.scores), "mean_srcc": means,
                   "rows": table, "out": self.out}  # fmt: skip
         if found.scores:
             best = _best(together(self.settings(), found.scores).scores)
@@ -128,10 +133,11 @@ class Sweep(OfManyTasks):
     command: ClassVar[str] = "sweep"
     heads: str = string(TENTHS, "pruning levels in percent (default: 0,10,..,100)")
     ffns: str = string("0", "pruning levels in percent (default: 0)")
-    by: str = choice(
+    order: str = choice(
         "own",
         OF_MANY_TASKS,
         "pruning order: by each task's own importance, another criterion, or another rule (default: own)",
+        aliases=("--by",),
     )
     of: str = string("", "source task, with --order task")
     pool: str | None = string(None, "tasks to aggregate (default: those of --tasks)")
@@ -158,7 +164,7 @@ class Sweep(OfManyTasks):
 
     def points(self) -> "list[Point]":
         """What is measured: every task at every level."""
-        return sweeps.points(self.grid(), *self.levels, self.by, self.of, self.seed)
+        return sweeps.points(self.grid(), *self.levels, self.order, self.of, self.seed)
 
     def sources(self) -> list[str]:
         """The tasks that aggregates are made of."""

@@ -42,7 +42,8 @@ class OfTexts(WithData, OfModel):
     texts: int | None = number(
         None,
         (1, MAX_TEXTS),
-        f"cut into so many texts of 512 tokens (default: whole; {N_TEXTS} of --solved and in attribute)",
+        "number of texts of 512 tokens to cut the input into "
+        f"(default: do not cut; {N_TEXTS} with --solved and in attribute)",
     )
     mask: str = string("", WHAT_TO_PRUNE)
 

@@ -60,10 +60,12 @@ class TrainModel(Request):
     recipe: str | None = choice(
         None, RECIPES, "named recipe, which other options modify (default: 2 attention layers on text)"
     )
-    layers: int | None = number(None, (1, 6), _help("layers", "n_layers"))
-    heads: int | None = number(None, (1, 64), _help("attention heads a layer", "n_heads"))
-    width: int | None = number(None, (2, 4096), _help("width of the stream, a multiple of twice the heads", "d_model"))
-    context: int | None = number(None, (16, 4096), _help("tokens a row", "n_ctx"))
+    layers: int | None = number(None, (1, 6), _help("number of layers", "n_layers"))
+    heads: int | None = number(None, (1, 64), _help("attention heads per layer", "n_heads"))
+    width: int | None = number(
+        None, (2, 4096), _help("width of the residual stream, a multiple of twice --heads", "d_model")
+    )
+    context: int | None = number(None, (16, 4096), _help("tokens per row", "n_ctx"))
     short: int | None = number(
         None,
         (0, 4096),
@@ -77,21 +79,21 @@ class TrainModel(Request):
         None, POSITIONS, "rotary (default), or shortformer: added to queries and keys only, as in Olsson et al."
     )
     vocabulary: int | None = number(
-        None, (FEWEST_VOCABULARY, 65536), _help("tokens of its own byte-level BPE", "n_vocab")
+        None, (FEWEST_VOCABULARY, 65536), _help("vocabulary size of the byte-level BPE tokenizer", "n_vocab")
     )
-    batch: int | None = number(None, (1, 65536), _help("rows a step", "batch"))
-    rate: float | None = number(None, (0, 1), _help("learning rate of AdamW behind its warm-up", "rate"), float)
-    warm_up: int | None = number(None, (0, MAX_TOKENS), _help("steps over which the rate rises", "warm_up"))
-    tokens: int | None = number(None, (1, MAX_TOKENS), _help("tokens to train on in all, each once", "tokens"))
+    batch: int | None = number(None, (1, 65536), _help("rows per step", "batch"))
+    rate: float | None = number(None, (0, 1), _help("learning rate of AdamW after the warm-up", "rate"), float)
+    warm_up: int | None = number(None, (0, MAX_TOKENS), _help("warm-up steps", "warm_up"))
+    tokens: int | None = number(None, (1, MAX_TOKENS), _help("number of training tokens, each used once", "tokens"))
     repeats: float | None = number(
-        None, (0, 1), _help("share of rows, 0 to 1, that are random tokens repeated instead of text", "repeats"), float
+        None, (0, 1), _help("share of rows, 0 to 1, that are repeated random tokens instead of text", "repeats"), float
     )
     repeats_until: float | None = number(
-        None, (0, 1), _help("share of the tokens behind which no row is a repeat", "repeats_until"), float
+        None, (0, 1), _help("share of the training tokens after which no row is a repeat", "repeats_until"), float
     )
     period: tuple[int, int] | None = string(
         None,
-        "periods of the repeats, drawn for each row (default: {}-{})".format(*Recipe.period),
+        "range of repeat periods, drawn for each row (default: {}-{})".format(*Recipe.period),
         metavar="A-B",
         parse=_period,
         write="{0[0]}-{0[1]}".format,
@@ -101,11 +103,9 @@ class TrainModel(Request):
         None, "file or folder to train on (default: Python source and documentation on this computer)"
     )
     snapshots: int | None = number(
-        None,
-        (1, 10000),
-        _help("evenly spaced snapshots, in addition to a few early ones and the beginning", "snapshots"),
+        None, (1, 10000), _help("evenly spaced snapshots, in addition to the start and a few early ones", "snapshots")
     )
-    seed: int | None = number(None, (0, MOST_SEED), _help("of the weights and the rows", "seed"))
+    seed: int | None = number(None, (0, MOST_SEED), _help("seed of the weights and the rows", "seed"))
     threads: int | None = number(None, (1, MOST_THREADS), "CPU threads (default: all cores but one)")
 
     def recipe_asked(self) -> Recipe:
@@ -166,19 +166,21 @@ class MeasureTrajectory(Request):
         metavar="SERIES",
     )
     what: str | None = string(
-        None, f"of {', '.join(QUANTITIES)}, separated by commas (default: all but ablations, which take longest)"
+        None,
+        f"quantities to measure, separated by commas: {', '.join(QUANTITIES)} "
+        "(default: all except ablations, the slowest)",
     )
-    texts: int = number(N_TEXTS, (1, MOST), f"of held-out texts (default: {N_TEXTS}, or what there is)")
+    texts: int = number(N_TEXTS, (1, MOST), f"number of held-out texts (default: {N_TEXTS}, or all there are)")
     ablation_texts: int = number(
-        N_ABLATED_TEXTS, (1, MOST), f"of them with each head ablated (default: {N_ABLATED_TEXTS})"
+        N_ABLATED_TEXTS, (1, MOST), f"number of these texts for ablations (default: {N_ABLATED_TEXTS})"
     )
     ablation_snapshots: int = number(
-        N_ABLATED, (1, MOST), f"snapshots with heads ablated, most around the phase change (default: {N_ABLATED})"
+        N_ABLATED,
+        (1, MOST),
+        f"number of snapshots for ablations, most of them around the phase change (default: {N_ABLATED})",
     )
-    early: int | None = number(
-        None, (1, MOST), f"token index that the in-context score begins at (default: 50 {SHORTER})"
-    )
-    late: int | None = number(None, (1, MOST), f"and ends at (default: 500 {SHORTER})")
+    early: int | None = number(None, (1, MOST), f"first token index of the in-context score (default: 50 {SHORTER})")
+    late: int | None = number(None, (1, MOST), f"second token index of the in-context score (default: 500 {SHORTER})")
     around: int = number(0, (0, MOST), "tokens to average on each side of both indices (default: 0, the definition)")
     text: str | None = path(None, "UTF-8 text file to use instead of held-out text and passages")
     step_tokens: int | None = number(

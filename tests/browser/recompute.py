@@ -141,7 +141,7 @@ def by_level(controls: dict[str, Any], instead: dict[str, str]) -> list[str]:
     words = ["--prune-heads", heads, "--prune-ffns", ffns]
     if layers != "0":
         words += ["--prune-layers", layers, "--layers-by", controls.get("Layers by", "influence")]
-    return [*words, "--ranking", controls["Who goes first"], "--ranking-questions", "64"]
+    return [*words, "--order", controls["Who goes first"], "--order-questions", "64"]
 
 
 def prune(seen: dict[str, Any], oracle: Oracle, found: Comparison) -> None:
@@ -211,8 +211,8 @@ def same_mask(seen: dict[str, Any], axes: tuple[str, str], task: str, oracle: Or
     controls = seen["controls"]
     asked = controls.get(task, "demo_copy")  # hidden where no ranking reads it
     words = [*shared(seen, "evaluate")[1:], "--task", asked, "--shots", "5", "--limit", "1"]
-    words += ["--prune-heads", controls[axes[0]], "--prune-ffns", controls[axes[1]], "--ranking-questions", "64"]
-    words += ["--ranking", controls["Who goes first"], "--mask", controls["Prune also"]]
+    words += ["--prune-heads", controls[axes[0]], "--prune-ffns", controls[axes[1]], "--order-questions", "64"]
+    words += ["--order", controls["Who goes first"], "--mask", controls["Prune also"]]
     command = shlex.split(seen["commands"][0])
     shown = command[command.index("--mask") + 1] if "--mask" in command else ""
     found.same(f"mask of {axes[0]}", shown, oracle.run(words, oracle.new_store())["mask"])

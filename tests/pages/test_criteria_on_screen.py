@@ -77,7 +77,7 @@ def test_the_map_shows_the_scores_that_the_ranking_goes_by(open_app, name, tiny_
     np.testing.assert_allclose([float(each.replace(",", "")) for each in shown["score"]], scores, rtol=6e-3)
     gone = np.argsort(scores, kind="stable")[:3]
     assert [at for at, pruned in enumerate(shown["pruned"]) if pruned] == sorted(gone.tolist())
-    assert any(f"--ranking {name}" in code.value for code in at.code)
+    assert any(f"--order {name}" in code.value for code in at.code)
 
 
 def test_comparing_on_prune_is_measured_when_it_is_asked_for_and_goes_into_the_files(open_app, monkeypatch):

@@ -126,7 +126,7 @@ def test_the_commands_measure_what_the_section_plans(section):
     requests = plans.requests_of(section, tasks, front, 250, {"limit": 16})
     for request in requests:
         assert request_of(parser().parse_args(argv(request))) == request and request.limit == 16
-        assert request.by != "aggregate" or request.sources() == pool
+        assert request.order != "aggregate" or request.sources() == pool
     assert set(plans.points_of(requests)) == set(points_of_section(section, tasks, front, 250))
 
 
@@ -153,9 +153,9 @@ def test_a_section_without_tasks_asks_nothing():
 
 def test_the_level_of_transfer_is_dragged(open_screen):
     at = open_screen(sweeps_what="Transfer")
-    assert level(at, "sweeps_level") == 50 and "--heads 50 --by task" in at.code[0].value
+    assert level(at, "sweeps_level") == 50 and "--heads 50 --order task" in at.code[0].value
     measure(settled(slide(at, "sweeps_level", 25)))
-    assert "--heads 25 --by task" in at.code[0].value and at.get("vega_lite_chart")
+    assert "--heads 25 --order task" in at.code[0].value and at.get("vega_lite_chart")
     assert level(settled(slide(at, "sweeps_level", 0)), "sweeps_level") == 0
     assert not [button for button in at.button if button.label.startswith("Measure")]
 

@@ -82,7 +82,7 @@ def of_pruning(pruning: Pruning) -> dict[str, Any]:
     levels = {f"prune_{axis}": percent(pruning.level(axis)) for axis in ("heads", "ffns", "layers")}
     fields |= {"layers_by": pruning.ranking.layers_by} if pruning.layers_permille else {}
     ranking = pruning.ranking
-    return fields | levels | {"ranking": ranking.name, "ranking_questions": ranking.n_questions, "seed": ranking.seed}
+    return fields | levels | {"order": ranking.name, "order_questions": ranking.n_questions, "seed": ranking.seed}
 
 
 def percent(permille: int) -> str:

@@ -34,7 +34,7 @@ def requests_of(
 
     def random(tasks: Sequence[TaskSpec], axis: str) -> list[Sweep]:
         levels = {"heads": "0", axis: _levels(RANDOM_LEVELS)}
-        return [sweep(tasks, f"random-{seed}", **levels, by="random", seed=seed) for seed in RANDOM_SEEDS]
+        return [sweep(tasks, f"random-{seed}", **levels, order="random", seed=seed) for seed in RANDOM_SEEDS]
 
     names = dict.fromkeys(task.name for task in here)
     if section == "heads":
@@ -44,13 +44,13 @@ def requests_of(
     if section == "both":
         return [sweep(tasks, "own", **ffns | heads)]
     if section == "transfer":
-        others = [sweep(here, f"of-{name}", **level, by="task", of=name) for name in names]
-        return [sweep(here, "own", **level), *others, sweep(here, "aggregate", **level, by="aggregate")]
+        others = [sweep(here, f"of-{name}", **level, order="task", of=name) for name in names]
+        return [sweep(here, "own", **level), *others, sweep(here, "aggregate", **level, order="aggregate")]
     if section == "outside" and not outside:
         return []
     if section == "outside":
-        return [sweep(outside, "own", **heads), sweep(outside, "aggregate", **heads, by="aggregate", pool=pool)]
-    rescored = sweep([front], "rescored", **heads, by="rescored")
+        return [sweep(outside, "own", **heads), sweep(outside, "aggregate", **heads, order="aggregate", pool=pool)]
+    rescored = sweep([front], "rescored", **heads, order="rescored")
     return [sweep([front], "own", **heads), *random([front], "heads"), rescored]
 
 
