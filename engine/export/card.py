@@ -134,26 +134,26 @@ def card(identity: Identity, made: Exported) -> str:
     head += [f"- {tag}" for tag in ("headroom", "pruned", "attention-head-pruning")]
     (params_before, params), (bytes_before, n_bytes) = made.n_params, made.n_bytes
     name = base or Path(made.base).name
-    trust = (" The folder holds one modelling file of its own (`modeling_pruned.py`), which `trust_remote_code=True` "
-             "runs: read it first.") if made.form == "small" else ""  # fmt: skip
+    trust = (" The folder includes a modeling file (`modeling_pruned.py`) that `trust_remote_code=True` executes; "
+             "read it first.") if made.form == "small" else ""  # fmt: skip
     checked = made.checked
     lines = [
         "---", *head, "---", "", f"# {name}, pruned", "",
-        f"Pruned by Headroom {headroom_version()} in the form `{made.form}`: "
-        f"{_FORMS[made.form]}{trust}", "",
-        *([] if licence else ["The base model's files state no licence: look it up before you pass this on.", ""]),
+        f"Pruned by Headroom {headroom_version()}. Export form `{made.form}`: {_FORMS[made.form]}{trust}", "",
+        *([] if licence else ["The files of the base model do not state a license. Check it before you distribute this "
+                              "model.", ""]),
         "```python", made.lines_to_load(made.folder.name), "```", "",
         "| | base model | this model |", "|---|--:|--:|",
         f"| parameters | {params_before:,} | {params:,} |", f"| bytes of weights | {bytes_before:,} | {n_bytes:,} |",
-        "", f"What is pruned: `{made.mask or 'nothing'}`", "",
-        "(`L3H5` head 5 of layer 3, `F7` the FFN of layer 7, `B2` all of layer 2; all counted from 0.)", "",
-        *(["Every pruned part gives its mean over a reference text, folded into output biases, in place of 0.", ""]
+        "", f"Pruned components: `{made.mask or 'none'}`", "",
+        "(`L3H5` is head 5 of layer 3, `F7` the FFN of layer 7, `B2` all of layer 2, counted from 0.)", "",
+        *(["The output of each pruned component is its mean over a reference text, folded into biases, instead of 0.",
+           ""]
           if made.fill == "mean" else []),
         *_judged_lines(made.judged),
         "## How it was made", "", "```sh", made.command, "```", "",
-        f"Loaded back in {checked.precision} its logits differ from those of the masked model by at most "
-        f"{checked.difference:.3g} on {checked.n_tokens} tokens of a text (the largest logit is "
-        f"{checked.largest:.3g}).",
+        f"Loaded in {checked.precision}, its logits differ from those of the masked model by at most "
+        f"{checked.difference:.3g} on {checked.n_tokens} tokens of text (largest logit: {checked.largest:.3g}).",
         *("" if not made.says else ["", *(f"- {line}" for line in made.says)]),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
@@ -187,10 +187,9 @@ def _own(files: list[Path]) -> list[Path]:
 
 
 _FORMS = {
-    "masked": "the stock architecture, in which pruned heads and FFNs write nothing. It is as large and as fast as the "
-    "base model.",
-    "small": "what is pruned is not stored and not computed; layers may keep different numbers of heads.",
-    "even": "what is pruned is not stored and not computed, and the stock architecture fits what is left.",
+    "masked": "the stock architecture with zeros for pruned heads and FFNs, as large and as fast as the base model.",
+    "small": "pruned components are neither stored nor computed; layers may have different numbers of heads.",
+    "even": "pruned components are neither stored nor computed, and the architecture is stock.",
 }
 
 
@@ -198,7 +197,7 @@ def _judged_lines(judged: Judged | None) -> list[str]:
     if judged is None:
         return []
     fields, rows = judged.fields(), []
-    for name, title in (("full", "base model"), ("pruned", "pruned"), ("mean_filled", "pruned, means filled in")):
+    for name, title in (("full", "base model"), ("pruned", "pruned"), ("mean_filled", "pruned, with means")):
         if name in fields:
             each = fields[name]
             low, high = (100 * value for value in each["ci95"])
@@ -206,8 +205,8 @@ def _judged_lines(judged: Judged | None) -> list[str]:
                 f"{100 * each['difference']:+.1f} ({100 * each['difference_ci95'][0]:+.1f} to "
                 f"{100 * each['difference_ci95'][1]:+.1f})")  # fmt: skip
             rows.append(f"| {title} | {100 * each['acc']:.1f} ({low:.1f} to {high:.1f}) | {change} |")
-    what = f"{judged.title}, {judged.shots} solved examples, {fields['n']:,} questions, measured in {judged.precision}"
-    return ["## Accuracy", "", f"{what}; 95 % intervals, differences on the same questions.", "",
+    what = f"{judged.title}, {judged.shots}-shot, {fields['n']:,} questions, measured in {judged.precision}"
+    return ["## Accuracy", "", f"{what}; 95 % intervals, paired differences.", "",
             "| | accuracy, % | difference, points |", "|---|--:|--:|", *rows, ""]  # fmt: skip
 
 

@@ -262,7 +262,7 @@ def test_accuracy_is_told_before_and_after_means_are_filled_in(session, folder_o
         ).run(session)
     )
     assert made.judged.filled.correct.tolist() == again.correct.tolist()
-    assert "means filled in" in (made.folder / "README.md").read_text()
+    assert "pruned, with means" in (made.folder / "README.md").read_text()
 
 
 @pytest.mark.filterwarnings("ignore")  # the harness's and its libraries' own

@@ -613,7 +613,7 @@ def test_the_pruned_model_is_exported_without_its_dropped_layers(open_app, tmp_p
     capsys.readouterr()
     assert main([*shlex.split(evaluated)[1:], "--json"]) == 0
     mask = json.loads(capsys.readouterr().out)["mask"]
-    assert "B" in mask and f"--mask '{mask}'" in command and f"What is pruned: `{mask}`" in card
+    assert "B" in mask and f"--mask '{mask}'" in command and f"Pruned components: `{mask}`" in card
 
 
 def test_a_form_that_cannot_be_had_says_why(open_app):
