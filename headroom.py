@@ -1,7 +1,7 @@
-"""`headroom` opens the app, `headroom COMMAND` is the command line: what an installation and a clone have in common.
+"""Entry point: `headroom` opens the app, `headroom COMMAND` runs the command line.
 
-In a clone this file lies beside app.py, cache, engine and pages. A wheel holds all of them in one package, this file as
-that package's own, and imports `headroom.engine`: nothing called cache, engine or pages comes to lie in site-packages.
+In a clone this file is next to app.py, cache, engine and pages. A wheel holds all of them in one package, with this
+file as its `__init__`, and imports `headroom.engine`, so site-packages gets no modules named cache, engine or pages.
 """
 
 from __future__ import annotations

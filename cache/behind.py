@@ -1,8 +1,8 @@
-"""`Behind`: the shared results behind a store: asked where the store has nothing, told what it is given.
+"""`Behind`: the shared results of a store. Reads that miss in the store look there, and writes go to both.
 
-The store never waits for them long and never fails with them. What cannot be reached is left alone, and tried again
-beside all else; what could not be written is owed and written later; and misses, which a screen has by the thousand,
-may cost a tenth of the time and no more: beyond that a list of what is there says what to ask for.
+The store never waits long for them and never fails with them. A place that cannot be reached is retried in the
+background, and results that could not be written are written later. Misses, which a screen has by the thousand, may use
+at most a tenth of the time; beyond that, a listing of the place decides which keys to look up.
 """
 
 import threading
@@ -15,12 +15,12 @@ from cache.addresses import shared_folder
 from cache.patience import Patient
 from cache.shared import SharedStore, Unreadable, name_of, reason, shown, travels
 
-RETRY_S = 30  # how long a place that failed is left alone; longer the more calls hang in it
-CHECK_S = 5  # how often it is looked whether the place itself is still there, which no miss tells
-OPEN_S, READ_S, WRITE_S, LISTING_S = 15, 5, 30, 600  # how long one call is waited for
+RETRY_S = 30  # until a place that failed is tried again; longer if calls hang in it
+CHECK_S = 5  # between checks that the place still exists, which a miss does not show
+OPEN_S, READ_S, WRITE_S, LISTING_S = 15, 5, 30, 600  # timeouts of one call
 SLOWEST = 100_000  # bytes a second that a write may come down to
 MISSES_S, MISSES_SHARE = 0.2, 0.1  # seconds of misses at once, and for each second that passes
-FIRST_LIST_S = 1  # the first list is waited for, so long and once: what is there must not be measured for want of it
+FIRST_LIST_S = 1  # wait for the first listing, once: results that exist must not be measured again
 LIST_S, LIST_SHARE = 30, 0.05  # a list may be so old; and listing takes no more of the time than this
 MOST_WANTED = 100_000  # names that were not asked for, remembered so that their coming is noticed
 
@@ -39,12 +39,12 @@ class Behind:
         self._patient = Patient()
         self._reading, self._writing = _State(), _State()
         self._some_reads, self._some_writes = _State(), _State()  # of a place that works, and refuses a few
-        self._unread: dict[str, None] = {}  # keys that alone could not be read
+        self._unread: dict[str, None] = {}  # keys that could not be read
         self._refused: dict[str, None] = {}  # or written
         self._checked_s = float("-inf")
         self._owed: dict[str, None] = {}  # keys that were not written, oldest first
         self._chore: threading.Thread | None = None
-        self._lock = threading.Lock()  # of what is below
+        self._lock = threading.Lock()  # guards the fields below
         self._may_miss_s, self._since_s = float(MISSES_S), time.monotonic()
         self._names: set[str] | None = None  # as they were last listed
         self._list_at_s = float("-inf")
@@ -101,7 +101,7 @@ class Behind:
         return found
 
     def put(self, key: str, blob: bytes) -> None:
-        """Writes a result; where that fails it is owed."""
+        """Writes a result; if that fails, it is pending."""
         if not travels(key):
             return
         self._owed[key] = None
@@ -127,13 +127,13 @@ class Behind:
         return len(self._owed) + len(self._refused)
 
     def close(self) -> None:
-        """Tries once more to write what is owed."""
+        """Tries once more to write pending results."""
         self.pay()
         self._patient.close()
 
     def pay(self) -> int:
-        """Tries to write what is owed, unless it was tried a moment ago; how many results a place that has failed is
-        still owed. Those that it refuses are not among them: waiting helps nobody."""
+        """Writes pending results, unless that was tried a moment ago. Returns how many wait for a place that failed;
+        rejected results are not counted, as waiting does not help."""
         if (self._owed or self._refused) and (self._writing.reason is None or self._writing.is_due()):
             with suppress(OSError):
                 self._patient.call(WRITE_S, self._pay, True)
@@ -179,13 +179,13 @@ class Behind:
                 self._wanted[name] = None
             is_old, is_first = now_s > self._list_at_s, self._list_at_s == float("-inf")
             if is_first:
-                self._list_at_s = now_s + LIST_S  # nobody else waits
+                self._list_at_s = now_s + LIST_S  # other threads do not wait
         if is_old:
             self._begin(self._list)
         return is_first and self._is_listed.wait(FIRST_LIST_S) and name in (self._names or ())
 
     def _begin(self, chore: Callable[[], None]) -> None:
-        """Has it done beside all else; nothing while another chore is being done."""
+        """Starts a background task, unless one is running."""
         with self._lock:
             if self._chore is None or not self._chore.is_alive():
                 self._chore = threading.Thread(target=chore, daemon=True, name="shared results, a chore")
@@ -222,7 +222,7 @@ class Behind:
         self.n_news += 1  # whatever was looked for meanwhile may be there
 
     def _pay(self, refused_too: bool) -> None:
-        """Writes what is owed, and what was refused where its time has come."""
+        """Writes pending results, and retries rejected ones when they are due."""
         for key in [*self._owed, *(self._refused if refused_too else ())]:
             blob = self._held(key)
             if blob is None:  # deleted since
@@ -233,7 +233,8 @@ class Behind:
                 return
 
     def _sent(self, key: str, blob: bytes) -> bool:
-        """Whether the place works: it was written, or it alone was refused; else it stays owed."""
+        """Whether the place works: the result was written, or only this one was rejected; otherwise it stays
+        pending."""
         try:
             self._call(_patience_s(blob), self._put, key, blob)
         except PermissionError as error:  # of another user's folder, which must not keep the others back

@@ -1,7 +1,7 @@
-"""`push`, `pull`: results brought to a place that many machines share, and from there; and `verify_shared`.
+"""`push`, `pull`: copies results to and from a shared store; and `verify_shared`.
 
-Only what is missing is brought, one result at a time: whoever stops it goes on from there. Each is checked against its
-digest when it is read, and read back where it was written.
+Only missing results are copied, one at a time, so an interrupted copy resumes. Each is verified when it is read, and
+read back after it was written.
 """
 
 from collections import deque
@@ -87,7 +87,7 @@ def pull(store: Store, shared: SharedStore, missing: Missing) -> Iterator[Moved]
             found = shared.read(name)
         except (CorruptEntry, Unreadable):
             return None
-        if found is None or not travels(found[0]):  # whoever may write there must not change views and texts here
+        if found is None or not travels(found[0]):  # a shared store must not change local views and texts
             return None
         key, blob = found
         if not store.is_readable(key, blob):

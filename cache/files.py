@@ -8,13 +8,13 @@ from contextlib import contextmanager, suppress
 
 
 class InvalidFile(ValueError):
-    """What is wrong with a file or a field of it, in one line."""
+    """One line that says what is invalid in a file or a field of it."""
 
 
 def read_bytes(path: str | os.PathLike[str], max_bytes: int, start: int = 0, n_bytes: int = -1) -> bytes:
     """Returns the content from byte `start` on, or `n_bytes` of it. OSError as of any read; InvalidFile if it is not a
     regular file, or if it is larger than `max_bytes`."""
-    # opening a pipe that nobody writes to would block
+    # opening a pipe without a writer would block
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
         state = os.fstat(descriptor)

@@ -76,8 +76,8 @@ class ResultCache(ThreadedCache):
 def open_cache(folder: Path) -> ResultCache:
     """The cache in `folder`, made when missing.
 
-    BrokenStore means set it aside; OperationalError and OSError (locked, read-only, full, a file in the way) that
-    nothing is wrong with what is there.
+    BrokenStore means set it aside; OperationalError and OSError (locked, read-only, full, a file in the way) that the
+    existing files are valid.
     """
     if os.path.expandvars(folder) != str(folder):
         raise OSError("the name of the folder holds a $, give another")  # diskcache would expand the variable
@@ -99,7 +99,7 @@ def open_cache(folder: Path) -> ResultCache:
 
 
 def discard(folder: Path) -> None:
-    """Deletes a store, all at once for whoever has it open. What no store has is the user's, and stays."""
+    """Deletes a store, in one step for other processes that have it open. Files that are not a store's are kept."""
     names = os.listdir(folder)
     if all(map(OWN_FILES.fullmatch, names)):
         folder = folder.rename(folder.with_name(f"results.deleted-{uuid.uuid4().hex}"))

@@ -1,4 +1,4 @@
-"""A store that cannot be written to, as on a disk that is mounted for reading only: what lies in it is read."""
+"""Reads a store that cannot be written to, such as one on a disk mounted read-only."""
 
 import os
 import sqlite3
@@ -13,7 +13,7 @@ from cache.opening import SETTINGS, inode_of, readable
 
 
 class ReadOnlyCache:
-    """What `ResultCache` is for a folder that can be written to; whatever writes raises OperationalError."""
+    """A `ResultCache` for a read-only folder; writes raise OperationalError."""
 
     writes = False
 
@@ -26,9 +26,9 @@ class ReadOnlyCache:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection that writes nothing, not even beside the database; closed at the end."""
+        """A connection that writes nothing, not even temporary files next to the database; closed at the end."""
         address = self.database.absolute().as_uri()
-        # immutable: SQLite makes no files beside it, which a WAL database takes even for reading
+        # immutable: SQLite creates no extra files, which a WAL database needs even for reading
         connection = sqlite3.connect(f"{address}?mode=ro&immutable=1", uri=True, isolation_level=None)
         connection.text_factory = readable
         try:

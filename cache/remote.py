@@ -30,7 +30,9 @@ class RemoteFolder(SharedStore):
         fs: Any = self._fs
         protocols = {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
         self._is_of_objects = bool(protocols & OF_OBJECTS)
-        self.at_once = 16 if fs.async_impl else 1  # the others may keep to one connection, which is no thread's own
+        self.at_once = (
+            16 if fs.async_impl else 1
+        )  # other file systems may use one connection, which threads cannot share
         self._base, self._root = base.rstrip("/"), f"{base.rstrip('/')}/{FOLDER}"
         self._sizes: dict[str, int] = {}  # as they were last listed
         self.check()
@@ -38,7 +40,7 @@ class RemoteFolder(SharedStore):
     def check(self) -> None:
         with _plain_errors():
             if not self._is_of_objects and not self._fs.isdir(self._base or "/"):
-                raise OSError("there is no such folder")
+                raise OSError("the folder does not exist")
 
     def frame(self, name: str) -> bytes | None:
         if self._sizes.get(name, 0) > HEAD_BYTES + MAX_BYTES:
@@ -48,7 +50,7 @@ class RemoteFolder(SharedStore):
                 return self._fs.cat_file(self._path(name))
             except FileNotFoundError:
                 return None
-            except PermissionError as error:  # to be listed and not to be read, or so it is said of what is missing
+            except PermissionError as error:  # listed but not readable; some servers report missing files like this
                 raise Unreadable(error.errno, error.strerror or str(error)) from error
 
     def write(self, name: str, frame: bytes) -> None:

@@ -2,7 +2,7 @@
 
 No database, no lock, no index: nothing that a network file system could break. The digest of a key names its file, in a
 folder of its first two letters; the file holds the key, the result, and a digest of both, which every read checks. It
-is written aside and renamed: there is the whole of it or nothing. Two who write the same key leave either's result.
+is written aside and renamed: there is the whole of it or nothing. If two write the same key, either result remains.
 """
 
 import errno
@@ -21,7 +21,7 @@ from pathlib import Path
 from cache.disk import CorruptEntry
 from cache.files import InvalidFile, read_bytes, replacing
 
-FOLDER = "results"  # within the address, so that other things may lie beside it
+FOLDER = "results"  # within the address, so that other files may be next to it
 DATABASE = "cache.db"  # what a store has, and shared results have not
 MAGIC = b"HS1\0"
 DIGEST_BYTES, LENGTH_BYTES = 16, 4
@@ -179,7 +179,7 @@ class SharedFolder(SharedStore):
             with suppress(FileExistsError):
                 os.mkdir(self.base)
         if not self.base.is_dir():
-            raise OSError(errno.ENOENT, "there is no such folder")
+            raise OSError(errno.ENOENT, "the folder does not exist")
         if any((folder / DATABASE).exists() for folder in (self.base, self.root)):
             raise OSError(errno.EEXIST, "it is the result store of one machine; `cache push` there brings it elsewhere")
         self._mode = stat.S_IMODE(self.base.stat().st_mode)  # who may use the folder may use all in it
@@ -282,7 +282,7 @@ def _listed(folder: str) -> list[str]:
 
 
 def _listed_within(folder: str) -> list[str]:
-    """What is in a two-letter folder; nothing where it may not be looked into, as of another user's."""
+    """Names in a two-letter folder; empty if it is not readable, such as another user's."""
     with suppress(PermissionError):
         return _listed(folder)
     return []

@@ -52,7 +52,7 @@ class Store:
     """Bytes under text keys, in `<directory>/results`. Safe to share between threads, and processes on a local disk.
 
     Behind it may be results that many machines share, at the address `shared`: what they have is read into the folder
-    when it is first asked for, and what is put here is written there too. All else is of this folder alone.
+    when it is first asked for, and results put here are written there too. Everything else concerns this folder only.
 
     `is_readable` says whether the blob under a key can be decoded, which the store itself does not know. Shared results
     that cannot be decoded are misses and are not copied; `verify` deletes them.
@@ -62,7 +62,7 @@ class Store:
         self.directory = Path(os.path.expanduser(directory)).absolute()
         self._folder = self.directory / "results"
         self._n_puts = 0
-        # held to write, since diskcache's transactions know one writer, and to change what is below
+        # held to write (diskcache allows one writer) and to change the fields below
         self._lock = threading.RLock()
         self._cache: AnyCache | None = None
         self._memory: dict[str, bytes] = {}  # what the disk refused, oldest first
@@ -76,8 +76,8 @@ class Store:
 
     @property
     def n_puts(self) -> int:
-        """Grows with each put of this process, and with what others have shared meanwhile: whoever read the store
-        before knows by it whether to read again."""
+        """Grows with each put of this process and with results that others have shared since: tells readers whether to
+        read again."""
         return self._n_puts + (self._behind.n_news if self._behind is not None else 0)
 
     @property
@@ -175,7 +175,7 @@ class Store:
                     self._failed(cache, error)
 
     def keys(self) -> Iterator[str]:
-        """Every key, in no order. What is not text (somebody planted it) is passed over, never unpickled."""
+        """Every key, in no order. Keys that are not text (planted) are skipped, never unpickled."""
         yield from self.sizes()
 
     def sizes(self) -> dict[str, int]:
@@ -242,7 +242,7 @@ class Store:
             return n_freed
 
     def close(self) -> None:
-        """Tries once more to save what is held in memory, and closes the database; the next use opens it again."""
+        """Tries once more to save results held in memory, and closes the database; the next use opens it again."""
         if self._behind is not None:
             self._behind.close()
         with self._lock:

@@ -1,37 +1,37 @@
 """All computation, usable from Python and the shell; independent of the screens.
 
-`accuracy`: questions answered under a mask, and what a mask saves
-`requests`: what is asked of the engine, as data: a class for each command
+`accuracy`: answers under a mask, and what a mask saves
+`requests`: requests as data, one class for each command
 `cli`: the command line
 `demo`: the embedded model, questions and passages
-`export`: a pruned model as a folder that others load
-`heads`: what single heads look at and do
+`export`: pruned models as folders
+`heads`: patterns, induction and ablation of heads
 `importance`: scores, rankings and estimates
-`architecture`: what models are made of
+`architecture`: model families and shapes
 `kernels`: matrix products on this processor
 `checkpoints`: a model as files
-`placement`: where the parts of a model go
-`models`: models in memory, and what prunes them
-`timing`: how long work takes here
-`questions`: tasks, and their rows as text and as tokens
-`studies`: the same over many tasks, levels and rankings
-`plans`: a study as cells that many processes measure
-`training`: small models trained from nothing, and what is measured along the way
+`placement`: placement of layers on devices
+`models`: loaded models and masks
+`timing`: throughput on this machine
+`questions`: tasks, and their questions as text and tokens
+`studies`: measurements over tasks, levels and orders
+`plans`: studies split into cells
+`training`: training of small models, and measurements along a run
 `texts`: losses token by token, and in-context learning
 
-`errors`: the exceptions whose one line people see
-`files`: files that a user names, read with a bound and written whole
-`jobs`: the one worker thread, and what it tells whoever looks
+`errors`: exceptions whose text is shown to users
+`files`: files named by a user: bounded reads, atomic writes
+`jobs`: the worker thread and its jobs
 `measurement`: a value that is read from stored records, measured, or forecast
 `composed`: measurements made of other measurements
-`memory`: what is kept is bounded, and what is freed goes back to the system
+`memory`: bounded caches, and freed memory returned to the system
 `pieces`: one stored record, and how it is measured
 `process_marks`: which process holds a folder
-`progress`: what long work tells of itself
+`progress`: progress of long work
 `readable`: whether a stored result can be decoded
-`receipts`: how the numbers that are read were measured
-`records`: what is stored, its codec and its keys
-`shapes`: the axis glossary, and `ModelShape`
-`statistics`: how large a change can be
+`receipts`: how stored numbers were measured
+`records`: stored records, their codec and keys
+`shapes`: names of axes, and `ModelShape`
+`statistics`: intervals and tests
 `__main__`: `python -m engine`, the same as `headroom`
 """

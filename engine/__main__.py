@@ -36,8 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def silence_libraries() -> None:
-    """Keeps warnings of libraries off the terminal, where one line says what is wrong. Python's own options -W and
-    PYTHONWARNINGS still show them."""
+    """Hides warnings of libraries, as errors are one line. Python's own options -W and PYTHONWARNINGS still show
+    them."""
     if not sys.warnoptions:
         import warnings
 

@@ -1,7 +1,7 @@
 """Measurements made of other measurements: of every task or part, or one that follows from another.
 
 All of them are written once, as a generator that asks a `ComposedRun` for one part after the other: measured, it
-measures what is missing; read, it adds up what that would take.
+measures missing parts; read, it adds up their work.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class ComposedRun:
     def steps(
         self, part: Measurement[T], size: int = 1, label: str = "", counts: bool = True
     ) -> Generator[Progress[T], None, Stored[T]]:
-        """Gives what is known of a part, all of it if it is measured. Yields its steps in their place in the whole, of
-        which it takes `size`, with the part's value so far. A part that was complete is not read again.
+        """Returns what is known of a part, all of it if it is measured. Yields its steps in their place in the whole,
+        of which it takes `size`, with the part's value so far. A part that was complete is not read again.
 
         Without `counts` the steps keep their own numbers, which the label names; only their share is of the whole.
         """
@@ -108,8 +108,8 @@ def deferred(target: Target, about: tuple[object, ...], build: Callable[[Session
 
 @dataclass(frozen=True)
 class Gathered(Generic[K, T]):
-    """What is known of several parts: `values` of the complete ones, `partial` values of others as far as they go, for
-    those that `failed` the reason in one line, and what is `missing` of each of the others."""
+    """Results of several parts: `values` of complete ones, `partial` values of others, the reason in one line for those
+    that `failed`, and the work `missing` for each of the others."""
 
     values: Mapping[K, T] = field(default_factory=dict)
     partial: Mapping[K, T] = field(default_factory=dict)

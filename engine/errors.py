@@ -1,4 +1,4 @@
-"""The exceptions people see. Their text is one plain line: what is wrong, the value got, what to do next."""
+"""Exceptions shown to users. Their text is one line: the problem, the value, and what to do next."""
 
 import re
 import tempfile
@@ -20,8 +20,8 @@ class UsageError(HeadroomError):
 
 
 class NotHere(HeadroomError):
-    """What is on the hub and not on this computer: a person is to agree before it is fetched. `model` names it; rows of
-    a task where that is empty."""
+    """A model or rows that are on the Hub but not on this computer: the user must agree to the download. `model` names
+    it; rows of a task where that is empty."""
 
     def __init__(self, model: str, line: str) -> None:
         super().__init__(line)
@@ -41,7 +41,7 @@ def one_line(text: object) -> str:
 
 
 def unforeseen(error: BaseException) -> str:
-    """The line for an error that nobody foresaw; what a developer needs is in the file that it names."""
+    """The line for an unexpected error, which names a file with the details for developers."""
     said = one_line(f"{type(error).__name__}: {error}")
     try:
         with tempfile.NamedTemporaryFile(

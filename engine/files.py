@@ -51,14 +51,14 @@ def write_whole(path: Path, content: bytes, part_name: str | None = None) -> Non
     written to as it is."""
     path = Path(os.path.realpath(path))  # a link stays a link
     if path.exists() and not path.is_file():
-        # a pipe that nobody reads would block when it is opened; this raises "No such device or address"
+        # opening a pipe without a reader would block; this raises "No such device or address"
         descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))
         with open(descriptor, "wb") as file:
             if hasattr(os, "set_blocking"):
                 os.set_blocking(descriptor, True)
             file.write(content)
         return
-    if not os.access(path.parent, os.W_OK):  # the file may be written, but no other beside it
+    if not os.access(path.parent, os.W_OK):  # the file may be writable, but not its folder
         path.write_bytes(content)
         return
     part = path.with_name(part_name or f".headroom-{secrets.token_hex(8)}")

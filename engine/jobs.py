@@ -1,4 +1,4 @@
-"""A worker thread, one for everything that computes: whoever draws the screen only ever reads a frozen `Snapshot`.
+"""One worker thread for all computation. Pages only read frozen `Snapshot`s.
 
 A job is a generator that yields `Progress` after each chunk of work. Between two of them, and wherever it asks
 `engine.progress.may_stop` (between two layers of a pass), the worker sees whether it is to stop. It closes the
@@ -6,13 +6,13 @@ generator in its own thread, so `finally` blocks and context managers (mask hook
 
 A *slot* is one place on a screen ("accuracy", "importance", "curve"). A slot holds one job: a job with another key
 replaces it at once (latest wins), a job with the same key is left alone, so a page may submit on every run. Slots are
-served in order of priority (0 before 1), then of submission. A job of lower priority gives way at once: its generator
-is closed and later started again. It is not kept open, because a paused generator could hold a mask on the model that
-the next job measures; what it had finished is in the store, so starting again costs nothing but the reading.
+served in order of priority (0 before 1), then of submission. A job of lower priority yields at once: its generator is
+closed and later restarted. It is not kept open, because a paused generator could hold a mask on the model that the next
+job measures. Its finished work is in the store, so restarting only costs the reading.
 
-A job that is there for whoever looks (`while_seen`) gives way in the same manner when nobody has looked at it for
-UNSEEN_S and no page that did is open any more, and goes on when somebody does again. A page that shows it looks each
-time that it draws; one in a hidden tab, whose timers browsers slow down, is open all the same.
+A background job (`while_seen`) also yields when no page has looked at it for UNSEEN_S and no page that did is open; it
+resumes when a page looks again. A page looks each time it is drawn. A page in a hidden tab, whose timers browsers slow
+down, counts as open.
 """
 
 import heapq
@@ -29,7 +29,7 @@ from engine.errors import Cancelled, HeadroomError, unforeseen
 from engine.progress import Progress, Stopped, TimeLeft, is_to_stop
 
 T = TypeVar("T")
-State = Literal["queued", "running", "left", "done", "failed", "cancelled"]  # left: nobody looks at it
+State = Literal["queued", "running", "left", "done", "failed", "cancelled"]  # left: no page shows it
 FINISHED = ("done", "failed", "cancelled")
 LONG_S = 1.0  # of work: then there may be something to tidy up
 UNSEEN_S = 4.0  # a page draws what it shows every second
@@ -79,8 +79,8 @@ class Snapshot(Generic[T]):
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be run. `while_seen`: for as long as somebody looks at it, else to its end. `owner`: the key of the
-    work that this job reads for, if any."""
+    """A job to run. `while_seen`: only while a page shows it, otherwise to its end. `owner`: the key of the work that
+    this job reads for, if any."""
 
     key: str
     start: Callable[[], Iterator[Progress[Any]]]
@@ -129,11 +129,11 @@ class Jobs:
         self._closed = False
 
     def put(self, slot: str, asked: Job, again: bool = False) -> Snapshot[Any]:
-        """The snapshot of the job now in the slot; whoever puts one there looks at it.
+        """The snapshot of the job now in the slot. Putting a job counts as looking at it.
 
-        The same key is a no-op whatever became of it: otherwise a page that submits on every run would repeat a
-        failing job for ever and restart what the user has just cancelled. `again` starts a finished job anew (a retry).
-        What was once asked for to its end is run to its end.
+        The same key is a no-op whatever became of it: otherwise a page that submits on every run would repeat a failing
+        job for ever and restart what the user has just cancelled. `again` restarts a finished job (a retry). What was
+        once asked for to its end is run to its end.
         """
         with self._changed:
             if self._closed:
@@ -158,7 +158,8 @@ class Jobs:
             return job.snapshot
 
     def see(self, slot: str, key: str) -> Snapshot[Any] | None:
-        """As `snapshot`, for whoever looks at the job of this key: it goes on. None where the slot is another's."""
+        """As `snapshot`, and notes that a page looks at the job, which keeps it running. None if the slot has another
+        key."""
         job = self._slots.get(slot)
         if job is None or job.snapshot.key != key:
             return None
@@ -262,7 +263,7 @@ class Jobs:
             job.snapshot = replace(job.snapshot, state="cancelled", finished_s=time.monotonic())
 
     def _look_at(self, job: _Job) -> None:
-        """Notes that somebody looks at a job; one that nobody had looked at is queued anew."""
+        """Notes that a page looks at a job; one that was left is queued again."""
         job.seen_s = time.monotonic()
         if (page := self._page()) is not None:
             job.pages = {each for each in job.pages if self._is_open(each)} | {page}
@@ -300,7 +301,7 @@ class Jobs:
                     _log.error("tidying up failed", exc_info=error)
 
     def _must_stop(self, job: _Job) -> bool:
-        """Whether the job that runs has to: it is cancelled, nobody looks at it, or another is more urgent."""
+        """Whether the running job must stop: it is cancelled, no page shows it, or another job is more urgent."""
         if job.cancelled.is_set() or self._is_unseen(job):
             return True
         with self._changed:
@@ -318,18 +319,18 @@ class Jobs:
             for progress in generator:
                 time_left.told(now_s := time.monotonic(), progress)
                 left_s = time_left.left_s(now_s)
-                told: dict[str, Any] = {"done": progress.done, "total": progress.total, "message": progress.message}
-                told["forecast"] = None if left_s is None else (left_s, now_s)
+                reported: dict[str, Any] = {"done": progress.done, "total": progress.total, "message": progress.message}
+                reported["forecast"] = None if left_s is None else (left_s, now_s)
                 with self._changed:
                     if not job.cancelled.is_set():
                         value = progress.value if progress.value is not None else job.snapshot.value
-                        self._publish(job, value=value, **told)
+                        self._publish(job, value=value, **reported)
                 if self._must_stop(job):
                     end = gave_way
                     break
         except Stopped:
             end = gave_way
-        except BaseException as error:  # a panic in Rust code (tokenizers, safetensors) is no Exception
+        except BaseException as error:  # a panic in Rust code (tokenizers, safetensors) is a BaseException
             end = _ending(error)
         end = _closed(generator) or end
         with self._changed:

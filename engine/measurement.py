@@ -1,4 +1,4 @@
-"""A measurement as one value: read what is stored, measure what is missing, or say how much work that is.
+"""A measurement as one value: reads stored records, measures missing ones, or estimates that work.
 
 Building a `Measurement` reads and computes nothing. So each kind of measurement is one function that returns one, not
 three: one that measures, one that reads and one that forecasts. Those here are made of stored records;
@@ -63,7 +63,7 @@ Steps = Generator[Progress[T], None, Missing]
 
 @dataclass(frozen=True)
 class Stored(Generic[T]):
-    """What is stored of a measurement: the `value` of the records that are there (None if they give none), and what is
+    """The stored part of a measurement: the `value` of the existing records (None if they give none), and what is
     `missing`."""
 
     value: T | None
@@ -75,7 +75,7 @@ class Stored(Generic[T]):
 
     @cached_property
     def left(self) -> Workload:
-        """The work of measuring what is missing."""
+        """The work of measuring missing records."""
         return sum((count() for count in self.missing.values()), Workload())
 
 
@@ -84,7 +84,7 @@ class Measurement(Generic[T]):
     """A value of type T that is made from stored records.
 
     `target`: the model. `about`: what tells this measurement apart from others of the same model. `steps(session,
-    measures)`: yields Progress with the value so far, and returns what is missing; without `measures` it loads and
+    measures)`: yields Progress with the value so far, and returns the missing work; without `measures` it loads and
     computes nothing.
     """
 
@@ -94,7 +94,7 @@ class Measurement(Generic[T]):
 
     @property
     def key(self) -> str:
-        """Changes with anything that changes the value, within one process: jobs are told apart by it."""
+        """Identifies the measurement within one process: changes with anything that changes the value."""
         return " ".join(map(str, (self.target, *self.about)))
 
     def run(self, session: Session) -> Iterator[Progress[T]]:
@@ -102,12 +102,12 @@ class Measurement(Generic[T]):
         return self.steps(session, True)
 
     def read(self, session: Session) -> Iterator[Progress[Stored[T]]]:
-        """Yields Progress; the last one's value is what is stored. Loads and measures nothing."""
+        """Yields Progress; the last value is the stored part. Loads and measures nothing."""
         value, missing = yield from driven(with_value(self.steps(session, False)), Progress.within)
         yield Progress(1, 1, Stored(value, missing), cached=True)
 
     def look(self, session: Session) -> Stored[T]:
-        """What is stored, read at once."""
+        """The stored part, read at once."""
         return Stored(*returned(with_value(self.steps(session, False))))
 
     def stored(self, session: Session) -> T | None:

@@ -94,7 +94,7 @@ class Kept(Generic[T]):
             if key in self._values:
                 self._values.move_to_end(key)
                 return self._values[key][0]
-        value = make()  # without the lock: it may take seconds, and twice the same is no harm
+        value = make()  # without the lock: it may take seconds, and making it twice is harmless
         with self._lock:
             if key not in self._values:
                 self._values[key] = value, size_of(value)

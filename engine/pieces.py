@@ -19,7 +19,7 @@ from engine.progress import Progress, may_stop
 from engine.records import Record, decode, encode, made_of
 from engine.timing import observed_timings as rates
 
-Measured = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]  # arrays, and what the receipt says beside the target
+Measured = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]  # arrays, and receipt fields in addition to the target's
 Measuring = Generator[Progress[Any], None, Measured]  # its Progress is within the piece
 
 
@@ -82,8 +82,8 @@ def measured(
 
 @contextmanager
 def _stoppable(loaded: Loaded) -> Iterator[None]:
-    """While open, a forward pass can be left in front of each layer: whoever is more urgent never waits for a long
-    one, and no number depends on how long passes are."""
+    """While open, a forward pass can be left in front of each layer: more urgent work never waits for a long one, and
+    no number depends on how long passes are."""
     layers = loaded.family.layer_list(loaded.model)
     hooks = [layer.register_forward_pre_hook(lambda module, args: may_stop()) for layer in layers]
     try:

@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 U = TypeVar("U")
 V = TypeVar("V")
-HALF_LIFE_S = 30.0  # of what is remembered of a run's pace
-ANEW_S = 2.0  # how often the rest is reckoned anew; in between it falls with the clock
+HALF_LIFE_S = 30.0  # of the remembered pace of a run
+RECOMPUTE_S = 2.0  # between estimates of the remaining time; in between it falls with the clock
 SAYS_LITTLE_S = 1.0  # of work: no forecast from less
 ONLY_READ = 20  # times the usual pace: nothing was measured then, it was there
 
@@ -22,12 +22,12 @@ class Stopped(BaseException):
 
 is_to_stop: ContextVar[Callable[[], bool]] = ContextVar("is_to_stop", default=lambda: False)  # set by who runs the work
 
-# what shows how a step goes that is no generator: done, total, message, seconds left
-tell: ContextVar[Callable[[int, int, str, float | None], None]] = ContextVar("tell", default=lambda *told: None)
+# shows the progress of a step that is not a generator: done, total, message, seconds left
+tell: ContextVar[Callable[[int, int, str, float | None], None]] = ContextVar("tell", default=lambda *progress: None)
 
 
 def may_stop() -> None:
-    """A place where work can be left at once: Stopped where whoever runs it wants that."""
+    """A point where work can stop at once: raises Stopped if the worker asks for that."""
     if is_to_stop.get()():
         raise Stopped
 
@@ -142,7 +142,7 @@ class TimeLeft:
             self._seconds = self._parts = 0.0
         fading = 0.5 ** (seconds / HALF_LIFE_S)
         self._seconds, self._parts = self._seconds * fading + seconds, self._parts * fading + more
-        if self._seconds >= SAYS_LITTLE_S and (self._said is None or at_s - self._said[1] >= ANEW_S):
+        if self._seconds >= SAYS_LITTLE_S and (self._said is None or at_s - self._said[1] >= RECOMPUTE_S):
             self._said = self._seconds / self._parts * (1 - self._part), at_s
 
     def left_s(self, at_s: float) -> float | None:

@@ -8,7 +8,7 @@ from engine.records import SCHEMA, Record, decode, made_of
 
 
 def is_readable(key: str, blob: bytes) -> bool:
-    """Whether the blob under a key can be decoded. What is not a result of this version is never decoded here."""
+    """Whether the blob under a key can be decoded. Results of other versions are never decoded."""
     if not key.startswith(f"{SCHEMA}/"):
         return True
     reads = questions_in if key.startswith(f"{SCHEMA}/requests/") else _json_in

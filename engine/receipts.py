@@ -13,15 +13,17 @@ Measurements = Mapping[str, Measurement[Any]]  # by what they are of
 Receipt = Mapping[str, Any]
 Fact = Callable[[Receipt], str]
 FACTS: Mapping[str, Fact] = {
-    "Model": lambda told: f"{told['name']}, files {told['model'][:12]}",
-    "Precision": lambda told: told["precision"],
-    "Beginning-of-sequence token": lambda told: "in front" if told["bos"] else "none",
-    "Matrix products": lambda told: ways_in_words(told),
-    "Versions": lambda told: ", ".join(
-        f"{name} {version}" for name, version in {**told["versions"], "python": told["python"]}.items()
+    "Model": lambda receipt: f"{receipt['name']}, files {receipt['model'][:12]}",
+    "Precision": lambda receipt: receipt["precision"],
+    "Beginning-of-sequence token": lambda receipt: "in front" if receipt["bos"] else "none",
+    "Matrix products": lambda receipt: ways_in_words(receipt),
+    "Versions": lambda receipt: ", ".join(
+        f"{name} {version}" for name, version in {**receipt["versions"], "python": receipt["python"]}.items()
     ),
-    "Machine": lambda told: ", ".join(
-        str(part) for part in (told["device"], told.get("processor"), told["machine"], cores_in_words(told)) if part
+    "Machine": lambda receipt: ", ".join(
+        str(part)
+        for part in (receipt["device"], receipt.get("processor"), receipt["machine"], cores_in_words(receipt))
+        if part
     ),
 }
 
@@ -40,15 +42,15 @@ class ReceiptSummary:
 
     @property
     def first(self) -> str:
-        return min((told["measured_at"] for told in self.receipts), default="")
+        return min((each["measured_at"] for each in self.receipts), default="")
 
     @property
     def last(self) -> str:
-        return max((told["measured_at"] for told in self.receipts), default="")
+        return max((each["measured_at"] for each in self.receipts), default="")
 
     @property
     def seconds(self) -> float:
-        return float(sum(told["seconds"] for told in self.receipts))
+        return float(sum(each["seconds"] for each in self.receipts))
 
 
 def read_receipts(measurements: Measurements, session: Session) -> Iterator[Progress[tuple[ReceiptSummary, ...]]]:
@@ -61,21 +63,21 @@ def read_receipts(measurements: Measurements, session: Session) -> Iterator[Prog
             with noted(notes):
                 is_read = next(steps, None) is None
             yield Progress(number, len(measurements))
-        parts.append(ReceiptSummary(name, tuple(told for told in notes.values() if "measured_at" in told)))
+        parts.append(ReceiptSummary(name, tuple(each for each in notes.values() if "measured_at" in each)))
         yield Progress(number + 1, len(measurements), tuple(parts))
 
 
 def facts(receipts: Iterable[Receipt]) -> dict[str, list[str]]:
     """What the receipts say of model, precision, versions and machine; more than one line where they differ."""
-    told = list(receipts)
-    return {name: list(dict.fromkeys(fact(each) for each in told)) for name, fact in FACTS.items()}
+    found = list(receipts)
+    return {name: list(dict.fromkeys(fact(each) for each in found)) for name, fact in FACTS.items()}
 
 
-def ways_in_words(told: Receipt) -> str:
+def ways_in_words(receipt: Receipt) -> str:
     """Such as "bf16 fp32, int8 integer, gradient own": the ways of `engine.kernels.kinds.Kernels`."""
-    return ", ".join(f"{name} {way}" for name, way in (told.get("products") or {}).items()) or "the library's own"
+    return ", ".join(f"{name} {way}" for name, way in (receipt.get("products") or {}).items()) or "the library's own"
 
 
-def cores_in_words(told: Receipt) -> str:
+def cores_in_words(receipt: Receipt) -> str:
     """Such as "2 cores"; "" in a receipt that does not say."""
-    return f"{told['cores']} cores" if told.get("cores") else ""
+    return f"{receipt['cores']} cores" if receipt.get("cores") else ""

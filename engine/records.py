@@ -1,4 +1,4 @@
-"""What is stored: a `Record` of arrays and a JSON receipt, its one codec, and the keys under which records lie."""
+"""Stored records: a `Record` of arrays and a JSON receipt, its codec, and its keys."""
 
 import hashlib
 import importlib.metadata
@@ -100,12 +100,12 @@ def difference(a: bytes, b: bytes) -> str:
             return f"{name} is of another type or shape"
         if mine.tobytes() != others.tobytes():
             return f"the numbers of {name} differ"
-    told = [_told(each.receipt) for each in (one, other)]
-    names = [name for name in sorted({*told[0], *told[1]}) if told[0].get(name) != told[1].get(name)]
+    receipts = [_comparable(each.receipt) for each in (one, other)]
+    names = [name for name in sorted({*receipts[0], *receipts[1]}) if receipts[0].get(name) != receipts[1].get(name)]
     return f"the receipts differ in {', '.join(names)}" if names else ""
 
 
-def _told(receipt: Mapping[str, Any]) -> dict[str, Any]:
+def _comparable(receipt: Mapping[str, Any]) -> dict[str, Any]:
     """A receipt without TIMES and PLACES, nor the folder in which a user's own questions lay."""
     task, short = receipt.get("task"), {}
     if isinstance(task, Mapping) and "name" in task:

@@ -57,7 +57,7 @@ def is_tied(config: Mapping[str, Any]) -> bool:
 
 
 class _Fields(TypedDict, total=False):
-    """What is read of a config.json beside sizes."""
+    """The fields of a config.json that are read in addition to sizes."""
 
     tie_word_embeddings: bool | None
     do_layer_norm_before: bool | None

@@ -33,7 +33,7 @@ class HeadroomSmallConfig(transformers.LlamaConfig):
 
 class Where(NamedTuple):
     """Of (B, T) tokens their `positions`, `before` the index in T of the token before (the first's own), and `first`
-    and `second` (B, T, width): cosines and sines, or twice what is added to the input of queries and keys."""
+    and `second` (B, T, width): cosines and sines, or twice the addend to the input of queries and keys."""
 
     positions: Tensor
     before: Tensor

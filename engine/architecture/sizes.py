@@ -9,7 +9,7 @@ from engine.architecture.families import FAMILIES
 from engine.architecture.family import family_of, is_tied, smears_keys
 from engine.shapes import ModelShape
 
-# what older files hold beside the weights: masks and angles, made anew from the config
+# masks and angles that older files hold next to the weights; recomputed from the config
 BUFFERS = re.compile(r"(.*\.)?((attn|attention)\.(masked_)?bias|rotary_emb\.inv_freq|position_ids|decoder\.version)")
 OLD = [family.old_unembedding for family in FAMILIES.values() if family.old_unembedding]
 UNEMBEDDINGS = tuple(f"{name}.weight" for name in ("lm_head", *OLD))  # the first is the name that transformers has

@@ -2,7 +2,7 @@
 
 `names`: how a model is typed: `demo`, a folder, a hub id with its revision, a run with its snapshot
 `runs`: runs of training as places where models lie
-`hub`: models of the hub: what is here, what it takes to have one, the download
+`hub`: Hub models: which are here, what a download takes, the download
 `hub_internals`: private and fragile parts of huggingface_hub
 `fetching`: the process that downloads
 `weight_files`: which files of a folder hold the weights

@@ -49,7 +49,7 @@ def stock_config(config: Mapping[str, Any], folder: str = "the folder") -> Mappi
     kept, own = config.get("kept_heads"), config.get("per_layer_config")
     sound = isinstance(own, dict) and isinstance(kept, list) and all(_are_heads(each, shape.n_heads) for each in kept)
     if not (sound and isinstance(kept, list) and len(kept) == shape.n_layers):
-        raise HeadroomError(f"{folder}: config.json says in kept_heads {str(kept)[:60]!r}, which are no heads of "
+        raise HeadroomError(f"{folder}: config.json says in kept_heads {str(kept)[:60]!r}, which are not heads of "
                             f"{shape.n_layers} layers; export the model again")  # fmt: skip
     return stock
 

@@ -30,7 +30,7 @@ def read_model_config(text: str) -> ModelConfig:
         sizes = ", ".join(LAYERS_HEADS_WIDTH)
         raise HeadroomError(f"{name} is not on this computer, and only of {REPO}{{{sizes}}} is the shape known without "
                             "it; give a folder with its config.json")  # fmt: skip
-    shape_of(model.config)  # says what is wrong with it
+    shape_of(model.config)  # reports what is invalid
     return model
 
 

@@ -3,7 +3,7 @@
 It ends as soon as that is closed, however the app ended. It resumes a file that an earlier process left unfinished,
 where huggingface_hub itself would start over (which it does too if the server cannot resume), and renames each file
 once its digest is verified. On standard output it says five times a second how many bytes it has written, at last
-"done" or what is wrong.
+"done" or the error.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ class NotResumed(Exception):
 
 
 class Wrong(Exception):
-    """What is wrong, in one line."""
+    """A download error, in one line."""
 
 
 def main() -> None:
@@ -125,7 +125,8 @@ def _receive(file: dict[str, Any], partial: Any, digest: Any, written: list[int]
 
 
 def _digest_of(partial: Any, file: dict[str, Any]) -> Any:
-    """The digest so far, of what is there already; the file is at its end then. Too long: begun anew."""
+    """The digest of the bytes already there; leaves the file at its end. A file that is too long is truncated to
+    nothing."""
     size = os.fstat(partial.fileno()).st_size
     if size > file["size"]:
         partial.truncate(0)

@@ -37,7 +37,7 @@ ASKED_BYTES = 20_000_000  # config.json and the index are read before anything i
 LOOK_UP_S = 30.0  # for all answers of a look-up together
 NAME = re.compile(r"[^/\\\0.][^/\\\0]*")
 DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")  # git's sha1, or sha256
-LEFT_BYTES = 500_000_000  # of the disk, beside what is downloaded
+LEFT_BYTES = 500_000_000  # left free on the disk, in addition to the download
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Offer:
 
     @property
     def missing_bytes(self) -> int:
-        """What is still to be fetched, of files that are there in part too; two files of one content count once."""
+        """Bytes still to be fetched, of partly downloaded files too; files with the same content count once."""
         files = {file.digest: file.size - _held_bytes(self.name, self.commit, file) for file in self.files}
         return sum(files.values())
 
@@ -93,7 +93,7 @@ class Offer:
 
 
 def held(name: ModelName) -> Path | None:
-    """The folder of a hub model that is on this computer whole, else None. Asks nobody."""
+    """The folder of a complete Hub model on this computer, or None. Uses no network."""
     try:
         folder = hub_internals.held_snapshot(name.repo, name.revision)
         return folder if folder is not None and _is_whole(folder) else None
@@ -105,7 +105,7 @@ def is_away(text: str) -> bool:
     """Whether this names a model of the hub that is not on this computer, or not whole."""
     try:
         name = model_name(text)
-    except HeadroomError:  # `identify` says what is wrong with it
+    except HeadroomError:  # `identify` reports the error
         return False
     return bool(name.repo) and held(name) is None
 
@@ -134,7 +134,7 @@ def look_up(text: str) -> Offer:
 
     name = model_name(text)
     if not name.repo:
-        raise HeadroomError(f"{name} is no model of the hub; give an id such as facebook/opt-125m")
+        raise HeadroomError(f"{name} is not a Hub model id; use one such as facebook/opt-125m")
     _reach(name)
     hub_internals.disable_telemetry()
 
@@ -150,12 +150,12 @@ def look_up(text: str) -> Offer:
     try:
         commit, files, config, weights = patient.call(LOOK_UP_S, ask)
     except GatedRepoError as error:
-        raise HeadroomError(f"{name} cannot be had: {in_words(error)}") from error
+        raise HeadroomError(f"{name} cannot be downloaded: {in_words(error)}") from error
     except RevisionNotFoundError as error:
         raise HeadroomError(f"{name.repo} has no revision {name.revision!r} on the hub; look at its page") from error
     except RepositoryNotFoundError as error:
         raise HeadroomError(
-            f"there is no model {name.repo!r} on the hub, or it is private; check the name, or `hf auth login`"
+            f"{name.repo!r} does not exist on the Hub or is private; check the name, or run `hf auth login`"
         ) from error
     except HeadroomError:
         raise
@@ -176,9 +176,9 @@ def look_up(text: str) -> Offer:
 
 
 def download(offer: Offer) -> Generator[Progress[Path], None, None]:
-    """Fetches what is missing, by a process of its own: Progress in bytes, at last the folder.
+    """Downloads missing files in a separate process: yields Progress in bytes; the last value is the folder.
 
-    Closing the generator ends that process at once; what has arrived is kept and the next time goes on from there.
+    Closing the generator ends that process at once; received bytes are kept, and the next download resumes.
     HeadroomError: the disk is too small, or what the server or the disk did.
     """
     if offer.disk_refusal:
@@ -198,7 +198,7 @@ def download(offer: Offer) -> Generator[Progress[Path], None, None]:
         for file in offer.files
         if not _link(offer.name, offer.commit, file).exists()
     ]
-    # -P: the modules beside it are not to be taken for others of the same name
+    # -P: modules next to it must not shadow others of the same name
     process = subprocess.Popen(
         [sys.executable, "-P", str(FETCHER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     )
@@ -293,7 +293,7 @@ def _asked(name: ModelName, commit: str, files: Collection[str], file: str) -> d
     from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
     if file not in files:
-        raise HeadroomError(f"{name} has no {file} on the hub: it is no model of transformers")
+        raise HeadroomError(f"{name} has no {file} on the hub: it is not a transformers model")
     content, url = b"", _address(name.repo, commit, file)
     with get_session().stream("GET", url, headers=build_hf_headers(), timeout=ANSWER_S) as response:
         if response.status_code >= 400:

@@ -89,8 +89,8 @@ def identify_folder(name: str, folder: Path, commit: str | None, store: Store | 
     tokenizer = hashlib.blake2b(digest_size=16)
     for file in TOKENIZER_FILES:
         if (folder / file).is_file():
-            if told := not_weights(folder / file):
-                raise HeadroomError(f"{folder / file} {told}")
+            if problem := not_weights(folder / file):
+                raise HeadroomError(f"{folder / file} {problem}")
             tokenizer.update(file.encode() + (folder / file).read_bytes())
     whole = hashlib.blake2b(tokenizer.digest() + json.dumps(said, sort_keys=True).encode(), digest_size=16)
     for file in weights if commit is None else []:

@@ -37,7 +37,7 @@ class ModelName:
 
 
 def with_revision(text: str, revision: str | None) -> str:
-    """The name with a revision that was given beside it."""
+    """The name with a separately given revision."""
     return text if revision is None else f"{text.strip()}@{revision}"
 
 
@@ -60,8 +60,9 @@ def short_name(text: str) -> str:
 
 
 def model_name(text: str) -> ModelName:
-    """What `text` names. HeadroomError: it is no name, or a folder that is not there; UsageError: a revision of what
-    has none, a snapshot that is not there, or a series where one model is wanted. A run alone is its last snapshot."""
+    """What `text` names. HeadroomError: it is not a name, or a folder that does not exist; UsageError: a revision of
+    what has none, a snapshot that is not there, or a series where one model is wanted. A run alone is its last
+    snapshot."""
     name = text.strip()
     if name == "demo":
         return ModelName()
@@ -89,7 +90,7 @@ def model_name(text: str) -> ModelName:
             "EleutherAI/pythia-70m@step1000"
         )
     if at and (not REVISION.fullmatch(revision) or ".." in revision or len(revision) > LONGEST_REVISION):
-        raise HeadroomError(f"{_short(revision)} is no revision of {repo}; give a branch, a tag or a commit")
+        raise HeadroomError(f"{_short(revision)} is not a revision of {repo}; use a branch, a tag or a commit")
     return ModelName(repo, revision if at else "main")
 
 
@@ -102,7 +103,7 @@ def models_of(text: str) -> tuple[str, ...]:
     items = [item.strip() for item in found[2].split(",")]
     if not all(items) or len(items) > LONGEST_SERIES:
         raise UsageError(
-            f"{_short(text.strip())} is no series of 1 to {LONGEST_SERIES} revisions; write it like "
+            f"{_short(text.strip())} is not a series of 1 to {LONGEST_SERIES} revisions; write it like "
             "EleutherAI/pythia-70m@step{0,512,1000}"
         )
     return tuple(dict.fromkeys(f"{found[1]}{item}{found[3]}" for item in items))

@@ -61,7 +61,7 @@ def step_of(run: str, folder: Path, revision: str | None) -> int:
         return steps[-1]
     match = STEP.fullmatch(revision)
     if match is None:
-        raise UsageError(f"{revision[:40]!r} is no snapshot of {run}; give @stepN, such as @step{steps[-1]}")
+        raise UsageError(f"{revision[:40]!r} is not a snapshot of {run}; use @stepN, such as @step{steps[-1]}")
     if (step := int(match[1])) in steps:
         return step
     before, behind = ([each for each in steps if each < step][-1:], [each for each in steps if each > step][:1])

@@ -1,7 +1,7 @@
 """What a weight file holds, read from its table of contents: names, shapes, types and places of its tensors.
 
-No torch, and nothing of a file is executed. A `.bin` file is a zip of raw values beside a pickle; of that only the
-few calls that rebuild a table of tensors are understood, and they make records. Anything else is refused.
+No torch, and nothing of a file is executed. A `.bin` file is a zip of raw values and a pickle. Only the few calls that
+rebuild a table of tensors are understood, and they make records. Everything else is rejected.
 """
 
 import math
@@ -47,7 +47,7 @@ class Entry:
 
 def contents(file: Path) -> Mapping[str, Entry] | None:
     """The tensors of a weight file by name; None for a `.bin` file without a table of contents (written by torch before
-    1.6, or packed anew). HeadroomError says what the file is instead, or that it is damaged."""
+    1.6, or repacked). HeadroomError says what the file is instead, or that it is damaged."""
     try:
         stat = file.stat()
         return _contents(file, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
@@ -58,8 +58,8 @@ def contents(file: Path) -> Mapping[str, Entry] | None:
 @lru_cache(maxsize=64)
 def _contents(file: Path, *stamp: int) -> Mapping[str, Entry] | None:
     """The same; `stamp` is what changes with the content."""
-    if told := not_weights(file):
-        raise HeadroomError(f"{file} {told}")
+    if problem := not_weights(file):
+        raise HeadroomError(f"{file} {problem}")
     found = _of_safetensors(file) if file.suffix == ".safetensors" else _of_zip(file)
     if found is not None and not found:
         raise HeadroomError(f"{file} holds no tensors; download or copy it again")
@@ -73,7 +73,9 @@ def _of_safetensors(file: Path) -> dict[str, Entry]:
         length = int.from_bytes(handle.read(8), "little")
         if size < 8 or length > size - 8 or length > HEADER_BYTES:
             if _is_zip(file):
-                raise HeadroomError(f"{file} is no safetensors file but one of torch.save; name it pytorch_model.bin")
+                raise HeadroomError(
+                    f"{file} is not a safetensors file but one written by torch.save; name it pytorch_model.bin"
+                )
             raise broken
         try:
             header = decode_json(handle.read(length), dict[str, dict[str, Any]], file)
@@ -162,7 +164,7 @@ class _Tensor(NamedTuple):
 
 
 class _Table(dict[Any, Any]):
-    """A table of the file; what torch hangs on it beside its entries is dropped."""
+    """A table of the file; attributes that torch adds to it are dropped."""
 
     def __setstate__(self, state: Any) -> None:
         pass
@@ -242,7 +244,7 @@ def _table(file: Path, found: Any) -> dict[str, _Tensor]:
     advice = "save the model's state_dict alone, best as safetensors"
     if not isinstance(found, dict):
         what = "one tensor" if isinstance(found, _Tensor) else f"a value of type {type(found).__name__}"
-        raise HeadroomError(f"{file} holds {what}, no table of tensors by name; {advice}")
+        raise HeadroomError(f"{file} holds {what}, not a table of tensors by name; {advice}")
     table = {name: each for name, each in found.items() if isinstance(name, str) and isinstance(each, _Tensor)}
     for key, value in found.items() if not table else ():
         if isinstance(value, dict) and any(isinstance(each, _Tensor) for each in value.values()):

@@ -65,7 +65,7 @@ def stored_tensors(folder: Path, is_tied: bool) -> Iterator[dict[str, LazyTensor
 
 
 def finite(name: str, tensor: Tensor) -> Tensor:
-    """The tensor; HeadroomError where it holds a value that is no number."""
+    """The tensor; HeadroomError if a value is not finite."""
     if tensor.is_floating_point() and tensor.numel():
         low, high = tensor.aminmax()
         if not (low.isfinite() and high.isfinite()):
@@ -100,7 +100,7 @@ def _read_whole(file: Path) -> dict[str, LazyTensor]:
     import torch
 
     try:
-        with warnings.catch_warnings(action="ignore"):  # the line below says what is wrong with a file
+        with warnings.catch_warnings(action="ignore"):  # the error below describes the file
             whole = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:  # torch's own text tells how to read it unsafely
         raise HeadroomError(
@@ -110,7 +110,7 @@ def _read_whole(file: Path) -> dict[str, LazyTensor]:
     except (RuntimeError, EOFError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise HeadroomError(f"{file} is damaged or cut short; download or copy it again") from error
     if not isinstance(whole, dict) or not any(isinstance(value, torch.Tensor) for value in whole.values()):
-        raise HeadroomError(f"{file} holds no table of tensors by name; save the model's state_dict alone")
+        raise HeadroomError(f"{file} does not hold a table of tensors by name; save only the model's state_dict")
     return {
         name: LazyTensor(name, tuple(value.shape), str(value.dtype).removeprefix("torch."), partial(_itself, value))
         for name, value in whole.items()

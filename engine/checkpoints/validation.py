@@ -1,5 +1,5 @@
-"""Whether the tensors of a checkpoint are those that the model of its config.json has: all of them, no others, and
-each of the right shape. Told before a value is read; transformers fills what is missing with random numbers.
+"""Whether the tensors of a checkpoint are those that the model of its config.json has: all of them, no others, and each
+of the right shape. Checked before a value is read, since transformers fills missing tensors with random numbers.
 """
 
 import copy

@@ -55,10 +55,10 @@ def read_json(file: Path, problem: str) -> dict[str, Any]:
         raise HeadroomError(f"{problem}: {file} is missing; give a folder that transformers' save_pretrained wrote")
     if not file.is_file() or file.stat().st_size > JSON_BYTES:
         raise HeadroomError(f"{problem}: {file} is {_what(file)}; {advice}")
-    if told := not_weights(file):
-        raise HeadroomError(f"{problem}: {file} {told}")
+    if found := not_weights(file):
+        raise HeadroomError(f"{problem}: {file} {found}")
     try:
-        # transformers writes 10^30 for a tokenizer without a limit, and what is computed with is checked by its reader
+        # transformers writes 10^30 for a tokenizer without a limit; readers check the numbers they compute with
         return typed_json.read_json(file, dict[str, Any], JSON_BYTES, max_int=math.inf)
     except (OSError, InvalidFile) as error:
         why = error.strerror if isinstance(error, OSError) else error

@@ -37,7 +37,8 @@ WAYS = {"bf16": (OWN, FP32), "int8": (OWN, FP32, INTEGER), "gradient": (OWN, FP3
 @dataclass(frozen=True)
 class Tuning:
     """`small_threads`: threads for models under SMALL_PARAMETERS, whose passes are too short to share with many; one
-    core is always left to the page, as two threads that wait for each other crawl beside anything else."""
+    core is always left to the page, since two threads that wait for each other are slow next to other work.
+    """
 
     small_threads: int
 
@@ -52,7 +53,7 @@ def tuning(store: Store | None = None) -> Tuning:
 
 def products(store: Store | None = None, n_params: int = SMALL_PARAMETERS) -> Kernels:
     """The fastest ways of the products on this processor for a model of this size, measured where neither this process
-    nor the store has them; a user's HEADROOM_PRODUCTS stands. UsageError where that is no way."""
+    nor the store has them; a user's HEADROOM_PRODUCTS stands. UsageError if it names none."""
     found = known_products(store, n_params)
     return _put(store, _products_key(), measured_products()) if found is None else found
 
@@ -101,7 +102,7 @@ def named_products() -> Kernels | None:
 
 @lru_cache(maxsize=8)
 def _kept_products(store: Store | None) -> Kernels:
-    """Those in the store, read once: what is deleted meanwhile must not change a process's ways. LookupError."""
+    """Those in the store, read once: a deletion must not change the kernels of a running process. LookupError."""
     found = _stored(store, _products_key(), Kernels)
     if found is None or not all(way in PINS for way in asdict(found).values()):
         raise LookupError
@@ -117,7 +118,7 @@ def _products_key() -> str:
 
 
 def _stored(store: Store | None, key: str, form: type[Any]) -> Any:
-    """What the store has in this form; None without, and where it is of another form: it is then measured anew."""
+    """The stored value in this form; None if it is missing or has another form, and is then measured again."""
     record = decode(store.get(key)) if store is not None else None
     with suppress(KeyError, TypeError):
         return form(**record.receipt["tuning"]) if record is not None else None

@@ -25,7 +25,7 @@ def last_layer_at(loaded: Loaded, places: Sequence[tuple[int, int]], length: int
     at = torch.tensor([row * length + position for row, position in places])
     family, hooks = loaded.family, []
     layer = family.layer_list(loaded.model)[-1]
-    if getattr(layer, "is_dropped", False):  # it is not run, and the one before is needed whole by whoever restarts
+    if getattr(layer, "is_dropped", False):  # it is not run, and restarts need the complete layer before it
         yield
         return
 

@@ -36,7 +36,7 @@ from engine.placement.placement import Placement, device_map, plan_placement, re
 @dataclass(frozen=True)
 class LoadSpec:
     """What to load: `model` is `demo`, a hub id such as facebook/opt-125m or org/model@revision, or a folder. A
-    `revision` given beside it becomes part of the name.
+    `revision` becomes part of the name.
 
     `int8_threshold` is bitsandbytes' outlier threshold: 6.0 is what OPT needs from 6.7B on; 0.0 makes every row
     independent of its neighbours and is faster.
@@ -114,7 +114,7 @@ def stamp(spec: LoadSpec) -> str:
         name = model_name(spec.model)
         folder = hub.held(name) if name.repo else name.folder
         files = [(file.name, file.stat()) for file in sorted(folder.iterdir())] if folder else []
-    except (OSError, RuntimeError, ValueError, HeadroomError):  # `identify` says what is wrong with it
+    except (OSError, RuntimeError, ValueError, HeadroomError):  # `identify` reports the error
         return ""
     return " ".join(f"{name} {found.st_size} {found.st_mtime_ns}" for name, found in files)
 
@@ -221,13 +221,13 @@ def _load_model(spec: LoadSpec, identity: Identity, placing: Placement, aside: D
 
 
 def aside_folder(store: Store | None = None) -> Path:
-    """Where layers are set aside on disk: beside the results."""
+    """The folder for layers on disk, next to the results."""
     return (Path(tempfile.gettempdir()) / "headroom" if store is None else store.directory) / FOLDER
 
 
 class Models:
     """Holds one loaded model, or the two that are compared (`pair`) where memory has room for both; asking for another
-    frees what is held first. `loaded` is the one that was used last, `beside` the other one. Safe to share between
+    frees the held ones first. `loaded` is the one that was used last, `beside` the other one. Safe to share between
     threads."""
 
     def __init__(self, store: Store | None = None) -> None:
@@ -261,7 +261,7 @@ class Models:
             return loaded
 
     def unload(self) -> None:
-        """Drop what is held and give its memory back to the system."""
+        """Releases the loaded models and returns their memory to the system."""
         with self._lock:
             self._free()
 

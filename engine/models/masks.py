@@ -2,7 +2,7 @@
 
 Text form: `L3H5` one head, `L4H*` all heads of layer 4, `L*H0` head 0 of every layer, `L2-4H1` a range, `F7` one FFN,
 `F2-5` FFNs 2 to 5, `F*` all FFNs, `B5` a whole layer (block 5: its heads and its FFN; what stays of it are biases),
-`B2-4` three; joined by spaces or commas. What is named is pruned, and what is named behind the word `keep` stays,
+`B2-4` three; joined by spaces or commas. Named components are pruned, and components named after the word `keep` stay,
 whatever else prunes it: `L1H* keep L1H0`. The empty text prunes nothing.
 """
 
@@ -28,7 +28,7 @@ SPAN = r"(\*|\d{1,9}(?:-\d{1,9})?)"
 HEAD_TERM = re.compile(rf"L{SPAN}H{SPAN}", re.IGNORECASE)
 FFN_TERM = re.compile(rf"F{SPAN}", re.IGNORECASE)
 LAYER_TERM = re.compile(rf"B{SPAN}", re.IGNORECASE)
-KEEP = "keep"  # what is named behind it stays
+KEEP = "keep"  # components named after it stay
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Edits:
 
     @property
     def alone(self) -> Mask:
-        """What is pruned where nothing else is."""
+        """The mask of the typed components alone."""
         return _each(lambda prune, keep: prune | ~keep, self.prune, self.keep)
 
     def with_named(self, named: Mask, pruned: bool, below: Mask) -> Edits:
@@ -154,7 +154,8 @@ def parse_edits(text: str, shape: ModelShape) -> Edits:
 
 
 def parse_heads(text: str, shape: ModelShape) -> list[tuple[int, int]]:
-    """(layer, head) of what `text` names, such as "L1H0,L1H3" or "L1H*", each once; UsageError: what is no head."""
+    """(layer, head) of each head that `text` names, such as "L1H0,L1H3" or "L1H*"; UsageError names what is not a
+    head."""
     found: list[tuple[int, int]] = []
     for term in text.replace(",", " ").split():
         match = HEAD_TERM.fullmatch(term)

@@ -41,7 +41,7 @@ class Target:
         return replace(self, bos=self.identity.default_bos)
 
     def __str__(self) -> str:
-        """Changes with anything that changes a number, within one process: what jobs are told apart by."""
+        """Identifies the target within one process: changes with anything that changes a number."""
         return f"{self.spec} {self.identity.digest} bos={self.bos} {self.products}"
 
     def key(self, gradients: bool = False) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class Session:
     def loaded(self, target: Target, done: int = 0, total: int = 1) -> Generator[Progress[Any], None, Loaded]:
         """Gives the model, after a Progress that says so where it has to be loaded first.
 
-        HeadroomError where its files are no longer those of the target: what is measured would lie under a wrong key.
+        HeadroomError if its files are no longer those of the target: results would be stored under a wrong key.
         """
         spec = target.spec
         if not self.models.holds(spec):
@@ -103,14 +103,14 @@ class Session:
         if loaded.identity.digest != target.identity.digest:
             raise HeadroomError(f"the files of {spec.model} have changed since they were read; start it once more")
         if loaded.products != target.products:
-            raise HeadroomError(f"the ways of matrix products have changed since {spec.model} was named; start it anew")
+            raise HeadroomError(f"the ways of matrix products have changed since {spec.model} was named; load it again")
         return loaded
 
     def places(self, spec: LoadSpec, identity: Identity | None = None, asks_gpus: bool = False) -> str:
         """Where a model's layers lie and what that costs a pass; "" where all of it is on one device.
 
         Of one that is not in memory: where the layers of `identity` would lie. That is "" while another one takes its
-        room, and beside GPUs unless they may be asked, which needs torch. HeadroomError: there is no room.
+        room, and with GPUs unless they may be queried, which needs torch. HeadroomError: it does not fit.
         """
         held = [each for each in (self.models.loaded, self.models.beside) if each is not None and each.spec == spec]
         placing: Placement | None = held[0].placing if held else None

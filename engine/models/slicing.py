@@ -5,7 +5,7 @@ A layer that loses all its heads and its FFN is not run: of it the attention out
 projections without the pruned ones; with all of them gone its attention is the output bias alone. A pruned FFN is
 skipped. Everything else, and families whose queries, keys and values come from one projection, is masked as before.
 int8 weights are sliced with their scales. The numbers are those of the mask up to the rounding of another order of
-sums. Weights that are not on the device that runs them are sliced in each pass: there is no room to keep the slices.
+sums. Weights that are not on the device that runs them are sliced in each pass, since their slices do not fit.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ SLICE_BELOW = 0.75
 class Sliced:
     """The smaller parts of a model under one mask, made once and put in place as often as needed. `swaps` are (parent,
     attribute, what stands there meanwhile); `reads` are (attention, which key and value head each head reads) where
-    heads share them unevenly and a cache is to hold each once; `masked` is what is left to the mask's hooks; `n_params`
-    and `n_bytes` are what the layers then hold, of `n_params_full` and `n_bytes_full`.
+    heads share them unevenly and a cache is to hold each once; `masked` are the components left to the mask's hooks;
+    `n_params` and `n_bytes` are what the layers then hold, of `n_params_full` and `n_bytes_full`.
     """
 
     swaps: tuple[tuple[Any, str, Any], ...]
@@ -62,7 +62,7 @@ def sliced(loaded: Loaded, mask: Mask, as_exported: bool = False) -> Sliced:
             swaps.append((holder, str(index), _dropped(loaded, layer, index)))
             continue
         kept = [head for head, keep in enumerate(mask.heads[index]) if keep]
-        # smeared keys: accelerate would bring the whole of what is mixed into a module that has a slice of it
+        # smeared keys: accelerate would move the complete mixing weights into a module that has a slice of them
         n_most = shape.n_heads - 1 if as_exported else SLICE_BELOW * shape.n_heads
         if len(family.qkv) < 3 or len(kept) > n_most or (kept and is_offloaded(attention)):
             still[index] = mask.heads[index]

@@ -1,8 +1,8 @@
 """The weights of heads and of the unembedding as fp32 matrices, whatever the model keeps them in.
 
-Where a projection is no plain matrix (int8 weights, GPT-2's turned ones) it is read by feeding it unit vectors, which
-gives its weights back exactly as they are used. Norms multiply by their own weights and (LayerNorm) take the mean away;
-that is folded in. Their scale, one number a position, is not: nothing computed from these weights depends on it.
+A projection that is not a plain matrix (int8 weights, GPT-2's transposed ones) is read by feeding it unit vectors,
+which gives its weights back exactly as they are used. Norms multiply by their own weights and (LayerNorm) take the mean
+away; that is folded in. Their scale, one number a position, is not: nothing computed from these weights depends on it.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ def folded(norm: Any, readers: Tensor) -> Tensor:
     return readers - readers.mean(-1, keepdim=True) if isinstance(norm, torch.nn.LayerNorm) else readers
 
 
-def _gain(norm: Any, beside: Tensor) -> Tensor:
+def _gain(norm: Any, like: Tensor) -> Tensor:
     """(d_model,): what a norm multiplies by, where what it is for lies."""
     with onloaded(norm):
-        return norm.weight.to(beside.device).float()
+        return norm.weight.to(like.device).float()
 
 
 def attention_norm(loaded: Loaded, layer: int) -> Any:

@@ -1,7 +1,7 @@
 """Memory forecasts, and placement of layers on GPUs, main memory and disk.
 
 `devices`: the class of device that measures here
-`free_memory`: what is free on GPUs, in main memory and on disk
+`free_memory`: free memory of GPUs, main memory and disk
 `needs`: what a model needs of memory
 `pass_memory`: what the largest passes of a study need
 `placement`: where the layers of a model larger than one device go

@@ -1,4 +1,4 @@
-"""Layers that lie on disk: their tensors as files that are mapped into memory, in a folder beside the result store.
+"""Layers on disk: their tensors as memory-mapped files, in a folder next to the result store.
 
 The system reads such a tensor when a pass needs it, and drops it again when memory runs short, before it would end a
 process. To torch it is a tensor like any other, so that all that reads or runs a layer finds it there; its values begin
@@ -35,7 +35,7 @@ from engine.process_marks import lock_folder
 if TYPE_CHECKING:
     from torch import Tensor
 
-FOLDER = "layers"  # beside the results
+FOLDER = "layers"  # next to the results
 OWN = re.compile(r"of-\d+-\w+")
 PAGE_BYTES = 4096
 MOST_WRITERS = 8  # above the threads in which transformers reads: each may write one more once a load has failed
@@ -63,7 +63,7 @@ class DiskOffload:
         self._remove = weakref.finalize(model, _remove, self.folder, self._held)
 
     def remove(self) -> None:
-        """Removes the folder; what is mapped stays readable until it is let go of."""
+        """Removes the folder; mapped tensors stay readable until they are released."""
         self._remove()
 
     def mapped(self, tensor: Tensor) -> Tensor:
@@ -142,7 +142,7 @@ class Quantised:
         self._model = model
 
     def followed(self, tensors: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]:
-        """The same tensors, which set aside what is finished when they are asked for."""
+        """The same tensors; reading one offloads the layers that are finished."""
 
         def read(stored: LazyTensor, layer: int) -> Tensor:
             self.set_aside_before(layer)

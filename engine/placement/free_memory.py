@@ -23,7 +23,7 @@ def free_memory(folder: Path) -> dict[str, int]:
 
 
 def free_bytes() -> int:
-    """What is free on the device, or in main memory as `main_memory_bytes` counts it."""
+    """Free bytes of the device, or of main memory as `main_memory_bytes` counts them."""
     if device_class() == "cuda":
         import torch
 
@@ -32,7 +32,7 @@ def free_bytes() -> int:
 
 
 def main_memory_bytes() -> int:
-    """What is free in main memory, the libraries of this process counted as free: what a model needs includes them. The
+    """Free bytes of main memory. Libraries of this process count as free, since the needs of a model include them. The
     pages of their files are not added, as they count as free already."""
     import psutil
 

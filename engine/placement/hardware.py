@@ -1,6 +1,6 @@
 """GPUs by name with their memory, and what `--gpus` means.
 
-Memory is what is sold as so many GB, at 10^9 bytes: what a driver reports is as much or a little more.
+Memory is the nominal size in GB, at 10^9 bytes; drivers report the same or a little more.
 """
 
 import re
@@ -61,10 +61,10 @@ def this_machine() -> Device:
     return Device(CPU, main_memory_bytes())
 
 
-def known_gpu(told: str) -> str | None:
+def known_gpu(driver_name: str) -> str | None:
     """The name in GPUS of what a driver calls a GPU, such as NVIDIA A100-SXM4-80GB; None where it is none of them, or
     could be two."""
-    words = re.findall(r"[a-z]*\d+[a-z]*", told.lower())
+    words = re.findall(r"[a-z]*\d+[a-z]*", driver_name.lower())
     same = [name for name in GPUS if _stem(name) in (*words, *(f"rtx{word}" for word in words))]
     sized = [name for name in same if name.lower().rpartition("-")[2] in words]
     found = sized or same

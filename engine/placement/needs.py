@@ -79,8 +79,8 @@ def no_loading_bytes(precision: str) -> int:
 def load_needs(
     model: ModelConfig, precision: str, loading_bytes: Callable[[str], int] = no_loading_bytes, device: str = ""
 ) -> Needs:
-    """What loading a model and running it under masks needs. `loading_bytes` says by precision what is held next to the
-    weights while they are loaded (`Identity.loading_bytes`); `device` is this computer's unless given."""
+    """What loading a model and running it under masks needs. `loading_bytes` are, by precision, the bytes held next to
+    the weights while they are loaded (`Identity.loading_bytes`); `device` is this computer's unless given."""
     running = {"workspace": WORKSPACE_BYTES, "loading": loading_bytes(precision)}
     if (device or device_class()) == CPU:
         running = {"libraries": LIBRARY_BYTES} | running

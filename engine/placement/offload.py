@@ -1,5 +1,5 @@
 """Weights that lie in main memory while their layer runs on a GPU: accelerate brings them there for each pass, and here
-they are brought for whoever reads them besides. In between their parameters are on torch's `meta` device, empty.
+they are moved for other readers too. In between, their parameters are on torch's `meta` device, empty.
 """
 
 import time

@@ -1,8 +1,8 @@
 """Where the layers of a model larger than one device lie: on GPUs in order, in main memory, on disk.
 
 Whole layers alone are moved; embeddings, final norm and unembedding lie on the first device. A layer that lies in main
-memory beside a GPU, or on disk, is moved to the first device in every pass and runs there. So all layers run on devices
-of one class, and numbers and their keys are those of the model in one piece.
+memory next to a GPU, or on disk, is moved to the first device in every pass and runs there. So all layers run on
+devices of one class, and numbers and their keys are those of the model in one piece.
 """
 
 import os
@@ -117,20 +117,20 @@ def places(text: str) -> tuple[tuple[str, int | None], ...]:
     for term in text.lower().split(","):
         match = TERM.fullmatch(term.strip())
         if match is None:
-            raise UsageError(f"{PLACE}: {term.strip()[:40]!r} is no place; write cpu, disk or gpu0 with how many "
+            raise UsageError(f"{PLACE}: {term.strip()[:40]!r} is not a device; write cpu, disk or gpu0 with how many "
                              "layers, such as cpu:4,disk")  # fmt: skip
         found.append((match[1], None if match[2] is None else int(match[2])))
     names = [name for name, _ in found]
     if len(set(names)) < len(names):
-        raise UsageError(f"{PLACE} is {text[:60]!r} and names a place twice; each holds layers one behind the other")
+        raise UsageError(f"{PLACE} is {text[:60]!r} and lists a device twice; each may appear only once")
     if any(count is None for _, count in found[:-1]):
         raise UsageError(f"{PLACE} is {text[:60]!r}; only the last place may go without a number of layers")
     return tuple(found)
 
 
 def place(needs: Needs, free: Mapping[str, int], how: Literal["fill", "even"] = "fill") -> tuple[str, ...]:
-    """The place of each layer, in order; fewer than there are layers if there is no room, and none at all if the first
-    place, on which the rest of the model lies, has no room for that.
+    """The place of each layer, in order; fewer than the layers if they do not fit, and none at all if the first place,
+    on which the rest of the model lies, has no room for that.
 
     `free` has the free bytes of each place in the order in which they are used. "fill": as many as fit in each. "even":
     the fullest GPU holds as little as possible.
@@ -164,7 +164,8 @@ def plan_placement(
     model: ModelConfig, precision: str, loading_bytes: Callable[[str], int], folder: Path
 ) -> Placement:  # fmt: skip
     """Where the layers of this model go: where the user wants them (HEADROOM_PLACE), on one device if it fits there,
-    else on as many places as it takes. `folder`: where layers would lie on disk. HeadroomError: there is no room."""
+    else on as many places as it takes. `folder`: where layers would lie on disk. HeadroomError: the model does not
+    fit."""
     asked, main, needs = asked_places(), _main(), load_needs(model, precision, loading_bytes)
     whole = Placement((main,) * needs.n_layers, main, needs.layer["weights"])
     estimate = memory_estimate(model, precision, loading_bytes)
@@ -175,7 +176,7 @@ def plan_placement(
     layers = _asked(asked, model.name, needs.n_layers, free) if asked else place(needs, usable)
     found = replace(whole, layers=layers, is_asked=asked is not None)
     if _is_int8_on_gpu(precision) and found.moved_bytes():
-        raise HeadroomError(f"{PLACE} sets layers beside a GPU, and int8 layers run where they lie (bitsandbytes); "
+        raise HeadroomError(f"{PLACE} places layers off the GPU, but int8 layers cannot be moved (bitsandbytes); "
                             "name GPUs alone, or choose bf16 or fp32")  # fmt: skip
     if len(layers) < needs.n_layers or (asked and not _has_room(found, needs, free)):
         raise HeadroomError(_no_room(model.name, precision, needs, estimate, free, folder, found))
@@ -219,8 +220,8 @@ def refuse_gradients(placement: Placement, name: str) -> None:
 
 
 def device_map(placing: Placement, model_class: Any, config: Any) -> dict[str, int | str]:
-    """What transformers and accelerate are told: each module's GPU, or "cpu". Layers on disk are main memory's to them:
-    their tensors are mapped files (`engine.placement.disk_offload`)."""
+    """The device map for transformers and accelerate: each module's GPU, or "cpu". Layers on disk are main memory's to
+    them: their tensors are mapped files (`engine.placement.disk_offload`)."""
     import copy
 
     import torch
@@ -231,7 +232,7 @@ def device_map(placing: Placement, model_class: Any, config: Any) -> dict[str, i
     with torch.device("meta"):
         skeleton = model_class(copy.deepcopy(config))
     found, at = {}, ""
-    for part in FAMILIES[config.model_type].layers.split("."):  # all that lies beside the path to the layers
+    for part in FAMILIES[config.model_type].layers.split("."):  # all modules next to the path to the layers
         inside = skeleton.get_submodule(at)
         found |= {f"{at}.{name}".lstrip("."): main for name, _ in inside.named_children() if name != part}
         at = f"{at}.{part}".lstrip(".")
@@ -295,7 +296,7 @@ def _no_room(
     """What a refusal says: of the model on one device as ever, and why other places do not help."""
     line, main = too_large(name, precision, estimate), _main()
     if found.is_asked:
-        return (f"{PLACE} sets {found.in_words()} of {name} in {precision}, for which there is no room: "
+        return (f"{PLACE} sets {found.in_words()} of {name} in {precision}, which do not fit: "
                 f"{_free_in_words(free)}; set fewer there, or leave it empty")  # fmt: skip
     without = sum(needs.at(main, 0, main, is_fetching=True).values())
     if free[main] < without:

@@ -29,7 +29,7 @@ from engine.records import Record, canonical_key, decode, encode, made_of, versi
 HARNESS_SEED = 1234  # what lm-eval's own command line passes to set_fewshot_seed
 MAX_SHOTS = 64
 CHUNK = 16  # questions stored together and scored in one fixed packing
-TOLD = 1000  # questions written out, after which it is told how far that is
+REPORTED = 1000  # questions rendered between two progress reports
 SMALL_CHUNK = 4  # the same where 16 would take long; divides CHUNK
 PARSED_BYTES = 64_000_000  # of rendered text whose questions are kept: a study asks for the same ones again and again
 
@@ -111,7 +111,7 @@ def get_requests(
     """The rendered questions of `task`, from `store` where they were rendered before.
 
     Rows come from the embedded suite, from `data_dir`/<task>/<split>.jsonl, or else from the hub: NotHere where nobody
-    has agreed to that (`engine.questions.tasks.agree_to_fetch`). HeadroomError names what is missing or malformed. Of a
+    has agreed to that (`engine.questions.tasks.agree_to_fetch`). HeadroomError names missing or malformed input. Of a
     file of very many rows (`rows.LARGE`) only the `first` are rendered, or where that is 0 a sample; None: all of them.
     """
     info = task_info(task.name)
@@ -256,9 +256,9 @@ def _questions(task: TaskSpec, harness_task: Any, numbers: Sequence[int]) -> lis
     questions = []
     documents = harness_task.doc_iterator(rank=0, limit=None, world_size=1)
     for doc_id, doc in documents:
-        may_stop()  # a large train split takes longer than whoever waits for an accuracy should
-        if doc_id % TOLD == TOLD - 1:
-            tell.get()(doc_id + 1, max(doc_id + 1, len(numbers)), f"questions of {task.name} written out", None)
+        may_stop()  # a large train split takes longer than a user should wait for an accuracy
+        if doc_id % REPORTED == REPORTED - 1:
+            tell.get()(doc_id + 1, max(doc_id + 1, len(numbers)), f"rendering questions of {task.name}", None)
         try:
             if task.same_examples:
                 harness_task.set_fewshot_seed(task.seed)

@@ -18,7 +18,7 @@ from engine.questions.tasks import OWN_COLUMNS, TaskInfo
 
 BOM = b"\xef\xbb\xbf"
 LARGE, SAMPLED = 150_000, 10_000  # of a file of more rows than LARGE, so many are drawn
-MOST_FAULTS = 200  # that are told of a file
+MOST_FAULTS = 200  # reported for one file
 SHOWN = 200  # characters of a value that is wrong
 TRAIN_SHARE = 3  # of one file of questions, every third row is for training
 Lines = Sequence[tuple[int, bytes]]  # number in the file, from 1, and what stands there
@@ -26,8 +26,8 @@ Lines = Sequence[tuple[int, bytes]]  # number in the file, from 1, and what stan
 
 @dataclass(frozen=True)
 class RowFault:
-    """What is wrong in a row: its number in the file, from 1; the rule that it breaks; what stands there. `got`:
-    whether the line of an error repeats the value."""
+    """A fault in a row: its number in the file, from 1; the rule that it breaks; the text found. `got`: whether the
+    line of an error repeats the value."""
 
     row: int
     what: str
@@ -86,7 +86,7 @@ class Given:
         return {split: _drawn(lines, self.first.get(split, 0)) for split, lines in of.items()}
 
     def rows(self, split: str, info: TaskInfo) -> list[dict[str, Any]]:
-        """The rows, checked; BadRows names the file and what is wrong in which rows."""
+        """The rows, checked; BadRows names the file and the faulty rows."""
         file, lines = self.files[split], self.lines[split]
         if lines:
             found, faults = _checked(lines, info)
@@ -101,7 +101,7 @@ class Given:
         raise HeadroomError(f"task {info.name}: {file} is empty; write one question a line as JSON")
 
     def _faults(self, info: TaskInfo) -> list[RowFault]:
-        """What is wrong in all splits, in the order of the file."""
+        """The faults of all splits, in file order."""
         faults = [fault for lines in self.lines.values() for fault in _checked(lines, info)[1]]
         return sorted(faults, key=lambda fault: fault.row)[:MOST_FAULTS]
 
@@ -149,7 +149,7 @@ def _lines(raw: bytes) -> Lines:
 
 
 def _checked(lines: Lines, info: TaskInfo) -> tuple[list[dict[str, Any]], list[RowFault]]:
-    """The rows that are right, and what is wrong in the others, the first MOST_FAULTS."""
+    """The valid rows, and the first MOST_FAULTS faults of the others."""
     found: list[dict[str, Any]] = []
     faults: list[RowFault] = []
     for number, line in lines:

@@ -14,16 +14,16 @@ from engine.files import is_file, named
 
 SPLITS = ("validation", "train")
 OWN_COLUMNS = ("context", "choices", "gold")
-OWN, OWN_TRAIN = ".jsonl", ".train.jsonl"  # of a user's own file, and of the rows for training beside it
+OWN, OWN_TRAIN = ".jsonl", ".train.jsonl"  # of a user's own file, and of its training rows
 
 
 @dataclass(frozen=True)
 class TaskInfo:
-    """One task: harness name, title, what is asked, folder of its YAML, columns its rows need.
+    """One task: harness name, title, description, folder of its YAML, columns its rows need.
 
     `chance` is the accuracy (0-1) of guessing, 0 where it depends on each question's number of choices. `needs`, of the
     embedded tasks: what an answer takes from its context, `examples` in front, `copying` a word of the question,
-    `reading` what a passage in it says, or `nothing`; "" where nobody has said.
+    `reading` what a passage in it says, or `nothing`; "" if unknown.
     """
 
     name: str
@@ -72,7 +72,7 @@ HARNESS_TASKS = {
 
 @once
 def embedded_tasks() -> dict[str, TaskInfo]:
-    """The tasks that come with the app, by name; read from the list beside their data."""
+    """The included tasks by name, read from the list next to their data."""
     from engine.demo import tasks_folder
 
     catalogue = tasks_folder() / "catalogue.json"
@@ -160,8 +160,8 @@ def local_files(info: TaskInfo, data_dir: str | Path | None) -> dict[str, Path] 
         file = named(info.name, "task")
         if not file.exists():
             raise HeadroomError(f"no such task file: {info.name!r}; give a .jsonl with context, choices and gold")
-        beside = file.with_name(f"{file.name.removesuffix(OWN)}{OWN_TRAIN}")
-        return {"validation": file, "train": beside if is_file(beside) else file}
+        train = file.with_name(f"{file.name.removesuffix(OWN)}{OWN_TRAIN}")
+        return {"validation": file, "train": train if is_file(train) else file}
     if info.name in embedded_tasks():
         folder = Path(info.yaml_folder)
     elif data_dir is None:

@@ -22,7 +22,7 @@ from engine.records import SCHEMA, Record, canonical_key, decode, encode
 
 Pass = Literal["forward", "gradient", "patterns"]
 FADING = 0.7  # what came before counts for so much less with each new measurement
-ALIKE = 0.05  # of the rate: what is as near to it teaches nothing new
+ALIKE = 0.05  # of the rate: a timing within this share of it adds nothing
 PLAIN = (bool, int, float, str, type(None))
 FACTOR = {"forward": 1.0, "gradient": 1.5, "patterns": 2.0}  # times a forward pass, as long as none was timed
 
@@ -64,8 +64,8 @@ def timed_passes(store: Store) -> Iterator[Timed]:
         with suppress(KeyError, TypeError, ValueError, AttributeError, HeadroomError):
             if record is not None:
                 each = {kind: float(seconds) / float(n) for kind, (seconds, n) in record.receipt["rates"].items()}
-                told = record.receipt["of"] | {"name": record.receipt["name"]}
-                found = Timed(**told, s_a_character=each["forward"], gradient_s_a_character=each.get("gradient"))
+                fields = record.receipt["of"] | {"name": record.receipt["name"]}
+                found = Timed(**fields, s_a_character=each["forward"], gradient_s_a_character=each.get("gradient"))
                 if found.n_params and min(each.values()) > 0:
                     yield found
 

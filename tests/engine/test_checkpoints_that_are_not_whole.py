@@ -238,7 +238,7 @@ def test_names_behind_a_key(kind, prefix, folder, tensors):
 ])  # fmt: skip
 def test_a_bin_file_that_is_no_table_of_tensors(content, said, options, folder, tensors):
     torch.save(content(tensors), folder / "pytorch_model.bin", **options)
-    refused(folder, *(["holds no table"] if options else [said]), precisions=["fp32"])
+    refused(folder, *(["does not hold a table"] if options else [said]), precisions=["fp32"])
 
 
 @BOTH
@@ -381,7 +381,7 @@ def test_a_file_is_said_to_be_what_it_is(make, name, folder, tensors):
 @pytest.mark.parametrize("name, make, said", [
     ("pytorch_model.bin", made_torchscript, "is a TorchScript archive"),
     ("pytorch_model.bin", made_zip, "zip archive that torch.save did not write"),
-    ("model.safetensors", made_torchscript, "is no safetensors file"),
+    ("model.safetensors", made_torchscript, "is not a safetensors file"),
     ("pytorch_model.bin", lambda file: save_file({"a": torch.ones(2)}, file), "is a safetensors file"),
     ("pytorch_model.bin", lambda file: file.write_bytes(bytes(1000)), "damaged"),
 ])  # fmt: skip

@@ -390,5 +390,5 @@ def test_no_result_of_one_way_is_given_for_another(session, tiny_opt, tmp_path, 
         assert not last(importance(target, questions, "heads").run(session)).cached
         assert last(importance(target, questions, "heads").run(session)).cached
         assert session.models.loaded.products == target.products, "the model that is held follows"
-    with pytest.raises(HeadroomError, match="have changed since .* start it anew"):
+    with pytest.raises(HeadroomError, match="have changed since .* load it again"):
         finished(session.loaded(replace(target, products=Kernels())))

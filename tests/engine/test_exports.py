@@ -137,7 +137,7 @@ def test_small_stores_nothing_of_what_is_pruned(session, folder_of, tmp_path):
 def test_a_folder_of_uneven_layers_that_is_not_headroom_s_is_refused(session, folder_of, tmp_path):
     made = exported(session, folder_of("opt"), tmp_path / "out", form="small")
     config = json.loads((made.folder / "config.json").read_text())
-    for change, said in (({"kept_heads": [[0], [9], []]}, "which are no heads of 3 layers"),
+    for change, said in (({"kept_heads": [[0], [9], []]}, "which are not heads of 3 layers"),
                          ({"kept_heads": [[0, 2], [], [3]]}, "is not what config.json says of its layer"),
                          ({"model_type": "opt"}, "opens only where it has written them")):  # fmt: skip
         (made.folder / "config.json").write_text(json.dumps(config | change))

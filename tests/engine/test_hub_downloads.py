@@ -222,9 +222,9 @@ def test_a_quantized_model_is_refused_before_it_is_downloaded(served, cache):
     ("model", "said"),
     [
         ("someone/gated", "gated"),
-        ("someone/none", "there is no model 'someone/none' on the hub"),
+        ("someone/none", "'someone/none' does not exist on the Hub"),
         ("someone/tiny@v9", "has no revision 'v9'"),
-        ("demo", "no model of the hub"),
+        ("demo", "not a Hub model id"),
     ],
 )
 def test_what_cannot_be_had_is_said(served, model, said):

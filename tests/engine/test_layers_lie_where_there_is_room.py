@@ -182,7 +182,7 @@ def test_no_room_is_said_with_what_is_lacking(large, machine, placed, tmp_path):
         where(large, "bf16", tmp_path)
     machine(cpu=GB * 20, disk=GB * 400)
     placed("cpu:40,disk")
-    with pytest.raises(HeadroomError, match=r"sets layers 0-39 in main memory, 40-47 on disk of .* no room"):
+    with pytest.raises(HeadroomError, match=r"sets layers 0-39 in main memory, 40-47 on disk of .* do not fit"):
         where(large, "bf16", tmp_path)
 
 

@@ -47,7 +47,7 @@ def test_a_series():
     with pytest.raises(UsageError, match="names 2 models and one is wanted.*a/b@step0"):
         model_name("a/b@step{0,1}")
     for empty in ("a/b@{}", "a/b@step{0,,1}", f"a/b@{{{','.join(map(str, range(300)))}}}"):
-        with pytest.raises(UsageError, match="no series"):
+        with pytest.raises(UsageError, match="not a series"):
             models_of(empty)
 
 
@@ -81,8 +81,8 @@ def test_a_snapshot_of_a_run(run_folder, monkeypatch):
     assert model_name("run1@step0").folder == model_name("./run1/@step0").folder == run_folder / "step0"
     assert short_name(f"{run_folder}@step64") == "run1@step64"
     assert model_name(str(run_folder / "step64")).run == ""  # a folder like any other
-    for wrong, told in (("step9", "no snapshot step9; the nearest are step0 and step64"), ("main", "give @stepN"),
-                        ("step600", "the nearest is step512"), ("step064", "give @stepN")):  # fmt: skip
+    for wrong, told in (("step9", "no snapshot step9; the nearest are step0 and step64"), ("main", "use @stepN"),
+                        ("step600", "the nearest is step512"), ("step064", "use @stepN")):  # fmt: skip
         with pytest.raises(UsageError, match=told):
             model_name(f"{run_folder}@{wrong}")
     (run_folder / "step0" / "config.json").touch()

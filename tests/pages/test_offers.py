@@ -102,7 +102,7 @@ def test_two_clicks_bring_the_model(open_app, served):
 def test_what_went_wrong_is_said_and_can_be_tried_again(open_app, served):
     at = click(open_app(model="someone/none"), "Look it up")
     offers.lookups().join("someone/none", WAIT_S)
-    assert "there is no model 'someone/none'" in said(at.run())
+    assert "'someone/none' does not exist on the Hub" in said(at.run())
     asked = len(served.requests)
     click(at, "Look it up")
     offers.lookups().join("someone/none", WAIT_S)

@@ -189,7 +189,7 @@ def test_a_place_that_hangs_is_waited_for_once(two, place, monkeypatch):
 
 @pytest.mark.parametrize(
     ("address", "says"),
-    [("gone", "there is no such folder"), ("s3x://bucket/x", "s3x"), ("one", "the result store of one machine")],
+    [("gone", "the folder does not exist"), ("s3x://bucket/x", "s3x"), ("one", "the result store of one machine")],
 )
 def test_an_address_that_is_none_is_told_in_one_line(address, says, tmp_path):
     Store(tmp_path / "one").close()
