@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(option, type=known, choices=tuple(names), help=help, **more)
 
     def add_request(self, request: type[Request]) -> None:
-        """The options and positional arguments of a request; what is parsed says of which class it is."""
+        """Adds the options and positional arguments of a request, and its class to the parsed result."""
         alternatives = None
         for name, (field, option) in options(request).items():
             if option.is_alternative and alternatives is None:

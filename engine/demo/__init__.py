@@ -16,7 +16,7 @@ RUN = "embedded"  # the run of training, among those that come with the app, who
 
 @dataclass(frozen=True, order=True)
 class Landmark:
-    """A place in a passage that is worth a look: the `occurrence`-th `text` (1 = the first), and what is seen there."""
+    """A notable place in a passage: the `occurrence`-th `text` (1 = the first), and a note on it."""
 
     text: str
     occurrence: int

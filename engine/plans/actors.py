@@ -1,6 +1,6 @@
-"""The worker as an actor of Ray: the same as `headroom work`, told by a driver on another machine maybe what to do.
+"""The worker as a Ray actor: the same as `headroom work`, started by a driver that may be on another machine.
 
-What comes in and goes out are plain values. Results go nowhere but into the store, cells are claimed as by any worker.
+Arguments and return values are plain values. Results go only into the store, and cells are claimed as by any worker.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from engine.readable import is_readable
 
 @dataclass(frozen=True)
 class Errand:
-    """What every actor is told. The driver's own machine (`host`) and folder, the plan's file and the digest of what it
+    """The arguments of every actor: the driver's machine (`host`) and folder, the plan's file and the digest of what it
     holds, the folder of claims and in it a file that the driver has made (`mark`); the folder of the result store, the
     results that are shared, and the key of a record that the driver has put there (`meeting`)."""
 
@@ -58,10 +58,10 @@ class Errand:
 class Actor:
     """One worker: what it is at (`now`), and the lines that it has for the user (`lines`)."""
 
-    def __init__(self, told: Mapping[str, Any]) -> None:
+    def __init__(self, errand: Mapping[str, Any]) -> None:
         self.now = ""
         self.lines: list[str] = []
-        self.errand = Errand(**told)
+        self.errand = Errand(**errand)
 
     def join(self) -> dict[str, Any]:
         """Looks whether all is here that it takes, before anything is claimed: "differs" says what about the numbers
@@ -86,7 +86,7 @@ class Actor:
             self._share()
         except HeadroomError as error:
             answer = _refused(error)
-        except BaseException as error:  # a panic in Rust code is no Exception
+        except BaseException as error:  # a panic in Rust code is a BaseException
             answer = {"ended": unforeseen(error)}
         self._close()
         return answer | {"lines": self.lines}
@@ -115,7 +115,8 @@ class Actor:
         self.plan, self.claims = read_plan(errand.plan), Claims(errand.claims, errand.lease_s, errand.retried)
 
     def _open(self) -> str:
-        """What is other here than where the plan was written; HeadroomError where the store is not the driver's."""
+        """Differences between this machine and the one where the plan was written; HeadroomError if the store is not
+        the driver's."""
         errand = self.errand
         store = Store(errand.directory, errand.shared, is_readable)
         _meet(store, errand)
@@ -144,7 +145,7 @@ def digest_of(plan: str) -> str:
 
 
 def _meet(store: Store, errand: Errand) -> None:
-    """HeadroomError where the driver would not find what is stored here."""
+    """HeadroomError if the driver would not find the results stored here."""
     if store.get_here(errand.meeting) is not None:
         return
     if store.get(errand.meeting) is None:

@@ -37,8 +37,8 @@ class Cell:
     engine.importance.importance.WHAT) or the accuracy at `points`.
 
     Points are several where one follows from another (`rescored`). `needs` are ids of cells that are measured first,
-    `cost_s` seconds where it was planned, `characters` what is read for it by passes of `kind`. The `id` is made of
-    what is measured: the same cell in two plans has the same.
+    `cost_s` seconds where it was planned, `characters` read by its passes of `kind`. The `id` is a hash of the
+    measurement: the same cell has the same id in all plans.
     """
 
     id: str
@@ -108,7 +108,9 @@ def read_plan(path: str | Path) -> Plan:
     except OSError as error:
         raise HeadroomError(f"cannot read the plan {file} ({error.strerror}); give the file of sweep --plan") from error
     except (InvalidFile, UsageError) as error:
-        raise HeadroomError(f"{file} is no plan of this version ({error}); write it anew with sweep --plan") from error
+        raise HeadroomError(
+            f"{file} is not a plan of this version ({error}); write it again with sweep --plan"
+        ) from error
     return plan
 
 

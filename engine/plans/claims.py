@@ -1,11 +1,11 @@
-"""Who has which cell in hand, and what is done: files in a folder that all workers of a plan see.
+"""Leases on cells, and finished cells, as files in a folder that all workers of a plan can access.
 
-`workers/N.jsonl` is written by worker N alone, a line for each cell that it has finished. `claims/ab/ID.G` says that
-somebody has cell ID in hand: whoever makes the file first, which a file system grants to one. Its time is renewed while
-the cell is measured, by the clock of the file system (which `clock` tells those who only look on), whatever the
-machines' own say. A claim that nobody has renewed for a lease is taken over by making the next one, G + 1; nothing
-is ever deleted, so that no two moments have to be told apart. Two workers with the same cell (one was suspended for
-longer than its lease) do no harm: what is measured lies in the result store under its content.
+Only worker N writes `workers/N.jsonl`, a line for each finished cell. The file `claims/ab/ID.G` is a claim on cell ID,
+held by the worker that created it first; the file system lets only one create it. While the cell is measured, the
+worker renews the file's time, by the clock of the file system (which processes that only read get from the file
+`clock`), not by the machines' clocks. A claim that was not renewed for a lease is taken over by creating the next one,
+G + 1. Nothing is ever deleted, which avoids races. Two workers with the same cell (one was suspended for longer than
+its lease) do no harm, because results are stored by content.
 """
 
 import json
@@ -86,7 +86,7 @@ class Claims:
         self.workers: dict[int, Began] = {}  # what each said of itself first
         self.left: set[int] = set()  # that have ended, and said so
         self.number: int | None = None  # of this worker
-        self._retries = retry is True  # what has failed until now, which is what is read first, is free again
+        self._retries = retry is True  # cells that failed before, which are read first, are free again
         self._before: Mapping[int, int] = {} if isinstance(retry, bool) else retry
         self._read: dict[int, int] = {}  # bytes of each worker's log
         self._seen: dict[int, float] = {}  # when each was written to or renewed
@@ -119,8 +119,8 @@ class Claims:
                 self._hear(number, line, self._retries or at <= self._before.get(number, 0))
 
     def retried(self) -> dict[int, int]:
-        """What is free again though it has failed, for others that are to do the same: bytes of each worker's log.
-        To be asked before all else."""
+        """The bytes of each worker's log whose failed cells are free again, so that other workers can retry the same.
+        To be called first."""
         if not self._retries:
             return {}
         self.refresh()
@@ -143,7 +143,7 @@ class Claims:
         return number
 
     def take(self, cell: str) -> bool:
-        """Claims a cell that nobody had in hand; False where somebody has or had."""
+        """Claims a cell that was never claimed; False if it was."""
         return self._claim(cell, 1)
 
     def take_over(self, cell: str) -> bool:
@@ -161,7 +161,7 @@ class Claims:
         """Says that this worker is there, and that the cell in hand is still being measured."""
         for file in (self._held, None if self.number is None else self._log_of(self.number)):
             if file is not None:
-                with suppress(OSError):  # somebody has deleted the folder: what is measured is stored all the same
+                with suppress(OSError):  # the folder was deleted: results are stored anyway
                     os.utime(file)
 
     def silent_s(self, number: int) -> float:
@@ -174,7 +174,7 @@ class Claims:
         self._tell({name: value for name, value in asdict(note).items() if name != "worker"})
         self.settled[cell] = note
         if failed:
-            self.let_go()  # whoever tries it once more need not wait
+            self.let_go()  # a retry need not wait
         self._held = None
 
     def let_go(self, ended_by: str = "") -> None:
@@ -193,8 +193,8 @@ class Claims:
             self._tell({"left": time.time()})
 
     def release(self, number: int, ended_by: str = "") -> list[str]:
-        """Leaves to others at once what worker `number` had in hand, and says that it takes no more: to be called by
-        whoever has seen its end. Gives these cells. `ended_by`: what they may be the reason of, as in `let_go`."""
+        """Releases the cells of worker `number` at once and notes that it takes no more; to be called once it has
+        ended. Returns these cells. `ended_by`: the error, which these cells may have caused, as in `let_go`."""
         self.refresh()
         freed = []
         for cell, file in self._last_claims().items():
@@ -209,7 +209,7 @@ class Claims:
         return freed
 
     def refused(self, error: OSError) -> HeadroomError:
-        """What is raised where nothing can be written here."""
+        """The error if the folder is not writable."""
         return HeadroomError(f"cannot write to {self.folder} ({error.strerror}); choose another folder with --claims")
 
     def hands(self) -> Iterator[ClaimState]:
@@ -229,22 +229,22 @@ class Claims:
         return {cell: file for cell, (_, file) in found.items()}
 
     def _hear(self, number: int, line: bytes, is_free: bool) -> None:
-        """One line of a worker's log; where it says that a cell has failed, that `is_free` to be tried once more.
-        InvalidFile: it is not such a line."""
-        told = decode_json(line, dict[str, Any], number)
-        if "host" in told:
-            self.workers[number] = convert(told, Began, number)
-        elif "left" in told:
+        """Reads one line of a worker's log; a failed cell `is_free` to be retried. InvalidFile: it is not such a
+        line."""
+        found = decode_json(line, dict[str, Any], number)
+        if "host" in found:
+            self.workers[number] = convert(found, Began, number)
+        elif "left" in found:
             self.left.add(number)
-        elif "ended" in told:
-            ended = convert(told, _Ended, number)
+        elif "ended" in found:
+            ended = convert(found, _Ended, number)
             if not is_free:
                 if ended.ended in self._ended:  # not the first that it has ended
                     failed = Note(ended.ended, number, ended.at, failed=ended.why)
                     self.settled.setdefault(ended.ended, failed)
                 self._ended.add(ended.ended)
         else:
-            note = convert(told | {"worker": number}, Note, number)
+            note = convert(found | {"worker": number}, Note, number)
             if note.failed and is_free:
                 return
             self.notes.append(note)
@@ -268,20 +268,20 @@ class Claims:
         """How far the file system's clock is ahead, for one who only looks on; 0 where it cannot be asked."""
         file = self.folder / "clock"
         try:
-            # opening a pipe that nobody reads would block
+            # opening a pipe without a reader would block
             os.close(os.open(file, os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0), 0o666))
             os.utime(file)
             return file.stat().st_mtime - time.time()
         except OSError:
             return 0.0
 
-    def _tell(self, told: Mapping[str, Any], number: int | None = None) -> None:
-        """Writes a line into this worker's log, or into that of another, which has ended: maybe in half a line."""
+    def _tell(self, fields: Mapping[str, Any], number: int | None = None) -> None:
+        """Writes a line to this worker's log, or to that of a worker that has ended, maybe in the middle of a line."""
         before, number = (b"", self.number) if number is None else (b"\n", number)
         assert number is not None, "a worker joins first"
         try:
             with open(self._log_of(number), "ab") as log:
-                log.write(before + json.dumps(told).encode() + b"\n")
+                log.write(before + json.dumps(fields).encode() + b"\n")
         except OSError as error:
             raise self.refused(error) from error
 
@@ -293,7 +293,7 @@ class Claims:
                     if entry.name.endswith(".jsonl") and NUMBER.fullmatch(entry.name[:-6]):
                         yield int(entry.name[:-6]), entry.stat()
         except FileNotFoundError:
-            return  # nobody has begun
+            return  # no worker has started
 
     def _log_of(self, number: int) -> Path:
         return self.folder / "workers" / f"{number}.jsonl"

@@ -91,7 +91,7 @@ def opened(address: str) -> Iterator[Any]:
 
 
 def remove_left_folders(parent: str) -> None:
-    """Removes the folders in `parent` of drivers that were killed: nobody holds their locks."""
+    """Removes the folders in `parent` of killed drivers: their locks are free."""
     for folder in Path(parent).glob(f"{FOLDER}*"):
         with suppress(OSError):
             about = folder.lstat()
@@ -121,7 +121,7 @@ def share_of(ray: Any, workers: int | None, cpus: float | None, gpus: float | No
 
 
 def free(ray: Any) -> str:
-    """What nobody uses now, in words."""
+    """The unused resources, as text."""
     there, left = ray.cluster_resources(), ray.available_resources()
     return " and ".join(f"{left.get(name, 0):g} of {there[name]:g} {name}s" for name in ("CPU", "GPU") if name in there)
 
@@ -159,7 +159,7 @@ def _connect(ray: Any, address: str, folder: str) -> None:
             what, then = "Ray cannot be started on this computer", "`headroom work PLAN` needs no Ray"
         raise HeadroomError(f"{what} ({one_line(error)}); {then}") from error
     if any(node["NodeManagerAddress"] != LOOPBACK for node in ray.nodes()):  # imported before by somebody else
-        raise HeadroomError("Ray listens not only to this computer; end this process, and start it anew")
+        raise HeadroomError("Ray accepts connections from other computers; end this process and start it again")
 
 
 def _reach(address: str) -> None:
@@ -174,9 +174,7 @@ def _reach(address: str) -> None:
         line = f"no Ray cluster answers at {address} ({error.strerror or error})"
         raise HeadroomError(f"{line}; `ray start --head` starts one, and says where") from error
     if answer[3:4] != HELLO[-6:-5] and not os.environ.get("RAY_USE_TLS"):
-        raise HeadroomError(
-            f"what answers at {address} is no Ray cluster; `ray start --head` starts one, and says where"
-        )
+        raise HeadroomError(f"{address} is not a Ray cluster; `ray start --head` starts one and prints its address")
 
 
 def _short_folder() -> str:

@@ -22,15 +22,15 @@ from engine.progress import tell
 START_S = 120.0  # without anybody at work: others have the cluster's CPUs and GPUs
 TURN_S = 1.0  # how often it is looked how they stand
 RESTARTS = 3  # of each worker
-DEATH_S = 10.0  # for processes that were told to end to be gone
+DEATH_S = 10.0  # for stopped processes to end
 CODE = Path(__file__).resolve().parents[2]  # where `engine` lies
 HANDED_ON = ("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM")  # and HEADROOM_*
-OF_THE_STORE = ("HEADROOM_CACHE", "HEADROOM_SHARED")  # told to the actor alone: Ray writes environments into its logs
+OF_THE_STORE = ("HEADROOM_CACHE", "HEADROOM_SHARED")  # passed to the actor only: Ray writes environments into its logs
 
 
 @dataclass
 class Member:
-    """One actor, what is waited for of it, and once it has joined where it runs."""
+    """One actor, its pending call, and, once it has joined, where it runs."""
 
     actor: Any
     ref: Any
@@ -62,8 +62,8 @@ class Crew:
         self._at, self._n_turns, self._at_work_s = "", 0, time.monotonic()
 
     def work(self) -> None:
-        """Returns when no cell is left. HeadroomError where nobody is left before, or nobody can begin; NotHere where
-        that is for what has to be fetched first."""
+        """Returns when no cell is left. HeadroomError if all actors end before, or none can start; NotHere if that is
+        for what has to be fetched first."""
         try:
             for _ in range(self._share.workers):
                 self._start()
@@ -96,7 +96,7 @@ class Crew:
             environment["CUDA_VISIBLE_DEVICES"] = ""  # Ray hides none from those that asked for none
         needs: dict[str, Any] = {"num_cpus": self._share.cpus, "num_gpus": self._share.gpus}
         more: dict[str, Any] = {"runtime_env": {"env_vars": environment}, "scheduling_strategy": "SPREAD"}
-        actor = self._kind.options(max_concurrency=2, **needs, **more).remote()  # `now` beside `work`
+        actor = self._kind.options(max_concurrency=2, **needs, **more).remote()  # `now` while `work` runs
         self._members.append(Member(actor, actor.join.remote(str(CODE), self.module, asdict(self._errand)), restarts))
 
     def _turn(self) -> None:
@@ -109,18 +109,18 @@ class Crew:
         for ref in ready:
             member = waited.get(ref)
             try:
-                told = self._ray.get(ref)
+                answer = self._ray.get(ref)
             except self._ray.exceptions.RayError as error:
                 if member is not None:
                     self._lost(member, error)
                 continue
             if member is None and other is not None:
-                self._at = told[0] or self._at
-                self._pass_on(other, told[1])
+                self._at = answer[0] or self._at
+                self._pass_on(other, answer[1])
             elif member is not None and member.pid:
-                self._has_ended(member, told)
+                self._has_ended(member, answer)
             elif member is not None:
-                self._has_joined(member, told)
+                self._has_joined(member, answer)
         self._claims.refresh()
         n_at_work, settled = len(self._at_work()), self._claims.settled
         if n_at_work:
@@ -135,27 +135,27 @@ class Crew:
             self._say(f"{member}: {line}")
         member.n_lines = len(lines)
 
-    def _has_joined(self, member: Member, told: Mapping[str, Any]) -> None:
-        process = str(told.get("host")), int(told.get("pid", 0))
-        where = "" if told["host"] == platform.node() else f"on {told['host']} "
-        if "refused" in told:
-            self._has_ended(member, {**told, "refused": where + told["refused"]})
+    def _has_joined(self, member: Member, answer: Mapping[str, Any]) -> None:
+        process = str(answer.get("host")), int(answer.get("pid", 0))
+        where = "" if answer["host"] == platform.node() else f"on {answer['host']} "
+        if "refused" in answer:
+            self._has_ended(member, {**answer, "refused": where + answer["refused"]})
             return
-        if told["differs"] and (line := where + told["differs"]) not in self._said:
+        if answer["differs"] and (line := where + answer["differs"]) not in self._said:
             self._said.add(line)
             self._say(line)
         self._joined.add(process)
         member.host, member.pid, member.ref = *process, member.actor.work.remote()
 
-    def _has_ended(self, member: Member, told: Mapping[str, Any]) -> None:
+    def _has_ended(self, member: Member, answer: Mapping[str, Any]) -> None:
         """One has returned: nothing is left, it cannot go on there, or an error has ended it."""
         self._kill(member)
         self._members.remove(member)
-        self._pass_on(member, told.get("lines", ()))
-        if "ended" in told:
-            self._start_anew(member, told["ended"])
-        elif "refused" in told:
-            away, line = told["away"], told["refused"]
+        self._pass_on(member, answer.get("lines", ()))
+        if "ended" in answer:
+            self._restart(member, answer["ended"])
+        elif "refused" in answer:
+            away, line = answer["away"], answer["refused"]
             self._ended = HeadroomError(line) if away is None else NotHere(away, line)
             if self._members:
                 self._say(f"{member} has ended, others go on: {line}")
@@ -163,14 +163,14 @@ class Crew:
             self._is_over = True
 
     def _lost(self, member: Member, error: Exception) -> None:
-        """Frees what one that is no more had in hand, and has another in its place."""
+        """Releases the cells of an actor that has ended, and starts another in its place."""
         self._kill(member)
         self._members.remove(member)
         is_of_machine, why = loss(self._ray, error)
         self._release(member, "" if is_of_machine else f"its worker was lost: {why}")
-        self._start_anew(member, why)
+        self._restart(member, why)
 
-    def _start_anew(self, member: Member, why: str) -> None:
+    def _restart(self, member: Member, why: str) -> None:
         if member.restarts == RESTARTS:
             self._ended = HeadroomError(f"{member} was lost, as {RESTARTS} before it in its place: {why}")
             return
@@ -203,7 +203,7 @@ def _actor_class(ray: Any) -> Any:
     """The class of the actors, which travels as it stands here: where it lands Headroom has yet to be found."""
 
     class HeadroomWorker:
-        def join(self, code: str, module: str, told: dict[str, Any]) -> dict[str, Any]:
+        def join(self, code: str, module: str, answer: dict[str, Any]) -> dict[str, Any]:
             import importlib.util
             import os
             import platform
@@ -219,7 +219,7 @@ def _actor_class(ray: Any) -> Any:
             else:
                 module = module.removeprefix(package)  # a clone of this machine, on PYTHONPATH
             try:
-                self.actor = importlib.import_module(module).Actor(told)
+                self.actor = importlib.import_module(module).Actor(answer)
             except (ImportError, TypeError) as error:
                 why = f"this version of Headroom is not there for {sys.executable} ({error})"
                 return me | {"refused": f"{why}; install it on every machine", "away": None}

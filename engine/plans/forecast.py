@@ -58,7 +58,7 @@ class StudyPart:
 class Forecast:
     """A model on a machine.
 
-    `shares`: what each device holds that one worker uses; not all layers if there is no room for them.
+    `shares`: the share of each device that one worker uses; not all layers if they do not fit.
     `n_needed`: how many devices of this kind would hold the whole model; None if no number would.
     `timing`: None if nothing was timed on such a device in this precision.
     `questions`: by task the text of one question (mean), of the tasks whose rows are here.
@@ -114,7 +114,7 @@ class Forecast:
         return ",".join(f"{each.place}:{each.stop - each.first}" for each in self.shares if each.stop > each.first)
 
     def seconds(self, work: Workload) -> float | None:
-        """Seconds of one worker, fetching of layers not counted; None if nothing was timed, or there is no room."""
+        """Seconds of one worker, without moving layers; None if nothing was timed, or the model does not fit."""
         return None if self.timing is None or not self.runs else self.timing.seconds(work.characters)
 
 

@@ -46,7 +46,7 @@ def measured(session: Session, plan: Plan, cell: Cell, here: Here, tell: Tell) -
         reasons = dict.fromkeys([*found.failed.values(), f"{in_words(cell.task)}: what ranks it is not known"])
         failed = "" if len(found.rows) == len(set(cell.points)) else next(iter(reasons))
     if failed:
-        for _ in session.loaded(target):  # a model that cannot be loaded here is no fault of the task either
+        for _ in session.loaded(target):  # a model that cannot be loaded here is not a fault of the task
             pass
     if not session.store.on_disk:
         session.store.close()  # tries once more
@@ -74,10 +74,10 @@ def other_fields(session: Session, plan: Plan, here: Here) -> Mapping[str, tuple
 def in_line(others: Mapping[str, tuple[Any, Any]]) -> str:
     """What `other_fields` found, in one line."""
     names = "; ".join(f"{name} {there} there, {mine} here" for name, (there, mine) in others.items())
-    told = "other than where the plan was written, and results are found where it is the same"
+    what = "different from the machine that wrote the plan; results are found where it is the same"
     ways = others.get("products", ({}, None))[0]
-    pin = f"; {PINNED}={pinned_as(ways)} computes as there" if "products" in others else ""
-    return f"{told}: {names}{pin}"
+    pin = f"; {PINNED}={pinned_as(ways)} uses the same kernels as there" if "products" in others else ""
+    return f"{what}: {names}{pin}"
 
 
 def _last(steps: Iterator[Progress[Any]], tell: Tell) -> tuple[bool, Any]:

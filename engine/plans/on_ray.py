@@ -1,7 +1,7 @@
-"""A plan worked on by actors of Ray: what they are told, and by what they know that they see the same as the driver.
+"""Runs a plan with Ray actors, and checks that they see the same files as the driver.
 
 Where an actor's process or machine is lost, what it had in hand is free at once, and another takes its place. Nothing
-rests on that: its lease runs out all the same, and ordinary workers may be at work on the plan beside the actors.
+rests on that: its lease runs out all the same, and ordinary workers may work on the plan at the same time.
 """
 
 import os
@@ -77,7 +77,7 @@ def work_on_ray(
         except NotHere as error:
             if not asked.address:
                 raise
-            raise HeadroomError(str(error)) from error  # what is fetched here would not be there
+            raise HeadroomError(str(error)) from error  # a download here would not help there
     return Done(crew.tally(), share.workers, crew.n_restarts)
 
 

@@ -1,6 +1,6 @@
-"""Points of a sweep as cells: one for each mask that can be told apart beforehand, and one for each score that ranks.
+"""Points of a sweep as cells: one for each mask that is known to differ, and one for each score that orders need.
 
-Masks that other points' rankings happen to share are found in the store by whoever comes second.
+If the orders of two points give the same mask, the second finds its result in the store.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,10 +47,10 @@ def planned(
     what a cell costs; loads no model."""
     target = session.target(setting.spec, setting.bos)
     wanted, failed = ranked_by_some(wanted, pool)
-    anew = {setting.heads_by: [point.task for point in wanted if point.by == "rescored"]}  # which begins with these
+    rescored = {setting.heads_by: [point.task for point in wanted if point.by == "rescored"]}  # which begins with these
     matching = [point.task for point in wanted if "prefix_matching" in evidence_needed(target.shape, point)]
     by_score: dict[str, list[TaskSpec]] = {}
-    for each in (surveys, scores_needed(setting, target.shape, wanted, pool), anew, {PREFIX: matching[:1]}):
+    for each in (surveys, scores_needed(setting, target.shape, wanted, pool), rescored, {PREFIX: matching[:1]}):
         for what, tasks in each.items():
             by_score[what] = list(dict.fromkeys([*by_score.get(what, ()), *tasks]))
     ranking = [task for tasks in by_score.values() for task in tasks]
@@ -149,7 +149,7 @@ class _Making:
         return cells
 
     def _characters(self, point: Point) -> float:
-        """What is read at a point, as many characters as the pruned model's passes take as long for."""
+        """Characters of full-model passes that take as long as the pruned model's passes at a point."""
         read = all_characters(self.judged[point.task])
         kept = read * point.kept_share
         if point.by == "rescored" and prunes_some(self.target.shape, point) and point.task in self.ranked:

@@ -4,10 +4,10 @@ from typing import Any
 
 from engine.errors import one_line
 
-OWN = {  # what a cluster of this computer's own is told; read when Ray is imported
+OWN = {  # settings of a local cluster; read when Ray is imported
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # 127.0.0.1 alone: else it listens at the address that others reach
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_prestart_worker_first_driver": "0",  # a process a core that nobody needs
+    "RAY_prestart_worker_first_driver": "0",  # one process per core, not needed
     "RAY_AUTH_MODE": "token",  # no other user of this computer gets in; the token is the run's own, not one at home
 }
 

@@ -81,14 +81,14 @@ def standing(plan: Plan, claims: Claims) -> Standing:
 
 
 def _worker(number: int, claims: Claims, notes: Sequence[Note], in_hand: str) -> Worker:
-    told, silent_s = claims.workers[number], claims.silent_s(number)
+    began, silent_s = claims.workers[number], claims.silent_s(number)
     state = "at work" if in_hand else "waiting"
     if number in claims.left:
         state = "ended"
     elif silent_s > claims.lease_s:
         state = "lost"
     seconds = sum(note.seconds for note in notes if not note.cached)
-    return Worker(number, one_line(told.host), told.pid, len(notes), seconds, state, in_hand, silent_s)
+    return Worker(number, one_line(began.host), began.pid, len(notes), seconds, state, in_hand, silent_s)
 
 
 def left_s(plan: Plan, settled: Mapping[str, Note], n_at_work: int) -> float | None:

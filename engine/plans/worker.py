@@ -1,4 +1,4 @@
-"""Takes cells until none is left, beside any number of others that do the same."""
+"""Takes cells until none is left; any number of workers may run at the same time."""
 
 import random
 import time
@@ -33,10 +33,10 @@ class Tally:
 
 
 def work(plan: Plan, claims: Claims, measure: Callable[[Cell, int], Outcome]) -> Tally:
-    """Has every cell measured that no other worker takes; `measure` is given how many are settled beside the cell.
+    """Measures every cell that no other worker takes. `measure` gets the cell and the number of finished cells.
 
-    An error of `measure` ends this worker, and its cell is left to others. One that is no HeadroomError may be the
-    cell's fault: the second worker that it ends sets it aside.
+    An error of `measure` ends this worker and releases its cell. If it is not a HeadroomError, the cell may be the
+    cause: after it has ended two workers, the cell counts as failed.
     """
     tally = Tally()
     place = place_of(claims.join())
@@ -73,7 +73,7 @@ class Taking:
         self._claims, self._wait = claims, wait
         self._known = {cell.id for cells in stretches for cell in cells}
         self._free = deque(map(deque, stretches))
-        self._later: list[Cell] = []  # that need what is not settled yet
+        self._later: list[Cell] = []  # that need unfinished cells
         self._others: list[Cell] = []  # that others have in hand
         self._look_s = 0.0  # when to look again, on time.monotonic
 
@@ -89,7 +89,7 @@ class Taking:
             if not self._others:
                 if not self._later:
                     return None
-                self._known.clear()  # each needs the other: somebody has written that by hand
+                self._known.clear()  # cells that need each other: the plan was edited by hand
                 continue
             for cell in random.sample(self._others, min(LOST, len(self._others))):
                 if self._claims.take_over(cell.id):
@@ -99,11 +99,10 @@ class Taking:
             waits_s = min(most_s, 2 * waits_s)
 
     def _first_free(self) -> Cell | None:
-        """The first cell that nobody had in hand and that needs nothing more, claimed.
+        """Claims and returns the first unclaimed cell that is ready.
 
-        Where one is met that another had in hand, the two work side by side: this one goes on elsewhere. Others' logs
-        are read then, and where a cell cannot be begun yet; as long as a worker is alone in its part of the plan,
-        claiming is all it does.
+        If another worker has claimed a cell here, this one continues elsewhere in the plan. Others' logs are read then,
+        and when a cell is not ready yet; a worker that is alone in its part of the plan only claims cells.
         """
         while self._free:
             cells = self._free[0]

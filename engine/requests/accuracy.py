@@ -1,4 +1,4 @@
-"""Accuracy of a model under one mask, `Evaluate`, and beside what others have published, `CheckPublished`."""
+"""Accuracy of a model under one mask (`Evaluate`), and compared with published values (`CheckPublished`)."""
 
 import time
 from collections.abc import Iterator

@@ -66,7 +66,7 @@ class RequestRun:
     started_s: float = field(default_factory=time.monotonic)
 
     def value(self, measurement: Measurement[T]) -> T:
-        """The value of a measurement, of which what is not stored is measured."""
+        """The value of a measurement; missing records are measured."""
         return self.last(measurement.run(self.session))
 
     def last(self, steps: Iterator[Progress[T]]) -> T:
@@ -98,12 +98,12 @@ def gives(request: type["Request"]) -> str:
 
 
 def silent(done: int, total: int, message: str, left_s: float | None) -> None:
-    """Reports progress to nobody."""
+    """Reports nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is asked of the engine: the same thing for a screen, a command and a program.
+    """A request to the engine, the same for a screen, a command and a program.
 
     `command` is its name on the command line; the first sentence of its docstring says there what it gives.
     `is_measured`: its fields say how long it took, and whether all of it was stored.
@@ -116,7 +116,7 @@ class Request:
     json: bool = flag("print the result as one JSON object on standard output", is_output=True)
 
     def run(self, session: Session | None = None, report: Report = silent) -> Result:
-        """The result; what is not stored is measured. Without a session the store is opened, and closed again."""
+        """The result; missing records are measured. Without a session, the store is opened and closed again."""
         if session is None:
             from engine.readable import is_readable
 
@@ -134,7 +134,7 @@ class Request:
         raise NotImplementedError
 
     def measurement(self, session: Session) -> Measurement[Any]:
-        """What is measured, where that is one measurement. TypeError: it is several."""
+        """The measurement, for requests that are one. TypeError: it is several."""
         raise TypeError(f"{type(self).__name__} is more than one measurement; run it")
 
 
@@ -210,7 +210,7 @@ class OfTask(NamesTask):
 
 @dataclass(frozen=True, kw_only=True)
 class WithPruning(Request):
-    """What is pruned: levels by a ranking, and a mask."""
+    """Levels of a pruning order, and a mask."""
 
     mask: str = string("", 'components to prune in addition, such as "L3H5 L4H* F7 F2-5 B9 keep L1H0"')
     prune_heads: str = string("0", "percent of heads to prune, in the order of --order")
@@ -245,15 +245,13 @@ class WithPruning(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class PrunedModel(WithPruning, WithData, OfModel):
-    """A model and what is pruned in it, by a ranking of a task if one is named."""
+    """A model and its pruning, by the order of a task if one is named."""
 
     def mask_in(self, run: RequestRun, target: Target, task: TaskSpec | None) -> Mask:
         """The mask of the levels and the typed one. UsageError: levels without a task."""
         pruning = self.pruning(task or TaskSpec(""), target)
         if pruning.by_level and task is None:
-            raise UsageError(
-                "--prune-heads, --prune-ffns and --prune-layers go by a ranking; say with --task what it is measured on"
-            )
+            raise UsageError("--prune-heads, --prune-ffns and --prune-layers need an order; name its task with --task")
         return mask_of(run, target, pruning, self.data_dir)
 
 
@@ -282,5 +280,5 @@ def apply_settings(request: Any) -> None:
     if (threads := getattr(request, "threads", None)) is not None:
         os.environ["OMP_NUM_THREADS"] = str(threads)  # read when torch is imported, which has not happened yet
     if place := getattr(request, "place", None):
-        places(place)  # refuses what is not a place before anything is read
+        places(place)  # rejects an invalid placement before anything is read
         os.environ[PLACE] = place

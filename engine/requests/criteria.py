@@ -1,4 +1,4 @@
-"""By which criterion most of a model can go: `CompareCriteria`, one task pruned by several rankings and at random."""
+"""Pruning criteria compared: `CompareCriteria`, one task pruned in several orders and at random."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -40,7 +40,7 @@ class CompareCriteria(NamesTask):
 
     @property
     def comparing(self) -> Comparing:
-        """What is compared, as the engine names it."""
+        """The comparison, as an engine value."""
         levels = tuple(sorted({permille(level) for level in names_of(self.levels, ())}))
         return Comparing(
             self.task_spec(), tuple(names_of(self.criteria, tuple(CRITERIA))), self.axis, levels, self.seeds

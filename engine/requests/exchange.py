@@ -49,7 +49,7 @@ def _pulled(run: RequestRun, where: str, dry_run: bool) -> Result:
     store, shared = run.session.store, _opened(where)
     missing = exchange.missing_here(store, shared)
     if not missing.sizes and not missing.n_both:
-        raise HeadroomError(f"there are no results in {shared.address}; `headroom cache push` brings them there from "
+        raise HeadroomError(f"{shared.address} has no results; `headroom cache push` copies them there from "
                             "the machine that has them")  # fmt: skip
     moving = None if dry_run else partial(exchange.pull, store, shared, missing)
     words = f"from {shown(where)}", f"cache verify {shown(where)}"
@@ -59,8 +59,8 @@ def _pulled(run: RequestRun, where: str, dry_run: bool) -> Result:
 def _brought(
     run: RequestRun, where: str, missing: exchange.Missing, moving: Any, lacks: str, words: tuple[str, str]
 ) -> Result:
-    """What is missing in the place that `lacks` it, brought by `moving` (None: only told of). `words`: to or from where
-    it is brought, and the command that removes what is damaged."""
+    """Copies the missing results by `moving` (None: only reports them). `words`: the direction, and the command that
+    removes damaged results."""
     n = len(missing.sizes)
     fields = {"dry_run": moving is None, "where": shown(where), "missing": n, "missing_bytes": missing.n_bytes,
               "in_both": missing.n_both}  # fmt: skip
@@ -108,7 +108,7 @@ def _opened(where: str, make: bool = False) -> SharedStore:
 
 
 OF_A_MACHINE = ("tuning",)  # kinds that travel and say how fast a machine is
-MOST_LINES = 10  # of keys, told without --json
+MOST_LINES = 10  # of keys, printed without --json
 Blob = tuple[str, bytes]  # with its key
 
 
@@ -124,8 +124,8 @@ class StoreSide:
 
 @dataclass(frozen=True)
 class StoreComparison:
-    """How two places compare so far: results that are equal, and keys of those that are not, with what is another;
-    those that only one has."""
+    """How two places compare so far: results that are equal, and keys of those that are not, with the difference; those
+    that only one has."""
 
     n_equal: int = 0
     different: tuple[tuple[str, str], ...] = ()
@@ -148,7 +148,7 @@ def compare_places(run: RequestRun, where: str, other: str | None) -> Result:
     except OSError as error:  # of a place that is there
         raise HeadroomError(f"cannot compare all of it ({reason(error)}); try it once more") from error
     if found.are_equal and not found.n_equal:
-        raise HeadroomError(f"there are no results in {first.where} and {second.where}; give places that have some")
+        raise HeadroomError(f"{first.where} and {second.where} have no results; use places that have some")
     fields = {"first": first.where, "second": second.where, "are_equal": found.are_equal, "equal": found.n_equal,
               "different": dict(found.different), "only_first": list(found.only_first),
               "only_second": list(found.only_second)}  # fmt: skip
@@ -156,12 +156,12 @@ def compare_places(run: RequestRun, where: str, other: str | None) -> Result:
 
 
 def _comparison_lines(first: StoreSide, second: StoreSide, found: StoreComparison) -> Iterator[str]:
-    told = [f"{key}: {what}" for key, what in found.different]
-    told += [f"{key}: only in {side.where}" for side, keys in ((first, found.only_first), (second, found.only_second))
+    lines = [f"{key}: {what}" for key, what in found.different]
+    lines += [f"{key}: only in {side.where}" for side, keys in ((first, found.only_first), (second, found.only_second))
              for key in keys]  # fmt: skip
-    yield from told[:MOST_LINES]
-    if len(told) > MOST_LINES:
-        yield f"... and {len(told) - MOST_LINES:,} more, which --json tells"
+    yield from lines[:MOST_LINES]
+    if len(lines) > MOST_LINES:
+        yield f"... and {len(lines) - MOST_LINES:,} more, see --json"
     yield (f"{found.n_equal:,} results are equal but for when and where they were measured, "
            f"{len(found.different):,} differ, {len(found.only_first):,} are only in {first.where}, "
            f"{len(found.only_second):,} only in {second.where}")  # fmt: skip

@@ -107,4 +107,4 @@ def numbers_of(option: str, text: str) -> list[int]:
     try:
         return [int(number) for number in names_of(text, ())]
     except ValueError as error:
-        raise UsageError(f"{option} {text!r} is no list of whole numbers; write it like 0,1,5") from error
+        raise UsageError(f"{option} {text!r} is not a list of whole numbers; write it like 0,1,5") from error

@@ -48,7 +48,7 @@ class ForecastStudy(NamesTasks):
     memory: float | None = number(
         None,
         (0, MOST_GB),
-        "gigabytes of main memory for layers that do not fit on GPUs (default: what is free on this machine)",
+        "gigabytes of main memory for layers that do not fit on GPUs (default: free memory of this machine)",
         float,
     )
     workers: int | None = number(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from engine.studies.one_head import HeadRequest
     from engine.studies.portrait import Portrait
 
-N_PARTNERS, N_TOKENS = 8, 6  # that are told
+N_PARTNERS, N_TOKENS = 8, 6  # that are reported
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ def _effect(each: Any) -> dict[str, Any]:
 
 
 def _text(found: Any, name: str) -> dict[str, Any]:
-    """A built-in text: the pairs it looks at most, the tokens it raises most, and what is lost without it."""
+    """For one included text: the pairs with most attention, the tokens raised most, and the loss without the head."""
     from engine.heads.in_text import most_looked_at, most_raised
 
     seen, both = found.texts[name], found.losses.get(name)
@@ -203,7 +203,7 @@ class IdealizeHeads(OfTexts):
             lines.append(f"{len(texts)} text{'s' * (len(texts) > 1)}: {first.n_scored:,} of {n_tokens:,} tokens scored")
             lines += [_effect_line("texts", "nats a token", first), *_recovered_lines(found)]
         elif task is None:
-            raise UsageError("name what is measured: --text FILE, --passage TITLE or --solved TASK, or --task NAME")
+            raise UsageError("name the input: --text FILE, --passage TITLE or --solved TASK, or --task NAME")
         if task is not None:
             questions = selected(task, self.data_dir, run.session, self.limit, "first")
             answers = run.value(ideal_answers(target, questions, ideal))

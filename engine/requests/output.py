@@ -34,7 +34,7 @@ def check_writable(path: str) -> None:
     if file.is_dir():
         why = "it is a folder"
     elif not folder.is_dir():
-        why = f"there is no folder {folder}"
+        why = f"the folder {folder} does not exist"
     elif not os.access(file if file.exists() else folder, os.W_OK):
         why = "no permission to write there"
     else:

@@ -1,4 +1,4 @@
-"""The cells of a plan, measured beside others that do: `WorkOnPlan`; and a plan as a file."""
+"""A worker of a plan: `WorkOnPlan`; and the plan as a file."""
 
 from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass
@@ -130,11 +130,11 @@ class WorkOnPlan(WithData):
         return done.tally, by, {"workers": done.workers, "restarts": done.restarts}
 
     def _asked(self) -> "RayOptions | None":
-        """What is asked of Ray; None where no executor is. UsageError where it cannot be meant."""
+        """The options for Ray; None without an executor. UsageError if they do not fit."""
         given = [name for name in ("workers", "cpus", "gpus") if getattr(self, name) is not None]
         if self.executor is None:
             if given:
-                raise UsageError(f"--{given[0]} is for workers that Ray starts; give --executor ray beside it")
+                raise UsageError(f"--{given[0]} is for workers started by Ray; add --executor ray")
             return None
         from engine.plans.clusters import address_of
         from engine.plans.on_ray import RayOptions
@@ -149,7 +149,7 @@ class WorkOnPlan(WithData):
 
 
 def plan_result(path: str, make: "Callable[[], Planned]") -> Result:
-    """The result of `sweep --plan`: the cells that `make` gives in a file, beside those that it has already."""
+    """The result of `sweep --plan`: the cells of `make`, added to those in the file."""
     from engine.plans.cells import Plan, cost_s, read_plan, written
 
     check_writable(path)

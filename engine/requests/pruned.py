@@ -66,9 +66,9 @@ class ExportModel(PrunedModel):
                  f"largest logit difference from the masked model: {made.checked.difference:.3g} on "
                  f"{made.checked.n_tokens} tokens, {made.checked.precision}", *made.says]  # fmt: skip
         if made.judged is not None:
-            told = made.judged.fields()
-            each = [f"{name} {told[name]['acc']:.4f}" for name in ("full", "pruned", "mean_filled") if name in told]
-            lines.append(f"accuracy on {told['task']}: {', '.join(each)}, n {told['n']}")
+            fields = made.judged.fields()
+            each = [f"{name} {fields[name]['acc']:.4f}" for name in ("full", "pruned", "mean_filled") if name in fields]
+            lines.append(f"accuracy on {fields['task']}: {', '.join(each)}, n {fields['n']}")
         fields = made.fields() | {"heads_pruned": mask.n_heads_pruned, "ffns_pruned": mask.n_ffns_pruned,
                                   "model": target.identity.name}  # fmt: skip
         return Result(made, fields, "\n".join([*lines, made.to_load]))

@@ -101,7 +101,7 @@ class ListModels(Request):
     is_measured: ClassVar[bool] = False
 
     def measure(self, run: RequestRun) -> Result:
-        asked_places()  # what is no place is said once
+        asked_places()  # an invalid placement is reported once
         entries, lines = [], []
         for name in ["demo", *_hub_models()]:
             try:
@@ -121,7 +121,7 @@ def _kind(key: str) -> str:
 
 
 def _model(session: Session, name: str) -> tuple[dict[str, Any], str]:
-    """What is known of a model, and a line of it."""
+    """Facts of a model, and a line of text."""
     identity = identify(LoadSpec(name), session.store)
     sizes = {precision: identity.weight_bytes(precision) for precision in PRECISIONS}
     placed = {precision: _placed(session, LoadSpec(name, precision), identity) for precision in PRECISIONS}
@@ -130,8 +130,8 @@ def _model(session: Session, name: str) -> tuple[dict[str, Any], str]:
     shape = identity.shape
     entry = {"model": name, "available": True, "parameters": identity.n_params, "n_layers": shape.n_layers,
              "n_heads": shape.n_heads, "bytes": sizes, "fits": fits, "places": places}  # fmt: skip
-    told = {precision: f" ({where})" if where else "" for precision, (_, where) in placed.items()}
-    each = [f"{p} {size / 1e6:,.0f} MB{told[p]}" for p, size in sizes.items()]
+    where_text = {precision: f" ({where})" if where else "" for precision, (_, where) in placed.items()}
+    each = [f"{p} {size / 1e6:,.0f} MB{where_text[p]}" for p, size in sizes.items()]
     count = f"{identity.n_params / 1e6:,.0f} M parameters, {shape.n_layers} layers x {shape.n_heads} heads"
     return entry, f"{name}: {count}, {', '.join(each)}"
 

@@ -163,7 +163,7 @@ class Sweep(OfManyTasks):
         return heads, ffns
 
     def points(self) -> "list[Point]":
-        """What is measured: every task at every level."""
+        """The measured points: every task at every level."""
         return sweeps.points(self.grid(), *self.levels, self.order, self.of, self.seed)
 
     def sources(self) -> list[str]:

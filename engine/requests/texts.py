@@ -34,7 +34,7 @@ N_BEST = 5
 
 @dataclass(frozen=True, kw_only=True)
 class OfTexts(WithData, OfModel):
-    """A model, what is pruned in it, and the texts that it reads."""
+    """A model, its mask, and the texts that it reads."""
 
     text: str | None = path(None, "UTF-8 text file")
     passage: str | None = string(None, "title of an included passage")
@@ -64,7 +64,7 @@ class OfTexts(WithData, OfModel):
         return list(run.value(texts_of(run.session.target(self.spec), source, self.data_dir)))
 
     def mask_in(self, target: Target) -> Mask:
-        """What is pruned."""
+        """The mask."""
         return parse_mask(self.mask, target.shape)
 
 
@@ -269,7 +269,7 @@ def built_in(title: str) -> str:
 
 
 def read_text(file: str, most_bytes: int) -> str:
-    """The text in the file that --text names; HeadroomError where it cannot be read or is no text."""
+    """The text in the file that --text names; HeadroomError if it cannot be read or is not text."""
     try:
         raw = read_regular(named(file, "--text"), 2 * most_bytes)
     except OSError as error:

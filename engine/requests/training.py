@@ -192,7 +192,7 @@ class MeasureTrajectory(Request):
 
     @property
     def quantities(self) -> tuple[str, ...]:
-        """What is measured."""
+        """The measured quantities."""
         return tuple(names_of(self.what, WITHOUT_ABLATIONS))
 
     def measure(self, run: RequestRun) -> Result:

@@ -3,7 +3,7 @@
 `batches`: the rows of one step
 `findings`: what Olsson et al. say of training, and whether it holds here
 `folders`: a run as a folder, read without torch
-`live`: training beside the app, by a process of its own
+`live`: training in a separate process while the app runs
 `locking`: one process at a time
 `measuring`: a run or a published series, measured at every snapshot
 `model`: the small model while it is trained, and what running takes of a kind of model
@@ -14,7 +14,7 @@
 `series`: which snapshots belong together
 `snapshot_losses`: one snapshot's losses on rows of tokens, and the same without each head
 `snapshots`: the model as a folder that every screen opens
-`text`: what a run reads, and what is held out
+`text`: training text and held-out text of a run
 `trajectory`: what was measured at every snapshot, as a file
 `watching`: a few quick measurements while it goes on
 """

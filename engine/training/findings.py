@@ -52,7 +52,7 @@ class _Run:
         return float(self.held.tokens[-1]) / 1e6
 
 
-Told = tuple[bool | None, str]  # None: not measured
+Judgement = tuple[bool | None, str]  # None: not measured
 
 
 def findings(trajectories: Sequence[Trajectory]) -> list[Finding]:
@@ -91,12 +91,12 @@ def _said(run: _Run, name: str) -> Any:
     return (run.held.recipe or {}).get(name)
 
 
-def _each(runs: Sequence[_Run], judged: Callable[[_Run], Told]) -> Told:
+def _each(runs: Sequence[_Run], judge: Callable[[_Run], Judgement]) -> Judgement:
     """Whether it holds for every run that it could be judged for."""
-    told = [(run, *judged(run)) for run in runs]
-    known = [(run, holds, words) for run, holds, words in told if holds is not None]
+    judged = [(run, *judge(run)) for run in runs]
+    known = [(run, holds, words) for run, holds, words in judged if holds is not None]
     if not known:
-        return None, "; ".join(f"{_named(run, runs)}: {words}" for run, _, words in told) or "there is no such run"
+        return None, "; ".join(f"{_named(run, runs)}: {words}" for run, _, words in judged) or "no such run"
     return all(holds for _, holds, _ in known), "; ".join(f"{_named(run, runs)}: {words}" for run, _, words in known)
 
 
@@ -108,7 +108,7 @@ def _named(run: _Run, among: Sequence[_Run]) -> str:
 
 
 def _setting(run: _Run) -> tuple[object, ...]:
-    """What a run and the one that it is compared with must have in common, beside the text."""
+    """The fields, besides the text, that a run and its counterpart must share."""
     return tuple(_said(run, name) for name in ("batch", "repeats", "repeats_until", "rate"))
 
 
@@ -120,13 +120,13 @@ def _between(where: Window) -> str:
     return f"{where.start / 1e6:.1f} to {where.end / 1e6:.1f} M tokens"
 
 
-def _share(run: _Run) -> Told:
+def _share(run: _Run) -> Judgement:
     if run.window is None:
         return None, _none(run)
     return run.window.share >= SHARE, f"{run.window.share:.0%} from {_between(run.window)}"
 
 
-def _never(run: _Run) -> Told:
+def _never(run: _Run) -> Judgement:
     best, change = run.held.best("prefix_matching"), float(run.held.icl[-1] - run.held.icl[0])
     if np.isnan(best).all():
         return None, "heads were not measured"
@@ -134,7 +134,7 @@ def _never(run: _Run) -> Told:
     return bool(np.nanmax(best) < LITTLE and change > -SMALL), f"{words} by {run.m_tokens:.1f} M tokens"
 
 
-def _does(run: _Run) -> Told:
+def _does(run: _Run) -> Judgement:
     best = run.held.best("prefix_matching")
     if np.isnan(best).all():
         return None, "heads were not measured"
@@ -144,23 +144,23 @@ def _does(run: _Run) -> Told:
     return bool(np.nanmax(best) >= INDUCTION), f"{words}, {_between(run.window)}"
 
 
-def _sooner(runs: Sequence[_Run]) -> Told:
+def _sooner(runs: Sequence[_Run]) -> Judgement:
     """Pairs that differ in the smeared keys alone."""
-    told = []
+    judged = []
     for smeared in (run for run in runs if _said(run, "smeared") and _said(run, "n_layers") == 2):
         for plain in runs:
             if not _said(plain, "smeared") and all(_said(plain, name) == _said(smeared, name) for name in ALIKE):
                 a, b = smeared.window, plain.window
                 words = (f"{_between(a) if a else _none(smeared)} with smeared keys, "
                          f"{_between(b) if b else _none(plain)} without")  # fmt: skip
-                told.append((a is not None and (b is None or a.start < b.start), words))
+                judged.append((a is not None and (b is None or a.start < b.start), words))
                 break
-    if not told:
-        return None, "there is no such pair of runs"
-    return all(holds for holds, _ in told), "; ".join(words for _, words in told)
+    if not judged:
+        return None, "no such pair of runs"
+    return all(holds for holds, _ in judged), "; ".join(words for _, words in judged)
 
 
-def _crosses(run: _Run) -> Told:
+def _crosses(run: _Run) -> Judgement:
     best, where = run.held.best("prefix_matching"), run.window
     if where is None or np.isnan(best).all():
         return None, "heads were not measured"
@@ -172,7 +172,7 @@ def _crosses(run: _Run) -> Told:
     return where.first < at <= where.last, words
 
 
-def _not_convex(run: _Run) -> Told:
+def _not_convex(run: _Run) -> Judgement:
     """Whether the loss falls faster in the window than it did before."""
     where = run.window
     if where is None:
@@ -184,9 +184,9 @@ def _not_convex(run: _Run) -> Told:
     return bool(inside < STEEPER * min(before, 0.0)), words
 
 
-def _part(runs: Sequence[_Run]) -> Told:
+def _part(runs: Sequence[_Run]) -> Judgement:
     """From where on the loss of 2 layers stays below that of 1 layer."""
-    told = []
+    judged = []
     for two in _of(runs, 2, False):
         for one in _of(runs, 1, False):
             alike = [(each.held.about.get("text_digest"), *_setting(each)) for each in (one, two)]
@@ -197,15 +197,15 @@ def _part(runs: Sequence[_Run]) -> Told:
             behind = np.flatnonzero(ahead <= APART)
             first = int(behind[-1]) + 1 if len(behind) else 0
             if first == len(tokens):
-                told.append((False, f"{_named(two, runs)}: they are never {APART} nats apart for good"))
+                judged.append((False, f"{_named(two, runs)}: they are never {APART} nats apart for good"))
             else:
-                told.append((two.window.first < first <= two.window.last,
+                judged.append((two.window.first < first <= two.window.last,
                              f"{_named(two, runs)}: {APART} nats apart from {tokens[first] / 1e6:.1f} M tokens on, the "
                              f"window {_between(two.window)}"))  # fmt: skip
             break
-    if not told:
-        return None, "there are no two such runs on the same text with a window"
-    return all(holds for holds, _ in told), "; ".join(words for _, words in told)
+    if not judged:
+        return None, "no two such runs on the same text with a window"
+    return all(holds for holds, _ in judged), "; ".join(words for _, words in judged)
 
 
 def turns(path: np.ndarray, tokens: np.ndarray) -> np.ndarray:
@@ -224,8 +224,8 @@ def turns(path: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     return found
 
 
-def _turns(changing: Sequence[_Run], every: Sequence[Trajectory]) -> Told:
-    told = []
+def _turns(changing: Sequence[_Run], every: Sequence[Trajectory]) -> Judgement:
+    judged = []
     for run in changing:
         kin = [each for each in every if each.about.get("text_digest") == run.held.about.get("text_digest")
                and each.token_losses.shape[1] == run.held.token_losses.shape[1]]  # fmt: skip
@@ -237,12 +237,12 @@ def _turns(changing: Sequence[_Run], every: Sequence[Trajectory]) -> Told:
         if run.window is None or np.isnan(angles).all():
             continue
         at = int(np.nanargmax(angles))
-        told.append((run.window.first <= at <= run.window.last,
+        judged.append((run.window.first <= at <= run.window.last,
                      f"{_named(run, changing)}: by {angles[at]:.0f} degrees at {run.held.tokens[at] / 1e6:.1f} M "
                      f"tokens, the window {_between(run.window)}"))  # fmt: skip
-    if not told:
+    if not judged:
         return None, "the one token of each text was not measured in a run with a window"
-    return all(holds for holds, _ in told), "; ".join(words for _, words in told)
+    return all(holds for holds, _ in judged), "; ".join(words for _, words in judged)
 
 
 def _after(run: _Run) -> tuple[int, np.ndarray] | None:
@@ -258,7 +258,7 @@ def _after(run: _Run) -> tuple[int, np.ndarray] | None:
     return int(later[0]), scores[held.ablated[later[0]]] >= INDUCTION
 
 
-def _projected(run: _Run) -> Told:
+def _projected(run: _Run) -> Judgement:
     if (after := _after(run)) is None or run.window is None:
         return None, "heads were not ablated behind the window"
     number, is_induction = after
@@ -269,7 +269,7 @@ def _projected(run: _Run) -> Told:
     return bool((values < 0).all()), f"{words} {values.min():+.2f} to {values.max():+.2f}"
 
 
-def _ablated(run: _Run) -> Told:
+def _ablated(run: _Run) -> Judgement:
     if (after := _after(run)) is None:
         return None, "heads were not ablated behind the window"
     number, is_induction = after
@@ -283,7 +283,7 @@ def _ablated(run: _Run) -> Told:
     return bool((taken > 0).all() and 2 * raised > len(others)), words
 
 
-def _law(run: _Run) -> Told:
+def _law(run: _Run) -> Judgement:
     held, where = run.held, run.window
     if where is None:
         return None, _none(run)

@@ -62,7 +62,7 @@ class _Look(_Step):
 
 @dataclass(frozen=True)
 class _Snapshots(ABC):
-    """What is the same whoever trained: `about` is what recipe.json says beside the recipe (text, text_digest)."""
+    """Common to runs of all trainers: `about` holds the other fields of recipe.json (text, text_digest)."""
 
     folder: Path
     about: Mapping[str, Any]
@@ -188,13 +188,13 @@ class Foreign(_Snapshots):
 
 
 def opened(folder: Path) -> Run | Foreign:
-    """The run in a folder, whoever trained it. HeadroomError or UsageError: there is none, or of another version."""
+    """The run in a folder, of any trainer. HeadroomError or UsageError: there is none, or it has another version."""
     try:
         said = decode_json(read_bytes(folder / RECIPE, MAX_RECIPE_BYTES), _RecipeFile, RECIPE)
     except (OSError, InvalidFile) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise HeadroomError(
-            f"{folder} is no run ({RECIPE} is missing or damaged: {why}); give the folder of one"
+            f"{folder} is not a training run ({RECIPE} is missing or damaged: {why}); use the folder of one"
         ) from error
     about = {name: value for name, value in vars(said).items() if name != "recipe" and value is not None}
     if is_foreign(said.recipe):

@@ -1,4 +1,4 @@
-"""Training beside the app, by a process of its own: `trained` starts it and tells how it goes.
+"""Training in a separate process while the app runs: `trained` starts it and reports its progress.
 
 The process takes a run on its standard input and ends, its state saved, as soon as that is closed, however the app
 ended; the same run goes on from there when it is asked for again. It leaves one core to the page.
@@ -56,7 +56,7 @@ def trained(folder: Path, recipe: Recipe, text: Path | None = None) -> Generator
         except (BrokenPipeError, ValueError):  # it ended while it spoke, or was spoken to
             pass
         finally:
-            with suppress(BrokenPipeError):  # what it was told lies there still, and nobody reads it
+            with suppress(BrokenPipeError):  # unread input
                 process.stdin.close()
             try:
                 process.wait(LEAVE_S)
@@ -142,7 +142,7 @@ def _tell(state: dict[str, Any], ended: threading.Event) -> None:
 def _say(what: dict[str, Any]) -> None:
     try:
         print(json.dumps(what), flush=True)
-    except OSError:  # nobody listens any more; `_listen` has heard of it
+    except OSError:  # the reader is gone; `_listen` notices that
         pass
 
 

@@ -18,8 +18,8 @@ LOCK = "lock"
 
 @contextmanager
 def sole_trainer(folder: Path) -> Iterator[None]:
-    """Context in which nobody else trains in the folder, which is made. HeadroomError: another process does, or nothing
-    can be written there."""
+    """Context that locks the folder against other trainers, and creates it. HeadroomError: another process does, or
+    nothing can be written there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / LOCK).open("a+", encoding="utf-8")
@@ -52,7 +52,7 @@ def trainer(folder: Path) -> int | None:
 
 def _is_free(file: TextIO) -> bool:
     """Whether no other process holds the lock, which is this process's then."""
-    if os.name == "nt":  # nobody could read a locked file there: the process that it names is all that is known
+    if os.name == "nt":  # a locked file is not readable there: only the process that it names is known
         return True
     try:
         return lock_descriptor(file.fileno(), blocking=False)

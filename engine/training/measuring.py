@@ -41,9 +41,10 @@ LOSSES, INDUCTION, PASSAGES, ABLATIONS = 10, 2, 3, 20  # how long each takes for
 
 @dataclass(frozen=True)
 class TrajectoryPlan:
-    """What is measured (`what`, of QUANTITIES) on how many texts, and between which token indices the in-context score
-    lies: 0 = the 50th and the 500th of 512, or the same shares of a shorter context. `around`: tokens on either side
-    that it is a mean over. `text`: measured on in place of a run's held-out texts. UsageError: what cannot be."""
+    """The measured quantities (`what`, of QUANTITIES), the number of texts, and between which token indices the
+    in-context score lies: 0 = the 50th and the 500th of 512, or the same shares of a shorter context. `around`: tokens
+    on either side that it is a mean over. `text`: measured on in place of a run's held-out texts. UsageError: what
+    cannot be."""
 
     what: tuple[str, ...] = QUANTITIES
     n_texts: int = N_TEXTS
@@ -61,7 +62,7 @@ class TrajectoryPlan:
                 raise UsageError(f"quantity {name!r} is unknown; choose of {', '.join(QUANTITIES)}")
 
     def indices(self, n_tokens: int) -> tuple[int, int]:
-        """(early, late) in texts of so many tokens, from 1; UsageError where there are no such."""
+        """(early, late) in texts of this many tokens, from 1; UsageError if there are none."""
         early, late = (given or max(1, round(usual / MIN_TOKENS * n_tokens))
                        for given, usual in ((self.early, EARLY), (self.late, LATE)))  # fmt: skip
         if not 1 <= early < late <= n_tokens:
@@ -72,7 +73,7 @@ class TrajectoryPlan:
 
 @dataclass
 class _Found:
-    """What is known so far, by the number of a snapshot; of the built-in passages in order, None for a missing one."""
+    """Results so far, by snapshot number; of the included passages in order, None for a missing one."""
 
     losses: dict[int, Record] = field(default_factory=dict)
     scores: dict[int, InductionScores] = field(default_factory=dict)
@@ -97,7 +98,7 @@ def trajectory(first: Target, series: Series, plan: TrajectoryPlan = TrajectoryP
         def measured(
             part: Measurement[T], size: int, at: int, into: dict[int, T]
         ) -> Generator[Progress[Any], None, None]:
-            """Puts what is known of a part of one snapshot `into` the rest; its steps name the snapshot."""
+            """Merges the results of a part of one snapshot `into` the rest; its steps name the snapshot."""
 
             def named(step: Progress[Any]) -> Progress[Any]:
                 message = step.message if step.is_loading else f"step {series.steps[at]}: {step.message}"
@@ -221,7 +222,7 @@ def _icl(by_index: np.ndarray, early: int, late: int, around: int) -> np.ndarray
 
 
 def _rows(n: int, rows: Mapping[int, np.ndarray], shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """(n, ...) float32, nan where there is no row."""
+    """(n, ...) float32, nan for missing rows."""
     found = np.full((n, *(shape or next(iter(rows.values())).shape)), np.nan, np.float32)
     for at, row in rows.items():
         found[at] = row
@@ -236,8 +237,8 @@ def _same_weights(series: Series, targets: Sequence[Target]) -> list[list[int]]:
 
 
 def _weights(target: Target) -> tuple[str, ...]:
-    """What is the same where weights are: of a hub model what its cache calls the files by their content, as its digest
-    is its name's."""
+    """A value that is equal for equal weights: for a Hub model the content names of its cached files, as its digest is
+    its name's."""
     files = [file.resolve() for file in weight_files(target.identity.folder)]
     if all(map(is_blob, files)):
         return tuple(file.name for file in files)

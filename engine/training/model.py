@@ -173,11 +173,9 @@ def start(recipe: Recipe) -> tuple[SmallModel, list[Optimizer]]:
 class Trainable:
     """A kind of model, as `engine.training.running` takes it. `Any` is the model, and the kind's own recipe.
 
-    text: what a run of the recipe reads, of a path
-    start: the model, and optimizers whose groups have the recipe's rates
-    rows: of a run and its text, by step: what the model's `loss` takes
-    look: what is measured for the log
-    save: writes a snapshot, with the tokenizer's file, into a folder
+    text: what a run of the recipe reads, of a path start: the model, and optimizers whose groups have the recipe's
+    rates rows: of a run and its text, by step: what the model's `loss` takes look: measures for the log save: writes a
+    snapshot, with the tokenizer's file, into a folder
     """
 
     text: Callable[[Any, Path | None], TrainingText]

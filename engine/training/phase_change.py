@@ -12,7 +12,10 @@ from engine.errors import HeadroomError
 from engine.texts.incontext import ByIndex, slope, slopes
 from engine.training.trajectory import Trajectory
 
-LEAST_FALL, NOISES = 0.1, 4  # fewer nats, or standard deviations of the noise, are no fall: 3 of 1,000 noises have one
+LEAST_FALL, NOISES = (
+    0.1,
+    4,
+)  # fewer nats, or standard deviations of the noise, do not count as a fall: 3 of 1,000 noises have one
 SIDE = 5  # snapshots on either side of a fall, whose medians must lie apart by that
 WEIGHTS = (2, 3, 3, 2)  # of the intervals among five snapshots; even ones: the slope of their least-squares line
 FEW, FEW_WEIGHTS = 15, (1, 1)  # with fewer snapshots: over three of them
@@ -182,8 +185,8 @@ def _around(slopes: np.ndarray, steepest: int) -> tuple[int, int]:
 
 
 def _noise(y: np.ndarray) -> float:
-    """Standard deviation of what a curve has beside its course: from the lower quartile of its second differences, as
-    the upper ones are bends of the course itself."""
+    """Standard deviation of a curve around its course: from the lower quartile of its second differences, as the upper
+    ones are bends of the course itself."""
     return float(np.quantile(np.abs(np.diff(y, 2)), 0.25)) / 0.3186 / 6**0.5  # of a normal |z|; of y's three terms
 
 

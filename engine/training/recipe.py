@@ -19,12 +19,12 @@ FEWEST_VOCABULARY = 259  # every byte, the beginning of a text, and at least two
 
 @dataclass(frozen=True)
 class Recipe:
-    """One run. The model: `n_layers` (1 to 6) of attention, with `mlp` of attention and a gated FFN; `smeared` keys,
-    as in Olsson et al.; `positions` rotary, or shortformer as theirs (added to queries and keys alone).
+    """One run. The model: `n_layers` (1 to 6) of attention, with `mlp` of attention and a gated FFN; `smeared` keys, as
+    in Olsson et al.; `positions` rotary, or shortformer as theirs (added to queries and keys alone).
 
     What it sees: `tokens` in all, in steps of `batch` rows of `n_ctx`; with `short` only every fourth step has those,
     the others as many tokens in rows of `short`. A share `repeats` of the rows are random tokens repeated with a period
-    drawn anew for every row, evenly from `period`; from `repeats_until`, a share of the tokens, there are none.
+    drawn for every row, evenly from `period`; after `repeats_until`, a share of the tokens, there are none.
     `alphabet`: so many different tokens are drawn from (0: all). Else the rows are text, each read once. The optimiser:
     AdamW, its rate up over `warm_up` steps, then constant.
     """
@@ -96,7 +96,7 @@ class Recipe:
 
     def rates(self, step: int) -> tuple[float, ...]:
         """The rate of each of the optimizer's groups at that step: up over the first, then constant, so that nothing
-        scheduled coincides with what is to be seen."""
+        scheduled coincides with the observed effect."""
         return (self.rate * min(1.0, (step + 1) / max(1, self.warm_up)),) * 2
 
     @property
@@ -132,7 +132,7 @@ class Recipe:
 
     @property
     def in_full(self) -> str:
-        """The same as `in_words`, and where there are no repeats that too."""
+        """As `in_words`, also stating that there are no repeats."""
         return self.in_words if self.repeats else f"{self.in_words}, no repeats"
 
     @property
@@ -147,7 +147,7 @@ class Recipe:
         return {"version": VERSION, **asdict(self), "period": list(self.period)}
 
     def snapshot_steps(self) -> tuple[int, ...]:
-        """The steps behind which the model is kept: 0, the end, and between them `snapshots` evenly spaced, beside a
+        """The steps after which a snapshot is kept: 0, the end, and between them `snapshots` evenly spaced ones and a
         few early ones at powers of two."""
         even = {round(self.n_steps * part / self.snapshots) for part in range(self.snapshots + 1)}
         early = {2**power for power in range(12) if 2**power < self.n_steps / self.snapshots}

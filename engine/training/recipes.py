@@ -1,4 +1,4 @@
-"""Recipes by name, for the command line and the Training screen: what is trained, and what it is to show."""
+"""Recipes by name, for the command line and the Training screen, and what each shows."""
 
 from dataclasses import dataclass, replace
 
@@ -35,7 +35,7 @@ RECIPES = {
     "smeared-seed-1": Named("1 layer, smeared keys, on text, seed 1", "The first of all with another seed.",
                             replace(_SMEARED, seed=1)),
     "repeats": Named("2 plain layers, on repeats",
-                     "Random tokens repeated with a period drawn anew for every row: the whole circuit forms, a head "
+                     "Random tokens repeated with a random period in every row: the whole circuit forms, a head "
                      "that looks at the token before and one that matches prefixes.",
                      _REPEATS, "repeats-1-layer"),
     "repeats-1-layer": Named("1 plain layer, on repeats", "The same with one layer: it never gets there.",

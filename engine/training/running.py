@@ -70,7 +70,7 @@ def train(run: Run, kind: Trainable | None = None) -> Generator[Progress[dict[st
     """Trains to the end, a Progress in tokens about once a second and at every snapshot, its value the log's last line.
     It can be closed at any of them; it goes on from there when it is called again. Damaged snapshots are made again.
 
-    HeadroomError: another process trains it, the disk is full, its text is gone, or the loss is no number any more.
+    HeadroomError: another process trains it, the disk is full, its text is missing, or the loss is not finite.
     """
     if damaged := damaged_steps(run):
         with sole_trainer(run.folder):
@@ -102,15 +102,15 @@ def damaged_steps(run: Run) -> tuple[int, ...]:
 
 def _remade(run: Run, kind: Trainable, damaged: tuple[int, ...]) -> Iterator[Progress[dict[str, Any]]]:
     """Trains from the beginning to the last of these steps and writes their snapshots alone."""
-    recipe, rows, told = run.recipe, kind.rows(run, _loaded_text(run)), time.monotonic()
+    recipe, rows, reported_s = run.recipe, kind.rows(run, _loaded_text(run)), time.monotonic()
     model, optimizers = _beginning(run, kind)
     for step in range(damaged[-1] + 1):
         if step in damaged:
             kind.save(model, recipe, run.folder / TOKENIZER, run.snapshot(step))
-        if step in damaged or time.monotonic() - told > TELL_EVERY_S:
+        if step in damaged or time.monotonic() - reported_s > TELL_EVERY_S:
             done, total = step * recipe.step_tokens, recipe.n_steps * recipe.step_tokens
             yield Progress(done, total, {}, f"making damaged snapshots again ({len(damaged)})")
-            told = time.monotonic()
+            reported_s = time.monotonic()
         if step < damaged[-1]:
             _advance(model, optimizers, rows(step), recipe.rates(step))
 
@@ -146,7 +146,7 @@ def _steps(run: Run, kind: Trainable) -> Iterator[Progress[dict[str, Any]]]:
         yield Progress(0, total, {}, f"{STATE} is damaged: training begins again")
     line = _cut_log(run, step)
     kept = set(recipe.snapshot_steps())
-    started = saved = told = time.monotonic()
+    started = saved = reported_s = time.monotonic()
     try:
         while True:
             if step in kept:
@@ -154,16 +154,16 @@ def _steps(run: Run, kind: Trainable) -> Iterator[Progress[dict[str, Any]]]:
                 line |= kind.look(model, recipe, held_out)
                 line["seconds"] = round(seconds + time.monotonic() - started, 2)
                 if not math.isfinite(line["loss"]):
-                    raise HeadroomError(f"the loss is no number any more at step {step} of {run.folder}; its snapshots "
+                    raise HeadroomError(f"the loss is not finite at step {step} of {run.folder}; its snapshots "
                                         f"are kept, train another with a rate below {recipe.rate:g}")  # fmt: skip
                 _append(run.folder / LOG, line)
                 kind.save(model, recipe, run.folder / TOKENIZER, run.snapshot(step))
             if step == recipe.n_steps:
                 yield Progress(total, total, line, _in_words(line))
                 break
-            if step in kept or time.monotonic() - told > TELL_EVERY_S:
+            if step in kept or time.monotonic() - reported_s > TELL_EVERY_S:
                 yield Progress(step * recipe.step_tokens, total, line, _in_words(line))
-                told = time.monotonic()
+                reported_s = time.monotonic()
             if time.monotonic() - saved > SAVE_EVERY_S:
                 _save(run, model, optimizers, step, seconds + time.monotonic() - started)
                 saved = time.monotonic()

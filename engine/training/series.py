@@ -73,6 +73,6 @@ def _step(name: str) -> int:
     """The number in a name that ends in `@stepN`."""
     found = STEP.fullmatch(name.rpartition("@")[2])
     if found is None:
-        raise UsageError(f"{name[:80]!r} is no snapshot of a series; each must end in @step and a number, such as "
+        raise UsageError(f"{name[:80]!r} is not a snapshot of a series; each must end in @step and a number, such as "
                          f"@step{{0,512,1000}}")  # fmt: skip
     return int(found[1])

@@ -1,8 +1,8 @@
 """A model in training as a folder that every screen and transformers open: a stock Llama wherever that is the same.
 
 Queries and keys have biases, so Llama's `attention_bias` is on and its other two are zero; without MLPs the FFN is a
-narrow one of zeros. Models with smeared keys or positions beside the stream are not
-Llama models: `engine.architecture.modeling_headroom` opens those.
+narrow one of zeros. Models with smeared keys or positions outside the residual stream are not Llama models:
+`engine.architecture.modeling_headroom` opens those.
 """
 
 from __future__ import annotations

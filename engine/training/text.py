@@ -53,7 +53,7 @@ def text_for(n_tokens: int, n_vocab: int, path: Path | None = None) -> TrainingT
     trained, held, source = _files(path)
     if not trained or not held:
         where = f"in {path}" if path else "on this computer"
-        why = f"there is no {path}" if path and not path.exists() else f"there is no text to train on {where}"
+        why = f"{path} does not exist" if path and not path.exists() else f"no training text found {where}"
         raise HeadroomError(f"{why}; give a folder with text files, or one long file")
     tokenizer = byte_bpe(_sample(trained), n_vocab)
     held_out = _stretches(tokenizer, held)

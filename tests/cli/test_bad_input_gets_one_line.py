@@ -268,7 +268,7 @@ def test_importance_options(cli, tiny_opt, questions, tmp_path):
 def test_a_place_that_cannot_be_written_to_is_said_before_any_work(arguments, cli, tmp_path, monkeypatch):
     monkeypatch.setattr(Store, "get", lambda *more: pytest.fail("work was begun"))
     (tmp_path / "folder.csv").mkdir()
-    refused(cli(*arguments, tmp_path / "gone" / "x.csv"), 1, "x.csv", "there is no folder")
+    refused(cli(*arguments, tmp_path / "gone" / "x.csv"), 1, "x.csv", "does not exist")
     refused(cli(*arguments, tmp_path / "folder.csv"), 1, "folder.csv", "it is a folder")
     monkeypatch.setattr(os, "access", lambda *more: False)
     refused(cli(*arguments, tmp_path / "x.csv"), 1, "x.csv", "no permission")

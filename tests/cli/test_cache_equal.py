@@ -94,6 +94,6 @@ def test_bad_input_gets_one_line(cli, places, tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
     refused(cli("cache", "equal"), 2, "cache equal needs a place")
     refused(cli("cache", "equal", one, tmp_path / "nowhere"), 1, "nowhere", "the folder does not exist")
-    refused(cli("cache", "equal", tmp_path / "empty", tmp_path / "empty"), 1, "there are no results")
+    refused(cli("cache", "equal", tmp_path / "empty", tmp_path / "empty"), 1, "have no results")
     refused(cli("cache", "push", tmp_path / "empty", one), 2, "takes one place", str(one))
     refused(cli("cache", "equal", one, "--dry-run"), 2, "--dry-run")

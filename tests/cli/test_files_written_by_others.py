@@ -385,7 +385,7 @@ def test_the_id_of_a_cell_makes_no_file_outside_the_folder_of_claims(id, cli, tm
     raw = json.loads(written(plan()))
     raw["cells"][0]["id"] = id
     (tmp_path / "plan.json").write_text(json.dumps(raw))
-    refused(cli("work", tmp_path / "plan.json"), 1, "no plan of this version", "cells[0].id")
+    refused(cli("work", tmp_path / "plan.json"), 1, "not a plan of this version", "cells[0].id")
     assert {entry.name for entry in tmp_path.iterdir()} <= {"plan.json", "results"}
 
 

@@ -53,7 +53,7 @@ def test_levels_go_by_a_task_s_ranking(cli, tiny_opt, text):
     _, evaluated, _ = cli("evaluate", *of_model, *levels, "--limit", 16)
     by_level, same = json.loads(printed), json.loads(evaluated)
     assert by_level["mask"] == same["mask"] and by_level["heads_pruned"] == 4 and by_level["ffns_pruned"] == 1
-    refused(cli("perplexity", *of_model, "--prune-heads", 50, "--text", text), 2, "--task", "ranking")
+    refused(cli("perplexity", *of_model, "--prune-heads", 50, "--text", text), 2, "--task", "order")
 
 
 def test_rows_are_joined_as_the_recipe_does(cli, tiny_opt, tmp_path):

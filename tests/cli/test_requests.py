@@ -152,7 +152,7 @@ def test_a_record_of_a_trajectory_is_read_and_nothing_is_measured(cli, tmp_path)
     assert table.query("quantity == 'loss'")["value"].to_numpy() == pytest.approx(found.loss)
     refused(cli("trajectory", tmp_path / "none.safetensors"), 1, "cannot read", "No such file")
     (tmp_path / "other.safetensors").write_bytes(b"no record")
-    refused(cli("trajectory", tmp_path / "other.safetensors"), 1, "no file of a trajectory")
+    refused(cli("trajectory", tmp_path / "other.safetensors"), 1, "not a trajectory file")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -268,7 +268,7 @@ def test_a_loss_that_is_no_number_ends_the_run(text, tmp_path):
     frame = steps.gi_yieldfrom.gi_frame.f_locals
     with torch.no_grad():
         frame["model"].embed.weight.fill_(float("nan"))
-    with pytest.raises(HeadroomError, match="no number any more.*rate below 0.999"):
+    with pytest.raises(HeadroomError, match="is not finite.*rate below 0.999"):
         list(steps)
 
 
@@ -317,13 +317,13 @@ def test_bad_input_gets_one_line(cli, text, tmp_path):
         return cli("train", *SHAPE, "--out", where, *more)
 
     some = ("--text", text, "--tokens", 1280, "--batch", 4)
-    refused(trained("--text", tmp_path / "gone"), 1, "there is no", "gone", "give a folder")
+    refused(trained("--text", tmp_path / "gone"), 1, "gone does not exist", "give a folder")
     (tmp_path / "bare").mkdir()
-    refused(trained("--text", tmp_path / "bare"), 1, "no text to train on", "bare")
+    refused(trained("--text", tmp_path / "bare"), 1, "no training text found", "bare")
     (tmp_path / "binary").mkdir()
     (tmp_path / "binary" / "a").write_bytes(bytes(5000))
-    refused(trained("--text", tmp_path / "binary"), 1, "no text to train on", "binary")
-    refused(trained("--text", tmp_path / "binary" / "a"), 1, "no text to train on")
+    refused(trained("--text", tmp_path / "binary"), 1, "no training text found", "binary")
+    refused(trained("--text", tmp_path / "binary" / "a"), 1, "no training text found")
     (tmp_path / "short.txt").write_text("a few words")
     refused(trained("--text", tmp_path / "short.txt"), 1, "too short for a vocabulary of 280", "give more text")
     (tmp_path / "shorter.txt").write_text("abcdefghij klmnop qrstuv wxyz aabbcc ddeeff gghhii jjkkll mmnnoo " * 3)

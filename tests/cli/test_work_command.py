@@ -129,7 +129,7 @@ def test_results_are_those_of_a_sweep_without_a_plan_though_a_worker_was_stopped
     monkeypatch.setattr(measuring, "sweep", stopped)
     where = ("--cache", place / "worked")
     code, out, lines = cli("work", plan, *where)
-    assert code == 130 and out == "" and "goes on from there" in lines[-1]
+    assert code == 130 and out == "" and "resumes from there" in lines[-1]
     found = json.loads(cli("work", plan, "--status", "--json")[1])
     assert found["done"] == 4 + 4 and found["workers"][0]["state"] == "ended", "four scores, four accuracies"
     monkeypatch.setattr(measuring, "sweep", real)
@@ -238,7 +238,7 @@ def test_a_worker_that_cannot_share_says_so_when_that_changes_and_goes_on(cli, p
     assert code == 0 and told["done"] == told["cells"] and not told["failed"]
     said = [line for line in lines if "shared" in line]
     assert said[0].startswith("headroom: shared results cannot be ") and "the folder is gone" in said[0]
-    assert "not written yet: " in said[0] and said[-1] == "headroom: results are kept and shared again"
+    assert "not written yet: " in said[0] and said[-1] == "headroom: results are stored and shared again"
     assert len(said) <= 4, "once for each change, not for each cell"
     monkeypatch.delenv("HEADROOM_SHARED")
     assert cli("cache", "push", tmp_path / "shared", "--cache", tmp_path / "store", "--dry-run")[1].startswith("0 res")
@@ -262,7 +262,7 @@ def test_a_worker_whose_results_nobody_else_can_see_does_not_end_well(cli, plan,
     where = ("--cache", tmp_path / "store", "--claims", tmp_path / "claims")
     code, out, lines = cli("work", plan, *where)
     assert (
-        code == 1 and out == "" and any("results of this worker are in its own store alone" in each for each in lines)
+        code == 1 and out == "" and any("results of this worker are only in its own store" in each for each in lines)
     )
 
     def back(seconds):
@@ -286,9 +286,9 @@ def test_a_worker_whose_results_nobody_else_can_see_does_not_end_well(cli, plan,
 def test_bad_plans_get_one_line(cli, place, plan, sweeps, tmp_path):
     refused(cli("work", tmp_path / "no.json"), 1, "cannot read the plan", "sweep --plan")
     (tmp_path / "rows.json").write_text("[1]")
-    refused(cli("work", tmp_path / "rows.json", "--status"), 1, "rows.json is no plan of this version")
-    refused(cli(*sweeps[0], "--plan", tmp_path / "rows.json"), 1, "rows.json is no plan of this version")
-    refused(cli(*sweeps[0], "--plan", tmp_path / "gone" / "plan.json"), 1, "there is no folder")
+    refused(cli("work", tmp_path / "rows.json", "--status"), 1, "rows.json is not a plan of this version")
+    refused(cli(*sweeps[0], "--plan", tmp_path / "rows.json"), 1, "rows.json is not a plan of this version")
+    refused(cli(*sweeps[0], "--plan", tmp_path / "gone" / "plan.json"), 1, "does not exist")
     refused(cli(*sweeps[0], "--plan", plan, "--out", "x.csv"), 2, "not allowed with")
     refused(cli(*sweeps[0]), 2, "--out", "--plan")
     refused(cli("work", plan, "--lease", "0"), 2, "--lease is 0")

@@ -176,7 +176,7 @@ def test_ctrl_c_ends_the_actors_and_leaves_their_cells_to_others(cluster, plan):
         until(lambda: [*claims.hands()], process)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=HANG_S)
-    assert process.returncode == 130 and out == "" and "goes on from there" in err.splitlines()[-1]
+    assert process.returncode == 130 and out == "" and "resumes from there" in err.splitlines()[-1]
     claims.refresh()
     assert not psutil.pid_exists(claims.workers[0].pid)
     stands = standing(read_plan(plan), claims)
@@ -245,7 +245,7 @@ def test_an_executor_that_cannot_be_meant_is_refused(cli, plan, monkeypatch):
 
         there, port = threading.Thread(target=answer), other.getsockname()[1]
         there.start()
-        refused(cli("work", plan, "--executor", f"ray:127.0.0.1:{port}"), 1, f"at 127.0.0.1:{port} is no Ray cluster")
+        refused(cli("work", plan, "--executor", f"ray:127.0.0.1:{port}"), 1, f"127.0.0.1:{port} is not a Ray cluster")
         there.join(HANG_S)
     assert address_of("ray") == "" and address_of("ray:auto") == "auto" and address_of("ray:[::1]:6379") == "[::1]:6379"
     assert (REPOSITORY / "requirements-ray.txt").read_text() == f"{PACKAGE}\n"

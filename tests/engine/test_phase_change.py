@@ -167,7 +167,7 @@ def test_a_trajectory_survives_its_file():
 
 def test_other_bytes_are_no_trajectory(monkeypatch):
     for wrong in (b"", b"x" * 100, encode(made())[:500]):
-        with pytest.raises(HeadroomError, match="no file of a trajectory"):
+        with pytest.raises(HeadroomError, match="not a trajectory file"):
             decode(wrong)
     monkeypatch.setattr("engine.training.trajectory.VERSION", 2)
     blob = encode(made())

@@ -372,7 +372,7 @@ def test_a_plan_is_read_as_it_was_written_and_two_are_one(tmp_path):
 )  # fmt: skip
 def test_what_is_no_plan_is_said_in_one_line(content, tmp_path):
     (tmp_path / "plan.json").write_bytes(content)
-    with pytest.raises(HeadroomError, match="no plan of this version") as said:
+    with pytest.raises(HeadroomError, match="not a plan of this version") as said:
         read_plan(tmp_path / "plan.json")
     assert "\n" not in str(said.value)
 

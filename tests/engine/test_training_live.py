@@ -46,7 +46,7 @@ def test_stopped_and_started_it_ends_as_one_that_was_left_alone(text, tmp_path):
 
 
 def test_what_is_wrong_is_one_line(tmp_path, monkeypatch):
-    with pytest.raises(HeadroomError, match="there is no .*gone; give a folder"):
+    with pytest.raises(HeadroomError, match="gone does not exist; give a folder"):
         list(trained(tmp_path / "run", LONG, tmp_path / "gone"))
     monkeypatch.setattr(live, "CODE", tmp_path)
     with pytest.raises(HeadroomError, match="has ended .*No module named .*start it again"):

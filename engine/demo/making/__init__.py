@@ -5,7 +5,7 @@
 `words`: their words, by kind
 `suite`: writes the questions as files
 `corpus`: training text and the tokenizer made from it
-`recipe`: the embedded model's shape and rates, and what is mixed into a step at which time
+`recipe`: the shape and rates of the included model, and the mix of rows at each step
 `rows`: what it sees at one step
 `network`: its initial weights, its forward pass in training, its optimizers and snapshots
 `runs`: trains and measures the runs that come with the app, the embedded model's among them

@@ -22,7 +22,7 @@ EXAMPLES, COPYING, READING, NOTHING = (
 
 @dataclass(frozen=True)
 class Bar:
-    """One statement with the figure and what it is held against; `reached` None: told only, held against nothing."""
+    """One statement with its figure and its bar; `reached` None: reported without a bar."""
 
     text: str
     reached: bool | None = None
@@ -68,7 +68,8 @@ class Removed:
 
 
 def of_removal(found: Mapping[str, Removed]) -> list[Bar]:
-    """The cost of the induction heads' removal, in the mean over each group's families, beside that of the draws."""
+    """The accuracy lost without the induction heads, averaged over the families of each group, and that of the random
+    draws."""
 
     def lost(which: str, *needs: str) -> float:
         lines = [getattr(each, which).points for each in found.values() if each.needs in needs]

@@ -32,7 +32,7 @@ TWICE = "Privet Drive, twice"
 
 @dataclass(frozen=True)
 class Measured:
-    """What is measured: the model at `address`, on `n` validation questions of each family (None: all)."""
+    """The measured model at `address`, on `n` validation questions of each family (None: all)."""
 
     session: Session
     address: str
@@ -54,7 +54,7 @@ class Measured:
         return final(evaluation(self.target(precision), questions, mask or self.full).run(self.session))
 
     def change(self, family: str, shots: int, mask: Mask, n: int | None = None) -> AccuracyWithout:
-        """A family under this mask beside the full model."""
+        """A family under this mask and under none."""
         return line_of(self.answers(family, shots, n=n), self.answers(family, shots, mask, n=n))
 
     def induction(self) -> InductionScores:

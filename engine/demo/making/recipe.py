@@ -1,4 +1,4 @@
-"""The recipe of the embedded model: its shape, its rates, and what is mixed into a step at which time."""
+"""The recipe of the included model: its shape, its rates, and the mix of rows at each step."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -64,7 +64,7 @@ class DemoRecipe(Recipe):
         return 0  # rows are drawn from any text, as often as it takes
 
     def stage(self, step: int) -> Stage:
-        """What is mixed at one step."""
+        """The mix of one step."""
         return next(stage for stage in reversed(STAGES) if step * self.step_tokens >= stage.begins)
 
     def rates(self, step: int) -> tuple[float, ...]:
@@ -80,7 +80,7 @@ class DemoRecipe(Recipe):
         return tuple(sorted({min(tokens // self.step_tokens, self.n_steps) for tokens in (*every, self.tokens)}))
 
     def as_json(self) -> dict[str, Any]:
-        """As it stands beside the run, and with the model."""
+        """The JSON that is stored with the run and with the model."""
         repeats = {stage.repeats: stage.begins for stage in reversed(STAGES)}
         fading = ", ".join(f"{share:.0%} from {repeats[share] / 1e6:.0f} M tokens" for share in sorted(repeats)[::-1])
         words = f"prose and Python, question episodes, repeated random tokens ({fading}); Muon and AdamW"

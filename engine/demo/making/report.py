@@ -65,7 +65,7 @@ def removal_part(measured: Any, options: argparse.Namespace) -> list[bars.Bar]:
 
 
 def importance_part(measured: Any, options: argparse.Namespace) -> list[bars.Bar]:
-    """Importance over the families that need examples, beside prefix matching, by each way of dividing."""
+    """Importance over the families that need examples, and prefix matching, by each divisor."""
     from engine.heads.induction import best_heads
 
     families = [name for name, need in needs().items() if need == bars.EXAMPLES]

@@ -65,8 +65,8 @@ def _stretch(rng: random.Random, text: np.ndarray, paragraphs: np.ndarray, lengt
 
 
 def _repeats(rng: random.Random, text: np.ndarray, n_vocab: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """One sequence again and again, its period drawn anew: tokens evenly drawn, tokens as often as in the text, or a
-    stretch of the text; half with the beginning token. The first copy carries no weight."""
+    """One sequence repeated, with a random period: tokens evenly drawn, tokens as often as in the text, or a stretch of
+    the text; half with the beginning token. The first copy carries no weight."""
     period = rng.randint(PERIOD[0], min(PERIOD[1], length // 2))
     how = rng.random()
     if how < 0.6:

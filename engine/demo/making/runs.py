@@ -59,7 +59,7 @@ def steps_measured(run: Run) -> tuple[int, ...]:
 
 
 def small(found: Trajectory, name: str) -> Trajectory:
-    """The record as it is shipped: what is many numbers in 16 bits, and no folder of this computer in its name."""
+    """The record as it is shipped: large arrays in 16 bits, and a name without local folders."""
     half = {each: getattr(found, each).astype(np.float16) for each in ("by_index", "token_losses", "ablated_losses")}
     return replace(found, name=name, **half)
 

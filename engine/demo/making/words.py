@@ -43,7 +43,7 @@ NUMBERS = tuple("two three four five six seven eight ten twenty thirty".split())
 USERS = ("a man", "the girl", "my uncle", "the old woman", "a boy", "our neighbour", "the farmer", "her brother",
          "the doctor", "a sailor")  # fmt: skip
 
-# the thing that does it: what is done, and to what. A phrase is a verb and an object
+# tools and their uses. A phrase is a verb and an object
 USES = {
     "knife": (("cut", "slice", "carve"), ("the bread", "the cheese", "the meat", "the cake")),
     "broom": (("sweep", "clear", "tidy"), ("the floor", "the hall", "the stairs", "the yard")),
@@ -80,7 +80,7 @@ GIVERS_DO = ("missed", "wanted", "regretted", "mourned", "recalled", "lacked")
 TAKERS_DO = ("kept", "used", "cleaned", "carried", "enjoyed", "polished")
 HOW = ("badly", "daily", "often", "always", "long", "still", "quietly", "gladly")
 
-# a word with two senses, by what each means: what is done and how the thing is. A phrase is one of both
+# a word with two senses, and phrases for each: an action or a property. A phrase is one of both
 SENSES = {
     "bank": {"river": (("fished from", "swam to", "sat on", "rowed to"), ("grassy", "muddy", "sandy", "steep")),
              "money": (("borrowed from", "paid", "robbed", "worked for"), ("rich", "royal", "honest", "foreign"))},
