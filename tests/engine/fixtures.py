@@ -12,6 +12,7 @@ from engine.architecture import families
 from engine.models.loading import LoadSpec, load
 from engine.models.masks import parse_mask
 from engine.models.session import Session
+from engine.progress import returned as finished  # noqa: F401
 from engine.questions.requests import TaskSpec, get_requests, select
 from tests.conftest import IS_THOROUGH
 
@@ -119,15 +120,6 @@ def masks_of(shape):
     """A few masks that touch the first and the last layer."""
     texts = ("L0H0", "L0H* F0", "L1H2-3 F1", f"L{shape.n_layers - 1}H* F{shape.n_layers - 1}", "L*H1", "F*")
     return [parse_mask(text, shape) for text in texts]
-
-
-def finished(steps):
-    """What a generator returns."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
 
 
 def small_run(folder: Path, tokens: int = 8192, **of_recipe):

@@ -79,23 +79,6 @@ def test_recorded_patterns_reproduce_the_logits(family, text, model_of):
 
 
 @pytest.mark.parametrize("family", ["opt", "llama"])
-def test_heads_of_the_last_layer_add_up_behind_a_frozen_final_norm(family, model_of):
-    """f(all) - f(no head of the last layer) is the sum of what each of them adds: nothing but the final norm is behind
-    them, and frozen it is linear. In an attention-only model, patterns forced."""
-    model = model_of(family)
-    shape = model.identity.shape
-    whole = keeping(shape, np.ndindex(shape.n_layers, shape.n_heads))
-    at, forced = shape.n_layers - 1, patterns_of(model, IDS, whole)
-    with frozen(model, [model.family.final_norm(model.model)], whole):
-        full = logits(model, whole, forced)
-        none = logits(model, parse_edits(f"L{at}H*", shape).on(whole), forced)
-        alone = [parse_mask(f"L{at}H{head}", shape) for head in range(shape.n_heads)]
-        each = [full - logits(model, parse_edits(mask.text(), shape).on(whole), forced) for mask in alone]
-    torch.testing.assert_close(sum(each), full - none, atol=1e-4, rtol=1e-4)
-    assert (full - none).abs().max() > 0.1
-
-
-@pytest.mark.parametrize("family", ["opt", "llama"])
 def test_paths_of_an_attention_only_model_add_up(family, model_of):
     """Patterns and norms frozen, an attention-only model is a sum over paths: the direct one, one through each head,
     one through each pair of heads in different layers, ... (Elhage et al. 2021). With two layers of heads there are no

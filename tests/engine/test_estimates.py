@@ -153,6 +153,8 @@ def test_they_are_the_gradients_of_importance(tiny_opt, tmp_path, session):
     rows = np.arange(len(golds))
     mine = found.heads[rows, golds].astype(float) / tokens[:, None, None]
     np.testing.assert_allclose(np.abs(mine).mean(0), scores.scores, rtol=2e-3)
+    of_ffns = found.ffns[rows, golds].astype(float) / tokens[:, None]
+    np.testing.assert_allclose(-of_ffns, scores.gate_ffns[rows, golds], rtol=4e-3, atol=1e-5)
     # those of the gold choice alone in a row: the choices that share a packed row do not touch each other
     np.testing.assert_allclose(-mine, by_heads.gate_heads[:, 0], rtol=4e-3, atol=1e-5)
 

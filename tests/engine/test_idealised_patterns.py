@@ -70,13 +70,6 @@ def row_of(tokens):
 
 
 @pytest.mark.parametrize("kind", PATTERNS)
-def test_patterns_equal_a_plain_loop(kind):
-    tokens = [9, 1, 2, 3, 1, 2, 2, 4, 3, 1, 9]
-    found = ideal_pattern(kind, row_of(tokens))
-    assert np.allclose(found, plain_pattern(kind, tokens)) and np.allclose(found.sum(1), 1)
-
-
-@pytest.mark.parametrize("kind", PATTERNS)
 def test_in_a_packed_row_each_choice_sees_what_it_would_see_alone(kind):
     choices = [Encoded(0, 0, (9, 1, 2, 3, 1, 7, 2), (7, 2), 0), Encoded(0, 1, (9, 1, 2, 3, 1, 2, 3, 3), (2, 3, 3), 0)]
     (row,) = pack(choices)

@@ -79,41 +79,6 @@ def test_heads_by_gradient(family, tiny_opt, tmp_path, session):
     np.testing.assert_allclose(scores.gate_heads[:, 0], gates, rtol=2e-3, atol=1e-6)  # kept in fp16
 
 
-def test_gates_are_the_derivatives_of_what_pruning_does(tiny_opt, tmp_path, session):
-    """dLoss/dgate by central differences on the model's own weights, heads and FFNs, every choice."""
-    _, target, questions = about = asked(session, tiny_opt, tmp_path, 4)
-    scores = final(importance(*about[1:], "gate").run(about[0]))
-    model = finished(session.loaded(target))
-    model.model.double()
-    encoded = encode_questions(questions.requests.questions, model.tokenizer, True, 256)
-    modules = model.family.layer_modules(model.model)
-
-    def loss(choice):
-        with torch.no_grad():
-            logits = model.model(torch.tensor([choice.inputs])).logits[0]
-        return torch.nn.functional.cross_entropy(logits[-len(choice.targets) :], torch.tensor(choice.targets)).item()
-
-    step = 1e-6  # small: a ReLU that flips within it would spoil the slope
-    for layer, (attention_out, fc2) in enumerate(modules):
-        parts = [
-            (scores.gate_heads[..., layer, head], [attention_out.weight[:, 8 * head : 8 * head + 8]])
-            for head in range(4)
-        ]
-        parts.append((scores.gate_ffns[..., layer], [fc2.weight, fc2.bias]))
-        for gradients, weights in parts:
-            for question, choices in enumerate(encoded):
-                for choice in choices:
-                    losses = []
-                    for gate in (1 + step, 1 - step):
-                        for weight in weights:
-                            weight.data.mul_(gate)
-                        losses.append(loss(choice))
-                        for weight in weights:
-                            weight.data.div_(gate)
-                    slope = (losses[0] - losses[1]) / (2 * step)
-                    assert gradients[question, choice.choice] == pytest.approx(slope, rel=5e-3, abs=2e-4)
-
-
 def test_int8_ranks_like_fp32(tiny_opt, tmp_path, session):
     precisions = ("fp32", "int8")
     each = (asked(session, tiny_opt, tmp_path, 20, precision) for precision in precisions)

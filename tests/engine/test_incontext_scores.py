@@ -32,17 +32,6 @@ def n_tokens(text, tokenizer):
     return len(tokenizer(text, add_special_tokens=False).input_ids)
 
 
-def test_the_score_is_the_500th_loss_minus_the_50th():
-    text = np.zeros(512)
-    text[49], text[499] = 3.0, 1.25  # the 50th and the 500th, counted from 1
-    other = np.zeros(600)
-    other[49], other[499] = 2.0, 1.75
-    found = incontext.icl_score([text, other])
-    assert (found.value, found.n) == (-1.0, 2)
-    low, high = stats.t.interval(0.95, 1, loc=-1.0, scale=stats.sem([-1.75, -0.25]))
-    assert (found.low, found.high) == pytest.approx((low, high), abs=1e-12)
-
-
 def test_intervals_are_students_t_over_texts():
     texts = losses()
     by_hand = [float(text[499]) - float(text[49]) for text in texts]

@@ -108,23 +108,6 @@ def test_text_form_means_what_it_says(text, n_heads, n_ffns):
     assert (mask.n_heads_pruned, mask.n_ffns_pruned) == (n_heads, n_ffns)
 
 
-@pytest.mark.parametrize("family", [each for each in FAMILIES if each != "opt-350m"])  # its norms stay
-def test_a_layer_that_is_pruned_whole_is_as_if_it_were_not_there_but_for_a_bias(family, tiny_opt, tmp_path):
-    model = loaded(family_folder(family, tiny_opt, tmp_path / "model"))
-    attention_out, _ = model.family.layer_modules(model.model)[1]
-    if attention_out.bias is not None:  # the one thing that stays of a layer
-        attention_out.bias.data.zero_()
-    with pruned(model, parse_mask("B1", model.identity.shape)):
-        masked = logits(model)
-    without = copy.deepcopy(model.model)
-    path, _, name = model.family.layers.rpartition(".")
-    layers = model.family.layer_list(without)
-    setattr(without.get_submodule(path), name, torch.nn.ModuleList([layers[0], *layers[2:]]))
-    without.config.num_hidden_layers -= 1
-    with torch.no_grad():
-        np.testing.assert_allclose(masked, without(TOKENS, use_cache=False).logits, atol=1e-5)
-
-
 MASKS = st.tuples(bits, st.lists(st.booleans(), min_size=6, max_size=6)).map(lambda both: Mask.from_arrays(*both))
 
 

@@ -134,17 +134,6 @@ def test_kill_9_at_any_time_loses_at_most_the_cell_in_hand(start, tmp_path):
     assert standing(plan, Claims(folder)).is_over
 
 
-def test_many_workers_on_one_folder_lose_nothing(tmp_path):
-    """The same at a scale: see tests/benchmarks/many_workers.py."""
-    plan, begun = plan_of(600, n_scores=10), []
-    threads = [threading.Thread(target=drive, args=(plan, tmp_path, begun)) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(HANG_S)
-    assert sorted(begun) == [cell.id for cell in plan.cells]
-
-
 def test_a_stale_claim_is_taken_over_by_one_and_a_live_one_by_none(tmp_path):
     workers = [Claims(tmp_path) for _ in range(9)]
     for claims in workers:

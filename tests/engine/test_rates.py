@@ -8,7 +8,7 @@ import pytest
 from engine.importance import importance as of_importance
 from engine.importance.importance import importance
 from engine.models.masks import Mask
-from engine.progress import Stopped, final, is_to_stop
+from engine.progress import Stopped, final, is_to_stop, returned
 from engine.questions.requests import Question, TaskSpec, get_requests, select
 from engine.timing import observed_timings as rates
 from engine.timing.workload import all_characters, characters, gradient_characters, kept_share
@@ -94,8 +94,8 @@ def test_gradients_that_give_way_again_and_again_get_on_and_are_the_same_numbers
     monkeypatch.setattr(of_importance, "GRADIENT_TOKENS_SMALL", 64)
     questions = select(get_requests(TaskSpec("demo_copy", 0), None, session.store), 16, "stratified")
     plain = of_importance._chunk_pieces(target, questions, "gate", None)[0]
-    loaded = final_loaded(session, target)
-    undisturbed, _ = run_out(plain.measure(loaded))
+    loaded = returned(session.loaded(target))
+    undisturbed, _ = returned(plain.measure(loaded))
     passes, real, asked = [], of_importance.gate_gradients, [0]
 
     def counted(*given):
@@ -124,20 +124,3 @@ def test_gradients_that_give_way_again_and_again_get_on_and_are_the_same_numbers
     assert np.array_equal(scores.gate_heads, undisturbed["heads"][: questions.n], equal_nan=True)
     assert not loaded.unfinished, "what is stored is held no longer"
     assert not any(layer._forward_pre_hooks for layer in loaded.family.layer_list(loaded.model))
-
-
-def final_loaded(session, target):
-    try:
-        steps = session.loaded(target)
-        while True:
-            next(steps)
-    except StopIteration as ended:
-        return ended.value
-
-
-def run_out(steps):
-    try:
-        while True:
-            next(steps)
-    except StopIteration as ended:
-        return ended.value

@@ -83,14 +83,6 @@ def test_the_rankings_are_different_ones(tasks, pool, by_hand):
     assert ffns[0] == ffns[1][::-1] != ffns[1]
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("by", ["random", "within-layers"])
-def test_the_seed_says_which_heads_go_at_random(by, seed, setting, tasks, session, store, by_hand):
-    row = swept(session, setting, [Point(tasks[1], MANY, 0, by, seed=seed)], ()).rows[0]
-    by_hand.check(row, by_hand.mask(row.point, ()), store)
-    assert answers_stored(store) == 2
-
-
 def hand_made(monkeypatch, scores_of):
     """Puts importance by task name in the place of what the store holds."""
 
