@@ -2,6 +2,7 @@
 
 import json
 import random
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from itertools import takewhile
@@ -55,8 +56,6 @@ def write_questions(file: Path, n: int = 40, seed: int = 0) -> Path:
 
 def family_folder(family: str, tiny_opt: Path, folder: Path, **changes) -> Path:
     """A random tiny checkpoint of `family`, one of TINY, with the tiny tokenizer; `changes` go into its config."""
-    import shutil
-
     import torch
     import transformers
 
@@ -72,10 +71,66 @@ def family_folder(family: str, tiny_opt: Path, folder: Path, **changes) -> Path:
         for name, parameter in model.named_parameters():
             if name.endswith(("bias", "smear")):
                 parameter.normal_(std=0.3)
+    return saved(model, folder, tiny_opt)
+
+
+def saved(model, folder: Path, tiny_opt: Path) -> Path:
+    """The folder with that model in it, and the tiny tokenizer."""
+    import shutil
+
     model.save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(tiny_opt / name, folder)
     return folder
+
+
+def configured(folder: Path, **changes) -> Path:
+    """The folder, with these changes in its config.json."""
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    return folder
+
+
+def bare(folder: Path, to: Path) -> Path:
+    """A copy of a model's folder without its weights."""
+    import shutil
+
+    return Path(shutil.copytree(folder, to, ignore=shutil.ignore_patterns("*.safetensors")))
+
+
+@contextmanager
+def caught(*modules, outputs=False):
+    """A table that fills, while this is open, with what went into each of these modules last, or came out of it."""
+
+    def note(module, args, kwargs, *output):
+        seen[module] = output[0] if output else args[0] if args else kwargs["hidden_states"]
+
+    seen = {}
+    with ExitStack() as stack:
+        for module in modules:
+            register = module.register_forward_hook if outputs else module.register_forward_pre_hook
+            stack.callback(register(note, with_kwargs=True).remove)
+        yield seen
+
+
+def head_alone(model, ids, head: tuple[int, int]):
+    """(T, vocabulary) by hand: the head's z through W_O, divided by the final norm's scale, through its weights and the
+    unembedding, less the mean. For OPT with its norms in front, and Llama."""
+    import torch
+
+    norm, out = model.family.final_norm(model.model), model.family.layer_modules(model.model)[head[0]][0]
+    with torch.inference_mode():
+        with caught(norm, out) as seen:
+            model.model(input_ids=torch.tensor([list(map(int, ids))]))
+        x, d_head = seen[norm][0], model.identity.shape.d_head
+        where = slice(head[1] * d_head, (head[1] + 1) * d_head)
+        written = seen[out][0][:, where] @ out.weight[:, where].T
+        if isinstance(norm, torch.nn.LayerNorm):
+            written, x = written - written.mean(-1, keepdim=True), x - x.mean(-1, keepdim=True)
+        eps = norm.eps if hasattr(norm, "eps") else norm.variance_epsilon
+        logits = written / (x.square().mean(-1, keepdim=True) + eps).sqrt() * norm.weight
+        logits = logits @ model.model.get_output_embeddings().weight.T
+    return logits - logits.mean(-1, keepdim=True)
 
 
 def loaded(folder: Path, precision: str = "fp32"):

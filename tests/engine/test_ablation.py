@@ -16,7 +16,7 @@ from engine.models.patterns import visited
 from engine.progress import final
 from engine.texts.tokenloss import token_losses
 from tests.conftest import TEXT
-from tests.engine.fixtures import FAMILIES, last, target_in
+from tests.engine.fixtures import FAMILIES, caught, last, target_in
 
 IDS = torch.tensor([[2, *range(40, 90), *range(40, 90)]])
 
@@ -30,16 +30,9 @@ def logits(model, mask, forced=None):
 @contextmanager
 def frozen(model, norms, mask):
     """While open, these norms divide by what they divide by under `mask`."""
-    scales, hooks = {}, []
-    for norm in norms:
-        hooks.append(
-            norm.register_forward_pre_hook(
-                lambda module, args: scales.__setitem__(module, ablation_scale(module, args[0]))
-            )
-        )
-    logits(model, mask)
-    for hook in hooks:
-        hook.remove()
+    with caught(*norms) as seen:
+        logits(model, mask)
+    scales = {norm: ablation_scale(norm, x) for norm, x in seen.items()}
 
     def apply(module, args, output):
         x = args[0]
@@ -134,12 +127,9 @@ def test_pattern_preserving_ablation_equals_a_plain_rerun(family, fill, folder_o
         out = model.family.layer_modules(model.model)[layer][0]
         where = slice(head * shape.d_head, (head + 1) * shape.d_head)
         if fill == "mean":
-            seen = []
-            hook = out.register_forward_pre_hook(lambda module, args, seen=seen: seen.append(args[0]))
-            with torch.no_grad():
+            with torch.no_grad(), caught(out) as seen:
                 model.model(input_ids=torch.tensor([ids[:-1]]))
-            hook.remove()
-            z_mean = seen[0].reshape(-1, out.in_features).mean(0)[where]
+            z_mean = seen[out].reshape(-1, out.in_features).mean(0)[where]
 
         def replace(module, args, where=where, z_mean=z_mean):
             z = args[0].clone()
@@ -167,18 +157,11 @@ def test_means_are_the_means(family, model_of):
     means = mean_outputs(model, IDS, mask)
     whole = IDS.shape[1]
     for layer, (out, ffn) in enumerate(model.family.layer_modules(model.model)):
-        seen = {}
-        with torch.inference_mode(), pruned(model, mask):
-            hooks = [
-                out.register_forward_hook(lambda m, a, o, seen=seen: seen.update(z=a[0])),
-                ffn.register_forward_hook(lambda m, a, o, seen=seen: seen.update(m=o)),
-            ]
+        with torch.inference_mode(), pruned(model, mask), caught(out) as inputs, caught(ffn, outputs=True) as given:
             model.model(input_ids=IDS)
-        for hook in hooks:
-            hook.remove()
-        z = seen["z"].reshape(whole, shape.n_heads, shape.d_head)
+        z = inputs[out].reshape(whole, shape.n_heads, shape.d_head)
         np.testing.assert_allclose(means.heads[layer], sum(z) / whole, atol=1e-5)
-        np.testing.assert_allclose(means.ffns[layer], sum(seen["m"].reshape(whole, -1)) / whole, atol=1e-5)
+        np.testing.assert_allclose(means.ffns[layer], sum(given[ffn].reshape(whole, -1)) / whole, atol=1e-5)
     assert not means.heads[0, 1].any() and means.heads[0, 0].any()
 
 
@@ -188,19 +171,11 @@ def test_components_give_their_means_in_place_of_zero(family, model_of):
     model = model_of(family)
     shape = model.identity.shape
     nothing = Mask.from_arrays(np.zeros((shape.n_layers, shape.n_heads), bool), np.zeros(shape.n_layers, bool))
-    means, seen = mean_outputs(model, IDS, Mask.full(shape)), {}
+    means = mean_outputs(model, IDS, Mask.full(shape))
     first, final = model.family.layer_list(model.model)[0], model.family.final_norm(model.model)
-    hooks = [
-        first.register_forward_pre_hook(
-            lambda m, a, k: seen.update(first=a[0] if a else k["hidden_states"]), with_kwargs=True
-        ),
-        final.register_forward_pre_hook(lambda m, a: seen.update(final=a[0])),
-    ]
-    with torch.inference_mode(), pruned(model, nothing, means):
+    with torch.inference_mode(), pruned(model, nothing, means), caught(first, final) as seen:
         model.model(input_ids=IDS)
-    for hook in hooks:
-        hook.remove()
-    added = (seen["final"] - seen["first"]).reshape(IDS.shape[1], -1)
+    added = (seen[final] - seen[first]).reshape(IDS.shape[1], -1)
     torch.testing.assert_close(added, added[:1].expand_as(added), atol=1e-4, rtol=1e-4)
     assert added.abs().max() > 0.1
 

@@ -5,18 +5,12 @@ import threading
 import pytest
 
 from engine.errors import NotHere
-from engine.jobs import Job, Jobs
+from engine.jobs import Job
 from engine.progress import Progress
 from engine.questions.requests import TaskSpec, get_requests
 from engine.questions.tasks import agree_to_fetch, may_fetch
 from tests.conftest import HANG_S
-
-
-@pytest.fixture
-def jobs():
-    jobs = Jobs()
-    yield jobs
-    jobs.close(HANG_S)
+from tests.engine.jobs_work import Work
 
 
 def test_rows_are_downloaded_only_with_consent():
@@ -42,32 +36,22 @@ def test_consent_ends_with_the_job_that_has_it(jobs):
         agree_to_fetch()
         yield Progress(1, 1, may_fetch())
 
-    def plain():
-        yield Progress(1, 1, may_fetch())
-
     jobs.put("a", Job("a", agreed))
     assert jobs.join("a", HANG_S).value is True
-    jobs.put("b", Job("b", plain))
+    jobs.put("b", Job("b", lambda: iter([Progress(1, 1, may_fetch())])))
     assert jobs.join("b", HANG_S).value is False
 
 
 def test_a_job_that_yields_to_another_resumes_with_its_consent(jobs):
-    begun, go_on, runs = threading.Event(), threading.Event(), []
+    work, seen = Work(2), []
 
     def start():
         agree_to_fetch()
-        return steps()
-
-    def steps():
-        runs.append(may_fetch())
-        yield Progress(0, 1)
-        begun.set()
-        assert go_on.wait(HANG_S)
-        yield Progress(1, 1, may_fetch())
+        return (step for step in work() if seen.append(may_fetch()) is None)
 
     jobs.put("long", Job("long", start, priority=5))
-    assert begun.wait(HANG_S)
+    work.wait_started()
     jobs.put("short", Job("short", lambda: iter([Progress(1, 1, may_fetch())]), priority=0))
-    go_on.set()
+    work.release(3)  # the chunk in hand, and both once more
     assert jobs.join("short", HANG_S).value is False
-    assert jobs.join("long", HANG_S).value is True and runs == [True, True]
+    assert jobs.join("long", HANG_S).done == 2 and work.starts == 2 and seen == [True] * 3

@@ -20,7 +20,19 @@ from engine.models.masks import parse_mask, pruned
 from engine.progress import final
 from engine.questions.tokens import read
 from tests.conftest import HANG_S
-from tests.engine.fixtures import STOCK, TINY, UNTIED, family_folder, loaded, questions_in, target_in, write_questions
+from tests.engine.fixtures import (
+    STOCK,
+    TINY,
+    UNTIED,
+    caught,
+    configured,
+    family_folder,
+    loaded,
+    questions_in,
+    saved,
+    target_in,
+    write_questions,
+)
 from tests.warm import WarmInterpreter
 
 FAMILIES = [*STOCK, UNTIED]
@@ -136,13 +148,11 @@ def test_small_stores_nothing_of_what_is_pruned(session, folder_of, tmp_path):
 
 def test_a_folder_of_uneven_layers_that_is_not_headroom_s_is_refused(session, folder_of, tmp_path):
     made = exported(session, folder_of("opt"), tmp_path / "out", form="small")
-    config = json.loads((made.folder / "config.json").read_text())
     for change, said in (({"kept_heads": [[0], [9], []]}, "which are no heads of 3 layers"),
                          ({"kept_heads": [[0, 2], [], [3]]}, "is not what config.json says of its layer"),
                          ({"model_type": "opt"}, "opens only where it has written them")):  # fmt: skip
-        (made.folder / "config.json").write_text(json.dumps(config | change))
         with pytest.raises(HeadroomError, match=said):
-            loaded(made.folder)
+            loaded(configured(Path(shutil.copytree(made.folder, tmp_path / said)), **change))
 
 
 # whole layers of each family (their attention biases are folded away), and Llama's heads, whole groups and one of each
@@ -205,29 +215,25 @@ def folded_by_hand(model, text):
     """Logits of the stock model with means put in by hooks that know nothing of biases: a plain loop over layers."""
     mask, shape = parse_mask(text, model.identity.shape), model.identity.shape
     ids = torch.tensor([read(story(), model.tokenizer, model.identity.default_bos, 255).inputs.tolist()])
-    modules, seen, hooks = model.family.layer_modules(model.model), {}, []
-    for at, (out, ffn) in enumerate(modules):
-        hooks.append(out.register_forward_pre_hook(lambda m, args, at=at: seen.update({(at, "z"): args[0]})))
-        hooks.append(ffn.register_forward_hook(lambda m, args, given, at=at: seen.update({(at, "ffn"): given})))
+    modules, hooks = model.family.layer_modules(model.model), []
+    outs, ffns = zip(*modules, strict=True)
     with torch.inference_mode():
-        model.model(ids)
-        means = {key: value.reshape(-1, value.shape[-1]).mean(0) for key, value in seen.items()}
-        for hook in hooks:
-            hook.remove()
-        hooks = []
+        with caught(*outs) as z, caught(*ffns, outputs=True) as written:
+            model.model(ids)
+        means = {module: value.reshape(-1, value.shape[-1]).mean(0) for module, value in (z | written).items()}
 
         def put(at, z):
             z = z.clone()
             for head, kept in enumerate(mask.heads[at]):
                 if not kept:
                     span = slice(head * shape.d_head, (head + 1) * shape.d_head)
-                    z[..., span] = means[at, "z"][span]
+                    z[..., span] = means[outs[at]][span]
             return z
 
         for at, (out, ffn) in enumerate(modules):
             hooks.append(out.register_forward_pre_hook(lambda m, args, at=at: (put(at, args[0]),)))
             if not mask.ffns[at]:
-                hooks.append(ffn.register_forward_hook(lambda m, a, given, at=at: means[at, "ffn"].expand_as(given)))
+                hooks.append(ffn.register_forward_hook(lambda m, a, given, at=at: means[ffns[at]].expand_as(given)))
         logits = model.model(torch.tensor([IDS])).logits[0]
         for hook in hooks:
             hook.remove()
@@ -292,9 +298,7 @@ def test_weights_are_kept_in_the_type_that_they_are_stored_in_and_in_several_fil
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(tiny_opt, dtype=torch.bfloat16)
-    model.save_pretrained(tmp_path / "base")
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(tiny_opt / name, tmp_path / "base")
+    saved(model, tmp_path / "base", tiny_opt)
     monkeypatch.setattr(folders, "SHARD_BYTES", 20_000)
     made = exported(session, tmp_path / "base", tmp_path / "out", "L0H1 F1")
     files = sorted(made.folder.glob("*.safetensors"))

@@ -41,6 +41,7 @@ from tests.engine.fixtures import (
     last,
     loaded,
     questions_in,
+    saved,
     target_in,
     write_questions,
 )
@@ -124,15 +125,10 @@ def golds(rows):
 
 def with_layers(n_layers, folder, to):
     """That model with so many layers, of random weights."""
-    import shutil
-
     import transformers as t
 
     config = t.AutoConfig.from_pretrained(folder, num_hidden_layers=n_layers)
-    t.AutoModelForCausalLM.from_config(config).save_pretrained(to)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(folder / name, to)
-    return to
+    return saved(t.AutoModelForCausalLM.from_config(config), to, folder)
 
 
 def kept_for_gradients(of_model, rows, monkeypatch) -> int:

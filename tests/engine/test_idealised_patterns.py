@@ -2,7 +2,6 @@
 whose heads were built to be what the patterns say."""
 
 import math
-import shutil
 
 import numpy as np
 import pytest
@@ -24,6 +23,7 @@ from engine.progress import final
 from engine.questions.encoding import Encoded, Row, encode_questions, pack
 from tests.conftest import TEXT
 from tests.engine.fixtures import STOCK, loaded, questions_in, target_in, write_questions
+from tests.engine.test_circuits_of_hand_built_models import built
 
 
 def plain_pattern(kind, tokens):
@@ -173,19 +173,9 @@ def test_a_uniform_head_of_any_family_is_one_whose_queries_are_nothing(family, f
 def built_to_induce(tiny_opt, folder):
     """An attention-only OPT: L0H3 looks at the token before by its positions' phases and writes it down, L1H5 looks for
     its own token among what was written and raises what it finds; where it finds nothing it rests on BOS."""
-    from transformers import OPTConfig, OPTForCausalLM
+    d_head, at = 64, slice(256, 320)  # 0 to 255 the tokens, then phases, then what is written
 
-    d_model, n_heads, d_head, at = 512, 8, 64, slice(256, 320)  # 0 to 255 the tokens, then phases, then what is written
-    torch.manual_seed(0)
-    model = OPTForCausalLM(OPTConfig(
-        vocab_size=512, hidden_size=d_model, word_embed_proj_dim=d_model, ffn_dim=8, num_hidden_layers=2,
-        num_attention_heads=n_heads, max_position_embeddings=256, bos_token_id=2, eos_token_id=2,
-    )).eval()  # fmt: skip
-    decoder = model.model.decoder
-    with torch.no_grad():
-        for layer in decoder.layers:
-            for module in (layer.fc1, layer.fc2, layer.self_attn.out_proj):
-                module.weight.zero_()
+    def change(decoder):
         tokens, positions = decoder.embed_tokens.weight, decoder.embed_positions.weight
         tokens.zero_()
         tokens[:, :256] = torch.randn(512, 256) / 16
@@ -217,9 +207,8 @@ def built_to_induce(tiny_opt, folder):
         second.k_proj.weight[6 * d_head - 1, 384] = 25
         second.v_proj.weight[rows, :256] = basis.T
         second.out_proj.weight[:256, rows] = 2 * basis
-    model.save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(tiny_opt / name, folder)
+
+    built(tiny_opt, folder, change, n_layers=2, n_ctx=256)
     return folder
 
 

@@ -15,18 +15,9 @@ from engine.models.patterns import visited
 from engine.models.session import Session
 from engine.models.weights import output_weights
 from engine.progress import final
-from tests.engine.fixtures import FAMILIES, family_folder, last, loaded, target_in
+from tests.engine.fixtures import FAMILIES, caught, last, loaded, target_in
 
 N, PERIOD = 2, 6
-
-
-@pytest.fixture(scope="module")
-def model_of(tiny_opt, tmp_path_factory):
-    @functools.cache
-    def model(family):
-        return loaded(family_folder(family, tiny_opt, tmp_path_factory.mktemp(family)))
-
-    return model
 
 
 def generators():
@@ -96,16 +87,10 @@ def head_output(model, layer, head, z):
 
 def z_of_layers(model, tokens):
     """What goes into each layer's output projection, (T, H * d_head) a layer."""
-    inputs = {}
-    handles = [
-        out.register_forward_pre_hook(lambda m, args, layer=layer: inputs.update({layer: args[0].detach()[0]}))
-        for layer, (out, _) in enumerate(model.family.layer_modules(model.model))
-    ]
-    with torch.no_grad():
+    outs = [out for out, _ in model.family.layer_modules(model.model)]
+    with torch.no_grad(), caught(*outs) as seen:
         model.model(input_ids=torch.tensor([tokens]))
-    for handle in handles:
-        handle.remove()
-    return inputs
+    return [seen[out][0] for out in outs]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -1,7 +1,6 @@
 """Models: loaded safely from their files, freed before the next one comes, and never from elsewhere."""
 
 import gc
-import json
 import platform
 import shutil
 import subprocess
@@ -19,7 +18,7 @@ from engine.demo import model_folder
 from engine.errors import UsageError
 from engine.models.loading import LoadSpec, Models, identify, load
 from tests.conftest import HANG_S, REPOSITORY
-from tests.engine.fixtures import STOCK, family_folder
+from tests.engine.fixtures import STOCK, bare, configured, family_folder
 
 TOKENS = torch.tensor([[2, 40, 41, 99, 300]])
 
@@ -67,7 +66,7 @@ def pickled(folder: Path, to: Path, n_files: int = 1) -> Path:
     """The same model in .bin files, with the unembedding beside the embedding where it is the same tensor."""
     from transformers import AutoModelForCausalLM
 
-    shutil.copytree(folder, to, ignore=shutil.ignore_patterns("*.safetensors"))
+    bare(folder, to)
     tensors = list(AutoModelForCausalLM.from_pretrained(folder).state_dict().items())
     names = [f"pytorch_model-{n + 1:05}-of-{n_files:05}.bin" for n in range(n_files)]
     for n, name in enumerate(names if n_files > 1 else ["pytorch_model.bin"]):
@@ -95,7 +94,7 @@ def test_one_tensor_is_read_at_a_time(is_pickled, tiny_opt, tmp_path, monkeypatc
 def test_a_view_in_a_pickled_file_and_the_format_before_are_read_too(tiny_opt, tmp_path):
     plain = load(LoadSpec(str(tiny_opt), "fp32")).model
     for number, options in enumerate(({}, {"_use_new_zipfile_serialization": False})):
-        folder = Path(shutil.copytree(tiny_opt, tmp_path / str(number), ignore=shutil.ignore_patterns("*.safetensors")))
+        folder = bare(tiny_opt, tmp_path / str(number))
         # every matrix as the transpose of what lies in the file
         state = {k: v.t().contiguous().t() if v.ndim == 2 else v for k, v in plain.state_dict().items()}
         torch.save(state, folder / "pytorch_model.bin", **options)
@@ -139,9 +138,8 @@ def test_code_in_a_model_folder_is_never_run(tiny_opt, tmp_path):
     folder = Path(shutil.copytree(tiny_opt, tmp_path / "code"))
     canary = tmp_path / "canary"
     (folder / "modeling_evil.py").write_text(f"open({str(canary)!r}, 'w').write('executed')")
-    config = json.loads((folder / "config.json").read_text())
-    config["auto_map"] = {"AutoModelForCausalLM": "modeling_evil.Evil", "AutoConfig": "modeling_evil.EvilConfig"}
-    (folder / "config.json").write_text(json.dumps(config))
+    auto_map = {"AutoModelForCausalLM": "modeling_evil.Evil", "AutoConfig": "modeling_evil.EvilConfig"}
+    configured(folder, auto_map=auto_map)
     load(LoadSpec(str(folder), "fp32"))
     assert not canary.exists()
 
@@ -158,9 +156,7 @@ def test_code_in_a_model_folder_is_never_run(tiny_opt, tmp_path):
     {"layer_types": ["x"]}, {"text_config": {"model_type": "llama"}}, {"architectures": [7]}, {"forward": "x"},
 ])  # fmt: skip
 def test_config_fields_that_choose_kernels_or_code_are_ignored(fields, tiny_opt, tmp_path):
-    folder = Path(shutil.copytree(tiny_opt, tmp_path / "model"))
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | fields))
+    folder = configured(Path(shutil.copytree(tiny_opt, tmp_path / "model")), **fields)
     plain, loaded = load(LoadSpec(str(tiny_opt), "fp32")), load(LoadSpec(str(folder), "fp32"))
     assert torch.equal(loaded.model(TOKENS).logits, plain.model(TOKENS).logits)
     assert loaded.model.config.to_dict() == plain.model.config.to_dict()

@@ -16,7 +16,7 @@ from engine.models.session import Session
 from engine.progress import final
 from engine.records import Record, decode, encode
 from tests.conftest import TEXT
-from tests.engine.fixtures import FAMILIES, STOCK, target_in
+from tests.engine.fixtures import FAMILIES, STOCK, head_alone, target_in
 
 IDS = np.array([2, *range(40, 90), *range(40, 90)])
 
@@ -45,31 +45,9 @@ def test_parts_add_up_to_the_true_logit(family, text, model_of):
 
 @pytest.mark.parametrize("family", ["opt", "llama"])
 def test_a_heads_part_is_what_its_output_alone_adds(family, model_of):
-    """By hand: the head's z through W_O, divided by the final norm's scale, through its weights and the unembedding."""
     model = model_of(family)
-    shape = model.identity.shape
-    found = decomposition(model, Mask.full(shape))
-    norm, out = model.family.final_norm(model.model), model.family.layer_modules(model.model)[1][0]
-    seen = {}
-    hooks = [
-        norm.register_forward_pre_hook(lambda m, a: seen.update(x=a[0][0])),
-        out.register_forward_pre_hook(lambda m, a: seen.update(z=a[0][0])),
-    ]
-    with torch.inference_mode():
-        model.model(input_ids=torch.tensor(IDS)[None])
-        for hook in hooks:
-            hook.remove()
-        z = torch.zeros_like(seen["z"])
-        where = slice(2 * shape.d_head, 3 * shape.d_head)
-        z[:, where] = seen["z"][:, where]
-        written, x = z @ out.weight.T, seen["x"]
-        if family == "opt":
-            written, x = written - written.mean(-1, keepdim=True), x - x.mean(-1, keepdim=True)
-        eps = norm.eps if family == "opt" else norm.variance_epsilon
-        logits = written / (x.square().mean(-1, keepdim=True) + eps).sqrt() * norm.weight
-        logits = logits @ model.model.get_output_embeddings().weight.T
-    logits = logits - logits.mean(-1, keepdim=True)
-    expected = logits[torch.arange(len(IDS) - 1), torch.tensor(IDS[1:])]
+    found = decomposition(model, Mask.full(model.identity.shape))
+    expected = head_alone(model, IDS, (1, 2))[torch.arange(len(IDS) - 1), torch.tensor(IDS[1:])]
     np.testing.assert_allclose(found["heads"][1, 2], expected, atol=1e-4)
 
 

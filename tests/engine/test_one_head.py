@@ -24,7 +24,7 @@ from engine.studies.one_head import LOOKING, PARTS, HeadRequest, built_in, head_
 from engine.studies.portrait import Portrait, joined
 from engine.studies.surveys import StudySettings
 from tests.conftest import TEXT
-from tests.engine.fixtures import FAMILIES, target_in, write_questions
+from tests.engine.fixtures import FAMILIES, head_alone, target_in, write_questions
 
 HEAD = (1, 2)
 
@@ -154,32 +154,8 @@ def test_what_it_raises_in_a_text_equals_its_part_alone(family, folder_of, model
             assert found.raised_nats[at].min() >= found.raised_next[at] - 1e-3
     assert (np.diff(found.raised_nats, axis=1) <= 0).all()
     if family in ("opt", "llama"):
-        np.testing.assert_allclose(found.raised_nats[:-1], by_hand(model, found.token_ids), atol=1e-3)
-
-
-def by_hand(model, ids):
-    """The five largest logits that the head's output alone raises, less the mean, at the scale of the final norm."""
-    shape, (layer, head) = model.identity.shape, HEAD
-    norm, out = model.family.final_norm(model.model), model.family.layer_modules(model.model)[layer][0]
-    seen = {}
-    hooks = [
-        norm.register_forward_pre_hook(lambda m, a: seen.update(x=a[0][0])),
-        out.register_forward_pre_hook(lambda m, a: seen.update(z=a[0][0])),
-    ]
-    with torch.inference_mode():
-        model.model(input_ids=torch.from_numpy(ids.astype(np.int64))[None])
-        for hook in hooks:
-            hook.remove()
-        z = torch.zeros_like(seen["z"])
-        where = slice(head * shape.d_head, (head + 1) * shape.d_head)
-        z[:, where] = seen["z"][:, where]
-        written, x = z @ out.weight.T, seen["x"]
-        eps = norm.eps if hasattr(norm, "eps") else norm.variance_epsilon
-        if isinstance(norm, torch.nn.LayerNorm):
-            written, x = written - written.mean(-1, keepdim=True), x - x.mean(-1, keepdim=True)
-        logits = written / (x.square().mean(-1, keepdim=True) + eps).sqrt() * norm.weight
-        logits = logits @ model.model.get_output_embeddings().weight.T
-    return (logits - logits.mean(-1, keepdim=True)).sort(-1, descending=True).values[:-1, :5]
+        largest = head_alone(model, found.token_ids, HEAD).sort(-1, descending=True).values[:-1, :5]
+        np.testing.assert_allclose(found.raised_nats[:-1], largest, atol=1e-3)
 
 
 def test_the_pattern_on_random_tokens_is_the_one_that_is_scored(folder_of, model_of, session):

@@ -1,6 +1,5 @@
 """Snapshots of small models trained here: as they are opened, they compute what the model in training did."""
 
-import json
 import shutil
 
 import numpy as np
@@ -30,7 +29,7 @@ from engine.training.model import SmallModel
 from engine.training.recipe import Recipe
 from engine.training.running import begin
 from engine.training.snapshots import save_snapshot
-from tests.engine.fixtures import last, loaded, target_in
+from tests.engine.fixtures import configured, last, loaded, target_in
 
 SHAPE = dict(n_heads=4, d_model=32, n_ctx=64, n_vocab=512, tokens=256)
 RECIPES = {
@@ -156,10 +155,8 @@ def test_positions_of_another_kind_get_one_line(both, tmp_path):
     if recipe in plain():
         pytest.skip("Llama's config has no such field")
     shutil.copytree(folder, tmp_path / "step1")
-    config = json.loads((tmp_path / "step1" / "config.json").read_text())
-    (tmp_path / "step1" / "config.json").write_text(json.dumps(config | {"positions": "sideways"}))
     with pytest.raises(HeadroomError, match="'sideways'"):
-        loaded(tmp_path / "step1")
+        loaded(configured(tmp_path / "step1", positions="sideways"))
 
 
 @pytest.fixture(scope="module")
