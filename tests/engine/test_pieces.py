@@ -11,7 +11,7 @@ from engine.models.session import Session
 from engine.pieces import Piece
 from engine.progress import Progress, driven, final, last_value
 from engine.records import Record, canonical_key, decode, encode
-from tests.engine.fixtures import last, target_in
+from tests.engine.fixtures import last
 
 SHAPES = {"scores": (2, "W"), "names": ("W",)}
 SOUND = {"scores": np.zeros((2, 3)), "names": np.zeros(3)}
@@ -31,11 +31,6 @@ class OneModel:
         family = SimpleNamespace(layer_list=lambda model: [])
         self.loaded = SimpleNamespace(spec=spec, identity=self.identity, family=family, model=None, products=Kernels())
         return self.loaded
-
-
-@pytest.fixture
-def target(session, tiny_opt):
-    return target_in(session, tiny_opt)
 
 
 @pytest.fixture
