@@ -1,21 +1,27 @@
 """What the engine's tests share: questions in a file, small models of every family, and a measured run."""
 
 import json
+import os
 import random
+import subprocess
+import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 
+import pytest
+
 from engine.accuracy.evaluation import evaluation
 from engine.architecture import families
+from engine.errors import HeadroomError
 from engine.models.loading import LoadSpec, load
 from engine.models.masks import parse_mask
 from engine.models.session import Session
 from engine.progress import returned as finished  # noqa: F401
 from engine.questions.requests import TaskSpec, get_requests, select
-from tests.conftest import IS_THOROUGH
+from tests.conftest import HANG_S, IS_THOROUGH, REPOSITORY
 
 
 def has_anothers_modules(kind: str) -> bool:
@@ -164,6 +170,30 @@ def run(session: Session, folder, precision: str, file: Path, text: str, limit: 
     """The last Progress of an evaluation of a task file under the mask of that text."""
     target = target_in(session, folder, precision)
     return last(evaluation(target, questions_in(file, session, limit), parse_mask(text, target.shape)).run(session))
+
+
+def python(code: str, *arguments, **environment: str) -> str:
+    """What a program prints in a process of its own that does not have the libraries in memory."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    env = os.environ | environment
+    done = subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True, timeout=HANG_S)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def refused_by(error: type[HeadroomError], match: str, call) -> str:
+    """The one line by which a call is refused, in which `match` is found."""
+    with pytest.raises(error, match=match) as refusal:
+        call()
+    assert "\n" not in str(refusal.value)
+    return str(refusal.value)
+
+
+def left_when(steps, condition=lambda step: step.value is not None):
+    """The first step of which that holds, which is by default that it has a value; the steps are closed behind it."""
+    found = next(step for step in steps if condition(step))
+    steps.close()
+    return found
 
 
 def last(steps):

@@ -16,7 +16,7 @@ from engine.models.patterns import visited
 from engine.progress import final
 from engine.texts.tokenloss import token_losses
 from tests.conftest import TEXT
-from tests.engine.fixtures import FAMILIES, caught, last, target_in
+from tests.engine.fixtures import FAMILIES, caught, last, left_when, refused_by, target_in
 
 IDS = torch.tensor([[2, *range(40, 90), *range(40, 90)]])
 
@@ -197,8 +197,7 @@ def test_attribution_to_the_score_by_hand():
         assert mean[layer, head] == pytest.approx(np.mean(moved), abs=1e-6)
         ends = stats.t.interval(0.95, 2, np.mean(moved), stats.sem(moved))
         assert (low[layer, head], high[layer, head]) == pytest.approx(ends, abs=1e-5)
-    with pytest.raises(HeadroomError, match="512 tokens"):
-        attribution(n=511).icl()
+    refused_by(HeadroomError, "512 tokens", lambda: attribution(n=511).icl())
 
 
 def test_attribution_to_a_before_and_after_vector_by_hand():
@@ -221,9 +220,7 @@ def test_finished_texts_are_kept(folder_of, session, monkeypatch):
     target, texts = target_in(session, folder_of("opt")), [TEXT, TEXT.upper()]
     full = Mask.full(target.shape)
     how = Ablating(full, "full", "zero")
-    steps = head_ablations(target, texts, how).run(session)
-    next(step for step in steps if step.value is not None)
-    steps.close()
+    left_when(head_ablations(target, texts, how).run(session))
     assert head_ablations(target, texts[:1], how).stored(session) is not None
     assert head_ablations(target, texts, how).stored(session) is None
     n_passes = target.shape.n_heads_total + 1
@@ -258,5 +255,4 @@ def test_an_ablated_head_gives_its_mean_over_all_measured_texts(folder_of, model
 
 @pytest.mark.parametrize(("kind", "fill"), [("half", "zero"), ("full", "median")])
 def test_unknown_ablations(kind, fill, model_of):
-    with pytest.raises(UsageError, match="choose one of"):
-        Ablating(Mask.full(model_of("opt").identity.shape), kind, fill)
+    refused_by(UsageError, "choose one of", lambda: Ablating(Mask.full(model_of("opt").identity.shape), kind, fill))

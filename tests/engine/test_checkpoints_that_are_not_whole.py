@@ -393,14 +393,3 @@ def test_embeddings_without_width_are_refused_before_torch_warns_of_them(folder,
     save(tensors, folder / "model.safetensors")
     configured(folder, word_embed_proj_dim=0)
     refused(folder, "config.json: word_embed_proj_dim is 0, must be a positive whole number")
-
-
-def test_what_the_command_line_says_is_that_line(folder, tensors, capsys, tmp_path, monkeypatch):
-    from engine.__main__ import main
-
-    monkeypatch.setenv("HEADROOM_CACHE", str(tmp_path / "results"))
-    save({name: value for name, value in tensors.items() if name != FC1}, folder / "pytorch_model.bin")
-    out = str(tmp_path / "losses.csv")
-    assert main(["losses", "--model", str(folder), "--passage", "Three languages", "--out", out]) == 1
-    [line] = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
-    assert f"{FC1} is missing" in line

@@ -1,6 +1,5 @@
 """What a mask saves: sizes against counting, times that are measured and stored; slices that go on with a cache."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +20,7 @@ from engine.progress import final
 from engine.timing.workload import all_characters
 from pages.ui.prune.panels import costs
 from tests.conftest import make_tiny_opt
-from tests.engine.fixtures import STOCK, finished, questions_in, target_in
+from tests.engine.fixtures import STOCK, finished, questions_in, target_in, write_questions
 
 
 @pytest.fixture
@@ -38,11 +37,8 @@ def asked_of_eight(tmp_path, session):
 
 
 def everything(tmp_path, folder, session):
-    rows = [{"context": f"He counted {i} boats.", "choices": [" Yes", " No"], "gold": i % 2} for i in range(10)]
-    file = tmp_path / "boats.jsonl"
-    for each in (file, file.with_suffix(".train.jsonl")):
-        each.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return session, target_in(session, folder), questions_in(file, session, sample="stratified")
+    questions = questions_in(write_questions(tmp_path / "own.jsonl", 10), session, sample="stratified")
+    return session, target_in(session, folder), questions
 
 
 def measured(asked, mask, timed=True):

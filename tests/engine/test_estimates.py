@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cache import Store
 from engine.accuracy.evaluation import Accuracy, Answers, evaluation
 from engine.errors import UsageError
 from engine.importance.calibration import TRUSTED_ERROR, Calibration, Check, check
@@ -28,7 +29,17 @@ from engine.questions.encoding import Encoded, encode_questions
 from engine.questions.requests import Question
 from engine.shapes import ModelShape
 from tests.conftest import IS_THOROUGH
-from tests.engine.fixtures import family_folder, finished, last, masks_of, questions_in, target_in, write_questions
+from tests.engine.fixtures import (
+    family_folder,
+    finished,
+    last,
+    left_when,
+    masks_of,
+    questions_in,
+    refused_by,
+    target_in,
+    write_questions,
+)
 
 
 def asked(session, folder, tmp_path, n=6):
@@ -236,10 +247,8 @@ def test_the_first_questions_alone():
 def test_masks_of_another_model_are_refused():
     found = made_up(n=4, n_layers=2, n_heads=2)
     other = ModelShape(3, 2, 2, 8, 4, 16, 64, 64)
-    with pytest.raises(UsageError, match="over 9 heads and FFNs, the gradients over 6"):
-        predicted(found, Mask.full(other))
-    with pytest.raises(UsageError, match="'f1'"):
-        estimate(found, np.zeros(6, bool), "f1")
+    refused_by(UsageError, "over 9 heads and FFNs, the gradients over 6", lambda: predicted(found, Mask.full(other)))
+    refused_by(UsageError, "'f1'", lambda: estimate(found, np.zeros(6, bool), "f1"))
 
 
 def test_a_greedy_task_is_refused_in_one_line(tiny_opt, tmp_path, session):
@@ -272,10 +281,8 @@ def test_a_cancelled_run_loses_at_most_a_chunk(tiny_opt, tmp_path, session, monk
     import engine.importance.importance as module
 
     _, target, questions = about = asked(session, tiny_opt, tmp_path, 40)
-    whole = final(gradients(target, questions).run(Session(_Nothing(tmp_path))))
-    steps = gradients(*about[1:]).run(about[0])
-    first = next(step for step in steps if step.value is not None)
-    steps.close()
+    whole = final(gradients(target, questions).run(Session(Store(tmp_path / "other"), session.models)))
+    first = left_when(gradients(*about[1:]).run(about[0]))
     assert len(first.value) == 16 and first.done == 40 + 16 and first.total == 80
     assert gradients(*about[1:]).stored(about[0]) is None
     measured, real = [], module._measured
@@ -293,19 +300,6 @@ def test_a_cancelled_run_loses_at_most_a_chunk(tiny_opt, tmp_path, session, monk
     fresh = Session(session.store)
     again = last(gradients(target, questions).run(fresh))
     assert again.cached and len(measured) == 2 and fresh.models.loaded is None
-
-
-class _Nothing:
-    """A store that keeps nothing, in a folder that is not there."""
-
-    def __init__(self, directory):
-        self.directory = directory
-
-    def get(self, key):
-        return None
-
-    def put(self, key, blob):
-        pass
 
 
 def test_chunks_of_a_time_when_lengths_were_not_kept_are_made_again(tiny_opt, tmp_path, session):

@@ -29,6 +29,7 @@ from tests.engine.fixtures import (
     family_folder,
     loaded,
     questions_in,
+    refused_by,
     saved,
     target_in,
     write_questions,
@@ -90,51 +91,11 @@ def masked_logits(model, text):
         return model.model(torch.tensor([IDS])).logits[0].float()
 
 
-def test_masked_folders_give_exactly_the_masked_model_s_logits(session, folder_of, model_of, tmp_path, outside):
-    made = [exported(session, folder_of(family), tmp_path / family) for family in FAMILIES]
-    for found, family, each in zip(outside([(each.folder, "masked") for each in made]), FAMILIES, made,
-                                   strict=True):  # fmt: skip
-        assert torch.equal(found["logits"], masked_logits(model_of(family), MASK)), family
-        assert not torch.equal(found["logits"], masked_logits(model_of(family), ""))
-        assert each.checked.difference == 0 and each.checked.precision == "fp32"
-        assert each.n_params[0] == each.n_params[1]
-        assert (each.folder / "tokenizer.json").exists() and "L0H1 L2H0-2 B1" in (each.folder / "README.md").read_text()
-        assert not list(each.folder.glob("*.bin")) and not (each.folder / folders.MARK).exists()
-
-
 # of Llama, heads 0-1 and 2-3 share a key and value head: whole groups, uneven groups, one head of each
 SMALL = [(family, MASK) for family in FAMILIES] + [
     ("llama", "L0H0 L1H2-3 L2H0 L2H2"), ("llama", "B0 F2"), ("gpt_neox", "B1 L0H*"), ("gpt2", "L*H* F0"), ("opt", "B*"),
     ("opt-350m", "B0 L1H*"),
 ]  # fmt: skip
-
-
-def test_small_folders_give_the_masked_model_s_logits_and_say_what_it_says(
-    session, folder_of, model_of, tmp_path, outside
-):
-    made = [exported(session, folder_of(family), tmp_path / str(at), text, form="small")
-            for at, (family, text) in enumerate(SMALL)]  # fmt: skip
-    found = outside([(each.folder, "small") for each in made])
-    for (family, text), each, outcome in zip(SMALL, made, found, strict=True):
-        model = model_of(family)
-        expected = masked_logits(model, text)
-        scale = expected.abs().max()
-        torch.testing.assert_close(outcome["logits"], expected, atol=1e-5 * max(1, scale), rtol=0)
-        assert each.checked.difference <= 1e-5 * max(1, scale)
-        with torch.inference_mode(), pruned(model, parse_mask(text, model.identity.shape)):
-            said = model.model.generate(torch.tensor([IDS]), max_new_tokens=8, do_sample=False)[0].tolist()
-        assert outcome["said"] == outcome["alone"] == said, (family, text)
-        assert each.n_bytes[1] < each.n_bytes[0] and each.n_params[1] < each.n_params[0]
-        # opened here, it is the stock model again, its heads where they were, and its code is not run
-        again = loaded(each.folder)
-        assert (
-            type(again.model).__module__.startswith("transformers.models.")
-            and again.identity.shape == model.identity.shape
-        )
-        assert again.identity.n_params == model.identity.n_params
-        assert again.identity.digest != model.identity.digest
-        torch.testing.assert_close(masked_logits(again, ""), expected, atol=1e-5 * max(1, scale), rtol=0)
-        assert len(again.tokenizer("a long road")["input_ids"]) == len(model.tokenizer("a long road")["input_ids"])
 
 
 def test_small_stores_nothing_of_what_is_pruned(session, folder_of, tmp_path):
@@ -172,17 +133,39 @@ EVEN = [
 ]
 
 
-def test_even_folders_are_plain_and_smaller_and_give_the_masked_model_s_logits(
-    session, folder_of, model_of, tmp_path, outside
+CASES = {"masked": [(family, MASK) for family in FAMILIES], "small": SMALL, "even": EVEN}
+
+
+@pytest.mark.parametrize("form", CASES)
+def test_folders_give_the_masked_model_s_logits_and_say_what_it_says(
+    form, session, folder_of, model_of, tmp_path, outside
 ):
-    made = [exported(session, folder_of(family), tmp_path / str(at), text, form="even")
-            for at, (family, text) in enumerate(EVEN)]  # fmt: skip
-    found = outside([(each.folder, "even") for each in made])
-    for (family, text), each, outcome in zip(EVEN, made, found, strict=True):
-        expected = masked_logits(model_of(family), text)
-        torch.testing.assert_close(outcome["logits"], expected, atol=1e-5 * float(expected.abs().max()), rtol=0)
-        assert outcome["said"] == outcome["alone"]
-        assert (each.n_params[1] < each.n_params[0]) == bool(text) and not list(each.folder.glob("*.py"))
+    made = [exported(session, folder_of(family), tmp_path / str(at), text, form=form)
+            for at, (family, text) in enumerate(CASES[form])]  # fmt: skip
+    found = outside([(each.folder, form) for each in made])
+    for (family, text), each, outcome in zip(CASES[form], made, found, strict=True):
+        model, files = model_of(family), {file.name for file in each.folder.iterdir()}
+        expected = masked_logits(model, text)
+        close = 0.0 if form == "masked" else 1e-5 * max(1.0, float(expected.abs().max()))
+        torch.testing.assert_close(outcome["logits"], expected, atol=close, rtol=0)
+        assert each.checked.difference <= close and each.checked.precision == "fp32"
+        with torch.inference_mode(), pruned(model, parse_mask(text, model.identity.shape)):
+            said = model.model.generate(torch.tensor([IDS]), max_new_tokens=8, do_sample=False)[0].tolist()
+        assert outcome["said"] == outcome["alone"] == said, (family, text)
+        assert (each.n_params[1] < each.n_params[0]) == (form != "masked" and bool(text))
+        assert "tokenizer.json" in files and folders.MARK not in files and not list(each.folder.glob("*.bin"))
+        if form == "masked":
+            assert not torch.equal(outcome["logits"], masked_logits(model, ""))
+            assert "L0H1 L2H0-2 B1" in (each.folder / "README.md").read_text()
+        if form == "even":
+            assert not list(each.folder.glob("*.py"))
+        if form == "small":  # opened here, it is the stock model again, its heads where they were; its code is not run
+            again = loaded(each.folder)
+            assert type(again.model).__module__.startswith("transformers.models.") and each.n_bytes[1] < each.n_bytes[0]
+            assert (again.identity.shape, again.identity.n_params) == (model.identity.shape, model.identity.n_params)
+            assert again.identity.digest != model.identity.digest
+            torch.testing.assert_close(masked_logits(again, ""), expected, atol=close, rtol=0)
+            assert len(again.tokenizer("a long road")["input_ids"]) == len(model.tokenizer("a long road")["input_ids"])
 
 
 def test_heads_that_do_not_divide_the_width_can_stay_where_a_config_may_say_so(session, tiny_opt, tmp_path):
@@ -384,10 +367,8 @@ def test_an_exported_folder_can_be_exported_again(session, folder_of, model_of, 
 
 def test_a_folder_that_is_there_is_refused(session, tiny_opt, tmp_path):
     (tmp_path / "out").mkdir()
-    with pytest.raises(UsageError, match="is there already"):
-        exported(session, tiny_opt, tmp_path / "out", "L0H1")
-    with pytest.raises(UsageError, match="no folder"):
-        exported(session, tiny_opt, tmp_path / "no" / "out", "L0H1")
+    refused_by(UsageError, "is there already", lambda: exported(session, tiny_opt, tmp_path / "out", "L0H1"))
+    refused_by(UsageError, "no folder", lambda: exported(session, tiny_opt, tmp_path / "no" / "out", "L0H1"))
     with pytest.raises(UsageError, match="form 'tiny' is unknown"):
         exported(session, tiny_opt, tmp_path / "new", "L0H1", form="tiny")
 
@@ -399,8 +380,7 @@ def test_a_full_disk_gives_one_line_and_leaves_nothing(session, tiny_opt, tmp_pa
             exported(session, tiny_opt, tmp_path / "out", "L0H1")
     full = OSError(28, "No space left on device")
     monkeypatch.setattr("safetensors.torch.save_file", lambda *args, **more: (_ for _ in ()).throw(full))
-    with pytest.raises(HeadroomError, match="No space left on device"):
-        exported(session, tiny_opt, tmp_path / "out", "L0H1")
+    refused_by(HeadroomError, "No space left on device", lambda: exported(session, tiny_opt, tmp_path / "out", "L0H1"))
     assert not list(tmp_path.glob("out*"))
 
 
@@ -430,8 +410,7 @@ def test_a_killed_export_leaves_a_folder_that_says_so_and_the_next_run_removes_i
     out = tmp_path / "out"
     writer = warm.start(["-c", KILLED, out])
     assert writer.stdout.readline()
-    with pytest.raises(HeadroomError, match="another export is writing"):
-        exported(session, tiny_opt, out, "L0H1")
+    refused_by(HeadroomError, "another export is writing", lambda: exported(session, tiny_opt, out, "L0H1"))
     writer.send_signal(signal.SIGKILL)
     writer.wait(HANG_S)
     writer.communicate()
@@ -439,5 +418,4 @@ def test_a_killed_export_leaves_a_folder_that_says_so_and_the_next_run_removes_i
     exported(session, tiny_opt, out, "L0H1")
     assert [path.name for path in tmp_path.glob("out*")] == ["out"] and not list(out.glob("*.unfinished"))
     (tmp_path / "new.unfinished").mkdir()
-    with pytest.raises(HeadroomError, match="is no unfinished export"):
-        exported(session, tiny_opt, tmp_path / "new", "L0H1")
+    refused_by(HeadroomError, "is no unfinished export", lambda: exported(session, tiny_opt, tmp_path / "new", "L0H1"))

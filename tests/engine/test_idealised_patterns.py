@@ -22,7 +22,7 @@ from engine.models.masks import Mask, parse_mask
 from engine.progress import final
 from engine.questions.encoding import Encoded, Row, encode_questions, pack
 from tests.conftest import TEXT
-from tests.engine.fixtures import STOCK, loaded, questions_in, target_in, write_questions
+from tests.engine.fixtures import STOCK, loaded, questions_in, refused_by, target_in, write_questions
 from tests.engine.test_circuits_of_hand_built_models import built
 
 
@@ -260,7 +260,5 @@ def test_bootstrap_of_questions_equals_a_plain_loop(tiny_opt, tmp_path, session)
 
 def test_heads_that_are_pruned_or_none_at_all_are_refused(tiny_opt, session):
     shape = target_in(session, tiny_opt).shape
-    with pytest.raises(UsageError, match="L0H1 is pruned already"):
-        Ideal(((0, 1),), parse_mask("L0H1", shape))
-    with pytest.raises(UsageError, match="no head is named"):
-        Ideal((), Mask.full(shape))
+    refused_by(UsageError, "L0H1 is pruned already", lambda: Ideal(((0, 1),), parse_mask("L0H1", shape)))
+    refused_by(UsageError, "no head is named", lambda: Ideal((), Mask.full(shape)))

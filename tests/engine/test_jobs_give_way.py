@@ -14,6 +14,7 @@ from engine.questions.requests import TaskSpec, get_requests
 from engine.questions.tasks import agree_to_fetch, may_fetch
 from tests.conftest import HANG_S
 from tests.conftest import HANG_S as WAIT_S
+from tests.engine.fixtures import refused_by
 from tests.engine.jobs_work import Work
 
 Steps = partial(Work, 3, stops=True)
@@ -169,8 +170,7 @@ def test_the_time_left_is_told_with_the_job(jobs, monkeypatch):
 
 
 def test_rows_are_downloaded_only_with_consent():
-    with pytest.raises(NotHere, match="the rows of task piqa are not on this computer"):
-        get_requests(TaskSpec("piqa"))
+    refused_by(NotHere, "the rows of task piqa are not on this computer", lambda: get_requests(TaskSpec("piqa")))
 
 
 def test_consent_in_one_thread_is_not_that_of_another():

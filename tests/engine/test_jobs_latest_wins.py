@@ -1,8 +1,6 @@
 """Jobs: one worker, latest wins per slot, cancel leaves nothing behind, urgent work goes first. No test sleeps."""
 
 import logging
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -11,6 +9,7 @@ from engine.errors import Cancelled, HeadroomError
 from engine.jobs import Job, Jobs
 from engine.progress import Progress
 from tests.conftest import HANG_S as WAIT_S
+from tests.engine.fixtures import python
 from tests.engine.jobs_work import Work, done_at_once
 
 
@@ -253,6 +252,4 @@ def test_close_stops_everything_and_takes_no_more():
 
 def test_the_module_is_light():
     code = "import engine.jobs, sys; print(sorted({'torch', 'streamlit', 'numpy'} & set(sys.modules)))"
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
-    )
+    assert python(code).strip() == "[]"

@@ -3,11 +3,8 @@ another model's key."""
 
 import dataclasses
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -31,8 +28,8 @@ from engine.questions.requests import Questions, TaskSpec, get_requests
 from engine.records import Record, canonical_key, decode, encode
 from engine.texts.sources import Source, texts_of
 from engine.texts.tokenloss import token_losses
-from tests.conftest import REPOSITORY, TEXT
-from tests.engine.fixtures import finished, last, questions_in, target_in, write_questions
+from tests.conftest import TEXT
+from tests.engine.fixtures import finished, last, python, questions_in, target_in, write_questions
 
 DTYPES = st.sampled_from([np.float16, np.float32, np.float64, np.int32, np.int64, np.uint8])
 ARRAYS = DTYPES.flatmap(
@@ -71,17 +68,7 @@ print(canonical_key("answers", {"b": [1, 2], "a": {"y": None, "x": "ü"}, "c": T
 
 
 def test_keys_are_the_same_in_every_process():
-    keys = {
-        subprocess.run(
-            [sys.executable, "-c", KEY_PROGRAM],
-            cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-        ).stdout  # fmt: skip
-        for seed in ("0", "1", "77")
-    }
+    keys = {python(KEY_PROGRAM, PYTHONHASHSEED=seed) for seed in ("0", "1", "77")}
     assert keys == {canonical_key("answers", {"c": True, "a": {"x": "ü", "y": None}, "b": [1, 2]}) + "\n"}
 
 

@@ -3,8 +3,6 @@
 import gc
 import platform
 import shutil
-import subprocess
-import sys
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,8 +15,7 @@ from engine.checkpoints.tensors import stored_tensors
 from engine.demo import model_folder
 from engine.errors import UsageError
 from engine.models.loading import LoadSpec, Models, identify, load
-from tests.conftest import HANG_S, REPOSITORY
-from tests.engine.fixtures import STOCK, bare, configured, family_folder
+from tests.engine.fixtures import STOCK, bare, configured, family_folder, python, refused_by
 
 TOKENS = torch.tensor([[2, 40, 41, 99, 300]])
 
@@ -177,8 +174,7 @@ def test_the_embedded_model_takes_the_same_path():
 
 
 def test_an_unknown_precision_is_refused():
-    with pytest.raises(UsageError, match="int4"):
-        LoadSpec("demo", "int4")
+    refused_by(UsageError, "int4", lambda: LoadSpec("demo", "int4"))
 
 
 ARENAS = """
@@ -199,10 +195,5 @@ print(open(sys.argv[2]).read().count("<heap nr="))
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="these are arenas of glibc's")
 def test_all_threads_share_two_arenas(tmp_path):
-    def count(how):
-        command = [sys.executable, "-c", ARENAS, how, str(tmp_path / how)]
-        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=HANG_S)
-        assert done.returncode == 0, done.stderr
-        return int(done.stdout)
-
-    assert count("shared") <= 2 < count("not shared")
+    counts = [int(python(ARENAS, how, tmp_path / how)) for how in ("shared", "not shared")]
+    assert counts[0] <= 2 < counts[1]

@@ -16,7 +16,7 @@ from engine.models.session import Session
 from engine.progress import final
 from engine.records import Record, decode, encode
 from tests.conftest import TEXT
-from tests.engine.fixtures import FAMILIES, STOCK, head_alone, target_in
+from tests.engine.fixtures import FAMILIES, STOCK, head_alone, refused_by, target_in
 
 IDS = np.array([2, *range(40, 90), *range(40, 90)])
 
@@ -122,10 +122,8 @@ def test_what_is_stored_costs_no_forward_pass(folder_of, session, monkeypatch):
 def test_what_cannot_be_shown_says_so(folder_of, session):
     target = target_in(session, folder_of("opt"), bos=False)
     full = Mask.full(target.shape)
-    with pytest.raises(UsageError, match="L9H0"):
-        final(head_views(target, TEXT, full, [(9, 0)]).run(session))
-    with pytest.raises(HeadroomError, match="single token"):
-        final(overview(target, "a", full).run(session))
+    refused_by(UsageError, "L9H0", lambda: final(head_views(target, TEXT, full, [(9, 0)]).run(session)))
+    refused_by(HeadroomError, "single token", lambda: final(overview(target, "a", full).run(session)))
 
 
 def test_a_stored_view_with_positions_outside_the_text_is_computed_again(session, folder_of):

@@ -22,7 +22,7 @@ from engine.training import running
 from engine.training.folders import Foreign, opened
 from engine.training.running import begin, train
 from engine.training.trajectory import decode
-from tests.engine.fixtures import foreign_run, target_in
+from tests.engine.fixtures import foreign_run, refused_by, target_in
 
 SMALL = DemoRecipe(n_layers=2, n_heads=2, d_model=16, n_vocab=700, batch=1, tokens=4096, warm_up=2)
 WORDS = "the old man went down to the river and the river was low that summer\n\nin the house a lamp was lit "
@@ -191,8 +191,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not_and_as_a_plain_loop(tmp
 
 
 def test_a_folder_without_text_is_one_line(tmp_path):
-    with pytest.raises(HeadroomError, match="no .txt"):
-        corpus.documents(tmp_path)
+    refused_by(HeadroomError, "no .txt", lambda: corpus.documents(tmp_path))
 
 
 def test_the_look_knows_a_copier():

@@ -12,8 +12,7 @@ from engine.checkpoints.identity import identify_folder
 from engine.models.loading import LoadSpec, load
 from engine.placement import free_memory
 from engine.placement.free_memory import LIBRARY_BYTES, free_bytes, left_in_container
-from tests.conftest import REPOSITORY
-from tests.engine.fixtures import STOCK, TINY, bare, family_folder
+from tests.engine.fixtures import STOCK, TINY, bare, family_folder, python
 
 GB = 10**9
 V2 = "0::/user.slice/job\n"
@@ -191,9 +190,6 @@ def test_a_bin_file_is_counted_by_its_tensors(family, is_old, tiny_opt, tmp_path
 
 
 def test_a_models_files_are_read_without_torch(tiny_opt, tmp_path):
-    import subprocess
-    import sys
-
     import torch
     from safetensors.torch import load_file
 
@@ -201,5 +197,4 @@ def test_a_models_files_are_read_without_torch(tiny_opt, tmp_path):
     torch.save(load_file(tiny_opt / "model.safetensors"), folder / "pytorch_model.bin")
     code = "import sys\nfrom engine.models.loading import LoadSpec, identify\n"
     code += "print(identify(LoadSpec(sys.argv[1])).n_params, 'torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, cwd=REPOSITORY)
-    assert done.stdout.split() == [str(identify_folder("m", tiny_opt, None).n_params), "False"], done.stderr
+    assert python(code, folder).split() == [str(identify_folder("m", tiny_opt, None).n_params), "False"]

@@ -13,7 +13,7 @@ from engine.models.loading import Models
 from engine.models.masks import Mask, parse_edits, parse_mask, without_layers
 from engine.progress import final
 from engine.questions.encoding import encode_questions
-from tests.engine.fixtures import FAMILIES, finished, questions_in, target_in, write_questions
+from tests.engine.fixtures import FAMILIES, caught, finished, questions_in, refused_by, target_in, write_questions
 
 
 @pytest.fixture(scope="module")
@@ -29,20 +29,17 @@ def asked(session, folder, file, n=18, precision="fp32"):
 def plain_influence(model, questions):
     """1 - mean cosine over the hidden states that transformers itself gives, question by question: (L,)."""
     base = model.model.base_model
-    turned = []
-    last = []  # transformers gives the last state behind the final norm: what leaves the last layer is caught
-    hook = model.family.layer_list(model.model)[-1].register_forward_hook(lambda m, a, out: last.append(out))
+    turned, end = [], model.family.layer_list(model.model)[-1]
     for question, choices in zip(questions, encode_questions(questions, model.tokenizer, True, 256), strict=True):
         tokens = torch.tensor([choices[question.golds[0]].inputs])
-        with torch.no_grad():
+        with torch.no_grad(), caught(end, outputs=True) as seen:
             states = base(tokens, output_hidden_states=True, use_cache=False).hidden_states
-        states = [*states[:-1], last.pop()]
+        states = [*states[:-1], seen[end]]  # transformers gives the last state behind the final norm
         cosines = []
         for before, behind in zip(states[:-1], states[1:], strict=True):
             a, b = before[0].numpy().astype(float), behind[0].numpy().astype(float)
             cosines.append((a * b).sum(1) / np.sqrt((a**2).sum(1) * (b**2).sum(1)))
         turned.append(1 - np.array(cosines))
-    hook.remove()
     return np.concatenate(turned, axis=1).mean(1)
 
 
@@ -149,5 +146,4 @@ def test_each_part_of_a_ranking_is_named_and_counted_by_itself(folder_of, file, 
 
 
 def test_an_unknown_order_of_layers_is_named():
-    with pytest.raises(UsageError, match="magic"):
-        Ranking(layers_by="magic")
+    refused_by(UsageError, "magic", lambda: Ranking(layers_by="magic"))

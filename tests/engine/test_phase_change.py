@@ -23,6 +23,7 @@ from engine.training.phase_change import (
 )
 from engine.training.recipe import Recipe
 from engine.training.trajectory import PassageTrajectory, Trajectory, decode, encode
+from tests.engine.fixtures import refused_by
 
 EVEN = np.linspace(0, 4e6, 41)  # tokens: one snapshot every 100,000
 
@@ -145,8 +146,7 @@ def test_components_equal_the_svd_of_the_raw_centred_matrix():
 
 
 def test_components_of_runs_on_other_texts_are_refused():
-    with pytest.raises(HeadroomError, match="different tokens"):
-        joint_components([made(), made(about={"text_digest": "u"})])
+    refused_by(HeadroomError, "different tokens", lambda: joint_components([made(), made(about={"text_digest": "u"})]))
     with pytest.raises(HeadroomError, match="not measured"):
         joint_components([made(token_losses=np.zeros((41, 0), np.float32))])
     losses = made().token_losses.copy()
@@ -170,13 +170,11 @@ def test_a_trajectory_survives_its_file():
 
 def test_other_bytes_are_no_trajectory(monkeypatch):
     for wrong in (b"", b"x" * 100, encode(made())[:500]):
-        with pytest.raises(HeadroomError, match="no file of a trajectory"):
-            decode(wrong)
+        refused_by(HeadroomError, "no file of a trajectory", lambda wrong=wrong: decode(wrong))
     monkeypatch.setattr("engine.training.trajectory.VERSION", 2)
     blob = encode(made())
     monkeypatch.undo()
-    with pytest.raises(HeadroomError, match="another version"):
-        decode(blob)
+    refused_by(HeadroomError, "another version", lambda: decode(blob))
 
 
 def test_a_fall_that_does_not_last_is_no_phase_change():

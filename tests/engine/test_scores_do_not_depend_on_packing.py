@@ -21,7 +21,7 @@ from engine.models.slicing import applied, sliced
 from engine.questions import encoding
 from engine.questions.encoding import Encoded, batches, encode_questions, joined, pack
 from engine.questions.requests import Question, TaskSpec, get_requests
-from tests.engine.fixtures import FAMILIES, STOCK, finished, loaded, run, write_questions
+from tests.engine.fixtures import FAMILIES, STOCK, finished, loaded, refused_by, run, write_questions
 
 
 def scores_of(model, encoded):
@@ -81,8 +81,7 @@ def test_every_token_is_read_once_at_its_own_place(tails, n_shared):
 def test_an_empty_continuation_is_refused(tiny_opt):
     model = loaded(tiny_opt)
     question = Question(7, ("Some text", "Some text"), (" more", ""), (0,), (4, 1), "x")
-    with pytest.raises(HeadroomError, match="question 7, choice 1"):
-        encode_questions([question], model.tokenizer, True, 256)
+    refused_by(HeadroomError, "question 7, choice 1", lambda: encode_questions([question], model.tokenizer, True, 256))
 
 
 def test_a_long_context_is_cut_on_the_left(tiny_opt):

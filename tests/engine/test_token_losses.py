@@ -1,6 +1,7 @@
 """Per-token losses are a plain log-softmax of the same model, across windows, under masks, with and without BOS."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from engine.progress import final
 from engine.texts import tokenloss
 from engine.texts.tokenloss import Cutting, losses_of_texts, same_tokens, token_losses, windows
 from tests.conftest import TEXT
-from tests.engine.fixtures import FAMILIES, family_folder, loaded, target_in
+from tests.engine.fixtures import FAMILIES, family_folder, left_when, loaded, refused_by, target_in
 
 WHOLE = Cutting()
 LONG = " ".join([TEXT, TEXT.upper(), TEXT])
@@ -116,9 +117,7 @@ def test_a_cancelled_text_goes_on_where_it_was(folder_of, session, monkeypatch):
     full = Mask.full(target.shape)
     wanted = token_losses(target, LONG, full)
     assert wanted.left(session) == Workload({"forward": len(LONG)}) and wanted.so_far(session) is None
-    steps = wanted.run(session)
-    step = next(step for step in steps if step.value is not None)
-    steps.close()
+    step = left_when(wanted.run(session))
     part = step.value
     assert 0 < len(part) == step.done < step.total == part.n_total and not step.cached
     np.testing.assert_array_equal(wanted.so_far(session).loss_nats, part.loss_nats)
@@ -154,11 +153,9 @@ def test_low_precision_repeats_exactly(precision, folder_of, session, tmp_path):
 
 def test_what_cannot_be_measured_says_so(folder_of, session):
     for text in ("", "  \n\t "):
-        with pytest.raises(HeadroomError, match="empty or has only blanks"):
-            measured(folder_of("opt"), text, session)
+        refused_by(HeadroomError, "empty or has only blanks", partial(measured, folder_of("opt"), text, session))
     for cutting in (Cutting(1000), Cutting(64, 65), Cutting(1), Cutting(64, -1)):
-        with pytest.raises(UsageError, match="do not fit"):
-            measured(folder_of("opt"), TEXT, session, cutting=cutting)
+        refused_by(UsageError, "do not fit", partial(measured, folder_of("opt"), TEXT, session, cutting=cutting))
 
 
 def test_one_token(folder_of, session):
@@ -174,8 +171,7 @@ def test_models_that_cut_a_text_otherwise_are_not_compared(folder_of, tiny_opt, 
     settings["model"]["merges"] = settings["model"]["merges"][:20]
     file.write_text(json.dumps(settings))
     a, b = measured(folder_of("opt"), TEXT, session), measured(other, TEXT, session)
-    with pytest.raises(HeadroomError, match="different tokens"):
-        same_tokens(a, b)
+    refused_by(HeadroomError, "different tokens", lambda: same_tokens(a, b))
     same_tokens(a, measured(folder_of("opt"), TEXT, session, "L0H*"))
 
 

@@ -15,6 +15,7 @@ from engine.importance.rankings import mask_at
 from engine.importance.rankings_of import Ranking
 from engine.progress import final
 from engine.studies.compare import BETTER, RANDOM, UNCLEAR, WORSE, ComparedCriteria, Comparing, Curve, areas, comparison
+from tests.engine.fixtures import left_when, refused_by
 from tests.engine.studies.conftest import no_model
 
 LEVELS = (0, 250, 500, 1000)
@@ -135,10 +136,7 @@ def test_what_is_stored_is_read_and_what_is_left_is_told(setting, comparing, ses
 
 def test_a_run_that_is_left_goes_on_where_it_was(setting, comparing, session):
     steps = compared(session, setting, comparing).run(session)
-    for step in steps:
-        if step.value is not None and len(step.value.curves) == 1:
-            break
-    steps.close()
+    left_when(steps, lambda step: step.value is not None and len(step.value.curves) == 1)
     kept = compared(session, setting, comparing).look(session)
     assert len(kept.value.curves) == 1 and kept.missing
     assert len(last(compared(session, setting, comparing).run(session)).curves) == len(CRITERIA) + 2
@@ -162,8 +160,7 @@ def test_a_criterion_that_cannot_be_measured_is_set_aside_with_the_reason(settin
     ({"criteria": ()}, "no criterion"), ({"axis": "tails"}, "'tails'"), ({"levels": (500,)}, "two levels"),
 ])  # fmt: skip
 def test_what_cannot_be_compared_is_named(change, why, tasks):
-    with pytest.raises(UsageError, match=why):
-        Comparing(tasks[0], **change)
+    refused_by(UsageError, why, lambda: Comparing(tasks[0], **change))
 
 
 def test_the_command(setting, tasks, tmp_path, capsys):

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from cache import open_store
+from engine.errors import UsageError
 from engine.importance.importance import Scores, importance
 from engine.importance.rankings import mask_at
 from engine.importance.rankings_of import OF_MANY_TASKS
@@ -19,6 +20,7 @@ from engine.models.masks import Edits, Mask, parse_mask
 from engine.models.session import Session
 from engine.studies.surveys import StudySettings, together
 from engine.studies.sweeps import Point, points
+from tests.engine.fixtures import refused_by
 from tests.engine.studies.conftest import (
     FEW,
     MANY,
@@ -138,10 +140,7 @@ def test_no_and_full_pruning_need_no_importance(rankings, setting, tasks, pool, 
 
 
 def test_an_unknown_ranking_is_named(tasks):
-    from engine.errors import UsageError
-
-    with pytest.raises(UsageError, match="'magic' is unknown; choose one of own, weight"):
-        Point(tasks[0], 0, 0, "magic")
+    refused_by(UsageError, "'magic' is unknown; choose one of own, weight", lambda: Point(tasks[0], 0, 0, "magic"))
 
 
 def test_a_row_of_a_table_has_every_number_under_a_plain_name(setting, tasks, session):
