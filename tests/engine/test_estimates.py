@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cache import Store
 from engine.accuracy.evaluation import Accuracy, Answers, evaluation
 from engine.errors import UsageError
 from engine.importance.calibration import TRUSTED_ERROR, Calibration, Check, check
@@ -23,7 +22,6 @@ from engine.importance.estimates import (
 from engine.importance.importance import importance
 from engine.importance.rankings import mask_at
 from engine.models.masks import Mask, parse_mask
-from engine.models.session import Session
 from engine.progress import final
 from engine.questions.encoding import Encoded, encode_questions
 from engine.questions.requests import Question
@@ -32,8 +30,6 @@ from tests.conftest import IS_THOROUGH
 from tests.engine.fixtures import (
     family_folder,
     finished,
-    last,
-    left_when,
     masks_of,
     questions_in,
     refused_by,
@@ -275,31 +271,6 @@ def test_keys_differ_with_everything_that_changes_the_gradients(tiny_opt, tmp_pa
     ):
         assert gradients(other_target, other_questions).stored(session) is None
     assert importance(*about[1:], "gate", parse_mask("L0H0", target.shape)).stored(about[0]) is None
-
-
-def test_a_cancelled_run_loses_at_most_a_chunk(tiny_opt, tmp_path, session, monkeypatch):
-    import engine.importance.importance as module
-
-    _, target, questions = about = asked(session, tiny_opt, tmp_path, 40)
-    whole = final(gradients(target, questions).run(Session(Store(tmp_path / "other"), session.models)))
-    first = left_when(gradients(*about[1:]).run(about[0]))
-    assert len(first.value) == 16 and first.done == 40 + 16 and first.total == 80
-    assert gradients(*about[1:]).stored(about[0]) is None
-    measured, real = [], module._measured
-
-    def counted(loaded, chunk, **rest):
-        measured.append(chunk)
-        return (yield from real(loaded, chunk=chunk, **rest))
-
-    monkeypatch.setattr(module, "_measured", counted)
-    end = last(gradients(*about[1:]).run(about[0]))
-    assert measured == questions.chunks()[1:] and not end.cached
-    assert end.done == end.total
-    for name in ("log_likelihood_nats", "heads", "ffns"):
-        np.testing.assert_array_equal(getattr(end.value, name), getattr(whole, name))
-    fresh = Session(session.store)
-    again = last(gradients(target, questions).run(fresh))
-    assert again.cached and len(measured) == 2 and fresh.models.loaded is None
 
 
 def test_chunks_of_a_time_when_lengths_were_not_kept_are_made_again(tiny_opt, tmp_path, session):

@@ -9,13 +9,12 @@ import torch
 from scipy import stats
 
 from engine.errors import HeadroomError, UsageError
-from engine.models.loading import Models
 from engine.models.masks import Mask, parse_mask, pruned
 from engine.progress import final
 from engine.texts.perplexity import BLOCK, Both, Perplexity, both, change, perplexity, windows
 from engine.timing.workload import kept_share
 from tests.conftest import TEXT
-from tests.engine.fixtures import FAMILIES, refused_by, target_in
+from tests.engine.fixtures import FAMILIES, left_when, refused_by, target_in
 
 LONG = "\n\n".join([TEXT, TEXT.upper(), TEXT, TEXT.title()])
 
@@ -71,26 +70,13 @@ def test_a_text_shorter_than_a_window_is_one_window(folder_of, model_of, session
     assert windows(np.arange(7), 3).tolist() == [[0, 1, 2], [3, 4, 5]] and windows(np.arange(2), 3).tolist() == [[0, 1]]
 
 
-def test_what_was_measured_is_stored_by_windows_and_found_again(folder_of, session, monkeypatch):
-    from engine.texts import perplexity as module
-
-    monkeypatch.setattr(module, "BATCH_TOKENS", 256)  # a window a piece
+def test_other_windows_are_another_measurement_and_the_first_is_told_at_once(folder_of, session, monkeypatch):
+    monkeypatch.setattr("engine.texts.perplexity.BATCH_TOKENS", 256)  # a window a piece
     target = target_in(session, folder_of("gpt2"))
     mask = parse_mask("L0H0", target.shape)
-    assert perplexity(target, LONG, mask).stored(session) is None
-    steps = perplexity(target, LONG, mask).run(session)
-    first = next(step for step in steps if step.value is not None)
+    first = left_when(perplexity(target, LONG, mask).run(session))
     assert 0 < first.done == len(first.value) < first.total == first.value.n_total
-    steps.close()  # killed here: the first window is kept
-    read = []
-    monkeypatch.setattr(module, "_losses", lambda *given, real=module._losses: read.append(0) or real(*given))
-    found = final(perplexity(target, LONG, mask).run(session))
-    assert len(found) == found.n_total and len(read) == found.n_total // 255 - 1
-    monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("what is stored was computed again"))
-    again = perplexity(target, LONG, mask).stored(session)
-    assert again is not None and again.loss_nats.tolist() == found.loss_nats.tolist()
-    assert perplexity(target, LONG, Mask.full(target.shape)).stored(session) is None
-    assert perplexity(target, LONG, mask, 100).stored(session) is None
+    assert perplexity(target, LONG, mask, 100).so_far(session) is None
 
 
 def test_both_sides_are_known_as_far_as_they_are_measured(folder_of, session):
