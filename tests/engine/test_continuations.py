@@ -38,7 +38,6 @@ def test_greedy_is_generates_own(family, bos, folder_of, session):
         assert front + found.text == whole
         log_p = [logits[ids.shape[1] - 1 + at, token].item() for at, token in enumerate(said)]
         np.testing.assert_allclose(found.log_p, log_p, atol=1e-4)
-        assert continuation(target, PROMPT, mask, How(12)).stored(session).pieces == found.pieces, "stored"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -58,7 +57,6 @@ def test_next_tokens_are_a_plain_softmax_of_both(family, folder_of, session):
         np.testing.assert_allclose(np.exp(row), p[found.token_ids].numpy(), atol=1e-5)
     assert (np.diff(found.log_p[0]) <= 0).all(), "the full model's order"
     assert [model.tokenizer.decode([token]) for token in found.token_ids] == list(found.strings)
-    assert next_tokens(target, PROMPT, masks).stored(session).strings == found.strings
 
 
 def test_draws_are_seeded_and_follow_the_softmax():

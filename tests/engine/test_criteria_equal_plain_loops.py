@@ -142,7 +142,6 @@ def test_scores_without_a_gradient(family, about):
     for what, values in expected.items():
         scores = final(importance(target, questions, what).run(session))
         np.testing.assert_allclose(scores.scores, values, rtol=1e-5, err_msg=what)
-        np.testing.assert_array_equal(importance(target, questions, what).stored(session).scores, scores.scores)
 
 
 def test_taylor_is_the_mean_size_of_the_gates_gradients(family, about):
@@ -303,8 +302,6 @@ def test_oracle_is_the_accuracy_lost(what, tiny_opt, tmp_path, session):
     for mask, score in zip(single_ablations(shape, what), scores.scores.ravel(), strict=True):
         without = final(evaluation(*about[1:], mask).run(about[0]))
         assert score == pytest.approx(accuracy(full).acc - accuracy(without).acc)
-    again = importance(*about[1:], what).stored(about[0])
-    np.testing.assert_array_equal(again.scores, scores.scores)
     assert len(set(scores.tie_break.ravel())) == scores.scores.size
 
 

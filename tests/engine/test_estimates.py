@@ -255,24 +255,6 @@ def test_a_greedy_task_is_refused_in_one_line(tiny_opt, tmp_path, session):
     assert "\n" not in str(refused.value) and session.models.loaded is None
 
 
-def test_keys_differ_with_everything_that_changes_the_gradients(tiny_opt, tmp_path, session):
-    _, target, questions = about = asked(session, tiny_opt, tmp_path)
-    found = final(gradients(*about[1:]).run(about[0]))
-    again = gradients(*about[1:]).stored(about[0])
-    for name in ("log_likelihood_nats", "heads", "ffns"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
-    assert again.questions == found.questions
-    for other_target, other_questions in (
-        (replace(target, spec=replace(target.spec, precision="bf16")), questions),
-        (replace(target, bos=False), questions),
-        (target, asked(session, tiny_opt, tmp_path / "..", 7)[2]),
-        (target, replace(questions, order=questions.order[::-1])),
-        (replace(target, identity=replace(target.identity, digest="other")), questions),
-    ):
-        assert gradients(other_target, other_questions).stored(session) is None
-    assert importance(*about[1:], "gate", parse_mask("L0H0", target.shape)).stored(about[0]) is None
-
-
 def test_chunks_of_a_time_when_lengths_were_not_kept_are_made_again(tiny_opt, tmp_path, session):
     from engine.records import Record, decode, encode
 

@@ -86,7 +86,6 @@ def test_losses_equal_a_plain_loop(folder_of, session):
     ideal = Ideal(((0, 1), (1, 3)), parse_mask("L0H2 F1", target.shape))
     losses = final(ideal_losses(target, [TEXT], ideal).run(session))
     tokens = [2, *model.tokenizer(TEXT, add_special_tokens=False).input_ids][: len(losses["full"][0])]
-    assert ideal_losses(target, [TEXT], ideal).stored(session)["prefix"][0].tolist() == losses["prefix"][0].tolist()
     with torch.no_grad():  # a pruned FFN gives exactly nothing
         for part in (model.model.model.decoder.layers[1].fc2.weight, model.model.model.decoder.layers[1].fc2.bias):
             part.zero_()
@@ -106,7 +105,6 @@ def test_a_text_is_read_whole_window_by_window(bos, folder_of, model_of, session
     for n in (2 * 256 + 40, 2 * 256 + 10):
         text = tokenizer.decode(tokens[:n])
         assert tokenizer(text, add_special_tokens=False).input_ids == tokens[:n]
-        assert ideal_losses(target, [text], ideal).stored(session) is None
         losses = final(ideal_losses(target, [text], ideal).run(session))
         again = ideal_losses(target, [text, text], ideal).stored(session)
         for side in SIDES:
@@ -127,7 +125,6 @@ def test_answers_equal_a_plain_loop(folder_of, tmp_path, session):
     target, model = target_in(session, folder), loaded(folder)
     questions = questions_in(write_questions(tmp_path / "task.jsonl", n=6), session)
     ideal = Ideal(((1, 0), (2, 2)), Mask.full(target.shape))
-    assert ideal_answers(target, questions, ideal).stored(session) is None
     answers = final(ideal_answers(target, questions, ideal).run(session))
     encoded = encode_questions(questions.at(questions.order), model.tokenizer, target.bos, target.shape.n_ctx)
     for side in SIDES:
@@ -138,8 +135,6 @@ def test_answers_equal_a_plain_loop(folder_of, tmp_path, session):
                 places = range(len(choice.inputs) - len(choice.targets), len(choice.inputs))
                 expected = float(log_p[places, choice.targets].sum())
                 assert answers[side].log_likelihood_nats[row, choice.choice] == pytest.approx(expected, abs=2e-4)
-    again = ideal_answers(target, questions, ideal).stored(session)
-    assert all((again[side].correct == answers[side].correct).all() for side in SIDES)
 
 
 @pytest.mark.parametrize("family", STOCK)

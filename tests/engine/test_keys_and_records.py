@@ -29,7 +29,7 @@ from engine.records import Record, canonical_key, decode, encode
 from engine.texts.sources import Source, texts_of
 from engine.texts.tokenloss import token_losses
 from tests.conftest import TEXT
-from tests.engine.fixtures import finished, last, python, questions_in, target_in, write_questions
+from tests.engine.fixtures import finished, python, questions_in, target_in, write_questions
 
 DTYPES = st.sampled_from([np.float16, np.float32, np.float64, np.int32, np.int64, np.uint8])
 ARRAYS = DTYPES.flatmap(
@@ -120,19 +120,6 @@ def test_every_field_of_the_key_counts(tiny_opt, tmp_path, monkeypatch):
     assert key(spec=dataclasses.replace(fp32, int8_threshold=0.0)) == key(spec=fp32), "only int8 has outliers"
     targets = [target_of(each, identity, bos) for each in (spec, fp32) for bos in (True, False)]
     assert len({str(each) for each in targets}) == 4, "each says in words what it is"
-
-
-def test_a_damaged_record_is_computed_again(tiny_opt, tmp_path, session):
-    questions = questions_in(write_questions(tmp_path / "own.jsonl", 16), session)
-    target = target_in(session, tiny_opt)
-    mask = Mask.full(target.shape)
-    good = last(evaluation(target, questions, mask).run(session)).value
-    (piece,) = chunk_pieces(target, questions, mask)
-    for bad in (b"", b"nonsense", encode(Record({"log_likelihood_nats": np.zeros((3, 2))}, {}))):
-        session.store.put(piece.key, bad)
-        again = last(evaluation(target, questions, mask).run(session))
-        assert not again.cached
-        np.testing.assert_array_equal(again.value.log_likelihood_nats, good.log_likelihood_nats)
 
 
 HOW = {"name", "measured_at", "python", "machine", "seconds", "kind", "model", "versions", "precision", "device", "bos"}

@@ -52,7 +52,6 @@ def test_block_influence_is_one_minus_the_mean_cosine(family, folder_of, file, s
     assert not any(hooks)
     expected = plain_influence(model, about[2].at(about[2].order[:18]))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-    np.testing.assert_array_equal(block_influence(*about[1:]).stored(about[0]), found)
     np.testing.assert_array_equal(layer_order(*about[1:], "influence", 1).stored(about[0]), np.argsort(expected))
 
 
@@ -78,7 +77,7 @@ def plain_greedy(about):
 
 
 @pytest.mark.parametrize("family", ["opt", "llama"])
-def test_the_greedy_search_drops_what_costs_least_again_and_again(family, folder_of, file, session, monkeypatch):
+def test_the_greedy_search_drops_what_costs_least_again_and_again(family, folder_of, file, session):
     about = asked(session, folder_of(family), file)
     steps = greedy(*about[1:], 3).run(about[0])
     counts = []
@@ -93,12 +92,8 @@ def test_the_greedy_search_drops_what_costs_least_again_and_again(family, folder
     counts += [(6 * 18, 6 * 18)]
     assert counts == sorted(counts) and n_passes(about[1].shape, "greedy", 3) == 6
     assert [step.layer for step in found] == plain_greedy(about)
-    monkeypatch.setattr(Models, "get", lambda *_: pytest.fail("the model was loaded"))
-    assert final(greedy(*about[1:], 3).run(about[0])) == greedy(*about[1:], 3).stored(about[0]) == found
     first_two = final(layer_order(*about[1:], "greedy", 2).run(session))
     np.testing.assert_array_equal(first_two, [step.layer for step in found[:2]])
-    other = about[0], about[1], questions_in(file, session, 17, split="train")
-    assert greedy(*other[1:], 3).so_far(session) == [], "of other questions nothing is known"
 
 
 def test_the_oracle_orders_layers_by_the_accuracy_lost(folder_of, file, session):
@@ -107,7 +102,6 @@ def test_the_oracle_orders_layers_by_the_accuracy_lost(folder_of, file, session)
     left = [final(evaluation(*about[1:], parse_mask(f"B{layer}", about[1].shape)).run(about[0])) for layer in range(3)]
     kept = [(each.correct.mean(), each.gold_log_likelihood_nats.mean()) for each in left]
     assert found.tolist() == sorted(range(3), key=lambda layer: kept[layer], reverse=True)
-    np.testing.assert_array_equal(layer_order(*about[1:], "oracle", 1).stored(about[0]), found)
 
 
 @pytest.mark.parametrize("by", LAYERS_BY)

@@ -49,17 +49,30 @@ def fall(tokens, start, end, depth):
     return -depth * np.clip((tokens - start) / (end - start), 0, 1)
 
 
-def test_a_straight_fall_is_the_window():
-    found = window(EVEN, fall(EVEN, 1e6, 2e6, 0.4))
+FEW = np.array([0, 512, 1000, 2000, 3000, 8000, 143000]) * 2e6
+DENSE = np.concatenate([np.arange(0, 6e6, 0.25e6), np.arange(6e6, 101e6, 2e6)])
+LASTING = 0.05 - 0.3 / (1 + np.exp(-(EVEN / 1e6 - 1) / 0.08))
+NOISE = np.random.default_rng(0).normal(0, 0.02, 41)
+
+
+@pytest.mark.parametrize("tokens, icl, expected", [
     # at either end half of the intervals around, by weight, lie in the fall
-    assert (found.start, found.end) == (1.0e6, 2.0e6)
-    assert (found.first, found.last, found.smoothed) == (10, 20, 5)
-    assert found.share == pytest.approx(1)
-
-
-def test_a_step_is_widened_by_the_smoothing_alone():
-    found = window(EVEN, np.where(EVEN > 1.95e6, -0.5, 0))
-    assert (found.first, found.last, found.share) == (18, 21, 1.0)
+    (EVEN, fall(EVEN, 1e6, 2e6, 0.4), {"start": 1e6, "end": 2e6, "first": 10, "last": 20, "smoothed": 5, "share": 1}),
+    (EVEN, np.where(EVEN > 1.95e6, -0.5, 0), {"first": 18, "last": 21, "share": 1}),  # widened by the smoothing alone
+    # the fall that training begins with is passed over
+    (EVEN, np.where(EVEN > 0, -0.15, 0) + fall(EVEN, 2e6, 3e6, 0.3), {"start": 2e6, "end": 3e6, "share": 0.3 / 0.45}),
+    (FEW, np.array([0, 0.01, -0.1, -0.3, -0.35, -0.38, -0.4]), {"smoothed": 3, "start": 2e9, "end": 4e9}),
+    (EVEN, NOISE + fall(EVEN, 1e6, 2e6, 0.4), {}), (EVEN, LASTING, {}),
+    (EVEN, np.where(EVEN > 0, -0.5, 0), None), (EVEN, NOISE, None), (EVEN, fall(EVEN, 1e6, 2e6, 0.09), None),
+    (EVEN, -fall(EVEN, 1e6, 2e6, 0.4), None),  # it rises
+    (EVEN, LASTING + 0.28 / (1 + np.exp(-(EVEN / 1e6 - 3) / 0.3)), None),  # it does not last
+    (EVEN, np.full(41, np.nan), None), (EVEN, np.random.default_rng(1).normal(0, 0.5, 41), None),  # all noise
+    (EVEN[:3], np.array([0, -1.0, -1.0]), None),
+])  # fmt: skip
+def test_the_window_is_where_the_score_falls_for_good(tokens, icl, expected):
+    found = window(tokens, icl)
+    assert (found is None) == (expected is None)
+    assert expected is None or {name: getattr(found, name) for name in expected} == pytest.approx(expected)
 
 
 def test_the_derivative_is_the_slope_of_the_line_through_five_snapshots():
@@ -77,14 +90,6 @@ def test_the_share_is_of_the_whole_change():
     assert 0.75 < found.share < 0.9
 
 
-def test_the_fall_that_training_begins_with_is_passed_over():
-    icl = np.where(EVEN > 0, -0.15, 0) + fall(EVEN, 2e6, 3e6, 0.3)
-    found = window(EVEN, icl)
-    assert (found.start, found.end) == (2e6, 3e6)
-    assert found.share == pytest.approx(0.3 / 0.45)
-    assert window(EVEN, np.where(EVEN > 0, -0.5, 0)) is None
-
-
 def test_early_snapshots_that_lie_close_do_not_count():
     tokens = np.sort(np.concatenate([EVEN, [12_500, 25_000, 50_000]]))
     icl = fall(tokens, 1e6, 2e6, 0.4)
@@ -92,24 +97,6 @@ def test_early_snapshots_that_lie_close_do_not_count():
     found = window(tokens, icl)
     assert (found.start, found.end, found.share) == (1e6, 2e6, 1)
     assert tokens[found.first] == 1e6 and tokens[found.last] == 2e6
-
-
-def test_what_never_falls_has_no_window():
-    noise = np.random.default_rng(0).normal(0, 0.02, 41)
-    assert window(EVEN, noise) is None
-    assert window(EVEN, fall(EVEN, 1e6, 2e6, 0.09)) is None
-    assert window(EVEN, -fall(EVEN, 1e6, 2e6, 0.4)) is None  # it rises
-    assert window(EVEN, np.full(41, np.nan)) is None
-    assert window(EVEN, np.random.default_rng(1).normal(0, 0.5, 41)) is None  # over 0.1 nats, all noise
-    assert window(EVEN[:3], np.array([0, -1.0, -1.0])) is None
-    assert window(EVEN, noise + fall(EVEN, 1e6, 2e6, 0.4)) is not None
-
-
-def test_few_snapshots_are_smoothed_over_three():
-    tokens = np.array([0, 512, 1000, 2000, 3000, 8000, 143000]) * 2e6
-    found = window(tokens, np.array([0, 0.01, -0.1, -0.3, -0.35, -0.38, -0.4]))
-    assert found.smoothed == 3
-    assert (found.start, found.end) == (2e9, 4e9)
 
 
 def test_before_and_after_and_projections():
@@ -177,16 +164,8 @@ def test_other_bytes_are_no_trajectory(monkeypatch):
     refused_by(HeadroomError, "another version", lambda: decode(blob))
 
 
-def test_a_fall_that_does_not_last_is_no_phase_change():
-    tokens = np.linspace(0, 4e6, 41)
-    fallen = 0.05 - 0.3 / (1 + np.exp(-(tokens / 1e6 - 1) / 0.08))
-    assert window(tokens, fallen) is not None
-    assert window(tokens, fallen + 0.28 / (1 + np.exp(-(tokens / 1e6 - 3) / 0.3))) is None
-
-
 def test_snapshots_that_are_dense_at_first_show_an_early_phase_change():
-    tokens = np.concatenate([np.arange(0, 6e6, 0.25e6), np.arange(6e6, 101e6, 2e6)])
-    where = window(tokens, -0.05 * (1 - np.exp(-tokens / 1e6)) - 0.4 / (1 + np.exp((2.5e6 - tokens) / 0.1e6)))
+    where = window(DENSE, -0.05 * (1 - np.exp(-DENSE / 1e6)) - 0.4 / (1 + np.exp((2.5e6 - DENSE) / 0.1e6)))
     assert where is not None and 2e6 <= where.start < 2.5e6 < where.end <= 3e6
     assert list(apart(np.array([0, 1, 2, 4, 8, 100, 200, 300, 400, 500, 501.0]))) == [0, 5, 6, 7, 8, 9]
 

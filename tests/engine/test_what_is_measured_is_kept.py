@@ -41,6 +41,7 @@ MASKED = {  # of a target, questions and a mask
     "views": lambda target, questions, mask: head_views(target, TEXT, mask, [(1, 0), (0, 0)]),
     "ideal losses": lambda target, questions, mask: ideal_losses(target, TEXTS, Ideal(((0, 1),), mask)),
     "ideal answers": lambda target, questions, mask: ideal_answers(target, questions, Ideal(((0, 1),), mask)),
+    "importance under a mask": lambda target, questions, mask: importance(target, questions, "gate", mask),
     "a continuation": lambda target, questions, mask: continuation(target, TEXT[:99], mask, How(4)),
     "next tokens": lambda target, questions, mask: next_tokens(target, TEXT[:99], [mask]),
 }
@@ -58,6 +59,8 @@ OF_THE_WHOLE = {
 KINDS = MASKED | OF_THE_WHOLE
 IN_PARTS = ("answers", "losses", "perplexity", "ablations", "importance", "gradients", "influence", "the greedy search",
             "ideal losses", "in texts")  # fmt: skip
+OF_QUESTIONS = ("answers", "ideal answers", "importance", "importance under a mask", "activity", "gradients",
+                "influence", "the greedy search")  # fmt: skip
 WITHOUT_BOS = ("OV", "what feeds a head", "induction")  # they read weights alone, or tokens of their own
 
 
@@ -101,12 +104,13 @@ def test_what_is_measured_is_read_again_without_a_model(kind, about, session):
     assert again.cached and idle.models.loaded is None and not wanted.left(idle).characters
     for value in (again.value, wanted.stored(idle)):
         assert_same(value, final(steps))
-    others = [(replace(target, spec=replace(target.spec, precision="bf16")), mask)]
-    others += [(replace(target, identity=replace(target.identity, digest="0" * 32)), mask)]
-    others += [] if kind in WITHOUT_BOS else [(replace(target, bos=False), mask)]
-    others += [(target, Mask.full(target.shape))] if kind in MASKED else []
-    for other, other_mask in others:
-        assert KINDS[kind](other, questions, other_mask).stored(session) is None
+    others = [(replace(target, spec=replace(target.spec, precision="bf16")), questions, mask)]
+    others += [(replace(target, identity=replace(target.identity, digest="0" * 32)), questions, mask)]
+    others += [] if kind in WITHOUT_BOS else [(replace(target, bos=False), questions, mask)]
+    others += [(target, questions, Mask.full(target.shape))] if kind in MASKED else []
+    others += [(target, replace(questions, order=questions.order[::-1]), mask)] if kind in OF_QUESTIONS else []
+    for other in others:
+        assert KINDS[kind](*other).stored(session) is None
 
 
 @pytest.mark.parametrize("kind", IN_PARTS)

@@ -46,26 +46,20 @@ ONE_SHOT = [by for by in OF_MANY_TASKS if by != "rescored"]
 
 
 @pytest.mark.parametrize("by", ONE_SHOT)
-def test_rows_are_those_of_the_masks_that_the_ranking_says(by, setting, tasks, pool, session, store, by_hand):
-    wanted = points(tasks[:1], [0, FEW, MANY, 1000], [0], by, of=pool[2] if by == "task" else "", seed=1)
+@pytest.mark.parametrize("heads, ffns", [([0, FEW, MANY, 1000], [0]), ([0, FEW], [0, 500, 1000])])
+def test_rows_are_those_of_the_masks_that_the_ranking_says(
+    heads, ffns, by, setting, tasks, pool, session, store, by_hand
+):
+    wanted = points(tasks[:1], heads, ffns, by, of=pool[2] if by == "task" else "", seed=1)
     found = swept(session, setting, wanted, pool)
     assert [row.point for row in found.rows] == wanted and not found.failed
     masks = [by_hand.mask(point, pool) for point in wanted]
     for row, mask in zip(found.rows, masks, strict=True):
         by_hand.check(row, mask, store)
-    assert len(set(masks)) == 4
-    if by != "oracle":  # which answers questions without each head
-        assert answers_stored(store) == 4 * N_CHUNKS, "no other mask was measured"
-
-
-@pytest.mark.parametrize("by", ONE_SHOT)
-def test_rows_of_ffns_and_of_both_axes(by, setting, tasks, pool, session, store, by_hand):
-    wanted = points(tasks[1:2], [0, FEW], [0, 500, 1000], by, of=pool[2] if by == "task" else "", seed=1)
-    found = swept(session, setting, wanted, pool)
-    assert [row.point for row in found.rows] == wanted
-    for row in found.rows:
-        by_hand.check(row, by_hand.mask(row.point, pool), store)
-    assert {row.n_ffns_pruned for row in found.rows} == {0, 1, 2}
+    assert {row.n_ffns_pruned for row in found.rows} == {level // 500 for level in ffns}
+    assert len(set(masks)) == len(wanted)
+    if by != "oracle" and ffns == [0]:  # the oracle answers questions without each head or FFN
+        assert answers_stored(store) == len(wanted) * N_CHUNKS, "no other mask was measured"
 
 
 def test_the_rankings_are_different_ones(tasks, pool, by_hand):
