@@ -105,9 +105,11 @@ def test_weight_scores_equal_the_full_matrices_over_the_vocabulary(tiny_opt):
         written = torch.zeros_like(tokens)
         for number, layer in enumerate(decoder.layers):
             attention, norm = layer.self_attn.double(), layer.self_attn_layer_norm.double()
+            outs = []
             for head in range(shape.n_heads):
                 rows = slice(head * shape.d_head, (head + 1) * shape.d_head)
                 out = plain_norm(tokens, norm) @ attention.v_proj.weight[rows].T @ attention.out_proj.weight[:, rows].T
+                outs.append(previous[number, head] * out)
                 full = plain_norm(out, decoder.final_layer_norm.double()) @ tokens.T
                 found = torch.linalg.eigvals(full)
                 assert eigen[number, head] == pytest.approx(float(found.real.sum() / found.abs().sum()), abs=2e-3)
@@ -116,10 +118,7 @@ def test_weight_scores_equal_the_full_matrices_over_the_vocabulary(tiny_opt):
                 if number:
                     expected = float((query * key).sum())  # trace of query @ key.T
                     assert trace[number, head] == pytest.approx(expected, rel=1e-3, abs=1e-3)
-            for head in range(shape.n_heads):
-                rows = slice(head * shape.d_head, (head + 1) * shape.d_head)
-                out = plain_norm(tokens, norm) @ attention.v_proj.weight[rows].T @ attention.out_proj.weight[:, rows].T
-                written = written + previous[number, head] * out
+            written = written + sum(outs)
 
 
 def test_transformer_lens_detects_the_same_heads(tiny_opt, tmp_path):

@@ -23,7 +23,7 @@ from engine.importance.importance import importance
 from engine.importance.rankings import mask_at
 from engine.models.masks import Mask, parse_mask
 from engine.progress import final
-from engine.questions.encoding import Encoded, encode_questions
+from engine.questions.encoding import encode_questions
 from engine.questions.requests import Question
 from engine.shapes import ModelShape
 from tests.conftest import IS_THOROUGH
@@ -164,22 +164,6 @@ def test_they_are_the_gradients_of_importance(tiny_opt, tmp_path, session):
     np.testing.assert_allclose(-of_ffns, scores.gate_ffns[rows, golds], rtol=4e-3, atol=1e-5)
     # those of the gold choice alone in a row: the choices that share a packed row do not touch each other
     np.testing.assert_allclose(-mine, by_heads.gate_heads[:, 0], rtol=4e-3, atol=1e-5)
-
-
-def test_choices_share_a_pass_where_that_is_cheaper():
-    """A pass of the packed row and one back for each choice, against both for each choice alone."""
-    from engine.importance.importance import _groups, _rows
-
-    def choices(question, n_shared, n_own, count):
-        inputs = [tuple(range(n_shared)) + (100 + choice,) * n_own for choice in range(count)]
-        return [Encoded(question, choice, each, (1,), 0) for choice, each in enumerate(inputs)]
-
-    few_shots, long_answers = _rows(choices(0, 60, 2, 4)), _rows(choices(1, 20, 30, 4))
-    assert [len(row.choices) for row in few_shots] == [4]  # 68 x 5 tokens against 62 x 8
-    assert [len(row.choices) for row in long_answers] == [1] * 4  # 140 x 5 against 50 x 8
-    groups = _groups([*long_answers, *few_shots], 200)
-    assert [[len(row.choices) for row in group] for group in groups] == [[4], [1] * 4]
-    assert [len(group) for group in _groups([*long_answers, *few_shots], 199)] == [1, 3, 1], "50 tokens each"
 
 
 def test_predicted_equals_a_plain_loop():

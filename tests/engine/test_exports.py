@@ -34,6 +34,7 @@ from tests.engine.fixtures import (
     target_in,
     write_questions,
 )
+from tests.engine.test_log_likelihoods_equal_the_harness import answered
 from tests.warm import WarmInterpreter
 
 FAMILIES = [*STOCK, UNTIED]
@@ -258,19 +259,15 @@ def test_accuracy_is_told_before_and_after_means_are_filled_in(session, folder_o
 @pytest.mark.parametrize("form", ["masked", "small"])
 def test_the_harness_gets_headroom_s_accuracy_of_the_folder(form, session, folder_of, tmp_path):
     """lm-evaluation-harness's own HFLM loads the folder by its name, as `lm_eval --model hf` does."""
-    from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
 
     questions = questions_in(write_questions(tmp_path / "own.jsonl"), session, limit=16)
     made = exported(session, folder_of("llama"), tmp_path / "out", form=form, questions=questions)
     trust = {"trust_remote_code": True} if form == "small" else {}
     lm = HFLM(pretrained=str(made.folder), dtype="float32", device="cpu", batch_size=4, add_bos_token=False, **trust)
-    pairs = [
-        (c, d) for q in questions.at(questions.order[:16]) for c, d in zip(q.contexts, q.continuations, strict=True)
-    ]
-    answers = iter(lm.loglikelihood([Instance("loglikelihood", {}, pair, 0) for pair in pairs], disable_tqdm=True))
-    for question, row in zip(made.judged.pruned.questions, made.judged.pruned.log_likelihood_nats, strict=True):
-        theirs = [next(answers)[0] for _ in question.contexts]
+    answers = answered(lm, made.judged.pruned.questions)
+    for each, row in zip(answers, made.judged.pruned.log_likelihood_nats, strict=True):
+        theirs = [value for value, _ in each]
         torch.testing.assert_close(torch.tensor(theirs), torch.tensor(row[: len(theirs)]).float(), atol=1e-3, rtol=0)
 
 

@@ -9,7 +9,6 @@ from engine.errors import Cancelled, HeadroomError
 from engine.jobs import Job, Jobs
 from engine.progress import Progress
 from tests.conftest import HANG_S as WAIT_S
-from tests.engine.fixtures import python
 from tests.engine.jobs_work import Work, done_at_once
 
 
@@ -248,8 +247,3 @@ def test_close_stops_everything_and_takes_no_more():
     assert jobs.snapshot("a").state == jobs.snapshot("b").state == "cancelled"
     with pytest.raises(HeadroomError):
         jobs.put("a", Job("c", Work(1)))
-
-
-def test_the_module_is_light():
-    code = "import engine.jobs, sys; print(sorted({'torch', 'streamlit', 'numpy'} & set(sys.modules)))"
-    assert python(code).strip() == "[]"

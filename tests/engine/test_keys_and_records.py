@@ -104,15 +104,11 @@ def test_every_field_of_the_key_counts(tiny_opt, tmp_path, monkeypatch):
         key(mask=parse_mask("L1H1", identity.shape)),
         key(bos=False),
     ]
-    monkeypatch.setattr(sessions, "version", lambda name: "0.0")
-    found.append(key())
-    monkeypatch.undo()
-    monkeypatch.setattr(sessions, "device_class", lambda: "cuda")
-    found.append(key())
-    monkeypatch.undo()
-    monkeypatch.setattr(results, "SCHEMA", "another")
-    found.append(key())
-    monkeypatch.undo()
+    here = (sessions, "version", lambda name: "0.0"), (sessions, "device_class", lambda: "cuda")
+    for module, name, value in (*here, (results, "SCHEMA", "another")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, value)
+            found.append(key())
     assert len(set(found)) == len(found)
     assert key(bos=None) == key() == key(mask=parse_mask(" , ", identity.shape)), "the same meaning, typed differently"
     assert key(spec=dataclasses.replace(spec, model="elsewhere")) == key(), "a path is not part of a model"

@@ -55,18 +55,15 @@ def test_it_is_that_of_a_plain_loop(family, bos, mask, folder_of, model_of, sess
     assert math.log(found.a_byte) == pytest.approx(nats * n / len(LONG.encode()), rel=1e-4)
 
 
-@pytest.mark.parametrize("length", [16, 100, 200])
-def test_shorter_windows(length, folder_of, model_of, session):
-    found, model = measured(folder_of("llama"), session, bos=True, window=length), model_of("llama")
-    ids = torch.tensor([[2, *model.tokenizer(LONG, add_special_tokens=False).input_ids]])
-    assert found.a_token == pytest.approx(gptq(model.model, ids, length), rel=1e-4) and found.window == length
-
-
-def test_a_text_shorter_than_a_window_is_one_window(folder_of, model_of, session):
-    found, model = measured(folder_of("opt"), session, bos=True, text=TEXT[:200]), model_of("opt")
-    ids = torch.tensor([[2, *model.tokenizer(TEXT[:200], add_special_tokens=False).input_ids]])
-    assert found.a_token == pytest.approx(gptq(model.model, ids, ids.shape[1]), rel=1e-4)
-    assert len(found) == found.n_tokens == ids.shape[1] - 1
+@pytest.mark.parametrize("family, text, window", [
+    ("llama", LONG, 16), ("llama", LONG, 100), ("llama", LONG, 200), ("opt", TEXT[:200], 0)
+])  # fmt: skip
+def test_shorter_windows_and_a_text_shorter_than_one(family, text, window, folder_of, model_of, session):
+    found, model = measured(folder_of(family), session, bos=True, window=window, text=text), model_of(family)
+    ids = torch.tensor([[2, *model.tokenizer(text, add_special_tokens=False).input_ids]])
+    length = window or ids.shape[1]
+    assert found.a_token == pytest.approx(gptq(model.model, ids, length), rel=1e-4)
+    assert len(found) == ids.shape[1] // length * (length - 1) and (found.window == window or not window)
     assert windows(np.arange(7), 3).tolist() == [[0, 1, 2], [3, 4, 5]] and windows(np.arange(2), 3).tolist() == [[0, 1]]
 
 
