@@ -23,6 +23,7 @@ from tests.conftest import HANG_S, REPOSITORY
 from tests.engine.fixtures import left_when, refused_by
 
 TINY, STEP = "someone/tiny", "someone/tiny@step1000"
+REST_S = 0.2  # after which whoever still sends or asks has shown it
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ def test_closing_ends_it_and_the_next_try_fetches_the_rest(large):
     left_when(hub.download(offer), lambda step: step.done > 5e6)
     time.sleep(0.5)  # what is on its way
     sent, held = large.sent_bytes, offer.total_bytes - offer.missing_bytes
-    time.sleep(0.5)
+    time.sleep(REST_S)
     assert large.sent_bytes == sent and 5e6 < held < offer.total_bytes
     large.bytes_per_s = None
     *_, last = hub.download(offer)
@@ -264,7 +265,7 @@ def test_a_signal_ends_a_download(sent, large, cache):
     assert process.returncode == 130 and out == "" and "Traceback" not in err
     time.sleep(0.5)
     sent_bytes = large.sent_bytes
-    time.sleep(0.5)
+    time.sleep(REST_S)
     assert large.sent_bytes == sent_bytes < 30e6  # nobody goes on without it
     offer = hub.look_up(TINY)
     assert offer.missing_bytes < offer.total_bytes - 0.5e6

@@ -46,11 +46,11 @@ ONE_SHOT = [by for by in OF_MANY_TASKS if by != "rescored"]
 
 
 @pytest.mark.parametrize("by", ONE_SHOT)
-@pytest.mark.parametrize("heads, ffns", [([0, FEW, MANY, 1000], [0]), ([0, FEW], [0, 500, 1000])])
+@pytest.mark.parametrize("at, heads, ffns", [(0, [0, FEW, MANY, 1000], [0]), (1, [0, FEW], [0, 500, 1000])])
 def test_rows_are_those_of_the_masks_that_the_ranking_says(
-    heads, ffns, by, setting, tasks, pool, session, store, by_hand
+    at, heads, ffns, by, setting, tasks, pool, session, store, by_hand
 ):
-    wanted = points(tasks[:1], heads, ffns, by, of=pool[2] if by == "task" else "", seed=1)
+    wanted = points([tasks[at]], heads, ffns, by, of=pool[2] if by == "task" else "", seed=1)
     found = swept(session, setting, wanted, pool)
     assert [row.point for row in found.rows] == wanted and not found.failed
     masks = [by_hand.mask(point, pool) for point in wanted]
