@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer, OPTForCausalLM
 
 from engine import demo
 from engine.demo.making import corpus, recipe, rows, runs
@@ -160,6 +161,9 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not_and_as_a_plain_loop(tmp
     assert ends[0].keys() == ends[1].keys() == due.keys() - {"lm_head.weight"}  # tied
     for name, weights in ends[0].items():
         assert torch.equal(weights, ends[1][name]) and torch.equal(weights, due[name]), name
+    opened_there = AutoModelForCausalLM.from_pretrained(whole.snapshot(8))
+    assert isinstance(opened_there, OPTForCausalLM), "as transformers opens it"
+    assert AutoTokenizer.from_pretrained(whole.snapshot(8))("a small model").input_ids[0] == 2
     logs = [[{**line, "seconds": 0} for line in run.log()] for run in (whole, stopped)]
     assert logs[0] == logs[1] and [line["step"] for line in logs[0]] == [0, 8]
     assert whole.held_out().shape[1] == SMALL.n_ctx and whole.held_out().min() >= 4
