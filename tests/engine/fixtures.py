@@ -90,6 +90,30 @@ def saved(model, folder: Path, tiny_opt: Path) -> Path:
     return folder
 
 
+def zeroed(model, mask):
+    """A copy of the model whose pruned parts are gone from its weights."""
+    import copy
+
+    import torch
+
+    changed = copy.deepcopy(model.model)
+    d_head = model.identity.shape.d_head
+    with torch.no_grad():
+        for layer, (attention_out, ffn_out) in enumerate(model.family.layer_modules(changed)):
+            for head, kept in enumerate(mask.heads[layer]):
+                span = slice(head * d_head, (head + 1) * d_head)
+                if not kept and type(attention_out).__name__ == "Conv1D":  # GPT-2 stores the transpose
+                    attention_out.weight[span] = 0
+                elif not kept:
+                    attention_out.weight[:, span] = 0
+            if not mask.ffns[layer]:
+                last = [m for m in ffn_out.modules() if hasattr(m, "weight")][-1]
+                last.weight.zero_()
+                if getattr(last, "bias", None) is not None:
+                    last.bias.zero_()
+    return changed
+
+
 def configured(folder: Path, **changes) -> Path:
     """The folder, with these changes in its config.json."""
     file = folder / "config.json"
@@ -117,26 +141,6 @@ def caught(*modules, outputs=False):
             register = module.register_forward_hook if outputs else module.register_forward_pre_hook
             stack.callback(register(note, with_kwargs=True).remove)
         yield seen
-
-
-def head_alone(model, ids, head: tuple[int, int]):
-    """(T, vocabulary) by hand: the head's z through W_O, divided by the final norm's scale, through its weights and the
-    unembedding, less the mean. For OPT with its norms in front, and Llama."""
-    import torch
-
-    norm, out = model.family.final_norm(model.model), model.family.layer_modules(model.model)[head[0]][0]
-    with torch.inference_mode():
-        with caught(norm, out) as seen:
-            model.model(input_ids=torch.tensor([list(map(int, ids))]))
-        x, d_head = seen[norm][0], model.identity.shape.d_head
-        where = slice(head[1] * d_head, (head[1] + 1) * d_head)
-        written = seen[out][0][:, where] @ out.weight[:, where].T
-        if isinstance(norm, torch.nn.LayerNorm):
-            written, x = written - written.mean(-1, keepdim=True), x - x.mean(-1, keepdim=True)
-        eps = norm.eps if hasattr(norm, "eps") else norm.variance_epsilon
-        logits = written / (x.square().mean(-1, keepdim=True) + eps).sqrt() * norm.weight
-        logits = logits @ model.model.get_output_embeddings().weight.T
-    return logits - logits.mean(-1, keepdim=True)
 
 
 def loaded(folder: Path, precision: str = "fp32"):

@@ -15,9 +15,27 @@ from engine.models.session import Session
 from engine.progress import final
 from engine.records import Record, decode, encode
 from tests.conftest import TEXT
-from tests.engine.fixtures import FAMILIES, STOCK, head_alone, refused_by, target_in
+from tests.engine.fixtures import FAMILIES, STOCK, caught, refused_by, target_in
 
 IDS = np.array([2, *range(40, 90), *range(40, 90)])
+
+
+def head_alone(model, ids, head: tuple[int, int]):
+    """(T, vocabulary) by hand: the head's z through W_O, divided by the final norm's scale, through its weights and the
+    unembedding, less the mean. For OPT with its norms in front, and Llama."""
+    norm, out = model.family.final_norm(model.model), model.family.layer_modules(model.model)[head[0]][0]
+    with torch.inference_mode():
+        with caught(norm, out) as seen:
+            model.model(input_ids=torch.tensor([list(map(int, ids))]))
+        x, d_head = seen[norm][0], model.identity.shape.d_head
+        where = slice(head[1] * d_head, (head[1] + 1) * d_head)
+        written = seen[out][0][:, where] @ out.weight[:, where].T
+        if isinstance(norm, torch.nn.LayerNorm):
+            written, x = written - written.mean(-1, keepdim=True), x - x.mean(-1, keepdim=True)
+        eps = norm.eps if hasattr(norm, "eps") else norm.variance_epsilon
+        logits = written / (x.square().mean(-1, keepdim=True) + eps).sqrt() * norm.weight
+        logits = logits @ model.model.get_output_embeddings().weight.T
+    return logits - logits.mean(-1, keepdim=True)
 
 
 def decomposition(model, mask):

@@ -1,7 +1,5 @@
 """Pruning through hooks is the same as zeroing weights, changes nothing else, and leaves no trace."""
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,7 @@ from engine.errors import UsageError
 from engine.models.masks import Edits, Mask, parse_edits, parse_mask, pruned
 from engine.shapes import ModelShape
 from tests.conftest import IS_THOROUGH
-from tests.engine.fixtures import FAMILIES, family_folder, loaded, masks_of, refused_by
+from tests.engine.fixtures import FAMILIES, family_folder, loaded, masks_of, refused_by, zeroed
 
 TOKENS = torch.tensor([[2, 40, 41, 99, 300, 17, 40, 41]])
 SHAPE = ModelShape(6, 4, 4, 32, 8, 64, 512, 256)
@@ -25,26 +23,6 @@ def logits(model):
 
 def hooks(model):
     return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.model.modules())
-
-
-def zeroed(model, mask):
-    """A copy of the model whose pruned parts are gone from its weights."""
-    changed = copy.deepcopy(model.model)
-    d_head = model.identity.shape.d_head
-    with torch.no_grad():
-        for layer, (attention_out, ffn_out) in enumerate(model.family.layer_modules(changed)):
-            for head, kept in enumerate(mask.heads[layer]):
-                span = slice(head * d_head, (head + 1) * d_head)
-                if not kept and type(attention_out).__name__ == "Conv1D":  # GPT-2 stores the transpose
-                    attention_out.weight[span] = 0
-                elif not kept:
-                    attention_out.weight[:, span] = 0
-            if not mask.ffns[layer]:
-                last = [m for m in ffn_out.modules() if hasattr(m, "weight")][-1]
-                last.weight.zero_()
-                if getattr(last, "bias", None) is not None:
-                    last.bias.zero_()
-    return changed
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -24,7 +24,8 @@ from engine.studies.one_head import LOOKING, PARTS, HeadRequest, built_in, head_
 from engine.studies.portrait import Portrait, joined
 from engine.studies.surveys import StudySettings
 from tests.conftest import TEXT
-from tests.engine.fixtures import FAMILIES, head_alone, target_in, write_questions
+from tests.engine.fixtures import FAMILIES, target_in, write_questions
+from tests.engine.test_logit_attributions import head_alone
 
 HEAD = (1, 2)
 
