@@ -157,28 +157,28 @@ def test_gpus_are_filled_in_order_then_memory_then_the_disk(large, machine, tmp_
     assert "brings" in said and "to GPU 0" in said and " s at" not in said.partition("brings")[2]
 
 
-def test_int8_layers_stay_on_gpus(large, machine, placed, tmp_path):
-    """bitsandbytes has no int8 layers that are brought to a GPU for a pass."""
+def test_int8_layers_stay_on_gpus(large, machine, tmp_path):
     machine(gpu0=GB * 24, gpu1=GB * 24, cpu=GB * 100, disk=GB * 400)
     assert set(where(large, "int8", tmp_path).layers) == {"gpu0", "gpu1"}
-    machine(gpu0=GB * 24, cpu=GB * 100, disk=GB * 400)
-    with pytest.raises(HeadroomError, match="in int8 needs about .*; in bf16 or fp32 layers may lie in main memory"):
-        where(large, "int8", tmp_path)
-    placed("gpu0:40,cpu")
-    refused_by(HeadroomError, "choose bf16 or fp32", lambda: where(large, "int8", tmp_path))
 
 
-def test_no_room_is_said_with_what_is_lacking(large, machine, placed, tmp_path):
-    machine(cpu=GB * 20, disk=GB * 30)
-    with pytest.raises(HeadroomError, match=r"needs about 7\d.* is free on cpu.* more in .* of its layers would lie"):
-        where(large, "bf16", tmp_path)
-    machine(cpu=GB, disk=GB * 400)
-    with pytest.raises(HeadroomError, match="without its layers it needs .* layers on disk do not help"):
-        where(large, "bf16", tmp_path)
-    machine(cpu=GB * 20, disk=GB * 400)
-    placed("cpu:40,disk")
-    with pytest.raises(HeadroomError, match=r"sets layers 0-39 in main memory, 40-47 on disk of .* no room"):
-        where(large, "bf16", tmp_path)
+ONE_GPU = {"gpu0": GB * 24, "cpu": GB * 100, "disk": GB * 400}
+
+
+@pytest.mark.parametrize("rooms, place, precision, said", [
+    # bitsandbytes has no int8 layers that are brought to a GPU for a pass
+    (ONE_GPU, "", "int8", "in int8 needs about .*; in bf16 or fp32 layers may lie in main memory"),
+    (ONE_GPU, "gpu0:40,cpu", "int8", "choose bf16 or fp32"),
+    ({"cpu": GB * 20, "disk": GB * 30}, "", "bf16",
+     r"needs about 7\d.* is free on cpu.* more in .* of its layers would lie"),
+    ({"cpu": GB, "disk": GB * 400}, "", "bf16", "without its layers it needs .* layers on disk do not help"),
+    ({"cpu": GB * 20, "disk": GB * 400}, "cpu:40,disk", "bf16",
+     r"sets layers 0-39 in main memory, 40-47 on disk of .* no room"),
+])  # fmt: skip
+def test_no_room_is_said_with_what_is_lacking(rooms, place, precision, said, large, machine, placed, tmp_path):
+    machine(**rooms)
+    placed(place)
+    refused_by(HeadroomError, said, lambda: where(large, precision, tmp_path))
 
 
 def test_each_layer_runs_on_the_first_device_or_where_it_lies(folder):
